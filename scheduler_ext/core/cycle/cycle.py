@@ -1,8 +1,6 @@
-"""The scheduling cycle: filter_nodes, score_nodes, select_candidates.
-
-Nothing here depends on the order of names, and totals depend only on the request, the snapshot and the
-policy, so filter, prioritize and explain agree by construction.
-"""
+"""The scheduling cycle: filter_nodes, score_nodes, select_candidates. Nothing here depends on the order of
+names, and totals depend only on the request, the snapshot and the policy, so filter, prioritize and explain
+agree by construction."""
 
 from __future__ import annotations
 

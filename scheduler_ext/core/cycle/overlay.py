@@ -1,9 +1,6 @@
-"""A snapshot in which a few nodes differ, as one pod sees them.
-
-Pods that are assumed on a node or nominated to it count against some pods only. An overlay adds columns for
-the few nodes where that matters and leaves the snapshot below unchanged, so a decision on that snapshot still
-holds for all other nodes.
-"""
+"""A snapshot in which a few nodes differ, as one pod sees them. Pods that are assumed on a node or nominated
+to it count against some pods only. An overlay adds columns for the few nodes where that matters and leaves
+the snapshot below unchanged, so a decision on that snapshot still holds for all other nodes."""
 
 from __future__ import annotations
 

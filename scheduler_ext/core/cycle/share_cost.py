@@ -1,7 +1,5 @@
-"""The cost of putting a share on each GPU, by which a node's GPU is chosen.
-
-The terms are those that choose the node, if they differ between GPUs of one node.
-"""
+"""The cost of putting a share on each GPU, by which a node's GPU is chosen. The terms are those that choose
+the node, if they differ between GPUs of one node."""
 
 from __future__ import annotations
 

@@ -112,20 +112,12 @@ class MigPlacement(_Count):
 
 def _where_creatable(profile: str | None, node: Node) -> str | None:
     """A healthy GPU of the node where such an instance could still be created beside the existing ones."""
-    if profile is None:
-        return None
     for device in node.info.report.devices if node.info.report else ():
         geometry = device.mig.geometry
-        if device.mig.enabled and device.healthy and geometry is not None:
+        if profile is not None and device.mig.enabled and device.healthy and geometry is not None:
             placed = [(i.profile, i.start) for i in device.mig.instances if i.start is not None]
-            if len(placed) < len(device.mig.instances):
-                continue
-            try:
-                if geometry.creatable_starts(placed, profile):
-                    return device.uuid
-            except ValueError:
-                # Its instances are not of its own geometry: then the geometry says nothing about it.
-                continue
+            if len(placed) == len(device.mig.instances) and geometry.creatable_starts(placed, profile):
+                return device.uuid
     return None
 
 

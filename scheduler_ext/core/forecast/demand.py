@@ -1,8 +1,5 @@
-"""The value of nodes to future demand, before and after a placement.
-
-All values are ``[state]``, in GPUs, and count only idle, healthy GPUs without MIG. The model of a node's
-first GPU decides which pods it takes.
-"""
+"""The value of nodes to future demand, before and after a placement. All values are ``[state]``, in GPUs, and
+count only idle, healthy GPUs without MIG. The model of a node's first GPU decides which pods it takes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Tables of the value of free GPUs and nodes to future demand, estimated from past pods.
-
-Residuals are in thousandths of a GPU: of the memory for shares on a node that takes shares, otherwise of the
-whole GPU. The tables follow from the usual requests and the kinds of GPUs, not from current holdings: they
-are computed when one of these changes, and a decision only looks values up.
-"""
+"""Tables of the value of free GPUs and nodes to future demand, estimated from past pods. Residuals are in
+thousandths of a GPU: of the memory for shares on a node that takes shares, otherwise of the whole GPU. The
+tables follow from the usual requests and the kinds of GPUs, not from current holdings: they are computed when
+one of these changes, and a decision only looks values up."""
 
 from __future__ import annotations
 

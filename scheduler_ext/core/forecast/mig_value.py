@@ -1,8 +1,6 @@
-"""What a MIG instance in each place costs future pods.
-
-A mask is the occupancy mask of one GPU (mig_geometry.py). A choice depends on the mask and the profile only,
-so all choices are computed once per workload, and a decision over many GPUs is a lookup.
-"""
+"""What a MIG instance in each place costs future pods. A mask is the occupancy mask of one GPU
+(mig_geometry.py). A choice depends on the mask and the profile only, so all choices are computed once per
+workload, and a decision over many GPUs is a lookup."""
 
 from __future__ import annotations
 

@@ -1,10 +1,7 @@
-"""The worth of the free part of a GPU to future demand.
-
-The fewest GPUs that hold a mix of sizes are a linear program over patterns, the ways to fill one GPU (Gilmore
-and Gomory, "A Linear Programming Approach to the Cutting-Stock Problem", Operations Research 9, 1961). Its
-dual prices give a pod of each size a worth in GPUs, and the worth of a residual is that of its dearest
-filling.
-"""
+"""The worth of the free part of a GPU to future demand. The fewest GPUs that hold a mix of sizes are a linear
+program over patterns, the ways to fill one GPU (Gilmore and Gomory, "A Linear Programming Approach to the
+Cutting-Stock Problem", Operations Research 9, 1961). Its dual prices give a pod of each size a worth in GPUs,
+and the worth of a residual is that of its dearest filling."""
 
 from __future__ import annotations
 

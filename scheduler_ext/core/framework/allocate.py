@@ -1,9 +1,7 @@
-"""The GPU of each memory share: for all node states at once, and exactly.
-
-Shares of one pod are placed together. Greedy placement (largest first, each on the GPU of least cost) settles
-nearly all states; where it fails, a search decides, so that a pod is refused only if no placement exists. The
-search is bounded, because the problem is bin packing and pods come from untrusted sources.
-"""
+"""The GPU of each memory share: for all node states at once, and exactly. Shares of one pod are placed
+together. Greedy placement (largest first, each on the GPU of least cost) settles nearly all states; where it
+fails, a search decides, so that a pod is refused only if no placement exists. The search is bounded, because
+the problem is bin packing and pods come from untrusted sources."""
 
 from __future__ import annotations
 

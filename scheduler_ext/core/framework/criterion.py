@@ -1,9 +1,6 @@
-"""The interface of filters and of scores, and their input.
-
-A filter answers for all node states at once: a mask over ``[state]``. Filters run in order on one ``View``;
-those about single devices narrow the view, so that the next ones consider the same GPUs. A score answers with
-one float per state, 0 (worst) to 1 (best).
-"""
+"""The interface of filters and of scores, and their input. A filter answers for all node states at once: a
+mask over ``[state]``. Filters run in order on one ``View``; those about single devices narrow the view, so
+that the next ones consider the same GPUs. A score answers with one float per state, 0 (worst) to 1 (best)."""
 
 from __future__ import annotations
 

@@ -1,15 +1,13 @@
-"""Where MIG instances can lie on one GPU.
-
-A GPU's placement grid has `grid` units (8 on every GPU with seven slices, 4 on A30, 12 on RTX PRO 6000).
-An occupancy mask has one bit per unit, bit 0 for unit 0.
-"""
+"""Where MIG instances can lie on one GPU. A GPU's placement grid has `grid` units (8 on every GPU with seven
+slices, 4 on A30, 12 on RTX PRO 6000). An occupancy mask has one bit per unit, bit 0 for unit 0."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
+from operator import or_
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -58,38 +56,20 @@ class Geometry:
     def creatable_starts(self, held: Sequence[tuple[str, int]], profile: str) -> tuple[int, ...]:
         """Return the starts where one more instance of `profile` could be created, ascending. Placements
         beside the `held` ones, max_instances and the media engines all count. Empty where there is none, also
-        for a profile that this GPU lacks. Raises ValueError for held instances of a profile that this GPU
-        lacks, off the grid, or that overlap."""
-        mask = self.occupancy(held)
-        wanted = self.profile(profile)
-        names = [name for name, _ in held]
-        if wanted is None or names.count(profile) >= wanted.max_instances:
+        for a profile that this GPU lacks, or beside an instance of one."""
+        wanted, names = self.profile(profile), [name for name, _ in held]
+        if wanted is None or not self._by_name.keys() >= set(names):
             return ()
         # Only pairs with the new instance: existing ones are a fact, whatever the rule says of them.
-        if any(media_conflict(profile, name) for name in names):
+        barred = any(media_conflict(profile, name) for name in names)
+        if barred or names.count(profile) >= wanted.max_instances:
             return ()
+        mask = self.occupancy(held)
         return tuple(start for start in wanted.starts if not mask & window(wanted, start))
 
-    def occupancy(self, instances: Sequence[tuple[str, int]]) -> int:
-        """Return the mask of units that instances take; ValueError as for creatable_starts."""
-        mask = 0
-        for name, start in instances:
-            profile = self.profile(name)
-            if profile is None:
-                names = ", ".join(known.name for known in self.profiles)
-                raise ValueError(
-                    f"MIG profile {name[:80]!r} is not one of this GPU's profiles; they are {names}"
-                )
-            if start < 0 or start + profile.size > self.grid:
-                raise ValueError(
-                    f"instance {name} at start {start} takes {profile.size} units and leaves the grid of"
-                    f" {self.grid}; report the start that NVML gives"
-                )
-            taken = window(profile, start)
-            if mask & taken:
-                raise ValueError(f"instance {name} at start {start} overlaps another; report each one once")
-            mask |= taken
-        return mask
+    def occupancy(self, instances: Iterable[tuple[str, int]]) -> int:
+        """Return the mask of units that instances take."""
+        return reduce(or_, (window(self._by_name[name], start) for name, start in instances), 0)
 
 
 # A geometry stays the one object for its values as long as anything refers to it.

@@ -1,9 +1,7 @@
-"""MIG profiles: their names, their resources, and the value type of one profile on one GPU.
-
-The same name means different hardware on different GPUs (1g.10gb takes one placement unit on an A100 of
-80 GB and two on one of 40 GB), so a name alone says nothing about size, starts or memory. Those live in a
-Profile, and a Profile belongs to the Geometry of one GPU (mig_geometry.py).
-"""
+"""MIG profiles: their names, their resources, and the value type of one profile on one GPU. The same name
+means different hardware on different GPUs (1g.10gb takes one placement unit on an A100 of 80 GB and two on
+one of 40 GB), so a name alone says nothing about size, starts or memory. Those live in a Profile, and a
+Profile belongs to the Geometry of one GPU (mig_geometry.py)."""
 
 from __future__ import annotations
 

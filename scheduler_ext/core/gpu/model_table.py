@@ -1,9 +1,7 @@
-"""The GPU products that this project knows by name, and the cloud instance types with them.
-
-Facts only; the rules that read them are in `models` (names) and `estimate` (labels). Sources: NVIDIA's data
-sheets and CUDA compute capability list, nvidia-smi transcripts (memory), the EC2 API, the cloud providers'
-machine type pages, AMD's and Intel's data sheets. An unconfirmed fact is None.
-"""
+"""The GPU products that this project knows by name, and the cloud instance types with them. Facts only; the
+rules that read them are in `models` (names) and `estimate` (labels). Sources: NVIDIA's data sheets and CUDA
+compute capability list, nvidia-smi transcripts (memory), the EC2 API, the cloud providers' machine type
+pages, AMD's and Intel's data sheets. An unconfirmed fact is None."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""GPU model names: one canonical name for the many spellings of NVML, label sources and people.
-
-A name is read in this order: a `-SHARED` suffix is dropped and a MIG profile suffix set aside; then vendor
-words, form factors and memory sizes are removed, and the rest must be a product of the table as a whole,
-never a part of a longer word: `A100` is neither `A1000` nor `A100X`. The size decides between products that
-differ only in memory: the size in the name first, then the measured memory, then the product's usual one.
-Anything else is an unknown product, which keeps its own normalised name.
-"""
+"""GPU model names: one canonical name for the many spellings of NVML, label sources and people. A name is
+read in this order: a `-SHARED` suffix is dropped and a MIG profile suffix set aside; then vendor words, form
+factors and memory sizes are removed, and the rest must be a product of the table as a whole, never a part of
+a longer word: `A100` is neither `A1000` nor `A100X`. The size decides between products that differ only in
+memory: the size in the name first, then the measured memory, then the product's usual one. Anything else is
+an unknown product, which keeps its own normalised name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Required node affinity: selector terms over a node's labels and name.
-
-The rules are those of k8s.io/component-helpers/scheduling/corev1/nodeaffinity and of
-k8s.io/apimachinery/pkg/labels, including that a malformed term matches no node instead of failing the pod.
-"""
+"""Required node affinity: selector terms over a node's labels and name. The rules are those of
+k8s.io/component-helpers/scheduling/corev1/nodeaffinity and of k8s.io/apimachinery/pkg/labels, including that
+a malformed term matches no node instead of failing the pod."""
 
 from __future__ import annotations
 

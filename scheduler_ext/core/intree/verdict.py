@@ -1,8 +1,6 @@
-"""The verdict of kube-scheduler's own filters: the first plugin that refuses the node speaks.
-
-Order and reason texts are those of kube-scheduler 1.36. Host ports, volumes, topology spread and affinity
-between pods are not modelled here.
-"""
+"""The verdict of kube-scheduler's own filters: the first plugin that refuses the node speaks. Order and
+reason texts are those of kube-scheduler 1.36. Host ports, volumes, topology spread and affinity between pods
+are not modelled here."""
 
 from __future__ import annotations
 

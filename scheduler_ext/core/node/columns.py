@@ -1,8 +1,6 @@
 """The columns of a snapshot: ``[slot, state]`` arrays, a column per distinct node state, a row per device.
-
 The layout makes a reduction over a node's devices run along contiguous memory. An unused column has the
-values of an unknown node.
-"""
+values of an unknown node."""
 
 from __future__ import annotations
 
@@ -42,6 +40,9 @@ _OF_STATE = (
     *("gpus", "adrift", "fresh", "estimated", "changing", "shared", "cuda", "spot"),
     *("share_limit", "neighbours", "cpu_free_milli"),
 )
+# The same of device columns and slots, and of unit columns and units.
+_OF_SLOT = ("healthy", "compute_capability", "total_mib", "share_total_mib", "share_free_mib", "idle")
+_OF_UNIT = ("memory_mib", "free_mib", "gpu_part")
 # Arrays of unit columns that have one value per state instead of one per device.
 _PER_STATE = ("unknown", "limit")
 
@@ -92,12 +93,8 @@ class DeviceColumns:
                 self.residual[at] = residual_milli(slot, shares=takes_shares)
             self.whole[at] = takes_whole and slot.healthy and slot.is_whole and slot.idle == 1.0
             self.model[at] = models[slot.model]
-            self.healthy[at] = slot.healthy
-            self.compute_capability[at] = slot.compute_capability
-            self.total_mib[at] = slot.total_mib
-            self.share_total_mib[at] = slot.share_total_mib
-            self.share_free_mib[at] = slot.share_free_mib
-            self.idle[at] = slot.idle
+            for name in _OF_SLOT:
+                getattr(self, name)[at] = getattr(slot, name)
 
     @lazy
     def share_size_mib(self) -> Floats:
@@ -135,13 +132,13 @@ class UnitColumns:
     def write(
         self, column: int, slot_row: int, unit: Unit, model: int, mig_room: int, *, healthy: bool
     ) -> None:
-        self.offered[slot_row, column] = True
-        self.memory_mib[slot_row, column] = unit.memory_mib
-        self.free_mib[slot_row, column] = unit.free_mib
-        self.model[slot_row, column] = model
-        self.gpu_part[slot_row, column] = unit.gpu_part
-        self.mig_room[slot_row, column] = mig_room
-        (self.free if healthy else self.sick)[slot_row, column] = unit.free
+        at = slot_row, column
+        self.offered[at] = True
+        self.model[at] = model
+        self.mig_room[at] = mig_room
+        (self.free if healthy else self.sick)[at] = unit.free
+        for name in _OF_UNIT:
+            getattr(self, name)[at] = getattr(unit, name)
 
     @lazy
     def available(self) -> Ints:

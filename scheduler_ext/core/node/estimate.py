@@ -1,8 +1,6 @@
-"""The GPUs of a node without a report, estimated from its labels.
-
-Labels give model, count, total memory and sharing; never free memory, health or placement. A cloud's instance
-type is the last source, because labels describe the machine as it is set up.
-"""
+"""The GPUs of a node without a report, estimated from its labels. Labels give model, count, total memory and
+sharing; never free memory, health or placement. A cloud's instance type is the last source, because labels
+describe the machine as it is set up."""
 
 from __future__ import annotations
 

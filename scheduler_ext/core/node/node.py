@@ -1,8 +1,6 @@
-"""One node: the report or estimate of its GPUs, its pods' holdings, and the state that follows.
-
-``NodeInfo`` has names and identities; ``NodeState`` only has the values that decisions depend on, so that
-equal nodes have equal states and are decided once.
-"""
+"""One node: the report or estimate of its GPUs, its pods' holdings, and the state that follows. ``NodeInfo``
+has names and identities; ``NodeState`` only has the values that decisions depend on, so that equal nodes have
+equal states and are decided once."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""What single node labels say about GPUs: their names, precedence and units.
-
-For every fact there is an ordered list of labels; an absent or unreadable one means the next. Sources of
-the names: NVIDIA GPU Feature Discovery (k8s-device-plugin), GKE, Karpenter, EKS Auto Mode and AKS
-documentation, the AMD node labeller, Intel's NFD rules. `estimate` puts the facts together.
-"""
+"""What single node labels say about GPUs: their names, precedence and units. For every fact there is an
+ordered list of labels; an absent or unreadable one means the next. Sources of the names: NVIDIA GPU Feature
+Discovery (k8s-device-plugin), GKE, Karpenter, EKS Auto Mode and AKS documentation, the AMD node labeller,
+Intel's NFD rules. `estimate` puts the facts together."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""Which pods are to leave a node so that a pod of higher priority fits: the cheapest set that suffices.
-
-The filters themselves say whether a set suffices, so that filter accepts what preempt has accepted.
-kube-scheduler counts the other resources: of each of them as much is freed as by its own proposal.
-"""
+"""Which pods are to leave a node so that a pod of higher priority fits: the cheapest set that suffices. The
+filters themselves say whether a set suffices, so that filter accepts what preempt has accepted.
+kube-scheduler counts the other resources: of each of them as much is freed as by its own proposal."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
-"""The sets of pods that could make way for a request, the cheapest first.
-
-Two pods are of one kind when either may leave instead of the other: they free the same on the same devices,
-or each the same on devices that are alike and that no other pod shares with it. Pods of one kind under the
-same budgets are of one class, and the least important go first: so not every set is looked at but every
-number of each class. What a set must free at least, whichever it is, is a sum over its pods (a ``Need``), and
-sets that can never reach it are not begun.
-"""
+"""The sets of pods that could make way for a request, the cheapest first. Two pods are of one kind when
+either may leave instead of the other: they free the same on the same devices, or each the same on devices
+that are alike and that no other pod shares with it. Pods of one kind under the same budgets are of one class,
+and the least important go first: so not every set is looked at but every number of each class. What a set
+must free at least, whichever it is, is a sum over its pods (a ``Need``), and sets that can never reach it are
+not begun."""
 
 from __future__ import annotations
 

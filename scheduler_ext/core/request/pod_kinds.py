@@ -1,8 +1,5 @@
-"""The demand of pods: kinds of pods, and how often each comes.
-
-The requests of future pods are unknown; those of past pods are the best estimate. Every score that looks
-ahead looks at one value, a Workload.
-"""
+"""The demand of pods: kinds of pods, and how often each comes. The requests of future pods are unknown; those
+of past pods are the best estimate. Every score that looks ahead looks at one value, a Workload."""
 
 from __future__ import annotations
 

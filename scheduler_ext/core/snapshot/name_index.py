@@ -1,10 +1,7 @@
-"""Thousands of names to rows at once.
-
-A dict looks up one name after the other and each look waits for memory: its entry, the key, the value. With
-5000 names in random order and cold caches, as between kube-scheduler's calls, that was half of a whole filter
-call. Here the hashes, which cost little because the names were just decoded, are looked up all together in
-one flat array, each by a single look.
-"""
+"""Thousands of names to rows at once. A dict looks up one name after the other and each look waits for
+memory: its entry, the key, the value. With 5000 names in random order and cold caches, as between
+kube-scheduler's calls, that was half of a whole filter call. Here the hashes, which cost little because the
+names were just decoded, are looked up all together in one flat array, each by a single look."""
 
 from __future__ import annotations
 

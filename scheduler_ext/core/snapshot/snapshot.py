@@ -1,8 +1,6 @@
-"""All nodes at one generation: an immutable table that a decision reads without locks.
-
-Columns are ``[slot, state]``: one column per *distinct* node state, one row per device, so that equal nodes
-cost nothing extra. ``state_of`` maps a node's row to its state.
-"""
+"""All nodes at one generation: an immutable table that a decision reads without locks. Columns are ``[slot,
+state]``: one column per *distinct* node state, one row per device, so that equal nodes cost nothing extra.
+``state_of`` maps a node's row to its state."""
 
 from __future__ import annotations
 

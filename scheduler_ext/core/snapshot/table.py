@@ -1,8 +1,6 @@
-"""A cluster's nodes as columns that are kept in step, so that a change of one node costs one column.
-
-A binding or a report changes one node of thousands. Building every column again for it would take a second at
-5000 nodes; here only the node's own state is written, and a copy of whole arrays is published.
-"""
+"""A cluster's nodes as columns that are kept in step, so that a change of one node costs one column. A
+binding or a report changes one node of thousands. Building every column again for it would take a second at
+5000 nodes; here only the node's own state is written, and a copy of whole arrays is published."""
 
 from __future__ import annotations
 
