@@ -4,23 +4,22 @@ workload, and a decision over many GPUs is a lookup."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.gpu.mig_geometry import Geometry
-from scheduler_ext.core.gpu.mig_profile import Profile, window
+from scheduler_ext.core.gpu.mig_profile import window
 from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.core.node.node import MigRoom
 from scheduler_ext.core.request.pod_kinds import Workload
 
 Masks = npt.NDArray[np.int64]
-Starts = npt.NDArray[np.int8]
 
 # Sums of fractions are inexact; costs that differ by less count as equal.
-_DECIMALS = 9
+DECIMALS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +54,6 @@ class MigWorth:
         """The cost of an instance that changes one mask into another, ``[case]``."""
         lost: Floats = self.worth[before] - self.kept[after]
         return lost
-
-
-@dataclass(frozen=True, eq=False)
-class MigPlacements:
-    """The best start of every profile beside every occupancy mask, and its cost; ``[mask, profile]``. Where
-    no start fits, ``cost`` is infinite and ``start`` is -1. Profiles are in the geometry's order, and the
-    column of a profile is contiguous, so that ``cost[:, profile][masks]`` reads little memory. A mask holds
-    neither max_instances nor media engines: callers that know them exclude such GPUs."""
-
-    cost: Floats
-    start: Starts
 
 
 def mig_mix(workload: Workload) -> dict[str, float]:
@@ -132,34 +120,6 @@ def shapes(geometry: Geometry) -> tuple[int, ...]:
     return tuple(sorted(chosen.values()))
 
 
-def _ascending(profile: Profile) -> Iterable[int]:
-    return profile.starts
-
-
-def least_cost(
-    geometry: Geometry,
-    cost: Callable[[Masks, Masks], Floats],
-    order: Callable[[Profile], Iterable[int]] = _ascending,
-) -> MigPlacements:
-    """The cheapest start for every mask and profile; of equally cheap starts the first in ``order``. ``cost``
-    takes the masks before and after an instance is created, each ``[case]``."""
-    shape = (1 << geometry.grid, len(geometry.profiles))
-    best = np.full(shape, np.inf, order="F")
-    starts = np.full(shape, -1, np.int8, order="F")
-    masks = np.arange(shape[0], dtype=np.int64)
-    for index, profile in enumerate(geometry.profiles):
-        for start in order(profile):
-            taken = window(profile, start)
-            free = masks[(masks & taken) == 0]
-            found = np.round(cost(free, free | taken), _DECIMALS)
-            cheaper = found < best[free, index]
-            best[free[cheaper], index] = found[cheaper]
-            starts[free[cheaper], index] = start
-    best.setflags(write=False)
-    starts.setflags(write=False)
-    return MigPlacements(best, starts)
-
-
 class MigRooms:
     """Numbers of places; 0 means no place. One thread may write while any number read: numbers are only
     added, and the loss of a numbered place follows from the workload alone."""
@@ -205,4 +165,4 @@ def _loss(room: MigRoom, worth: MigWorth) -> float:
     profile = room.geometry.profile(room.profile)
     assert profile is not None  # a profile of this geometry
     after = np.array([room.held | window(profile, start) for start in room.starts])
-    return round(float(worth.cost(np.full(len(after), room.held), after).mean()), _DECIMALS)
+    return round(float(worth.cost(np.full(len(after), room.held), after).mean()), DECIMALS)

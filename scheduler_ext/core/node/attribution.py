@@ -3,13 +3,13 @@ Kubelet hands out a GPU before the agent can see which one. Until then the pod h
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
 from scheduler_ext.core.gpu.room import Room
 from scheduler_ext.core.node.holdings import Holdings
-from scheduler_ext.core.node.node import Node, NodeInfo, Slot
+from scheduler_ext.core.node.node import Node, NodeInfo, Unit
 from scheduler_ext.core.node.state import resolve_held
 from scheduler_ext.core.request.resource_names import ResourceNames
 
@@ -36,13 +36,10 @@ def attribute(
     are kept off the emptiest ones (``core.state``). ``node`` is the one that these holdings resolve to, where
     it is known."""
     unknown = {name: count for name, count in sorted(held.unknown.items()) if count}
-    if not unknown:
-        return Attribution(held)
-    if info.report is None:
+    if not unknown or info.report is None:
         return Attribution(held, unknown=unknown)
     node = node or resolve_held(info, held, resources, 0)
-    slots = {uuid: slot for uuid, slot in zip(node.uuids, node.state.slots, strict=True) if uuid is not None}
-    charging = _Charging(info, info.report, held, slots)
+    charging = _Charging(info, info.report, held, {uuid: slot.units for uuid, slot in node.gpus})
     for name, count in unknown.items():
         charging.charge(name, count)
     return replace(charging.done(), unknown=unknown)
@@ -51,13 +48,15 @@ def attribute(
 class _Charging:
     """The holdings of one node while units are put on its devices."""
 
-    def __init__(self, info: NodeInfo, report: Report, held: Holdings, slots: Mapping[str, Slot]) -> None:
-        self._report = report
+    def __init__(
+        self, info: NodeInfo, report: Report, held: Holdings, units: Mapping[str | None, tuple[Unit, ...]]
+    ) -> None:
         self._before = held
-        self._slots = slots
+        self._units = units
         self._devices = {
             uuid: replace(here, instances=set(here.instances)) for uuid, here in held.devices.items()
         }
+        self._single = report.mig_strategy == "single"
         self._replicas = report.replicas if report.sharing_strategy != "none" else 1
         asks = (ask for pod in info.pods for ask in pod.request.units)
         self._profiles = {ask.resource: ask.profile for ask in asks if ask.profile is not None}
@@ -78,35 +77,28 @@ class _Charging:
         self._maybe_instances: list[set[str]] = []
 
     def charge(self, resource: str, count: int) -> None:
-        """Put so many units of a resource on devices that offer it."""
-        if resource in self._profiles:
-            self._charge_instances(resource, self._profiles[resource], count)
-            return
-        whole = []
-        for device, free in self._offering(resource):
-            if device.mig.enabled and self._report.mig_strategy == "single":
-                self._charge_instances(resource, None, count)
-                return
-            whole.append((device, free))
-        self._maybe.append({device.uuid for device, _ in whole})
-        for device, free in whole:
-            taken = min(free, count)
-            self._devices[device.uuid].units += taken
-            count -= taken
-
-    def _offering(self, resource: str) -> Iterator[tuple[Device, int]]:
-        """The devices with free units of a resource; the names of whole GPUs mean the same units."""
+        """Put so many units of a resource on devices that offer it; the names of whole GPUs mean the same
+        units."""
+        free = {}
         for device in self._order:
-            units = self._slots[device.uuid].units
-            free = sum(unit.free for unit in units if unit.resource == resource)
-            free -= self._devices[device.uuid].units - self._before.devices[device.uuid].units
-            if free > 0:
-                yield device, free
+            offered = sum(unit.free for unit in self._units[device.uuid] if unit.resource == resource)
+            charged = self._devices[device.uuid].units - self._before.devices[device.uuid].units
+            if offered > charged:
+                free[device.uuid] = offered - charged
+        partitioned = any(device.mig.enabled for device in self._order if device.uuid in free)
+        if resource in self._profiles or (self._single and partitioned):
+            self._charge_instances(resource, self._profiles.get(resource), count)
+            return
+        self._maybe.append(set(free))
+        for uuid, units in free.items():
+            taken = min(units, count)
+            self._devices[uuid].units += taken
+            count -= taken
 
     def _charge_instances(self, resource: str, profile: str | None, count: int) -> None:
         free: list[tuple[Device, MigInstance]] = []
         for device in self._order:
-            offered = any(unit.resource == resource for unit in self._slots[device.uuid].units)
+            offered = any(unit.resource == resource for unit in self._units[device.uuid])
             for instance in device.mig.instances if offered else ():
                 if profile not in (None, instance.profile):
                     continue
@@ -128,7 +120,7 @@ class _Charging:
         instances = set().union(*(places for places in self._maybe_instances if not places <= taken))
         partly = {
             device.uuid
-            for device in self._report.devices
+            for device in self._order
             if any(instance.uuid in instances for instance in device.mig.instances)
         }
         held = replace(self._before, devices=self._devices)

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.cache.observed_demand import HALF_LIFE_PODS, UNKNOWN_PODS
-from scheduler_ext.core.forecast.mig_value import MigPlacements, expected_mix
+from scheduler_ext.core.forecast.mig_value import expected_mix
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.request.pod_kinds import SeenPods, TaskClass
+from scheduler_ext.sim.mig.mig_placements import MigPlacements
 
 OccupiedMasks = npt.NDArray[np.int64]
 Placement = tuple[int, int]

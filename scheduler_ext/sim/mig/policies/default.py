@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler_ext.core.forecast.mig_value import least_cost, mig_worth
+from scheduler_ext.core.forecast.mig_value import mig_worth
 from scheduler_ext.core.gpu.mig_geometry import Geometry
+from scheduler_ext.sim.mig.mig_placements import least_cost
 from scheduler_ext.sim.mig.mig_policy import CheapestGpu, MigPolicy
 
 

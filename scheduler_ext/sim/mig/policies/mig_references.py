@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from scheduler_ext.core.forecast.mig_value import Masks, MigPlacements, least_cost, room_worth, shapes
+from scheduler_ext.core.forecast.mig_value import Masks, room_worth, shapes
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.mig_profile import Profile, window
 from scheduler_ext.core.node.columns import Floats
+from scheduler_ext.sim.mig.mig_placements import MigPlacements, least_cost
 from scheduler_ext.sim.mig.mig_policy import (
     CheapestGpu,
     MigPolicy,
