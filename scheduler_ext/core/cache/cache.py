@@ -104,7 +104,10 @@ class Cache(Ledger):
             # Keep the equal devices that exist: thousands of new ones would be work for the garbage
             # collector.
             report = replace(report, devices=entry.report.devices)
-        if entry.owner_uid != owner_uid or not _same(entry.report, report):
+        before = entry.report and replace(
+            entry.report, sequence=report.sequence, reported_at=report.reported_at
+        )
+        if entry.owner_uid != owner_uid or before != report:
             self._touch(name, Cause.REPORT)
         entry.report, entry.owner_uid = report, owner_uid
         self.report_received(name, report, received_at)
@@ -274,9 +277,3 @@ class Cache(Ledger):
     def _drop_without_sources(self, name: str, entry: _Entry) -> None:
         if entry.record is None and entry.report is None:
             del self._entries[name]
-
-
-def _same(before: Report | None, after: Report) -> bool:
-    if before is None:
-        return False
-    return replace(before, sequence=None, reported_at=None) == replace(after, sequence=None, reported_at=None)

@@ -211,7 +211,7 @@ class Ledger:
         for uid, (pod, gone_at) in list(account.departed.items()):
             if report is not None and gone_at + _READ_BEFORE_S > received_at:
                 continue
-            if report is not None and uid not in account.confirmed and _is_named(pod, report):
+            if report is not None and uid not in account.confirmed and any(map(pod.is_on, report.devices)):
                 account.departed[uid] = (replace(pod, departed=False, finished=True), gone_at)
             else:
                 del account.departed[uid]
@@ -310,9 +310,3 @@ class Ledger:
         account = self._accounts.get(node)
         if account is not None and account.is_empty():
             del self._accounts[node]
-
-
-def _is_named(pod: BoundPod, report: Report) -> bool:
-    holders = [holder for device in report.devices for holder in device.holders]
-    holders += [i.holder for device in report.devices for i in device.mig.instances if i.holder is not None]
-    return any(pod.is_holder(holder) for holder in holders)

@@ -165,14 +165,9 @@ def filter_nodes(
 
 
 def score_nodes(decision: Decision) -> Scored:
-    terms = _weighed(decision) if isinstance(decision.request, GpuRequest) else []
     total = np.zeros(len(decision.verdict))
-    for _, weight, value in terms:
-        total += weight * value
-    return Scored(terms, np.where(decision.fits, np.round(total, TOTAL_DECIMALS), -np.inf))
-
-
-def _weighed(decision: Decision) -> list[tuple[Score, float, Floats]]:
+    if not isinstance(decision.request, GpuRequest):
+        return Scored([], np.where(decision.fits, total, -np.inf))
     weights, scoring = decision.policy.weights, decision.scoring
     applied = [score for score in SCORES if weights.get(score.name, 0.0) > 0.0 and score.applies(scoring)]
     terms = [(score, weights[score.name], score.value(scoring)) for score in applied]
@@ -181,7 +176,10 @@ def _weighed(decision: Decision) -> list[tuple[Score, float, Floats]]:
         others = sum(weight for _, weight, _ in terms) or 1.0
         terms.append((REPORTED, others * REPORTED_TO_OTHERS, REPORTED.value(scoring)))
     whole = sum(weight for _, weight, _ in terms) or 1.0
-    return [(score, weight / whole, value) for score, weight, value in terms]
+    terms = [(score, weight / whole, value) for score, weight, value in terms]
+    for _, weight, value in terms:
+        total += weight * value
+    return Scored(terms, np.where(decision.fits, np.round(total, TOTAL_DECIMALS), -np.inf))
 
 
 def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:

@@ -152,9 +152,12 @@ class ShareFit:
         for column in np.flatnonzero(undecided):
             room = tuple(self._room[:, column].tolist())
             if room not in solved:
-                solved[room] = (
-                    place_exactly(room, self._shares, steps) if _has_places(room, self._shares) else None
+                # Necessary: for each size there are places for all shares of at least that size.
+                possible = all(
+                    sum(mib // size for mib in room if mib >= size) >= count
+                    for size, count in self._shares.at_least
                 )
+                solved[room] = place_exactly(room, self._shares, steps) if possible else None
             found = solved[room]
             if found is not None:
                 self.fits[column] = True
@@ -178,13 +181,6 @@ def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] 
         fits: Bools = np.any(room_mib >= shares.largest_mib, axis=0)
         return fits
     return ShareFit(room_mib, shares, where, steps=steps).fits
-
-
-def _has_places(room_mib: Sequence[int], shares: ShareAsk) -> bool:
-    """Necessary: for each size there are places for all shares of at least that size."""
-    return all(
-        sum(mib // size for mib in room_mib if mib >= size) >= count for size, count in shares.at_least
-    )
 
 
 def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:

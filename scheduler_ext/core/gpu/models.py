@@ -114,7 +114,8 @@ def _whole_gpu(bare: str, vendor: str, memory_mib: int | None) -> GpuModel:
     words = bare.split("-")
     sizes = [int(size[1]) for word in words if (size := _SIZE.fullmatch(word))]
     unsized = "-".join(word for word in words if not _SIZE.fullmatch(word))
-    plain = _without_noise(unsized)
+    named = _MAX_Q.sub("", unsized).split("-")
+    plain = "-".join(word for word in named if not _NOISE.fullmatch(word))
     usual = _ROW_OF_ALIAS.get(_key(unsized)) or _ROW_OF_ALIAS.get(_key(plain))
     family = _family_of(usual.name) if usual else _FAMILIES.get(_key(plain))
     if family is None:
@@ -158,11 +159,6 @@ def _split_vendor(name: str) -> tuple[str | None, str]:
         name = rest
         head, dash, rest = name.partition("-")
     return vendor, name
-
-
-def _without_noise(name: str) -> str:
-    words = _MAX_Q.sub("", name).split("-")
-    return "-".join(word for word in words if not _NOISE.fullmatch(word))
 
 
 def _key(name: str) -> str:

@@ -106,18 +106,15 @@ def shortages(
     pod_limit = allocatable.get(_PODS, _ZERO)
     if _PODS not in ignore_resources and pod_count + 1 > pod_limit:
         yield Shortage(_PODS, Fraction(1), pod_limit - pod_count, pod_limit)
-    extended = sorted(resource for resource in requests if _is_counted_by_name(resource))
+    # Those that are counted besides the fixed ones: extended resources, huge pages, volumes.
+    named = ("attachable-volumes-", _HUGEPAGES)
+    extended = sorted(name for name in requests if "/" in name or name.startswith(named))
     for resource in (_CPU, *_BYTE_RESOURCES, *extended):
         needed = requests.get(resource, _ZERO)
         limit = allocatable.get(resource, _ZERO)
         free = limit - requested.get(resource, _ZERO)
         if resource not in ignore_resources and needed > max(free, _ZERO):
             yield Shortage(resource, needed, free, limit)
-
-
-def _is_counted_by_name(resource: str) -> bool:
-    """Whether kube-scheduler counts it besides the fixed ones: extended resources, huge pages, volumes."""
-    return "/" in resource or resource.startswith((_HUGEPAGES, "attachable-volumes-"))
 
 
 def _quantity(resource: str, amount: Fraction, rounded: Callable[[Fraction], int]) -> str:

@@ -93,10 +93,6 @@ def _node_unschedulable(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | Non
     return InTreeRejection("NodeUnschedulable", "node(s) were unschedulable", have=str(_CORDON))
 
 
-def _node_name(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
-    return name_rejection(pod, node.name)
-
-
 def _taint_toleration(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
     taint = first_untolerated(node.taints, pod.tolerations)
     if taint is None:
@@ -151,7 +147,7 @@ def _affinity_mismatch(needed: str | None, have: str | None) -> InTreeRejection:
 
 _PLUGINS: Final[tuple[Callable[[PodNeeds, NodeFacts], InTreeRejection | None], ...]] = (
     _node_unschedulable,
-    _node_name,
+    lambda pod, node: name_rejection(pod, node.name),
     _taint_toleration,
     _node_affinity,
 )

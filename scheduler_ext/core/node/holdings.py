@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from scheduler_ext.core.gpu.gpu import Device, Holder, MigInstance, Report
+from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import ShareAsk
@@ -91,32 +91,22 @@ def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: R
         found = 0
         for device in devices:
             if ask.profile is None and vendor in (None, device.vendor):
-                told = annotated.count(device.uuid)
-                seen = min(max(told, _units_seen(device, pod, allocated)), ask.count - found)
+                mine = [holder for holder in device.holders if pod.is_holder(holder)]
+                # As allocated, otherwise one that it uses.
+                used = sum(holder.memory_mib is None for holder in mine) if allocated else min(len(mine), 1)
+                seen = min(max(annotated.count(device.uuid), used), ask.count - found)
                 held.devices[device.uuid].units += seen
                 found += seen
                 if seen:
                     held.devices[device.uuid].pods.add(pod.uid)
             if ask.profile is not None or single:
-                found += sum(_is_asked(instance, pod, ask.profile) for instance in device.mig.instances)
+                # A whole GPU may be any instance (MIG single).
+                same = (each for each in device.mig.instances if ask.profile in (None, each.profile))
+                found += sum(each.holder is not None and pod.is_holder(each.holder) for each in same)
         held.unknown[ask.resource] += max(0, ask.count - found)
     if pod.request.shares is not None:
         held.requested[resources.share] += pod.request.shares.total_mib
         _hold_shares(pod, pod.request.shares, devices, held)
-
-
-def _units_seen(device: Device, pod: BoundPod, allocated: bool) -> int:
-    """Units of a device that the agent saw the pod hold: as allocated, else one that it uses."""
-    mine = [holder for holder in device.holders if pod.is_holder(holder)] if device.holders else []
-    if allocated:
-        return sum(holder.memory_mib is None for holder in mine)
-    return 1 if mine else 0
-
-
-def _is_asked(instance: MigInstance, pod: BoundPod, profile: str | None) -> bool:
-    return (
-        instance.holder is not None and pod.is_holder(instance.holder) and profile in (None, instance.profile)
-    )
 
 
 def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], held: Holdings) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 
-from scheduler_ext.core.gpu.gpu import Holder, Report
+from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.estimate import Estimate
@@ -56,6 +56,11 @@ class BoundPod:
         if holder.uid is not None:
             return holder.uid == self.uid
         return (holder.namespace, holder.name) == (self.namespace, self.name)
+
+    def is_on(self, device: Device) -> bool:
+        """Whether the agent saw the pod hold a device or an instance of it."""
+        holders = (*device.holders, *(instance.holder for instance in device.mig.instances))
+        return any(holder is not None and self.is_holder(holder) for holder in holders)
 
 
 @dataclass(frozen=True, slots=True)

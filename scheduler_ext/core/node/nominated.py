@@ -27,7 +27,8 @@ def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
         pod
         for pod in info.nominated
         if pod.priority >= priority and not (uid and pod.uid == uid) and pod.uid not in bound
-        if not (waits and pod.priority == priority and _has_no_place(pod))
+        # Its shares fit nowhere, even when all have left that it waits for.
+        if not (waits and pod.priority == priority and pod.request.shares is not None and not pod.devices)
     )
     if not waiting and len(others) == len(info.pods):
         return info
@@ -64,8 +65,3 @@ def room_for_both(
     together = requested(*beside.values(), one, other)
     wanted_by_both = requested(one).keys() & requested(other).keys()
     return all(together[name] <= info.allocatable.get(name, 0) for name in wanted_by_both)
-
-
-def _has_no_place(pod: BoundPod) -> bool:
-    """Whether a nominated pod's shares fit nowhere, even when all have left that it waits for."""
-    return pod.request.shares is not None and not pod.devices

@@ -12,7 +12,7 @@ from functools import reduce
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS
-from scheduler_ext.core.gpu.gpu import Device, Report
+from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.lazy import lazy
@@ -140,13 +140,8 @@ def _report_on(pod: BoundPod, report: Report | None, anywhere: bool) -> Report |
     if report is None or anywhere:
         return report
     told = {uuid for uuids in pod.devices.values() for uuid in uuids}
-    devices = [each for each in report.devices if each.uuid in told or _is_on(pod, each)]
+    devices = [each for each in report.devices if each.uuid in told or pod.is_on(each)]
     return replace(report, devices=tuple(devices))
-
-
-def _is_on(pod: BoundPod, device: Device) -> bool:
-    holders = (*device.holders, *(instance.holder for instance in device.mig.instances))
-    return any(holder is not None and pod.is_holder(holder) for holder in holders)
 
 
 def _relief(before: Holdings, after: Holdings) -> Relief:

@@ -46,11 +46,6 @@ def _version(pattern: str, example: str) -> Callable[[str], tuple[int, ...]]:
 _capability = _version(r"\d{1,2}(\.\d{1,2})?", '"8.0"')
 
 
-def _compute_capability(text: str) -> tuple[int, int]:
-    major, *minor = _capability(text)
-    return major, minor[0] if minor else 0
-
-
 def _one_of(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in choices:
@@ -80,7 +75,7 @@ class Wishes:
     min_memory_mib: int = _wish("min-memory", _positive_mib, 0)
     min_free_mib: int = _wish("min-free-memory", _positive_mib, 0)
     min_compute_capability: tuple[int, int] | None = _wish(
-        "min-compute-capability", _compute_capability, None
+        "min-compute-capability", lambda text: (*_capability(text), 0)[:2], None
     )
     min_cuda: tuple[int, ...] | None = _wish("min-cuda", _version(r"\d{1,3}(\.\d{1,3}){0,2}", '"12.4"'), None)
     strategy: str | None = _wish("strategy", _one_of("binpack", "spread"), None)

@@ -141,13 +141,9 @@ class Snapshot:
     def idle(self) -> Floats:
         """Each node's idle GPUs, ``[state]``, less holdings on unknown devices; an unhealthy GPU is no room,
         however idle."""
-        seen = np.where(self.node.estimated, self.node.gpus, self._idle_devices.sum(0))
+        reported = (self.devices.idle * self.devices.healthy).sum(0)
+        seen = np.where(self.node.estimated, self.node.gpus, reported)
         idle: Floats = np.maximum(seen - self.node.adrift, 0.0)
-        return idle
-
-    @lazy
-    def _idle_devices(self) -> Floats:
-        idle: Floats = self.devices.idle * self.devices.healthy
         return idle
 
     @lazy
