@@ -74,11 +74,6 @@ class _Account:
     nominated: dict[str, BoundPod] = field(default_factory=dict)
     departed: dict[str, tuple[BoundPod, float]] = field(default_factory=dict)
 
-    def is_empty(self) -> bool:
-        return not any(
-            (self.confirmed, self.assumed, self.intents, self.settled, self.nominated, self.departed)
-        )
-
     def pods(self) -> NodePods:
         bound = self.confirmed | {uid: pod for uid, (pod, _) in self.departed.items()}
         pods = [bound[uid] for uid in sorted(bound)]
@@ -307,6 +302,5 @@ class Ledger:
         return self._accounts.setdefault(node, _Account())
 
     def _drop_if_empty(self, node: str) -> None:
-        account = self._accounts.get(node)
-        if account is not None and account.is_empty():
+        if self._accounts.get(node) == _EMPTY:
             del self._accounts[node]

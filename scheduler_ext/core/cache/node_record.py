@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from scheduler_ext.core.cache.ledger import NO_PODS, NodePods
 from scheduler_ext.core.gpu.gpu import Report
-from scheduler_ext.core.node.caps import NO_CAPS, Caps, capped
-from scheduler_ext.core.node.estimate import Estimate
+from scheduler_ext.core.node.estimate import NO_CAPS, Caps, Estimate, capped
 from scheduler_ext.core.node.node import NodeInfo
 
 

@@ -74,6 +74,16 @@ class Device:
     mig: Mig = Mig()
     holders: tuple[Holder, ...] = ()
 
+    def instance_memory_mib(self, instance: MigInstance) -> int:
+        """As reported or tabled, otherwise its part of the grid; 0 when neither is known."""
+        geometry = self.mig.geometry
+        if geometry is None:
+            return 0
+        profile = geometry.profile(instance.profile)
+        if profile is not None and profile.memory_mib is not None:
+            return profile.memory_mib
+        return self.memory.total_mib * instance.size // geometry.grid
+
 
 @dataclass(frozen=True, slots=True)
 class Report:

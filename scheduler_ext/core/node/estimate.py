@@ -1,6 +1,6 @@
-"""The GPUs of a node without a report, estimated from its labels. Labels give model, count, total memory and
-sharing; never free memory, health or placement. A cloud's instance type is the last source, because labels
-describe the machine as it is set up."""
+"""The GPUs of a node by its labels: estimated where there is no report, otherwise a cap on the report. Labels
+give model, count, total memory and sharing; never free memory, health or placement. A cloud's instance type
+is the last source, because labels describe the machine as it is set up."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from scheduler_ext.core.gpu.gpu import Device, Memory, Mig, Report
 from scheduler_ext.core.gpu.model_table import InstanceTypeRow
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 from scheduler_ext.core.node import node_labels
 from scheduler_ext.core.node.node_labels import COUNT_LABELS, GFD_COUNT, GFD_PRODUCT, GKE, Labels, natural
-from scheduler_ext.core.node.node_labels import change_in_progress as change_in_progress
-from scheduler_ext.core.node.node_labels import is_spot as is_spot
 
 _RESOURCES = {
     "nvidia": ("nvidia.com/gpu", "nvidia.com/gpu.shared"),
@@ -149,7 +148,9 @@ def _count_in_mig_mode(labels: Labels, model: GpuModel, handed_out: int | None) 
 
 def _memory_mib(labels: Labels, model: GpuModel, count: int, machine: InstanceTypeRow | None) -> int | None:
     if model.is_mig_slice:
-        return _gfd_slice_memory_mib(labels) or _least_slice_memory_mib(model)
+        # At least by the profile's name, whose GB are rounded up (an H200's 18gb are 16384 MiB).
+        size = _PROFILE_GB.search(model.name)
+        return _gfd_slice_memory_mib(labels) or (int(size[1]) * 1024 * 7 // 8 if size else None)
     memory_mib = node_labels.memory_mib(labels, model.vendor)
     if memory_mib is None and model.vendor == "intel" and count:
         node_bytes = natural(labels.get("gpu.intel.com/memory.max"), digits=15)
@@ -172,7 +173,69 @@ def _gfd_slice_memory_mib(labels: Labels) -> int | None:
     return node_labels.gfd_memory_mib(labels) if _gfd_sees_slices(labels) else None
 
 
-def _least_slice_memory_mib(model: GpuModel) -> int | None:
-    """A lower bound from the profile's name, whose GB are rounded up (an H200's 18gb are 16384 MiB)."""
-    size = _PROFILE_GB.search(model.name)
-    return int(size[1]) * 1024 * 7 // 8 if size else None
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The labels' count of GPUs, their memory in MiB and their model; None where no label says."""
+
+    count: int | None = None
+    memory_mib: int | None = None
+    model: str | None = None
+
+
+NO_CAPS = Caps()
+
+
+def caps_from_labels(labels: Labels) -> Caps:
+    """What the labels cap; nothing under MIG strategy single, where they count and measure slices. Source:
+    k8s-device-plugin, docs/gpu-feature-discovery."""
+    product = labels.get(GFD_PRODUCT, "")
+    if "-MIG-" in product:
+        return NO_CAPS
+    memory_mib = node_labels.gfd_memory_mib(labels)
+    model = canonical_model(product, vendor="nvidia", memory_mib=memory_mib).name if product else None
+    return Caps(natural(labels.get(GFD_COUNT)), memory_mib, model)
+
+
+def capped(report: Report, caps: Caps) -> Report:
+    """The report with no more GPUs, and none with more memory, than the labels speak of. Labels describe one
+    model. On a node with several, its GPUs are capped and the others left alone. A GPU with too much memory
+    is not the model that it was reported as, but the labels'."""
+    if caps.count is None and caps.memory_mib is None:
+        return report
+    nvidia = [device for device in report.devices if device.vendor == "nvidia"]
+    meant = [device for device in nvidia if device.model.name == caps.model]
+    if not meant or len({device.model.name for device in nvidia}) == 1:
+        meant = nvidia
+    too_many = sorted(meant, key=lambda device: device.index)[caps.count :] if caps.count is not None else []
+    surplus = {device.uuid for device in too_many}
+    large = {device.uuid for device in meant if device.memory.total_mib > (caps.memory_mib or 2**31)}
+    if not surplus and not large:
+        return report
+    devices = tuple(
+        _with_less(device, caps.memory_mib, caps.model)
+        if device.uuid in large and caps.memory_mib
+        else device
+        for device in report.devices
+        if device.uuid not in surplus
+    )
+    return replace(report, devices=devices)
+
+
+def _with_less(device: Device, total_mib: int, model_name: str | None) -> Device:
+    memory = device.memory
+    lower = Memory(
+        total_mib,
+        min(memory.reserved_mib, total_mib),
+        min(memory.used_mib, total_mib),
+        None if memory.unaccounted_mib is None else min(memory.unaccounted_mib, total_mib),
+    )
+    if model_name in (None, device.model.name):
+        return replace(device, memory=lower)
+    model = canonical_model(model_name or "", vendor="nvidia", memory_mib=total_mib)
+    return replace(
+        device,
+        memory=lower,
+        model=model,
+        compute_capability=model.compute_capability or device.compute_capability,
+        mig=device.mig if model.mig_table is not None else Mig(),
+    )

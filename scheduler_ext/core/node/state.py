@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
-from scheduler_ext.core.gpu.gpu import Device, Report
-from scheduler_ext.core.gpu.mig_profile import resource_from_profile
+from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
+from scheduler_ext.core.gpu.mig_profile import resource_from_profile, window
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
-from scheduler_ext.core.node.mig_instances import instance_memory_mib, mig_room, slice_model
 from scheduler_ext.core.node.node import (
     NOBODY,
     UNLIMITED,
     BoundPod,
+    MigRoom,
     Node,
     NodeInfo,
     NodeState,
@@ -231,16 +234,33 @@ class _WholeUnits:
         free = [instance for instance in same if instance.uuid not in held.instances]
         if not same:
             return
-        memory_mib = instance_memory_mib(device, same[0])
+        memory_mib = device.instance_memory_mib(same[0])
         yield Unit(
             name,
             free=len(free) * self.replicas,
             memory_mib=memory_mib,
             free_mib=memory_mib,
-            model=device.model if profile else slice_model(device.model, same[0].profile),
+            model=device.model if profile else _slice_model(device.model, same[0].profile),
             gpu_part=same[0].size / sum(instance.size for instance in device.mig.instances) / self.replicas,
-            mig_room=mig_room(device, held, free),
+            mig_room=_mig_room(device, held, free),
         )
+
+
+def _slice_model(model: GpuModel, profile: str) -> GpuModel:
+    """The name of a GPU under MIG strategy single: A100-80GB-MIG-1G.10GB, which A100 does not match."""
+    return canonical_model(f"{model.name}-MIG-{profile.replace('+', '.')}", vendor=model.vendor)
+
+
+def _mig_room(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> MigRoom | None:
+    """The possible places of the next of the ``free`` instances, all of one profile; None if unknown."""
+    geometry = device.mig.geometry
+    profile = geometry.profile(free[0].profile) if geometry is not None and free else None
+    if geometry is None or profile is None:
+        return None
+    mask = reduce(or_, (each.mask for each in device.mig.instances if each.uuid in held.instances), 0)
+    starts = (each.start for each in free if each.start is not None and each.start in profile.starts)
+    places = tuple(sorted(start for start in starts if not mask & window(profile, start)))
+    return MigRoom(geometry, mask, profile.name, places) if places else None
 
 
 def _whole_names(resources: ResourceNames, vendor: str, shared: bool) -> list[str]:

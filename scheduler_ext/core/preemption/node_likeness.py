@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from scheduler_ext.core.gpu.gpu import Device, Holder
-from scheduler_ext.core.node.mig_instances import instance_memory_mib
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, version_number
 from scheduler_ext.core.request.request import GpuRequest
 
@@ -76,7 +75,7 @@ def _device(
         device.cordoned,
         device.mig.enabled,
         tuple(
-            (each.profile, each.size, instance_memory_mib(device, each), seen(each.holder))
+            (each.profile, each.size, device.instance_memory_mib(each), seen(each.holder))
             for each in device.mig.instances
         ),
         tuple(seen(holder) for holder in device.holders),
