@@ -220,7 +220,7 @@ def test_a_score(scratch: Scratch) -> None:
     registry = "scheduler_ext/core/scores/__init__.py"
     scratch.insert(
         registry,
-        "from scheduler_ext.core.scores.mig ",
+        "from scheduler_ext.core.scores.node_quality",
         "from scheduler_ext.core.scores.large_node import LargeNode\n",
     )
     scratch.insert(registry, "    Spot(),\n", "    LargeNode(),\n")

@@ -4,6 +4,7 @@ agree by construction."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -50,29 +51,22 @@ class Scored(NamedTuple):
     """``[state]``, 0 to 1; -inf where the request does not fit."""
 
 
+@dataclass(eq=False)
 class Decision:
     """One request on one snapshot: the verdict on every node state, and scores computed on first use.
     ``verdict`` is ``[state]``: FITS, or 1 plus the place of the reason in REASONS. ``view`` is what the
     filters left, None for an invalid request."""
 
-    def __init__(
-        self,
-        request: GpuRequest | InvalidRequest,
-        snapshot: Snapshot,
-        policy: Policy,
-        verdict: Codes,
-        view: View | None,
-    ) -> None:
-        self.request = request
-        self.snapshot = snapshot
-        self.policy = policy
-        self.verdict = verdict
-        self._view = view
+    request: GpuRequest | InvalidRequest
+    snapshot: Snapshot
+    policy: Policy
+    verdict: Codes
+    view: View | None
 
     @property
     def steps(self) -> list[int]:
         """The search steps that are left for placing shares."""
-        return (self._view.steps if self._view is not None else None) or [0]
+        return (self.view.steps if self.view is not None else None) or [0]
 
     @property
     def exhausted(self) -> bool:
@@ -87,8 +81,8 @@ class Decision:
     @property
     def share_room_mib(self) -> Ints:
         """Room for the request's shares on each GPU, ``[slot, state]``; -1 where none may go."""
-        assert self._view is not None
-        return self._view.share_room_mib()
+        assert self.view is not None
+        return self.view.share_room_mib()
 
     def nearest_miss(self, name: str) -> NearestMiss | None:
         """The nearest miss of the first filter that refuses a node; None if the node fits or the pod cannot
@@ -120,15 +114,15 @@ class Decision:
     @lazy
     def scoring(self) -> Scoring:
         assert isinstance(self.request, GpuRequest)
-        assert self._view is not None
+        assert self.view is not None
         request = self.request
         strategy = request.strategy or self.policy.strategy
         fit = None
         if request.shares is not None:
             cost = share_cost(request, self.snapshot, strategy, self.policy.weights)
-            fit = ShareFit(self._view.share_room_mib(), request.shares, self.fits, cost)
+            fit = ShareFit(self.view.share_room_mib(), request.shares, self.fits, cost)
         level = priority_level(request.priority, self.policy.high_priority)
-        return Scoring(request, self.snapshot, self._view.units, fit, strategy, level)
+        return Scoring(request, self.snapshot, self.view.units, fit, strategy, level)
 
     @lazy
     def scored(self) -> Scored:

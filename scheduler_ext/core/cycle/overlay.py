@@ -142,9 +142,8 @@ class Overlaid(Decision):
     nodes; see ``filter_overlay``."""
 
     def __init__(self, base: Decision, part: Decision, overlay: Overlay) -> None:
-        super().__init__(
-            base.request, overlay, base.policy, np.concatenate((base.verdict, part.verdict)), None
-        )
+        verdict = np.concatenate((base.verdict, part.verdict))
+        super().__init__(base.request, overlay, base.policy, verdict, None)
         self._base = base
         self._part = part
 

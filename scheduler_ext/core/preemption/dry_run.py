@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
@@ -36,26 +36,19 @@ class Relief:
     unplaced: bool
 
 
+@dataclass(eq=False)
 class DryRun:
     """A node, the pods of it that may leave, and a request that is to fit when some of them have left.
     ``steps`` bounds the cost of placing shares over all questions (as for ShareFit)."""
 
-    def __init__(
-        self,
-        info: NodeInfo,
-        pods: Sequence[BoundPod],
-        request: GpuRequest,
-        sizing: Sizing,
-        steps: list[int] | None = None,
-    ) -> None:
-        self.info = info
-        self.pods = pods
-        self.request = request
-        self.sizing = sizing
-        self._steps = [MAX_SEARCH_STEPS] if steps is None else steps
-        self._fits: dict[Gone, bool] = {}
-        # A device looks the same whichever other pods have gone: a new set of pods has few new devices.
-        self._slots: dict[tuple[str, Hashable], Slot] = {}
+    info: NodeInfo
+    pods: Sequence[BoundPod]
+    request: GpuRequest
+    sizing: Sizing
+    steps: list[int] = field(default_factory=lambda: [MAX_SEARCH_STEPS])
+    _fits: dict[Gone, bool] = field(default_factory=dict)
+    # A device looks the same whichever other pods have gone: a new set of pods has few new devices.
+    _slots: dict[tuple[str, Hashable], Slot] = field(default_factory=dict)
 
     @property
     def evaluations(self) -> int:
@@ -85,7 +78,7 @@ class DryRun:
         new = [gone for gone in dict.fromkeys(sets) if gone not in self._fits]
         if new:
             snapshot = build_snapshot({str(i): self.node_without(gone) for i, gone in enumerate(new)}, 0)
-            fits = filter_nodes(self.request, snapshot, self.sizing.policy, self._steps).fits
+            fits = filter_nodes(self.request, snapshot, self.sizing.policy, self.steps).fits
             self._fits.update(zip(new, fits[snapshot.state_of[:-1]].tolist(), strict=True))
         return next((gone for gone in sets if self._fits[gone]), None)
 

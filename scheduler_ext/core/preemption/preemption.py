@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 
@@ -25,32 +26,24 @@ EVALUATIONS = 64
 _ZERO = Fraction(0)
 
 
+@dataclass(eq=False)
 class Preemption:
     """One pod that looks for victims, on any number of nodes. ``uid`` is the pod's; ``other_requests`` are
     its requests of resources that are no GPU's. ``evaluations`` bounds how many sets of pods are tried per
     node before the search gives way to reprieving one by one."""
 
-    def __init__(
-        self,
-        request: GpuRequest,
-        uid: str,
-        other_requests: Mapping[str, Fraction],
-        budgets: Sequence[Budget],
-        sizing: Sizing,
-        evaluations: int = EVALUATIONS,
-    ) -> None:
-        self.request = request
-        self._uid = uid
-        self._other_requests = other_requests
-        self._budgets = budgets
-        self._sizing = sizing
-        self._evaluations = evaluations
-        # For all nodes together, since a pod of many shares could otherwise be placed thousands of times.
-        # Once these are used up, a share that is not placed at once counts as not fitting, as in filter.
-        self._steps = [MAX_SEARCH_STEPS]
-        # By the values that distinguish nodes.
-        self._cases: dict[Hashable, Case] = {}
-        self._rescuable: dict[Hashable, bool] = {}
+    request: GpuRequest
+    uid: str
+    other_requests: Mapping[str, Fraction]
+    budgets: Sequence[Budget]
+    sizing: Sizing
+    evaluations: int = EVALUATIONS
+    # For all nodes together, since a pod of many shares could otherwise be placed thousands of times. Once
+    # these are used up, a share that is not placed at once counts as not fitting, as in filter.
+    _steps: list[int] = field(default_factory=lambda: [MAX_SEARCH_STEPS])
+    # By the values that distinguish nodes.
+    _cases: dict[Hashable, Case] = field(default_factory=dict)
+    _rescuable: dict[Hashable, bool] = field(default_factory=dict)
 
     def victims(
         self,
@@ -80,7 +73,7 @@ class Preemption:
         pods = most_important_first(info.pods)
         places = {pod.uid for pod in pods}
         unknown = [uid for uid in named if uid not in places]
-        alike = likeness(info, pods, budgets_of(pods, self._budgets), named, self.request)
+        alike = likeness(info, pods, budgets_of(pods, self.budgets), named, self.request)
         uids = [*(pod.uid for pod in pods), *unknown]
         if alike is None:
             return Candidate(self._case(info, named, unknown, counted, staying, uids), uids)
@@ -136,13 +129,13 @@ class Preemption:
         )
 
     def _seen(self, info: NodeInfo) -> NodeInfo:
-        return seen_by(info, self._uid, self.request.priority)
+        return seen_by(info, self.uid, self.request.priority)
 
     def _fits(self, seen: NodeInfo) -> bool:
         return self._dry_run(seen, []).fits(())
 
     def _dry_run(self, info: NodeInfo, pods: Sequence[BoundPod]) -> DryRun:
-        return DryRun(info, pods, self.request, self._sizing, self._steps)
+        return DryRun(info, pods, self.request, self.sizing, self._steps)
 
     def _case(
         self,
@@ -169,7 +162,7 @@ class Preemption:
                 Need(min(1, len(theirs) + len(unknown)) - len(gone) - len(unknown), [1] * len(pods)),
                 *self._gpu_needs(dry_run),
             ]
-            return Choice(dry_run, needs, Pricing(pods, self._budgets), self._evaluations)
+            return Choice(dry_run, needs, Pricing(pods, self.budgets), self.evaluations)
 
         proposed = Proposed(named, unknown, counted, known, leaving, uids)
         return Case(
@@ -181,7 +174,7 @@ class Preemption:
     ) -> Iterator[Need]:
         """What must be freed of each resource that is no GPU's: as much as by kube-scheduler's proposal, at
         most as much as is asked."""
-        for name, asked in self._other_requests.items():
+        for name, asked in self.other_requests.items():
             if name == "pods":
                 continue
             freed = sum((_amount(each, name) for each in proposed), _ZERO)
@@ -195,7 +188,7 @@ class Preemption:
         shares = self.request.shares
         asked = {ask.resource: ask.count for ask in self.request.units}
         if shares is not None:
-            asked[self._sizing.resources.share] = shares.total_mib
+            asked[self.sizing.resources.share] = shares.total_mib
             unplaced = [int(relief.unplaced) for relief in dry_run.reliefs]
             yield Need(len(dry_run.held.unplaced), unplaced)
         allocatable = dry_run.info.allocatable

@@ -131,25 +131,16 @@ class SeenPods:
         self._next *= self._growth
         self._counts[task] = self._counts.get(task, 0.0) + self._next
         if self._max_classes is not None and len(self._counts) > self._max_classes * _SLACK:
-            self._keep(self._max_classes)
+            heaviest = sorted(self._counts.items(), key=lambda item: -item[1])
+            self._unknown += sum(count for _, count in heaviest[self._max_classes :])
+            kept = {task for task, _ in heaviest[: self._max_classes]}
+            self._counts = {task: count for task, count in self._counts.items() if task in kept}
         if self._next > _RESCALE_AT:
-            self._rescale()
+            # Classes not seen for so long that nothing is left of them are forgotten.
+            counts = {task: count / self._next for task, count in self._counts.items()}
+            self._counts = {task: count for task, count in counts.items() if count > _FORGOTTEN}
+            self._unknown /= self._next
+            self._next = 1.0
 
     def workload(self) -> Workload:
         return Workload.of(self._counts, self._unknown)
-
-    def _keep(self, classes: int) -> None:
-        heaviest = sorted(self._counts.items(), key=lambda item: -item[1])
-        self._unknown += sum(count for _, count in heaviest[classes:])
-        kept = {task for task, _ in heaviest[:classes]}
-        self._counts = {task: count for task, count in self._counts.items() if task in kept}
-
-    def _rescale(self) -> None:
-        # Classes not seen for so long that nothing is left of them are forgotten.
-        self._counts = {
-            task: count / self._next
-            for task, count in self._counts.items()
-            if count / self._next > _FORGOTTEN
-        }
-        self._unknown /= self._next
-        self._next = 1.0

@@ -50,22 +50,17 @@ def parse_quantity(text: str) -> Fraction:
             f'quantity {text!r} cannot be read: write a number with an optional suffix, such as "2", "500m", '
             f'"40Gi" or "1e3"'
         )
-    number, multiplier = match["number"], _multiplier(text, match["exponent"], match["suffix"] or "")
+    number, multiplier = match["number"], _MULTIPLIERS[match["suffix"] or ""]
+    if match["exponent"] is not None:
+        if abs(int(match["exponent"])) > MAX_EXPONENT:
+            raise QuantityError(f"quantity {text!r} is absurd: its exponent is beyond +-{MAX_EXPONENT}")
+        multiplier = Fraction(10) ** int(match["exponent"])
     # Nearly all are whole numbers, and a Fraction of a text takes several times as long.
     if number.isdigit():
         value = Fraction(int(number) * multiplier.numerator, multiplier.denominator)
     else:
         value = Fraction(number) * multiplier
     return -value if match["sign"] == "-" else value
-
-
-def _multiplier(text: str, exponent: str | None, suffix: str) -> Fraction:
-    if exponent is None:
-        return _MULTIPLIERS[suffix]
-    power = int(exponent)
-    if abs(power) > MAX_EXPONENT:
-        raise QuantityError(f"quantity {text!r} is absurd: its exponent is beyond +-{MAX_EXPONENT}")
-    return Fraction(10) ** power
 
 
 @lru_cache(maxsize=1024)

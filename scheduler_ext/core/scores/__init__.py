@@ -6,13 +6,13 @@ from scheduler_ext.core.framework.criterion import Score
 from scheduler_ext.core.scores.future_demand import (
     Balance,
     Fragmentation,
+    MigPlaceability,
     ModelScarcity,
     NodeScarcity,
     ResidualValue,
     Tightness,
     WholeGpus,
 )
-from scheduler_ext.core.scores.mig import MigPlaceability
 from scheduler_ext.core.scores.node_quality import NodeHealth, Priority, Spot
 from scheduler_ext.core.scores.pod_wishes import BestFit, ModelPreference
 
