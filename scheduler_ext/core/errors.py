@@ -1,5 +1,5 @@
-"""The exceptions of this package. A pod that asks for something impossible is not an exception: it is an
-``InvalidRequest`` value, and a node that does not fit is a reason."""
+"""The exceptions of this package. An impossible wish of a pod is a value (``InvalidRequest``), not an
+exception."""
 
 from __future__ import annotations
 

@@ -133,8 +133,8 @@ class Cache(Ledger):
         self.nominate(pending.pod, place)
 
     def update_other_pod(self, uid: str, node: str, cpu_milli: int) -> None:
-        """A pod without GPUs runs on a node and asks ``cpu_milli`` there. A pod that this extender bound is
-        counted with the pods that hold GPUs."""
+        """A pod without GPUs runs on a node. A pod that this extender bound counts with those that hold
+        GPUs."""
         if self.node_of(uid) is None:
             self._place_other(uid, node, cpu_milli)
 
@@ -155,8 +155,8 @@ class Cache(Ledger):
         return node
 
     def assume(self, intent: Intent, node: str) -> None:
-        """A Binding of the pod to the node is about to be posted: what it will hold is promised from now on.
-        Raises OverAllocationError, and promises nothing, where the node lacks it or has promised it
+        """A Binding of the pod to the node is about to be posted: from now on its holdings are promised.
+        Raises OverAllocationError, and promises nothing, where the node lacks them or has promised them
         already."""
         info, pod = self.info(node), intent.pod
         problem = "there is no such node" if info is None else overallocated(info, pod, self._resources)

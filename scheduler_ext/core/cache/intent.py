@@ -33,10 +33,9 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """All intents of one node at one version; ``resource_version`` is None before the object is created.
-    ``node_uid`` is the uid of the Node that owns it, None where unknown. ``stamp`` makes each write differ
-    from the last: the API server gives an unchanged object no new version, and such a write fences
-    nothing."""
+    """All intents of one node at one version; ``resource_version`` is None before the object is created,
+    ``node_uid`` where the owner is unknown. ``stamp`` makes each write differ from the last: the API server
+    gives an unchanged object no new version, and such a write fences nothing."""
 
     node: str
     node_uid: str | None = None

@@ -49,8 +49,7 @@ class NodePods:
     nominated: tuple[BoundPod, ...] = ()
 
     def counted_once(self) -> tuple[BoundPod, ...]:
-        """The pods that hold; several Bindings of one pod for the same devices count once, as at most one of
-        them comes true."""
+        """The pods that hold; several Bindings of one pod for the same devices count once."""
         if not self.assumed:
             return self.holding
         once: dict[tuple[str, frozenset[tuple[str, tuple[str, ...]]]], BoundPod] = {}
@@ -197,9 +196,9 @@ class Ledger:
         return node
 
     def report_received(self, node: str, report: Report | None, received_at: float) -> None:
-        """A report of a node that no longer counts the usage of pods that departed before it; None: no
-        report. The report may name them as holders for a while: older kubelets do, and the agent's last
-        answer from the kubelet may be a minute old."""
+        """A report of a node: use of pods that departed before it no longer counts. It may name them as
+        holders for a while: older kubelets do, and the agent's last answer from the kubelet may be a minute
+        old."""
         account = self._accounts.get(node)
         if account is None:
             return

@@ -13,9 +13,8 @@ from scheduler_ext.core.node.node import NodeInfo
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
     """The amounts that a Node hands out, and the facts that its labels state. ``advertised`` is the MiB of
-    memory shares in capacity and in allocatable; None: absent. ``cpu_milli`` is its allocatable CPU, None
-    where unknown; ``pool`` the node pool, "" where no label names one. ``unlabelled``: it hands out NVIDIA
-    GPUs and has no label that brings an agent."""
+    shares in capacity and in allocatable, ``pool`` the node pool, "" if unknown. ``unlabelled``: it hands out
+    NVIDIA GPUs and has no label that brings an agent."""
 
     uid: str | None = None
     allocatable: dict[str, int] = field(default_factory=dict)

@@ -1,6 +1,5 @@
-"""The scheduling cycle: filter_nodes, score_nodes, select_candidates. Nothing here depends on the order of
-names, and totals depend only on the request, the snapshot and the policy, so filter, prioritize and explain
-agree by construction."""
+"""The scheduling cycle: filter_nodes, score_nodes, select_candidates. Totals depend only on the request, the
+snapshot and the policy, so filter, prioritize and explain agree by construction."""
 
 from __future__ import annotations
 
@@ -85,8 +84,8 @@ class Decision:
         return self.view.share_room_mib()
 
     def nearest_miss(self, name: str) -> NearestMiss | None:
-        """The nearest miss of the first filter that refuses a node; None if the node fits or the pod cannot
-        be read."""
+        """The nearest miss of the first filter that refuses a node; None if none does or the pod is
+        invalid."""
         if isinstance(self.request, InvalidRequest):
             return None
         snapshot = self.snapshot
@@ -98,8 +97,7 @@ class Decision:
 
     @lazy
     def obstacles(self) -> Ints:
-        """The number of filters that refuse each state, ``[state]``; filters about single devices that come
-        after one that leaves none count as well."""
+        """The number of filters that refuse each state, ``[state]``, also after an earlier refusal."""
         refused = np.zeros(len(self.verdict), np.int32)
         for _, _, passed in self._stages if isinstance(self.request, GpuRequest) else ():
             refused += ~passed
@@ -199,9 +197,9 @@ def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
 
 
 def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
-    """Totals as kube-scheduler's 0 to 10. Only the best get 10; the rest get 0 to 9, with equal points for
-    equal totals and never in inverted order. kube-scheduler breaks ties at random, so any node with 10 may
-    win. Totals within ``tolerance`` of the best count as the best; -inf (does not fit) gets 0."""
+    """Totals as kube-scheduler's 0 to 10. Only the best, and those within ``tolerance``, get 10; equal totals
+    get equal points, never in inverted order. kube-scheduler breaks ties at random, so any node with 10 may
+    win."""
     best = totals.max(initial=-np.inf)
     if best == -np.inf:
         return np.zeros(len(totals), np.int64)

@@ -1,6 +1,5 @@
-"""A snapshot in which a few nodes differ, as one pod sees them. Pods that are assumed on a node or nominated
-to it count against some pods only. An overlay adds columns for the few nodes where that matters and leaves
-the snapshot below unchanged, so a decision on that snapshot still holds for all other nodes."""
+"""A snapshot in which a few nodes differ, as one pod sees them, because assumed and nominated pods count
+against some pods only. A decision on the snapshot below still holds for all other nodes."""
 
 from __future__ import annotations
 
@@ -138,8 +137,7 @@ def with_nodes(base: Snapshot, nodes: Mapping[str, Node]) -> Overlay:
 
 
 class Overlaid(Decision):
-    """A decision on an overlay that counts alike: the decision on the snapshot below, and one on the replaced
-    nodes; see ``filter_overlay``."""
+    """A decision on an overlay that counts alike: those on the snapshot below and on the replaced nodes."""
 
     def __init__(self, base: Decision, part: Decision, overlay: Overlay) -> None:
         verdict = np.concatenate((base.verdict, part.verdict))

@@ -82,8 +82,7 @@ class GpuCount(_Count):
 
 
 class MigPlacement(_Count):
-    """Counts free instances of a profile. Only existing instances count: they are not created for a pod, so a
-    free placement is not enough."""
+    """Counts free instances of a profile. Only existing instances count: none is created for a pod."""
 
     name = "mig-placement"
     reason = Reason(
@@ -128,9 +127,8 @@ def _profile_gb(profile: str | None) -> int:
 
 
 def offers(nodes: Iterable[Node]) -> Counter[str]:
-    """The number of nodes that offer each counted GPU resource; memory shares are left out. From allocatable
-    and the unhealthy GPUs that the device plugin removed from it, or from all known GPUs if there is no Node
-    object."""
+    """The number of nodes that offer each counted GPU resource: from allocatable and the unhealthy GPUs that
+    the device plugin removed from it, or from all known GPUs if there is no Node object."""
     offered: Counter[str] = Counter()
     for node in nodes:
         allocatable, slots = node.info.allocatable, node.state.slots

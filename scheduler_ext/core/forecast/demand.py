@@ -108,8 +108,8 @@ class Demand:
 
     @lazy
     def usable(self) -> Floats:
-        """The worth of the residuals with the free CPU: about the smaller of the two. By the cubes, the
-        scarce one counts nearly alone and the plentiful one hardly."""
+        """The worth of the residuals with the free CPU. By the cubes, the scarcer of the two counts nearly
+        alone."""
         needed = BALANCE * 1000 * self.forecast.cores_per_gpu.take(self.rows[0])
         cpu = self.cpu_free_milli / np.maximum(needed, 1e-9)
         both = np.cbrt(self.worth**3 + cpu**3)

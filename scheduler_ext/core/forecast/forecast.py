@@ -1,7 +1,6 @@
 """Tables of the value of free GPUs and nodes to future demand, estimated from past pods. Residuals are in
 thousandths of a GPU: of the memory for shares on a node that takes shares, otherwise of the whole GPU. The
-tables follow from the usual requests and the kinds of GPUs, not from current holdings: they are computed when
-one of these changes, and a decision only looks values up."""
+tables are computed when usual requests or kinds of GPUs change; a decision only looks values up."""
 
 from __future__ import annotations
 
@@ -45,8 +44,7 @@ class DeviceKind(NamedTuple):
 
 
 class NodeShape(NamedTuple):
-    """The properties of an empty node that decide which pods fit: GPUs of ``kind``, and CPU in thousandths of
-    a core."""
+    """The properties of an empty node that decide which pods fit; CPU in thousandths of a core."""
 
     kind: DeviceKind
     gpus: int
@@ -104,8 +102,7 @@ class Forecast:
         return covering
 
     def kept(self, worth: float, unusable: float) -> Floats:
-        """The weighted worth of a residual less its weighted unusable part, ``[kind, step, residual]``,
-        flat."""
+        """The weighted worth of a residual less its unusable part, ``[kind, step, residual]``, flat."""
         kept = self._kept.get((worth, unusable))
         if kept is None:
             kept = (worth * self.values[:, None, :] - unusable * self.unusable).ravel()
@@ -120,9 +117,9 @@ class Forecast:
         return np.searchsorted(self.cpu_milli, cpu_milli, side="right").astype(np.int32)
 
     def wanted(self, kinds: Sequence[DeviceKind], gpus: Floats) -> Floats:
-        """The demand of pods that do not admit all of these kinds, as a part of all demand, ``[kind]``.
-        Demand spreads over the admitted kinds in proportion to their ``gpus``. Some unknown pods need one
-        certain model."""
+        """The demand of pods that do not admit all of these kinds, as a part of all demand, ``[kind]``; it
+        spreads over the admitted kinds in proportion to their ``gpus``. Some unknown pods need one certain
+        model."""
         if not kinds:
             return np.zeros(0)
         admits, asked, unknown = self._demand(kinds, gpus)
@@ -204,15 +201,14 @@ class _Classes:
         return np.where(self.gpus > 0, self.gpus, self.shares)
 
     def asked(self, kind: DeviceKind) -> Floats:
-        """The demand of each class for this kind, in GPUs; 0 if it cannot use the kind, or requests no
-        GPU."""
+        """The demand of each class for this kind, in GPUs; 0 if it cannot use the kind."""
         size = self.size(kind)
         asked: Floats = np.where(size <= WHOLE, size * self.count / WHOLE, 0.0)
         return asked
 
     def size(self, kind: DeviceKind) -> Ints:
-        """The part of one GPU of this kind that each class needs, in thousandths, ``[class]``; above WHOLE if
-        it cannot use the kind, or requests no GPU."""
+        """The part of one GPU of this kind that each class needs, in thousandths; above WHOLE if it cannot
+        use it."""
         size = np.full(len(self.gpus), _NEVER, np.int32)
         if kind.share_mib:
             share = -(-self.share_mib.astype(np.int64) * WHOLE // kind.share_mib)

@@ -1,6 +1,5 @@
-"""What a MIG instance in each place costs future pods. A mask is the occupancy mask of one GPU
-(mig_geometry.py). A choice depends on the mask and the profile only, so all choices are computed once per
-workload, and a decision over many GPUs is a lookup."""
+"""What a MIG instance in each place costs future pods. It depends on the occupancy mask of the GPU
+(mig_geometry.py) and the profile only, so that a decision over many GPUs is a lookup."""
 
 from __future__ import annotations
 
@@ -121,8 +120,8 @@ def shapes(geometry: Geometry) -> tuple[int, ...]:
 
 
 class MigRooms:
-    """Numbers of places; 0 means no place. One thread may write while any number read: numbers are only
-    added, and the loss of a numbered place follows from the workload alone."""
+    """The places of MIG instances, numbered; 0 means no place. One thread may write while any number read:
+    numbers are only added, and the loss of a numbered place follows from the workload alone."""
 
     def __init__(self) -> None:
         self._numbers: dict[MigRoom | None, int] = {None: 0}

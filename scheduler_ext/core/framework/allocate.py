@@ -1,7 +1,7 @@
-"""The GPU of each memory share: for all node states at once, and exactly. Shares of one pod are placed
-together. Greedy placement (largest first, each on the GPU of least cost) settles nearly all states; where it
-fails, a search decides, so that a pod is refused only if no placement exists. The search is bounded, because
-the problem is bin packing and pods come from untrusted sources."""
+"""The GPU of each memory share: for all node states at once, and exactly. Greedy placement (largest first,
+each on the GPU of least cost) settles nearly all states; where it fails, a search decides, so that a pod is
+refused only if no placement exists. The search is bounded, because the problem is bin packing and pods come
+from untrusted sources."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ class ShareFit:
         return slot, fits & (after[slot, self._columns] >= 0)
 
     def _place_init(self, slots: list[Ints], load: Ints, fits: Bools, cost: Cost) -> Bools:
-        """Give init containers their slots beside the containers that run then, and raise ``load`` by them;
-        returns the states that fit."""
+        """Give init containers slots beside the containers that run then, raise ``load``, return the fitting
+        states."""
         for j, share in enumerate(self._shares.init, start=len(self._shares.running)):
             there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
             slots[j], fits = self._cheapest_beside(load, there, fits, cost)
@@ -103,7 +103,7 @@ class ShareFit:
 
     def _cheapest_beside(self, load: Ints, there: Ints, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
         """The same if the pod holds ``load`` of each GPU in any phase so far, and ``there`` in the phase of
-        the share, including it: memory that the pod holds anyway is used first. ``load`` is raised to the new
+        the share, including it: memory that the pod holds anyway is used first. Raises ``load`` to the new
         peak."""
         after = np.maximum(load, there)
         price = cost(self._room - load, self._room - after)
@@ -115,9 +115,8 @@ class ShareFit:
         return slot, fits
 
     def _hold_less(self, cost: Cost) -> None:
-        """If the app fits into the memory of its init containers, it goes there: all containers are placed
-        again in their starting order, and that counts in those states where the pod then holds less in total.
-        """
+        """If the app fits into the memory of its init containers, it goes there: place all containers again
+        in their starting order, and keep that in those states where the pod then holds less in total."""
         running = self._shares.running
         early = {i for share in self._shares.init for i in share.beside}
         slots = [np.full(len(self._columns), -1, np.int32) for _ in self.slots]
@@ -175,8 +174,7 @@ class ShareFit:
 
 
 def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] | None = None) -> Bools:
-    """The states of ``where`` in which all shares find a GPU; ``room_mib`` is -1 where none may go. ``steps``
-    as for ShareFit."""
+    """The states of ``where`` in which all shares find a GPU; ``room_mib`` is -1 where none may go."""
     if len(shares.running) + len(shares.init) == 1:
         fits: Bools = np.any(room_mib >= shares.largest_mib, axis=0)
         return fits

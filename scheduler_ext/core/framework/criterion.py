@@ -25,8 +25,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 
 class Offer(NamedTuple):
-    """The GPUs for one part of a request, ``[slot, state]``: the values that a wish about one device
-    compares."""
+    """The GPUs for one part of a request, ``[slot, state]``: what a wish about one device compares."""
 
     model: Ints
     compute_capability: Ints
@@ -35,8 +34,8 @@ class Offer(NamedTuple):
 
 
 class View:
-    """One request on one snapshot; ``eligible`` are the GPUs that a share may still use, ``steps`` the budget
-    for placing shares (as for ShareFit)."""
+    """One request on one snapshot; ``eligible`` are the GPUs that a share may still use (``steps``:
+    ShareFit)."""
 
     def __init__(self, request: GpuRequest, snapshot: Snapshot, steps: list[int] | None = None) -> None:
         self.steps = steps
@@ -130,8 +129,7 @@ class Filter(ABC):
 
     @abstractmethod
     def miss(self, view: View, node: Node) -> NearestMiss:
-        """The closest value on a node that did not pass, the one in question in the view. The view is as the
-        earlier filters left it."""
+        """The closest value on a node that did not pass; the view is as the earlier filters left it."""
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         """The miss as a sentence that names the node and the numbers."""

@@ -23,8 +23,7 @@ class MissKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NearestMiss:
-    """The value that was closest to passing a filter on a node: the device (None: the node), the needed and
-    the found value."""
+    """The value that was closest to passing a filter on a node; ``device`` None: the node itself."""
 
     criterion: str
     device: str | None

@@ -24,10 +24,9 @@ MAX_PROFILES = 64
 
 @dataclass(frozen=True)
 class Geometry:
-    """The placement rules of one GPU: its grid in units, and its profiles in the order of all results. Equal
-    by value, and cheap to hash. Build it with geometry_from_report or geometry_for, which check it and hand
-    out the same object for equal ones, so that GPUs of a kind share their tables. Instances are (profile
-    name, start) pairs, start in units."""
+    """The placement rules of one GPU: its grid in units, and its profiles in the order of all results. Build
+    it with geometry_from_report or geometry_for, which hand out the same object for equal ones, so that GPUs
+    of a kind share their tables. Instances are (profile name, start) pairs, start in units."""
 
     grid: int
     profiles: tuple[Profile, ...]
@@ -54,9 +53,8 @@ class Geometry:
         return self._by_name.get(name)
 
     def creatable_starts(self, held: Sequence[tuple[str, int]], profile: str) -> tuple[int, ...]:
-        """Return the starts where one more instance of `profile` could be created, ascending. Placements
-        beside the `held` ones, max_instances and the media engines all count. Empty where there is none, also
-        for a profile that this GPU lacks, or beside an instance of one."""
+        """Return the starts where one more instance of `profile` could be created, ascending, by placements,
+        max_instances and media engines; empty for a profile that this GPU lacks, or beside one."""
         wanted, names = self.profile(profile), [name for name, _ in held]
         if wanted is None or not self._by_name.keys() >= set(names):
             return ()
@@ -87,9 +85,7 @@ def geometry_from_report(
 ) -> Geometry:
     """Return the checked geometry of a GPU from its node's report; equal reports give the same object.
     Profiles and starts may come in any order. `name_of` returns a profile's canonical name, and raises
-    ValueError for invalid ones. Raises ValueError naming the field for impossible values: a grid outside
-    1..16, no or too many profiles, an illegal or repeated name, a size, maxInstances or memoryMiB below 1,
-    starts that are missing, too many or off the grid."""
+    ValueError for invalid ones. Raises ValueError that names the impossible field."""
     return _checked_geometry(grid_size, tuple(profiles), name_of)
 
 

@@ -1,7 +1,6 @@
-"""MIG profiles: their names, their resources, and the value type of one profile on one GPU. The same name
-means different hardware on different GPUs (1g.10gb takes one placement unit on an A100 of 80 GB and two on
-one of 40 GB), so a name alone says nothing about size, starts or memory. Those live in a Profile, and a
-Profile belongs to the Geometry of one GPU (mig_geometry.py)."""
+"""MIG profiles: their names, their resources, and one profile on one GPU. The same name means different
+hardware on different GPUs (1g.10gb takes one placement unit on an A100 of 80 GB and two on one of 40 GB), so
+size, starts and memory are in the Profile of a Geometry (mig_geometry.py)."""
 
 from __future__ import annotations
 
@@ -54,10 +53,9 @@ def parse_profile(text: str) -> str:
 
 
 def profile_from_resource(resource: str) -> tuple[str, bool]:
-    """Return the profile that a resource of the device plugin stands for, and whether it is shared.
-    `nvidia.com/mig-1g.10gb.me.shared` is ("1g.10gb+me", True); `.shared` marks time-sliced replicas. The
-    whole name must match, in lower case: resource names are exact, and 1g.24gb-me is not a 1g.24gb. Raises
-    ValueError for any other name."""
+    """Return the profile that a resource of the device plugin stands for, and whether it is shared:
+    `nvidia.com/mig-1g.10gb.me.shared` is ("1g.10gb+me", True). Resource names are exact: the whole name must
+    match, in lower case. Raises ValueError for any other name."""
     match = _RESOURCE.fullmatch(resource)
     if match is None or not _prefix_is_smaller(match):
         raise ValueError(

@@ -1,9 +1,8 @@
-"""Known MIG profiles of each GPU model, for GPUs whose node reports no placements of its own. A fallback
-only: NVML on the node is the authority, since a driver may change a model's profiles (those of RTX PRO 5000
-changed within the 580 branch). Collected from NVIDIA's MIG guide, mig-parted's device table and transcripts
-of `nvidia-smi mig -lgip` and `-lgipp`. Placements of the B200, GB200, B300 and GB300 follow from the memory
-fractions of their names; placements of RTX PRO 5000 and 4500 are unknown, so these two have no table.
-Unmeasured memory is None, never derived from the GB of the name."""
+"""Known MIG profiles of each GPU model, for GPUs whose node reports no placements of its own: a driver may
+change a model's profiles. Collected from NVIDIA's MIG guide, mig-parted's device table and transcripts of
+`nvidia-smi mig -lgip` and `-lgipp`. Placements of the B200, GB200, B300 and GB300 follow from the memory
+fractions of their names; those of RTX PRO 5000 and 4500 are unknown, so these two have no table. Unmeasured
+memory is None."""
 
 from __future__ import annotations
 

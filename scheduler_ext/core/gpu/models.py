@@ -1,9 +1,8 @@
-"""GPU model names: one canonical name for the many spellings of NVML, label sources and people. A name is
-read in this order: a `-SHARED` suffix is dropped and a MIG profile suffix set aside; then vendor words, form
-factors and memory sizes are removed, and the rest must be a product of the table as a whole, never a part of
-a longer word: `A100` is neither `A1000` nor `A100X`. The size decides between products that differ only in
-memory: the size in the name first, then the measured memory, then the product's usual one. Anything else is
-an unknown product, which keeps its own normalised name."""
+"""GPU model names: one canonical name for the many spellings of NVML, label sources and people. Without its
+`-SHARED` and MIG suffixes, vendor words, form factors and memory sizes, a name must be a product of the table
+as a whole: `A100` is neither `A1000` nor `A100X`. The size decides between products that differ only in
+memory: the one in the name first, then the measured memory, then the usual one. An unknown product keeps its
+own normalised name."""
 
 from __future__ import annotations
 
@@ -68,9 +67,9 @@ def canonical_model(product: str, *, vendor: str = "nvidia", memory_mib: int | N
 
 
 def normalise_wish(wish: str) -> str:
-    """Return the canonical name or family that a wish stands for, to compare with `GpuModel`'s. A wish is a
-    canonical name, a family or any product string. Raises ValueError when it is empty, longer than 128
-    characters or has characters that no product name has."""
+    """Return the canonical name or family that a wish (a name, a family or any product string) stands for.
+    Raises ValueError when it is empty, longer than 128 characters or has characters that no product name
+    has."""
     text = wish.strip()
     if not text:
         raise ValueError("GPU model is empty; name a model such as A100-80GB or a family such as A100")

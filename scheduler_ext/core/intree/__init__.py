@@ -1,6 +1,5 @@
-"""What kube-scheduler's own filters say about one pod on one node, before any extender is asked. The server
-never runs this: kube-scheduler shows an extender only nodes that passed. It is for the commands that answer
-without a kube-scheduler, which would otherwise call a cordoned or full node a fit."""
+"""What kube-scheduler's own filters say about one pod on one node, before any extender is asked: for commands
+that answer without a kube-scheduler. The server never runs this."""
 
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm as NodeSelectorTerm
 from scheduler_ext.core.intree.affinity import Requirement as Requirement

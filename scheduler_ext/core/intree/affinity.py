@@ -37,8 +37,7 @@ class Requirement:
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether a node with these labels meets this matchExpressions entry. An absent label meets NotIn and
-        DoesNotExist and nothing else. Gt and Lt compare integers; a label that is no integer meets neither. A
-        malformed requirement is met by no node."""
+        DoesNotExist only. Gt and Lt compare integers. No node meets a malformed requirement."""
         if not all(_LABEL_VALUE.fullmatch(value) for value in self.values):
             return False
         value = labels.get(self.key)

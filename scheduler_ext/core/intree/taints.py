@@ -36,9 +36,8 @@ class Toleration:
 
     def tolerates(self, taint: Taint) -> bool:
         """Whether this toleration alone lets a pod onto a node with that taint. An empty effect means every
-        effect, an empty key every key, an empty operator Equal. Lt and Gt compare the taint's value with ours
-        as integers; kube-apiserver admits them only where the feature gate TaintTolerationComparisonOperators
-        is on, so a pod that carries them is in such a cluster."""
+        effect, an empty key every key, an empty operator Equal. Lt and Gt compare integers (feature gate
+        TaintTolerationComparisonOperators)."""
         if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
             return False
         if self.operator == "Exists":

@@ -47,10 +47,9 @@ class PodNeeds:
 
 @dataclass(frozen=True, slots=True)
 class InTreeRejection:
-    """Why a plugin of kube-scheduler refuses a node. reason is kube-scheduler's text; several short resources
-    are joined by ", ", and needed and have list their amounts in the same order. resolvable says whether
-    kube-scheduler would try preemption there. needed and have are for people, None where there is nothing to
-    add. alone is False where a later filter would refuse the node too."""
+    """Why a plugin of kube-scheduler refuses a node, with kube-scheduler's text; of several short resources,
+    reason, needed and have are joined by ", ". resolvable says whether kube-scheduler would try preemption
+    there. needed and have are for people. alone is False where a later filter would refuse the node too."""
 
     plugin: str
     reason: str
@@ -64,8 +63,7 @@ def intree_rejection(
     pod: PodNeeds, node: NodeFacts, *, ignore_resources: frozenset[str]
 ) -> InTreeRejection | None:
     """Return what the first refusing filter of kube-scheduler says, or None when all let the pod pass.
-    ignore_resources names the resources that kube-scheduler does not count here, such as those an extender
-    manages with ignoredByScheduler."""
+    kube-scheduler does not count ignore_resources, such as those with ignoredByScheduler."""
     for i, refuses in enumerate(_PLUGINS):
         rejection = refuses(pod, node)
         if rejection is not None:

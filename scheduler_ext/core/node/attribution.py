@@ -17,9 +17,9 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 @dataclass(frozen=True, slots=True)
 class Attribution:
     """The holdings of a node, with holdings on unknown devices assigned to as few of them as possible.
-    ``devices`` and ``instances`` are the UUIDs of those that may be held and may be free: the choice of those
-    charged in ``held`` is arbitrary, but sums over the node are right. ``unknown`` is the number of units of
-    each resource that pods hold on unknown devices."""
+    ``devices`` and ``instances`` are the UUIDs of those that may be held and may be free: the choice among
+    them is arbitrary, but sums over the node are right. ``unknown`` is the number of such units by
+    resource."""
 
     held: Holdings
     devices: frozenset[str] = frozenset()
@@ -31,10 +31,9 @@ def attribute(
     info: NodeInfo, held: Holdings, resources: ResourceNames, node: Node | None = None
 ) -> Attribution:
     """Put what a node's pods hold on unknown devices where it may be. GPUs that take something new come
-    first, because decisions subtract it from these. Of these the one with the least free memory comes first,
-    so that no more is taken than must be. Where shares are placed it is the one with the most, because shares
-    are kept off the emptiest ones (``core.state``). ``node`` is the one that these holdings resolve to, where
-    it is known."""
+    first, because decisions subtract it from these; of these the one with the least free memory, or with the
+    most where shares are placed, because shares are kept off the emptiest ones (``core.node.state``).
+    ``node`` is the one that these holdings resolve to, where it is known."""
     unknown = {name: count for name, count in sorted(held.unknown.items()) if count}
     if not unknown or info.report is None:
         return Attribution(held, unknown=unknown)
@@ -77,8 +76,7 @@ class _Charging:
         self._maybe_instances: list[set[str]] = []
 
     def charge(self, resource: str, count: int) -> None:
-        """Put so many units of a resource on devices that offer it; the names of whole GPUs mean the same
-        units."""
+        """Put so many units of a resource on devices that offer it."""
         free = {}
         for device in self._order:
             offered = sum(unit.free for unit in self._units[device.uuid] if unit.resource == resource)

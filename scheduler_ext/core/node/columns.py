@@ -1,6 +1,5 @@
-"""The columns of a snapshot: ``[slot, state]`` arrays, a column per distinct node state, a row per device.
-The layout makes a reduction over a node's devices run along contiguous memory. An unused column has the
-values of an unknown node."""
+"""The columns of a snapshot: ``[slot, state]`` arrays, so that a reduction over a node's devices runs along
+contiguous memory. An unused column has the values of an unknown node."""
 
 from __future__ import annotations
 
@@ -212,8 +211,8 @@ class NodeColumns:
 
 
 def residual_milli(slot: Slot, *, shares: bool) -> int:
-    """The part that a future pod can have of a GPU, in thousandths: as a share where the node takes
-    ``shares``, otherwise as a whole GPU or a replica."""
+    """The part of a GPU, in thousandths, that a future pod can have: as a share, or as a whole one or a
+    replica."""
     if not slot.healthy:
         return 0
     if shares and slot.share_total_mib:

@@ -14,9 +14,8 @@ from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 @dataclass(slots=True)
 class Holdings:
-    """The holdings on one node; ``unknown`` counts units per resource whose device is not known yet.
-    ``unplaced`` are the pods with a share whose device is not in their annotations: another binder bound
-    them."""
+    """The holdings on one node; ``unknown`` counts units per resource whose device is not known yet,
+    ``unplaced`` are pods with a share whose device is not in their annotations: another binder bound them."""
 
     devices: dict[str, DeviceHoldings] = field(default_factory=dict)
     unplaced: list[BoundPod] = field(default_factory=list)
@@ -158,7 +157,7 @@ def _share_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -
 
 
 def known_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
-    """The devices of a container's share from its pod's annotation, otherwise from the agent; empty if
+    """The devices of a container's share by its pod's annotation, otherwise by the agent; empty if
     unknown."""
     told = _annotated(pod, container, devices)
     if told:

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 else:
 
     class lazy:  # noqa: N801 (a decorator)
-        """functools.cached_property without its lock. Python 3.11 holds one lock per property for all objects
-        of a class, so that one pod's long computation would make every other request wait. Here two threads
-        may at worst compute the same value twice."""
+        """functools.cached_property without its lock, which in Python 3.11 is one for all objects of a class:
+        one pod's long computation would make every other request wait. Two threads may compute the same value
+        twice."""
 
         def __init__(self, compute: Callable[[Any], object]) -> None:
             self._compute = compute

@@ -26,10 +26,9 @@ NOBODY = 11
 @dataclass(frozen=True, slots=True)
 class BoundPod:
     """A pod on a node, with any binder; ``devices`` are the GPU UUIDs known per container. A ``finished`` pod
-    (Succeeded, Failed) holds nothing, even if an older report still lists it; a ``departed`` pod (also in a
-    dry run) left after the report, which still counts its use. ``terminating`` pods hold until they are gone.
-    ``other_requests`` are of resources that are no GPU's. ``asked`` is the kind of pod at its arrival, None
-    if unknown or without a GPU request."""
+    holds nothing, even if an older report still lists it; a ``departed`` pod left after the report, which
+    still counts its use. ``terminating`` pods hold until they are gone. ``other_requests`` are of resources
+    that are no GPU's. ``asked`` is the kind of pod at its arrival."""
 
     uid: str
     namespace: str
@@ -79,10 +78,9 @@ class PendingPod:
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
     """A node from its sources; ``allocatable`` is None without a Node object. ``assumed`` are the uids of
-    those pods whose binding is in flight. ``nominated`` pods are not bound: they will come when others have
-    left, and count against some pods only (``core.nominated``). ``cpu_milli`` is the allocatable CPU, None if
-    unknown, ``cpu_elsewhere_milli`` the CPU of pods without GPU requests. ``pool`` is the node pool in its
-    labels, for people."""
+    pods whose binding is in flight. ``nominated`` pods will come when others have left, and count against
+    some pods only (nominated.py). ``cpu_milli`` is the allocatable CPU, ``cpu_elsewhere_milli`` the CPU of
+    pods without GPU requests. ``pool`` is the node pool in its labels."""
 
     name: str
     uid: str | None = None
@@ -133,8 +131,8 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device in a decision, without identity. ``share_free_mib`` is -1 where no share may go. ``idle`` is
-    the unheld part of the device, 0 to 1."""
+    """One device in a decision. ``share_free_mib`` is -1 where no share may go, ``idle`` the unheld part, 0
+    to 1."""
 
     model: GpuModel
     healthy: bool
@@ -156,10 +154,8 @@ class NodeState:
     """All values of a node that decisions depend on. ``limits`` per resource: (resource, held on unknown
     devices, allocatable less requests). ``gpus`` is the number of GPUs (an estimate has one slot for all);
     ``adrift`` the GPUs' worth of holdings on unknown devices; ``neighbours`` the difficulty of evicting the
-    most evictable pod (``core.neighbours``); ``cpu_milli`` its CPU and ``cpu_free_milli`` the unrequested
-    part, in coarse steps, so that more nodes are equal. ``offers_shares`` and ``offers_whole``: whether it
-    offers memory shares and whole GPUs at all, held or not.
-    """
+    most evictable pod. Free CPU is in coarse steps, so that more nodes are equal. ``offers_shares`` and
+    ``offers_whole``: whether it offers shares and whole GPUs at all, held or not."""
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0
@@ -180,8 +176,8 @@ class NodeState:
 
     @property
     def counts_alone(self) -> bool:
-        """Whether its whole GPUs are no more than a number: of an estimated node, or where several pods share
-        each, and a part of one is what a pod that asks a whole one gets."""
+        """Whether its whole GPUs are no more than a number: of an estimated node, or where pods share
+        each."""
         return self.estimated or any(
             unit.gpu_part < 1 and not unit.resource.startswith(MIG_PREFIX)
             for slot in self.slots
@@ -218,9 +214,8 @@ class Node:
 
     @property
     def free_gpus(self) -> int:
-        """How many GPUs take something new and have no part that a pod holds; at least so many are free. GPUs
-        that are held on devices not known count as the free ones; those of a node whose agent is Missing are
-        not free, for they may be gone."""
+        """How many GPUs take something new and have no part that a pod holds, less those held on unknown
+        devices. GPUs of a node whose agent is Missing are not free, for they may be gone."""
         if self.info.freshness == "Missing":
             return 0
         report = self.info.report

@@ -86,9 +86,8 @@ class Preemption:
         return self._fits(self._seen(info))
 
     def awaited(self, info: NodeInfo, evicted: Collection[str] = ()) -> tuple[str, ...]:
-        """The uids of the pods of lower priority that are leaving a node, where it takes the pod once they
-        have left and not before; empty otherwise. ``evicted`` are uids of pods that are leaving although the
-        watch does not show it yet."""
+        """The uids of the leaving pods of lower priority where the node takes the pod once they have left and
+        not before; empty otherwise. ``evicted`` are leaving although the watch does not show it yet."""
         seen = self._seen(info)
         leaving = [pod for pod in self._lower(seen, evicted) if pod.terminating or pod.uid in evicted]
         waits = leaving and self._fits(without(seen, leaving)) and not self._fits(seen)
@@ -117,9 +116,8 @@ class Preemption:
 
     def _lower(self, info: NodeInfo, named: Collection[str] = ()) -> list[BoundPod]:
         """The pods that may have to leave, the most important first. An assumed pod may leave if
-        kube-scheduler names it and thus knows it there: whether its binding succeeds or fails, its place is
-        free once it is deleted. A pod for which two extenders have chosen different GPUs is in the list
-        twice, and stays."""
+        kube-scheduler names it and thus knows it there. A pod for which two extenders have chosen different
+        GPUs stays."""
         here = Counter(pod.uid for pod in info.pods)
         staying = {uid for uid in info.assumed if uid not in named or here[uid] > 1}
         return most_important_first(
@@ -172,8 +170,8 @@ class Preemption:
     def _other_needs(
         self, pods: Sequence[BoundPod], gone: Sequence[BoundPod], proposed: Sequence[Mapping[str, Fraction]]
     ) -> Iterator[Need]:
-        """What must be freed of each resource that is no GPU's: as much as by kube-scheduler's proposal, at
-        most as much as is asked."""
+        """What must be freed of other resources: as much as by kube-scheduler's proposal, at most what is
+        asked."""
         for name, asked in self.other_requests.items():
             if name == "pods":
                 continue

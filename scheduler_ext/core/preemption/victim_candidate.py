@@ -1,5 +1,5 @@
-"""A node from which pods are to leave: a first set that suffices, a search for a cheaper one, and how the
-pods are named."""
+"""A node from which pods are to leave: a set that suffices, a search for a cheaper one, and the pods'
+names."""
 
 from __future__ import annotations
 
@@ -67,8 +67,7 @@ class Choice:
         return self._dry_run.first_fit(enough) is not None
 
     def at_once(self, proposed: Gone) -> Gone | None:
-        """The pods that remain of those proposed, or of all, when every pod that can be spared is; None where
-        even all of them do not suffice."""
+        """The pods that remain of those proposed, or of all, when every pod that can be spared is."""
         kept = self.reprieved(proposed) if proposed else None
         return self.reprieved(self._every) if kept is None else kept
 

@@ -1,9 +1,8 @@
-"""The sets of pods that could make way for a request, the cheapest first. Two pods are of one kind when
-either may leave instead of the other: they free the same on the same devices, or each the same on devices
-that are alike and that no other pod shares with it. Pods of one kind under the same budgets are of one class,
-and the least important go first: so not every set is looked at but every number of each class. What a set
-must free at least, whichever it is, is a sum over its pods (a ``Need``), and sets that can never reach it are
-not begun."""
+"""The sets of pods that could make way for a request, the cheapest first. Two pods are of one kind when they
+free the same on the same devices, or on devices that are alike and that no other pod shares with them. Pods
+of one kind under the same budgets are of one class, and the least important go first: so not every set is
+looked at but every number of each class. What a set must free at least is a sum over its pods (a ``Need``),
+and sets that can never reach it are not begun."""
 
 from __future__ import annotations
 
@@ -88,8 +87,8 @@ class Need:
 
 
 class _Class(NamedTuple):
-    """Pods of one kind, the last to be spared first; what each frees, and what all of this class and of those
-    after it do."""
+    """Pods of one kind, the last to be spared first; what each frees, and all of this and later classes
+    do."""
 
     pods: Gone
     gains: tuple[int, ...]
@@ -100,8 +99,7 @@ def cheapest_first(
     kinds: Kinds, needs: Sequence[Need], pricing: Pricing, below: Cost | None, steps: list[int]
 ) -> Iterator[tuple[Cost, Gone]]:
     """Every number of every class that meets all needs, in the order of cost, while that is ``below``.
-    ``steps[0]`` is the number of sets that may still be begun, over several searches; below 0, a search ended
-    early."""
+    ``steps[0]`` sets may still be begun, over several searches; below 0, a search ended early."""
     classes = _classes(kinds, needs)
     much = tuple(need.much for need in needs)
     order = count()
@@ -152,8 +150,8 @@ def _classes(kinds: Kinds, needs: Sequence[Need]) -> list[_Class]:
 
 
 def focuses(dry_run: DryRun, pricing: Pricing, needs: Sequence[Need]) -> Iterator[tuple[Kinds, list[Need]]]:
-    """The searches that together find every set of pods worth looking at: pods with their kinds, and what
-    they must free besides ``needs``, those of the whole node."""
+    """The searches that together find every set worth looking at: pods with kinds, and needs besides the
+    node's."""
     shares, report = dry_run.request.shares, dry_run.info.report
     single = shares is not None and len(shares.by_container) == 1 and not dry_run.request.units
     if shares is not None and single and report is not None and not any(dry_run.held.unknown.values()):

@@ -24,8 +24,7 @@ _SLACK = 1.25
 @dataclass(frozen=True, slots=True)
 class TaskClass:
     """A kind of pod: ``gpus`` whole GPUs, ``shares_mib`` one GPU's memory each, ``mig`` instances by profile.
-    ``cpu_milli`` in thousandths of a core; ``models`` are the ones it admits, by name or family, sorted; any
-    where there are none."""
+    ``models`` are the ones it admits, by name or family, sorted; any where there are none."""
 
     cpu_milli: int = 0
     gpus: int = 0
@@ -94,9 +93,8 @@ class Workload:
         return (apart + abs(self.unknown - other.unknown)) / 2
 
     def top(self, part: float) -> Workload:
-        """The commonest classes that make up ``part`` of the pods of known classes; of equal classes the one
-        that came first. Weng et al., "Beware of Fragmentation" (USENIX ATC'23), look at the first 95 per
-        cent."""
+        """The commonest classes that make up ``part`` of the pods of known classes. Weng et al., "Beware of
+        Fragmentation" (USENIX ATC'23), look at the first 95 per cent."""
         counts: dict[TaskClass, float] = {}
         covered, part = 0.0, part * sum(self.parts.values())
         for task, share in sorted(self.parts.items(), key=lambda item: -item[1]):

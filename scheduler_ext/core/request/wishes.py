@@ -136,8 +136,7 @@ def part_hint(share: str = DEFAULT_SHARE) -> str:
 
 
 def spelling_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
-    """How to write a resource, annotation or label of another project here; None where it is no such name.
-    Names under our own prefix have a meaning or a message of their own."""
+    """How to write a resource, annotation or label of another project here; None where it is no such name."""
     if name.startswith(ANNOTATION_PREFIX) or name == share:
         return None
     lower = name.lower()

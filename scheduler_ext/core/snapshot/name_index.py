@@ -1,7 +1,6 @@
 """Thousands of names to rows at once. A dict looks up one name after the other and each look waits for
-memory: its entry, the key, the value. With 5000 names in random order and cold caches, as between
-kube-scheduler's calls, that was half of a whole filter call. Here the hashes, which cost little because the
-names were just decoded, are looked up all together in one flat array, each by a single look."""
+memory: with 5000 names in random order and cold caches, as between kube-scheduler's calls, that was half of a
+whole filter call. Here all hashes are looked up together in one flat array, each by a single look."""
 
 from __future__ import annotations
 
@@ -48,8 +47,7 @@ class NameIndex(dict[str, int]):
 class _Table:
     """Hashes to rows, each hash at a place of its own. Hash and displace (Pagh, "Hash and Displace", WADS
     1999): the low bits of a hash choose its group, the bits from ``shift`` on its place, and ``moves`` has by
-    how much each group is moved on, so that none meets another. ``entries`` is ``[place, (hash, row)]``: both
-    come with one look at memory."""
+    how much each group is moved on, so that none meets another. ``entries`` is ``[place, (hash, row)]``."""
 
     shift: np.int64
     moves: Hashes

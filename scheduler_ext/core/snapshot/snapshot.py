@@ -22,9 +22,9 @@ from scheduler_ext.core.snapshot.name_index import NameIndex
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, for names
-    of no node, is in the state of an unknown node. ``unsettled`` names the nodes that some pods see
-    differently: a pod's own assumed or nominated place does not count against it. ``within`` is the whole
-    cluster's snapshot if this one only has the nodes of one request."""
+    of no node. ``unsettled`` names the nodes that some pods see differently: a pod's own assumed or nominated
+    place does not count against it. ``within`` is the whole cluster's snapshot if this one has fewer
+    nodes."""
 
     generation: int
     nodes: Mapping[str, Node]
@@ -62,7 +62,7 @@ class Snapshot:
     @lazy
     def scarcity(self) -> Floats:
         """How much of each model pods want that do not take any, by how much of it there is, ``[model]``, 0
-        to 1. The root of it, for else a little demand would count for nothing
+        to 1. The root, because otherwise a little demand would count for nothing
         (docs/concepts/placement.md)."""
         cluster = self.cluster
         if cluster is not self:
@@ -104,8 +104,8 @@ class Snapshot:
         return self.forecast.hosted(self.shapes, nodes)
 
     def mig_loss(self, resource: str) -> Floats:
-        """What holding the next unit costs the MIG pods to come, in GPUs, ``[state]``. The device plugin
-        picks the instance, so it is the mean over the GPUs with a free one."""
+        """The cost of the next unit to future MIG pods, in GPUs, ``[state]``: the mean over the GPUs with a
+        free one."""
         loss = self._mig_loss.get(resource)
         if loss is None:
             columns = self.units.get(resource)
@@ -139,8 +139,7 @@ class Snapshot:
 
     @lazy
     def idle(self) -> Floats:
-        """Each node's idle GPUs, ``[state]``, less holdings on unknown devices; an unhealthy GPU is no room,
-        however idle."""
+        """Each node's idle healthy GPUs, ``[state]``, less holdings on unknown devices."""
         reported = (self.devices.idle * self.devices.healthy).sum(0)
         seen = np.where(self.node.estimated, self.node.gpus, reported)
         idle: Floats = np.maximum(seen - self.node.adrift, 0.0)

@@ -1,6 +1,6 @@
-"""A cluster's nodes as columns that are kept in step, so that a change of one node costs one column. A
-binding or a report changes one node of thousands. Building every column again for it would take a second at
-5000 nodes; here only the node's own state is written, and a copy of whole arrays is published."""
+"""A cluster's nodes as columns that are kept in step. A binding or a report changes one node of thousands:
+only its state is written, and a copy of whole arrays is published. Building every column again would take a
+second at 5000 nodes."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def build_snapshot(
 
 
 class StateColumns:
-    """Columns that states are written into, with the columns assigned by the caller: resources, models and
-    kinds of GPUs, and shapes of nodes, appear with the first state that has them."""
+    """Columns that states are written into; resources, models, kinds and shapes appear with their first
+    state."""
 
     _depth: int
     _devices: DeviceColumns
@@ -130,8 +130,7 @@ class Table(StateColumns):
         )
 
     def update(self, changed: Mapping[str, Node | None]) -> None:
-        """Take these nodes as they are now; None is a node that is gone. A node that cannot be written as
-        columns is an error, and nothing was taken."""
+        """Take these nodes as they are now; None: a node is gone. After an error, nothing was taken."""
         before, unsettled = self._nodes, set(self._unsettled)
         try:
             self._take(changed)
@@ -250,8 +249,7 @@ class Table(StateColumns):
         return column
 
     def _release(self, column: int) -> bool:
-        """Empty the column of a state that no node is in; False when a model went with it, whose place among
-        the others would stay."""
+        """Empty the column of a state that no node is in; False when a model went with it."""
         state = self._states[column]
         del self._column_of[state]
         self._states[column] = UNKNOWN_NODE
@@ -275,8 +273,7 @@ def state_models(state: NodeState) -> Iterator[GpuModel]:
 
 
 def slot_kinds(state: NodeState) -> Iterator[DeviceKind]:
-    """The kind of each slot's device; a full device keeps its kind, so that the forecast does not depend on
-    holdings."""
+    """The kind of each slot's device, whatever is held of it."""
     for slot in state.slots:
         share_mib = slot.share_total_mib if state.offers_shares else 0
         yield DeviceKind(slot.model, share_mib, state.offers_whole)
