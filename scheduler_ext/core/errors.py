@@ -1,5 +1,4 @@
-"""The exceptions of this package. An impossible wish of a pod is a value (``InvalidRequest``), not an
-exception."""
+"""The exceptions of this package. An impossible wish of a pod is no exception, but an ``InvalidRequest``."""
 
 from __future__ import annotations
 

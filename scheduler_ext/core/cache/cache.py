@@ -101,8 +101,7 @@ class Cache(Ledger):
         entry = self._entries.setdefault(name, _Entry(first_seen=now))
         entry.received_at = received_at
         if entry.report is not None and entry.report.devices == report.devices:
-            # Keep the equal devices that exist: thousands of new ones would be work for the garbage
-            # collector.
+            # Keep the equal devices that exist: thousands of new ones would burden the garbage collector.
             report = replace(report, devices=entry.report.devices)
         before = entry.report and replace(
             entry.report, sequence=report.sequence, reported_at=report.reported_at
@@ -133,8 +132,7 @@ class Cache(Ledger):
         self.nominate(pending.pod, place)
 
     def update_other_pod(self, uid: str, node: str, cpu_milli: int) -> None:
-        """A pod without GPUs runs on a node. A pod that this extender bound counts with those that hold
-        GPUs."""
+        """A pod without GPUs runs on a node; one that this extender bound counts with those with GPUs."""
         if self.node_of(uid) is None:
             self._place_other(uid, node, cpu_milli)
 
@@ -156,8 +154,7 @@ class Cache(Ledger):
 
     def assume(self, intent: Intent, node: str) -> None:
         """A Binding of the pod to the node is about to be posted: from now on its holdings are promised.
-        Raises OverAllocationError, and promises nothing, where the node lacks them or has promised them
-        already."""
+        Raises OverAllocationError, and promises nothing, where the node lacks them or has promised them."""
         info, pod = self.info(node), intent.pod
         problem = "there is no such node" if info is None else overallocated(info, pod, self._resources)
         if problem is not None:

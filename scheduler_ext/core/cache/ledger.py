@@ -197,8 +197,7 @@ class Ledger:
 
     def report_received(self, node: str, report: Report | None, received_at: float) -> None:
         """A report of a node: use of pods that departed before it no longer counts. It may name them as
-        holders for a while: older kubelets do, and the agent's last answer from the kubelet may be a minute
-        old."""
+        holders for a while: the agent's last answer from the kubelet may be a minute old."""
         account = self._accounts.get(node)
         if account is None:
             return

@@ -52,9 +52,8 @@ class Scored(NamedTuple):
 
 @dataclass(eq=False)
 class Decision:
-    """One request on one snapshot: the verdict on every node state, and scores computed on first use.
-    ``verdict`` is ``[state]``: FITS, or 1 plus the place of the reason in REASONS. ``view`` is what the
-    filters left, None for an invalid request."""
+    """One request on one snapshot: the verdict on every node state, FITS or 1 plus the place of the reason in
+    REASONS, and scores computed on first use. ``view`` is what the filters left."""
 
     request: GpuRequest | InvalidRequest
     snapshot: Snapshot
@@ -84,8 +83,7 @@ class Decision:
         return self.view.share_room_mib()
 
     def nearest_miss(self, name: str) -> NearestMiss | None:
-        """The nearest miss of the first filter that refuses a node; None if none does or the pod is
-        invalid."""
+        """The nearest miss of the first filter that refuses a node; None without one."""
         if isinstance(self.request, InvalidRequest):
             return None
         snapshot = self.snapshot
@@ -198,8 +196,7 @@ def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
 
 def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
     """Totals as kube-scheduler's 0 to 10. Only the best, and those within ``tolerance``, get 10; equal totals
-    get equal points, never in inverted order. kube-scheduler breaks ties at random, so any node with 10 may
-    win."""
+    get equal points, never in inverted order. kube-scheduler breaks ties at random."""
     best = totals.max(initial=-np.inf)
     if best == -np.inf:
         return np.zeros(len(totals), np.int64)

@@ -87,8 +87,7 @@ class Demand:
 
     @lazy
     def broken(self) -> tuple[Floats, Floats]:
-        """For pods of several GPUs, with one whole GPU less: the increase of unusable GPUs, and the decrease
-        of usable whole ones."""
+        """For pods of several GPUs, one whole GPU less: more unusable GPUs, and fewer usable whole ones."""
         fewer = np.maximum(self.whole - 1, 0.0)
         return self._unusable_by_several(fewer) - self.unusable_by_several, self.runs - self._runs(fewer)
 
@@ -108,8 +107,7 @@ class Demand:
 
     @lazy
     def usable(self) -> Floats:
-        """The worth of the residuals with the free CPU. By the cubes, the scarcer of the two counts nearly
-        alone."""
+        """The worth of the residuals with the free CPU. By the cubes, the scarcer one counts nearly alone."""
         needed = BALANCE * 1000 * self.forecast.cores_per_gpu.take(self.rows[0])
         cpu = self.cpu_free_milli / np.maximum(needed, 1e-9)
         both = np.cbrt(self.worth**3 + cpu**3)

@@ -118,7 +118,7 @@ class Forecast:
 
     def wanted(self, kinds: Sequence[DeviceKind], gpus: Floats) -> Floats:
         """The demand of pods that do not admit all of these kinds, as a part of all demand, ``[kind]``; it
-        spreads over the admitted kinds in proportion to their ``gpus``. Some unknown pods need one certain
+        spreads over the admitted kinds in proportion to ``gpus``. Some unknown pods need one certain
         model."""
         if not kinds:
             return np.zeros(0)
@@ -133,9 +133,8 @@ class Forecast:
         return wanted
 
     def hosted(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> Floats:
-        """The demand of pods with few large enough nodes, over the GPUs of each shape, ``[shape]``, 0 to 1;
-        ``nodes`` is the number of nodes of each shape. A class counts by the part of its admitted GPUs that
-        is on nodes too small for it."""
+        """The demand of pods with few large enough nodes, over the GPUs of each shape, ``[shape]``, 0 to 1. A
+        class counts by the part of its admitted GPUs that is on nodes too small for it."""
         key = shapes, nodes.tobytes()
         # Read once: a decision on another snapshot may replace it.
         known, hosted = self._hosted
@@ -207,8 +206,7 @@ class _Classes:
         return asked
 
     def size(self, kind: DeviceKind) -> Ints:
-        """The part of one GPU of this kind that each class needs, in thousandths; above WHOLE if it cannot
-        use it."""
+        """The part of one GPU of this kind that each class needs, in thousandths; above WHOLE if unable."""
         size = np.full(len(self.gpus), _NEVER, np.int32)
         if kind.share_mib:
             share = -(-self.share_mib.astype(np.int64) * WHOLE // kind.share_mib)

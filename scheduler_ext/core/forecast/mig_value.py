@@ -65,8 +65,7 @@ def mig_mix(workload: Workload) -> dict[str, float]:
 
 
 def expected_mix(geometry: Geometry, workload: Workload) -> dict[str, float]:
-    """Expected requests for each profile of a geometry: those of ``mig_mix``, and those of unknown pods,
-    which request every shape equally often."""
+    """Expected requests for each profile of a geometry; unknown pods request every shape equally often."""
     known = mig_mix(workload)
     mix = {profile.name: known[profile.name] for profile in geometry.profiles if profile.name in known}
     alike = shapes(geometry)

@@ -29,8 +29,7 @@ _STEADY = 0.8
 
 def residual_values(demand: Mapping[int, float], capacity: int) -> Floats:
     """The worth of every residual of a GPU, in GPUs, ``[capacity + 1]``: monotonic, from 0 to 1. ``demand``
-    is the expected number of pods of each size, from 1 to ``capacity``. Without demand, a residual is worth
-    its part of the GPU."""
+    is the expected number of pods of each size. Without demand, a residual is worth its part of the GPU."""
     sizes = np.array(sorted(size for size, count in demand.items() if count > 0), np.int64)
     if not len(sizes):
         return np.linspace(0.0, 1.0, capacity + 1)

@@ -1,7 +1,6 @@
 """The GPU of each memory share: for all node states at once, and exactly. Greedy placement (largest first,
 each on the GPU of least cost) settles nearly all states; where it fails, a search decides, so that a pod is
-refused only if no placement exists. The search is bounded, because the problem is bin packing and pods come
-from untrusted sources."""
+refused only if no placement exists. The search is bounded, because pods come from untrusted sources."""
 
 from __future__ import annotations
 
@@ -12,8 +11,7 @@ import numpy as np
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.request.request import ShareAsk
 
-# Search steps (a GPU tried for a share) that one request may spend over all states, about 0.2 s; undecided
-# states then count as not fitting.
+# Search steps (a GPU tried for a share) of one request, about 0.2 s; undecided states then do not fit.
 MAX_SEARCH_STEPS = 2_000_000
 
 _TOO_DEAR = 1e18
@@ -30,9 +28,9 @@ def tightest(_before: Ints, after: Ints) -> Floats:
 
 
 class ShareFit:
-    """The places of one request's shares in every state. ``slots[i]`` is the slot of the i-th share (running
-    ones first, then init ones), ``[state]``, -1 where ``fits`` is false; ``load_mib`` is the peak of all of
-    them on each GPU, ``[slot, state]``."""
+    """The places of one request's shares in every state: ``slots[i]`` of the i-th share (running ones first),
+    ``[state]``, -1 where ``fits`` is false; ``load_mib`` is the peak of all on each GPU, ``[slot,
+    state]``."""
 
     def __init__(
         self,
@@ -53,8 +51,7 @@ class ShareFit:
         self.fits: Bools = np.zeros(states, np.bool_)
         possible = where & self._can_fit()
         self._place_greedily(possible, cost)
-        # States that best fit can place are never left to the bounded search, so that every cost gives the
-        # same fit.
+        # What best fit can place is never left to the bounded search, so that every cost gives the same fit.
         if cost is not tightest and len(self.slots) > 1 and (possible & ~self.fits).any():
             self._place_greedily(possible & ~self.fits, tightest)
         self._search(possible & ~self.fits, [MAX_SEARCH_STEPS] if steps is None else steps)
@@ -94,8 +91,7 @@ class ShareFit:
         return slot, fits & (after[slot, self._columns] >= 0)
 
     def _place_init(self, slots: list[Ints], load: Ints, fits: Bools, cost: Cost) -> Bools:
-        """Give init containers slots beside the containers that run then, raise ``load``, return the fitting
-        states."""
+        """Give init containers slots beside the containers that run then, and raise ``load`` by them."""
         for j, share in enumerate(self._shares.init, start=len(self._shares.running)):
             there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
             slots[j], fits = self._cheapest_beside(load, there, fits, cost)
@@ -103,8 +99,7 @@ class ShareFit:
 
     def _cheapest_beside(self, load: Ints, there: Ints, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
         """The same if the pod holds ``load`` of each GPU in any phase so far, and ``there`` in the phase of
-        the share, including it: memory that the pod holds anyway is used first. Raises ``load`` to the new
-        peak."""
+        the share, including it: memory that the pod holds anyway is used first. Raises ``load``."""
         after = np.maximum(load, there)
         price = cost(self._room - load, self._room - after)
         price = price + (after > load) * _HELD_MORE + (there > self._room) * _TOO_DEAR

@@ -34,8 +34,7 @@ class Offer(NamedTuple):
 
 
 class View:
-    """One request on one snapshot; ``eligible`` are the GPUs that a share may still use (``steps``:
-    ShareFit)."""
+    """One request on one snapshot; ``eligible`` are the GPUs that a share may still use."""
 
     def __init__(self, request: GpuRequest, snapshot: Snapshot, steps: list[int] | None = None) -> None:
         self.steps = steps
@@ -55,9 +54,9 @@ class View:
 
     def narrow(self, test: Callable[[Offer], Bools]) -> Bools:
         """States on which a wish about one device holds; shares keep only the GPUs that meet it. The kubelet
-        and the device plugin pick whole GPUs and MIG instances, so there the wish holds only if every free
-        one meets it. If none is free, one matching GPU of the node is enough, and a node without such GPUs
-        passes: the count then refuses it."""
+        and the device plugin pick whole GPUs and MIG instances, so there every free one must meet it. If none
+        is free, one matching GPU is enough, and a node without such GPUs passes: the count then refuses
+        it."""
         passed = self.everywhere(True)
         devices = self.snapshot.devices
         capability = devices.compute_capability
@@ -162,9 +161,8 @@ class Score(Protocol):
 
 @dataclass(frozen=True)
 class Scoring:
-    """The input of scores: the request on a snapshot, with a GPU for each share. ``fit`` has the places of
-    the shares (None: the pod requests none). ``strategy`` is fragmentation, binpack or spread; ``level`` is
-    the pod's priority level, 0 to 1."""
+    """The input of scores: the request on a snapshot; ``fit`` has the places of its shares. ``strategy`` is
+    fragmentation, binpack or spread; ``level`` is the pod's priority level, 0 to 1."""
 
     request: GpuRequest
     snapshot: Snapshot

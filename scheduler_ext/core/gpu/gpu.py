@@ -87,8 +87,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything one node's agent said about its GPUs at one moment. ``cordoned_strangers`` are UUIDs that an
-    operator cordoned and no device has."""
+    """What one node's agent reported. ``cordoned_strangers`` are cordoned UUIDs that no device has."""
 
     devices: tuple[Device, ...]
     driver_version: str | None = None

@@ -26,8 +26,7 @@ _QUOTED = 80
 class Profile:
     """One MIG profile of one GPU model. `size` and `starts` are in placement units of the GPU's grid; an
     instance takes [start, start + size). `max_instances` limits the instances of this profile per GPU
-    whatever the placements allow (+me: one). `memory_mib` is NVML's value, less than the GB of the name; None
-    if it was never measured."""
+    whatever the placements allow (+me: one). `memory_mib` is NVML's value; None if it was never measured."""
 
     name: str
     size: int

@@ -1,8 +1,7 @@
 """Known MIG profiles of each GPU model, for GPUs whose node reports no placements of its own: a driver may
 change a model's profiles. Collected from NVIDIA's MIG guide, mig-parted's device table and transcripts of
 `nvidia-smi mig -lgip` and `-lgipp`. Placements of the B200, GB200, B300 and GB300 follow from the memory
-fractions of their names; those of RTX PRO 5000 and 4500 are unknown, so these two have no table. Unmeasured
-memory is None."""
+fractions of their names; those of RTX PRO 5000 and 4500 are unknown. Unmeasured memory is None."""
 
 from __future__ import annotations
 
@@ -14,9 +13,9 @@ _UNMEASURED: _Memory = (None, None, None, None, None)
 
 
 def _seven_slices(gb: _Eighths, memory_mib: _Memory) -> tuple[int, tuple[Profile, ...]]:
-    """Return grid and profiles of a GPU with seven compute slices and eight memory slices. `gb` is the GB in
-    the names of one, two, four and eight memory slices; `memory_mib` is the memory of 1g, 1g with double
-    memory, 2g, 3g and 4g, and 7g."""
+    """Return grid and profiles of a GPU with seven compute slices and eight memory slices. `gb` is in the
+    names of one, two, four and eight memory slices; `memory_mib` is of 1g, 1g with double memory, 2g, 3g and
+    4g, 7g."""
     eighth, quarter, half, full = gb
     single_mib, double_mib, quarter_mib, half_mib, full_mib = memory_mib
     anywhere = tuple(range(7))

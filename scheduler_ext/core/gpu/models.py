@@ -68,8 +68,7 @@ def canonical_model(product: str, *, vendor: str = "nvidia", memory_mib: int | N
 
 def normalise_wish(wish: str) -> str:
     """Return the canonical name or family that a wish (a name, a family or any product string) stands for.
-    Raises ValueError when it is empty, longer than 128 characters or has characters that no product name
-    has."""
+    Raises ValueError when it is empty, longer than 128 characters or has other characters than names have."""
     text = wish.strip()
     if not text:
         raise ValueError("GPU model is empty; name a model such as A100-80GB or a family such as A100")

@@ -35,9 +35,9 @@ class Toleration:
     effect: str
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether this toleration alone lets a pod onto a node with that taint. An empty effect means every
-        effect, an empty key every key, an empty operator Equal. Lt and Gt compare integers (feature gate
-        TaintTolerationComparisonOperators)."""
+        """Whether this toleration alone lets a pod onto a node with that taint. An empty effect or key means
+        every one, an empty operator Equal. Lt and Gt (TaintTolerationComparisonOperators) compare
+        integers."""
         if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
             return False
         if self.operator == "Exists":

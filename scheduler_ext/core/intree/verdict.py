@@ -20,9 +20,9 @@ _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", value="", effect=
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node as the in-tree filters see it. allocatable and requested are in each resource's own unit (cores,
-    bytes, devices); requested is the sum of the effective requests of the pod_count pods that hold resources
-    there. allocatable includes "pods"."""
+    """A node as the in-tree filters see it. allocatable (with "pods") and requested are in each resource's
+    own unit (cores, bytes, devices); requested sums up the effective requests of the pod_count pods that hold
+    some."""
 
     name: str
     labels: Mapping[str, str]

@@ -18,8 +18,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 class Attribution:
     """The holdings of a node, with holdings on unknown devices assigned to as few of them as possible.
     ``devices`` and ``instances`` are the UUIDs of those that may be held and may be free: the choice among
-    them is arbitrary, but sums over the node are right. ``unknown`` is the number of such units by
-    resource."""
+    them is arbitrary, but sums over the node are right. ``unknown`` counts such units by resource."""
 
     held: Holdings
     devices: frozenset[str] = frozenset()

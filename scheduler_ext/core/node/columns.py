@@ -211,8 +211,7 @@ class NodeColumns:
 
 
 def residual_milli(slot: Slot, *, shares: bool) -> int:
-    """The part of a GPU, in thousandths, that a future pod can have: as a share, or as a whole one or a
-    replica."""
+    """The part of a GPU, in thousandths, that a future pod can have: as a share, a whole one or a replica."""
     if not slot.healthy:
         return 0
     if shares and slot.share_total_mib:

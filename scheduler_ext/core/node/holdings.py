@@ -157,8 +157,7 @@ def _share_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -
 
 
 def known_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
-    """The devices of a container's share by its pod's annotation, otherwise by the agent; empty if
-    unknown."""
+    """The devices of a container's share by its pod's annotation, or by the agent; empty if unknown."""
     told = _annotated(pod, container, devices)
     if told:
         return told

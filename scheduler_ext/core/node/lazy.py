@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 else:
 
     class lazy:  # noqa: N801 (a decorator)
-        """functools.cached_property without its lock, which in Python 3.11 is one for all objects of a class:
-        one pod's long computation would make every other request wait. Two threads may compute the same value
+        """functools.cached_property without its lock, which in Python 3.11 is one for all objects of a class,
+        so that one pod's long computation would make other requests wait. Two threads may compute it
         twice."""
 
         def __init__(self, compute: Callable[[Any], object]) -> None:

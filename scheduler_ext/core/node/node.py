@@ -1,6 +1,5 @@
-"""One node: the report or estimate of its GPUs, its pods' holdings, and the state that follows. ``NodeInfo``
-has names and identities; ``NodeState`` only has the values that decisions depend on, so that equal nodes have
-equal states and are decided once."""
+"""One node: the report or estimate of its GPUs, its pods' holdings, and the state that follows. ``NodeState``
+only has the values that decisions depend on, so that equal nodes are decided once."""
 
 from __future__ import annotations
 
@@ -117,8 +116,7 @@ class MigRoom:
 @dataclass(frozen=True, slots=True)
 class Unit:
     """The units of one device under one resource name: how many are free, and the size of each. ``gpu_part``
-    is one unit's part of the GPU, 0 to 1. ``mig_room`` has the possible places of a free MIG instance; None
-    if there is none, or if they are unknown."""
+    is one unit's part of the GPU, 0 to 1. ``mig_room`` has the known places of a free MIG instance."""
 
     resource: str
     free: int
@@ -131,8 +129,8 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device in a decision. ``share_free_mib`` is -1 where no share may go, ``idle`` the unheld part, 0
-    to 1."""
+    """One device in a decision. ``share_free_mib`` is -1 where no share may go, ``idle`` is its unheld
+    part."""
 
     model: GpuModel
     healthy: bool
@@ -176,8 +174,7 @@ class NodeState:
 
     @property
     def counts_alone(self) -> bool:
-        """Whether its whole GPUs are no more than a number: of an estimated node, or where pods share
-        each."""
+        """Whether its whole GPUs are only a number: of an estimated node, or where pods share each."""
         return self.estimated or any(
             unit.gpu_part < 1 and not unit.resource.startswith(MIG_PREFIX)
             for slot in self.slots

@@ -100,9 +100,8 @@ def is_spot(labels: Labels) -> bool:
 
 
 def change_in_progress(labels: Labels) -> bool:
-    """Whether a MIG reconfiguration or a driver upgrade is under way, or has failed, on the node. Read from
-    the MIG manager's and the GPU Operator's state labels; a state unknown to us counts as in progress, an
-    empty one says nothing."""
+    """Whether a MIG reconfiguration or a driver upgrade is under way, or has failed, by the MIG manager's and
+    the GPU Operator's state labels; an unknown state counts as in progress, an empty one says nothing."""
     mig_state = labels.get(f"{NVIDIA}mig.config.state", "")
     upgrade_state = labels.get(f"{NVIDIA}gpu-driver-upgrade-state", "")
     return mig_state not in ("", "success") or upgrade_state not in _SETTLED_UPGRADES

@@ -25,8 +25,7 @@ def shareable_mib(device: Device, headroom_percent: int = 0) -> int:
 
 def overallocated(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> str | None:
     """Why a pod's future holdings on a node are too much, beside all others there; None if they are not. Use
-    does not matter, nor whether filters would prefer another place: every placement that they accept is
-    possible."""
+    does not matter, nor whether filters would prefer another place: any of them is possible."""
     return next(_problems(info, pod, resources), None)
 
 
@@ -56,8 +55,7 @@ def _devices(info: NodeInfo) -> tuple[Device, ...]:
 
 
 def _units(ask: UnitAsk, node: Node, held: Holdings) -> Iterator[str]:
-    """Whole GPUs and instances; of sick ones as well, for the device plugin hands out those that it thinks
-    are not."""
+    """Whole GPUs and instances; of sick ones as well, for the device plugin may hand those out."""
     name = ask.resource
     left = sum(unit.free for slot in node.state.slots for unit in slot.units if unit.resource == name)
     left -= next((unknown for known, unknown, _ in node.state.limits if known == name), 0)
@@ -131,8 +129,7 @@ def advertised_mib(info: NodeInfo, resources: ResourceNames, headroom_percent: i
     if any(device.cordoned for device in devices):
         # A cordoned GPU accepts nothing new, but its pods stay, and kube-scheduler counts their requests.
         # With all its room the node would seem to fit pods that it does not, for example to an autoscaler;
-        # with none, the other GPUs would seem full. Therefore it counts with its holdings, which shrink with
-        # each pod that leaves.
+        # with none, the other GPUs would seem full. Therefore it counts with its holdings.
         held = holdings_of(info, resources)
         for device in devices:
             if device.cordoned:

@@ -1,6 +1,5 @@
 """A dry run on one node: whether a request fits when some of the node's pods are gone. A node's holdings are
-the sum of its pods' holdings. The part of each pod is computed once; any set of pods is then a subtraction.
-The filters give the answer."""
+the sum of its pods' holdings, so that any set of pods is a subtraction. The filters give the answer."""
 
 from __future__ import annotations
 

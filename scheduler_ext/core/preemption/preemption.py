@@ -115,9 +115,8 @@ class Preemption:
         return _may_free_too_much(self.request, empty) and self.victims(seen) is not None
 
     def _lower(self, info: NodeInfo, named: Collection[str] = ()) -> list[BoundPod]:
-        """The pods that may have to leave, the most important first. An assumed pod may leave if
-        kube-scheduler names it and thus knows it there. A pod for which two extenders have chosen different
-        GPUs stays."""
+        """The pods that may have to leave, the most important first; an assumed pod if kube-scheduler names
+        it and thus knows it there. A pod for which two extenders have chosen different GPUs stays."""
         here = Counter(pod.uid for pod in info.pods)
         staying = {uid for uid in info.assumed if uid not in named or here[uid] > 1}
         return most_important_first(
@@ -170,8 +169,7 @@ class Preemption:
     def _other_needs(
         self, pods: Sequence[BoundPod], gone: Sequence[BoundPod], proposed: Sequence[Mapping[str, Fraction]]
     ) -> Iterator[Need]:
-        """What must be freed of other resources: as much as by kube-scheduler's proposal, at most what is
-        asked."""
+        """Of other resources, as much as by kube-scheduler's proposal, at most what is asked."""
         for name, asked in self.other_requests.items():
             if name == "pods":
                 continue

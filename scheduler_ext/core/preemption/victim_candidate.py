@@ -1,5 +1,4 @@
-"""A node from which pods are to leave: a set that suffices, a search for a cheaper one, and the pods'
-names."""
+"""A node from which pods are to leave: a set that suffices, a search for a cheaper one, and its names."""
 
 from __future__ import annotations
 
@@ -27,8 +26,7 @@ _TOGETHER = (1, 16)
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The pods that are to leave a node: uids, the most important first, never none; and how many of them
-    violate a budget."""
+    """The pods that are to leave a node: uids, the most important first; how many violate a budget."""
 
     uids: tuple[str, ...]
     violations: int
@@ -72,8 +70,8 @@ class Choice:
         return self.reprieved(self._every) if kept is None else kept
 
     def cheapest(self, known: Gone | None, *, keep: bool) -> Gone | None:
-        """The cheapest set that suffices, as far as the search goes: ``known`` unless a set is cheaper, or as
-        cheap and ``known`` is not to ``keep``."""
+        """The cheapest set that the search finds: ``known`` unless a set is cheaper, or as cheap without
+        ``keep``."""
         steps = [self._evaluations * _STEPS_PER_EVALUATION]
         below = None if known is None else self.pricing.cost(known)
         if below is not None and not keep:

@@ -87,8 +87,7 @@ class Need:
 
 
 class _Class(NamedTuple):
-    """Pods of one kind, the last to be spared first; what each frees, and all of this and later classes
-    do."""
+    """Pods of one kind, the last to be spared first; what each frees, and all from this class on do."""
 
     pods: Gone
     gains: tuple[int, ...]
@@ -150,8 +149,7 @@ def _classes(kinds: Kinds, needs: Sequence[Need]) -> list[_Class]:
 
 
 def focuses(dry_run: DryRun, pricing: Pricing, needs: Sequence[Need]) -> Iterator[tuple[Kinds, list[Need]]]:
-    """The searches that together find every set worth looking at: pods with kinds, and needs besides the
-    node's."""
+    """The searches that together find every set worth looking at: pods with kinds, and additional needs."""
     shares, report = dry_run.request.shares, dry_run.info.report
     single = shares is not None and len(shares.by_container) == 1 and not dry_run.request.units
     if shares is not None and single and report is not None and not any(dry_run.held.unknown.values()):

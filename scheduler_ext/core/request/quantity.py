@@ -78,8 +78,7 @@ def as_count(text: str) -> int:
 
 def as_mib(text: str) -> int:
     """Read a quantity of bytes as MiB, rounded up: "40Gi" is 40960, "2M" is 2. Raises QuantityError when it
-    is unreadable, negative, above 1 PiB, or above zero but below one MiB ("40" means 40 bytes in Kubernetes,
-    where 40Gi was almost surely meant)."""
+    is unreadable, negative, above 1 PiB, or above zero but below one MiB ("40" means 40 bytes)."""
     value_mib = parse_quantity(text) / BYTES_PER_MIB
     if value_mib < 0:
         raise QuantityError(f"quantity {text!r} is negative: an amount of memory must be 0 or more")

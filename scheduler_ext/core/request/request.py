@@ -26,8 +26,7 @@ MAX_SHARES = 64
 
 
 class Role(Enum):
-    """When a container runs: ``APP`` and ``SIDECAR`` together, each ``INIT`` before, beside earlier
-    sidecars."""
+    """When a container runs: ``INIT`` before the others, beside earlier sidecars."""
 
     APP = "app"
     INIT = "init"
@@ -64,8 +63,7 @@ _Asked = list[tuple[ContainerAsk, dict[str, int]]]
 
 @dataclass(frozen=True, slots=True)
 class UnitAsk:
-    """A number of whole GPUs or MIG instances, which the device plugin hands out; the peak over the pod's
-    phases."""
+    """A number of whole GPUs or MIG instances, the peak over the pod's phases."""
 
     resource: str
     count: int
@@ -143,8 +141,7 @@ class InvalidRequest:
 
 
 def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | InvalidRequest:
-    """A pod's wish as one ``GpuRequest``, or why it is none. Effective amounts are those of Kubernetes: the
-    peak over the pod's phases."""
+    """A pod's wish as one ``GpuRequest``, or why it is none. Amounts are the peak over the pod's phases."""
     try:
         asked = [(container, _amounts(container, resources)) for container in pod.containers]
         request = _request(pod, asked, resources.share, parse_wishes(pod.annotations))
@@ -264,8 +261,7 @@ def _shares(asked: _Asked, resource: str) -> ShareAsk | None:
 
 
 def _refuse_absurdities(request: GpuRequest) -> None:
-    """Amounts that are too much together or contradict each other; what runs already holds them all the
-    same."""
+    """Refuse amounts that are too much together or contradict each other."""
     for ask in request.units:
         if ask.count > MAX_COUNT:
             where = f"resource {shown(ask.resource)}"

@@ -22,9 +22,8 @@ from scheduler_ext.core.snapshot.name_index import NameIndex
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, for names
-    of no node. ``unsettled`` names the nodes that some pods see differently: a pod's own assumed or nominated
-    place does not count against it. ``within`` is the whole cluster's snapshot if this one has fewer
-    nodes."""
+    of no node. ``unsettled`` names nodes that some pods see differently: a pod's own assumed or nominated
+    place does not count against it. ``within`` is the whole cluster if this snapshot has fewer nodes."""
 
     generation: int
     nodes: Mapping[str, Node]
@@ -62,8 +61,7 @@ class Snapshot:
     @lazy
     def scarcity(self) -> Floats:
         """How much of each model pods want that do not take any, by how much of it there is, ``[model]``, 0
-        to 1. The root, because otherwise a little demand would count for nothing
-        (docs/concepts/placement.md)."""
+        to 1. The root, because otherwise a little demand would count for nothing."""
         cluster = self.cluster
         if cluster is not self:
             if cluster.models == self.models:
@@ -85,8 +83,8 @@ class Snapshot:
 
     @lazy
     def host_scarcity(self) -> Floats:
-        """How much of each node's GPUs pods want that find few nodes large enough, by how much there is of
-        such nodes, ``[state]``, 0 to 1."""
+        """The demand of pods that find few nodes large enough, by the GPUs of each node, ``[state]``, 0 to
+        1."""
         # Nothing at the end, for nodes without GPUs.
         hosted: Floats = np.append(self._scarcity_of_shapes, 0.0).take(self.node.shape)
         return hosted
@@ -104,8 +102,7 @@ class Snapshot:
         return self.forecast.hosted(self.shapes, nodes)
 
     def mig_loss(self, resource: str) -> Floats:
-        """The cost of the next unit to future MIG pods, in GPUs, ``[state]``: the mean over the GPUs with a
-        free one."""
+        """The cost of the next unit to future MIG pods, in GPUs, ``[state]``: the mean over the free ones."""
         loss = self._mig_loss.get(resource)
         if loss is None:
             columns = self.units.get(resource)

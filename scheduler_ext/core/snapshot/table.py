@@ -1,6 +1,6 @@
-"""A cluster's nodes as columns that are kept in step. A binding or a report changes one node of thousands:
-only its state is written, and a copy of whole arrays is published. Building every column again would take a
-second at 5000 nodes."""
+"""A cluster's nodes as columns that are kept in step. A change of one node of thousands writes its state
+only, and a copy of whole arrays is published. Building every column again would take a second at 5000
+nodes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeState
 from scheduler_ext.core.snapshot.name_index import NameIndex
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
-# Columns kept free for future states, beside a fourth of those in use; without a free one, all are built
-# again.
+# Columns kept free for future states, beside a fourth of those in use; when full, all are built again.
 _SPARE = 64
 _SPARE_ROOMS, _SPARE_KINDS, _SPARE_SHAPES = 4096, 16, 64
 
@@ -43,8 +42,7 @@ def build_snapshot(
 
 
 class StateColumns:
-    """Columns that states are written into; resources, models, kinds and shapes appear with their first
-    state."""
+    """Columns that states are written into; resources, models, kinds and shapes appear with them."""
 
     _depth: int
     _devices: DeviceColumns
@@ -209,8 +207,8 @@ class Table(StateColumns):
         self._most = 2 * rooms + _SPARE_ROOMS, 2 * kinds + _SPARE_KINDS, 2 * shapes + _SPARE_SHAPES
 
     def _numbered(self) -> tuple[int, int, int]:
-        """The number of MIG rooms, kinds and shapes with a number. Unused ones keep theirs until all columns
-        are built again."""
+        """How many MIG rooms, kinds and shapes have a number; unused ones keep theirs until all is built
+        again."""
         return len(self._mig_rooms), len(self._kinds), len(self._shapes)
 
     def _move(self, row: int, state: NodeState) -> bool:
