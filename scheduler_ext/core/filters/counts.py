@@ -111,7 +111,7 @@ class MigPlacement(_Count):
 
 def _where_creatable(profile: str | None, node: Node) -> str | None:
     """A healthy GPU of the node where such an instance could still be created beside the existing ones."""
-    for device in node.info.report.devices if node.info.report else ():
+    for device in node.info.devices:
         geometry = device.mig.geometry
         if profile is not None and device.mig.enabled and device.healthy and geometry is not None:
             placed = [(i.profile, i.start) for i in device.mig.instances if i.start is not None]

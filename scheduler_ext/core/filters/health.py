@@ -59,7 +59,7 @@ class Health(Filter):
 
 def _health_reason(node: Node, uuid: str | None) -> str:
     """The agent's reason, which ends with the remedy if there is one, or the operator's cordon."""
-    for device in node.info.report.devices if node.info.report is not None else ():
+    for device in node.info.devices:
         if device.uuid == uuid:
             return "an operator cordoned it" if device.cordoned else device.health_reason
     return ""

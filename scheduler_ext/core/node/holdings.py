@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.request import ShareAsk
 from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 
@@ -28,7 +27,7 @@ def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
     others are counted without a device. A share on an unknown device counts on every device that it could be
     on, which can only refuse too much. Holders that are no known pod hold the memory that the agent saw."""
     held = Holdings()
-    devices = node.report.devices if node.report else ()
+    devices = node.devices
     held.devices = {device.uuid: DeviceHoldings() for device in devices}
     for device in devices:
         _hold_seen(device, node.pods, held.devices[device.uuid])
@@ -105,23 +104,19 @@ def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: R
         held.unknown[ask.resource] += max(0, ask.count - found)
     if pod.request.shares is not None:
         held.requested[resources.share] += pod.request.shares.total_mib
-        _hold_shares(pod, pod.request.shares, devices, held)
-
-
-def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], held: Holdings) -> None:
-    names = [name for name, _ in shares.by_container]
-    # What it is seen to use may be a part of what it will, so that no sighting opens the node.
-    if devices and not all(_annotated(pod, name, devices) for name in names):
-        held.unplaced.append(pod)
-    for uuid, asked in share_peaks(pod, shares, devices).items():
-        held.devices[uuid].requested_mib += asked
-        held.devices[uuid].pods.add(pod.uid)
+        # What it is seen to use may be a part of what it will, so that no sighting opens the node.
+        names = [name for name, _ in pod.request.shares.by_container]
+        if devices and not all(_annotated(pod, name, devices) for name in names):
+            held.unplaced.append(pod)
+        for uuid, asked in share_peaks(pod, devices).items():
+            held.devices[uuid].requested_mib += asked
+            held.devices[uuid].pods.add(pod.uid)
 
 
 def _count_departed(pod: BoundPod, devices: tuple[Device, ...], held: Holdings) -> None:
     """What the report counts as used that a pod used which has left since. As the agent saw it, else as much
     as the pod asked. Of a GPU that it had to itself, all."""
-    asked = share_peaks(pod, pod.request.shares, devices) if pod.request.shares is not None else {}
+    asked = share_peaks(pod, devices)
     for device in devices:
         mine = [holder for holder in device.holders if pod.is_holder(holder)]
         used = sum(holder.memory_mib or 0 for holder in mine)
@@ -130,16 +125,17 @@ def _count_departed(pod: BoundPod, devices: tuple[Device, ...], held: Holdings) 
         held.devices[device.uuid].departed_mib += used or asked.get(device.uuid, 0)
 
 
-def share_peaks(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...]) -> dict[str, int]:
+def share_peaks(pod: BoundPod, devices: tuple[Device, ...]) -> dict[str, int]:
     """The peak of a pod's shares on each device that it may have one on, in MiB."""
+    shares = pod.request.shares
+    if shares is None:
+        return {}
     running = [_share_devices(pod, container, devices) for container, _ in shares.running]
     init = [_share_devices(pod, share.container, devices) for share in shares.init]
     peaks = {}
     for device in devices:
-        sizes = [
-            mib if device.uuid in where else 0
-            for (_, mib), where in zip(shares.running, running, strict=True)
-        ]
+        here = [device.uuid in where for where in running]
+        sizes = [mib * there for (_, mib), there in zip(shares.running, here, strict=True)]
         before = [
             share.memory_mib + sum(sizes[i] for i in share.beside)
             for share, where in zip(shares.init, init, strict=True)
@@ -167,7 +163,7 @@ def known_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) ->
 
 def unknown_shares(node: NodeInfo) -> list[int]:
     """The shares of a node's pods, in MiB each, that may be on any of several GPUs."""
-    devices = node.report.devices if node.report is not None else ()
+    devices = node.devices
     if len(devices) < 2:
         return []
     return [

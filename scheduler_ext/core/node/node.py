@@ -97,6 +97,11 @@ class NodeInfo:
     cpu_elsewhere_milli: int = 0
     pool: str = ""
 
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The reported GPUs."""
+        return self.report.devices if self.report is not None else ()
+
 
 @dataclass(frozen=True, slots=True)
 class MigRoom:
@@ -215,11 +220,10 @@ class Node:
         devices. GPUs of a node whose agent is Missing are not free, for they may be gone."""
         if self.info.freshness == "Missing":
             return 0
-        report = self.info.report
-        if report is None:
+        if self.info.report is None:
             free = self.state.gpus
         else:
-            closed = {device.uuid for device in report.devices if device.cordoned}
+            closed = {device.uuid for device in self.info.devices if device.cordoned}
             free = sum(slot.healthy and slot.idle == 1 and uuid not in closed for uuid, slot in self.gpus)
         return max(0, free - ceil(self.state.adrift))
 

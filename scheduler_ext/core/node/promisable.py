@@ -42,16 +42,11 @@ def _problems(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> Iterat
             yield from _units(ask, node, held)
     if shares is not None:
         yield from _places(beside, pod, shares)
-        yield from _memory(beside, pod, shares)
-        mine = share_peaks(pod, shares, _devices(beside))
-        yield from (
-            f"GPU {uuid} would be shared, and is held whole" for uuid in mine if held.devices[uuid].units
-        )
+        yield from _memory(beside, pod)
+        mine = share_peaks(pod, info.devices)
+        whole = (uuid for uuid in mine if held.devices[uuid].units)
+        yield from (f"GPU {uuid} would be shared, and is held whole" for uuid in whole)
         yield from _held_somewhere(beside, mine, held, resources)
-
-
-def _devices(info: NodeInfo) -> tuple[Device, ...]:
-    return info.report.devices if info.report is not None else ()
 
 
 def _units(ask: UnitAsk, node: Node, held: Holdings) -> Iterator[str]:
@@ -69,42 +64,36 @@ def _places(info: NodeInfo, pod: BoundPod, shares: ShareAsk) -> Iterator[str]:
     if info.report is None:
         yield "a share would be promised where no GPU is known"
         return
-    known = {device.uuid for device in info.report.devices}
+    known = {device.uuid for device in info.devices}
     for container, _ in shares.by_container:
         uuids = pod.devices.get(container, ())
+        share = f"the share of container {container} would be on"
         if not uuids:
-            yield f"the share of container {container} would be on no GPU"
-        for uuid in uuids:
-            if uuid not in known:
-                yield f"the share of container {container} would be on {uuid}, which the node does not have"
+            yield f"{share} no GPU"
+        yield from (f"{share} {uuid}, which the node does not have" for uuid in uuids if uuid not in known)
 
 
-def _memory(info: NodeInfo, pod: BoundPod, shares: ShareAsk) -> Iterator[str]:
-    devices = _devices(info)
-    mine = share_peaks(pod, shares, devices)
+def _memory(info: NodeInfo, pod: BoundPod) -> Iterator[str]:
+    mine = share_peaks(pod, info.devices)
     promised = Counter(mine)
     for other in info.pods:
-        if other.holds and other.request.shares is not None:
-            promised.update(share_peaks(other, other.request.shares, devices))
-    for device in devices:
-        if device.uuid in mine and promised[device.uuid] > shareable_mib(device):
-            yield (
-                f"GPU {device.uuid} would be promised {promised[device.uuid]} of {shareable_mib(device)} MiB"
-            )
+        if other.holds:
+            promised.update(share_peaks(other, info.devices))
+    for device in info.devices:
+        mib, most_mib = promised[device.uuid], shareable_mib(device)
+        if device.uuid in mine and mib > most_mib:
+            yield f"GPU {device.uuid} would be promised {mib} of {most_mib} MiB"
 
 
 def _held_somewhere(
     info: NodeInfo, mine: Mapping[str, int], held: Holdings, resources: ResourceNames
 ) -> Iterator[str]:
     """For each GPU that is held whole on an unknown device, one must stay free of shares."""
-    unknown = {
-        vendor_of(name) for name, count in held.unknown.items() if count and not name.startswith(MIG_PREFIX)
-    }
-    if not unknown:
+    names = [name for name, count in held.unknown.items() if count and not name.startswith(MIG_PREFIX)]
+    if not names:
         return
-    node = resolve_held(info, held, resources, 0)
-    free = [(uuid, slot) for uuid, slot in zip(node.uuids, node.state.slots, strict=True) if slot.is_whole]
-    for vendor in sorted({slot.model.vendor for _, slot in free} & unknown):
+    free = [(uuid, slot) for uuid, slot in resolve_held(info, held, resources, 0).gpus if slot.is_whole]
+    for vendor in sorted({slot.model.vendor for _, slot in free} & set(map(vendor_of, names))):
         here = [(uuid, slot) for uuid, slot in free if slot.model.vendor == vendor]
         opened = [uuid for uuid, _ in here if uuid in mine]
         # The node's state has closed as many to shares as are held.
@@ -113,14 +102,11 @@ def _held_somewhere(
 
 
 def advertised_mib(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> int | None:
-    """The MiB that a node advertises; None when it is none of shares, or has no report to count from.
-
-    kube-scheduler, quotas and autoscalers compare a pod's request with this amount less the requests of the
-    node's pods, so it is the sum of these requests and of the memory that is still available. Use never
-    counts: the extender's filter decides which GPU has room. The last report counts however old it is: an
-    amount that comes and goes with an agent would have pods preempted and nodes added, and nothing new is
-    placed by an old report anyway.
-    """
+    """The MiB that a node advertises: the requests of its pods and the memory that is still available,
+    because kube-scheduler, quotas and autoscalers subtract these requests. Use never counts: the extender's
+    filter decides which GPU has room. None when the node is none of shares, or has no report. The last report
+    counts however old it is: an amount that comes and goes with an agent would have pods preempted and nodes
+    added, and nothing new is placed by an old report anyway."""
     if info.report is None or not is_of_shares(info):
         return None
     devices = info.report.devices
@@ -151,12 +137,8 @@ def drift_mib(info: NodeInfo, resources: ResourceNames) -> int:
     memory that one pod leaves unused does not cover the use of another."""
     if info.report is None:
         return 0
-    held, devices = holdings_of(info, resources).devices, info.report.devices
-    promised = {
-        pod.uid: share_peaks(pod, pod.request.shares, devices)
-        for pod in info.pods
-        if pod.holds and pod.request.shares is not None
-    }
+    held, devices = holdings_of(info, resources).devices, info.devices
+    promised = {pod.uid: share_peaks(pod, devices) for pod in info.pods if pod.holds}
     return sum(
         held[device.uuid].foreign_mib
         + max(Room.of(device.memory, held[device.uuid]).excess, _excess_by_pod(device, held, info, promised))

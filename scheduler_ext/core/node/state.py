@@ -64,11 +64,12 @@ def resolve_held(
     elif info.estimate is not None:
         slots = [(_estimated_slot(info.estimate, resources), None)]
     _close_taken(slots, held)
+    limits = _limits(info, held, slots)
     state = NodeState(
         slots=tuple(slot for slot, _ in slots),
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
         adrift=_adrift(held, [slot for slot, _ in slots]),
-        limits=_limits(info, held, slots),
+        limits=limits,
         # A share that another binder bound may be on any GPU: till it is gone, the node promises nothing new.
         share_limit=0 if held.unplaced else _limit(info, held, resources.share),
         # A Node object that speaks of no GPU says that there is none, which is not the same as unknown.
@@ -80,12 +81,7 @@ def resolve_held(
         spot=info.spot,
         cpu_milli=UNLIMITED if info.cpu_milli is None else min(info.cpu_milli, UNLIMITED),
         offers_shares=_offers(info, resources.share),
-        offers_whole=any(
-            _offers(info, unit.resource)
-            for slot, _ in slots
-            for unit in slot.units
-            if not unit.resource.startswith(MIG_PREFIX)
-        ),
+        offers_whole=any(_offers(info, name) for name, *_ in limits if not name.startswith(MIG_PREFIX)),
     )
     return Node(info, state, tuple(uuid for _, uuid in slots))
 
@@ -162,7 +158,7 @@ def _limits(info: NodeInfo, held: Holdings, slots: list[_Placed]) -> tuple[tuple
     # Kubelet knows neither shares nor strangers: without a holder of its own, the GPU is free to it.
     cordoned: dict[str | None, bool] = {
         device.uuid: not (held.devices[device.uuid].units or device.mig.enabled)
-        for device in (info.report.devices if info.report is not None else ())
+        for device in info.devices
         if device.cordoned and device.healthy
     }
     units = [(unit, uuid) for slot, uuid in slots for unit in slot.units]

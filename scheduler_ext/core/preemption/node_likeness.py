@@ -37,8 +37,7 @@ def likeness(
         return known, holder.container or "", mib if measured else min(mib, 1)
 
     report = info.report
-    devices = report.devices if report is not None else ()
-    looks = {device.uuid: _device(device, seen, measured) for device in devices}
+    looks = {device.uuid: _device(device, seen, measured) for device in info.devices}
     # The order of equal nodes only matters to pods that were already given one of them.
     order = {uuid: i for i, uuid in enumerate(sorted(looks, key=lambda uuid: repr(looks[uuid])))}
     starts = {start: i for i, start in enumerate(dict.fromkeys(pod.started_at for pod in pods))}

@@ -200,8 +200,7 @@ def _amount(requests: Mapping[str, Fraction], name: str) -> Fraction:
 
 def _may_free_too_much(request: GpuRequest, empty: DryRun) -> bool:
     """Whether the request may fit beside some of the pods though it does not fit without all of them."""
-    report = empty.info.report
-    cordoned = report is not None and any(device.cordoned for device in report.devices)
+    cordoned = any(device.cordoned for device in empty.info.devices)
     wishes = (
         request.models or request.min_memory_mib or request.min_free_mib or request.min_compute_capability
     )

@@ -195,7 +195,7 @@ def _part(part: DeviceHoldings) -> tuple[Hashable, ...]:
 def _parts(dry_run: DryRun) -> Iterator[frozenset[tuple[Hashable, int]]]:
     """What each pod frees on devices; on a device of its own, as the change of what a decision sees."""
     users = Counter(uuid for relief in dry_run.reliefs for uuid in relief.devices)
-    devices = dry_run.info.report.devices if dry_run.info.report is not None else ()
+    devices = dry_run.info.devices
     profiles = {instance.uuid: instance.profile for device in devices for instance in device.mig.instances}
     cordoned = {device.uuid for device in devices if device.cordoned}
     # Where shares are placed, every device has a room of its own, and few are alike.
