@@ -172,7 +172,6 @@ class Ledger:
                 self._accounts[node].departed[pod.uid] = (replace(pod, departed=True), now)
         if before is not None and before != node:
             self._unconfirm(pod.uid)
-            self._drop_if_empty(before)
         self._confirmed_on[pod.uid] = node
         self._account(node).confirmed[pod.uid] = pod
         self._touch(node, Cause.POD)
@@ -198,9 +197,7 @@ class Ledger:
     def report_received(self, node: str, report: Report | None, received_at: float) -> None:
         """A report of a node: use of pods that departed before it no longer counts. It may name them as
         holders for a while: the agent's last answer from the kubelet may be a minute old."""
-        account = self._accounts.get(node)
-        if account is None:
-            return
+        account = self._accounts.get(node, _EMPTY)
         for uid, (pod, gone_at) in list(account.departed.items()):
             if report is not None and gone_at + _READ_BEFORE_S > received_at:
                 continue
@@ -209,7 +206,6 @@ class Ledger:
             else:
                 del account.departed[uid]
             self._touch(node, Cause.REPORT)
-        self._drop_if_empty(node)
 
     def assume(self, intent: Intent, node: str) -> None:
         """A Binding of the pod to the node is about to be posted: Assume."""
@@ -220,22 +216,17 @@ class Ledger:
 
     def forget(self, key: tuple[str, str], node: str) -> None:
         """The Binding of a pod to a node did not happen and can no longer succeed: Forget, or Expire."""
-        account = self._accounts.get(node)
-        if account is None:
-            return
+        account = self._accounts.get(node, _EMPTY)
         assumed, written = account.assumed.pop(key, None), account.intents.pop(key, None)
         if written is not None:
             account.settled[key] = written.extender
         if assumed is not None or written is not None:
             self._touch(node, Cause.PROMISE)
-            self._drop_if_empty(node)
 
     def withdraw(self, key: tuple[str, str], node: str) -> None:
         """Drop an assumption whose Binding is not going to be posted; its written intent stays."""
-        account = self._accounts.get(node)
-        if account is not None and account.assumed.pop(key, None) is not None:
+        if self._accounts.get(node, _EMPTY).assumed.pop(key, None) is not None:
             self._touch(node, Cause.PROMISE)
-            self._drop_if_empty(node)
 
     def update_intents(self, node: str, intents: Iterable[Intent], ours: bool = False) -> None:
         """All intents in a node's reservation; ``ours``: this extender has just written them itself."""
@@ -262,11 +253,10 @@ class Ledger:
 
     def nominate(self, pod: BoundPod, node: str | None) -> None:
         """A pod waits for victims to leave a node; None: the pod is nominated for no node."""
-        for other in list(self._promised_on.get(pod.uid, ())):
-            account = self._accounts.get(other)
-            if other != node and account is not None and account.nominated.pop(pod.uid, None) is not None:
+        for other in self._promised_on.get(pod.uid, ()):
+            nominated = self._accounts.get(other, _EMPTY).nominated
+            if other != node and nominated.pop(pod.uid, None) is not None:
                 self._touch(other, Cause.PROMISE)
-                self._drop_if_empty(other)
         if node is None or self.has_ended(pod.uid):
             return
         if self._account(node).nominated.get(pod.uid) != pod:
@@ -276,6 +266,7 @@ class Ledger:
 
     def _touch(self, node: str, cause: Cause) -> None:
         self._changed[node] = self._changed.get(node, cause) | cause
+        self._drop_if_empty(node)
 
     def _unconfirm(self, uid: str) -> tuple[str, BoundPod]:
         node = self._confirmed_on.pop(uid)
@@ -294,7 +285,6 @@ class Ledger:
                 for key in [key for key in intents if key[0] == uid]:
                     del intents[key]
             self._touch(node, Cause.PROMISE if self._confirmed_on.get(uid) != node else Cause.POD)
-            self._drop_if_empty(node)
 
     def _account(self, node: str) -> _Account:
         return self._accounts.setdefault(node, _Account())

@@ -21,7 +21,7 @@ from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.scores import SCORES
-from scheduler_ext.core.scores.node_quality import Reported
+from scheduler_ext.core.scores.preferences import Reported
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 

@@ -58,11 +58,8 @@ class Forecast:
     ``[kind, step, residual]``: its expected unusable part, in GPUs, over the pods that may arrive.
     ``several`` ``[kind, step, whole GPUs]``: the frequency of pods that only lack whole GPUs on the node.
     Both are after Weng et al., "Beware of Fragmentation" (USENIX ATC'23). ``runs`` ``[kind, whole GPUs]``:
-    the whole GPUs that pods of several GPUs can use.
-
-    ``cores_per_gpu`` ``[kind]``: the requested CPU for each GPU, 0 where unknown, and ``knows_cpu`` whether
-    it is known for any kind. A step is the number of the ascending ``cpu_milli`` that a node has free.
-    """
+    the whole GPUs that pods of several GPUs can use. ``cores_per_gpu`` ``[kind]``: the requested CPU for each
+    GPU, 0 where unknown. A step is the number of the ascending ``cpu_milli`` that a node has free."""
 
     def __init__(self, workload: Workload, kinds: Sequence[DeviceKind]) -> None:
         self.workload = workload

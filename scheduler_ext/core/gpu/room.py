@@ -38,14 +38,11 @@ class DeviceHoldings:
 
 
 class Room(NamedTuple):
-    """One GPU's memory in MiB.
-
-    ``share_total`` is the memory that shares can have in all: the total less reserved memory and headroom.
-    ``unpromised`` is what remains of it after pods' requests and use that no request explains
-    (``unaccounted`` by no known pod, foreign by pods that hold nothing there); ``unused`` is what remains
-    after measured use. The smaller of the two is free, so that memory is promised twice neither for pods that
-    use less than they asked nor for pods that use more. Both go below 0 where the GPU is overcommitted.
-    """
+    """One GPU's memory in MiB. ``share_total`` is the memory that shares can have in all, ``unpromised`` the
+    rest of it after pods' requests and use that no request explains (``unaccounted`` by no known pod, foreign
+    by pods that hold nothing there), ``unused`` the rest after measured use. The smaller of the two is free,
+    so that memory is promised twice neither for pods that use less than they asked nor for pods that use
+    more. Both go below 0 where the GPU is overcommitted."""
 
     share_total: int
     unpromised: int

@@ -13,8 +13,7 @@ from scheduler_ext.core.scores.future_demand import (
     Tightness,
     WholeGpus,
 )
-from scheduler_ext.core.scores.node_quality import NodeHealth, Priority, Spot
-from scheduler_ext.core.scores.pod_wishes import BestFit, ModelPreference
+from scheduler_ext.core.scores.preferences import BestFit, ModelPreference, NodeHealth, Priority, Spot
 
 SCORES: tuple[Score, ...] = (
     ResidualValue(),
