@@ -34,7 +34,7 @@ class KnownStates(StateColumns):
         self._kind_names: tuple[DeviceKind, ...] = ()
         self._shape_names: tuple[NodeShape, ...] = ()
         self._devices = DeviceColumns.empty(depth, _FIRST_WIDTH)
-        self._node = NodeColumns.empty(_FIRST_WIDTH)
+        self._node = NodeColumns.empty(0, _FIRST_WIDTH)
         self._units: dict[str, UnitColumns] = {}
         self._mig_rooms = MigRooms()
 
@@ -84,7 +84,7 @@ class KnownStates(StateColumns):
             resource: _widened(units, UnitColumns.empty(self._depth, len(self._node.count)))
             for resource, units in self._units.items()
         }
-        self._node = _widened(self._node, NodeColumns.empty(len(self._node.count)))
+        self._node = _widened(self._node, NodeColumns.empty(0, len(self._node.count)))
 
 
 def _taken(columns: _Columns, which: Indexes) -> _Columns:

@@ -108,7 +108,7 @@ class Overlay(Snapshot):
         return (
             _beside(base.devices, devices, DeviceColumns.empty(depth, width)),
             units,
-            _beside(replace(base.node, count=self.left), node, NodeColumns.empty(width)),
+            _beside(replace(base.node, count=self.left), node, NodeColumns.empty(0, width)),
         )
 
 

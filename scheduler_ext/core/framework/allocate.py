@@ -49,7 +49,11 @@ class ShareFit:
             np.full(states, -1, np.int32) for _ in range(len(shares.running) + len(shares.init))
         ]
         self.fits: Bools = np.zeros(states, np.bool_)
-        possible = where & self._can_fit()
+        # Necessary: the largest share fits on a GPU, and the sum does not exceed the total of all GPUs.
+        usable = np.maximum(room_mib, 0)
+        possible = where & (usable.max(0) >= shares.largest_mib)
+        if len(self.slots) > 1:
+            possible &= usable.sum(0, dtype=np.int64) >= shares.total_mib
         self._place_greedily(possible, cost)
         # What best fit can place is never left to the bounded search, so that every cost gives the same fit.
         if cost is not tightest and len(self.slots) > 1 and (possible & ~self.fits).any():
@@ -58,14 +62,6 @@ class ShareFit:
         self.load_mib = self._peak()
         if shares.init and len(self.slots) > 1:
             self._hold_less(cost)
-
-    def _can_fit(self) -> Bools:
-        """Necessary: the largest share fits on a GPU, and the sum does not exceed the total of all GPUs."""
-        room = np.maximum(self._room, 0)
-        enough: Bools = room.max(0) >= self._shares.largest_mib
-        if len(self.slots) > 1:
-            enough &= room.sum(0, dtype=np.int64) >= self._shares.total_mib
-        return enough
 
     def _place_greedily(self, undecided: Bools, cost: Cost) -> None:
         """Places all shares in those of the states where greedy choices succeed."""

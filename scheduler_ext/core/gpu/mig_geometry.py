@@ -111,21 +111,18 @@ def _checked_profile(field: str, profile: Profile, grid: int, name_of: Callable[
         name = name_of(profile.name)
     except ValueError as error:
         raise ValueError(f"{field}.name: {error}") from error
-    if not 1 <= profile.size <= grid:
-        raise ValueError(f"{field}.size: {profile.size} is outside 1..{grid}, the units of the grid")
-    if not profile.starts:
-        raise ValueError(
-            f"{field}.starts: empty; report the starts that NVML lists, or leave out the profile"
-        )
-    if len(profile.starts) > grid:
-        raise ValueError(f"{field}.starts: {len(profile.starts)} entries on a grid of {grid}; list each once")
-    for start in profile.starts:
-        if not 0 <= start <= grid - profile.size:
-            raise ValueError(f"{field}.starts: {start} with size {profile.size} leaves the grid of {grid}")
-    if profile.max_instances < 1:
-        raise ValueError(f"{field}.maxInstances: {profile.max_instances} must be at least 1")
-    if profile.memory_mib is not None and profile.memory_mib < 1:
-        raise ValueError(f"{field}.memoryMiB: {profile.memory_mib} must be at least 1; null where unknown")
+    size, count, most, mib = profile.size, len(profile.starts), profile.max_instances, profile.memory_mib
+    outside = next((start for start in profile.starts if not 0 <= start <= grid - size), None)
+    for wrong, message in (
+        (not 1 <= size <= grid, f"size: {size} is outside 1..{grid}, the units of the grid"),
+        (not count, "starts: empty; report the starts that NVML lists, or leave out the profile"),
+        (count > grid, f"starts: {count} entries on a grid of {grid}; list each once"),
+        (outside is not None, f"starts: {outside} with size {size} leaves the grid of {grid}"),
+        (most < 1, f"maxInstances: {most} must be at least 1"),
+        (mib is not None and mib < 1, f"memoryMiB: {mib} must be at least 1; null where unknown"),
+    ):
+        if wrong:
+            raise ValueError(f"{field}.{message}")
     starts = tuple(sorted(set(profile.starts)))
     return Profile(name, profile.size, starts, profile.max_instances, profile.memory_mib)
 

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,21 +46,21 @@ _OF_UNIT = ("memory_mib", "free_mib", "gpu_part")
 _PER_STATE = ("unknown", "limit")
 
 
-def _unused(kind: type, depth: int, width: int) -> dict[str, Any]:
-    """All arrays of one kind of columns, unused."""
-    arrays: dict[str, Any] = {}
-    for name, per_device, dtype, value in _ARRAYS[kind]:
-        array = arrays[name] = np.zeros((depth, width) if per_device else width, dtype)
-        if value:
-            array.fill(value)
-    return arrays
+class _Empty:
+    @classmethod
+    def empty(cls, depth: int, width: int) -> Self:
+        """Columns without a device, each array unused."""
+        arrays = {}
+        for name, per_device, dtype, value in _ARRAYS[cls]:
+            arrays[name] = np.full((depth, width) if per_device else width, value, dtype)
+        return cls(**arrays)
 
 
 # Lazy values below are what scores need of a snapshot for any request: computed once per generation.
 
 
 @dataclass(frozen=True)
-class DeviceColumns:
+class DeviceColumns(_Empty):
     """Per device, ``[slot, state]``: MiB, capability as a version number, model as an index into models.
     ``kind`` is an index into kinds (-1: no GPU), ``residual`` the part that a future pod can have of it, in
     thousandths, ``whole`` whether that may be all of it (``core.forecast``)."""
@@ -75,10 +75,6 @@ class DeviceColumns:
     kind: Ints
     residual: Ints
     whole: Bools
-
-    @classmethod
-    def empty(cls, depth: int, width: int) -> DeviceColumns:
-        return cls(**_unused(cls, depth, width))
 
     def write(
         self, column: int, state: NodeState, models: Mapping[GpuModel, int], kinds: Sequence[int]
@@ -106,7 +102,7 @@ class DeviceColumns:
 
 
 @dataclass(frozen=True)
-class UnitColumns:
+class UnitColumns(_Empty):
     """One resource that the device plugin hands out. ``[slot, state]``: ``offered`` by that device at all,
     ``free`` units on healthy devices, each ``memory_mib`` large (0: unknown) and ``gpu_part`` of the GPU,
     with ``free_mib`` free, of ``model``; ``mig_room`` where a MIG instance may lie, a number of MigRooms;
@@ -123,10 +119,6 @@ class UnitColumns:
     sick: Ints
     unknown: Ints
     limit: Ints
-
-    @classmethod
-    def empty(cls, depth: int, width: int) -> UnitColumns:
-        return cls(**_unused(cls, depth, width))
 
     def write(
         self, column: int, slot_row: int, unit: Unit, model: int, mig_room: int, *, healthy: bool
@@ -175,8 +167,8 @@ class UnitColumns:
         return self.mean_over_free(self.gpu_part)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeColumns:
+@dataclass(frozen=True)
+class NodeColumns(_Empty):
     """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots it has.
     ``shape`` is an index into shapes. ``loose`` are the free whole GPUs that are in no slot, below 0 where
     more of those in the slots are held. The others are those of NodeState."""
@@ -196,10 +188,6 @@ class NodeColumns:
     shape: Ints
     cpu_free_milli: Ints
     loose: Ints
-
-    @classmethod
-    def empty(cls, width: int) -> NodeColumns:
-        return cls(**_unused(cls, 0, width))
 
     def write(self, column: int, state: NodeState, shape: int) -> None:
         """Fill a column, all but its count."""

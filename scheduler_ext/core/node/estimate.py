@@ -55,8 +55,12 @@ def estimate_from_labels(labels: Labels, capacity: Mapping[str, int]) -> Estimat
         return None
     is_nvidia = model.vendor == "nvidia"
     sharing_strategy, replicas = node_labels.sharing(labels) if is_nvidia else ("none", 1)
-    mig_strategy = _mig_strategy(labels, model)
-    handed_out = _from_capacity(capacity, model, replicas)
+    mig_strategy = labels.get("nvidia.com/mig.strategy", "").lower() if is_nvidia else "none"
+    if model.is_mig_slice or mig_strategy not in ("single", "mixed"):
+        mig_strategy = "single" if model.is_mig_slice else "none"
+    # Devices behind the vendor's whole-GPU resources.
+    resources = sum(max(0, capacity.get(name, 0)) for name in _RESOURCES.get(model.vendor, ()))
+    handed_out = min(resources // replicas, MAX_COUNT) if capacity else None
     if model.is_mig_slice or mig_strategy == "mixed":
         count = _count_in_mig_mode(labels, model, handed_out)
     else:
@@ -95,21 +99,6 @@ def _model(labels: Labels, machine: InstanceTypeRow | None) -> GpuModel | None:
         name = f"{model.name}-{partition.upper().replace('_', '-')}"
         return replace(model, name=name, family=name)
     return model
-
-
-def _mig_strategy(labels: Labels, model: GpuModel) -> str:
-    if model.is_mig_slice:
-        return "single"
-    strategy = labels.get("nvidia.com/mig.strategy", "").lower()
-    return strategy if model.vendor == "nvidia" and strategy in ("single", "mixed") else "none"
-
-
-def _from_capacity(capacity: Mapping[str, int], model: GpuModel, replicas: int) -> int | None:
-    """Devices behind the vendor's whole-GPU resources; None without a capacity."""
-    if not capacity:
-        return None
-    handed_out = sum(max(0, capacity.get(name, 0)) for name in _RESOURCES.get(model.vendor, ()))
-    return min(handed_out // replicas, MAX_COUNT)
 
 
 def _count(labels: Labels, model: GpuModel, handed_out: int | None, machine: InstanceTypeRow | None) -> int:

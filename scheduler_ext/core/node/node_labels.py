@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import takewhile
 
 from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, InstanceTypeRow
 
@@ -215,27 +216,18 @@ def _version(labels: Labels, prefix: str, *parts: str) -> str | None:
     full = labels.get(f"{prefix}.full", "")
     if _VERSION.fullmatch(full):
         return full
-    numbers = []
-    for part in parts:
-        text = labels.get(f"{prefix}.{part}", "")
-        if natural(text) is None:
-            break
-        numbers.append(text)
-    return ".".join(numbers) or None
+    texts = (labels.get(f"{prefix}.{part}", "") for part in parts)
+    return ".".join(takewhile(lambda text: natural(text) is not None, texts)) or None
 
 
 def _amd_values(labels: Labels, kind: str) -> list[str]:
     """The values of one AMD fact: of one label, or of one per value on mixed nodes (`…gpu.vram.64G=4`)."""
-    for prefix in _AMD:
-        value = labels.get(f"{prefix}.{kind}")
-        if value:
-            return [value]
-    for prefix in _AMD:
-        start = f"{prefix}.{kind}."
-        values = sorted(label.removeprefix(start) for label in labels if label.startswith(start))
-        if values:
-            return values
-    return []
+    single = [labels[name] for prefix in _AMD if labels.get(name := f"{prefix}.{kind}")]
+    each = [
+        sorted(label.removeprefix(start) for label in labels if label.startswith(start))
+        for start in (f"{prefix}.{kind}." for prefix in _AMD)
+    ]
+    return single[:1] or next(filter(None, each), [])
 
 
 def node_pool(labels: Labels) -> str:

@@ -194,7 +194,7 @@ class Table(StateColumns):
         self._depth = max(1, *(len(state.slots) for state in numbers))
         self._devices = DeviceColumns.empty(self._depth, width)
         self._units: dict[str, UnitColumns] = {}
-        self._node = NodeColumns.empty(width)
+        self._node = NodeColumns.empty(0, width)
         self._models: dict[GpuModel, int] = {}
         self._kinds: dict[DeviceKind, int] = {}
         self._shapes: dict[NodeShape, int] = {}
