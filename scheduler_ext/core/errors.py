@@ -1,7 +1,5 @@
 """The exceptions of this package. An impossible wish of a pod is no exception, but an ``InvalidRequest``."""
 
-from __future__ import annotations
-
 
 class SchedulerExtError(Exception):
     """Base of every error this package raises on purpose; its text is one line for the user."""

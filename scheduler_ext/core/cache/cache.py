@@ -11,8 +11,6 @@ when the API server received it, which the caller knows across its own restarts.
                                      ▲──────────────── next report ────────┘
 """
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Iterator

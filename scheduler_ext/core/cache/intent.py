@@ -1,7 +1,5 @@
 """Intents: Bindings that an extender is about to post, written down where all extenders read them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from scheduler_ext.core.node.node import BoundPod

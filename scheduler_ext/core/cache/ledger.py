@@ -11,8 +11,6 @@ have succeeded or to be unable to succeed. A pod may have several intents, on on
 of them comes true.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The GPU facts of a Node object, and the node as its record, report and pods describe it together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from scheduler_ext.core.cache.ledger import NO_PODS, NodePods

@@ -1,8 +1,6 @@
 """The pods observed in a live cluster, each counted once, as the basis of the demand forecast. Only pods that
 ask a GPU are counted, because only those are placed here. The CPU of other pods counts on their node."""
 
-from __future__ import annotations
-
 import math
 
 from scheduler_ext.core.request.pod_kinds import SeenPods, TaskClass

@@ -1,8 +1,6 @@
 """A snapshot in which a few nodes differ, as one pod sees them, because assumed and nominated pods count
 against some pods only. A decision on the snapshot below still holds for all other nodes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace

@@ -1,7 +1,5 @@
 """The GPUs of one node that a pod's shares get: filters and choice of a decision, for this node alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 

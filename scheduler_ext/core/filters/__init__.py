@@ -1,7 +1,5 @@
 """The filters in their order: permanent obstacles first, passing ones last."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from scheduler_ext.core.filters.change_in_progress import ChangeInProgress

@@ -1,7 +1,5 @@
 """Do the node's labels say that its GPUs are being changed?"""
 
-from __future__ import annotations
-
 from scheduler_ext.core.framework.criterion import Filter, View
 from scheduler_ext.core.framework.miss import MissKind, NearestMiss
 from scheduler_ext.core.framework.reasons import Reason

@@ -1,7 +1,5 @@
 """Are enough whole GPUs free, and enough MIG instances of the profile?"""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """Is there a recent report of the node's GPUs?"""
 
-from __future__ import annotations
-
 from scheduler_ext.core.framework.criterion import Filter, View
 from scheduler_ext.core.framework.miss import MissKind, NearestMiss
 from scheduler_ext.core.framework.reasons import Reason

@@ -1,7 +1,5 @@
 """Would it fit if the node's sick GPUs were healthy?"""
 
-from __future__ import annotations
-
 import numpy as np
 
 from scheduler_ext.core.framework.criterion import Filter, View

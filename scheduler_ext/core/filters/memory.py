@@ -1,7 +1,5 @@
 """Are single GPUs large enough, were they empty, and is enough of their memory free?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import ClassVar

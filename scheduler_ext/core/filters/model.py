@@ -1,7 +1,5 @@
 """Is it a GPU model the pod names?"""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import chain, compress
 from typing import ClassVar

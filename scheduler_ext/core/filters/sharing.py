@@ -1,7 +1,5 @@
 """Are the GPUs shared, or not, as the pod needs?"""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from scheduler_ext.core.framework.criterion import Filter, View

@@ -1,7 +1,5 @@
 """Is the GPU's architecture new enough, and does the driver support the CUDA version that the pod needs?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import ClassVar

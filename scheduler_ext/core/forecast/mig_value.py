@@ -1,8 +1,6 @@
 """What a MIG instance in each place costs future pods. It depends on the occupancy mask of the GPU
 (mig_geometry.py) and the profile only, so that a decision over many GPUs is a lookup."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@ program over patterns, the ways to fill one GPU (Gilmore and Gomory, "A Linear P
 Cutting-Stock Problem", Operations Research 9, 1961). Its dual prices give a pod of each size a worth in GPUs,
 and the worth of a residual is that of its dearest filling."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -2,8 +2,6 @@
 each on the GPU of least cost) settles nearly all states; where it fails, a search decides, so that a pod is
 refused only if no placement exists. The search is bounded, because pods come from untrusted sources."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

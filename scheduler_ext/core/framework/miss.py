@@ -1,7 +1,5 @@
 """A filter's nearest miss on a node: its kind, its numbers, and the words for both."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum

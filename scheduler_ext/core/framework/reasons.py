@@ -2,8 +2,6 @@
 nodes by identical text, and a text that varies between attempts wakes the pod again (measured: over a
 thousand filter calls in ten seconds for one pod)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

@@ -1,7 +1,5 @@
 """Smaller requests that a filter would accept: a wish lowered, or a smaller amount."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """One GPU as its node's agent reported it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from scheduler_ext.core.gpu.mig_geometry import Geometry

@@ -2,8 +2,6 @@
 hardware on different GPUs (1g.10gb takes one placement unit on an A100 of 80 GB and two on one of 40 GB), so
 size, starts and memory are in the Profile of a Geometry (mig_geometry.py)."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

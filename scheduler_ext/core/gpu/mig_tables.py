@@ -3,8 +3,6 @@ change a model's profiles. Collected from NVIDIA's MIG guide, mig-parted's devic
 `nvidia-smi mig -lgip` and `-lgipp`. Placements of the B200, GB200, B300 and GB300 follow from the memory
 fractions of their names; those of RTX PRO 5000 and 4500 are unknown. Unmeasured memory is None."""
 
-from __future__ import annotations
-
 from scheduler_ext.core.gpu.mig_profile import Profile
 
 _Eighths = tuple[str, str, str, str]

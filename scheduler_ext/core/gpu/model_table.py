@@ -3,8 +3,6 @@ rules that read them are in `models` (names) and `estimate` (labels). Sources: N
 compute capability list, nvidia-smi transcripts (memory), the EC2 API, the cloud providers' machine type
 pages, AMD's and Intel's data sheets. An unconfirmed fact is None."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 

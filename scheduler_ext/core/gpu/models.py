@@ -4,8 +4,6 @@ as a whole: `A100` is neither `A1000` nor `A100X`. The size decides between prod
 memory: the one in the name first, then the measured memory, then the usual one. An unknown product keeps its
 own normalised name."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

@@ -2,8 +2,6 @@
 k8s.io/component-helpers/scheduling/corev1/nodeaffinity and of k8s.io/apimachinery/pkg/labels, including that
 a malformed term matches no node instead of failing the pod."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Resource requests of a pod, and which of them a node cannot meet (kube-scheduler's NodeResourcesFit)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Taints and tolerations, as kube-scheduler's NodeUnschedulable and TaintToleration plugins compare them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final

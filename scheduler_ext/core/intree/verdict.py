@@ -2,8 +2,6 @@
 reason texts are those of kube-scheduler 1.36. Host ports, volumes, topology spread and affinity between pods
 are not modelled here."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction

@@ -1,8 +1,6 @@
 """What pods hold on GPUs that are not known: how much of a node that takes at least, and where it may be.
 Kubelet hands out a GPU before the agent can see which one. Until then the pod holds it all the same."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 

@@ -2,8 +2,6 @@
 give model, count, total memory and sharing; never free memory, health or placement. A cloud's instance type
 is the last source, because labels describe the machine as it is set up."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The holdings on one node: those of known pods, and those that only the agent saw."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 

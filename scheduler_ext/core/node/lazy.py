@@ -1,7 +1,5 @@
 """A value computed on first use and kept on its object."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any

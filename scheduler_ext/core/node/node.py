@@ -1,8 +1,6 @@
 """One node: the report or estimate of its GPUs, its pods' holdings, and the state that follows. ``NodeState``
 only has the values that decisions depend on, so that equal nodes are decided once."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction

@@ -3,8 +3,6 @@ ordered list of labels; an absent or unreadable one means the next. Sources of t
 Discovery (k8s-device-plugin), GKE, Karpenter, EKS Auto Mode and AKS documentation, the AMD node labeller,
 Intel's NFD rules. `estimate` puts the facts together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from functools import lru_cache

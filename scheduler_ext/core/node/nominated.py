@@ -1,7 +1,5 @@
 """Pods that wait for a node where others are leaving for them: who may count on what they wait for."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What can be promised of a node's GPUs, what the node advertises of it, and what pods use beyond it."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """From a node's sources to the state a decision compares."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
 from functools import reduce

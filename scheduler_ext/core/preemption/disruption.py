@@ -1,7 +1,5 @@
 """PodDisruptionBudgets: which of the pods that are to leave violate one, as kube-scheduler counts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,8 +1,6 @@
 """A dry run on one node: whether a request fits when some of the node's pods are gone. A node's holdings are
 the sum of its pods' holdings, so that any set of pods is a subtraction. The filters give the answer."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

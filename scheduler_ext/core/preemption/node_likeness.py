@@ -1,7 +1,5 @@
 """Which nodes are alike to a pod that looks for victims, names aside: one answer serves all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from scheduler_ext.core.gpu.gpu import Device, Holder

@@ -2,8 +2,6 @@
 filters themselves say whether a set suffices, so that filter accepts what preempt has accepted.
 kube-scheduler counts the other resources: of each of them as much is freed as by its own proposal."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

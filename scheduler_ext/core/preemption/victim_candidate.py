@@ -1,7 +1,5 @@
 """A node from which pods are to leave: a set that suffices, a search for a cheaper one, and its names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge

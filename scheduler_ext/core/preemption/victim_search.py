@@ -4,8 +4,6 @@ of one kind under the same budgets are of one class, and the least important go 
 looked at but every number of each class. What a set must free at least is a sum over its pods (a ``Need``),
 and sets that can never reach it are not begun."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace

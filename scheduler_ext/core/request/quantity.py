@@ -1,7 +1,5 @@
 """Kubernetes quantities: "2", "500m", "40Gi", "1e3" become exact numbers, and absurd ones are refused."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What a pod asks of GPUs, parsed once into one value that every decision compares against."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field

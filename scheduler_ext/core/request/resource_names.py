@@ -1,7 +1,5 @@
 """Which extended resources mean GPUs, and of what kind."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 MIG_PREFIX = "nvidia.com/mig-"

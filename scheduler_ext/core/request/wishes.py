@@ -1,7 +1,5 @@
 """The annotations by which users restrict or prefer GPUs, read one by one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields

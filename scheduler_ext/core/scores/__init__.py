@@ -1,7 +1,5 @@
 """The scores and their default weights."""
 
-from __future__ import annotations
-
 from scheduler_ext.core.framework.criterion import Score
 from scheduler_ext.core.scores.future_demand import (
     Balance,

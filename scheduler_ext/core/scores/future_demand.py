@@ -1,7 +1,5 @@
 """Scores of what a placement takes from future demand (``core.forecast``), for each GPU of the request."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from scheduler_ext.core.framework.criterion import Scoring

@@ -1,7 +1,5 @@
 """Scores of the node itself (reports, health, the time that the pod may stay) and of the pod's own wishes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from scheduler_ext.core.framework.criterion import Scoring

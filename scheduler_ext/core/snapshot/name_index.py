@@ -2,8 +2,6 @@
 memory: with 5000 names in random order and cold caches, as between kube-scheduler's calls, that was half of a
 whole filter call. Here all hashes are looked up together in one flat array, each by a single look."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
