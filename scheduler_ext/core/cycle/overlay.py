@@ -68,10 +68,6 @@ class Overlay(Snapshot):
         )
 
     @property
-    def states(self) -> tuple[NodeState, ...]:
-        return self.base.states + self.part.states
-
-    @property
     def devices(self) -> DeviceColumns:
         return self._joined[0]
 
@@ -124,6 +120,7 @@ def with_nodes(base: Snapshot, nodes: Mapping[str, Node]) -> Overlay:
         row_of=base.row_of,
         state_of=state_of,
         name_rank=base.name_rank,
+        states=base.states + part.states,
         models=_joined(base.models, chain.from_iterable(map(state_models, part.states))),
         kinds=_joined(base.kinds, part.kinds),
         shapes=_joined(base.shapes, part.shapes),

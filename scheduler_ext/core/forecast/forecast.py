@@ -86,7 +86,6 @@ class Forecast:
         self.knows_cpu = bool(self.cores_per_gpu.any())
 
     def covering(self, kinds: tuple[DeviceKind, ...]) -> Forecast:
-        """This forecast with at least these kinds."""
         if all(kind in self.row_of for kind in kinds):
             return self
         every = tuple(dict.fromkeys((*self.row_of, *kinds)))
@@ -211,7 +210,6 @@ class _Classes:
         return np.where(self.gpus > 0, np.int32(WHOLE) if kind.whole else _NEVER, size)
 
     def admits(self, model: GpuModel) -> Bools:
-        """The classes that admit a model, ``[class]``."""
         names = {model.name, model.family}
         return np.array([not models or bool(models & names) for models in self._models], np.bool_)
 

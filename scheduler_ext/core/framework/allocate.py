@@ -62,7 +62,6 @@ class ShareFit:
             self._hold_less(cost)
 
     def _place_greedily(self, undecided: Bools, cost: Cost) -> None:
-        """Places all shares in those of the states where greedy choices succeed."""
         running = self._shares.running
         fits = undecided
         slots = list(self.slots)
@@ -126,7 +125,6 @@ class ShareFit:
         self.load_mib = np.where(less, load, self.load_mib)
 
     def _running_load(self, slots: Sequence[Ints], which: Sequence[int]) -> Ints:
-        """The load of those running shares on each GPU, as far as placed."""
         load = np.zeros_like(self._room)
         for i in which:
             mib = np.int32(self._shares.running[i][1])

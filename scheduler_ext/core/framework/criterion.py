@@ -100,7 +100,6 @@ class View:
         return same
 
     def copy(self) -> View:
-        """A copy that can be narrowed separately."""
         same = copy(self)
         same.sick = list(self.sick)
         return same

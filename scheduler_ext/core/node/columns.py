@@ -143,7 +143,6 @@ class UnitColumns(_Empty):
 
     @lazy
     def offered_anywhere(self) -> Bools:
-        """Which nodes have a device with such units at all, ``[state]``."""
         offered: Bools = np.any(self.offered, axis=0)
         return offered
 
@@ -163,7 +162,6 @@ class UnitColumns(_Empty):
 
     @lazy
     def mean_gpu_part(self) -> Floats:
-        """How much of a GPU the next unit is, ``[state]``."""
         return self.mean_over_free(self.gpu_part)
 
 
@@ -190,7 +188,6 @@ class NodeColumns(_Empty):
     loose: Ints
 
     def write(self, column: int, state: NodeState, shape: int) -> None:
-        """Fill a column, all but its count."""
         for name in _OF_STATE:
             getattr(self, name)[column] = getattr(state, name)
         self.devices[column] = len(state.slots)
@@ -225,7 +222,6 @@ def copied(columns: _Columns, states: slice | Ints) -> _Columns:
 
 
 def clear(column: int, *kinds: DeviceColumns | UnitColumns) -> None:
-    """Make a column unused again."""
     for columns in kinds:
         for name, _, _, value in _ARRAYS[type(columns)]:
             getattr(columns, name)[..., column] = value

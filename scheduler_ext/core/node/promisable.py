@@ -151,7 +151,6 @@ def _excess_by_pod(
     info: NodeInfo,
     promised: Mapping[str, Mapping[str, int]],
 ) -> int:
-    """The use of each pod beyond what it holds; never below 0."""
     used: Counter[str] = Counter()
     for holder in device.holders:
         pod = pod_of(holder, info.pods)

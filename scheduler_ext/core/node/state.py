@@ -132,7 +132,6 @@ def _close_taken(slots: list[_Placed], held: Holdings) -> None:
 
 
 def _adrift(held: Holdings, slots: list[Slot]) -> float:
-    """The GPUs' worth of holdings on unknown devices."""
     worth = 0.0
     for resource, count in held.unknown.items():
         parts = [unit.gpu_part for slot in slots for unit in slot.units if unit.resource == resource]
@@ -193,7 +192,6 @@ class _WholeUnits:
         self._names = {vendor: _whole_names(resources, vendor, self._shared) for vendor in vendors}
 
     def of(self, device: Device, held: DeviceHoldings) -> Iterator[Unit]:
-        """The units of every whole-GPU resource name, then of every MIG resource name."""
         names = self._names[device.vendor]
         if self._single:
             if self._single_valid:
@@ -258,7 +256,6 @@ def _mig_room(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> 
 
 
 def _whole_names(resources: ResourceNames, vendor: str, shared: bool) -> list[str]:
-    """The names under which a node offers whole GPUs of a vendor, or replicas of them."""
     return [
         name
         for name in resources.whole

@@ -22,6 +22,7 @@ from scheduler_ext.core.request.request import GpuRequest
 # Sets of pods that are evaluated on one node before the search falls back to kube-scheduler's own way.
 EVALUATIONS = 64
 _ZERO = Fraction(0)
+_Amounts = Mapping[str, Fraction]
 
 
 @dataclass(eq=False)
@@ -32,7 +33,7 @@ class Preemption:
 
     request: GpuRequest
     uid: str
-    other_requests: Mapping[str, Fraction]
+    other_requests: _Amounts
     budgets: Sequence[Budget]
     sizing: Sizing
     evaluations: int = EVALUATIONS
@@ -44,11 +45,7 @@ class Preemption:
     _rescuable: dict[Hashable, bool] = field(default_factory=dict)
 
     def victims(
-        self,
-        info: NodeInfo,
-        named: Sequence[str] = (),
-        counted: int = 0,
-        staying: Sequence[Mapping[str, Fraction]] = (),
+        self, info: NodeInfo, named: Sequence[str] = (), counted: int = 0, staying: Sequence[_Amounts] = ()
     ) -> Victims | None:
         """The cheapest pods whose departure makes the request fit on a node; None where there are none."""
         candidate = self.candidate(info, named, counted, staying)
@@ -56,11 +53,7 @@ class Preemption:
         return candidate.victims
 
     def candidate(
-        self,
-        info: NodeInfo,
-        named: Sequence[str] = (),
-        counted: int = 0,
-        staying: Sequence[Mapping[str, Fraction]] = (),
+        self, info: NodeInfo, named: Sequence[str] = (), counted: int = 0, staying: Sequence[_Amounts] = ()
     ) -> Candidate:
         """A node with pods that suffice and are known at once, where there are any. ``named`` are the uids
         that kube-scheduler proposes, the most important first, and ``counted`` the violations it counts for
@@ -69,15 +62,16 @@ class Preemption:
         named = list(dict.fromkeys(named))
         info = self._seen(info)
         pods = most_important_first(info.pods)
-        places = {pod.uid for pod in pods}
-        unknown = [uid for uid in named if uid not in places]
-        alike = likeness(info, pods, budgets_of(pods, self.budgets), named, self.request)
+        known = {pod.uid: pod for pod in pods}
+        unknown = [uid for uid in named if uid not in known]
         uids = [*(pod.uid for pod in pods), *unknown]
+        proposed = Proposed(named, unknown, counted, known, uids)
+        alike = likeness(info, pods, budgets_of(pods, self.budgets), named, self.request)
         if alike is None:
-            return Candidate(self._case(info, named, unknown, counted, staying, uids), uids)
+            return Candidate(self._case(info, proposed, staying), uids)
         key = (alike, counted if unknown else 0, tuple(frozenset(each.items()) for each in staying))
         if key not in self._cases:
-            self._cases[key] = self._case(info, named, unknown, counted, staying, uids)
+            self._cases[key] = self._case(info, proposed, staying)
         return Candidate(self._cases[key], uids)
 
     def fits(self, info: NodeInfo) -> bool:
@@ -132,20 +126,12 @@ class Preemption:
     def _dry_run(self, info: NodeInfo, pods: Sequence[BoundPod]) -> DryRun:
         return DryRun(info, pods, self.request, self.sizing, self._steps)
 
-    def _case(
-        self,
-        info: NodeInfo,
-        named: Sequence[str],
-        unknown: Sequence[str],
-        counted: int,
-        staying: Sequence[Mapping[str, Fraction]],
-        uids: Sequence[str],
-    ) -> Case:
-        lower = self._lower(info, named)
+    def _case(self, info: NodeInfo, proposed: Proposed, staying: Sequence[_Amounts]) -> Case:
+        lower = self._lower(info, proposed.named)
         leaving = [pod for pod in lower if pod.terminating]
         remaining = [pod for pod in lower if not pod.terminating]
-        known = {pod.uid: pod for pod in info.pods}
-        theirs = [known[uid] for uid in named if uid in known]
+        theirs = [proposed.known[uid] for uid in proposed.named if uid in proposed.known]
+        unknown = len(proposed.unknown)
 
         def choice(info: NodeInfo, pods: Sequence[BoundPod], leaving: Sequence[BoundPod]) -> Choice:
             dry_run = self._dry_run(info, pods)
@@ -154,18 +140,16 @@ class Preemption:
             needs = [
                 *self._other_needs(pods, gone, [*(pod.other_requests for pod in theirs), *staying]),
                 # Every pod takes one of the pods that a node may have.
-                Need(min(1, len(theirs) + len(unknown)) - len(gone) - len(unknown), [1] * len(pods)),
+                Need(min(1, len(theirs) + unknown) - len(gone) - unknown, [1] * len(pods)),
                 *self._gpu_needs(dry_run),
             ]
             return Choice(dry_run, needs, Pricing(pods, self.budgets), self.evaluations)
 
-        proposed = Proposed(named, unknown, counted, known, leaving, uids)
-        return Case(
-            choice(without(info, leaving), remaining, leaving), proposed, lambda: choice(info, leaving, ())
-        )
+        now = choice(without(info, leaving), remaining, leaving)
+        return Case(now, proposed, leaving, lambda: choice(info, leaving, ()))
 
     def _other_needs(
-        self, pods: Sequence[BoundPod], gone: Sequence[BoundPod], proposed: Sequence[Mapping[str, Fraction]]
+        self, pods: Sequence[BoundPod], gone: Sequence[BoundPod], proposed: Sequence[_Amounts]
     ) -> Iterator[Need]:
         """Of other resources, as much as by kube-scheduler's proposal, at most what is asked."""
         for name, asked in self.other_requests.items():
@@ -192,7 +176,7 @@ class Preemption:
                 yield Need(count - free, [relief.requested.get(name, 0) for relief in dry_run.reliefs])
 
 
-def _amount(requests: Mapping[str, Fraction], name: str) -> Fraction:
+def _amount(requests: _Amounts, name: str) -> Fraction:
     return max(_ZERO, requests.get(name, _ZERO))
 
 

@@ -33,13 +33,12 @@ class Victims:
 @dataclass(frozen=True, slots=True)
 class Proposed:
     """kube-scheduler's proposal for a node: uids ``named``, of them ``unknown`` here, and the violations it
-    ``counted``; the node's pods by uid, those that are leaving anyway, and all uids in their order."""
+    ``counted``; the node's pods by uid, and all uids in their order."""
 
     named: Sequence[str]
     unknown: Sequence[str]
     counted: int
     known: Mapping[str, BoundPod]
-    leaving: Sequence[BoundPod]
     uids: Sequence[str]
 
 
@@ -133,11 +132,14 @@ class Choice:
 
 
 class Case:
-    """The choice on one node and its answer. ``waiting`` is the choice among the pods that leave anyway."""
+    """The choice on one node and its answer. ``waiting`` is the choice among the pods that leave."""
 
-    def __init__(self, choice: Choice, proposed: Proposed, waiting: Callable[[], Choice]) -> None:
+    def __init__(
+        self, choice: Choice, proposed: Proposed, leaving: Sequence[BoundPod], waiting: Callable[[], Choice]
+    ) -> None:
         self._choice = choice
         self._proposal = proposed
+        self._leaving = leaving
         self._waiting = waiting
         self._proposed = tuple(i for i, pod in enumerate(choice.pods) if pod.uid in set(proposed.named))
         self._gone = choice.at_once(self._proposed)
@@ -150,7 +152,6 @@ class Case:
         return None if self._gone is None else self._choice.pricing.cost(self._gone)
 
     def search(self) -> None:
-        """Look for cheaper ones, once."""
         if not self._searched:
             self._searched, self._victims = True, ()
             keep = bool(self._proposed) and self._choice.suffices(self._proposed)
@@ -166,12 +167,12 @@ class Case:
         if self._gone is None:
             return None
         choice, proposal = self._choice, self._proposal
-        stay = [pod for pod in proposal.leaving if pod.uid in set(proposal.named)]
+        stay = [pod for pod in self._leaving if pod.uid in set(proposal.named)]
         evicted = [choice.pods[i] for i in self._gone]
         if not (evicted or stay or proposal.unknown):
             # Where no victim would be left to name, the pods that the preemptor waits for.
-            awaited = self._waiting().reprieved(tuple(range(len(proposal.leaving))))
-            stay = [proposal.leaving[i] for i in awaited or ()]
+            awaited = self._waiting().reprieved(tuple(range(len(self._leaving))))
+            stay = [self._leaving[i] for i in awaited or ()]
             if not stay:
                 return None
         over = choice.pricing.over

@@ -54,7 +54,6 @@ class Pricing:
         return over_budget((self._counted[i] for i in gone), self._allowed)
 
     def cost(self, gone: Gone) -> Cost:
-        """What it costs that these go, given the most important first."""
         if not gone:
             return Cost(0, NO_PRIORITY, 0, 0, 0, -float("inf"))
         first = self._pods[gone[0]]

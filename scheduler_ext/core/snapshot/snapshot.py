@@ -120,7 +120,6 @@ class Snapshot:
 
     @lazy
     def no_units(self) -> UnitColumns:
-        """What a resource looks like that no node offers."""
         return UnitColumns.empty(len(self.devices.healthy), len(self.states))
 
     @lazy
@@ -130,7 +129,6 @@ class Snapshot:
 
     @lazy
     def health(self) -> Floats:
-        """The healthy part of each node's GPUs, ``[state]``, 0 to 1."""
         health: Floats = self.healthy / np.maximum(self.node.gpus, 1)
         return health
 

@@ -263,7 +263,6 @@ class Table(StateColumns):
 
 
 def state_models(state: NodeState) -> Iterator[GpuModel]:
-    """The models of a state's devices and units, in the order of its slots."""
     for slot in state.slots:
         yield slot.model
         for unit in slot.units:
