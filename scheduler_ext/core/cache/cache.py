@@ -1,10 +1,8 @@
 """The scheduler cache: nodes, reports and pods as they arrive one by one, with the promises made to pods.
 
 The interface follows kube-scheduler's cache: Assume, Confirm and Forget for pods about to be bound, and an
-update or remove for each kind of object. GPU memory is promised only against this cache.
-
-The cache reads no clock: ``now`` is the caller's monotonic time in seconds. The age of a report counts from
-when the API server received it, which the caller knows across its own restarts.
+update or remove for each kind of object. GPU memory is promised only against this cache. ``now`` is the
+caller's monotonic time in seconds. The age of a report counts from when the API server received it.
 
     Node seen ── no report yet ──► estimated ── missing_after_s ──► Missing
         └────── report received ──► Fresh ── stale_after_s ──► Stale ── missing_after_s ──► Missing

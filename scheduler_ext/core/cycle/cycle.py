@@ -78,7 +78,6 @@ class Decision:
 
     @property
     def share_room_mib(self) -> Ints:
-        """Room for the request's shares on each GPU, ``[slot, state]``; -1 where none may go."""
         assert self.view is not None
         return self.view.share_room_mib()
 

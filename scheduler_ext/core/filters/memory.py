@@ -34,7 +34,6 @@ def _quantity(mib: int) -> str:
 
 
 def _units(node: Node, request: GpuRequest) -> list[tuple[str | None, Slot, Unit]]:
-    """The units of a node's devices for the resources that a request counts."""
     asked = {ask.resource for ask in request.units}
     return [(uuid, slot, unit) for uuid, slot in node.gpus for unit in slot.units if unit.resource in asked]
 

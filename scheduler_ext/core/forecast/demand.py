@@ -34,8 +34,8 @@ class Demand:
     cpu_free_milli: Ints
 
     def after(self, cpu_milli: int, taken: int, load_mib: Ints | None) -> Demand:
-        """The demand after a pod with this CPU, ``taken`` whole GPUs, and ``load_mib`` of each GPU as shares,
-        ``[slot, state]``."""
+        """The demand after a pod with this CPU, ``taken`` whole GPUs, and ``load_mib`` of each GPU as
+        shares."""
         residual, idle, whole = self.residual, self.idle - taken, self.whole - taken
         if load_mib is not None:
             devices = self.devices

@@ -114,8 +114,7 @@ class Forecast:
 
     def wanted(self, kinds: Sequence[DeviceKind], gpus: Floats) -> Floats:
         """The demand of pods that do not admit all of these kinds, as a part of all demand, ``[kind]``; it
-        spreads over the admitted kinds in proportion to ``gpus``. Some unknown pods need one certain
-        model."""
+        spreads over the admitted kinds by their ``gpus``. Some unknown pods need one certain model."""
         if not kinds:
             return np.zeros(0)
         admits, asked, unknown = self._demand(kinds, gpus)

@@ -79,7 +79,6 @@ def _filled(sizes: _Sizes, prices: Floats, capacity: int) -> Floats:
 
 
 def _pattern(sizes: _Sizes, prices: Floats, values: Floats, capacity: int) -> Floats:
-    """The number of pods of each size in the dearest filling of a GPU."""
     pattern = np.zeros(len(sizes))
     left = capacity
     for i in range(len(sizes) - 1, -1, -1):

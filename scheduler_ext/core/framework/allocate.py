@@ -27,8 +27,7 @@ def tightest(_before: Ints, after: Ints) -> Floats:
 
 class ShareFit:
     """The places of one request's shares in every state: ``slots[i]`` of the i-th share (running ones first),
-    ``[state]``, -1 where ``fits`` is false; ``load_mib`` is the peak of all on each GPU, ``[slot,
-    state]``."""
+    ``[state]``, -1 where ``fits`` is false; ``load_mib`` ``[slot, state]`` is the peak of all on each GPU."""
 
     def __init__(
         self,

@@ -53,10 +53,9 @@ class View:
             self.eligible = self.shareable & devices.healthy
 
     def narrow(self, test: Callable[[Offer], Bools]) -> Bools:
-        """States on which a wish about one device holds; shares keep only the GPUs that meet it. The kubelet
-        and the device plugin pick whole GPUs and MIG instances, so there every free one must meet it. If none
-        is free, one matching GPU is enough, and a node without such GPUs passes: the count then refuses
-        it."""
+        """States on which a wish about one device holds; shares keep only the GPUs that meet it. The device
+        plugin picks whole GPUs and MIG instances, so there every free one must meet it. If none is free, one
+        matching GPU is enough, and a node without such GPUs passes: the count then refuses it."""
         passed = self.everywhere(True)
         devices = self.snapshot.devices
         capability = devices.compute_capability

@@ -12,8 +12,7 @@ _UNMEASURED: _Memory = (None, None, None, None, None)
 
 def _seven_slices(gb: _Eighths, memory_mib: _Memory) -> tuple[int, tuple[Profile, ...]]:
     """Return grid and profiles of a GPU with seven compute slices and eight memory slices. `gb` is in the
-    names of one, two, four and eight memory slices; `memory_mib` is of 1g, 1g with double memory, 2g, 3g and
-    4g, 7g."""
+    names of one, two, four and eight memory slices; `memory_mib` is of 1g, double 1g, 2g, 3g and 4g, 7g."""
     eighth, quarter, half, full = gb
     single_mib, double_mib, quarter_mib, half_mib, full_mib = memory_mib
     anywhere = tuple(range(7))

@@ -1,8 +1,7 @@
 """GPU model names: one canonical name for the many spellings of NVML, label sources and people. Without its
 `-SHARED` and MIG suffixes, vendor words, form factors and memory sizes, a name must be a product of the table
 as a whole: `A100` is neither `A1000` nor `A100X`. The size decides between products that differ only in
-memory: the one in the name first, then the measured memory, then the usual one. An unknown product keeps its
-own normalised name."""
+memory: the one in the name, then the measured, then the usual one. An unknown product keeps its name."""
 
 import re
 from collections.abc import Iterable
@@ -82,7 +81,6 @@ def normalise_wish(wish: str) -> str:
 
 
 def _family_of(name: str) -> str:
-    """Return a canonical name of a whole GPU without its memory size."""
     return re.sub(r"-\d+GB$", "", name)
 
 
@@ -134,7 +132,6 @@ def _whole_gpu(bare: str, vendor: str, memory_mib: int | None) -> GpuModel:
 
 
 def _nearest_by_memory(rows: Iterable[ModelRow], memory_mib: int | None) -> ModelRow | None:
-    """The row whose memory is nearest, if it is within the tolerance."""
     if memory_mib is None:
         return None
     candidates = [

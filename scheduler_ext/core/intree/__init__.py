@@ -3,9 +3,9 @@ that answer without a kube-scheduler. The server never runs this."""
 
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm as NodeSelectorTerm
 from scheduler_ext.core.intree.affinity import Requirement as Requirement
+from scheduler_ext.core.intree.affinity import Taint as Taint
+from scheduler_ext.core.intree.affinity import Toleration as Toleration
 from scheduler_ext.core.intree.resource_fit import effective_requests as effective_requests
-from scheduler_ext.core.intree.taints import Taint as Taint
-from scheduler_ext.core.intree.taints import Toleration as Toleration
 from scheduler_ext.core.intree.verdict import NO_NODES as NO_NODES
 from scheduler_ext.core.intree.verdict import InTreeRejection as InTreeRejection
 from scheduler_ext.core.intree.verdict import NodeFacts as NodeFacts

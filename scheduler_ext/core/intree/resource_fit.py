@@ -25,12 +25,11 @@ def effective_requests(
     *,
     pod_level: Requests | None = None,
 ) -> dict[str, Fraction]:
-    """Compute what a pod occupies on a node: per resource the peak over its start-up phases, plus overhead.
-    init_containers are (requests, is it a sidecar) in the order of the pod. An init container runs beside the
-    sidecars before it; all sidecars run beside the app containers. Pod-level requests (spec.resources)
-    replace the result for cpu, memory and huge pages. Values are in the resource's own unit: cores, bytes,
-    devices. The formula is k8s.io/component-helpers/resource.PodRequests, limits having been defaulted
-    into requests."""
+    """Compute what a pod occupies on a node, by k8s.io/component-helpers/resource.PodRequests: per resource
+    the peak over its start-up phases, plus overhead. init_containers are (requests, is it a sidecar) in the
+    order of the pod. An init container runs beside the sidecars before it; all sidecars run beside the app
+    containers. Pod-level requests (spec.resources) replace the result for cpu, memory and huge pages. Values
+    are in cores, bytes, devices."""
     peak: Requests = {}
     sidecars: Requests = {}
     for requests, is_sidecar in init_containers:

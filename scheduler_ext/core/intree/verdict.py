@@ -1,15 +1,14 @@
-"""The verdict of kube-scheduler's own filters: the first plugin that refuses the node speaks. Order and
-reason texts are those of kube-scheduler 1.36. Host ports, volumes, topology spread and affinity between pods
-are not modelled here."""
+"""The verdict of kube-scheduler's own filters: the first plugin that refuses the node speaks, in the order
+and with the texts of kube-scheduler 1.36. Host ports, volumes, topology spread and pod affinity are left
+out."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from scheduler_ext.core.intree.affinity import NodeSelectorTerm
+from scheduler_ext.core.intree.affinity import NodeSelectorTerm, Taint, Toleration, first_untolerated
 from scheduler_ext.core.intree.resource_fit import shortages
-from scheduler_ext.core.intree.taints import Taint, Toleration, first_untolerated
 
 # What it says of a cluster without nodes (pkg/scheduler/schedule_one.go, ErrNoNodesAvailable).
 NO_NODES: Final = "no nodes available to schedule pods"
@@ -18,9 +17,8 @@ _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", value="", effect=
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node as the in-tree filters see it. allocatable (with "pods") and requested are in each resource's
-    own unit (cores, bytes, devices); requested sums up the effective requests of the pod_count pods that hold
-    some."""
+    """A node as the in-tree filters see it. allocatable (with "pods") and requested, the sum of the effective
+    requests of pod_count pods, are in each resource's own unit (cores, bytes, devices)."""
 
     name: str
     labels: Mapping[str, str]

@@ -42,8 +42,6 @@ def attribute(
 
 
 class _Charging:
-    """The holdings of one node while units are put on its devices."""
-
     def __init__(
         self, info: NodeInfo, report: Report, held: Holdings, units: Mapping[str | None, tuple[Unit, ...]]
     ) -> None:

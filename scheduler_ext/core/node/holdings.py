@@ -146,7 +146,6 @@ def share_peaks(pod: BoundPod, devices: tuple[Device, ...]) -> dict[str, int]:
 
 
 def _share_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
-    """The devices that a container's share may be on; all if it is unknown."""
     return known_devices(pod, container, devices) or frozenset(device.uuid for device in devices)
 
 

@@ -10,8 +10,7 @@ else:
 
     class lazy:  # noqa: N801 (a decorator)
         """functools.cached_property without its lock, which in Python 3.11 is one for all objects of a class,
-        so that one pod's long computation would make other requests wait. Two threads may compute it
-        twice."""
+        so that one pod's long computation would hold up others. Two threads may compute a value twice."""
 
         def __init__(self, compute: Callable[[Any], object]) -> None:
             self._compute = compute

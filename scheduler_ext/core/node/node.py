@@ -132,8 +132,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device in a decision. ``share_free_mib`` is -1 where no share may go, ``idle`` is its unheld
-    part."""
+    """One device in a decision. ``share_free_mib`` is -1 where no share may go, ``idle`` its unheld part."""
 
     model: GpuModel
     healthy: bool

@@ -67,8 +67,7 @@ class Choice:
         return self.reprieved(self._every) if kept is None else kept
 
     def cheapest(self, known: Gone | None, *, keep: bool) -> Gone | None:
-        """The cheapest set that the search finds: ``known`` unless a set is cheaper, or as cheap without
-        ``keep``."""
+        """The cheapest set found: ``known`` unless a set is cheaper, or as cheap without ``keep``."""
         steps = [self._evaluations * _STEPS_PER_EVALUATION]
         below = None if known is None else self.pricing.cost(known)
         if below is not None and not keep:

@@ -124,7 +124,6 @@ def cheapest_first(
 
 
 def _reaches(have: tuple[int, ...], one: _Class, used: int, much: tuple[int, ...]) -> bool:
-    """Whether this amount can still become enough with this class, partly used, and those after it."""
     return all(
         had + rest - used * gain >= need
         for had, rest, gain, need in zip(have, one.rest, one.gains, much, strict=True)

@@ -34,9 +34,9 @@ class QuantityError(ValueError):
 @lru_cache(maxsize=1024)  # pods ask the same few amounts over and over
 def parse_quantity(text: str) -> Fraction:
     """Read one Kubernetes quantity exactly, in whatever unit it counts (cores, bytes, devices), by the
-    grammar of k8s.io/apimachinery/pkg/api/resource. Nothing is rounded to nano units. Raises QuantityError
-    when the text is no quantity, is longer than 64 characters, or has an exponent beyond +-30; the size is
-    checked before any power is computed."""
+    grammar of k8s.io/apimachinery/pkg/api/resource. Raises QuantityError when the text is no quantity, is
+    longer than 64 characters, or has an exponent beyond +-30; that is checked before any power is
+    computed."""
     if len(text) > MAX_LENGTH:
         raise QuantityError(
             f"quantity {text[:16]!r}... is absurd: {len(text)} characters, the limit is {MAX_LENGTH}"

@@ -219,7 +219,6 @@ def _amount_hint(resource: str, texts: Iterable[str | None], resources: Resource
 
 
 def _profile(resource: str) -> str | None:
-    """The MIG profile a resource names, None for a whole GPU or a share."""
     if not resource.startswith(MIG_PREFIX):
         return None
     try:

@@ -23,9 +23,8 @@ Rows = npt.NDArray[np.int32]
 
 class NameIndex(dict[str, int]):
     """Names to their position in ``names``; unknown names are at -1. Not to be changed once made. Many names
-    are compared by Python's 64-bit string hash alone, which is keyed by a random number per process: a name
-    of no node is taken for a node's with a chance of nodes / 2**64. Equal hashes of nodes are looked up by
-    name."""
+    are compared by Python's 64-bit string hash alone, which is keyed by a random number per process: a false
+    match has a chance of nodes / 2**64. Equal hashes of nodes are looked up by name."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__((name, row) for row, name in enumerate(names))

@@ -83,7 +83,7 @@ class Snapshot:
 
     @lazy
     def host_scarcity(self) -> Floats:
-        """The demand of pods that find few nodes large enough, by the GPUs of each node, ``[state]``, 0 to
+        """The demand of pods that few nodes are large enough for, by GPUs of each node, ``[state]``, 0 to
         1."""
         # Nothing at the end, for nodes without GPUs.
         hosted: Floats = np.append(self._scarcity_of_shapes, 0.0).take(self.node.shape)
@@ -124,7 +124,6 @@ class Snapshot:
 
     @lazy
     def healthy(self) -> Ints:
-        """How many healthy GPUs each node has, ``[state]``; an estimated one has all of its."""
         return np.where(self.node.estimated, self.node.gpus, self.devices.healthy.sum(0, dtype=np.int32))
 
     @lazy

@@ -1,6 +1,5 @@
-"""A cluster's nodes as columns that are kept in step. A change of one node of thousands writes its state
-only, and a copy of whole arrays is published. Building every column again would take a second at 5000
-nodes."""
+"""A cluster's nodes as columns that are kept in step. A change of one node writes its state only, and a copy
+of whole arrays is published. Building every column again would take a second at 5000 nodes."""
 
 from __future__ import annotations
 
@@ -85,7 +84,6 @@ class Table(StateColumns):
     _row_of: NameIndex
     _name_rank: Ints
     _state_of: Ints
-    _node: NodeColumns
 
     def __init__(
         self,
@@ -207,8 +205,7 @@ class Table(StateColumns):
         self._most = 2 * rooms + _SPARE_ROOMS, 2 * kinds + _SPARE_KINDS, 2 * shapes + _SPARE_SHAPES
 
     def _numbered(self) -> tuple[int, int, int]:
-        """How many MIG rooms, kinds and shapes have a number; unused ones keep theirs until all is built
-        again."""
+        """How many MIG rooms, kinds and shapes have a number, until all is built again."""
         return len(self._mig_rooms), len(self._kinds), len(self._shapes)
 
     def _move(self, row: int, state: NodeState) -> bool:
