@@ -279,7 +279,7 @@ def test_an_annotation(scratch: Scratch) -> None:
     )
     scratch.insert(
         "docs/reference/annotations.md",
-        "\nWhere kubelet and the device plugin pick",
+        "\nKubelet and the device plugin choose",
         "| `gpu.scheduler-ext.io/spot` | `avoid` or `any` | `avoid` refuses spot nodes |\n",
     )
     scratch.write("tests/core/request/test_spot_annotation.py", _ANNOTATION_TEST)

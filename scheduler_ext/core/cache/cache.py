@@ -207,7 +207,6 @@ class Cache(Ledger):
         return uid in self._pending or self.holds(uid)
 
     def other_pods(self) -> set[str]:
-        """The uids of all pods on nodes that ask CPU and no GPU."""
         return set(self._others)
 
     def reports(self) -> set[str]:

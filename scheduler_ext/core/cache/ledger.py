@@ -21,7 +21,7 @@ from scheduler_ext.core.node.node import BoundPod
 
 # A report received this long after a pod has gone was read after the pod's last process ended.
 _READ_BEFORE_S = 2.0
-# Uids of pods that are gone: a list of pods that was in flight at that time must not bring one back.
+# Uids of pods that are gone: a list that was in flight at that time must not bring one back.
 _GONE_REMEMBERED = 20_000
 
 

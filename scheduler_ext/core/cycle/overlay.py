@@ -96,9 +96,8 @@ class Overlay(Snapshot):
         for name in sorted({*base.units, *part.units}):
             mine = part.units.get(name) or part.no_units
             theirs = base.units.get(name) or base.no_units
-            units[name] = _beside(
-                theirs, replace(mine, model=model[mine.model]), UnitColumns.empty(depth, width)
-            )
+            own = replace(mine, model=model[mine.model])
+            units[name] = _beside(theirs, own, UnitColumns.empty(depth, width))
         return (
             _beside(base.devices, devices, DeviceColumns.empty(depth, width)),
             units,

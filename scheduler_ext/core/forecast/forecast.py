@@ -35,8 +35,7 @@ _NEVER = np.int32(WHOLE + 1)
 
 
 class DeviceKind(NamedTuple):
-    """The properties of a GPU that decide which pods can use it: ``share_mib`` is the memory for shares (0:
-    no shares), ``whole`` whether pods can request it whole."""
+    """What decides which pods can use a GPU; ``share_mib`` is the memory for shares (0: no shares)."""
 
     model: GpuModel
     share_mib: int
@@ -53,7 +52,6 @@ class NodeShape(NamedTuple):
 
 class Forecast:
     """Tables for some kinds of GPUs; ``row_of`` is the row of a kind, and the last row stands for no GPU.
-
     ``values`` ``[kind, residual]``: the worth of a residual, in GPUs (residual_value.py). ``unusable``
     ``[kind, step, residual]``: its expected unusable part, in GPUs, over the pods that may arrive.
     ``several`` ``[kind, step, whole GPUs]``: the frequency of pods that only lack whole GPUs on the node.
@@ -187,12 +185,10 @@ class _Classes:
         self.weight: Floats = np.array(list(workload.parts.values()), np.float64)
         self.cpu_milli: Ints = np.array([task.cpu_milli for task in tasks], np.int32)
         self.gpus: Ints = np.array([task.gpus for task in tasks], np.int32)
-        self.shares: Ints = np.array([len(task.shares_mib) for task in tasks], np.int32)
+        shares = np.array([len(task.shares_mib) for task in tasks], np.int32)
+        # The number of GPUs that each class uses.
+        self.count: Ints = np.where(self.gpus > 0, self.gpus, shares)
         self.share_mib: Ints = np.array([max(task.shares_mib, default=0) for task in tasks], np.int32)
-
-    @property
-    def count(self) -> Ints:
-        return np.where(self.gpus > 0, self.gpus, self.shares)
 
     def asked(self, kind: DeviceKind) -> Floats:
         """The demand of each class for this kind, in GPUs; 0 if it cannot use the kind."""

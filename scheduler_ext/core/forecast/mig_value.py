@@ -21,11 +21,10 @@ DECIMALS = 9
 
 @dataclass(frozen=True, slots=True)
 class MigWeights:
-    """The weight of room for several instances, and the charge for free units.
-
-    ``exponent``: a GPU that holds a fraction of the instances that fit an empty GPU is worth this power of
-    the fraction. Above 1, room on emptier GPUs is worth more, because a larger instance may still fit there.
-    ``best_fit`` is the charge for a GPU whose units all stay free, in GPUs, in proportion to the free units.
+    """The weight of room for several instances, and the charge for free units. ``exponent``: a GPU that holds
+    a fraction of the instances that fit an empty GPU is worth this power of the fraction. Above 1, room on
+    emptier GPUs is worth more, because a larger instance may still fit there. ``best_fit`` is the charge for
+    a GPU whose units all stay free, in GPUs, in proportion to the free units.
 
     The defaults are one pair for all geometries and mixes, from the middle of a plateau. The slice acceptance
     of 100 GPUs at offered load 1.0 was compared with the best of first fit, best fit, MFI and FGD for 42

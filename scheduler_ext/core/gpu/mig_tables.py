@@ -5,12 +5,10 @@ fractions of their names; those of RTX PRO 5000 and 4500 are unknown. Unmeasured
 
 from scheduler_ext.core.gpu.mig_profile import Profile
 
-_Eighths = tuple[str, str, str, str]
-_Memory = tuple[int | None, int | None, int | None, int | None, int | None]
-_UNMEASURED: _Memory = (None, None, None, None, None)
+_UNMEASURED = (None,) * 5
 
 
-def _seven_slices(gb: _Eighths, memory_mib: _Memory) -> tuple[int, tuple[Profile, ...]]:
+def _seven_slices(gb: tuple[str, ...], memory_mib: tuple[int | None, ...]) -> tuple[int, tuple[Profile, ...]]:
     """Return grid and profiles of a GPU with seven compute slices and eight memory slices. `gb` is in the
     names of one, two, four and eight memory slices; `memory_mib` is of 1g, double 1g, 2g, 3g and 4g, 7g."""
     eighth, quarter, half, full = gb

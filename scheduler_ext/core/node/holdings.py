@@ -24,16 +24,20 @@ def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
     """All holdings on a node. A pod's whole GPUs and instances are found through the report's holders; the
     others are counted without a device. A share on an unknown device counts on every device that it could be
     on, which can only refuse too much. Holders that are no known pod hold the memory that the agent saw."""
-    held = Holdings()
     devices = node.devices
-    held.devices = {device.uuid: DeviceHoldings() for device in devices}
+    held = Holdings({device.uuid: DeviceHoldings() for device in devices})
     for device in devices:
         _hold_seen(device, node.pods, held.devices[device.uuid])
     for pod in node.pods:
         if pod.holds:
             _hold_pod(pod, node.report, held, resources)
     for device in devices:
-        _count_foreign(device, node.pods, held.devices[device.uuid])
+        here = held.devices[device.uuid]
+        for holder in device.holders:
+            other = pod_of(holder, node.pods)
+            # Use by pods that hold nothing on the device, known ones and others.
+            if other is None or not (other.departed or other.uid in here.pods):
+                here.foreign_mib += holder.memory_mib or 0
     for pod in node.pods:
         if pod.departed:
             _count_departed(pod, devices, held)
@@ -61,14 +65,6 @@ def _hold_seen(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings)
             if pod is None or pod.holds:
                 held.instances.add(instance.uuid)
     held.units += sum(holder.memory_mib is None and pod_of(holder, pods) is None for holder in device.holders)
-
-
-def _count_foreign(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings) -> None:
-    """Use by pods that hold nothing on the device, known ones and others."""
-    for holder in device.holders:
-        pod = pod_of(holder, pods)
-        if (pod is None or pod.uid not in held.pods) and not (pod is not None and pod.departed):
-            held.foreign_mib += holder.memory_mib or 0
 
 
 def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: ResourceNames) -> None:

@@ -41,9 +41,7 @@ def likeness(
     starts = {start: i for i, start in enumerate(dict.fromkeys(pod.started_at for pod in pods))}
     return (
         (info.freshness, info.changing, info.share_node, info.estimate, _items(info.allocatable)),
-        (report.mig_strategy, report.sharing_strategy, report.replicas, report.cuda_version)
-        if report
-        else (),
+        report and (report.mig_strategy, report.sharing_strategy, report.replicas, report.cuda_version),
         tuple(looks[uuid] for uuid in order),
         tuple(
             (*_pod(pod, order), pod.uid in info.assumed, starts[pod.started_at], places)

@@ -170,11 +170,7 @@ def _request(pod: PodAsk, asked: _Asked, share: str, wishes: Mapping[str, object
         priority=pod.priority,
         soft_preferences=pod.soft_preferences,
         cpu_milli=pod.cpu_milli,
-        by_container=tuple(
-            (container.name, resource, count)
-            for container, amounts in asked
-            for resource, count in amounts.items()
-        ),
+        by_container=tuple((each.name, *amount) for each, amounts in asked for amount in amounts.items()),
         **wishes,  # type: ignore[arg-type]  # keys and types are those of WISHES
     )
 

@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 # Below this many names a dict is quicker.
 _MANY = 100
-# Hashes per group, and places per hash: at least these, on average.
-_GROUP = 1
+# Places per hash: at least so many.
 _PLACES = 2
 _HASH_BITS = 64
 # How many bits further on the next try takes them: those that were alike before are soon parted.
@@ -60,7 +59,7 @@ class _Table:
 
 def _table(hashes: Sequence[int]) -> _Table | None:
     """The table of these hashes; None where two are the same, or too much alike to be parted."""
-    groups = 1 << (len(hashes) // _GROUP).bit_length() - 1
+    groups = 1 << len(hashes).bit_length() - 1
     places = 1 << (_PLACES * len(hashes)).bit_length()
     for shift in range(groups.bit_length() - 1, _HASH_BITS - places.bit_length(), _STEP_BITS):
         members: list[list[tuple[int, int]]] = [[] for _ in range(groups)]
