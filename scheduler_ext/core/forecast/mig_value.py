@@ -95,8 +95,7 @@ def room_worth(geometry: Geometry, mix: Mapping[str, float], exponent: float) ->
 
 
 def mix_of(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
-    """The fractions of ``mix`` that request this geometry's profiles, ``[profile]``, with a sum of 1. Where
-    ``mix`` requests none of them, all shapes are equally frequent."""
+    """The fractions of ``mix`` by profile, ``[profile]``; without any of them, all shapes are equal."""
     asked = np.array([max(mix.get(profile.name, 0.0), 0.0) for profile in geometry.profiles])
     if not asked.any():
         asked[list(shapes(geometry))] = 1.0
@@ -138,8 +137,7 @@ class MigRooms:
         return len(self._rooms)
 
     def losses(self, workload: Workload) -> Floats:
-        """The cost of an instance in each place for the pods of ``workload``, in GPUs, ``[number]``: the mean
-        over the starts, and 0 where there is no place."""
+        """The mean cost over the starts of each place for the pods of ``workload``, in GPUs, ``[number]``."""
         # Read once: another reader may replace it.
         known_for, losses = self._known
         if known_for is not workload:

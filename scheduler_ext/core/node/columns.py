@@ -39,9 +39,6 @@ _OF_STATE = (
     *("gpus", "adrift", "fresh", "estimated", "changing", "shared", "cuda", "spot"),
     *("share_limit", "neighbours", "cpu_free_milli"),
 )
-# The same of device columns and slots, and of unit columns and units.
-_OF_SLOT = ("healthy", "compute_capability", "total_mib", "share_total_mib", "share_free_mib", "idle")
-_OF_UNIT = ("memory_mib", "free_mib", "gpu_part")
 # Arrays of unit columns that have one value per state instead of one per device.
 _PER_STATE = ("unknown", "limit")
 
@@ -88,8 +85,12 @@ class DeviceColumns(_Empty):
                 self.residual[at] = residual_milli(slot, shares=takes_shares)
             self.whole[at] = takes_whole and slot.healthy and slot.is_whole and slot.idle == 1.0
             self.model[at] = models[slot.model]
-            for name in _OF_SLOT:
-                getattr(self, name)[at] = getattr(slot, name)
+            self.healthy[at] = slot.healthy
+            self.compute_capability[at] = slot.compute_capability
+            self.total_mib[at] = slot.total_mib
+            self.share_total_mib[at] = slot.share_total_mib
+            self.share_free_mib[at] = slot.share_free_mib
+            self.idle[at] = slot.idle
 
     @lazy
     def share_size_mib(self) -> Floats:
@@ -128,8 +129,9 @@ class UnitColumns(_Empty):
         self.model[at] = model
         self.mig_room[at] = mig_room
         (self.free if healthy else self.sick)[at] = unit.free
-        for name in _OF_UNIT:
-            getattr(self, name)[at] = getattr(unit, name)
+        self.memory_mib[at] = unit.memory_mib
+        self.free_mib[at] = unit.free_mib
+        self.gpu_part[at] = unit.gpu_part
 
     @lazy
     def available(self) -> Ints:
