@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from scheduler_ext.core.node.caps import caps_from_labels
-from scheduler_ext.core.node.estimate import estimate_from_labels
+from scheduler_ext.core.node.estimate import caps_from_labels, estimate_from_labels
 from scheduler_ext.core.node.node_labels import change_in_progress, is_spot, node_pool
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from tests.pages import ROOT, page, rows

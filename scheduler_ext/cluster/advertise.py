@@ -20,8 +20,8 @@ from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import MERGE, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.node.advertised import advertised_mib, is_of_shares
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.promisable import advertised_mib, is_of_shares
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.counters import Counter
 

@@ -43,9 +43,7 @@ class EventHandler(Generic[T]):
     def broken(self, item: Broken) -> None:
         """An object exists and cannot be read: its last known state stays."""
         self._unlisted.discard(self.key(item))
-        log.error(
-            "%s %s is unreadable, its last state stays: %s", self.kind, item.name, item.problem
-        )
+        log.error("%s %s is unreadable, its last state stays: %s", self.kind, item.name, item.problem)
 
     def end(self) -> None:
         """The list is complete."""

@@ -1,22 +1,4 @@
-"""The exceptions of this package.
-
-SchedulerExtError
-├── ConfigError            a configuration that cannot be meant; names the key
-├── InventoryError         an inventory file that cannot be read; names the object and the field
-│   ├── ImpossibleReportError   a GPUNode report that contradicts itself
-│   └── UnreadableFileError     a file that cannot be read for now
-├── DocumentError          a text from outside that is no YAML or JSON, or too large; one line
-├── ClusterError           a cluster that cannot be reached as told; names the kubeconfig or the file
-├── OverAllocationError    a promise of memory that was made already: a bug, and nothing was promised
-├── SimulationError        a simulation that cannot be run as asked; names the file, option or line
-├── PodError               a pod to explain whose fields cannot be read; names the field
-└── RequestError           a caller's bytes that are no request; carries the HTTP status
-
-A pod that asks for something impossible is not an exception: it is an ``InvalidRequest`` value, and
-a node that does not fit is a reason.
-"""
-
-from __future__ import annotations
+"""The exceptions of this package. An impossible wish of a pod is no exception, but an ``InvalidRequest``."""
 
 
 class SchedulerExtError(Exception):

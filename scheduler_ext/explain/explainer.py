@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
-from scheduler_ext.core.cycle.overlay import Overlay
+from scheduler_ext.core.cycle.overlay import with_nodes
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.errors import PodError, RequestError
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, intree_rejection
@@ -229,7 +229,7 @@ class Explainer:
             info = infos.get(found.bound_to, snapshot.nodes[found.bound_to].info)
             infos[found.bound_to] = without(info, [found.holder])
         own = {name: self._sizing.resolved(info) for name, info in infos.items()}
-        return Overlay(snapshot, own) if own else snapshot
+        return with_nodes(snapshot, own) if own else snapshot
 
 
 def _no_longer(record: Recorded) -> str:

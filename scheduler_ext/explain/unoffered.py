@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import get_close_matches
 
+from scheduler_ext.core.filters.counts import offers
 from scheduler_ext.core.framework.miss import few
 from scheduler_ext.core.node.node import Node
-from scheduler_ext.core.node.offered import offers
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot

@@ -23,9 +23,9 @@ class Expecting:
 
     def due(self, arrivals: ObservedDemand, now: float) -> Workload | None:
         """The workload to expect from now on; None if the present one is the same or close."""
-        if now - self._looked_at < EVERY_S or arrivals.count == self._counted:
+        if now - self._looked_at < EVERY_S or arrivals.seen == self._counted:
             return None
-        self._looked_at, self._counted = now, arrivals.count
+        self._looked_at, self._counted = now, arrivals.seen
         workload = arrivals.workload()
         if workload.distance(self.workload) <= DRIFT:
             return None

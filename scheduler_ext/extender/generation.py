@@ -8,7 +8,7 @@ from threading import Lock
 from cachetools import LRUCache
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
-from scheduler_ext.core.cycle.overlay import Overlay, filter_overlay
+from scheduler_ext.core.cycle.overlay import Overlay, filter_overlay, with_nodes
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import Node, NodeInfo
@@ -78,13 +78,13 @@ class Generation:
             return snapshot
         own = tuple(sorted(_key(snapshot.nodes[name].info, info) for name, info in infos.items()))
         with self._lock:
-            overlay = self._overlays.get(own)
-        if overlay is None:
+            seen = self._overlays.get(own)
+        if seen is None:
             nodes = {name: self._nodes.resolved(snapshot.nodes[name], info) for name, info in infos.items()}
-            overlay = Overlay(snapshot, nodes)
+            seen = with_nodes(snapshot, nodes)
             with self._lock:
-                overlay = self._overlays.setdefault(own, overlay)
-        return overlay
+                seen = self._overlays.setdefault(own, seen)
+        return seen
 
     def decide(self, request: GpuRequest, seen: Snapshot) -> Decision:
         """The decision about a request on a view from ``seen_with``."""

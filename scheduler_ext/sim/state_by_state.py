@@ -19,7 +19,8 @@ from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.forecast.demand import BALANCE
 from scheduler_ext.core.forecast.forecast import MAX_GPUS, WHOLE
 from scheduler_ext.core.node.node import UNLIMITED
-from scheduler_ext.core.scores import SCORES, balance, fragmentation, tightness, whole_gpus
+from scheduler_ext.core.scores import SCORES
+from scheduler_ext.core.scores.future_demand import Balance, Fragmentation, Tightness, WholeGpus
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sim.node_states import State
 from scheduler_ext.sim.trace_workload import PodKind, admits, core_cpu_milli
@@ -220,10 +221,10 @@ def _total(asked: Asked, before: _Demand, after: _Demand, scarce: float, host_sc
     total = (
         part["residual-value"] * _clip(1.0 - (before.worth - after.worth) / gpus)
         + part["fragmentation"]
-        * _clip(0.5 - (after.unusable - before.unusable) / gpus / (2 * fragmentation.MOST_GPUS))
-        + part["balance"] * _clip(1.0 - (before.usable - after.usable) / gpus / balance.MOST_GPUS)
-        + part["whole-gpus"] * _clip(1.0 - (before.runs - after.runs) / gpus / whole_gpus.MOST_GPUS)
-        + part["tightness"] * _clip(1.0 - after.idle / gpus / tightness.MOST_GPUS)
+        * _clip(0.5 - (after.unusable - before.unusable) / gpus / (2 * Fragmentation.most_gpus))
+        + part["balance"] * _clip(1.0 - (before.usable - after.usable) / gpus / Balance.most_gpus)
+        + part["whole-gpus"] * _clip(1.0 - (before.runs - after.runs) / gpus / WholeGpus.most_gpus)
+        + part["tightness"] * _clip(1.0 - after.idle / gpus / Tightness.most_gpus)
         + part["model-scarcity"] * _clip(1.0 - scarce)
         + part["node-scarcity"] * (1.0 - host_scarcity)
         # All GPUs of a simulated node are healthy.

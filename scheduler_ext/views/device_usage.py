@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.gpu.room import DeviceHoldings, Room
-from scheduler_ext.core.node.mig_instances import instance_memory_mib
 from scheduler_ext.core.node.node import NodeInfo
 
 
@@ -40,7 +39,7 @@ def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_
         requested = max(requested, memory.total_mib - memory.reserved_mib)
     for instance in device.mig.instances:
         if instance.uuid in held.instances:
-            requested += instance_memory_mib(device, instance)
+            requested += device.instance_memory_mib(instance)
     known = memory.unaccounted_mib
     return DeviceUsage(
         requested_mib=requested,

@@ -149,7 +149,7 @@ def _one_by_one(
         found = place(filled(node, request, fill, sizing), request, sizing, within)
         if isinstance(found, str):
             break
-        peaks = share_peaks(BoundPod("", "", "", 0, request, found.devices), shares, devices)
+        peaks = share_peaks(BoundPod("", "", "", 0, request, found.devices), devices)
         held = (mib + peaks.get(uuid or "", 0) for mib, uuid in zip(fill.held_mib, node.uuids, strict=True))
         fill = Fill(fill.copies + 1, tuple(held))
     return fill

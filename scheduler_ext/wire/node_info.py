@@ -12,16 +12,15 @@ from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree import NodeFacts, Taint
-from scheduler_ext.core.node.caps import caps_from_labels
-from scheduler_ext.core.node.estimate import (
-    MAX_COUNT,
-    Estimate,
-    change_in_progress,
-    estimate_from_labels,
-    is_spot,
-)
+from scheduler_ext.core.node.estimate import MAX_COUNT, Estimate, caps_from_labels, estimate_from_labels
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.node.node_labels import NVIDIA, lacks_agent_label, node_pool
+from scheduler_ext.core.node.node_labels import (
+    NVIDIA,
+    change_in_progress,
+    is_spot,
+    lacks_agent_label,
+    node_pool,
+)
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import allocatable_cpu_milli

@@ -144,7 +144,7 @@ def test_who_is_counted(words: list[Json], counted: int) -> None:
     told = Told()
     for word in words:
         told.see_pods(word)
-    assert told.inventory.demand.count == counted
+    assert told.inventory.demand.seen == counted
 
 
 def test_the_wishes_of_bound_pods_count_as_well() -> None:
@@ -169,7 +169,7 @@ def test_a_list_counts_in_the_order_of_creation() -> None:
     listed.pods.begin()
     listed.see_pods(created("a", 2, 30), created("b", 1, 10))
     listed.see_pods(created("c", 2, 40), created("d", 1, 20))
-    assert listed.inventory.demand.count == 0
+    assert listed.inventory.demand.seen == 0
     listed.pods.end()
     told.see_pods(*(asking(f"p{i}", gpus) for i, gpus in enumerate((1, 1, 2, 2))))
     assert listed.inventory.demand.workload() == told.inventory.demand.workload()
@@ -177,7 +177,7 @@ def test_a_list_counts_in_the_order_of_creation() -> None:
     listed.pods.begin()
     listed.see_pods(created("a", 2, 30))
     listed.pods.end()
-    assert listed.inventory.demand.count == 4
+    assert listed.inventory.demand.seen == 4
 
 
 def test_the_first_snapshot_expects_what_was_listed(server: ApiServer, transport: Transport) -> None:

@@ -235,7 +235,7 @@ def test_a_score(scratch: Scratch) -> None:
     registry = "scheduler_ext/core/scores/__init__.py"
     scratch.insert(
         registry,
-        "from scheduler_ext.core.scores.mig ",
+        "from scheduler_ext.core.scores.preferences",
         "from scheduler_ext.core.scores.large_node import LargeNode\n",
     )
     scratch.insert(registry, "    Spot(),\n", "    LargeNode(),\n")
@@ -279,7 +279,7 @@ def test_an_annotation(scratch: Scratch) -> None:
     )
     scratch.insert(
         "scheduler_ext/core/filters/change_in_progress.py",
-        "    def applies(",
+        "    def passes(",
         '    relaxed: ClassVar = {"spot": lambda _request, _trial: None}\n\n',
     )
     scratch.insert(

@@ -11,8 +11,8 @@ from typing import get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from scheduler_ext.core.filters.free_memory import INSUFFICIENT_MEMORY
-from scheduler_ext.core.filters.model import MODEL_MISMATCH
+from scheduler_ext.core.filters.memory import FreeMemory
+from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
@@ -216,11 +216,11 @@ def test_reservations_by_state() -> None:
     ("answer", "expected"),
     [
         pytest.param(
-            Answer(b"", 3, 0, {MODEL_MISMATCH.text: 2, INSUFFICIENT_MEMORY.text: 1}),
-            {MODEL_MISMATCH.text, INSUFFICIENT_MEMORY.text},
+            Answer(b"", 3, 0, {Model.reason.text: 2, FreeMemory.reason.text: 1}),
+            {Model.reason.text, FreeMemory.reason.text},
             id="refused everywhere: once for each reason",
         ),
-        pytest.param(Answer(b"", 3, 1, {MODEL_MISMATCH.text: 2}), set(), id="one node is enough"),
+        pytest.param(Answer(b"", 3, 1, {Model.reason.text: 2}), set(), id="one node is enough"),
         pytest.param(
             Answer(b"", 3, 0, {INVALID_REQUEST.text: 3}), set(), id="no node cures an invalid request"
         ),

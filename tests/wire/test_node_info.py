@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.cache.node_record import NodeRecord
-from scheduler_ext.core.node.caps import NO_CAPS, Caps
+from scheduler_ext.core.node.estimate import NO_CAPS, Caps
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.kube import Node

@@ -8,10 +8,10 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from scheduler_ext.core.node.advertised import is_of_shares
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.node_labels import AGENT_LABEL
+from scheduler_ext.core.node.promisable import is_of_shares
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 log = logging.getLogger(__name__)

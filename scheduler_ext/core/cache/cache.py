@@ -1,31 +1,27 @@
 """The scheduler cache: nodes, reports and pods as they arrive one by one, with the promises made to pods.
 
 The interface follows kube-scheduler's cache: Assume, Confirm and Forget for pods about to be bound, and an
-update or remove for each kind of object. GPU memory is promised only against this cache.
-
-The cache reads no clock: ``now`` is the caller's monotonic time in seconds. The age of a report counts from
-when the API server received it, which the caller knows across its own restarts.
+update or remove for each kind of object. GPU memory is promised only against this cache. ``now`` is the
+caller's monotonic time in seconds. The age of a report counts from when the API server received it.
 
     Node seen ── no report yet ──► estimated ── missing_after_s ──► Missing
         └────── report received ──► Fresh ── stale_after_s ──► Stale ── missing_after_s ──► Missing
                                      ▲──────────────── next report ────────┘
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Iterator
+import sys
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import Cause, Ledger
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cache.observed_demand import ObservedDemand
-from scheduler_ext.core.cache.other_pods import OtherPods
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Report
-from scheduler_ext.core.node.advertised import is_of_shares
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
-from scheduler_ext.core.node.promisable import overallocated
+from scheduler_ext.core.node.promisable import is_of_shares, overallocated
 from scheduler_ext.core.node.state import coarse_free_milli
 from scheduler_ext.core.request.resource_names import ResourceNames
 
@@ -72,7 +68,9 @@ class Cache(Ledger):
         self._enforcing = enforcing
         self._entries: dict[str, _Entry] = {}
         self._pending: dict[str, PendingPod] = {}
-        self._others = OtherPods()
+        # The node and the CPU of each pod that asks CPU and no GPU, and their sum by node.
+        self._others: dict[str, tuple[str, int]] = {}
+        self._others_milli: Counter[str] = Counter()
         self.demand = ObservedDemand()
 
     def update_node(self, name: str, record: NodeRecord, now: float) -> None:
@@ -86,7 +84,6 @@ class Cache(Ledger):
         self._judge(name, entry, now)
 
     def remove_node(self, name: str) -> None:
-        """A Node was deleted."""
         entry = self._entries.get(name)
         if entry is not None and entry.record is not None:
             entry.record = None
@@ -100,10 +97,12 @@ class Cache(Ledger):
         entry = self._entries.setdefault(name, _Entry(first_seen=now))
         entry.received_at = received_at
         if entry.report is not None and entry.report.devices == report.devices:
-            # Keep the equal devices that exist: thousands of new ones would be work for the garbage
-            # collector.
+            # Keep the equal devices that exist: thousands of new ones would burden the garbage collector.
             report = replace(report, devices=entry.report.devices)
-        if entry.owner_uid != owner_uid or not _same(entry.report, report):
+        before = entry.report and replace(
+            entry.report, sequence=report.sequence, reported_at=report.reported_at
+        )
+        if entry.owner_uid != owner_uid or before != report:
             self._touch(name, Cause.REPORT)
         entry.report, entry.owner_uid = report, owner_uid
         self.report_received(name, report, received_at)
@@ -129,23 +128,20 @@ class Cache(Ledger):
         self.nominate(pending.pod, place)
 
     def update_other_pod(self, uid: str, node: str, cpu_milli: int) -> None:
-        """A pod without GPUs runs on a node and asks ``cpu_milli`` there.
-
-        A pod that this extender bound is counted with the pods that hold GPUs.
-        """
+        """A pod without GPUs runs on a node; one that this extender bound counts with those with GPUs."""
         if self.node_of(uid) is None:
-            self._follow_cpu(self._others.put(uid, node, cpu_milli))
+            self._place_other(uid, node, cpu_milli)
 
     def confirm(self, pod: BoundPod, node: str, now: float) -> None:
         """A pod holds GPUs of a node, or has changed: Confirm, where it was assumed."""
         self._count(pod)
         self._pending.pop(pod.uid, None)
-        self._follow_cpu(self._others.remove(pod.uid))
+        self._place_other(pod.uid, "", 0)
         super().confirm(pod, node, now)
 
     def remove_pod(self, uid: str, now: float, waited: bool = False) -> str | None:
         """A pod is gone; its usage in the last report no longer counts. Returns the node that it was on."""
-        self._follow_cpu(self._others.remove(uid))
+        self._place_other(uid, "", 0)
         waited |= self._pending.pop(uid, None) is not None
         node = super().remove_pod(uid, now, waited)
         if node is not None and self._entries.get(node, _NO_ENTRY).report is None:
@@ -153,10 +149,8 @@ class Cache(Ledger):
         return node
 
     def assume(self, intent: Intent, node: str) -> None:
-        """A Binding of the pod to the node is about to be posted: what it will hold is promised from now on.
-
-        Raises OverAllocationError, and promises nothing, where the node lacks it or has promised it already.
-        """
+        """A Binding of the pod to the node is about to be posted: from now on its holdings are promised.
+        Raises OverAllocationError, and promises nothing, where the node lacks them or has promised them."""
         info, pod = self.info(node), intent.pod
         problem = "there is no such node" if info is None else overallocated(info, pod, self._resources)
         if problem is not None:
@@ -174,19 +168,16 @@ class Cache(Ledger):
         if entry is None or entry.record is None:
             return None
         pods = self.pods_on(name)
-        cpu_milli = self._others.cpu_milli(name)
-        info = entry.record.info(name, entry.own_report(), pods, entry.freshness, cpu_milli)
+        info = entry.record.info(name, entry.own_report(), pods, entry.freshness, self._others_milli[name])
         if self._enforcing and entry.record.allocatable.get(self._resources.share) and not is_of_shares(info):
             # The amount in allocatable was written by another component, or is not taken away yet.
             return replace(info, allocatable=entry.record.allocatable | {self._resources.share: 0})
         return info
 
     def infos(self) -> Iterator[NodeInfo]:
-        """Every node."""
         return (info for name in self._entries if (info := self.info(name)) is not None)
 
     def record(self, name: str) -> NodeRecord | None:
-        """The facts of a Node; None when there is no such Node."""
         return self._entries.get(name, _NO_ENTRY).record
 
     def last_report(self, name: str) -> tuple[Report | None, float]:
@@ -203,11 +194,9 @@ class Cache(Ledger):
         }
 
     def pending(self, uid: str) -> PendingPod | None:
-        """A pod that waits for a node, by uid."""
         return self._pending.get(uid)
 
     def all_pending(self) -> list[PendingPod]:
-        """Every pod that waits for a node."""
         return list(self._pending.values())
 
     def known_pods(self) -> set[str]:
@@ -215,19 +204,15 @@ class Cache(Ledger):
         return {*self.confirmed(), *self._pending}
 
     def waits_or_holds(self, uid: str) -> bool:
-        """Whether a pod waits for GPUs or holds some now."""
         return uid in self._pending or self.holds(uid)
 
     def other_pods(self) -> set[str]:
-        """The uids of all pods on nodes that ask CPU and no GPU."""
-        return self._others.uids()
+        return set(self._others)
 
     def reports(self) -> set[str]:
-        """The names that have a report."""
         return {name for name, entry in self._entries.items() if entry.report is not None}
 
     def nodes(self) -> set[str]:
-        """The names that have a Node."""
         return {name for name, entry in self._entries.items() if entry.record is not None}
 
     def _judge(self, name: str, entry: _Entry, now: float) -> None:
@@ -252,29 +237,35 @@ class Cache(Ledger):
         if pod.asked is not None and pod.uid not in self._pending and not self.has_ended(pod.uid):
             self.demand.came(pod.asked, pod.created_at)
 
-    def _follow_cpu(self, changes: Iterable[tuple[str, int]]) -> None:
-        """Mark the nodes whose free CPU moved to another step; ``changes`` has the CPU asked more, by
-        node."""
-        for name, more_milli in changes:
-            entry = self._entries.get(name)
-            if name in self._changed or entry is None or entry.record is None:
-                continue
-            cpu_milli = entry.record.cpu_milli
-            if cpu_milli is None or (entry.report is None and entry.record.estimate is None):
-                continue
-            holding_milli = sum(pod.cpu_milli for pod in self.pods_on(name).holding if pod.holds)
-            asked = self._others.cpu_milli(name) + holding_milli
-            before = coarse_free_milli(cpu_milli, asked - more_milli)
-            if coarse_free_milli(cpu_milli, asked) != before:
-                self._touch(name, Cause.POD)
+    def _place_other(self, uid: str, node: str, cpu_milli: int) -> None:
+        """A pod without GPUs asks so much CPU of a node; none where it has ended."""
+        place, before_milli = self._others.pop(uid, (node, 0))
+        if cpu_milli:
+            # One string for a node's name, however many pods are there.
+            self._others[uid] = sys.intern(node), cpu_milli
+        more = Counter({place: -before_milli})
+        more[node] += cpu_milli
+        for name, more_milli in more.items():
+            self._others_milli[name] += more_milli
+            if not self._others_milli[name]:
+                del self._others_milli[name]
+        for name, more_milli in more.items():
+            if more_milli:
+                self._follow_cpu(name, more_milli)
+
+    def _follow_cpu(self, name: str, more_milli: int) -> None:
+        """Mark a node whose free CPU moved to another step, now that so much more is asked of it."""
+        entry = self._entries.get(name)
+        if name in self._changed or entry is None or entry.record is None:
+            return
+        cpu_milli = entry.record.cpu_milli
+        if cpu_milli is None or (entry.report is None and entry.record.estimate is None):
+            return
+        holding_milli = sum(pod.cpu_milli for pod in self.pods_on(name).holding if pod.holds)
+        asked = self._others_milli[name] + holding_milli
+        if coarse_free_milli(cpu_milli, asked) != coarse_free_milli(cpu_milli, asked - more_milli):
+            self._touch(name, Cause.POD)
 
     def _drop_without_sources(self, name: str, entry: _Entry) -> None:
         if entry.record is None and entry.report is None:
             del self._entries[name]
-
-
-def _same(before: Report | None, after: Report) -> bool:
-    """Whether two reports have the same content, whenever they came."""
-    if before is None:
-        return False
-    return replace(before, sequence=None, reported_at=None) == replace(after, sequence=None, reported_at=None)

@@ -1,7 +1,5 @@
 """Intents: Bindings that an extender is about to post, written down where all extenders read them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from scheduler_ext.core.node.node import BoundPod
@@ -13,10 +11,8 @@ MAX_INTENTS = 256
 @dataclass(frozen=True, slots=True)
 class Intent:
     """One Binding: ``pod`` with only the shares and units that it will hold, the one version of the pod at
-    which the Binding can succeed, and the ``extender`` that posts it.
-
-    ``reads`` is how often that extender had read the node's reservation when it decided; it is not written.
-    """
+    which the Binding can succeed, and the ``extender`` that posts it. ``reads`` is how often that extender
+    had read the node's reservation when it decided; it is not written."""
 
     pod: BoundPod
     resource_version: str
@@ -30,17 +26,14 @@ class Intent:
 
     @property
     def uid(self) -> str:
-        """The uid of the pod."""
         return self.pod.uid
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """All intents of one node at one version; ``resource_version`` is None before the object is created.
-
-    ``node_uid`` is the uid of the Node that owns it, None where unknown. ``stamp`` makes each write differ
-    from the last: the API server gives an unchanged object no new version, and such a write fences nothing.
-    """
+    """All intents of one node at one version; ``resource_version`` is None before the object is created,
+    ``node_uid`` where the owner is unknown. ``stamp`` makes each write differ from the last: the API server
+    gives an unchanged object no new version, and such a write fences nothing."""
 
     node: str
     node_uid: str | None = None

@@ -4,14 +4,10 @@
                          └────── forget ──► nothing
 
 A uid that is gone never comes back, whatever arrives late; a new pod of the same name has another uid. A
-bound pod is never unbound, so a message from before its binding changes nothing.
-
-An intent is an assumption that is written down for all extenders. It counts until its Binding is known to
-have succeeded or to be unable to succeed. A pod may have several intents, on one node or on many; at most one
-of them comes true.
+bound pod is never unbound, so a message from before its binding changes nothing. An intent is an assumption
+that is written down for all extenders. It counts until its Binding is known to have succeeded or to be unable
+to succeed. A pod may have several intents, on one node or on many; at most one of them comes true.
 """
-
-from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -25,7 +21,7 @@ from scheduler_ext.core.node.node import BoundPod
 
 # A report received this long after a pod has gone was read after the pod's last process ended.
 _READ_BEFORE_S = 2.0
-# Uids of pods that are gone: a list of pods that was in flight at that time must not bring one back.
+# Uids of pods that are gone: a list that was in flight at that time must not bring one back.
 _GONE_REMEMBERED = 20_000
 
 
@@ -49,8 +45,7 @@ class NodePods:
     nominated: tuple[BoundPod, ...] = ()
 
     def counted_once(self) -> tuple[BoundPod, ...]:
-        """The pods that hold; several Bindings of one pod for the same devices count once, as at most one of
-        them comes true."""
+        """The pods that hold; several Bindings of one pod for the same devices count once."""
         if not self.assumed:
             return self.holding
         once: dict[tuple[str, frozenset[tuple[str, tuple[str, ...]]]], BoundPod] = {}
@@ -73,11 +68,6 @@ class _Account:
     settled: dict[tuple[str, str], str] = field(default_factory=dict)
     nominated: dict[str, BoundPod] = field(default_factory=dict)
     departed: dict[str, tuple[BoundPod, float]] = field(default_factory=dict)
-
-    def is_empty(self) -> bool:
-        return not any(
-            (self.confirmed, self.assumed, self.intents, self.settled, self.nominated, self.departed)
-        )
 
     def pods(self) -> NodePods:
         bound = self.confirmed | {uid: pod for uid, (pod, _) in self.departed.items()}
@@ -114,7 +104,6 @@ class Ledger:
 
     @property
     def has_changes(self) -> bool:
-        """Whether nodes changed since the last call of ``take_changes``."""
         return bool(self._changed)
 
     def take_changes(self) -> dict[str, Cause]:
@@ -123,7 +112,6 @@ class Ledger:
         return changed
 
     def pods_on(self, node: str) -> NodePods:
-        """The pods of a node."""
         return self._accounts.get(node, _EMPTY).pods()
 
     def assumed(self) -> list[tuple[str, Intent]]:
@@ -153,16 +141,13 @@ class Ledger:
         }
 
     def holds(self, uid: str) -> bool:
-        """Whether a pod is bound and has not finished."""
         node = self._confirmed_on.get(uid)
         return node is not None and self._accounts[node].confirmed[uid].holds
 
     def node_of(self, uid: str) -> str | None:
-        """The node that a pod is bound to; None when it is not bound."""
         return self._confirmed_on.get(uid)
 
     def is_gone(self, uid: str) -> bool:
-        """Whether a known pod has gone."""
         return uid in self._gone
 
     def has_ended(self, uid: str) -> bool:
@@ -183,7 +168,6 @@ class Ledger:
                 self._accounts[node].departed[pod.uid] = (replace(pod, departed=True), now)
         if before is not None and before != node:
             self._unconfirm(pod.uid)
-            self._drop_if_empty(before)
         self._confirmed_on[pod.uid] = node
         self._account(node).confirmed[pod.uid] = pod
         self._touch(node, Cause.POD)
@@ -191,10 +175,8 @@ class Ledger:
         self._settle(pod.uid)
 
     def remove_pod(self, uid: str, now: float, waited: bool = False) -> str | None:
-        """A pod is gone, or has finished and holds nothing; returns the node that it was on.
-
-        A pod that is not known, not even as one that ``waited``, leaves no trace: most pods ask no GPU.
-        """
+        """A pod is gone, or has finished and holds nothing; returns the node that it was on. A pod that is
+        not known, not even as one that ``waited``, leaves no trace: most pods ask no GPU."""
         if not waited and uid not in self._confirmed_on and uid not in self._promised_on:
             return None
         self._gone[uid] = None
@@ -209,24 +191,17 @@ class Ledger:
         return node
 
     def report_received(self, node: str, report: Report | None, received_at: float) -> None:
-        """A report of a node that no longer counts the usage of pods that departed before it; None: no
-        report.
-
-        The report may name them as holders for a while: older kubelets do, and the agent's last answer from
-        the kubelet may be a minute old.
-        """
-        account = self._accounts.get(node)
-        if account is None:
-            return
+        """A report of a node: use of pods that departed before it no longer counts. It may name them as
+        holders for a while: the agent's last answer from the kubelet may be a minute old."""
+        account = self._accounts.get(node, _EMPTY)
         for uid, (pod, gone_at) in list(account.departed.items()):
             if report is not None and gone_at + _READ_BEFORE_S > received_at:
                 continue
-            if report is not None and uid not in account.confirmed and _is_named(pod, report):
+            if report is not None and uid not in account.confirmed and any(map(pod.is_on, report.devices)):
                 account.departed[uid] = (replace(pod, departed=False, finished=True), gone_at)
             else:
                 del account.departed[uid]
             self._touch(node, Cause.REPORT)
-        self._drop_if_empty(node)
 
     def assume(self, intent: Intent, node: str) -> None:
         """A Binding of the pod to the node is about to be posted: Assume."""
@@ -237,22 +212,17 @@ class Ledger:
 
     def forget(self, key: tuple[str, str], node: str) -> None:
         """The Binding of a pod to a node did not happen and can no longer succeed: Forget, or Expire."""
-        account = self._accounts.get(node)
-        if account is None:
-            return
+        account = self._accounts.get(node, _EMPTY)
         assumed, written = account.assumed.pop(key, None), account.intents.pop(key, None)
         if written is not None:
             account.settled[key] = written.extender
         if assumed is not None or written is not None:
             self._touch(node, Cause.PROMISE)
-            self._drop_if_empty(node)
 
     def withdraw(self, key: tuple[str, str], node: str) -> None:
         """Drop an assumption whose Binding is not going to be posted; its written intent stays."""
-        account = self._accounts.get(node)
-        if account is not None and account.assumed.pop(key, None) is not None:
+        if self._accounts.get(node, _EMPTY).assumed.pop(key, None) is not None:
             self._touch(node, Cause.PROMISE)
-            self._drop_if_empty(node)
 
     def update_intents(self, node: str, intents: Iterable[Intent], ours: bool = False) -> None:
         """All intents in a node's reservation; ``ours``: this extender has just written them itself."""
@@ -279,11 +249,10 @@ class Ledger:
 
     def nominate(self, pod: BoundPod, node: str | None) -> None:
         """A pod waits for victims to leave a node; None: the pod is nominated for no node."""
-        for other in list(self._promised_on.get(pod.uid, ())):
-            account = self._accounts.get(other)
-            if other != node and account is not None and account.nominated.pop(pod.uid, None) is not None:
+        for other in self._promised_on.get(pod.uid, ()):
+            nominated = self._accounts.get(other, _EMPTY).nominated
+            if other != node and nominated.pop(pod.uid, None) is not None:
                 self._touch(other, Cause.PROMISE)
-                self._drop_if_empty(other)
         if node is None or self.has_ended(pod.uid):
             return
         if self._account(node).nominated.get(pod.uid) != pod:
@@ -293,6 +262,7 @@ class Ledger:
 
     def _touch(self, node: str, cause: Cause) -> None:
         self._changed[node] = self._changed.get(node, cause) | cause
+        self._drop_if_empty(node)
 
     def _unconfirm(self, uid: str) -> tuple[str, BoundPod]:
         node = self._confirmed_on.pop(uid)
@@ -311,18 +281,10 @@ class Ledger:
                 for key in [key for key in intents if key[0] == uid]:
                     del intents[key]
             self._touch(node, Cause.PROMISE if self._confirmed_on.get(uid) != node else Cause.POD)
-            self._drop_if_empty(node)
 
     def _account(self, node: str) -> _Account:
         return self._accounts.setdefault(node, _Account())
 
     def _drop_if_empty(self, node: str) -> None:
-        account = self._accounts.get(node)
-        if account is not None and account.is_empty():
+        if self._accounts.get(node) == _EMPTY:
             del self._accounts[node]
-
-
-def _is_named(pod: BoundPod, report: Report) -> bool:
-    holders = [holder for device in report.devices for holder in device.holders]
-    holders += [i.holder for device in report.devices for i in device.mig.instances if i.holder is not None]
-    return any(pod.is_holder(holder) for holder in holders)

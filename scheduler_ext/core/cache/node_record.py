@@ -1,24 +1,18 @@
 """The GPU facts of a Node object, and the node as its record, report and pods describe it together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from scheduler_ext.core.cache.ledger import NO_PODS, NodePods
 from scheduler_ext.core.gpu.gpu import Report
-from scheduler_ext.core.node.caps import NO_CAPS, Caps, capped
-from scheduler_ext.core.node.estimate import Estimate
+from scheduler_ext.core.node.estimate import NO_CAPS, Caps, Estimate, capped
 from scheduler_ext.core.node.node import NodeInfo
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """The amounts that a Node hands out, and the facts that its labels state.
-
-    ``advertised`` is the MiB of memory shares in capacity and in allocatable; None: absent. ``cpu_milli`` is
-    its allocatable CPU, None where unknown; ``pool`` the node pool, "" where no label names one.
-    ``unlabelled``: it hands out NVIDIA GPUs and has no label that brings an agent.
-    """
+    """The amounts that a Node hands out, and the facts that its labels state. ``advertised`` is the MiB of
+    shares in capacity and in allocatable, ``pool`` the node pool, "" if unknown. ``unlabelled``: it hands out
+    NVIDIA GPUs and has no label that brings an agent."""
 
     uid: str | None = None
     allocatable: dict[str, int] = field(default_factory=dict)

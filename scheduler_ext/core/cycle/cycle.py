@@ -1,11 +1,9 @@
-"""The scheduling cycle: filter_nodes, score_nodes, select_candidates.
-
-Nothing here depends on the order of names, and totals depend only on the request, the snapshot and the
-policy, so filter, prioritize and explain agree by construction.
-"""
+"""The scheduling cycle: filter_nodes, score_nodes, select_candidates. Totals depend only on the request, the
+snapshot and the policy, so filter, prioritize and explain agree by construction."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +21,7 @@ from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.scores import SCORES
-from scheduler_ext.core.scores.reported import Reported
+from scheduler_ext.core.scores.preferences import Reported
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 
@@ -52,31 +50,21 @@ class Scored(NamedTuple):
     """``[state]``, 0 to 1; -inf where the request does not fit."""
 
 
+@dataclass(eq=False)
 class Decision:
-    """One request on one snapshot: the verdict on every node state, and scores computed on first use.
+    """One request on one snapshot: the verdict on every node state, FITS or 1 plus the place of the reason in
+    REASONS, and scores computed on first use. ``view`` is what the filters left."""
 
-    ``verdict`` is ``[state]``: FITS, or 1 plus the place of the reason in REASONS. ``view`` is what the
-    filters left, None for an invalid request.
-    """
-
-    def __init__(
-        self,
-        request: GpuRequest | InvalidRequest,
-        snapshot: Snapshot,
-        policy: Policy,
-        verdict: Codes,
-        view: View | None,
-    ) -> None:
-        self.request = request
-        self.snapshot = snapshot
-        self.policy = policy
-        self.verdict = verdict
-        self._view = view
+    request: GpuRequest | InvalidRequest
+    snapshot: Snapshot
+    policy: Policy
+    verdict: Codes
+    view: View | None
 
     @property
     def steps(self) -> list[int]:
         """The search steps that are left for placing shares."""
-        return (self._view.steps if self._view is not None else None) or [0]
+        return (self.view.steps if self.view is not None else None) or [0]
 
     @property
     def exhausted(self) -> bool:
@@ -85,19 +73,16 @@ class Decision:
 
     @property
     def fits(self) -> Bools:
-        """The states that fit, ``[state]``."""
         fits: Bools = self.verdict == FITS
         return fits
 
     @property
     def share_room_mib(self) -> Ints:
-        """Room for the request's shares on each GPU, ``[slot, state]``; -1 where none may go."""
-        assert self._view is not None
-        return self._view.share_room_mib()
+        assert self.view is not None
+        return self.view.share_room_mib()
 
     def nearest_miss(self, name: str) -> NearestMiss | None:
-        """The nearest miss of the first filter that refuses a node; None if the node fits or the pod cannot
-        be read."""
+        """The nearest miss of the first filter that refuses a node; None without one."""
         if isinstance(self.request, InvalidRequest):
             return None
         snapshot = self.snapshot
@@ -109,8 +94,7 @@ class Decision:
 
     @lazy
     def obstacles(self) -> Ints:
-        """The number of filters that refuse each state, ``[state]``; filters about single devices that come
-        after one that leaves none count as well."""
+        """The number of filters that refuse each state, ``[state]``, also after an earlier refusal."""
         refused = np.zeros(len(self.verdict), np.int32)
         for _, _, passed in self._stages if isinstance(self.request, GpuRequest) else ():
             refused += ~passed
@@ -124,17 +108,16 @@ class Decision:
 
     @lazy
     def scoring(self) -> Scoring:
-        """The request with a GPU assigned to each share."""
         assert isinstance(self.request, GpuRequest)
-        assert self._view is not None
+        assert self.view is not None
         request = self.request
         strategy = request.strategy or self.policy.strategy
         fit = None
         if request.shares is not None:
             cost = share_cost(request, self.snapshot, strategy, self.policy.weights)
-            fit = ShareFit(self._view.share_room_mib(), request.shares, self.fits, cost)
+            fit = ShareFit(self.view.share_room_mib(), request.shares, self.fits, cost)
         level = priority_level(request.priority, self.policy.high_priority)
-        return Scoring(request, self.snapshot, self._view.units, fit, strategy, level)
+        return Scoring(request, self.snapshot, self.view.units, fit, strategy, level)
 
     @lazy
     def scored(self) -> Scored:
@@ -143,7 +126,6 @@ class Decision:
 
     @property
     def totals(self) -> Floats:
-        """The value of each state, ``[state]``, 0 to 1; -inf where the request does not fit."""
         return self.scored.totals
 
     @property
@@ -154,15 +136,10 @@ class Decision:
 
 
 def filter_nodes(
-    request: GpuRequest | InvalidRequest,
-    snapshot: Snapshot,
-    policy: Policy,
-    steps: list[int] | None = None,
+    request: GpuRequest | InvalidRequest, snapshot: Snapshot, policy: Policy, steps: list[int] | None = None
 ) -> Decision:
     """Run all filters in their order; each state keeps the reason of the first filter that refuses it.
-
-    ``steps`` limit what several decisions together spend on placing shares (as for ShareFit).
-    """
+    ``steps`` limit what several decisions together spend on placing shares (as for ShareFit)."""
     verdict: Codes = np.full(len(snapshot.states), FITS, np.uint8)
     if isinstance(request, InvalidRequest):
         verdict[:] = _CODE[INVALID_REQUEST]
@@ -177,15 +154,9 @@ def filter_nodes(
 
 
 def score_nodes(decision: Decision) -> Scored:
-    """Weigh all scores that apply to the request."""
-    terms = _weighed(decision) if isinstance(decision.request, GpuRequest) else []
     total = np.zeros(len(decision.verdict))
-    for _, weight, value in terms:
-        total += weight * value
-    return Scored(terms, np.where(decision.fits, np.round(total, TOTAL_DECIMALS), -np.inf))
-
-
-def _weighed(decision: Decision) -> list[tuple[Score, float, Floats]]:
+    if not isinstance(decision.request, GpuRequest):
+        return Scored([], np.where(decision.fits, total, -np.inf))
     weights, scoring = decision.policy.weights, decision.scoring
     applied = [score for score in SCORES if weights.get(score.name, 0.0) > 0.0 and score.applies(scoring)]
     terms = [(score, weights[score.name], score.value(scoring)) for score in applied]
@@ -194,15 +165,16 @@ def _weighed(decision: Decision) -> list[tuple[Score, float, Floats]]:
         others = sum(weight for _, weight, _ in terms) or 1.0
         terms.append((REPORTED, others * REPORTED_TO_OTHERS, REPORTED.value(scoring)))
     whole = sum(weight for _, weight, _ in terms) or 1.0
-    return [(score, weight / whole, value) for score, weight, value in terms]
+    terms = [(score, weight / whole, value) for score, weight, value in terms]
+    for _, weight, value in terms:
+        total += weight * value
+    return Scored(terms, np.where(decision.fits, np.round(total, TOTAL_DECIMALS), -np.inf))
 
 
 def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
-    """Which of the nodes at ``rows`` to give back, ``[row]``: those that fit, at most ``limit`` (0: all).
-
-    The best by total; names decide only among equals at the edge. A pod with soft preferences of its own
-    gets all, so that those can choose; so does one that requests no GPU, which may go anywhere.
-    """
+    """Which of the nodes at ``rows`` to give back, ``[row]``: those that fit, at most ``limit`` (0: all). The
+    best by total; names decide only among equals at the edge. A pod with soft preferences of its own gets
+    all, so that those can choose; so does one that requests no GPU, which may go anywhere."""
     state = decision.snapshot.state_of[rows]
     fits = decision.fits[state]
     count = int(np.count_nonzero(fits))
@@ -222,12 +194,8 @@ def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
 
 
 def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
-    """Totals as kube-scheduler's 0 to 10.
-
-    Only the best get 10; the rest get 0 to 9, with equal points for equal totals and never in inverted order.
-    kube-scheduler breaks ties at random, so any node with 10 may win. Totals within ``tolerance`` of the best
-    count as the best; -inf (does not fit) gets 0.
-    """
+    """Totals as kube-scheduler's 0 to 10. Only the best, and those within ``tolerance``, get 10; equal totals
+    get equal points, never in inverted order. kube-scheduler breaks ties at random."""
     best = totals.max(initial=-np.inf)
     if best == -np.inf:
         return np.zeros(len(totals), np.int64)

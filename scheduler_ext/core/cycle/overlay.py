@@ -1,20 +1,13 @@
-"""A snapshot in which a few nodes differ, as one pod sees them.
-
-Pods that are assumed on a node or nominated to it count against some pods only. An overlay adds columns for
-the few nodes where that matters and leaves the snapshot below unchanged, so a decision on that snapshot still
-holds for all other nodes.
-"""
-
-from __future__ import annotations
+"""A snapshot in which a few nodes differ, as one pod sees them, because assumed and nominated pods count
+against some pods only. A decision on the snapshot below still holds for all other nodes."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from scheduler_ext.core.cycle.cycle import Decision, Scored, filter_nodes
 from scheduler_ext.core.framework.criterion import Scoring
@@ -29,67 +22,37 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 class Overlay(Snapshot):
-    """``base``, the snapshot of a whole cluster, with some nodes replaced by ``nodes``. A replaced node has
-    the same devices; only the pods that hold them differ.
-
-    The states of ``base`` come first; those of ``part``, the snapshot of the replaced nodes, follow.
-    ``within`` is ``base`` if ``counts_alike``, otherwise None. The joined columns are created when first
-    read.
-    """
+    """``base``, the snapshot of a whole cluster, with the nodes of ``part`` in the place of some. A replaced
+    node has the same devices; only the pods that hold them differ. The states of ``base`` come first, those
+    of ``part`` follow. The joined columns are created when first read."""
 
     base: Snapshot
     part: Snapshot
     # The states of the replaced nodes, in ``base`` and in ``part``.
     _changed: tuple[Ints, Ints]
 
-    def __init__(self, base: Snapshot, nodes: Mapping[str, Node]) -> None:
-        part = build_snapshot(nodes, base.generation, within=base)
-        rows = base.rows(list(nodes))
-        state_of = base.state_of.copy()
-        state_of[rows] = part.state_of[:-1] + np.int32(len(base.states))
-        # A frozen dataclass, whose columns are properties here.
-        self.__dict__.update(
-            base=base,
-            part=part,
-            generation=base.generation,
-            nodes=_Nodes(base.nodes, nodes),
-            row_of=base.row_of,
-            state_of=state_of,
-            name_rank=base.name_rank,
-            models=_with(base.models, list(chain.from_iterable(map(state_models, part.states)))),
-            kinds=_with(base.kinds, part.kinds),
-            shapes=_with(base.shapes, part.shapes),
-            mig_rooms=base.mig_rooms,
-            expected=base.forecast,
-            unsettled=base.unsettled,
-            within=None,
-            _changed=(base.state_of[rows], part.state_of[:-1]),
-        )
-        if self._counts_alike():
-            self.__dict__["within"] = base
+    def __init__(self, **attributes: Any) -> None:
+        # A frozen dataclass, some of whose attributes are computed when first read.
+        self.__dict__.update(attributes)
 
     @property
     def counts_alike(self) -> bool:
-        """Whether the replaced nodes leave all values that nodes are compared with unchanged, so that a
-        decision on ``base`` holds for all other nodes.
-        """
+        """Whether a decision on ``base`` holds for all other nodes."""
         return self.within is not None
 
-    def _counts_alike(self) -> bool:
+    @lazy
+    def within(self) -> Snapshot | None:
+        """``base`` if the replaced nodes leave all values that nodes are compared with unchanged."""
         before, after = (
             [of.states[state] for state in states.tolist()]
             for of, states in zip((self.base, self.part), self._changed, strict=True)
         )
         if not all(map(_is_counted_alike, before, after)):
-            return False
-        cut = {
-            unit.resource
-            for state in (*before, *after)
-            for slot in state.slots
-            for unit in slot.units
-            if unit.mig_room is not None
-        }
-        return all(self.base.mig_loss(name).any() == self.mig_loss(name).any() for name in cut)
+            return None
+        units = (unit for state in (*before, *after) for slot in state.slots for unit in slot.units)
+        cut = {unit.resource for unit in units if unit.mig_room is not None}
+        alike = all(self.base.mig_loss(name).any() == self.mig_loss(name).any() for name in cut)
+        return self.base if alike else None
 
     @lazy
     def left(self) -> Ints:
@@ -105,13 +68,7 @@ class Overlay(Snapshot):
         )
 
     @property
-    def states(self) -> tuple[NodeState, ...]:
-        """The states of ``base``, then those of ``part``."""
-        return self.base.states + self.part.states
-
-    @property
     def devices(self) -> DeviceColumns:
-        """Joined columns."""
         return self._joined[0]
 
     @property
@@ -121,7 +78,6 @@ class Overlay(Snapshot):
 
     @property
     def node(self) -> NodeColumns:
-        """Joined columns."""
         return self._joined[2]
 
     @lazy
@@ -140,35 +96,55 @@ class Overlay(Snapshot):
         for name in sorted({*base.units, *part.units}):
             mine = part.units.get(name) or part.no_units
             theirs = base.units.get(name) or base.no_units
-            units[name] = _beside(
-                theirs, replace(mine, model=model[mine.model]), UnitColumns.empty(depth, width)
-            )
+            own = replace(mine, model=model[mine.model])
+            units[name] = _beside(theirs, own, UnitColumns.empty(depth, width))
         return (
             _beside(base.devices, devices, DeviceColumns.empty(depth, width)),
             units,
-            _beside(replace(base.node, count=self.left), node, NodeColumns.empty(width)),
+            _beside(replace(base.node, count=self.left), node, NodeColumns.empty(0, width)),
         )
+
+
+def with_nodes(base: Snapshot, nodes: Mapping[str, Node]) -> Overlay:
+    """``base`` with these nodes in the place of those of the same names."""
+    part = build_snapshot(nodes, base.generation, within=base)
+    rows = base.rows(list(nodes))
+    state_of = base.state_of.copy()
+    state_of[rows] = part.state_of[:-1] + np.int32(len(base.states))
+    return Overlay(
+        base=base,
+        part=part,
+        generation=base.generation,
+        nodes={**base.nodes, **nodes},
+        row_of=base.row_of,
+        state_of=state_of,
+        name_rank=base.name_rank,
+        states=base.states + part.states,
+        models=_joined(base.models, chain.from_iterable(map(state_models, part.states))),
+        kinds=_joined(base.kinds, part.kinds),
+        shapes=_joined(base.shapes, part.shapes),
+        mig_rooms=base.mig_rooms,
+        expected=base.forecast,
+        unsettled=base.unsettled,
+        _changed=(base.state_of[rows], part.state_of[:-1]),
+    )
 
 
 class Overlaid(Decision):
-    """A decision on an overlay that counts alike: the decision on the snapshot below, and one on the replaced
-    nodes; see ``filter_overlay``."""
+    """A decision on an overlay that counts alike: those on the snapshot below and on the replaced nodes."""
 
     def __init__(self, base: Decision, part: Decision, overlay: Overlay) -> None:
-        super().__init__(
-            base.request, overlay, base.policy, np.concatenate((base.verdict, part.verdict)), None
-        )
+        verdict = np.concatenate((base.verdict, part.verdict))
+        super().__init__(base.request, overlay, base.policy, verdict, None)
         self._base = base
         self._part = part
 
     @property
     def steps(self) -> list[int]:
-        """As for every decision."""
         return self._part.steps
 
     @lazy
     def scored(self) -> Scored:
-        """As for every decision."""
         base, part = self._base.scored, self._part.scored
         terms = [
             (score, weight, np.concatenate((value, own)))
@@ -178,12 +154,10 @@ class Overlaid(Decision):
 
     @property
     def share_room_mib(self) -> Ints:
-        """As for every decision."""
         return self._joined.share_room_mib
 
     @lazy
     def scoring(self) -> Scoring:
-        """As for every decision."""
         return self._joined.scoring
 
     @lazy
@@ -199,24 +173,6 @@ def filter_overlay(base: Decision, overlay: Overlay) -> Overlaid:
     return Overlaid(base, part, overlay)
 
 
-class _Nodes(Mapping[str, Node]):
-    """Nodes by name, some of them replaced."""
-
-    def __init__(self, nodes: Mapping[str, Node], own: Mapping[str, Node]) -> None:
-        self._nodes = nodes
-        self._own = own
-
-    def __getitem__(self, name: str) -> Node:
-        own = self._own.get(name)
-        return self._nodes[name] if own is None else own
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._nodes)
-
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-
 def _is_counted_alike(one: NodeState, other: NodeState) -> bool:
     """Whether a node counts the same in both states: as GPUs of its kinds and models, and as a node of its
     shape, which the GPU in its first slot decides."""
@@ -227,10 +183,7 @@ def _is_counted_alike(one: NodeState, other: NodeState) -> bool:
     return same and set(state_models(one)) == set(state_models(other))
 
 
-def _with(known: tuple[_Value, ...], more: Sequence[_Value]) -> tuple[_Value, ...]:
-    """Each value once; the same object if nothing is new, because lookups are remembered by identity."""
-    if all(value in known for value in more):
-        return known
+def _joined(known: tuple[_Value, ...], more: Iterable[_Value]) -> tuple[_Value, ...]:
     return tuple(dict.fromkeys((*known, *more)))
 
 
@@ -245,11 +198,6 @@ def _beside(left: _Columns, right: _Columns, empty: _Columns) -> _Columns:
     """``left`` and ``right`` side by side, written into ``empty``, which is wide and deep enough."""
     for each in fields(empty):
         one, other, both = (getattr(columns, each.name) for columns in (left, right, empty))
-        _fill(both[..., : one.shape[-1]], one)
-        _fill(both[..., one.shape[-1] :], other)
+        both[tuple(map(slice, one.shape))] = one
+        both[..., one.shape[-1] :][tuple(map(slice, other.shape))] = other
     return empty
-
-
-def _fill(columns: npt.NDArray[Any], values: npt.NDArray[Any]) -> None:
-    """Write ``[slot, state]`` or ``[state]`` values into the first slots."""
-    columns[tuple(map(slice, values.shape))] = values

@@ -1,7 +1,5 @@
 """The GPUs of one node that a pod's shares get: filters and choice of a decision, for this node alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -25,7 +23,6 @@ class Sizing:
     headroom_percent: int
 
     def resolved(self, info: NodeInfo) -> Node:
-        """The node's state after all holdings."""
         return resolve(info, self.resources, self.headroom_percent)
 
 
@@ -39,10 +36,8 @@ class Placement:
 def place(
     info: NodeInfo, request: GpuRequest, sizing: Sizing, within: Snapshot | None = None
 ) -> Placement | str:
-    """The GPUs of a pod's shares on a node, or the reason why the pod does not fit.
-
-    ``within`` is the cluster that scores compare with, as in filter and prioritize.
-    """
+    """The GPUs of a pod's shares on a node, or the reason why the pod does not fit. ``within`` is the cluster
+    that scores compare with, as in filter and prioritize."""
     node = sizing.resolved(info)
     alone = build_snapshot({info.name: node}, 0, within=within)
     decision = filter_nodes(request, alone, sizing.policy)
@@ -66,10 +61,8 @@ def share_devices(node: Node, state: int, decision: Decision) -> dict[str, tuple
 
 
 def place_nominated(info: NodeInfo, sizing: Sizing) -> NodeInfo:
-    """The node with a GPU for each share of its nominated pods, as if the pods that they wait for had left.
-
-    A nominated pod that does not fit even then gets none: its node accepts no new share beside it.
-    """
+    """The node with a GPU for each share of its nominated pods, as if the pods that they wait for had left. A
+    nominated pod that does not fit even then gets none: its node accepts no new share beside it."""
     placed: list[BoundPod] = []
     for pod in sorted(info.nominated, key=lambda pod: (-pod.priority, pod.uid)):
         staying = tuple(

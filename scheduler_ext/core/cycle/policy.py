@@ -1,7 +1,5 @@
 """The settings of a decision, as values."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +12,7 @@ STRATEGIES = ("fragmentation", "binpack", "spread")
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How to choose among nodes that fit: weights by score name, the strategy of pods without one, the
-    priority that counts as high, and the maximum number of candidates of a filter call (0: all).
-    """
+    priority that counts as high, and the maximum number of candidates of a filter call (0: all)."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
     strategy: str = "fragmentation"
@@ -24,9 +21,6 @@ class Policy:
 
 
 def priority_level(priority: int, high: int) -> float:
-    """A pod's priority on a scale from 0 (lowest) over 0.5 (no priority) to 1 (``high`` and above).
-
-    Logarithmic, because some clusters number their classes in tens and others in millions.
-    """
+    """A pod's priority on a logarithmic scale from 0 (lowest) over 0.5 (none) to 1 (``high`` and above)."""
     magnitude = min(1.0, math.log1p(abs(priority)) / math.log1p(high))
     return 0.5 + math.copysign(0.5 * magnitude, priority)

@@ -1,20 +1,15 @@
 """The filters in their order: permanent obstacles first, passing ones last."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from scheduler_ext.core.filters.change_in_progress import ChangeInProgress
-from scheduler_ext.core.filters.compute_capability import ComputeCapability
-from scheduler_ext.core.filters.cuda import Cuda
-from scheduler_ext.core.filters.free_memory import FreeMemory
+from scheduler_ext.core.filters.counts import GpuCount, MigPlacement
 from scheduler_ext.core.filters.fresh import FreshInventory
-from scheduler_ext.core.filters.gpu_count import GpuCount
 from scheduler_ext.core.filters.health import Health
-from scheduler_ext.core.filters.mig_placement import MigPlacement
+from scheduler_ext.core.filters.memory import FreeMemory, TotalMemory
 from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.filters.sharing import Sharing
-from scheduler_ext.core.filters.total_memory import TotalMemory
+from scheduler_ext.core.filters.versions import ComputeCapability, Cuda
 from scheduler_ext.core.framework.criterion import Filter
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST, Reason
 

@@ -1,30 +1,22 @@
 """Do the node's labels say that its GPUs are being changed?"""
 
-from __future__ import annotations
-
 from scheduler_ext.core.framework.criterion import Filter, View
 from scheduler_ext.core.framework.miss import MissKind, NearestMiss
 from scheduler_ext.core.framework.reasons import Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
-from scheduler_ext.core.request.request import GpuRequest
-
-CHANGE_IN_PROGRESS = Reason(
-    "node(s) had a GPU change in progress",
-    "The node's labels say that its MIG layout or its driver is being changed.",
-    "Wait until nvidia.com/mig.config.state is success and the driver upgrade is done.",
-)
 
 
 class ChangeInProgress(Filter):
     """Refuses nodes whose MIG layout or driver is being changed, because their report will not last."""
 
     name = "change-in-progress"
-    reason = CHANGE_IN_PROGRESS
+    reason = Reason(
+        "node(s) had a GPU change in progress",
+        "The node's labels say that its MIG layout or its driver is being changed.",
+        "Wait until nvidia.com/mig.config.state is success and the driver upgrade is done.",
+    )
     kind = MissKind.PASSING
-
-    def applies(self, request: GpuRequest) -> bool:
-        return request.asks_gpu
 
     def passes(self, view: View) -> Bools:
         return ~view.snapshot.node.changing

@@ -1,34 +1,27 @@
 """Is there a recent report of the node's GPUs?"""
 
-from __future__ import annotations
-
 from scheduler_ext.core.framework.criterion import Filter, View
 from scheduler_ext.core.framework.miss import MissKind, NearestMiss
 from scheduler_ext.core.framework.reasons import Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
-from scheduler_ext.core.request.request import GpuRequest
-
-NO_FRESH_INVENTORY = Reason(
-    "node(s) had no fresh GPU inventory",
-    "Nothing recent is known of the node's GPUs; nodes known by labels only take whole GPUs alone.",
-    "Check that the node's agent runs and reports, or that the inventory file lists the node.",
-)
 
 
 class FreshInventory(Filter):
     """Refuses nodes without a report; nodes known by labels only accept whole GPUs, nothing finer."""
 
     name = "fresh-inventory"
-    reason = NO_FRESH_INVENTORY
+    reason = Reason(
+        "node(s) had no fresh GPU inventory",
+        "Nothing recent is known of the node's GPUs; nodes known by labels only take whole GPUs alone.",
+        "Check that the node's agent runs and reports, or that the inventory file lists the node.",
+    )
     kind = MissKind.PASSING
-
-    def applies(self, request: GpuRequest) -> bool:
-        return request.asks_gpu
 
     def passes(self, view: View) -> Bools:
         node = view.snapshot.node
-        if _needs_report(view.request):
+        request = view.request
+        if request.shares is not None or any(ask.profile is not None for ask in request.units):
             # Freshness does not matter for a node without any GPU: another filter refuses it.
             return node.fresh & ~(node.estimated & (node.devices > 0))
         return node.fresh
@@ -39,7 +32,3 @@ class FreshInventory(Filter):
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         return f"{node.info.name} has no fresh report of its GPUs ({miss.have})"
-
-
-def _needs_report(request: GpuRequest) -> bool:
-    return request.shares is not None or any(ask.profile is not None for ask in request.units)

@@ -1,7 +1,5 @@
 """Would it fit if the node's sick GPUs were healthy?"""
 
-from __future__ import annotations
-
 import numpy as np
 
 from scheduler_ext.core.framework.criterion import Filter, View
@@ -9,26 +7,18 @@ from scheduler_ext.core.framework.miss import MissKind, NearestMiss, device_of, 
 from scheduler_ext.core.framework.reasons import Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
-from scheduler_ext.core.request.request import GpuRequest
-
-UNHEALTHY = Reason(
-    "node(s) had unhealthy GPUs",
-    "The request would fit if the node's unhealthy GPUs were healthy.",
-    "See the device's health reason in `scheduler-ext inventory -o json`; reset or replace the GPU.",
-)
 
 
 class Health(Filter):
-    """Refuses nodes that lack GPUs only because some are unhealthy; the count refuses nodes that lack
-    more.
-    """
+    """Refuses nodes that lack GPUs only because some are unhealthy; the count refuses larger lacks."""
 
     name = "health"
-    reason = UNHEALTHY
+    reason = Reason(
+        "node(s) had unhealthy GPUs",
+        "The request would fit if the node's unhealthy GPUs were healthy.",
+        "See the device's health reason in `scheduler-ext inventory -o json`; reset or replace the GPU.",
+    )
     kind = MissKind.UNHEALTHY
-
-    def applies(self, request: GpuRequest) -> bool:
-        return request.asks_gpu
 
     def passes(self, view: View) -> Bools:
         passed = view.everywhere(True)
@@ -54,7 +44,8 @@ class Health(Filter):
         return NearestMiss(self.name, node.uuids[slot], "Healthy", "Unhealthy", "health")
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
-        return f"{where(node, miss.device)} is unhealthy{_why(node, miss.device)}"
+        reason = _health_reason(node, miss.device)
+        return f"{where(node, miss.device)} is unhealthy" + (f" ({reason})" if reason else "")
 
     def for_operators(self, miss: NearestMiss, node: Node) -> str | None:
         gpu = f"{device_of(node, miss.device) or ' a GPU'} of {node.info.name}"
@@ -64,14 +55,9 @@ class Health(Filter):
         return f"have an operator reset or replace{gpu}"
 
 
-def _why(node: Node, uuid: str | None) -> str:
-    reason = _health_reason(node, uuid)
-    return f" ({reason})" if reason else ""
-
-
 def _health_reason(node: Node, uuid: str | None) -> str:
     """The agent's reason, which ends with the remedy if there is one, or the operator's cordon."""
-    for device in node.info.report.devices if node.info.report is not None else ():
+    for device in node.info.devices:
         if device.uuid == uuid:
             return "an operator cordoned it" if device.cordoned else device.health_reason
     return ""

@@ -1,7 +1,5 @@
 """Are the GPUs shared, or not, as the pod needs?"""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from scheduler_ext.core.framework.criterion import Filter, View
@@ -11,23 +9,22 @@ from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 
-SHARING_MODE = Reason(
-    "node(s) had GPUs in another sharing mode",
-    "The pod wants exclusive GPUs and these are time-sliced or MPS-shared, or it wants a shared resource"
-    " and these are not shared.",
-    "Drop gpu.scheduler-ext.io/sharing: exclusive, or use nodes without time-slicing.",
-)
-
 
 class Sharing(Filter):
     """Refuses time-sliced and MPS-shared GPUs to pods that want exclusive ones, and the reverse."""
 
     name = "sharing"
-    reason = SHARING_MODE
+    reason = Reason(
+        "node(s) had GPUs in another sharing mode",
+        "The pod wants exclusive GPUs and these are time-sliced or MPS-shared, or it wants a shared resource"
+        " and these are not shared.",
+        "Drop gpu.scheduler-ext.io/sharing: exclusive, or use nodes without time-slicing.",
+    )
     relaxed: ClassVar = {"sharing": lambda _request, _trial: None}
 
     def applies(self, request: GpuRequest) -> bool:
-        return request.asks_gpu and (request.exclusive or _asks_shared(request))
+        shared = any(ask.resource.endswith(".shared") for ask in request.units)
+        return request.asks_gpu and (request.exclusive or shared)
 
     def passes(self, view: View) -> Bools:
         node = view.snapshot.node
@@ -43,7 +40,3 @@ class Sharing(Filter):
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         return f"{node.info.name} has {miss.have} GPUs, needs {miss.needed} ones"
-
-
-def _asks_shared(request: GpuRequest) -> bool:
-    return any(ask.resource.endswith(".shared") for ask in request.units)

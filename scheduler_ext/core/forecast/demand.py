@@ -1,8 +1,5 @@
-"""The value of nodes to future demand, before and after a placement.
-
-All values are ``[state]``, in GPUs, and count only idle, healthy GPUs without MIG. The model of a node's
-first GPU decides which pods it takes.
-"""
+"""The value of nodes to future demand, before and after a placement. All values are ``[state]``, in GPUs, and
+count only idle, healthy GPUs without MIG. The model of a node's first GPU decides which pods it takes."""
 
 from __future__ import annotations
 
@@ -24,10 +21,8 @@ BALANCE = 0.6
 @dataclass(frozen=True)
 class Demand:
     """``residual`` (in thousandths) and ``rows`` (of the forecast) are ``[slot, state]``. ``loose`` are whole
-    GPUs in no slot; negative where a pod holds GPUs that are in the slots.
-
-    ``idle`` are the GPUs without a holder, ``whole`` those of them that pods can request whole.
-    """
+    GPUs in no slot; negative where a pod holds GPUs that are in the slots. ``idle`` are the GPUs without a
+    holder, ``whole`` those of them that pods can request whole."""
 
     forecast: Forecast
     devices: DeviceColumns
@@ -39,8 +34,8 @@ class Demand:
     cpu_free_milli: Ints
 
     def after(self, cpu_milli: int, taken: int, load_mib: Ints | None) -> Demand:
-        """The demand after a pod with this CPU, ``taken`` whole GPUs, and ``load_mib`` of each GPU as shares,
-        ``[slot, state]``."""
+        """The demand after a pod with this CPU, ``taken`` whole GPUs, and ``load_mib`` of each GPU as
+        shares."""
         residual, idle, whole = self.residual, self.idle - taken, self.whole - taken
         if load_mib is not None:
             devices = self.devices
@@ -64,13 +59,11 @@ class Demand:
 
     @lazy
     def worth(self) -> Floats:
-        """The worth of the residuals."""
         worth: Floats = self.forecast.values.ravel().take(self.rows * (WHOLE + 1) + self.residual).sum(0)
         return worth + self.loose
 
     @lazy
     def step(self) -> Ints:
-        """The step of CPU."""
         return self.forecast.steps(self.cpu_free_milli)
 
     @lazy
@@ -94,8 +87,7 @@ class Demand:
 
     @lazy
     def broken(self) -> tuple[Floats, Floats]:
-        """For pods of several GPUs, with one whole GPU less: the increase of unusable GPUs, and the decrease
-        of usable whole ones."""
+        """For pods of several GPUs, one whole GPU less: more unusable GPUs, and fewer usable whole ones."""
         fewer = np.maximum(self.whole - 1, 0.0)
         return self._unusable_by_several(fewer) - self.unusable_by_several, self.runs - self._runs(fewer)
 
@@ -115,10 +107,7 @@ class Demand:
 
     @lazy
     def usable(self) -> Floats:
-        """The worth of the residuals with the free CPU: about the smaller of the two.
-
-        By the cubes, the scarce one counts nearly alone and the plentiful one hardly.
-        """
+        """The worth of the residuals with the free CPU. By the cubes, the scarcer one counts nearly alone."""
         needed = BALANCE * 1000 * self.forecast.cores_per_gpu.take(self.rows[0])
         cpu = self.cpu_free_milli / np.maximum(needed, 1e-9)
         both = np.cbrt(self.worth**3 + cpu**3)

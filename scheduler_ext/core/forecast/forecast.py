@@ -1,9 +1,6 @@
-"""Tables of the value of free GPUs and nodes to future demand, estimated from past pods.
-
-Residuals are in thousandths of a GPU: of the memory for shares on a node that takes shares, otherwise of the
-whole GPU. The tables follow from the usual requests and the kinds of GPUs, not from current holdings: they
-are computed when one of these changes, and a decision only looks values up.
-"""
+"""Tables of the value of free GPUs and nodes to future demand, estimated from past pods. Residuals are in
+thousandths of a GPU: of the memory for shares on a node that takes shares, otherwise of the whole GPU. The
+tables are computed when usual requests or kinds of GPUs change; a decision only looks values up."""
 
 from __future__ import annotations
 
@@ -38,8 +35,7 @@ _NEVER = np.int32(WHOLE + 1)
 
 
 class DeviceKind(NamedTuple):
-    """The properties of a GPU that decide which pods can use it: ``share_mib`` is the memory for shares (0:
-    no shares), ``whole`` whether pods can request it whole."""
+    """What decides which pods can use a GPU; ``share_mib`` is the memory for shares (0: no shares)."""
 
     model: GpuModel
     share_mib: int
@@ -47,8 +43,7 @@ class DeviceKind(NamedTuple):
 
 
 class NodeShape(NamedTuple):
-    """The properties of an empty node that decide which pods fit: GPUs of ``kind``, and CPU in thousandths of
-    a core."""
+    """The properties of an empty node that decide which pods fit; CPU in thousandths of a core."""
 
     kind: DeviceKind
     gpus: int
@@ -57,16 +52,12 @@ class NodeShape(NamedTuple):
 
 class Forecast:
     """Tables for some kinds of GPUs; ``row_of`` is the row of a kind, and the last row stands for no GPU.
-
     ``values`` ``[kind, residual]``: the worth of a residual, in GPUs (residual_value.py). ``unusable``
     ``[kind, step, residual]``: its expected unusable part, in GPUs, over the pods that may arrive.
     ``several`` ``[kind, step, whole GPUs]``: the frequency of pods that only lack whole GPUs on the node.
     Both are after Weng et al., "Beware of Fragmentation" (USENIX ATC'23). ``runs`` ``[kind, whole GPUs]``:
-    the whole GPUs that pods of several GPUs can use.
-
-    ``cores_per_gpu`` ``[kind]``: the requested CPU for each GPU, 0 where unknown, and ``knows_cpu`` whether
-    it is known for any kind. A step is the number of the ascending ``cpu_milli`` that a node has free.
-    """
+    the whole GPUs that pods of several GPUs can use. ``cores_per_gpu`` ``[kind]``: the requested CPU for each
+    GPU, 0 where unknown. A step is the number of the ascending ``cpu_milli`` that a node has free."""
 
     def __init__(self, workload: Workload, kinds: Sequence[DeviceKind]) -> None:
         self.workload = workload
@@ -76,7 +67,6 @@ class Forecast:
         self._kept: dict[tuple[float, float], Floats] = {}
         # Kept here, to end with this forecast: a cache of the module would keep those of past forecasts.
         self._covering: dict[tuple[DeviceKind, ...], Forecast] = {}
-        self._looked_up: tuple[Sequence[DeviceKind], Ints] = ((), np.zeros(1, np.int32))
         self._hosted: tuple[tuple[tuple[NodeShape, ...], bytes], Floats] = (((), b""), np.zeros(0))
         self.cpu_milli = _cpu_amounts(usual)
         rows, steps = len(kinds) + 1, len(self.cpu_milli) + 1
@@ -94,8 +84,7 @@ class Forecast:
         self.knows_cpu = bool(self.cores_per_gpu.any())
 
     def covering(self, kinds: tuple[DeviceKind, ...]) -> Forecast:
-        """This forecast with at least these kinds."""
-        if kinds is self._looked_up[0] or all(kind in self.row_of for kind in kinds):
+        if all(kind in self.row_of for kind in kinds):
             return self
         every = tuple(dict.fromkeys((*self.row_of, *kinds)))
         covering = self._covering.get(every)
@@ -107,8 +96,7 @@ class Forecast:
         return covering
 
     def kept(self, worth: float, unusable: float) -> Floats:
-        """The weighted worth of a residual less its weighted unusable part, ``[kind, step, residual]``,
-        flat."""
+        """The weighted worth of a residual less its unusable part, ``[kind, step, residual]``, flat."""
         kept = self._kept.get((worth, unusable))
         if kept is None:
             kept = (worth * self.values[:, None, :] - unusable * self.unusable).ravel()
@@ -117,23 +105,14 @@ class Forecast:
 
     def rows(self, kinds: Sequence[DeviceKind]) -> Ints:
         """The row of each kind, and at the end of no GPU."""
-        known, rows = self._looked_up
-        if known is not kinds:
-            rows = np.array([*(self.row_of[kind] for kind in kinds), len(self.row_of)], np.int32)
-            # Successive snapshots have the same kinds.
-            self._looked_up = kinds, rows
-        return rows
+        return np.array([*(self.row_of[kind] for kind in kinds), len(self.row_of)], np.int32)
 
     def steps(self, cpu_milli: Ints) -> Ints:
-        """The step of each amount of CPU."""
         return np.searchsorted(self.cpu_milli, cpu_milli, side="right").astype(np.int32)
 
     def wanted(self, kinds: Sequence[DeviceKind], gpus: Floats) -> Floats:
-        """The demand of pods that do not admit all of these kinds, as a part of all demand, ``[kind]``.
-
-        Demand spreads over the admitted kinds in proportion to their ``gpus``. Some unknown pods need one
-        certain model.
-        """
+        """The demand of pods that do not admit all of these kinds, as a part of all demand, ``[kind]``; it
+        spreads over the admitted kinds by their ``gpus``. Some unknown pods need one certain model."""
         if not kinds:
             return np.zeros(0)
         admits, asked, unknown = self._demand(kinds, gpus)
@@ -147,17 +126,14 @@ class Forecast:
         return wanted
 
     def hosted(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> Floats:
-        """The demand of pods with few large enough nodes, over the GPUs of each shape, ``[shape]``, 0 to 1;
-        ``nodes`` is the number of nodes of each shape.
-
-        A class counts by the part of its admitted GPUs that is on nodes too small for it.
-        """
+        """The demand of pods with few large enough nodes, over the GPUs of each shape, ``[shape]``, 0 to 1. A
+        class counts by the part of its admitted GPUs that is on nodes too small for it."""
         key = shapes, nodes.tobytes()
         # Read once: a decision on another snapshot may replace it.
         known, hosted = self._hosted
         if known != key:
-            hosted = self._hosts_wanted(shapes, nodes)
             # The nodes change more rarely than the pods.
+            hosted = self._hosts_wanted(shapes, nodes)
             self._hosted = key, hosted
         return hosted
 
@@ -209,24 +185,19 @@ class _Classes:
         self.weight: Floats = np.array(list(workload.parts.values()), np.float64)
         self.cpu_milli: Ints = np.array([task.cpu_milli for task in tasks], np.int32)
         self.gpus: Ints = np.array([task.gpus for task in tasks], np.int32)
-        self.shares: Ints = np.array([len(task.shares_mib) for task in tasks], np.int32)
+        shares = np.array([len(task.shares_mib) for task in tasks], np.int32)
+        # The number of GPUs that each class uses.
+        self.count: Ints = np.where(self.gpus > 0, self.gpus, shares)
         self.share_mib: Ints = np.array([max(task.shares_mib, default=0) for task in tasks], np.int32)
 
-    @property
-    def count(self) -> Ints:
-        """The number of GPUs that each class uses."""
-        return np.where(self.gpus > 0, self.gpus, self.shares)
-
     def asked(self, kind: DeviceKind) -> Floats:
-        """The demand of each class for this kind, in GPUs; 0 if it cannot use the kind, or requests no
-        GPU."""
+        """The demand of each class for this kind, in GPUs; 0 if it cannot use the kind."""
         size = self.size(kind)
         asked: Floats = np.where(size <= WHOLE, size * self.count / WHOLE, 0.0)
         return asked
 
     def size(self, kind: DeviceKind) -> Ints:
-        """The part of one GPU of this kind that each class needs, in thousandths, ``[class]``; above WHOLE if
-        it cannot use the kind, or requests no GPU."""
+        """The part of one GPU of this kind that each class needs, in thousandths; above WHOLE if unable."""
         size = np.full(len(self.gpus), _NEVER, np.int32)
         if kind.share_mib:
             share = -(-self.share_mib.astype(np.int64) * WHOLE // kind.share_mib)
@@ -234,7 +205,6 @@ class _Classes:
         return np.where(self.gpus > 0, np.int32(WHOLE) if kind.whole else _NEVER, size)
 
     def admits(self, model: GpuModel) -> Bools:
-        """The classes that admit a model, ``[class]``."""
         names = {model.name, model.family}
         return np.array([not models or bool(models & names) for models in self._models], np.bool_)
 
@@ -246,7 +216,6 @@ def _unknown_asks(kind: DeviceKind) -> list[tuple[int, int]]:
 
 
 def _unknown_mean(kind: DeviceKind) -> float:
-    """The mean request of unknown pods, in GPUs."""
     asks = _unknown_asks(kind)
     return sum(gpus * size for gpus, size in asks) / WHOLE / max(len(asks), 1)
 

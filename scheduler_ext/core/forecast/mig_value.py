@@ -1,44 +1,37 @@
-"""What a MIG instance in each place costs future pods.
+"""What a MIG instance in each place costs future pods. It depends on the occupancy mask of the GPU
+(mig_geometry.py) and the profile only, so that a decision over many GPUs is a lookup."""
 
-A mask is the occupancy mask of one GPU (mig_geometry.py). A choice depends on the mask and the profile only,
-so all choices are computed once per workload, and a decision over many GPUs is a lookup.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.gpu.mig_geometry import Geometry
-from scheduler_ext.core.gpu.mig_profile import Profile, window
+from scheduler_ext.core.gpu.mig_profile import window
 from scheduler_ext.core.node.columns import Floats
+from scheduler_ext.core.node.node import MigRoom
 from scheduler_ext.core.request.pod_kinds import Workload
 
 Masks = npt.NDArray[np.int64]
-Starts = npt.NDArray[np.int8]
 
 # Sums of fractions are inexact; costs that differ by less count as equal.
-_DECIMALS = 9
+DECIMALS = 9
 
 
 @dataclass(frozen=True, slots=True)
 class MigWeights:
-    """The weight of room for several instances, and the charge for free units.
-
-    ``exponent``: a GPU that holds a fraction of the instances that fit an empty GPU is worth this power of
-    the fraction. Above 1, room on emptier GPUs is worth more, because a larger instance may still fit there.
-    ``best_fit`` is the charge for a GPU whose units all stay free, in GPUs, in proportion to the free units.
+    """The weight of room for several instances, and the charge for free units. ``exponent``: a GPU that holds
+    a fraction of the instances that fit an empty GPU is worth this power of the fraction. Above 1, room on
+    emptier GPUs is worth more, because a larger instance may still fit there. ``best_fit`` is the charge for
+    a GPU whose units all stay free, in GPUs, in proportion to the free units.
 
     The defaults are one pair for all geometries and mixes, from the middle of a plateau. The slice acceptance
     of 100 GPUs at offered load 1.0 was compared with the best of first fit, best fit, MFI and FGD for 42
     pairs of a geometry and a mix. Mean and worst difference: 0.11 and -0.11 points with (1.35, 0.02), 0.09
     and -0.12 with (1.25, 0.04), 0.09 and -0.29 with (1.6, 0.04), -0.22 and -2.69 with (1, 0), which is FGD.
     On 52 other pairs the defaults reached 0.11 and -0.47; 47 of these were at most 0.1 below. The difference
-    is largest where small profiles are common. docs/concepts/placement.md lists what gained nothing more.
-    """
+    is largest where small profiles are common. docs/concepts/placement.md lists what gained nothing more."""
 
     exponent: float = 1.35
     best_fit: float = 0.02
@@ -58,19 +51,6 @@ class MigWorth:
         return lost
 
 
-@dataclass(frozen=True, eq=False)
-class MigPlacements:
-    """The best start of every profile beside every occupancy mask, and its cost; ``[mask, profile]``.
-
-    Where no start fits, ``cost`` is infinite and ``start`` is -1. Profiles are in the geometry's order, and
-    the column of a profile is contiguous, so that ``cost[:, profile][masks]`` reads little memory. A mask
-    holds neither max_instances nor media engines: callers that know them exclude such GPUs.
-    """
-
-    cost: Floats
-    start: Starts
-
-
 def mig_mix(workload: Workload) -> dict[str, float]:
     """Requests for each profile, per pod; empty where no pod requests MIG."""
     mix: dict[str, float] = {}
@@ -81,8 +61,7 @@ def mig_mix(workload: Workload) -> dict[str, float]:
 
 
 def expected_mix(geometry: Geometry, workload: Workload) -> dict[str, float]:
-    """Expected requests for each profile of a geometry: those of ``mig_mix``, and those of unknown pods,
-    which request every shape equally often."""
+    """Expected requests for each profile of a geometry; unknown pods request every shape equally often."""
     known = mig_mix(workload)
     mix = {profile.name: known[profile.name] for profile in geometry.profiles if profile.name in known}
     alike = shapes(geometry)
@@ -103,12 +82,10 @@ def mig_worth(geometry: Geometry, mix: Mapping[str, float], weights: MigWeights 
 
 
 def room_worth(geometry: Geometry, mix: Mapping[str, float], exponent: float) -> Floats:
-    """The free units of each mask that the pods of ``mix`` can use, in GPUs, ``[mask]``.
-
-    The mean over profiles of size * (instances that fit an empty GPU) * (fraction of these that still fit)
-    ** exponent. With an exponent of 1, the free units less this value are the fragmentation of Weng et al.,
-    "Beware of Fragmentation" (USENIX ATC'23), of a GPU whose residual is a mask.
-    """
+    """The free units of each mask that the pods of ``mix`` can use, in GPUs, ``[mask]``. The mean over
+    profiles of size * (instances that fit an empty GPU) * (fraction of these that still fit) ** exponent.
+    With an exponent of 1, the free units less this value are the fragmentation of Weng et al., "Beware of
+    Fragmentation" (USENIX ATC'23), of a GPU whose residual is a mask."""
     placeable = geometry.placeable
     sizes = np.array([profile.size for profile in geometry.profiles], np.float64)
     empty = placeable[0].astype(np.float64)
@@ -118,10 +95,7 @@ def room_worth(geometry: Geometry, mix: Mapping[str, float], exponent: float) ->
 
 
 def mix_of(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
-    """The fractions of ``mix`` that request this geometry's profiles, ``[profile]``, with a sum of 1.
-
-    Where ``mix`` requests none of them, all shapes are equally frequent.
-    """
+    """The fractions of ``mix`` by profile, ``[profile]``; without any of them, all shapes are equal."""
     asked = np.array([max(mix.get(profile.name, 0.0), 0.0) for profile in geometry.profiles])
     if not asked.any():
         asked[list(shapes(geometry))] = 1.0
@@ -139,31 +113,48 @@ def shapes(geometry: Geometry) -> tuple[int, ...]:
     return tuple(sorted(chosen.values()))
 
 
-def _ascending(profile: Profile) -> Iterable[int]:
-    return profile.starts
+class MigRooms:
+    """The places of MIG instances, numbered; 0 means no place. One thread may write while any number read:
+    numbers are only added, and the loss of a numbered place follows from the workload alone."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[MigRoom | None, int] = {None: 0}
+        self._rooms: list[MigRoom | None] = [None]
+        # The latest losses that were computed, and the workload they belong to.
+        self._known: tuple[Workload | None, Floats] = (None, np.zeros(1))
+
+    def number(self, room: MigRoom | None) -> int:
+        """The number of a place; a new place gets a new number."""
+        number = self._numbers.get(room)
+        if number is None:
+            # The place comes before its number, for concurrent readers.
+            number = len(self._rooms)
+            self._rooms.append(room)
+            self._numbers[room] = number
+        return number
+
+    def __len__(self) -> int:
+        return len(self._rooms)
+
+    def losses(self, workload: Workload) -> Floats:
+        """The mean cost over the starts of each place for the pods of ``workload``, in GPUs, ``[number]``."""
+        # Read once: another reader may replace it.
+        known_for, losses = self._known
+        if known_for is not workload:
+            losses = np.zeros(1)
+        rooms = [room for room in self._rooms[len(losses) :] if room is not None]
+        if rooms or known_for is not workload:
+            worth = {
+                geometry: mig_worth(geometry, expected_mix(geometry, workload))
+                for geometry in {room.geometry for room in rooms}
+            }
+            losses = np.append(losses, [_loss(room, worth[room.geometry]) for room in rooms])
+            self._known = workload, losses
+        return losses
 
 
-def least_cost(
-    geometry: Geometry,
-    cost: Callable[[Masks, Masks], Floats],
-    order: Callable[[Profile], Iterable[int]] = _ascending,
-) -> MigPlacements:
-    """The cheapest start for every mask and profile; of equally cheap starts the first in ``order``.
-
-    ``cost`` takes the masks before and after an instance is created, each ``[case]``.
-    """
-    shape = (1 << geometry.grid, len(geometry.profiles))
-    best = np.full(shape, np.inf, order="F")
-    starts = np.full(shape, -1, np.int8, order="F")
-    masks = np.arange(shape[0], dtype=np.int64)
-    for index, profile in enumerate(geometry.profiles):
-        for start in order(profile):
-            taken = window(profile, start)
-            free = masks[(masks & taken) == 0]
-            found = np.round(cost(free, free | taken), _DECIMALS)
-            cheaper = found < best[free, index]
-            best[free[cheaper], index] = found[cheaper]
-            starts[free[cheaper], index] = start
-    best.setflags(write=False)
-    starts.setflags(write=False)
-    return MigPlacements(best, starts)
+def _loss(room: MigRoom, worth: MigWorth) -> float:
+    profile = room.geometry.profile(room.profile)
+    assert profile is not None  # a profile of this geometry
+    after = np.array([room.held | window(profile, start) for start in room.starts])
+    return round(float(worth.cost(np.full(len(after), room.held), after).mean()), DECIMALS)

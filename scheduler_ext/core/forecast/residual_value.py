@@ -1,12 +1,7 @@
-"""The worth of the free part of a GPU to future demand.
-
-The fewest GPUs that hold a mix of sizes are a linear program over patterns, the ways to fill one GPU (Gilmore
-and Gomory, "A Linear Programming Approach to the Cutting-Stock Problem", Operations Research 9, 1961). Its
-dual prices give a pod of each size a worth in GPUs, and the worth of a residual is that of its dearest
-filling.
-"""
-
-from __future__ import annotations
+"""The worth of the free part of a GPU to future demand. The fewest GPUs that hold a mix of sizes are a linear
+program over patterns, the ways to fill one GPU (Gilmore and Gomory, "A Linear Programming Approach to the
+Cutting-Stock Problem", Operations Research 9, 1961). Its dual prices give a pod of each size a worth in GPUs,
+and the worth of a residual is that of its dearest filling."""
 
 from collections.abc import Mapping
 
@@ -31,11 +26,8 @@ _STEADY = 0.8
 
 
 def residual_values(demand: Mapping[int, float], capacity: int) -> Floats:
-    """The worth of every residual of a GPU, in GPUs, ``[capacity + 1]``: monotonic, from 0 to 1.
-
-    ``demand`` is the expected number of pods of each size, from 1 to ``capacity``. Without demand, a residual
-    is worth its part of the GPU.
-    """
+    """The worth of every residual of a GPU, in GPUs, ``[capacity + 1]``: monotonic, from 0 to 1. ``demand``
+    is the expected number of pods of each size. Without demand, a residual is worth its part of the GPU."""
     sizes = np.array(sorted(size for size, count in demand.items() if count > 0), np.int64)
     if not len(sizes):
         return np.linspace(0.0, 1.0, capacity + 1)
@@ -87,7 +79,6 @@ def _filled(sizes: _Sizes, prices: Floats, capacity: int) -> Floats:
 
 
 def _pattern(sizes: _Sizes, prices: Floats, values: Floats, capacity: int) -> Floats:
-    """The number of pods of each size in the dearest filling of a GPU."""
     pattern = np.zeros(len(sizes))
     left = capacity
     for i in range(len(sizes) - 1, -1, -1):

@@ -1,11 +1,6 @@
-"""The GPU of each memory share: for all node states at once, and exactly.
-
-Shares of one pod are placed together. Greedy placement (largest first, each on the GPU of least cost) settles
-nearly all states; where it fails, a search decides, so that a pod is refused only if no placement exists. The
-search is bounded, because the problem is bin packing and pods come from untrusted sources.
-"""
-
-from __future__ import annotations
+"""The GPU of each memory share: for all node states at once, and exactly. Greedy placement (largest first,
+each on the GPU of least cost) settles nearly all states; where it fails, a search decides, so that a pod is
+refused only if no placement exists. The search is bounded, because pods come from untrusted sources."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,8 +9,7 @@ import numpy as np
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.request.request import ShareAsk
 
-# Search steps (a GPU tried for a share) that one request may spend over all states, about 0.2 s; undecided
-# states then count as not fitting.
+# Search steps (a GPU tried for a share) of one request, about 0.2 s; undecided states then do not fit.
 MAX_SEARCH_STEPS = 2_000_000
 
 _TOO_DEAR = 1e18
@@ -32,11 +26,8 @@ def tightest(_before: Ints, after: Ints) -> Floats:
 
 
 class ShareFit:
-    """The places of one request's shares in every state.
-
-    ``slots[i]`` is the slot of the i-th share (running ones first, then init ones), ``[state]``, -1 where
-    ``fits`` is false; ``load_mib`` is the peak of all of them on each GPU, ``[slot, state]``.
-    """
+    """The places of one request's shares in every state: ``slots[i]`` of the i-th share (running ones first),
+    ``[state]``, -1 where ``fits`` is false; ``load_mib`` ``[slot, state]`` is the peak of all on each GPU."""
 
     def __init__(
         self,
@@ -55,10 +46,13 @@ class ShareFit:
             np.full(states, -1, np.int32) for _ in range(len(shares.running) + len(shares.init))
         ]
         self.fits: Bools = np.zeros(states, np.bool_)
-        possible = where & self._can_fit()
+        # Necessary: the largest share fits on a GPU, and the sum does not exceed the total of all GPUs.
+        usable = np.maximum(room_mib, 0)
+        possible = where & (usable.max(0) >= shares.largest_mib)
+        if len(self.slots) > 1:
+            possible &= usable.sum(0, dtype=np.int64) >= shares.total_mib
         self._place_greedily(possible, cost)
-        # States that best fit can place are never left to the bounded search, so that every cost gives the
-        # same fit.
+        # What best fit can place is never left to the bounded search, so that every cost gives the same fit.
         if cost is not tightest and len(self.slots) > 1 and (possible & ~self.fits).any():
             self._place_greedily(possible & ~self.fits, tightest)
         self._search(possible & ~self.fits, [MAX_SEARCH_STEPS] if steps is None else steps)
@@ -66,16 +60,7 @@ class ShareFit:
         if shares.init and len(self.slots) > 1:
             self._hold_less(cost)
 
-    def _can_fit(self) -> Bools:
-        """Necessary: the largest share fits on a GPU, and the sum does not exceed the total of all GPUs."""
-        room = np.maximum(self._room, 0)
-        enough: Bools = room.max(0) >= self._shares.largest_mib
-        if len(self.slots) > 1:
-            enough &= room.sum(0, dtype=np.int64) >= self._shares.total_mib
-        return enough
-
     def _place_greedily(self, undecided: Bools, cost: Cost) -> None:
-        """Places all shares in those of the states where greedy choices succeed."""
         running = self._shares.running
         fits = undecided
         slots = list(self.slots)
@@ -98,9 +83,7 @@ class ShareFit:
         return slot, fits & (after[slot, self._columns] >= 0)
 
     def _place_init(self, slots: list[Ints], load: Ints, fits: Bools, cost: Cost) -> Bools:
-        """Give init containers their slots beside the containers that run then, and raise ``load`` by them;
-        returns the states that fit.
-        """
+        """Give init containers slots beside the containers that run then, and raise ``load`` by them."""
         for j, share in enumerate(self._shares.init, start=len(self._shares.running)):
             there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
             slots[j], fits = self._cheapest_beside(load, there, fits, cost)
@@ -108,9 +91,7 @@ class ShareFit:
 
     def _cheapest_beside(self, load: Ints, there: Ints, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
         """The same if the pod holds ``load`` of each GPU in any phase so far, and ``there`` in the phase of
-        the share, including it: memory that the pod holds anyway is used first. ``load`` is raised to the new
-        peak.
-        """
+        the share, including it: memory that the pod holds anyway is used first. Raises ``load``."""
         after = np.maximum(load, there)
         price = cost(self._room - load, self._room - after)
         price = price + (after > load) * _HELD_MORE + (there > self._room) * _TOO_DEAR
@@ -121,9 +102,8 @@ class ShareFit:
         return slot, fits
 
     def _hold_less(self, cost: Cost) -> None:
-        """If the app fits into the memory of its init containers, it goes there: all containers are placed
-        again in their starting order, and that counts in those states where the pod then holds less in total.
-        """
+        """If the app fits into the memory of its init containers, it goes there: place all containers again
+        in their starting order, and keep that in those states where the pod then holds less in total."""
         running = self._shares.running
         early = {i for share in self._shares.init for i in share.beside}
         slots = [np.full(len(self._columns), -1, np.int32) for _ in self.slots]
@@ -144,7 +124,6 @@ class ShareFit:
         self.load_mib = np.where(less, load, self.load_mib)
 
     def _running_load(self, slots: Sequence[Ints], which: Sequence[int]) -> Ints:
-        """The load of those running shares on each GPU, as far as placed."""
         load = np.zeros_like(self._room)
         for i in which:
             mib = np.int32(self._shares.running[i][1])
@@ -158,9 +137,12 @@ class ShareFit:
         for column in np.flatnonzero(undecided):
             room = tuple(self._room[:, column].tolist())
             if room not in solved:
-                solved[room] = (
-                    place_exactly(room, self._shares, steps) if _has_places(room, self._shares) else None
+                # Necessary: for each size there are places for all shares of at least that size.
+                possible = all(
+                    sum(mib // size for mib in room if mib >= size) >= count
+                    for size, count in self._shares.at_least
                 )
+                solved[room] = place_exactly(room, self._shares, steps) if possible else None
             found = solved[room]
             if found is not None:
                 self.fits[column] = True
@@ -178,61 +160,17 @@ class ShareFit:
 
 
 def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] | None = None) -> Bools:
-    """The states of ``where`` in which all shares find a GPU; ``room_mib`` is -1 where none may go.
-
-    ``steps`` as for ShareFit.
-    """
+    """The states of ``where`` in which all shares find a GPU; ``room_mib`` is -1 where none may go."""
     if len(shares.running) + len(shares.init) == 1:
         fits: Bools = np.any(room_mib >= shares.largest_mib, axis=0)
         return fits
     return ShareFit(room_mib, shares, where, steps=steps).fits
 
 
-def placeable(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> bool:
-    """Whether the shares find GPUs on one node, as in ShareFit for many; ``steps`` as there."""
-    if len(shares.running) + len(shares.init) == 1:
-        return max(room_mib, default=-1) >= shares.largest_mib
-    room = [max(mib, 0) for mib in room_mib]
-    if max(room, default=0) < shares.largest_mib or sum(room) < shares.total_mib:
-        return False
-    if _placed_greedily(room_mib, shares):
-        return True
-    return _has_places(room_mib, shares) and place_exactly(room_mib, shares, steps) is not None
-
-
-def _has_places(room_mib: Sequence[int], shares: ShareAsk) -> bool:
-    """Necessary: for each size there are places for all shares of at least that size."""
-    return all(
-        sum(mib // size for mib in room_mib if mib >= size) >= count for size, count in shares.at_least
-    )
-
-
-def _placed_greedily(room_mib: Sequence[int], shares: ShareAsk) -> bool:
-    """Whether best fit, the largest first, finds a GPU for each."""
-    left = list(room_mib)
-    slots = [-1] * len(shares.running)
-    for i in sorted(range(len(slots)), key=lambda i: -shares.running[i][1]):
-        mib = shares.running[i][1]
-        slot = min((s for s, r in enumerate(left) if r >= mib), key=left.__getitem__, default=None)
-        if slot is None:
-            return False
-        slots[i] = slot
-        left[slot] -= mib
-    for share in shares.init:
-        beside = list(room_mib)
-        for i in share.beside:
-            beside[slots[i]] -= shares.running[i][1]
-        if max(beside, default=-1) < share.memory_mib:
-            return False
-    return True
-
-
 def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:
-    """The slot of each share (running, then init) on one node, or None if no placement exists.
-
-    Depth first, largest first, one representative of equal GPUs; equal shares are tried in one order only.
-    ``steps[0]`` is the remaining budget and is counted down; when it is used up the answer is None.
-    """
+    """The slot of each share (running, then init) on one node, or None if no placement exists. Depth first,
+    largest first, one representative of equal GPUs; equal shares are tried in one order only. ``steps[0]`` is
+    the remaining budget and is counted down; when it is used up the answer is None."""
     running = shares.running
     order = sorted(range(len(running)), key=lambda i: -running[i][1])
     slots = [-1] * len(running)

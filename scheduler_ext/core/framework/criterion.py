@@ -1,9 +1,6 @@
-"""The interface of filters and of scores, and their input.
-
-A filter answers for all node states at once: a mask over ``[state]``. Filters run in order on one ``View``;
-those about single devices narrow the view, so that the next ones consider the same GPUs. A score answers with
-one float per state, 0 (worst) to 1 (best).
-"""
+"""The interface of filters and of scores, and their input. A filter answers for all node states at once: a
+mask over ``[state]``. Filters run in order on one ``View``; those about single devices narrow the view, so
+that the next ones consider the same GPUs. A score answers with one float per state, 0 (worst) to 1 (best)."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
 
@@ -22,22 +19,14 @@ from scheduler_ext.core.framework.reasons import Reason
 from scheduler_ext.core.framework.relaxation import Change, Lower, Trial
 from scheduler_ext.core.node.columns import Bools, Floats, Ints, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
-from scheduler_ext.core.node.node import Node, Slot, Unit
+from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """The GPUs for one part of a request, ``[slot, state]``: the values that a wish about one device
-    compares.
+class Offer(NamedTuple):
+    """The GPUs for one part of a request, ``[slot, state]``: what a wish about one device compares."""
 
-    ``candidate`` are the GPUs that the part could get: all free healthy units where the device plugin picks,
-    every GPU that accepts a share where the extender picks. ``any_gpu`` are those that could ever count.
-    """
-
-    candidate: Bools
-    any_gpu: Bools
     model: Ints
     compute_capability: Ints
     total_mib: Ints
@@ -45,9 +34,7 @@ class Offer:
 
 
 class View:
-    """One request on one snapshot; ``eligible`` are the GPUs that a share may still use, ``steps`` the budget
-    for placing shares (as for ShareFit).
-    """
+    """One request on one snapshot; ``eligible`` are the GPUs that a share may still use."""
 
     def __init__(self, request: GpuRequest, snapshot: Snapshot, steps: list[int] | None = None) -> None:
         self.steps = steps
@@ -66,53 +53,30 @@ class View:
             self.eligible = self.shareable & devices.healthy
 
     def narrow(self, test: Callable[[Offer], Bools]) -> Bools:
-        """States on which a wish about one device holds; shares keep only the GPUs that meet it.
-
-        The kubelet and the device plugin pick whole GPUs and MIG instances, so there the wish holds only if
-        every free one meets it. If none is free, one matching GPU of the node is enough, and a node without
-        such GPUs passes: the count then refuses it.
-        """
-        passed: Bools | None = None
+        """States on which a wish about one device holds; shares keep only the GPUs that meet it. The device
+        plugin picks whole GPUs and MIG instances, so there every free one must meet it. If none is free, one
+        matching GPU is enough, and a node without such GPUs passes: the count then refuses it."""
+        passed = self.everywhere(True)
         devices = self.snapshot.devices
+        capability = devices.compute_capability
         for i, (_, columns) in enumerate(self.units):
-            offer = Offer(
-                candidate=columns.has_free,
-                any_gpu=columns.offered,
-                model=columns.model,
-                compute_capability=devices.compute_capability,
-                total_mib=columns.memory_mib,
-                free_mib=columns.free_mib,
-            )
-            met = test(offer)
+            met = test(Offer(columns.model, capability, columns.memory_mib, columns.free_mib))
             if columns.any_sick:
                 self.sick[i] = self.sick[i] * met
-            here = (offer.any_gpu & met).any(0) | ~columns.offered_anywhere
-            here &= ~(offer.candidate & ~met).any(0)
-            passed = here if passed is None else passed & here
+            passed &= (columns.offered & met).any(0) | ~columns.offered_anywhere
+            passed &= ~(columns.has_free & ~met).any(0)
         if self.request.shares is not None:
-            met = test(
-                Offer(
-                    candidate=self.eligible,
-                    any_gpu=self.shareable,
-                    model=devices.model,
-                    compute_capability=devices.compute_capability,
-                    total_mib=devices.total_mib,
-                    free_mib=devices.share_free_mib,
-                )
-            )
-            had_any = np.any(self.shareable, axis=0)
+            met = test(Offer(devices.model, capability, devices.total_mib, devices.share_free_mib))
+            had_any = self.shareable.any(0)
             self.shareable = self.shareable & met
             self.eligible = self.eligible & met
-            here = np.any(self.shareable, axis=0) | ~had_any
-            passed = here if passed is None else passed & here
-        return np.ones(len(self.snapshot.states), np.bool_) if passed is None else passed
+            passed &= self.shareable.any(0) | ~had_any
+        return passed
 
     def share_room_mib(self, states: slice = slice(None)) -> Ints:
         """Free MiB per GPU for the request's shares, ``[slot, state]`` of these states; -1 where none may go.
-
         If the pod also requests whole GPUs of the same node, the plugin may pick any unheld ones for them, so
-        the shares can only count on the GPUs that remain if it picks the best.
-        """
+        the shares can only count on the GPUs that remain if it picks the best."""
         free_mib = self.snapshot.devices.share_free_mib[:, states]
         room = np.where(self.eligible[:, states], free_mib, np.int32(-1))
         for ask, columns in self.units:
@@ -130,36 +94,31 @@ class View:
         return room
 
     def at(self, state: int) -> View:
-        """The same view, with this state in question."""
         same = copy(self)
         same.only = state
         return same
 
     def copy(self) -> View:
-        """A copy that can be narrowed separately."""
         same = copy(self)
         same.sick = list(self.sick)
         return same
 
     def everywhere(self, value: bool) -> Bools:
-        """The same answer for every state."""
         return np.full(len(self.snapshot.states), value)
 
 
 class Filter(ABC):
-    """One question that a node answers with yes or no, and the words for a no.
-
-    ``relaxed`` lowers the annotations that the filter reads, by their names without prefix.
-    """
+    """One question that a node answers with yes or no, and the words for a no. ``relaxed`` lowers the
+    annotations that the filter reads, by their names without prefix."""
 
     name: ClassVar[str]
     reason: ClassVar[Reason]
     kind: ClassVar[MissKind] = MissKind.MISMATCH
     relaxed: ClassVar[Mapping[str, Lower]] = {}
 
-    @abstractmethod
     def applies(self, request: GpuRequest) -> bool:
-        """False if every node passes for this request."""
+        """False if every node passes for this request, as without GPUs."""
+        return request.asks_gpu
 
     @abstractmethod
     def passes(self, view: View) -> Bools:
@@ -167,10 +126,7 @@ class Filter(ABC):
 
     @abstractmethod
     def miss(self, view: View, node: Node) -> NearestMiss:
-        """The closest value on a node that did not pass, the one in question in the view.
-
-        The view is as the earlier filters left it.
-        """
+        """The closest value on a node that did not pass; the view is as the earlier filters left it."""
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         """The miss as a sentence that names the node and the numbers."""
@@ -203,11 +159,8 @@ class Score(Protocol):
 
 @dataclass(frozen=True)
 class Scoring:
-    """The input of scores: the request on a snapshot, with a GPU for each share.
-
-    ``fit`` has the places of the shares (None: the pod requests none). ``strategy`` is fragmentation, binpack
-    or spread; ``level`` is the pod's priority level, 0 to 1.
-    """
+    """The input of scores: the request on a snapshot; ``fit`` has the places of its shares. ``strategy`` is
+    fragmentation, binpack or spread; ``level`` is the pod's priority level, 0 to 1."""
 
     request: GpuRequest
     snapshot: Snapshot
@@ -240,12 +193,10 @@ class Scoring:
 
     @property
     def before(self) -> Demand:
-        """The nodes' value for future demand, as they are."""
         return self.snapshot.demand
 
     @lazy
     def after(self) -> Demand:
-        """The same with the request placed."""
         whole = sum(ask.count for ask, _ in self.units if ask.profile is None)
         load = self.fit.load_mib if self.fit is not None else None
         return self.snapshot.demand.after(self.request.cpu_milli, whole, load)
@@ -271,38 +222,3 @@ class Scoring:
             idle = idle - ask.count * columns.mean_gpu_part
         after: Floats = np.clip(idle / np.maximum(self.snapshot.healthy, 1), 0.0, 1.0)
         return after
-
-
-def shortest_unit(asks: Sequence[UnitAsk], node: Node) -> tuple[UnitAsk, int]:
-    """The count that the node is furthest from, of several, and the number of units that it has for it."""
-    have = {}
-    for ask in asks:
-        free = sum(
-            unit.free
-            for slot in node.state.slots
-            if slot.healthy
-            for unit in slot.units
-            if unit.resource == ask.resource
-        )
-        unknown, limit = next(((u, n) for name, u, n in node.state.limits if name == ask.resource), (0, free))
-        have[ask] = max(0, min(free - unknown, limit))
-    ask = max(asks, key=lambda ask: ask.count - have[ask])
-    return ask, have[ask]
-
-
-def offered_units(node: Node, request: GpuRequest) -> list[tuple[str | None, Slot, Unit]]:
-    """The units of a node's devices for the resources that a request counts."""
-    asked = {ask.resource for ask in request.units}
-    return [
-        (uuid, slot, unit)
-        for uuid, slot in zip(node.uuids, node.state.slots, strict=True)
-        for unit in slot.units
-        if unit.resource in asked
-    ]
-
-
-def shareable_slots(node: Node) -> list[tuple[str | None, Slot]]:
-    """The GPUs of a node that accept shares at all, healthy or not."""
-    return [
-        (u, slot) for u, slot in zip(node.uuids, node.state.slots, strict=True) if slot.share_free_mib >= 0
-    ]

@@ -1,7 +1,5 @@
 """The record of a decision, as plain values: the best nodes, their scores, and the result of binding."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,11 +1,6 @@
-"""The closed set of reasons for refusing a node.
-
-kube-scheduler groups nodes by identical text and counts them in the pod's event, and a text that varies
-between attempts wakes the pod again (measured: over a thousand filter calls in ten seconds for one pod).
-Therefore reasons are constants without numbers or names; those belong to ``explain``.
-"""
-
-from __future__ import annotations
+"""The closed set of reasons for refusing a node: constants without numbers or names. kube-scheduler groups
+nodes by identical text, and a text that varies between attempts wakes the pod again (measured: over a
+thousand filter calls in ten seconds for one pod)."""
 
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """One GPU as its node's agent reported it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from scheduler_ext.core.gpu.mig_geometry import Geometry
@@ -21,10 +19,8 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """A MIG instance that exists: units ``[start, start + size)`` of the device's placement grid.
-
-    ``start`` is None where the agent may not read it; the instance counts by its profile then.
-    """
+    """A MIG instance that exists: units ``[start, start + size)`` of the device's placement grid. ``start``
+    is None where the agent may not read it; the instance counts by its profile then."""
 
     uuid: str
     profile: str
@@ -50,10 +46,8 @@ class Mig:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A device's memory in MiB as NVML v2 counts it: ``used`` is without ``reserved``.
-
-    ``unaccounted`` is use that no known pod explains; None where use cannot be attributed.
-    """
+    """A device's memory in MiB as NVML v2 counts it: ``used`` is without ``reserved``. ``unaccounted`` is use
+    that no known pod explains; None where use cannot be attributed."""
 
     total_mib: int
     reserved_mib: int = 0
@@ -78,13 +72,20 @@ class Device:
     mig: Mig = Mig()
     holders: tuple[Holder, ...] = ()
 
+    def instance_memory_mib(self, instance: MigInstance) -> int:
+        """As reported or tabled, otherwise its part of the grid; 0 when neither is known."""
+        geometry = self.mig.geometry
+        if geometry is None:
+            return 0
+        profile = geometry.profile(instance.profile)
+        if profile is not None and profile.memory_mib is not None:
+            return profile.memory_mib
+        return self.memory.total_mib * instance.size // geometry.grid
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Everything one node's agent said about its GPUs at one moment.
-
-    ``cordoned_strangers`` are UUIDs that an operator cordoned and no device has.
-    """
+    """What one node's agent reported. ``cordoned_strangers`` are cordoned UUIDs that no device has."""
 
     devices: tuple[Device, ...]
     driver_version: str | None = None

@@ -1,15 +1,13 @@
-"""Where MIG instances can lie on one GPU.
-
-A GPU's placement grid has `grid` units (8 on every GPU with seven slices, 4 on A30, 12 on RTX PRO 6000).
-An occupancy mask has one bit per unit, bit 0 for unit 0.
-"""
+"""Where MIG instances can lie on one GPU. A GPU's placement grid has `grid` units (8 on every GPU with seven
+slices, 4 on A30, 12 on RTX PRO 6000). An occupancy mask has one bit per unit, bit 0 for unit 0."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
+from operator import or_
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -26,12 +24,9 @@ MAX_PROFILES = 64
 
 @dataclass(frozen=True)
 class Geometry:
-    """The placement rules of one GPU: its grid in units, and its profiles in the order of all results.
-
-    Equal by value, and cheap to hash. Build it with geometry_from_report or geometry_for, which check it and
-    hand out the same object for equal ones, so that GPUs of a kind share their tables.
-    Instances are (profile name, start) pairs, start in units.
-    """
+    """The placement rules of one GPU: its grid in units, and its profiles in the order of all results. Build
+    it with geometry_from_report or geometry_for, which hand out the same object for equal ones, so that GPUs
+    of a kind share their tables. Instances are (profile name, start) pairs, start in units."""
 
     grid: int
     profiles: tuple[Profile, ...]
@@ -50,53 +45,29 @@ class Geometry:
 
     @cached_property
     def placeable(self) -> NDArray[np.uint8]:
-        """How many instances of each profile alone still fit, [mask, profile], read-only.
-
-        max_instances is applied as on an empty GPU; media engines are not, because a mask does not show them.
-        """
+        """How many instances of each profile alone still fit, [mask, profile], read-only. max_instances is
+        applied as on an empty GPU; media engines are not, because a mask does not show them."""
         return _placeable(self)
 
     def profile(self, name: str) -> Profile | None:
-        """Return the profile of that canonical name, or None where this GPU has no such profile."""
         return self._by_name.get(name)
 
     def creatable_starts(self, held: Sequence[tuple[str, int]], profile: str) -> tuple[int, ...]:
-        """Return the starts where one more instance of `profile` could be created, ascending.
-
-        Placements beside the `held` ones, max_instances and the media engines all count. Empty where there is
-        none, also for a profile that this GPU lacks. Raises ValueError for held instances of a profile that
-        this GPU lacks, off the grid, or that overlap.
-        """
-        mask = self.occupancy(held)
-        wanted = self.profile(profile)
-        names = [name for name, _ in held]
-        if wanted is None or names.count(profile) >= wanted.max_instances:
+        """Return the starts where one more instance of `profile` could be created, ascending, by placements,
+        max_instances and media engines; empty for a profile that this GPU lacks, or beside one."""
+        wanted, names = self.profile(profile), [name for name, _ in held]
+        if wanted is None or not self._by_name.keys() >= set(names):
             return ()
         # Only pairs with the new instance: existing ones are a fact, whatever the rule says of them.
-        if any(media_conflict(profile, name) for name in names):
+        barred = any(media_conflict(profile, name) for name in names)
+        if barred or names.count(profile) >= wanted.max_instances:
             return ()
+        mask = self.occupancy(held)
         return tuple(start for start in wanted.starts if not mask & window(wanted, start))
 
-    def occupancy(self, instances: Sequence[tuple[str, int]]) -> int:
-        """Return the mask of units that instances take; ValueError as for creatable_starts."""
-        mask = 0
-        for name, start in instances:
-            profile = self.profile(name)
-            if profile is None:
-                names = ", ".join(known.name for known in self.profiles)
-                raise ValueError(
-                    f"MIG profile {name[:80]!r} is not one of this GPU's profiles; they are {names}"
-                )
-            if start < 0 or start + profile.size > self.grid:
-                raise ValueError(
-                    f"instance {name} at start {start} takes {profile.size} units and leaves the grid of"
-                    f" {self.grid}; report the start that NVML gives"
-                )
-            taken = window(profile, start)
-            if mask & taken:
-                raise ValueError(f"instance {name} at start {start} overlaps another; report each one once")
-            mask |= taken
-        return mask
+    def occupancy(self, instances: Iterable[tuple[str, int]]) -> int:
+        """Return the mask of units that instances take."""
+        return reduce(or_, (window(self._by_name[name], start) for name, start in instances), 0)
 
 
 # A geometry stays the one object for its values as long as anything refers to it.
@@ -113,12 +84,8 @@ def geometry_from_report(
     grid_size: int, profiles: Sequence[Profile], name_of: Callable[[str], str] = parse_profile
 ) -> Geometry:
     """Return the checked geometry of a GPU from its node's report; equal reports give the same object.
-
     Profiles and starts may come in any order. `name_of` returns a profile's canonical name, and raises
-    ValueError for invalid ones. Raises ValueError naming the field for impossible values: a grid outside
-    1..16, no or too many profiles, an illegal or repeated name, a size, maxInstances or memoryMiB below 1,
-    starts that are missing, too many or off the grid.
-    """
+    ValueError for invalid ones. Raises ValueError that names the impossible field."""
     return _checked_geometry(grid_size, tuple(profiles), name_of)
 
 
@@ -144,21 +111,18 @@ def _checked_profile(field: str, profile: Profile, grid: int, name_of: Callable[
         name = name_of(profile.name)
     except ValueError as error:
         raise ValueError(f"{field}.name: {error}") from error
-    if not 1 <= profile.size <= grid:
-        raise ValueError(f"{field}.size: {profile.size} is outside 1..{grid}, the units of the grid")
-    if not profile.starts:
-        raise ValueError(
-            f"{field}.starts: empty; report the starts that NVML lists, or leave out the profile"
-        )
-    if len(profile.starts) > grid:
-        raise ValueError(f"{field}.starts: {len(profile.starts)} entries on a grid of {grid}; list each once")
-    for start in profile.starts:
-        if not 0 <= start <= grid - profile.size:
-            raise ValueError(f"{field}.starts: {start} with size {profile.size} leaves the grid of {grid}")
-    if profile.max_instances < 1:
-        raise ValueError(f"{field}.maxInstances: {profile.max_instances} must be at least 1")
-    if profile.memory_mib is not None and profile.memory_mib < 1:
-        raise ValueError(f"{field}.memoryMiB: {profile.memory_mib} must be at least 1; null where unknown")
+    size, count, most, mib = profile.size, len(profile.starts), profile.max_instances, profile.memory_mib
+    outside = next((start for start in profile.starts if not 0 <= start <= grid - size), None)
+    for wrong, message in (
+        (not 1 <= size <= grid, f"size: {size} is outside 1..{grid}, the units of the grid"),
+        (not count, "starts: empty; report the starts that NVML lists, or leave out the profile"),
+        (count > grid, f"starts: {count} entries on a grid of {grid}; list each once"),
+        (outside is not None, f"starts: {outside} with size {size} leaves the grid of {grid}"),
+        (most < 1, f"maxInstances: {most} must be at least 1"),
+        (mib is not None and mib < 1, f"memoryMiB: {mib} must be at least 1; null where unknown"),
+    ):
+        if wrong:
+            raise ValueError(f"{field}.{message}")
     starts = tuple(sorted(set(profile.starts)))
     return Profile(name, profile.size, starts, profile.max_instances, profile.memory_mib)
 

@@ -1,11 +1,6 @@
-"""MIG profiles: their names, their resources, and the value type of one profile on one GPU.
-
-The same name means different hardware on different GPUs (1g.10gb takes one placement unit on an A100 of
-80 GB and two on one of 40 GB), so a name alone says nothing about size, starts or memory. Those live in a
-Profile, and a Profile belongs to the Geometry of one GPU (mig_geometry.py).
-"""
-
-from __future__ import annotations
+"""MIG profiles: their names, their resources, and one profile on one GPU. The same name means different
+hardware on different GPUs (1g.10gb takes one placement unit on an A100 of 80 GB and two on one of 40 GB), so
+size, starts and memory are in the Profile of a Geometry (mig_geometry.py)."""
 
 import re
 from dataclasses import dataclass
@@ -27,12 +22,9 @@ _QUOTED = 80
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One MIG profile of one GPU model.
-
-    `size` and `starts` are in placement units of the GPU's grid; an instance takes [start, start + size).
-    `max_instances` limits the instances of this profile per GPU whatever the placements allow (+me: one).
-    `memory_mib` is NVML's value, less than the GB of the name; None if it was never measured.
-    """
+    """One MIG profile of one GPU model. `size` and `starts` are in placement units of the GPU's grid; an
+    instance takes [start, start + size). `max_instances` limits the instances of this profile per GPU
+    whatever the placements allow (+me: one). `memory_mib` is NVML's value; None if it was never measured."""
 
     name: str
     size: int
@@ -43,11 +35,9 @@ class Profile:
 
 def parse_profile(text: str) -> str:
     """Return the canonical name of a MIG profile: `1g.10gb`, `1g.24gb+me.all`, `2g.48gb-me`, `1c.3g.20gb`.
-
     Takes any letter case and the resource spelling of the suffix (`1g.10gb.me`), as product labels and
     reports write both. Raises ValueError for everything else, including a compute instance that is not
-    smaller than its GPU instance: that one has no prefix (NVIDIA's go-nvlib names it so).
-    """
+    smaller than its GPU instance: that one has no prefix (NVIDIA's go-nvlib names it so)."""
     name = text.lower()
     match = _PROFILE.fullmatch(name)
     if match is None or not _prefix_is_smaller(match):
@@ -60,12 +50,9 @@ def parse_profile(text: str) -> str:
 
 
 def profile_from_resource(resource: str) -> tuple[str, bool]:
-    """Return the profile that a resource of the device plugin stands for, and whether it is shared.
-
-    `nvidia.com/mig-1g.10gb.me.shared` is ("1g.10gb+me", True); `.shared` marks time-sliced replicas. The
-    whole name must match, in lower case: resource names are exact, and 1g.24gb-me is not a 1g.24gb.
-    Raises ValueError for any other name.
-    """
+    """Return the profile that a resource of the device plugin stands for, and whether it is shared:
+    `nvidia.com/mig-1g.10gb.me.shared` is ("1g.10gb+me", True). Resource names are exact: the whole name must
+    match, in lower case. Raises ValueError for any other name."""
     match = _RESOURCE.fullmatch(resource)
     if match is None or not _prefix_is_smaller(match):
         raise ValueError(
@@ -77,9 +64,7 @@ def profile_from_resource(resource: str) -> tuple[str, bool]:
 
 def resource_from_profile(profile: str) -> str:
     """Return the resource name of the device plugin's mixed strategy for a profile; ValueError if it is none.
-
-    The plugin writes a plus as a dot and keeps a minus (k8s-device-plugin, internal/rm/rm.go).
-    """
+    The plugin writes a plus as a dot and keeps a minus (k8s-device-plugin, internal/rm/rm.go)."""
     return RESOURCE_PREFIX + parse_profile(profile).replace("+", ".")
 
 
@@ -89,12 +74,10 @@ def window(profile: Profile, start: int) -> int:
 
 
 def media_conflict(one: str, other: str) -> bool:
-    """Say whether the media engines keep instances of two profiles, given by name, off the same GPU.
-
-    A GPU has one OFA engine, which goes to a +me or +me.all instance. +me.all takes every decoder, encoder
-    and JPEG engine too, so only -me profiles, which have none, fit beside it (engine columns of NVIDIA's MIG
-    guide). All other combinations stay within the engines as soon as their placements fit.
-    """
+    """Say whether the media engines keep instances of two profiles, given by name, off the same GPU. A GPU
+    has one OFA engine, which goes to a +me or +me.all instance. +me.all takes every decoder, encoder and JPEG
+    engine too, so only -me profiles, which have none, fit beside it (engine columns of NVIDIA's MIG guide).
+    All other combinations stay within the engines as soon as their placements fit."""
     if one.endswith("+me.all"):
         return not other.endswith("-me")
     if other.endswith("+me.all"):

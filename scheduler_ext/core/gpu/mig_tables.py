@@ -1,27 +1,16 @@
-"""Known MIG profiles of each GPU model, for GPUs whose node reports no placements of its own.
-
-A fallback only: NVML on the node is the authority, since a driver may change a model's profiles (those of RTX
-PRO 5000 changed within the 580 branch). Collected from NVIDIA's MIG guide, mig-parted's device table and
-transcripts of `nvidia-smi mig -lgip` and `-lgipp`. Placements of the B200, GB200, B300 and GB300 follow from
-the memory fractions of their names; placements of RTX PRO 5000 and 4500 are unknown, so these two have no
-table. Unmeasured memory is None, never derived from the GB of the name.
-"""
-
-from __future__ import annotations
+"""Known MIG profiles of each GPU model, for GPUs whose node reports no placements of its own: a driver may
+change a model's profiles. Collected from NVIDIA's MIG guide, mig-parted's device table and transcripts of
+`nvidia-smi mig -lgip` and `-lgipp`. Placements of the B200, GB200, B300 and GB300 follow from the memory
+fractions of their names; those of RTX PRO 5000 and 4500 are unknown. Unmeasured memory is None."""
 
 from scheduler_ext.core.gpu.mig_profile import Profile
 
-_Eighths = tuple[str, str, str, str]
-_Memory = tuple[int | None, int | None, int | None, int | None, int | None]
-_UNMEASURED: _Memory = (None, None, None, None, None)
+_UNMEASURED = (None,) * 5
 
 
-def _seven_slices(gb: _Eighths, memory_mib: _Memory) -> tuple[int, tuple[Profile, ...]]:
-    """Return grid and profiles of a GPU with seven compute slices and eight memory slices.
-
-    `gb` is the GB in the names of one, two, four and eight memory slices; `memory_mib` is the memory of 1g,
-    1g with double memory, 2g, 3g and 4g, and 7g.
-    """
+def _seven_slices(gb: tuple[str, ...], memory_mib: tuple[int | None, ...]) -> tuple[int, tuple[Profile, ...]]:
+    """Return grid and profiles of a GPU with seven compute slices and eight memory slices. `gb` is in the
+    names of one, two, four and eight memory slices; `memory_mib` is of 1g, double 1g, 2g, 3g and 4g, 7g."""
     eighth, quarter, half, full = gb
     single_mib, double_mib, quarter_mib, half_mib, full_mib = memory_mib
     anywhere = tuple(range(7))

@@ -1,23 +1,16 @@
-"""The GPU products that this project knows by name, and the cloud instance types with them.
-
-Facts only; the rules that read them are in `models` (names) and `estimate` (labels). Sources: NVIDIA's data
-sheets and CUDA compute capability list, nvidia-smi transcripts (memory), the EC2 API, the cloud providers'
-machine type pages, AMD's and Intel's data sheets. An unconfirmed fact is None.
-"""
-
-from __future__ import annotations
+"""The GPU products that this project knows by name, and the cloud instance types with them. Facts only; the
+rules that read them are in `models` (names) and `estimate` (labels). Sources: NVIDIA's data sheets and CUDA
+compute capability list, nvidia-smi transcripts (memory), the EC2 API, the cloud providers' machine type
+pages, AMD's and Intel's data sheets. An unconfirmed fact is None."""
 
 from typing import NamedTuple
 
 
 class ModelRow(NamedTuple):
-    """One GPU product.
-
-    `name` is canonical; a trailing `-<n>GB` is its memory size and is not part of its family.
-    `memory_mib` is what the driver reports as total memory (MiB); `sizes_gb` the sizes product names and
-    people write for it, besides the one in `name`. `aliases` are further spellings, without vendor word
-    and memory size; the bare family among them means this row is what the family name alone stands for.
-    """
+    """One GPU product. `name` is canonical; a trailing `-<n>GB` is its memory size and is not part of its
+    family. `memory_mib` is what the driver reports as total memory (MiB); `sizes_gb` the sizes product names
+    and people write for it, besides the one in `name`. `aliases` are further spellings, without vendor word
+    and memory size; the bare family among them means this row is what the family name alone stands for."""
 
     name: str
     architecture: str
@@ -137,9 +130,7 @@ MODEL_ROWS: tuple[ModelRow, ...] = _DATA_CENTER + _WORKSTATION + _GEFORCE + _OTH
 
 class InstanceTypeRow(NamedTuple):
     """Instance types (a regular expression over the lower-case name) that carry one canonical model.
-
-    `fraction` is n where each device handed to the machine is 1/n of a GPU; such types have one device.
-    """
+    `fraction` is n where each device handed to the machine is 1/n of a GPU; such types have one device."""
 
     pattern: str
     model: str

@@ -1,13 +1,7 @@
-"""GPU model names: one canonical name for the many spellings of NVML, label sources and people.
-
-A name is read in this order: a `-SHARED` suffix is dropped and a MIG profile suffix set aside; then vendor
-words, form factors and memory sizes are removed, and the rest must be a product of the table as a whole,
-never a part of a longer word: `A100` is neither `A1000` nor `A100X`. The size decides between products that
-differ only in memory: the size in the name first, then the measured memory, then the product's usual one.
-Anything else is an unknown product, which keeps its own normalised name.
-"""
-
-from __future__ import annotations
+"""GPU model names: one canonical name for the many spellings of NVML, label sources and people. Without its
+`-SHARED` and MIG suffixes, vendor words, form factors and memory sizes, a name must be a product of the table
+as a whole: `A100` is neither `A1000` nor `A100X`. The size decides between products that differ only in
+memory: the one in the name, then the measured, then the usual one. An unknown product keeps its name."""
 
 import re
 from collections.abc import Iterable
@@ -42,13 +36,10 @@ _NOISE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class GpuModel:
-    """A GPU product by its canonical name, with its known facts.
-
-    `name` is upper-case ("A100-80GB", "T4", "RTX-PRO-6000"); `family` is the same without memory size
-    ("A100"). A MIG slice that is offered as a GPU of its own ("A100-80GB-MIG-1G.10GB") is its own family.
-    `memory_mib` is the driver's total (MiB), of the slice for a slice; `mig_table` names the built-in MIG
-    table of the physical GPU. None means unknown.
-    """
+    """A GPU product by its canonical name, with its known facts. `name` is upper-case ("A100-80GB", "T4",
+    "RTX-PRO-6000"); `family` is the same without memory size ("A100"). A MIG slice that is offered as a GPU
+    of its own ("A100-80GB-MIG-1G.10GB") is its own family. `memory_mib` is the driver's total (MiB), of the
+    slice for a slice; `mig_table` names the built-in MIG table of the physical GPU. None means unknown."""
 
     name: str
     family: str
@@ -66,20 +57,15 @@ class GpuModel:
 
 def canonical_model(product: str, *, vendor: str = "nvidia", memory_mib: int | None = None) -> GpuModel:
     """Return the model that a product string names; never fails, an unknown product keeps its own name.
-
     `product` is an NVML name, a gpu.product label or a cloud's label value. `memory_mib` is the device's
     measured total (MiB): it distinguishes products that share a name, within 2 %, and becomes the memory of
-    an unknown product. `vendor` counts only where neither the table nor the string names one.
-    """
+    an unknown product. `vendor` counts only where neither the table nor the string names one."""
     return _canonical(_normalise(product[:_MAX_PRODUCT_LENGTH]), vendor, memory_mib)
 
 
 def normalise_wish(wish: str) -> str:
-    """Return the canonical name or family that a wish stands for, to compare with `GpuModel`'s.
-
-    A wish is a canonical name, a family or any product string. Raises ValueError when it is empty,
-    longer than 128 characters or has characters that no product name has.
-    """
+    """Return the canonical name or family that a wish (a name, a family or any product string) stands for.
+    Raises ValueError when it is empty, longer than 128 characters or has other characters than names have."""
     text = wish.strip()
     if not text:
         raise ValueError("GPU model is empty; name a model such as A100-80GB or a family such as A100")
@@ -95,7 +81,6 @@ def normalise_wish(wish: str) -> str:
 
 
 def _family_of(name: str) -> str:
-    """Return a canonical name of a whole GPU without its memory size."""
     return re.sub(r"-\d+GB$", "", name)
 
 
@@ -123,7 +108,8 @@ def _whole_gpu(bare: str, vendor: str, memory_mib: int | None) -> GpuModel:
     words = bare.split("-")
     sizes = [int(size[1]) for word in words if (size := _SIZE.fullmatch(word))]
     unsized = "-".join(word for word in words if not _SIZE.fullmatch(word))
-    plain = _without_noise(unsized)
+    named = _MAX_Q.sub("", unsized).split("-")
+    plain = "-".join(word for word in named if not _NOISE.fullmatch(word))
     usual = _ROW_OF_ALIAS.get(_key(unsized)) or _ROW_OF_ALIAS.get(_key(plain))
     family = _family_of(usual.name) if usual else _FAMILIES.get(_key(plain))
     if family is None:
@@ -146,7 +132,6 @@ def _whole_gpu(bare: str, vendor: str, memory_mib: int | None) -> GpuModel:
 
 
 def _nearest_by_memory(rows: Iterable[ModelRow], memory_mib: int | None) -> ModelRow | None:
-    """The row whose memory is nearest, if it is within the tolerance."""
     if memory_mib is None:
         return None
     candidates = [
@@ -167,11 +152,6 @@ def _split_vendor(name: str) -> tuple[str | None, str]:
         name = rest
         head, dash, rest = name.partition("-")
     return vendor, name
-
-
-def _without_noise(name: str) -> str:
-    words = _MAX_Q.sub("", name).split("-")
-    return "-".join(word for word in words if not _NOISE.fullmatch(word))
 
 
 def _key(name: str) -> str:

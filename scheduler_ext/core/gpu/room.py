@@ -12,10 +12,8 @@ from scheduler_ext.core.gpu.gpu import Memory
 @dataclass(slots=True)
 class DeviceHoldings:
     """What pods hold on one device: whole units, MIG instances by UUID, and MiB promised to shares.
-
     ``foreign_mib`` is used by pods that hold nothing there, ``departed_mib`` by pods that have left since the
-    report; ``pods`` are the uids of those that hold something.
-    """
+    report; ``pods`` are the uids of those that hold something."""
 
     units: int = 0
     instances: set[str] = field(default_factory=set)
@@ -30,7 +28,6 @@ class DeviceHoldings:
         return self.units, frozenset(self.instances), self.requested_mib, self.foreign_mib, self.departed_mib
 
     def less(self, part: DeviceHoldings) -> DeviceHoldings:
-        """The amounts without those of a part."""
         return DeviceHoldings(
             self.units - part.units,
             self.instances - part.instances,
@@ -41,14 +38,11 @@ class DeviceHoldings:
 
 
 class Room(NamedTuple):
-    """One GPU's memory in MiB.
-
-    ``share_total`` is the memory that shares can have in all: the total less reserved memory and headroom.
-    ``unpromised`` is what remains of it after pods' requests and use that no request explains
-    (``unaccounted`` by no known pod, foreign by pods that hold nothing there); ``unused`` is what remains
-    after measured use. The smaller of the two is free, so that memory is promised twice neither for pods that
-    use less than they asked nor for pods that use more. Both go below 0 where the GPU is overcommitted.
-    """
+    """One GPU's memory in MiB. ``share_total`` is the memory that shares can have in all, ``unpromised`` the
+    rest of it after pods' requests and use that no request explains (``unaccounted`` by no known pod, foreign
+    by pods that hold nothing there), ``unused`` the rest after measured use. The smaller of the two is free,
+    so that memory is promised twice neither for pods that use less than they asked nor for pods that use
+    more. Both go below 0 where the GPU is overcommitted."""
 
     share_total: int
     unpromised: int
@@ -66,7 +60,6 @@ class Room(NamedTuple):
 
     @property
     def free(self) -> int:
-        """What can still be promised."""
         return max(0, min(self.unpromised, self.unused))
 
     @property
@@ -81,11 +74,9 @@ class Room(NamedTuple):
         return self.unpromised - self.unused
 
     def after(self, load_mib: int) -> Room:
-        """The room when so much more is promised."""
         return Room(self.share_total, self.unpromised - load_mib, self.unused, self.unaccounted)
 
     def without(self, parts: Iterable[DeviceHoldings]) -> Room:
-        """The room when these parts of the holdings are gone."""
         unpromised, unused = self.unpromised, self.unused
         for part in parts:
             unpromised += part.requested_mib + part.foreign_mib

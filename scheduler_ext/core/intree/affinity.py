@@ -1,38 +1,29 @@
-"""Required node affinity: selector terms over a node's labels and name.
-
-The rules are those of k8s.io/component-helpers/scheduling/corev1/nodeaffinity and of
-k8s.io/apimachinery/pkg/labels, including that a malformed term matches no node instead of failing the pod.
-"""
-
-from __future__ import annotations
+"""Required node affinity, taints and tolerations, as kube-scheduler's plugins compare them. Selectors follow
+k8s.io/component-helpers/scheduling/corev1/nodeaffinity and k8s.io/apimachinery/pkg/labels: a malformed term
+matches no node instead of failing the pod."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 _LABEL_VALUE: Final = re.compile(r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
-
-
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,64}")  # a label value has at most 63 characters
 _CANONICAL: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
-_INT64_MIN: Final = -(2**63)
-_INT64_MAX: Final = 2**63 - 1
+# PreferNoSchedule only lowers a node's score.
+_SCHEDULING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 def parse_int64(text: str) -> int | None:
     """Read a signed 64-bit decimal as Go's strconv.ParseInt does; None where that would fail."""
     if _DECIMAL.fullmatch(text) is None:
         return None
-    number = int(text)
-    return number if _INT64_MIN <= number <= _INT64_MAX else None
+    return number if -(2**63) <= (number := int(text)) < 2**63 else None
 
 
 def parse_canonical_int64(text: str) -> int | None:
-    """Read a signed 64-bit decimal without plus sign or leading zeros; None for any other text.
-
-    Tolerations compare only this form (k8s.io/apimachinery/pkg/api/validate/content, IsDecimalInteger).
-    """
+    """Read a signed 64-bit decimal without plus sign or leading zeros; None for any other text. Tolerations
+    compare only this form (k8s.io/apimachinery/pkg/api/validate/content, IsDecimalInteger)."""
     return parse_int64(text) if _CANONICAL.fullmatch(text) else None
 
 
@@ -45,57 +36,37 @@ class Requirement:
     values: tuple[str, ...]
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether a node with these labels meets this matchExpressions entry.
-
-        An absent label meets NotIn and DoesNotExist and nothing else. Gt and Lt compare integers; a label
-        that is no integer meets neither. A malformed requirement is met by no node.
-        """
-        if not self._is_well_formed():
+        """Whether a node with these labels meets this matchExpressions entry. An absent label meets NotIn and
+        DoesNotExist only. Gt and Lt compare integers. No node meets a malformed requirement."""
+        if not all(_LABEL_VALUE.fullmatch(value) for value in self.values):
             return False
         value = labels.get(self.key)
-        match self.operator:
-            case "DoesNotExist":
+        match self.operator, self.values:
+            case "DoesNotExist", ():
                 return value is None
-            case "NotIn":
-                return value not in self.values
-            case "Exists":
+            case "Exists", ():
                 return value is not None
-            case "In":
+            case "NotIn", (_, *_):
+                return value not in self.values
+            case "In", (_, *_):
                 return value in self.values
+            case (("Gt" | "Lt"), (text,)):
+                found, bound = parse_int64(value or ""), parse_int64(text)
+                if found is None or bound is None:
+                    return False
+                return found > bound if self.operator == "Gt" else found < bound
             case _:
-                return value is not None and self._compares(value)
+                return False
 
     def matches_field(self, fields: Mapping[str, str]) -> bool:
-        """Whether a node with these fields (only metadata.name exists) meets this matchFields entry.
-
-        Fields know In and NotIn with exactly one value; an unknown field reads as an empty string.
-        """
+        """Whether a node with these fields (only metadata.name exists) meets this matchFields entry. Fields
+        know In and NotIn with exactly one value; an unknown field reads as an empty string."""
         if len(self.values) != 1:
             return False
         equal = fields.get(self.key, "") == self.values[0]
         return (self.operator == "In" and equal) or (self.operator == "NotIn" and not equal)
 
-    def _is_well_formed(self) -> bool:
-        if not all(_LABEL_VALUE.fullmatch(value) for value in self.values):
-            return False
-        match self.operator:
-            case "In" | "NotIn":
-                return bool(self.values)
-            case "Exists" | "DoesNotExist":
-                return not self.values
-            case "Gt" | "Lt":
-                return len(self.values) == 1 and parse_int64(self.values[0]) is not None
-            case _:
-                return False
-
-    def _compares(self, label_value: str) -> bool:
-        found, bound = parse_int64(label_value), parse_int64(self.values[0])
-        if found is None or bound is None:
-            return False
-        return found > bound if self.operator == "Gt" else found < bound
-
     def __str__(self) -> str:
-        """Write the requirement for people: KEY OPERATOR [VALUE, ...]."""
         values = f" [{', '.join(self.values)}]" if self.values else ""
         return f"{self.key} {self.operator}{values}"
 
@@ -109,12 +80,55 @@ class NodeSelectorTerm:
 
     def matches(self, labels: Mapping[str, str], fields: Mapping[str, str]) -> bool:
         """Whether a node with these labels and fields meets this term; an empty term is never met."""
-        if not self.expressions and not self.fields:
-            return False
-        return all(requirement.matches(labels) for requirement in self.expressions) and all(
-            requirement.matches_field(fields) for requirement in self.fields
+        return (
+            bool(self.expressions or self.fields)
+            and all(requirement.matches(labels) for requirement in self.expressions)
+            and all(requirement.matches_field(fields) for requirement in self.fields)
         )
 
     def __str__(self) -> str:
-        """Write the term for people: its requirements joined by "and"."""
         return " and ".join(str(requirement) for requirement in (*self.expressions, *self.fields))
+
+
+@dataclass(frozen=True, slots=True)
+class Taint:
+    """One taint of a node: what keeps pods away unless they tolerate it."""
+
+    key: str
+    value: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+@dataclass(frozen=True, slots=True)
+class Toleration:
+    """One toleration of a pod; empty strings mean what Kubernetes takes a missing field for.
+    tolerationSeconds is left out on purpose: it says when a running pod is evicted, never where it may go."""
+
+    key: str
+    operator: str
+    value: str
+    effect: str
+
+    def tolerates(self, taint: Taint) -> bool:
+        """Whether this toleration alone lets a pod onto a node with that taint. An empty effect or key means
+        every one, an empty operator Equal. Lt and Gt (a feature gate of kube-apiserver) compare integers."""
+        if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
+            return False
+        if self.operator == "Exists":
+            return True
+        if self.operator in ("", "Equal"):
+            return self.value == taint.value
+        ours, theirs = parse_canonical_int64(self.value), parse_canonical_int64(taint.value)
+        if ours is None or theirs is None:
+            return False
+        return (self.operator == "Lt" and theirs < ours) or (self.operator == "Gt" and theirs > ours)
+
+
+def first_untolerated(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+    """Return the first taint that keeps this pod away, or None when every such taint is tolerated."""
+    tolerations = tuple(tolerations)
+    strict = (taint for taint in taints if taint.effect in _SCHEDULING_EFFECTS)
+    return next((taint for taint in strict if not any(each.tolerates(taint) for each in tolerations)), None)

@@ -1,11 +1,10 @@
 """Resource requests of a pod, and which of them a node cannot meet (kube-scheduler's NodeResourcesFit)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 from typing import Final
 
 _CPU: Final = "cpu"
@@ -26,46 +25,36 @@ def effective_requests(
     *,
     pod_level: Requests | None = None,
 ) -> dict[str, Fraction]:
-    """Compute what a pod occupies on a node: per resource the peak over its start-up phases, plus overhead.
-
-    init_containers are (requests, is it a sidecar) in the order of the pod. An init container runs beside the
-    sidecars before it; all sidecars run beside the app containers. Pod-level requests (spec.resources)
-    replace the result for cpu, memory and huge pages. Values are in the resource's own unit: cores, bytes,
-    devices. The formula is k8s.io/component-helpers/resource.PodRequests, limits having been defaulted
-    into requests.
-    """
-    peak: dict[str, Fraction] = {}
-    sidecars: dict[str, Fraction] = {}
+    """Compute what a pod occupies on a node, by k8s.io/component-helpers/resource.PodRequests: per resource
+    the peak over its start-up phases, plus overhead. init_containers are (requests, is it a sidecar) in the
+    order of the pod. An init container runs beside the sidecars before it; all sidecars run beside the app
+    containers. Pod-level requests (spec.resources) replace the result for cpu, memory and huge pages. Values
+    are in cores, bytes, devices."""
+    peak: Requests = {}
+    sidecars: Requests = {}
     for requests, is_sidecar in init_containers:
         if is_sidecar:
-            _add(sidecars, requests)
+            sidecars = _sum(sidecars, requests)
         else:
-            _raise_to(peak, _sum([sidecars, requests]))
-    _raise_to(peak, _sum([sidecars, *containers]))
-    peak |= {
+            peak = _largest(peak, _sum(sidecars, requests))
+    peak = _largest(peak, _sum(sidecars, *containers)) | {
         resource: amount
         for resource, amount in (pod_level or {}).items()
         if resource in _POD_LEVEL_RESOURCES or resource.startswith(_HUGEPAGES)
     }
-    _add(peak, overhead)
-    return peak
+    return _sum(peak, overhead)
 
 
-def _sum(all_requests: Sequence[Requests]) -> dict[str, Fraction]:
-    total: dict[str, Fraction] = {}
-    for requests in all_requests:
-        _add(total, requests)
-    return total
+def _sum(*phases: Requests) -> dict[str, Fraction]:
+    return {
+        resource: sum((phase.get(resource, _ZERO) for phase in phases), _ZERO)
+        for resource in dict.fromkeys(chain.from_iterable(phases))
+    }
 
 
-def _add(total: dict[str, Fraction], requests: Requests) -> None:
-    for resource, amount in requests.items():
-        total[resource] = total.get(resource, _ZERO) + amount
-
-
-def _raise_to(peak: dict[str, Fraction], phase: Requests) -> None:
-    for resource, amount in phase.items():
-        peak[resource] = max(peak.get(resource, amount), amount)
+def _largest(one: Requests, other: Requests) -> dict[str, Fraction]:
+    more = {resource: max(one.get(resource, amount), amount) for resource, amount in other.items()}
+    return {**one, **more}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +68,12 @@ class Shortage:
 
     @property
     def reason(self) -> str:
-        """Return kube-scheduler's text for this shortage."""
         return "Too many pods" if self.resource == _PODS else f"Insufficient {self.resource}"
 
     @property
     def is_resolvable(self) -> bool:
         """Whether removing pods could help: an empty node would have enough, or pods are the shortage.
-
-        kube-scheduler tries preemption for "Too many pods" whatever the node's limit is.
-        """
+        kube-scheduler tries preemption for "Too many pods" whatever the node's limit is."""
         return self.resource == _PODS or self.needed <= self.allocatable
 
     @property
@@ -109,26 +95,21 @@ def shortages(
     pod_count: int,
     ignore_resources: frozenset[str],
 ) -> Iterator[Shortage]:
-    """Yield what the node lacks for these requests, in kube-scheduler's order, extended resources by name.
-
-    A resource the node does not list is 0 there, and so is its limit of pods. A request of 0 is always met,
-    also where pods already there ask for more than the node has.
-    """
+    """Yield what the node lacks for these requests, in kube-scheduler's order, extended resources by name. A
+    resource the node does not list is 0 there, and so is its limit of pods. A request of 0 is always met,
+    also where pods already there ask for more than the node has."""
     pod_limit = allocatable.get(_PODS, _ZERO)
     if _PODS not in ignore_resources and pod_count + 1 > pod_limit:
         yield Shortage(_PODS, Fraction(1), pod_limit - pod_count, pod_limit)
-    extended = sorted(resource for resource in requests if _is_counted_by_name(resource))
+    # Those that are counted besides the fixed ones: extended resources, huge pages, volumes.
+    named = ("attachable-volumes-", _HUGEPAGES)
+    extended = sorted(name for name in requests if "/" in name or name.startswith(named))
     for resource in (_CPU, *_BYTE_RESOURCES, *extended):
         needed = requests.get(resource, _ZERO)
         limit = allocatable.get(resource, _ZERO)
         free = limit - requested.get(resource, _ZERO)
         if resource not in ignore_resources and needed > max(free, _ZERO):
             yield Shortage(resource, needed, free, limit)
-
-
-def _is_counted_by_name(resource: str) -> bool:
-    """Whether kube-scheduler counts it besides the fixed ones: extended resources, huge pages, volumes."""
-    return "/" in resource or resource.startswith((_HUGEPAGES, "attachable-volumes-"))
 
 
 def _quantity(resource: str, amount: Fraction, rounded: Callable[[Fraction], int]) -> str:

@@ -1,19 +1,14 @@
-"""The verdict of kube-scheduler's own filters: the first plugin that refuses the node speaks.
-
-Order and reason texts are those of kube-scheduler 1.36. Host ports, volumes, topology spread and affinity
-between pods are not modelled here.
-"""
-
-from __future__ import annotations
+"""The verdict of kube-scheduler's own filters: the first plugin that refuses the node speaks, in the order
+and with the texts of kube-scheduler 1.36. Host ports, volumes, topology spread and pod affinity are left
+out."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
 
-from scheduler_ext.core.intree.affinity import NodeSelectorTerm
+from scheduler_ext.core.intree.affinity import NodeSelectorTerm, Taint, Toleration, first_untolerated
 from scheduler_ext.core.intree.resource_fit import shortages
-from scheduler_ext.core.intree.taints import Taint, Toleration, first_untolerated
 
 # What it says of a cluster without nodes (pkg/scheduler/schedule_one.go, ErrNoNodesAvailable).
 NO_NODES: Final = "no nodes available to schedule pods"
@@ -22,11 +17,8 @@ _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", value="", effect=
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node as the in-tree filters see it.
-
-    allocatable and requested are in each resource's own unit (cores, bytes, devices); requested is the sum of
-    the effective requests of the pod_count pods that hold resources there. allocatable includes "pods".
-    """
+    """A node as the in-tree filters see it. allocatable (with "pods") and requested, the sum of the effective
+    requests of pod_count pods, are in each resource's own unit (cores, bytes, devices)."""
 
     name: str
     labels: Mapping[str, str]
@@ -39,10 +31,8 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class PodNeeds:
-    """A pod as the in-tree filters see it; requests are its effective ones.
-
-    required_terms is None without required node affinity; an empty tuple is an affinity no node can meet.
-    """
+    """A pod as the in-tree filters see it; requests are its effective ones. required_terms is None without
+    required node affinity; an empty tuple is an affinity no node can meet."""
 
     node_name: str | None
     node_selector: Mapping[str, str]
@@ -53,19 +43,15 @@ class PodNeeds:
 
 @dataclass(frozen=True, slots=True)
 class InTreeRejection:
-    """Why a plugin of kube-scheduler refuses a node.
-
-    reason is kube-scheduler's text; several short resources are joined by ", ", and needed and have list
-    their amounts in the same order. resolvable says whether kube-scheduler would try preemption there.
-    needed and have are for people, None where there is nothing to add. alone is False where a later filter
-    would refuse the node too.
-    """
+    """Why a plugin of kube-scheduler refuses a node, with kube-scheduler's text; of several short resources,
+    reason, needed and have are joined by ", ". resolvable says whether kube-scheduler would try preemption
+    there. needed and have are for people. alone is False where a later filter would refuse the node too."""
 
     plugin: str
     reason: str
-    resolvable: bool
-    needed: str | None
-    have: str | None
+    resolvable: bool = False
+    needed: str | None = None
+    have: str | None = None
     alone: bool = True
 
 
@@ -73,10 +59,7 @@ def intree_rejection(
     pod: PodNeeds, node: NodeFacts, *, ignore_resources: frozenset[str]
 ) -> InTreeRejection | None:
     """Return what the first refusing filter of kube-scheduler says, or None when all let the pod pass.
-
-    ignore_resources names the resources that kube-scheduler does not count here, such as those an extender
-    manages with ignoredByScheduler.
-    """
+    kube-scheduler does not count ignore_resources, such as those with ignoredByScheduler."""
     for i, refuses in enumerate(_PLUGINS):
         rejection = refuses(pod, node)
         if rejection is not None:
@@ -93,7 +76,7 @@ def name_rejection(pod: PodNeeds, name: str) -> InTreeRejection | None:
     """Return kube-scheduler's verdict on a node that is known by name only, or None."""
     if not pod.node_name or pod.node_name == name:
         return None
-    return _unresolvable(
+    return InTreeRejection(
         "NodeName", "node(s) didn't match the requested node name", needed=pod.node_name, have=name
     )
 
@@ -101,18 +84,14 @@ def name_rejection(pod: PodNeeds, name: str) -> InTreeRejection | None:
 def _node_unschedulable(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
     if not node.unschedulable or first_untolerated([_CORDON], pod.tolerations) is None:
         return None
-    return _unresolvable("NodeUnschedulable", "node(s) were unschedulable", have=str(_CORDON))
-
-
-def _node_name(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
-    return name_rejection(pod, node.name)
+    return InTreeRejection("NodeUnschedulable", "node(s) were unschedulable", have=str(_CORDON))
 
 
 def _taint_toleration(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
     taint = first_untolerated(node.taints, pod.tolerations)
     if taint is None:
         return None
-    return _unresolvable("TaintToleration", "node(s) had untolerated taint(s)", have=str(taint))
+    return InTreeRejection("TaintToleration", "node(s) had untolerated taint(s)", have=str(taint))
 
 
 def _node_affinity(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
@@ -156,20 +135,13 @@ def _labels_text(node: NodeFacts, keys: list[str]) -> str | None:
 
 
 def _affinity_mismatch(needed: str | None, have: str | None) -> InTreeRejection:
-    return _unresolvable(
-        "NodeAffinity", "node(s) didn't match Pod's node affinity/selector", needed=needed, have=have
-    )
-
-
-def _unresolvable(
-    plugin: str, reason: str, *, needed: str | None = None, have: str | None = None
-) -> InTreeRejection:
-    return InTreeRejection(plugin=plugin, reason=reason, resolvable=False, needed=needed, have=have)
+    reason = "node(s) didn't match Pod's node affinity/selector"
+    return InTreeRejection("NodeAffinity", reason, needed=needed, have=have)
 
 
 _PLUGINS: Final[tuple[Callable[[PodNeeds, NodeFacts], InTreeRejection | None], ...]] = (
     _node_unschedulable,
-    _node_name,
+    lambda pod, node: name_rejection(pod, node.name),
     _taint_toleration,
     _node_affinity,
 )

@@ -1,17 +1,13 @@
 """What pods hold on GPUs that are not known: how much of a node that takes at least, and where it may be.
+Kubelet hands out a GPU before the agent can see which one. Until then the pod holds it all the same."""
 
-Kubelet hands out a GPU before the agent can see which one. Until then the pod holds it all the same.
-"""
-
-from __future__ import annotations
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
 from scheduler_ext.core.gpu.room import Room
 from scheduler_ext.core.node.holdings import Holdings
-from scheduler_ext.core.node.node import Node, NodeInfo, Slot
+from scheduler_ext.core.node.node import Node, NodeInfo, Unit
 from scheduler_ext.core.node.state import resolve_held
 from scheduler_ext.core.request.resource_names import ResourceNames
 
@@ -19,11 +15,8 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 @dataclass(frozen=True, slots=True)
 class Attribution:
     """The holdings of a node, with holdings on unknown devices assigned to as few of them as possible.
-
-    ``devices`` and ``instances`` are the UUIDs of those that may be held and may be free: the choice of those
-    charged in ``held`` is arbitrary, but sums over the node are right. ``unknown`` is the number of units of
-    each resource that pods hold on unknown devices.
-    """
+    ``devices`` and ``instances`` are the UUIDs of those that may be held and may be free: the choice among
+    them is arbitrary, but sums over the node are right. ``unknown`` counts such units by resource."""
 
     held: Holdings
     devices: frozenset[str] = frozenset()
@@ -34,36 +27,30 @@ class Attribution:
 def attribute(
     info: NodeInfo, held: Holdings, resources: ResourceNames, node: Node | None = None
 ) -> Attribution:
-    """Put what a node's pods hold on unknown devices where it may be.
-
-    GPUs that take something new come first, because decisions subtract it from these. Of these the one with
-    the least free memory comes first, so that no more is taken than must be. Where shares are placed it is
-    the one with the most, because shares are kept off the emptiest ones (``core.state``). ``node`` is the one
-    that these holdings resolve to, where it is known.
-    """
+    """Put what a node's pods hold on unknown devices where it may be. GPUs that take something new come
+    first, because decisions subtract it from these; of these the one with the least free memory, or with the
+    most where shares are placed, because shares are kept off the emptiest ones (``core.node.state``).
+    ``node`` is the one that these holdings resolve to, where it is known."""
     unknown = {name: count for name, count in sorted(held.unknown.items()) if count}
-    if not unknown:
-        return Attribution(held)
-    if info.report is None:
+    if not unknown or info.report is None:
         return Attribution(held, unknown=unknown)
     node = node or resolve_held(info, held, resources, 0)
-    slots = {uuid: slot for uuid, slot in zip(node.uuids, node.state.slots, strict=True) if uuid is not None}
-    charging = _Charging(info, info.report, held, slots)
+    charging = _Charging(info, info.report, held, {uuid: slot.units for uuid, slot in node.gpus})
     for name, count in unknown.items():
         charging.charge(name, count)
     return replace(charging.done(), unknown=unknown)
 
 
 class _Charging:
-    """The holdings of one node while units are put on its devices."""
-
-    def __init__(self, info: NodeInfo, report: Report, held: Holdings, slots: Mapping[str, Slot]) -> None:
-        self._report = report
+    def __init__(
+        self, info: NodeInfo, report: Report, held: Holdings, units: Mapping[str | None, tuple[Unit, ...]]
+    ) -> None:
         self._before = held
-        self._slots = slots
+        self._units = units
         self._devices = {
             uuid: replace(here, instances=set(here.instances)) for uuid, here in held.devices.items()
         }
+        self._single = report.mig_strategy == "single"
         self._replicas = report.replicas if report.sharing_strategy != "none" else 1
         asks = (ask for pod in info.pods for ask in pod.request.units)
         self._profiles = {ask.resource: ask.profile for ask in asks if ask.profile is not None}
@@ -85,34 +72,26 @@ class _Charging:
 
     def charge(self, resource: str, count: int) -> None:
         """Put so many units of a resource on devices that offer it."""
-        if resource in self._profiles:
-            self._charge_instances(resource, self._profiles[resource], count)
-            return
-        whole = []
-        for device, free in self._offering(resource):
-            if device.mig.enabled and self._report.mig_strategy == "single":
-                self._charge_instances(resource, None, count)
-                return
-            whole.append((device, free))
-        self._maybe.append({device.uuid for device, _ in whole})
-        for device, free in whole:
-            taken = min(free, count)
-            self._devices[device.uuid].units += taken
-            count -= taken
-
-    def _offering(self, resource: str) -> Iterator[tuple[Device, int]]:
-        """The devices with free units of a resource; the names of whole GPUs mean the same units."""
+        free = {}
         for device in self._order:
-            units = self._slots[device.uuid].units
-            free = sum(unit.free for unit in units if unit.resource == resource)
-            free -= self._devices[device.uuid].units - self._before.devices[device.uuid].units
-            if free > 0:
-                yield device, free
+            offered = sum(unit.free for unit in self._units[device.uuid] if unit.resource == resource)
+            charged = self._devices[device.uuid].units - self._before.devices[device.uuid].units
+            if offered > charged:
+                free[device.uuid] = offered - charged
+        partitioned = any(device.mig.enabled for device in self._order if device.uuid in free)
+        if resource in self._profiles or (self._single and partitioned):
+            self._charge_instances(resource, self._profiles.get(resource), count)
+            return
+        self._maybe.append(set(free))
+        for uuid, units in free.items():
+            taken = min(units, count)
+            self._devices[uuid].units += taken
+            count -= taken
 
     def _charge_instances(self, resource: str, profile: str | None, count: int) -> None:
         free: list[tuple[Device, MigInstance]] = []
         for device in self._order:
-            offered = any(unit.resource == resource for unit in self._slots[device.uuid].units)
+            offered = any(unit.resource == resource for unit in self._units[device.uuid])
             for instance in device.mig.instances if offered else ():
                 if profile not in (None, instance.profile):
                     continue
@@ -134,7 +113,7 @@ class _Charging:
         instances = set().union(*(places for places in self._maybe_instances if not places <= taken))
         partly = {
             device.uuid
-            for device in self._report.devices
+            for device in self._order
             if any(instance.uuid in instances for instance in device.mig.instances)
         }
         held = replace(self._before, devices=self._devices)

@@ -1,8 +1,5 @@
-"""The columns of a snapshot: ``[slot, state]`` arrays, a column per distinct node state, a row per device.
-
-The layout makes a reduction over a node's devices run along contiguous memory. An unused column has the
-values of an unknown node.
-"""
+"""The columns of a snapshot: ``[slot, state]`` arrays, so that a reduction over a node's devices runs along
+contiguous memory. An unused column has the values of an unknown node."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -46,26 +43,24 @@ _OF_STATE = (
 _PER_STATE = ("unknown", "limit")
 
 
-def _unused(kind: type, depth: int, width: int) -> dict[str, Any]:
-    """All arrays of one kind of columns, unused."""
-    arrays: dict[str, Any] = {}
-    for name, per_device, dtype, value in _ARRAYS[kind]:
-        array = arrays[name] = np.zeros((depth, width) if per_device else width, dtype)
-        if value:
-            array.fill(value)
-    return arrays
+class _Empty:
+    @classmethod
+    def empty(cls, depth: int, width: int) -> Self:
+        """Columns without a device, each array unused."""
+        arrays = {}
+        for name, per_device, dtype, value in _ARRAYS[cls]:
+            arrays[name] = np.full((depth, width) if per_device else width, value, dtype)
+        return cls(**arrays)
 
 
 # Lazy values below are what scores need of a snapshot for any request: computed once per generation.
 
 
 @dataclass(frozen=True)
-class DeviceColumns:
+class DeviceColumns(_Empty):
     """Per device, ``[slot, state]``: MiB, capability as a version number, model as an index into models.
-
     ``kind`` is an index into kinds (-1: no GPU), ``residual`` the part that a future pod can have of it, in
-    thousandths, ``whole`` whether that may be all of it (``core.forecast``).
-    """
+    thousandths, ``whole`` whether that may be all of it (``core.forecast``)."""
 
     healthy: Bools
     model: Ints
@@ -78,15 +73,9 @@ class DeviceColumns:
     residual: Ints
     whole: Bools
 
-    @classmethod
-    def empty(cls, depth: int, width: int) -> DeviceColumns:
-        """Columns of no device."""
-        return cls(**_unused(cls, depth, width))
-
     def write(
         self, column: int, state: NodeState, models: Mapping[GpuModel, int], kinds: Sequence[int]
     ) -> None:
-        """Fill an empty column; ``kinds`` are those of the slots."""
         counts_alone, takes_shares = state.counts_alone, state.takes_shares
         takes_whole = state.takes_whole and not counts_alone
         for row, slot in enumerate(state.slots):
@@ -110,20 +99,16 @@ class DeviceColumns:
 
     @lazy
     def share_room_mib(self) -> Ints:
-        """The memory free for shares; 0 where no share may go."""
         return np.maximum(self.share_free_mib, np.int32(0))
 
 
 @dataclass(frozen=True)
-class UnitColumns:
-    """One resource that the device plugin hands out.
-
-    ``[slot, state]``: ``offered`` by that device at all, ``free`` units on healthy devices, each
-    ``memory_mib`` large (0: unknown) and ``gpu_part`` of the GPU, with ``free_mib`` free, of
-    ``model``; ``mig_room`` where a MIG instance may lie, a number of MigRooms; ``sick`` free units on
-    unhealthy devices. ``[state]``: ``unknown`` units held on unknown devices, ``limit`` the node's
-    allocatable less requests.
-    """
+class UnitColumns(_Empty):
+    """One resource that the device plugin hands out. ``[slot, state]``: ``offered`` by that device at all,
+    ``free`` units on healthy devices, each ``memory_mib`` large (0: unknown) and ``gpu_part`` of the GPU,
+    with ``free_mib`` free, of ``model``; ``mig_room`` where a MIG instance may lie, a number of MigRooms;
+    ``sick`` free units on unhealthy devices. ``[state]``: ``unknown`` units held on unknown devices,
+    ``limit`` the node's allocatable less requests."""
 
     offered: Bools
     free: Ints
@@ -136,22 +121,17 @@ class UnitColumns:
     unknown: Ints
     limit: Ints
 
-    @classmethod
-    def empty(cls, depth: int, width: int) -> UnitColumns:
-        """Columns that offer nothing."""
-        return cls(**_unused(cls, depth, width))
-
     def write(
         self, column: int, slot_row: int, unit: Unit, model: int, mig_room: int, *, healthy: bool
     ) -> None:
-        """Fill one device of an empty column."""
-        self.offered[slot_row, column] = True
-        self.memory_mib[slot_row, column] = unit.memory_mib
-        self.free_mib[slot_row, column] = unit.free_mib
-        self.model[slot_row, column] = model
-        self.gpu_part[slot_row, column] = unit.gpu_part
-        self.mig_room[slot_row, column] = mig_room
-        (self.free if healthy else self.sick)[slot_row, column] = unit.free
+        at = slot_row, column
+        self.offered[at] = True
+        self.model[at] = model
+        self.mig_room[at] = mig_room
+        (self.free if healthy else self.sick)[at] = unit.free
+        self.memory_mib[at] = unit.memory_mib
+        self.free_mib[at] = unit.free_mib
+        self.gpu_part[at] = unit.gpu_part
 
     @lazy
     def available(self) -> Ints:
@@ -161,18 +141,15 @@ class UnitColumns:
 
     @lazy
     def any_sick(self) -> bool:
-        """Whether any unit is free on an unhealthy device."""
         return bool(self.sick.any())
 
     @lazy
     def offered_anywhere(self) -> Bools:
-        """Which nodes have a device with such units at all, ``[state]``."""
         offered: Bools = np.any(self.offered, axis=0)
         return offered
 
     @lazy
     def has_free(self) -> Bools:
-        """Which GPUs have a unit to give, ``[slot, state]``."""
         return self.free > 0
 
     @lazy
@@ -187,17 +164,14 @@ class UnitColumns:
 
     @lazy
     def mean_gpu_part(self) -> Floats:
-        """How much of a GPU the next unit is, ``[state]``."""
         return self.mean_over_free(self.gpu_part)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeColumns:
+@dataclass(frozen=True)
+class NodeColumns(_Empty):
     """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots it has.
-
     ``shape`` is an index into shapes. ``loose`` are the free whole GPUs that are in no slot, below 0 where
-    more of those in the slots are held. The others are those of NodeState.
-    """
+    more of those in the slots are held. The others are those of NodeState."""
 
     count: Ints
     gpus: Ints
@@ -215,13 +189,7 @@ class NodeColumns:
     cpu_free_milli: Ints
     loose: Ints
 
-    @classmethod
-    def empty(cls, width: int) -> NodeColumns:
-        """Columns of no node."""
-        return cls(**_unused(cls, 0, width))
-
     def write(self, column: int, state: NodeState, shape: int) -> None:
-        """Fill a column, all but its count."""
         for name in _OF_STATE:
             getattr(self, name)[column] = getattr(state, name)
         self.devices[column] = len(state.slots)
@@ -230,8 +198,7 @@ class NodeColumns:
 
 
 def residual_milli(slot: Slot, *, shares: bool) -> int:
-    """The part that a future pod can have of a GPU, in thousandths: as a share where the node takes
-    ``shares``, otherwise as a whole GPU or a replica."""
+    """The part of a GPU, in thousandths, that a future pod can have: as a share, a whole one or a replica."""
     if not slot.healthy:
         return 0
     if shares and slot.share_total_mib:
@@ -252,13 +219,11 @@ def _loose(state: NodeState) -> int:
 
 
 def copied(columns: _Columns, states: slice | Ints) -> _Columns:
-    """These columns, copied."""
     kind = type(columns)
     return kind(**{name: getattr(columns, name)[..., states].copy() for name, *_ in _ARRAYS[kind]})
 
 
 def clear(column: int, *kinds: DeviceColumns | UnitColumns) -> None:
-    """Make a column unused again."""
     for columns in kinds:
         for name, _, _, value in _ARRAYS[type(columns)]:
             getattr(columns, name)[..., column] = value

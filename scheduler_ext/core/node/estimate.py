@@ -1,21 +1,16 @@
-"""The GPUs of a node without a report, estimated from its labels.
-
-Labels give model, count, total memory and sharing; never free memory, health or placement. A cloud's instance
-type is the last source, because labels describe the machine as it is set up.
-"""
-
-from __future__ import annotations
+"""The GPUs of a node by its labels: estimated where there is no report, otherwise a cap on the report. Labels
+give model, count, total memory and sharing; never free memory, health or placement. A cloud's instance type
+is the last source, because labels describe the machine as it is set up."""
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from scheduler_ext.core.gpu.gpu import Device, Memory, Mig, Report
 from scheduler_ext.core.gpu.model_table import InstanceTypeRow
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 from scheduler_ext.core.node import node_labels
 from scheduler_ext.core.node.node_labels import COUNT_LABELS, GFD_COUNT, GFD_PRODUCT, GKE, Labels, natural
-from scheduler_ext.core.node.node_labels import change_in_progress as change_in_progress
-from scheduler_ext.core.node.node_labels import is_spot as is_spot
 
 _RESOURCES = {
     "nvidia": ("nvidia.com/gpu", "nvidia.com/gpu.shared"),
@@ -31,12 +26,10 @@ _MIG_COUNT_LABEL = re.compile(r"nvidia\.com/mig-\d.*\.count")
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A node's GPUs as its labels describe them: `count` equal devices.
-
-    `count` is the GPUs that are handed out whole, or the MIG devices under strategy single; `memory_mib`
-    is the total of one such device (MiB), not divided by `replicas`, which is how many pods may share it
-    (>= 1). `sharing_strategy` is none, time-slicing or mps; `mig_strategy` is none, single or mixed.
-    """
+    """A node's GPUs as its labels describe them: `count` equal devices. `count` is the GPUs that are handed
+    out whole, or the MIG devices under strategy single; `memory_mib` is the total of one such device (MiB),
+    not divided by `replicas`, which is how many pods may share it (>= 1). `sharing_strategy` is none,
+    time-slicing or mps; `mig_strategy` is none, single or mixed."""
 
     vendor: str
     model: GpuModel
@@ -52,18 +45,20 @@ class Estimate:
 
 def estimate_from_labels(labels: Labels, capacity: Mapping[str, int]) -> Estimate | None:
     """Return what a Node's labels say about its GPUs, or None when they speak of no GPU; never fails.
-
-    `capacity` maps resource names to counts (status.capacity). It may be empty, as for a node that has
-    not registered yet; in one that is not empty, an absent resource counts as 0.
-    """
+    `capacity` maps resource names to counts (status.capacity). It may be empty, as for a node that has not
+    registered yet; in one that is not empty, an absent resource counts as 0."""
     machine = node_labels.instance_type(labels)
     model = _model(labels, machine)
     if model is None:
         return None
     is_nvidia = model.vendor == "nvidia"
     sharing_strategy, replicas = node_labels.sharing(labels) if is_nvidia else ("none", 1)
-    mig_strategy = _mig_strategy(labels, model)
-    handed_out = _from_capacity(capacity, model, replicas)
+    mig_strategy = labels.get("nvidia.com/mig.strategy", "").lower() if is_nvidia else "none"
+    if model.is_mig_slice or mig_strategy not in ("single", "mixed"):
+        mig_strategy = "single" if model.is_mig_slice else "none"
+    # Devices behind the vendor's whole-GPU resources.
+    resources = sum(max(0, capacity.get(name, 0)) for name in _RESOURCES.get(model.vendor, ()))
+    handed_out = min(resources // replicas, MAX_COUNT) if capacity else None
     if model.is_mig_slice or mig_strategy == "mixed":
         count = _count_in_mig_mode(labels, model, handed_out)
     else:
@@ -104,21 +99,6 @@ def _model(labels: Labels, machine: InstanceTypeRow | None) -> GpuModel | None:
     return model
 
 
-def _mig_strategy(labels: Labels, model: GpuModel) -> str:
-    if model.is_mig_slice:
-        return "single"
-    strategy = labels.get("nvidia.com/mig.strategy", "").lower()
-    return strategy if model.vendor == "nvidia" and strategy in ("single", "mixed") else "none"
-
-
-def _from_capacity(capacity: Mapping[str, int], model: GpuModel, replicas: int) -> int | None:
-    """Devices behind the vendor's whole-GPU resources; None without a capacity."""
-    if not capacity:
-        return None
-    handed_out = sum(max(0, capacity.get(name, 0)) for name in _RESOURCES.get(model.vendor, ()))
-    return min(handed_out // replicas, MAX_COUNT)
-
-
 def _count(labels: Labels, model: GpuModel, handed_out: int | None, machine: InstanceTypeRow | None) -> int:
     is_fraction = machine is not None and machine.fraction > 1
     counts = [natural(labels.get(GFD_COUNT))] if model.vendor == "nvidia" else []
@@ -155,7 +135,9 @@ def _count_in_mig_mode(labels: Labels, model: GpuModel, handed_out: int | None) 
 
 def _memory_mib(labels: Labels, model: GpuModel, count: int, machine: InstanceTypeRow | None) -> int | None:
     if model.is_mig_slice:
-        return _gfd_slice_memory_mib(labels) or _least_slice_memory_mib(model)
+        # At least by the profile's name, whose GB are rounded up (an H200's 18gb are 16384 MiB).
+        size = _PROFILE_GB.search(model.name)
+        return _gfd_slice_memory_mib(labels) or (int(size[1]) * 1024 * 7 // 8 if size else None)
     memory_mib = node_labels.memory_mib(labels, model.vendor)
     if memory_mib is None and model.vendor == "intel" and count:
         node_bytes = natural(labels.get("gpu.intel.com/memory.max"), digits=15)
@@ -178,7 +160,69 @@ def _gfd_slice_memory_mib(labels: Labels) -> int | None:
     return node_labels.gfd_memory_mib(labels) if _gfd_sees_slices(labels) else None
 
 
-def _least_slice_memory_mib(model: GpuModel) -> int | None:
-    """A lower bound from the profile's name, whose GB are rounded up (an H200's 18gb are 16384 MiB)."""
-    size = _PROFILE_GB.search(model.name)
-    return int(size[1]) * 1024 * 7 // 8 if size else None
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """The labels' count of GPUs, their memory in MiB and their model; None where no label says."""
+
+    count: int | None = None
+    memory_mib: int | None = None
+    model: str | None = None
+
+
+NO_CAPS = Caps()
+
+
+def caps_from_labels(labels: Labels) -> Caps:
+    """What the labels cap; nothing under MIG strategy single, where they count and measure slices. Source:
+    k8s-device-plugin, docs/gpu-feature-discovery."""
+    product = labels.get(GFD_PRODUCT, "")
+    if "-MIG-" in product:
+        return NO_CAPS
+    memory_mib = node_labels.gfd_memory_mib(labels)
+    model = canonical_model(product, vendor="nvidia", memory_mib=memory_mib).name if product else None
+    return Caps(natural(labels.get(GFD_COUNT)), memory_mib, model)
+
+
+def capped(report: Report, caps: Caps) -> Report:
+    """The report with no more GPUs, and none with more memory, than the labels speak of. Labels describe one
+    model. On a node with several, its GPUs are capped and the others left alone. A GPU with too much memory
+    is not the model that it was reported as, but the labels'."""
+    if caps.count is None and caps.memory_mib is None:
+        return report
+    nvidia = [device for device in report.devices if device.vendor == "nvidia"]
+    meant = [device for device in nvidia if device.model.name == caps.model]
+    if not meant or len({device.model.name for device in nvidia}) == 1:
+        meant = nvidia
+    too_many = sorted(meant, key=lambda device: device.index)[caps.count :] if caps.count is not None else []
+    surplus = {device.uuid for device in too_many}
+    large = {device.uuid for device in meant if device.memory.total_mib > (caps.memory_mib or 2**31)}
+    if not surplus and not large:
+        return report
+    devices = tuple(
+        _with_less(device, caps.memory_mib, caps.model)
+        if device.uuid in large and caps.memory_mib
+        else device
+        for device in report.devices
+        if device.uuid not in surplus
+    )
+    return replace(report, devices=devices)
+
+
+def _with_less(device: Device, total_mib: int, model_name: str | None) -> Device:
+    memory = device.memory
+    lower = Memory(
+        total_mib,
+        min(memory.reserved_mib, total_mib),
+        min(memory.used_mib, total_mib),
+        None if memory.unaccounted_mib is None else min(memory.unaccounted_mib, total_mib),
+    )
+    if model_name in (None, device.model.name):
+        return replace(device, memory=lower)
+    model = canonical_model(model_name or "", vendor="nvidia", memory_mib=total_mib)
+    return replace(
+        device,
+        memory=lower,
+        model=model,
+        compute_capability=model.compute_capability or device.compute_capability,
+        mig=device.mig if model.mig_table is not None else Mig(),
+    )

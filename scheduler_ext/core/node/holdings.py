@@ -1,24 +1,18 @@
 """The holdings on one node: those of known pods, and those that only the agent saw."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, field
 
-from scheduler_ext.core.gpu.gpu import Device, Holder, MigInstance, Report
+from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.request.request import ShareAsk
 from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 
 @dataclass(slots=True)
 class Holdings:
-    """The holdings on one node; ``unknown`` counts units per resource whose device is not known yet.
-
-    ``unplaced`` are the pods with a share whose device is not in their annotations: another binder bound
-    them.
-    """
+    """The holdings on one node; ``unknown`` counts units per resource whose device is not known yet,
+    ``unplaced`` are pods with a share whose device is not in their annotations: another binder bound them."""
 
     devices: dict[str, DeviceHoldings] = field(default_factory=dict)
     unplaced: list[BoundPod] = field(default_factory=list)
@@ -27,22 +21,23 @@ class Holdings:
 
 
 def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
-    """All holdings on a node.
-
-    A pod's whole GPUs and instances are found through the report's holders; the others are counted without a
-    device. A share on an unknown device counts on every device that it could be on, which can only refuse too
-    much. Holders that are no known pod hold the memory that the agent saw.
-    """
-    held = Holdings()
-    devices = node.report.devices if node.report else ()
-    held.devices = {device.uuid: DeviceHoldings() for device in devices}
+    """All holdings on a node. A pod's whole GPUs and instances are found through the report's holders; the
+    others are counted without a device. A share on an unknown device counts on every device that it could be
+    on, which can only refuse too much. Holders that are no known pod hold the memory that the agent saw."""
+    devices = node.devices
+    held = Holdings({device.uuid: DeviceHoldings() for device in devices})
     for device in devices:
         _hold_seen(device, node.pods, held.devices[device.uuid])
     for pod in node.pods:
         if pod.holds:
             _hold_pod(pod, node.report, held, resources)
     for device in devices:
-        _count_foreign(device, node.pods, held.devices[device.uuid])
+        here = held.devices[device.uuid]
+        for holder in device.holders:
+            other = pod_of(holder, node.pods)
+            # Use by pods that hold nothing on the device, known ones and others.
+            if other is None or not (other.departed or other.uid in here.pods):
+                here.foreign_mib += holder.memory_mib or 0
     for pod in node.pods:
         if pod.departed:
             _count_departed(pod, devices, held)
@@ -72,14 +67,6 @@ def _hold_seen(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings)
     held.units += sum(holder.memory_mib is None and pod_of(holder, pods) is None for holder in device.holders)
 
 
-def _count_foreign(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings) -> None:
-    """Use by pods that hold nothing on the device, known ones and others."""
-    for holder in device.holders:
-        pod = pod_of(holder, pods)
-        if (pod is None or pod.uid not in held.pods) and not (pod is not None and pod.departed):
-            held.foreign_mib += holder.memory_mib or 0
-
-
 def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: ResourceNames) -> None:
     devices = report.devices if report else ()
     # Holders from the kubelet need no guess from use: a pod may use a GPU that it does not hold.
@@ -96,51 +83,34 @@ def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: R
         found = 0
         for device in devices:
             if ask.profile is None and vendor in (None, device.vendor):
-                told = annotated.count(device.uuid)
-                seen = min(max(told, _units_seen(device, pod, allocated)), ask.count - found)
+                mine = [holder for holder in device.holders if pod.is_holder(holder)]
+                # As allocated, otherwise one that it uses.
+                used = sum(holder.memory_mib is None for holder in mine) if allocated else min(len(mine), 1)
+                seen = min(max(annotated.count(device.uuid), used), ask.count - found)
                 held.devices[device.uuid].units += seen
                 found += seen
                 if seen:
                     held.devices[device.uuid].pods.add(pod.uid)
             if ask.profile is not None or single:
-                found += sum(_is_asked(instance, pod, ask.profile) for instance in device.mig.instances)
+                # A whole GPU may be any instance (MIG single).
+                same = (each for each in device.mig.instances if ask.profile in (None, each.profile))
+                found += sum(each.holder is not None and pod.is_holder(each.holder) for each in same)
         held.unknown[ask.resource] += max(0, ask.count - found)
     if pod.request.shares is not None:
         held.requested[resources.share] += pod.request.shares.total_mib
-        _hold_shares(pod, pod.request.shares, devices, held)
-
-
-def _units_seen(device: Device, pod: BoundPod, allocated: bool) -> int:
-    """Units of a device that the agent saw the pod hold: as allocated, else one that it uses."""
-    mine = [holder for holder in device.holders if pod.is_holder(holder)] if device.holders else []
-    if allocated:
-        return sum(holder.memory_mib is None for holder in mine)
-    return 1 if mine else 0
-
-
-def _is_asked(instance: MigInstance, pod: BoundPod, profile: str | None) -> bool:
-    """True when the pod holds this instance under that ask; a whole GPU may be any instance (MIG single)."""
-    return (
-        instance.holder is not None and pod.is_holder(instance.holder) and profile in (None, instance.profile)
-    )
-
-
-def _hold_shares(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...], held: Holdings) -> None:
-    names = [name for name, _ in shares.by_container]
-    # What it is seen to use may be a part of what it will, so that no sighting opens the node.
-    if devices and not all(_annotated(pod, name, devices) for name in names):
-        held.unplaced.append(pod)
-    for uuid, asked in share_peaks(pod, shares, devices).items():
-        held.devices[uuid].requested_mib += asked
-        held.devices[uuid].pods.add(pod.uid)
+        # What it is seen to use may be a part of what it will, so that no sighting opens the node.
+        names = [name for name, _ in pod.request.shares.by_container]
+        if devices and not all(_annotated(pod, name, devices) for name in names):
+            held.unplaced.append(pod)
+        for uuid, asked in share_peaks(pod, devices).items():
+            held.devices[uuid].requested_mib += asked
+            held.devices[uuid].pods.add(pod.uid)
 
 
 def _count_departed(pod: BoundPod, devices: tuple[Device, ...], held: Holdings) -> None:
-    """What the report counts as used that a pod used which has left since.
-
-    As the agent saw it, else as much as the pod asked. Of a GPU that it had to itself, all.
-    """
-    asked = share_peaks(pod, pod.request.shares, devices) if pod.request.shares is not None else {}
+    """What the report counts as used that a pod used which has left since. As the agent saw it, else as much
+    as the pod asked. Of a GPU that it had to itself, all."""
+    asked = share_peaks(pod, devices)
     for device in devices:
         mine = [holder for holder in device.holders if pod.is_holder(holder)]
         used = sum(holder.memory_mib or 0 for holder in mine)
@@ -149,16 +119,17 @@ def _count_departed(pod: BoundPod, devices: tuple[Device, ...], held: Holdings) 
         held.devices[device.uuid].departed_mib += used or asked.get(device.uuid, 0)
 
 
-def share_peaks(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...]) -> dict[str, int]:
+def share_peaks(pod: BoundPod, devices: tuple[Device, ...]) -> dict[str, int]:
     """The peak of a pod's shares on each device that it may have one on, in MiB."""
+    shares = pod.request.shares
+    if shares is None:
+        return {}
     running = [_share_devices(pod, container, devices) for container, _ in shares.running]
     init = [_share_devices(pod, share.container, devices) for share in shares.init]
     peaks = {}
     for device in devices:
-        sizes = [
-            mib if device.uuid in where else 0
-            for (_, mib), where in zip(shares.running, running, strict=True)
-        ]
+        here = [device.uuid in where for where in running]
+        sizes = [mib * there for (_, mib), there in zip(shares.running, here, strict=True)]
         before = [
             share.memory_mib + sum(sizes[i] for i in share.beside)
             for share, where in zip(shares.init, init, strict=True)
@@ -171,14 +142,11 @@ def share_peaks(pod: BoundPod, shares: ShareAsk, devices: tuple[Device, ...]) ->
 
 
 def _share_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
-    """The devices that a container's share may be on; all if it is unknown."""
     return known_devices(pod, container, devices) or frozenset(device.uuid for device in devices)
 
 
 def known_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
-    """The devices of a container's share from its pod's annotation, otherwise from the agent; empty if
-    unknown.
-    """
+    """The devices of a container's share by its pod's annotation, or by the agent; empty if unknown."""
     told = _annotated(pod, container, devices)
     if told:
         return told
@@ -188,7 +156,7 @@ def known_devices(pod: BoundPod, container: str, devices: tuple[Device, ...]) ->
 
 def unknown_shares(node: NodeInfo) -> list[int]:
     """The shares of a node's pods, in MiB each, that may be on any of several GPUs."""
-    devices = node.report.devices if node.report is not None else ()
+    devices = node.devices
     if len(devices) < 2:
         return []
     return [
@@ -201,5 +169,4 @@ def unknown_shares(node: NodeInfo) -> list[int]:
 
 
 def _annotated(pod: BoundPod, container: str, devices: tuple[Device, ...]) -> frozenset[str]:
-    """The devices of a container's share as its pod's annotation says."""
     return frozenset({device.uuid for device in devices} & set(pod.devices.get(container, ())))

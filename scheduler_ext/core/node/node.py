@@ -1,17 +1,12 @@
-"""One node: the report or estimate of its GPUs, its pods' holdings, and the state that follows.
-
-``NodeInfo`` has names and identities; ``NodeState`` only has the values that decisions depend on, so that
-equal nodes have equal states and are decided once.
-"""
-
-from __future__ import annotations
+"""One node: the report or estimate of its GPUs, its pods' holdings, and the state that follows. ``NodeState``
+only has the values that decisions depend on, so that equal nodes are decided once."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 
-from scheduler_ext.core.gpu.gpu import Holder, Report
+from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.estimate import Estimate
@@ -27,13 +22,10 @@ NOBODY = 11
 
 @dataclass(frozen=True, slots=True)
 class BoundPod:
-    """A pod on a node, with any binder; ``devices`` are the GPU UUIDs known per container.
-
-    A ``finished`` pod (Succeeded, Failed) holds nothing, even if an older report still lists it; a
-    ``departed`` pod (also in a dry run) left after the report, which still counts its use. ``terminating``
-    pods hold until they are gone. ``other_requests`` are of resources that are no GPU's. ``asked`` is the
-    kind of pod at its arrival, None if unknown or without a GPU request.
-    """
+    """A pod on a node, with any binder; ``devices`` are the GPU UUIDs known per container. A ``finished`` pod
+    holds nothing, even if an older report still lists it; a ``departed`` pod left after the report, which
+    still counts its use. ``terminating`` pods hold until they are gone. ``other_requests`` are of resources
+    that are no GPU's. ``asked`` is the kind of pod at its arrival."""
 
     uid: str
     namespace: str
@@ -57,18 +49,20 @@ class BoundPod:
         return not (self.finished or self.departed)
 
     def is_holder(self, holder: Holder) -> bool:
-        """True when an agent's holder entry means this pod."""
         if holder.uid is not None:
             return holder.uid == self.uid
         return (holder.namespace, holder.name) == (self.namespace, self.name)
+
+    def is_on(self, device: Device) -> bool:
+        """Whether the agent saw the pod hold a device or an instance of it."""
+        holders = (*device.holders, *(instance.holder for instance in device.mig.instances))
+        return any(holder is not None and self.is_holder(holder) for holder in holders)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
     """A pod that is not bound yet: what it asks (``invalid`` says why that cannot be read), and who binds it.
-
-    ``nominated_node`` is where it waits for others to leave; ``manifest`` is the pod as JSON, redacted.
-    """
+    ``nominated_node`` is where it waits for others to leave; ``manifest`` is the pod as JSON, redacted."""
 
     pod: BoundPod
     resource_version: str
@@ -80,13 +74,10 @@ class PendingPod:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node from its sources; ``allocatable`` is None without a Node object.
-
-    ``assumed`` are the uids of those pods whose binding is in flight. ``nominated`` pods are not bound: they
-    will come when others have left, and count against some pods only (``core.nominated``). ``cpu_milli`` is
-    the allocatable CPU, None if unknown, ``cpu_elsewhere_milli`` the CPU of pods without GPU requests.
-    ``pool`` is the node pool in its labels, for people.
-    """
+    """A node from its sources; ``allocatable`` is None without a Node object. ``assumed`` are the uids of
+    pods whose binding is in flight. ``nominated`` pods will come when others have left, and count against
+    some pods only (nominated.py). ``cpu_milli`` is the allocatable CPU, ``cpu_elsewhere_milli`` the CPU of
+    pods without GPU requests. ``pool`` is the node pool in its labels."""
 
     name: str
     uid: str | None = None
@@ -104,6 +95,11 @@ class NodeInfo:
     cpu_elsewhere_milli: int = 0
     pool: str = ""
 
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The reported GPUs."""
+        return self.report.devices if self.report is not None else ()
+
 
 @dataclass(frozen=True, slots=True)
 class MigRoom:
@@ -115,14 +111,15 @@ class MigRoom:
     profile: str
     starts: tuple[int, ...]
 
+    @property
+    def order(self) -> tuple[int, str, tuple[int, ...]]:
+        return self.held, self.profile, self.starts
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The units of one device under one resource name: how many are free, and the size of each.
-
-    ``gpu_part`` is one unit's part of the GPU, 0 to 1. ``mig_room`` has the possible places of a free MIG
-    instance; None if there is none, or if they are unknown.
-    """
+    """The units of one device under one resource name: how many are free, and the size of each. ``gpu_part``
+    is one unit's part of the GPU, 0 to 1. ``mig_room`` has the known places of a free MIG instance."""
 
     resource: str
     free: int
@@ -135,10 +132,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device in a decision, without identity. ``share_free_mib`` is -1 where no share may go.
-
-    ``idle`` is the unheld part of the device, 0 to 1.
-    """
+    """One device in a decision. ``share_free_mib`` is -1 where no share may go, ``idle`` its unheld part."""
 
     model: GpuModel
     healthy: bool
@@ -160,10 +154,8 @@ class NodeState:
     """All values of a node that decisions depend on. ``limits`` per resource: (resource, held on unknown
     devices, allocatable less requests). ``gpus`` is the number of GPUs (an estimate has one slot for all);
     ``adrift`` the GPUs' worth of holdings on unknown devices; ``neighbours`` the difficulty of evicting the
-    most evictable pod (``core.neighbours``); ``cpu_milli`` its CPU and ``cpu_free_milli`` the unrequested
-    part, in coarse steps, so that more nodes are equal. ``offers_shares`` and ``offers_whole``: whether it
-    offers memory shares and whole GPUs at all, held or not.
-    """
+    most evictable pod. Free CPU is in coarse steps, so that more nodes are equal. ``offers_shares`` and
+    ``offers_whole``: whether it offers shares and whole GPUs at all, held or not."""
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0
@@ -184,8 +176,7 @@ class NodeState:
 
     @property
     def counts_alone(self) -> bool:
-        """Whether its whole GPUs are no more than a number: of an estimated node, or where several pods share
-        each, and a part of one is what a pod that asks a whole one gets."""
+        """Whether its whole GPUs are only a number: of an estimated node, or where pods share each."""
         return self.estimated or any(
             unit.gpu_part < 1 and not unit.resource.startswith(MIG_PREFIX)
             for slot in self.slots
@@ -194,12 +185,10 @@ class NodeState:
 
     @property
     def takes_shares(self) -> bool:
-        """Whether the node still hands out memory shares."""
         return self.share_limit > 0
 
     @property
     def takes_whole(self) -> bool:
-        """Whether it still hands out whole GPUs."""
         return any(limit > 0 and not name.startswith(MIG_PREFIX) for name, _, limit in self.limits)
 
 
@@ -215,28 +204,24 @@ class Node:
     uuids: tuple[str | None, ...]
 
     @property
+    def gpus(self) -> list[tuple[str | None, Slot]]:
+        return list(zip(self.uuids, self.state.slots, strict=True))
+
+    @property
     def models(self) -> tuple[str, ...]:
-        """The models of its GPUs, each once."""
         return tuple(dict.fromkeys(slot.model.name for slot in self.state.slots))
 
     @property
     def free_gpus(self) -> int:
-        """How many GPUs take something new and have no part that a pod holds; at least so many are free.
-
-        GPUs that are held on devices not known count as the free ones; those of a node whose agent is
-        Missing are not free, for they may be gone.
-        """
+        """How many GPUs take something new and have no part that a pod holds, less those held on unknown
+        devices. GPUs of a node whose agent is Missing are not free, for they may be gone."""
         if self.info.freshness == "Missing":
             return 0
-        report = self.info.report
-        if report is None:
+        if self.info.report is None:
             free = self.state.gpus
         else:
-            closed = {device.uuid for device in report.devices if device.cordoned}
-            free = sum(
-                slot.healthy and slot.idle == 1 and uuid not in closed
-                for slot, uuid in zip(self.state.slots, self.uuids, strict=True)
-            )
+            closed = {device.uuid for device in self.info.devices if device.cordoned}
+            free = sum(slot.healthy and slot.idle == 1 and uuid not in closed for uuid, slot in self.gpus)
         return max(0, free - ceil(self.state.adrift))
 
 

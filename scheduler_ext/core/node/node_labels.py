@@ -1,15 +1,12 @@
-"""What single node labels say about GPUs: their names, precedence and units.
-
-For every fact there is an ordered list of labels; an absent or unreadable one means the next. Sources of
-the names: NVIDIA GPU Feature Discovery (k8s-device-plugin), GKE, Karpenter, EKS Auto Mode and AKS
-documentation, the AMD node labeller, Intel's NFD rules. `estimate` puts the facts together.
-"""
-
-from __future__ import annotations
+"""What single node labels say about GPUs: their names, precedence and units. For every fact there is an
+ordered list of labels; an absent or unreadable one means the next. Sources of the names: NVIDIA GPU Feature
+Discovery (k8s-device-plugin), GKE, Karpenter, EKS Auto Mode and AKS documentation, the AMD node labeller,
+Intel's NFD rules. `estimate` puts the facts together."""
 
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import takewhile
 
 from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, InstanceTypeRow
 
@@ -102,11 +99,8 @@ def is_spot(labels: Labels) -> bool:
 
 
 def change_in_progress(labels: Labels) -> bool:
-    """Whether a MIG reconfiguration or a driver upgrade is under way, or has failed, on the node.
-
-    Read from the MIG manager's and the GPU Operator's state labels; a state unknown to us counts as in
-    progress, an empty one says nothing.
-    """
+    """Whether a MIG reconfiguration or a driver upgrade is under way, or has failed, by the MIG manager's and
+    the GPU Operator's state labels; an unknown state counts as in progress, an empty one says nothing."""
     mig_state = labels.get(f"{NVIDIA}mig.config.state", "")
     upgrade_state = labels.get(f"{NVIDIA}gpu-driver-upgrade-state", "")
     return mig_state not in ("", "success") or upgrade_state not in _SETTLED_UPGRADES
@@ -120,10 +114,8 @@ def lacks_agent_label(labels: Labels) -> bool:
 
 
 def product(labels: Labels) -> tuple[str, str] | None:
-    """Return (product string, vendor) of the first label that names a product.
-
-    The product is "" on a node of several AMD products, which has one label for each.
-    """
+    """Return (product string, vendor) of the first label that names a product. The product is "" on a node of
+    several AMD products, which has one label for each."""
     for label, maker in _MODEL_LABELS:
         name = labels.get(label, "").strip()
         if name:
@@ -199,21 +191,18 @@ def sharing(labels: Labels) -> tuple[str, int]:
 
 
 def compute_capability(labels: Labels) -> tuple[int, int] | None:
-    """Return the CUDA compute capability that GFD read."""
     major = natural(labels.get(f"{NVIDIA}gpu.compute.major"))
     minor = natural(labels.get(f"{NVIDIA}gpu.compute.minor"))
     return (major, minor) if major and minor is not None else None
 
 
 def cuda_version(labels: Labels) -> tuple[int, ...] | None:
-    """Return the newest CUDA version the node's driver serves."""
     version = _version(labels, f"{NVIDIA}cuda.runtime-version", "major", "minor")
     version = version or _version(labels, f"{NVIDIA}cuda.runtime", "major", "minor")
     return tuple(int(part) for part in version.split(".")) if version else None
 
 
 def driver_version(labels: Labels) -> str | None:
-    """Return the NVIDIA driver's version from labels, if they have it ("570.124.06")."""
     version = _version(labels, f"{NVIDIA}cuda.driver-version", "major", "minor", "revision")
     version = version or _version(labels, f"{NVIDIA}cuda.driver", "major", "minor", "rev")
     on_gke = labels.get(f"{GKE}gpu-driver-version", "")  # often a channel such as "latest"
@@ -225,27 +214,18 @@ def _version(labels: Labels, prefix: str, *parts: str) -> str | None:
     full = labels.get(f"{prefix}.full", "")
     if _VERSION.fullmatch(full):
         return full
-    numbers = []
-    for part in parts:
-        text = labels.get(f"{prefix}.{part}", "")
-        if natural(text) is None:
-            break
-        numbers.append(text)
-    return ".".join(numbers) or None
+    texts = (labels.get(f"{prefix}.{part}", "") for part in parts)
+    return ".".join(takewhile(lambda text: natural(text) is not None, texts)) or None
 
 
 def _amd_values(labels: Labels, kind: str) -> list[str]:
     """The values of one AMD fact: of one label, or of one per value on mixed nodes (`…gpu.vram.64G=4`)."""
-    for prefix in _AMD:
-        value = labels.get(f"{prefix}.{kind}")
-        if value:
-            return [value]
-    for prefix in _AMD:
-        start = f"{prefix}.{kind}."
-        values = sorted(label.removeprefix(start) for label in labels if label.startswith(start))
-        if values:
-            return values
-    return []
+    single = [labels[name] for prefix in _AMD if labels.get(name := f"{prefix}.{kind}")]
+    each = [
+        sorted(label.removeprefix(start) for label in labels if label.startswith(start))
+        for start in (f"{prefix}.{kind}." for prefix in _AMD)
+    ]
+    return single[:1] or next(filter(None, each), [])
 
 
 def node_pool(labels: Labels) -> str:

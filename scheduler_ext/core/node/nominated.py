@@ -1,7 +1,5 @@
 """Pods that wait for a node where others are leaving for them: who may count on what they wait for."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
@@ -17,11 +15,9 @@ def seen_differently(infos: Iterable[NodeInfo], uid: str, priority: int) -> dict
 
 def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
     """The node as a pod of that uid and priority may count on it; the same object where nothing applies.
-
     Nominated pods of equal or higher priority hold their place against it, as in kube-scheduler; those of
     lower priority do not, nor does what the pod itself holds or waits for there. Of two nominated pods of one
-    priority that do not fit together, the one that has a place is not kept out by the one that has none.
-    """
+    priority that do not fit together, the one that has a place is not kept out by the one that has none."""
     others = tuple(pod for pod in info.pods if pod.uid != uid) if uid else info.pods
     bound = {pod.uid for pod in info.pods if pod.uid} if info.nominated else set()
     waits = bool(uid) and any(pod.uid == uid for pod in info.nominated)
@@ -29,7 +25,8 @@ def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
         pod
         for pod in info.nominated
         if pod.priority >= priority and not (uid and pod.uid == uid) and pod.uid not in bound
-        if not (waits and pod.priority == priority and _has_no_place(pod))
+        # Its shares fit nowhere, even when all have left that it waits for.
+        if not (waits and pod.priority == priority and pod.request.shares is not None and not pod.devices)
     )
     if not waiting and len(others) == len(info.pods):
         return info
@@ -66,8 +63,3 @@ def room_for_both(
     together = requested(*beside.values(), one, other)
     wanted_by_both = requested(one).keys() & requested(other).keys()
     return all(together[name] <= info.allocatable.get(name, 0) for name in wanted_by_both)
-
-
-def _has_no_place(pod: BoundPod) -> bool:
-    """Whether a nominated pod's shares fit nowhere, even when all have left that it waits for."""
-    return pod.request.shares is not None and not pod.devices

@@ -1,17 +1,16 @@
 """From a node's sources to the state a decision compares."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import replace
+from functools import reduce
+from operator import or_
 
-from scheduler_ext.core.gpu.gpu import Device, Report
-from scheduler_ext.core.gpu.mig_profile import resource_from_profile
-from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
+from scheduler_ext.core.gpu.mig_profile import resource_from_profile, window
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
-from scheduler_ext.core.node.mig_instances import instance_memory_mib, mig_room, slice_model
 from scheduler_ext.core.node.node import (
     NOBODY,
     UNLIMITED,
@@ -25,6 +24,9 @@ from scheduler_ext.core.node.node import (
     version_number,
 )
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
+
+# A slot, and the device in it.
+_Placed = tuple[Slot, str | None]
 
 # Free CPU of a node is counted in this many parts: fewer distinct nodes, and equally good placements.
 _CPU_STEPS = 16
@@ -46,7 +48,8 @@ def resolve_held(
 ) -> Node:
     """The same after these holdings, whatever pods hold them; ``known`` are slots of the same report."""
     known = {} if known is None else known
-    slots: list[tuple[Slot, str | None]] = []
+    slots: list[_Placed] = []
+    source = info.report or info.estimate
     if info.report is not None:
         whole = _WholeUnits(info.report, resources)
         for device in info.report.devices:
@@ -58,41 +61,33 @@ def resolve_held(
         slots.sort(key=lambda pair: _slot_key(pair[0]))
     elif info.estimate is not None:
         slots = [(_estimated_slot(info.estimate, resources), None)]
-    slots = _without_taken(slots, held)
+    _close_taken(slots, held)
+    limits = _limits(info, held, slots)
     state = NodeState(
         slots=tuple(slot for slot, _ in slots),
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
         adrift=_adrift(held, [slot for slot, _ in slots]),
-        limits=_limits(info, held, slots, _cordoned(info.report, held, slots)),
-        # A share that another binder bound may be on any GPU: until it is gone, the node promises nothing
-        # new.
+        limits=limits,
+        # A share that another binder bound may be on any GPU: till it is gone, the node promises nothing new.
         share_limit=0 if held.unplaced else _limit(info, held, resources.share),
         # A Node object that speaks of no GPU says that there is none, which is not the same as unknown.
-        fresh=info.freshness == "Fresh"
-        and (info.report is not None or info.estimate is not None or info.allocatable is not None),
+        fresh=info.freshness == "Fresh" and (source is not None or info.allocatable is not None),
         estimated=info.report is None,
         changing=info.changing,
-        shared=_sharing(info) != "none",
-        cuda=version_number(info.report.cuda_version if info.report else _estimated_cuda(info)),
+        shared=source is not None and source.sharing_strategy != "none",
+        cuda=version_number(source.cuda_version if source is not None else None),
         spot=info.spot,
         cpu_milli=UNLIMITED if info.cpu_milli is None else min(info.cpu_milli, UNLIMITED),
         offers_shares=_offers(info, resources.share),
-        offers_whole=any(
-            _offers(info, unit.resource)
-            for slot, _ in slots
-            for unit in slot.units
-            if not unit.resource.startswith(MIG_PREFIX)
-        ),
+        offers_whole=any(_offers(info, name) for name, *_ in limits if not name.startswith(MIG_PREFIX)),
     )
     return Node(info, state, tuple(uuid for _, uuid in slots))
 
 
 def neighbours(pods: Iterable[BoundPod]) -> int:
-    """The rank of the most evictable pod that holds GPUs of a node, -10 to 10; NOBODY without such a pod.
-
-    It is the number of digits of its priority, so that nodes seldom differ for this alone: some clusters
-    number their priority classes in tens, others in millions.
-    """
+    """The rank of the most evictable pod that holds GPUs of a node, -10 to 10; NOBODY without such a pod. It
+    is the number of digits of its priority, so that nodes seldom differ for this alone: some clusters number
+    their priority classes in tens, others in millions."""
     lowest = min((pod.priority for pod in pods if pod.holds and pod.request.asks_gpu), default=None)
     if not lowest:
         return NOBODY if lowest is None else 0
@@ -114,31 +109,18 @@ def coarse_free_milli(cpu_milli: int, asked_milli: int) -> int:
     return free - free % max(1, cpu_milli // _CPU_STEPS)
 
 
-def _sharing(info: NodeInfo) -> str:
-    if info.report is not None:
-        return info.report.sharing_strategy
-    return info.estimate.sharing_strategy if info.estimate is not None else "none"
-
-
-def _estimated_cuda(info: NodeInfo) -> tuple[int, ...] | None:
-    return info.estimate.cuda_version if info.estimate is not None else None
-
-
 def _slot_key(slot: Slot) -> tuple[object, ...]:
-    units = tuple((unit.resource, unit.free, unit.free_mib, _room_key(unit.mig_room)) for unit in slot.units)
+    units = tuple(
+        (unit.resource, unit.free, unit.free_mib, unit.mig_room.order if unit.mig_room else ())
+        for unit in slot.units
+    )
     return (slot.model.name, not slot.healthy, slot.total_mib, slot.share_free_mib, slot.idle, units)
 
 
-def _room_key(room: MigRoom | None) -> tuple[object, ...]:
-    return () if room is None else (room.held, room.profile, room.starts)
-
-
-def _without_taken(slots: list[tuple[Slot, str | None]], held: Holdings) -> list[tuple[Slot, str | None]]:
+def _close_taken(slots: list[_Placed], held: Holdings) -> None:
     """Whole GPUs held on unknown devices are no room for shares: the emptiest devices that they could be are
-    taken out, so that a share fits whichever they are."""
-    if not any(held.unknown.values()):
-        return slots
-    for vendor in {slot.model.vendor for slot, _ in slots}:
+    closed, so that a share fits whichever they are."""
+    for vendor in {slot.model.vendor for slot, _ in slots} if any(held.unknown.values()) else ():
         unknown = max((_unknown(held, name) for name in held.unknown if vendor_of(name) == vendor), default=0)
         takers = [
             i
@@ -147,11 +129,9 @@ def _without_taken(slots: list[tuple[Slot, str | None]], held: Holdings) -> list
         ]
         for i in sorted(takers, key=lambda i: -slots[i][0].share_free_mib)[:unknown]:
             slots[i] = (replace(slots[i][0], share_free_mib=-1), slots[i][1])
-    return slots
 
 
 def _adrift(held: Holdings, slots: list[Slot]) -> float:
-    """The GPUs' worth of holdings on unknown devices."""
     worth = 0.0
     for resource, count in held.unknown.items():
         parts = [unit.gpu_part for slot in slots for unit in slot.units if unit.resource == resource]
@@ -169,34 +149,21 @@ def _offers(info: NodeInfo, resource: str) -> bool:
     return info.allocatable is None or info.allocatable.get(resource, 0) > 0
 
 
-def _limits(
-    info: NodeInfo, held: Holdings, slots: Iterable[tuple[Slot, str | None]], closed: set[str]
-) -> tuple[tuple[str, int, int], ...]:
-    offered = {unit.resource for slot, _ in slots for unit in slot.units}
-    return tuple(
-        (name, _unknown(held, name), 0 if name in closed else _limit(info, held, name))
-        for name in sorted(offered)
-    )
-
-
-def _cordoned(report: Report | None, held: Holdings, slots: Iterable[tuple[Slot, str | None]]) -> set[str]:
-    """Resources with a unit on a cordoned GPU that the kubelet may hand out: it picks the device, and may
-    pick that one, so that only refusing the node keeps the GPU from new pods.
-    """
-    devices = report.devices if report is not None else ()
+def _limits(info: NodeInfo, held: Holdings, slots: list[_Placed]) -> tuple[tuple[str, int, int], ...]:
+    """Resources with a unit on a cordoned GPU that the kubelet may hand out have a limit of 0: the kubelet
+    picks the device, and may pick that one, so that only refusing the node keeps the GPU from new pods."""
     # Kubelet knows neither shares nor strangers: without a holder of its own, the GPU is free to it.
-    cordoned = {
+    cordoned: dict[str | None, bool] = {
         device.uuid: not (held.devices[device.uuid].units or device.mig.enabled)
-        for device in devices
+        for device in info.devices
         if device.cordoned and device.healthy
     }
-    return {
-        unit.resource
-        for slot, uuid in slots
-        if uuid is not None and uuid in cordoned
-        for unit in slot.units
-        if unit.free or cordoned[uuid]
-    }
+    units = [(unit, uuid) for slot, uuid in slots for unit in slot.units]
+    closed = {unit.resource for unit, uuid in units if uuid in cordoned and (unit.free or cordoned[uuid])}
+    return tuple(
+        (name, _unknown(held, name), 0 if name in closed else _limit(info, held, name))
+        for name in sorted({unit.resource for unit, _ in units})
+    )
 
 
 def _unknown(held: Holdings, resource: str) -> int:
@@ -213,7 +180,6 @@ class _WholeUnits:
 
     def __init__(self, report: Report, resources: ResourceNames) -> None:
         self._report = report
-        self._resources = resources
         self._shared = report.sharing_strategy != "none"
         self.replicas = report.replicas if self._shared else 1
         enabled = [device.mig.enabled for device in report.devices]
@@ -222,25 +188,21 @@ class _WholeUnits:
         # partitioned into one identical profile; anything else is an error and offers nothing.
         self._single = report.mig_strategy == "single" and any(enabled)
         self._single_valid = all(enabled) and len(profiles) == 1
-        self._partitioned_is_whole = report.mig_strategy == "none"
-        self._names: dict[str, list[str]] = {}
+        vendors = {device.vendor for device in report.devices}
+        self._names = {vendor: _whole_names(resources, vendor, self._shared) for vendor in vendors}
 
     def of(self, device: Device, held: DeviceHoldings) -> Iterator[Unit]:
-        """The units of every whole-GPU resource name, then of every MIG resource name."""
-        names = self._names.get(device.vendor)
-        if names is None:
-            names = self._names[device.vendor] = _whole_names(self._resources, device.vendor, self._shared)
+        names = self._names[device.vendor]
         if self._single:
             if self._single_valid:
                 yield from (unit for name in names for unit in self._instances(device, held, name))
-        elif not device.mig.enabled or self._partitioned_is_whole:
+        elif not device.mig.enabled or self._report.mig_strategy == "none":
             yield from (self._whole(device, held, name) for name in names)
         if device.mig.enabled and self._report.mig_strategy == "mixed":
             for profile in sorted({instance.profile for instance in device.mig.instances}):
                 resource = resource_from_profile(profile)
-                yield from self._instances(device, held, resource, profile)
-                if self._shared:
-                    yield from self._instances(device, held, f"{resource}.shared", profile)
+                for name in (resource, f"{resource}.shared") if self._shared else (resource,):
+                    yield from self._instances(device, held, name, profile)
 
     def _whole(self, device: Device, held: DeviceHoldings, name: str) -> Unit:
         """A device, or its replicas; under MPS each replica has an equal part of the memory."""
@@ -264,20 +226,36 @@ class _WholeUnits:
         free = [instance for instance in same if instance.uuid not in held.instances]
         if not same:
             return
-        memory_mib = instance_memory_mib(device, same[0])
+        memory_mib = device.instance_memory_mib(same[0])
         yield Unit(
             name,
             free=len(free) * self.replicas,
             memory_mib=memory_mib,
             free_mib=memory_mib,
-            model=device.model if profile else slice_model(device.model, same[0].profile),
+            model=device.model if profile else _slice_model(device.model, same[0].profile),
             gpu_part=same[0].size / sum(instance.size for instance in device.mig.instances) / self.replicas,
-            mig_room=mig_room(device, held, free),
+            mig_room=_mig_room(device, held, free),
         )
 
 
+def _slice_model(model: GpuModel, profile: str) -> GpuModel:
+    """The name of a GPU under MIG strategy single: A100-80GB-MIG-1G.10GB, which A100 does not match."""
+    return canonical_model(f"{model.name}-MIG-{profile.replace('+', '.')}", vendor=model.vendor)
+
+
+def _mig_room(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> MigRoom | None:
+    """The possible places of the next of the ``free`` instances, all of one profile; None if unknown."""
+    geometry = device.mig.geometry
+    profile = geometry.profile(free[0].profile) if geometry is not None and free else None
+    if geometry is None or profile is None:
+        return None
+    mask = reduce(or_, (each.mask for each in device.mig.instances if each.uuid in held.instances), 0)
+    starts = (each.start for each in free if each.start is not None and each.start in profile.starts)
+    places = tuple(sorted(start for start in starts if not mask & window(profile, start)))
+    return MigRoom(geometry, mask, profile.name, places) if places else None
+
+
 def _whole_names(resources: ResourceNames, vendor: str, shared: bool) -> list[str]:
-    """The names under which a node offers whole GPUs of a vendor, or replicas of them."""
     return [
         name
         for name in resources.whole
@@ -313,7 +291,7 @@ def _idle(device: Device, held: DeviceHoldings, room: Room, replicas: int) -> fl
 
 def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:
     """A node known by its labels: one slot that stands for all its devices, for whole GPUs only."""
-    model: GpuModel = estimate.model
+    model = estimate.model
     shared = estimate.sharing_strategy != "none"
     memory_mib = estimate.memory_mib or model.memory_mib or 0
     if estimate.sharing_strategy == "mps":

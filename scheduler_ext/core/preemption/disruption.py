@@ -1,7 +1,5 @@
 """PodDisruptionBudgets: which of the pods that are to leave violate one, as kube-scheduler counts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,21 +11,17 @@ _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """A label selector: every label and every expression must be met; without any, every pod meets it.
-
-    A malformed expression makes the whole selector one that no pod meets, as kube-scheduler has it.
-    """
+    """A label selector: every label and every expression must be met; without any, every pod meets it. A
+    malformed expression makes the whole selector one that no pod meets, as kube-scheduler has it."""
 
     labels: Mapping[str, str]
     expressions: tuple[Requirement, ...] = ()
 
     @property
     def empty(self) -> bool:
-        """Whether it asks for nothing."""
         return not self.labels and not self.expressions
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether a pod with these labels meets it."""
         return all(labels.get(key) == value for key, value in self.labels.items()) and all(
             expression.operator in _OPERATORS and expression.matches(labels)
             for expression in self.expressions
@@ -37,9 +31,7 @@ class Selector:
 @dataclass(frozen=True, slots=True)
 class Budget:
     """A PodDisruptionBudget: ``allowed`` more pods may be disrupted now; no ``selector`` means no pod.
-
-    ``disrupted`` are the names of pods whose eviction the API server has granted already.
-    """
+    ``disrupted`` are the names of pods whose eviction the API server has granted already."""
 
     namespace: str
     name: str
@@ -56,11 +48,9 @@ class Budget:
         )
 
     def counts(self, pod: BoundPod) -> bool:
-        """Whether kube-scheduler subtracts the pod's departure from ``allowed``.
-
-        It does not where the disruption is counted already, nor for a pod without labels or a budget with an
-        empty selector, which it takes to match nothing (filterPodsWithPDBViolation).
-        """
+        """Whether kube-scheduler subtracts the pod's departure from ``allowed``. It does not where the
+        disruption is counted already, nor for a pod without labels or a budget with an empty selector, which
+        it takes to match nothing (filterPodsWithPDBViolation)."""
         return (
             bool(pod.labels)
             and self.selector is not None

@@ -1,11 +1,8 @@
 """Which nodes are alike to a pod that looks for victims, names aside: one answer serves all of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from scheduler_ext.core.gpu.gpu import Device, Holder
-from scheduler_ext.core.node.mig_instances import instance_memory_mib
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, version_number
 from scheduler_ext.core.request.request import GpuRequest
 
@@ -17,11 +14,9 @@ def likeness(
     named: Sequence[str],
     request: GpuRequest,
 ) -> Hashable | None:
-    """The values that distinguish a node; None if comparing them costs more than it saves.
-
-    ``pods`` are those of the node, the most important first, and stand for each other by their place;
-    ``counted`` are their budgets. Ages matter as an order, and use only to a request for memory.
-    """
+    """The values that distinguish a node; None if comparing them costs more than it saves. ``pods`` are those
+    of the node, the most important first, and stand for each other by their place; ``counted`` are their
+    budgets. Ages matter as an order, and use only to a request for memory."""
     by_uid = {pod.uid: i for i, pod in enumerate(pods)}
     by_name = {(pod.namespace, pod.name): i for i, pod in enumerate(pods)}
     if not len(by_uid) == len(by_name) == len(pods):
@@ -40,16 +35,13 @@ def likeness(
         return known, holder.container or "", mib if measured else min(mib, 1)
 
     report = info.report
-    devices = report.devices if report is not None else ()
-    looks = {device.uuid: _device(device, seen, measured) for device in devices}
+    looks = {device.uuid: _device(device, seen, measured) for device in info.devices}
     # The order of equal nodes only matters to pods that were already given one of them.
     order = {uuid: i for i, uuid in enumerate(sorted(looks, key=lambda uuid: repr(looks[uuid])))}
     starts = {start: i for i, start in enumerate(dict.fromkeys(pod.started_at for pod in pods))}
     return (
         (info.freshness, info.changing, info.share_node, info.estimate, _items(info.allocatable)),
-        (report.mig_strategy, report.sharing_strategy, report.replicas, report.cuda_version)
-        if report
-        else (),
+        report and (report.mig_strategy, report.sharing_strategy, report.replicas, report.cuda_version),
         tuple(looks[uuid] for uuid in order),
         tuple(
             (*_pod(pod, order), pod.uid in info.assumed, starts[pod.started_at], places)
@@ -78,7 +70,7 @@ def _device(
         device.cordoned,
         device.mig.enabled,
         tuple(
-            (each.profile, each.size, instance_memory_mib(device, each), seen(each.holder))
+            (each.profile, each.size, device.instance_memory_mib(each), seen(each.holder))
             for each in device.mig.instances
         ),
         tuple(seen(holder) for holder in device.holders),

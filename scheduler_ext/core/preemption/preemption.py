@@ -1,13 +1,10 @@
-"""Which pods are to leave a node so that a pod of higher priority fits: the cheapest set that suffices.
-
-The filters themselves say whether a set suffices, so that filter accepts what preempt has accepted.
-kube-scheduler counts the other resources: of each of them as much is freed as by its own proposal.
-"""
-
-from __future__ import annotations
+"""Which pods are to leave a node so that a pod of higher priority fits: the cheapest set that suffices. The
+filters themselves say whether a set suffices, so that filter accepts what preempt has accepted.
+kube-scheduler counts the other resources: of each of them as much is freed as by its own proposal."""
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import lcm
 
@@ -18,51 +15,37 @@ from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_important_first
 from scheduler_ext.core.preemption.dry_run import DryRun, without
 from scheduler_ext.core.preemption.node_likeness import likeness
-from scheduler_ext.core.preemption.victim_candidate import Candidate, Case, Proposed, Victims
-from scheduler_ext.core.preemption.victim_choice import Choice
+from scheduler_ext.core.preemption.victim_candidate import Candidate, Case, Choice, Proposed, Victims
 from scheduler_ext.core.preemption.victim_search import Need, Pricing
 from scheduler_ext.core.request.request import GpuRequest
 
 # Sets of pods that are evaluated on one node before the search falls back to kube-scheduler's own way.
 EVALUATIONS = 64
 _ZERO = Fraction(0)
+_Amounts = Mapping[str, Fraction]
 
 
+@dataclass(eq=False)
 class Preemption:
-    """One pod that looks for victims, on any number of nodes.
+    """One pod that looks for victims, on any number of nodes. ``uid`` is the pod's; ``other_requests`` are
+    its requests of resources that are no GPU's. ``evaluations`` bounds how many sets of pods are tried per
+    node before the search gives way to reprieving one by one."""
 
-    ``uid`` is the pod's; ``other_requests`` are its requests of resources that are no GPU's. ``evaluations``
-    bounds how many sets of pods are tried per node before the search gives way to reprieving one by one.
-    """
-
-    def __init__(
-        self,
-        request: GpuRequest,
-        uid: str,
-        other_requests: Mapping[str, Fraction],
-        budgets: Sequence[Budget],
-        sizing: Sizing,
-        evaluations: int = EVALUATIONS,
-    ) -> None:
-        self.request = request
-        self._uid = uid
-        self._other_requests = other_requests
-        self._budgets = budgets
-        self._sizing = sizing
-        self._evaluations = evaluations
-        # For all nodes together, since a pod of many shares could otherwise be placed thousands of times.
-        # Once these are used up, a share that is not placed at once counts as not fitting, as in filter.
-        self._steps = [MAX_SEARCH_STEPS]
-        # By the values that distinguish nodes.
-        self._cases: dict[Hashable, Case] = {}
-        self._rescuable: dict[Hashable, bool] = {}
+    request: GpuRequest
+    uid: str
+    other_requests: _Amounts
+    budgets: Sequence[Budget]
+    sizing: Sizing
+    evaluations: int = EVALUATIONS
+    # For all nodes together, since a pod of many shares could otherwise be placed thousands of times. Once
+    # these are used up, a share that is not placed at once counts as not fitting, as in filter.
+    _steps: list[int] = field(default_factory=lambda: [MAX_SEARCH_STEPS])
+    # By the values that distinguish nodes.
+    _cases: dict[Hashable, Case] = field(default_factory=dict)
+    _rescuable: dict[Hashable, bool] = field(default_factory=dict)
 
     def victims(
-        self,
-        info: NodeInfo,
-        named: Sequence[str] = (),
-        counted: int = 0,
-        staying: Sequence[Mapping[str, Fraction]] = (),
+        self, info: NodeInfo, named: Sequence[str] = (), counted: int = 0, staying: Sequence[_Amounts] = ()
     ) -> Victims | None:
         """The cheapest pods whose departure makes the request fit on a node; None where there are none."""
         candidate = self.candidate(info, named, counted, staying)
@@ -70,40 +53,33 @@ class Preemption:
         return candidate.victims
 
     def candidate(
-        self,
-        info: NodeInfo,
-        named: Sequence[str] = (),
-        counted: int = 0,
-        staying: Sequence[Mapping[str, Fraction]] = (),
+        self, info: NodeInfo, named: Sequence[str] = (), counted: int = 0, staying: Sequence[_Amounts] = ()
     ) -> Candidate:
-        """A node with pods that suffice and are known at once, where there are any.
-
-        ``named`` are the uids that kube-scheduler proposes, the most important first, and ``counted`` the
-        violations it counts for them. Those that are unknown here (they hold no GPU) stay. ``staying`` are
-        the requests, by resource, of other proposed pods that must not leave.
-        """
+        """A node with pods that suffice and are known at once, where there are any. ``named`` are the uids
+        that kube-scheduler proposes, the most important first, and ``counted`` the violations it counts for
+        them. Those that are unknown here (they hold no GPU) stay. ``staying`` are the requests, by resource,
+        of other proposed pods that must not leave."""
         named = list(dict.fromkeys(named))
         info = self._seen(info)
         pods = most_important_first(info.pods)
-        places = {pod.uid for pod in pods}
-        unknown = [uid for uid in named if uid not in places]
-        alike = likeness(info, pods, budgets_of(pods, self._budgets), named, self.request)
+        known = {pod.uid: pod for pod in pods}
+        unknown = [uid for uid in named if uid not in known]
         uids = [*(pod.uid for pod in pods), *unknown]
+        proposed = Proposed(named, unknown, counted, known, uids)
+        alike = likeness(info, pods, budgets_of(pods, self.budgets), named, self.request)
         if alike is None:
-            return Candidate(self._case(info, named, unknown, counted, staying, uids), uids)
+            return Candidate(self._case(info, proposed, staying), uids)
         key = (alike, counted if unknown else 0, tuple(frozenset(each.items()) for each in staying))
         if key not in self._cases:
-            self._cases[key] = self._case(info, named, unknown, counted, staying, uids)
+            self._cases[key] = self._case(info, proposed, staying)
         return Candidate(self._cases[key], uids)
 
     def fits(self, info: NodeInfo) -> bool:
-        """Whether a node takes the pod as it is."""
         return self._fits(self._seen(info))
 
     def awaited(self, info: NodeInfo, evicted: Collection[str] = ()) -> tuple[str, ...]:
-        """The uids of the pods of lower priority that are leaving a node, where it takes the pod once they
-        have left and not before; empty otherwise. ``evicted`` are uids of pods that are leaving although the
-        watch does not show it yet."""
+        """The uids of the leaving pods of lower priority where the node takes the pod once they have left and
+        not before; empty otherwise. ``evicted`` are leaving although the watch does not show it yet."""
         seen = self._seen(info)
         leaving = [pod for pod in self._lower(seen, evicted) if pod.terminating or pod.uid in evicted]
         waits = leaving and self._fits(without(seen, leaving)) and not self._fits(seen)
@@ -131,12 +107,8 @@ class Preemption:
         return _may_free_too_much(self.request, empty) and self.victims(seen) is not None
 
     def _lower(self, info: NodeInfo, named: Collection[str] = ()) -> list[BoundPod]:
-        """The pods that may have to leave, the most important first.
-
-        An assumed pod may leave if kube-scheduler names it and thus knows it there: whether its binding
-        succeeds or fails, its place is free once it is deleted. A pod for which two extenders have chosen
-        different GPUs is in the list twice, and stays.
-        """
+        """The pods that may have to leave, the most important first; an assumed pod if kube-scheduler names
+        it and thus knows it there. A pod for which two extenders have chosen different GPUs stays."""
         here = Counter(pod.uid for pod in info.pods)
         staying = {uid for uid in info.assumed if uid not in named or here[uid] > 1}
         return most_important_first(
@@ -146,28 +118,20 @@ class Preemption:
         )
 
     def _seen(self, info: NodeInfo) -> NodeInfo:
-        return seen_by(info, self._uid, self.request.priority)
+        return seen_by(info, self.uid, self.request.priority)
 
     def _fits(self, seen: NodeInfo) -> bool:
         return self._dry_run(seen, []).fits(())
 
     def _dry_run(self, info: NodeInfo, pods: Sequence[BoundPod]) -> DryRun:
-        return DryRun(info, pods, self.request, self._sizing, self._steps)
+        return DryRun(info, pods, self.request, self.sizing, self._steps)
 
-    def _case(
-        self,
-        info: NodeInfo,
-        named: Sequence[str],
-        unknown: Sequence[str],
-        counted: int,
-        staying: Sequence[Mapping[str, Fraction]],
-        uids: Sequence[str],
-    ) -> Case:
-        lower = self._lower(info, named)
+    def _case(self, info: NodeInfo, proposed: Proposed, staying: Sequence[_Amounts]) -> Case:
+        lower = self._lower(info, proposed.named)
         leaving = [pod for pod in lower if pod.terminating]
         remaining = [pod for pod in lower if not pod.terminating]
-        known = {pod.uid: pod for pod in info.pods}
-        theirs = [known[uid] for uid in named if uid in known]
+        theirs = [proposed.known[uid] for uid in proposed.named if uid in proposed.known]
+        unknown = len(proposed.unknown)
 
         def choice(info: NodeInfo, pods: Sequence[BoundPod], leaving: Sequence[BoundPod]) -> Choice:
             dry_run = self._dry_run(info, pods)
@@ -176,25 +140,19 @@ class Preemption:
             needs = [
                 *self._other_needs(pods, gone, [*(pod.other_requests for pod in theirs), *staying]),
                 # Every pod takes one of the pods that a node may have.
-                Need(min(1, len(theirs) + len(unknown)) - len(gone) - len(unknown), [1] * len(pods)),
+                Need(min(1, len(theirs) + unknown) - len(gone) - unknown, [1] * len(pods)),
                 *self._gpu_needs(dry_run),
             ]
-            return Choice(dry_run, needs, Pricing(pods, self._budgets), self.request, self._evaluations)
+            return Choice(dry_run, needs, Pricing(pods, self.budgets), self.evaluations)
 
-        proposed = Proposed(named, unknown, counted, known, leaving, uids)
-        return Case(
-            choice(without(info, leaving), remaining, leaving), proposed, lambda: choice(info, leaving, ())
-        )
+        now = choice(without(info, leaving), remaining, leaving)
+        return Case(now, proposed, leaving, lambda: choice(info, leaving, ()))
 
     def _other_needs(
-        self,
-        pods: Sequence[BoundPod],
-        gone: Sequence[BoundPod],
-        proposed: Sequence[Mapping[str, Fraction]],
+        self, pods: Sequence[BoundPod], gone: Sequence[BoundPod], proposed: Sequence[_Amounts]
     ) -> Iterator[Need]:
-        """What must be freed of each resource that is no GPU's: as much as by kube-scheduler's proposal, at
-        most as much as is asked."""
-        for name, asked in self._other_requests.items():
+        """Of other resources, as much as by kube-scheduler's proposal, at most what is asked."""
+        for name, asked in self.other_requests.items():
             if name == "pods":
                 continue
             freed = sum((_amount(each, name) for each in proposed), _ZERO)
@@ -208,7 +166,7 @@ class Preemption:
         shares = self.request.shares
         asked = {ask.resource: ask.count for ask in self.request.units}
         if shares is not None:
-            asked[self._sizing.resources.share] = shares.total_mib
+            asked[self.sizing.resources.share] = shares.total_mib
             unplaced = [int(relief.unplaced) for relief in dry_run.reliefs]
             yield Need(len(dry_run.held.unplaced), unplaced)
         allocatable = dry_run.info.allocatable
@@ -218,14 +176,13 @@ class Preemption:
                 yield Need(count - free, [relief.requested.get(name, 0) for relief in dry_run.reliefs])
 
 
-def _amount(requests: Mapping[str, Fraction], name: str) -> Fraction:
+def _amount(requests: _Amounts, name: str) -> Fraction:
     return max(_ZERO, requests.get(name, _ZERO))
 
 
 def _may_free_too_much(request: GpuRequest, empty: DryRun) -> bool:
     """Whether the request may fit beside some of the pods though it does not fit without all of them."""
-    report = empty.info.report
-    cordoned = report is not None and any(device.cordoned for device in report.devices)
+    cordoned = any(device.cordoned for device in empty.info.devices)
     wishes = (
         request.models or request.min_memory_mib or request.min_free_mib or request.min_compute_capability
     )

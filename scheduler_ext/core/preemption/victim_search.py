@@ -1,33 +1,34 @@
-"""The sets of pods that could make way for a request, the cheapest first.
+"""The sets of pods that could make way for a request, the cheapest first. Two pods are of one kind when they
+free the same on the same devices, or on devices that are alike and that no other pod shares with them. Pods
+of one kind under the same budgets are of one class, and the least important go first: so not every set is
+looked at but every number of each class. What a set must free at least is a sum over its pods (a ``Need``),
+and sets that can never reach it are not begun."""
 
-Pods that would free the same, under the same budgets, are of one class, and the least important go first:
-so not every set is looked at but every number of each class. What a set must free at least, whichever it is,
-is a sum over its pods (a ``Need``), and sets that can never reach it are not begun.
-"""
-
-from __future__ import annotations
-
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
 
-from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.gpu.gpu import Device
+from scheduler_ext.core.gpu.room import DeviceHoldings, Room
+from scheduler_ext.core.node.node import BoundPod, Slot
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, over_budget
-from scheduler_ext.core.preemption.dry_run import Gone
+from scheduler_ext.core.preemption.dry_run import DryRun, Gone
 
 NO_PRIORITY = -(2**31)
 
+# (kind, pod), in the order in which classes are filled.
+Kinds = list[tuple[Hashable, int]]
+
 
 class Cost(NamedTuple):
-    """The cost of evicting some pods; less is better, and one pod more is always worse.
-
-    ``total_priority`` only counts values above zero, otherwise a pod more could make a set cheaper; for equal
-    numbers of pods, ``sum_of_priorities`` has all values. kube-scheduler, which compares nodes in this order,
-    adds 2**31 to each priority in its total, so that there fewer pods come before a lower sum. ``age`` is the
-    earliest start of those of the highest priority, negated: the latest starter goes first.
-    """
+    """The cost of evicting some pods; less is better, and one pod more is always worse. ``total_priority``
+    only counts values above zero, otherwise a pod more could make a set cheaper; for equal numbers of pods,
+    ``sum_of_priorities`` has all values. kube-scheduler, which compares nodes in this order, adds 2**31 to
+    each priority in its total, so that there fewer pods come before a lower sum. ``age`` is the earliest
+    start of those of the highest priority, negated: the latest starter goes first."""
 
     violations: int
     highest_priority: int
@@ -43,17 +44,16 @@ class Pricing:
     def __init__(self, pods: Sequence[BoundPod], budgets: Sequence[Budget]) -> None:
         self._pods = pods
         self._allowed = [budget.allowed for budget in budgets]
-        self.counted = budgets_of(pods, budgets)
-        self._any_counted = any(self.counted)
+        self._counted = budgets_of(pods, budgets)
+        self._any_counted = any(self._counted)
         # If a pod has several budgets, the order of departures matters for the count.
-        self.overlapping = any(len(places) > 1 for places in self.counted)
+        self._overlapping = any(len(places) > 1 for places in self._counted)
 
     def over(self, gone: Gone) -> list[bool]:
         """Which of these violate a budget when all of them go; in their order, the most important first."""
-        return over_budget((self.counted[i] for i in gone), self._allowed)
+        return over_budget((self._counted[i] for i in gone), self._allowed)
 
     def cost(self, gone: Gone) -> Cost:
-        """What it costs that these go, given the most important first."""
         if not gone:
             return Cost(0, NO_PRIORITY, 0, 0, 0, -float("inf"))
         first = self._pods[gone[0]]
@@ -67,6 +67,10 @@ class Pricing:
             age=-float("inf") if first.started_at is None else -first.started_at,
         )
 
+    def kind(self, i: int) -> Hashable:
+        """Without priority and age: among otherwise equal pods, the least important always leave first."""
+        return i if self._overlapping else self._counted[i]
+
 
 @dataclass(frozen=True, slots=True)
 class Need:
@@ -76,26 +80,11 @@ class Need:
     gains: Sequence[int]
 
     def met_by(self, gone: Gone) -> bool:
-        """Whether these free enough of it."""
         return sum(self.gains[i] for i in gone) >= self.much
 
 
-class Steps:
-    """How many sets may still be begun, over several searches."""
-
-    def __init__(self, left: int) -> None:
-        self.left = left
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether a search ended because of it."""
-        return self.left < 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Class:
-    """Pods of one kind, the last to be spared first; what each frees, and what all of this class and of those
-    after it do."""
+class _Class(NamedTuple):
+    """Pods of one kind, the last to be spared first; what each frees, and all from this class on do."""
 
     pods: Gone
     gains: tuple[int, ...]
@@ -103,22 +92,15 @@ class _Class:
 
 
 def cheapest_first(
-    kinds: Sequence[tuple[Hashable, int]],
-    needs: Sequence[Need],
-    pricing: Pricing,
-    below: Cost | None,
-    steps: Steps,
+    kinds: Kinds, needs: Sequence[Need], pricing: Pricing, below: Cost | None, steps: list[int]
 ) -> Iterator[tuple[Cost, Gone]]:
     """Every number of every class that meets all needs, in the order of cost, while that is ``below``.
-
-    ``kinds`` are (class, pod) in the order in which classes are filled. Ends early when the steps do.
-    """
+    ``steps[0]`` sets may still be begun, over several searches; below 0, a search ended early."""
     classes = _classes(kinds, needs)
     much = tuple(need.much for need in needs)
     order = count()
     begun: list[tuple[Cost, int, Gone, int, int, tuple[int, ...]]] = []
-    nothing = (0,) * len(needs)
-    heappush(begun, (pricing.cost(()), next(order), (), 0, 0, nothing))
+    heappush(begun, (pricing.cost(()), next(order), (), 0, 0, (0,) * len(needs)))
     while begun:
         cost, _, gone, at, taken, have = heappop(begun)
         if all(map(int.__ge__, have, much)):
@@ -131,8 +113,8 @@ def cheapest_first(
                 break
             if used == len(one.pods):
                 continue
-            steps.left -= 1
-            if steps.exhausted:
+            steps[0] -= 1
+            if steps[0] < 0:
                 return
             more = tuple(sorted((*gone, one.pods[used])))
             price = pricing.cost(more)
@@ -142,16 +124,13 @@ def cheapest_first(
 
 
 def _reaches(have: tuple[int, ...], one: _Class, used: int, much: tuple[int, ...]) -> bool:
-    """Whether this amount can still become enough with this class, partly used already, and those after
-    it.
-    """
     return all(
         had + rest - used * gain >= need
         for had, rest, gain, need in zip(have, one.rest, one.gains, much, strict=True)
     )
 
 
-def _classes(kinds: Sequence[tuple[Hashable, int]], needs: Sequence[Need]) -> list[_Class]:
+def _classes(kinds: Kinds, needs: Sequence[Need]) -> list[_Class]:
     members: dict[tuple[Hashable, tuple[int, ...]], list[int]] = {}
     for kind, pod in kinds:
         gains = tuple(need.gains[pod] for need in needs)
@@ -163,3 +142,82 @@ def _classes(kinds: Sequence[tuple[Hashable, int]], needs: Sequence[Need]) -> li
         # The most important have the lowest places, and are spared longest.
         classes.append(_Class(tuple(sorted(pods, reverse=True)), gains, rest))
     return classes[::-1]
+
+
+def focuses(dry_run: DryRun, pricing: Pricing, needs: Sequence[Need]) -> Iterator[tuple[Kinds, list[Need]]]:
+    """The searches that together find every set worth looking at: pods with kinds, and additional needs."""
+    shares, report = dry_run.request.shares, dry_run.info.report
+    single = shares is not None and len(shares.by_container) == 1 and not dry_run.request.units
+    if shares is not None and single and report is not None and not any(dry_run.held.unknown.values()):
+        for device in report.devices:
+            # On a device that takes no share, departures do not help.
+            if device.healthy and not device.cordoned and not device.mig.enabled:
+                yield _device_focus(device, dry_run, pricing, needs, shares.largest_mib)
+        return
+    kinds: Kinds = []
+    for i, (relief, parts) in enumerate(zip(dry_run.reliefs, _parts(dry_run), strict=True)):
+        unknown = frozenset(relief.unknown.items())
+        if parts or unknown or any(need.much > 0 and need.gains[i] for need in needs):
+            kinds.append(((pricing.kind(i), unknown, parts), i))
+    yield kinds, []
+
+
+def _device_focus(
+    device: Device, dry_run: DryRun, pricing: Pricing, needs: Sequence[Need], mib: int
+) -> tuple[Kinds, list[Need]]:
+    """A single share needs one device: pods elsewhere matter only for the needs of the whole node."""
+    parts = [relief.devices.get(device.uuid) for relief in dry_run.reliefs]
+    here = [((pricing.kind(i), _part(part)), i) for i, part in enumerate(parts) if part is not None]
+    elsewhere = [
+        ((pricing.kind(i), None), i)
+        for i, part in enumerate(parts)
+        if part is None and any(need.much > 0 and need.gains[i] for need in needs)
+    ]
+    held = dry_run.held.devices[device.uuid]
+    room = Room.of(device.memory, held, dry_run.sizing.headroom_percent)
+    freed = [room.without((part,)) if part else room for part in parts]
+    return [*here, *elsewhere], [
+        # The smaller of the two is free; each must become enough.
+        Need(mib - room.unpromised, [each.unpromised - room.unpromised for each in freed]),
+        Need(mib - room.unused, [each.unused - room.unused for each in freed]),
+        Need(held.units, [part.units if part else 0 for part in parts]),
+    ]
+
+
+def _part(part: DeviceHoldings) -> tuple[Hashable, ...]:
+    return part.units, part.requested_mib, part.foreign_mib, part.departed_mib
+
+
+def _parts(dry_run: DryRun) -> Iterator[frozenset[tuple[Hashable, int]]]:
+    """What each pod frees on devices; on a device of its own, as the change of what a decision sees."""
+    users = Counter(uuid for relief in dry_run.reliefs for uuid in relief.devices)
+    devices = dry_run.info.devices
+    profiles = {instance.uuid: instance.profile for device in devices for instance in device.mig.instances}
+    cordoned = {device.uuid for device in devices if device.cordoned}
+    # Where shares are placed, every device has a room of its own, and few are alike.
+    alone = dry_run.request.shares is None
+    before = _slots(dry_run, ()) if alone else {}
+    for i, relief in enumerate(dry_run.reliefs):
+        exclusive = {uuid for uuid in relief.devices if alone and users[uuid] == 1}
+        after = _slots(dry_run, (i,)) if exclusive else {}
+        counted: Counter[Hashable] = Counter()
+        for uuid, part in relief.devices.items():
+            if uuid in exclusive:
+                units = dry_run.held.devices[uuid].units
+                counted[(units, part.units, before[uuid], after[uuid], uuid in cordoned)] += 1
+            else:
+                instances = Counter(profiles[instance] for instance in part.instances)
+                counted[(uuid, *_part(part), frozenset(instances.items()))] += 1
+        yield frozenset(counted.items())
+
+
+def _slots(dry_run: DryRun, gone: Gone) -> dict[str | None, Slot]:
+    """What a decision on whole units sees of each device, without what the request does not ask about."""
+    measured = dry_run.request.min_free_mib > 0
+    slots = {}
+    for uuid, slot in dry_run.node_without(gone).gpus:
+        units = tuple(
+            replace(unit, mig_room=None, free_mib=unit.free_mib if measured else 0) for unit in slot.units
+        )
+        slots[uuid] = replace(slot, share_free_mib=-1, idle=0.0, units=units)
+    return slots

@@ -1,8 +1,5 @@
-"""The demand of pods: kinds of pods, and how often each comes.
-
-The requests of future pods are unknown; those of past pods are the best estimate. Every score that looks
-ahead looks at one value, a Workload.
-"""
+"""The demand of pods: kinds of pods, and how often each comes. The requests of future pods are unknown; those
+of past pods are the best estimate. Every score that looks ahead looks at one value, a Workload."""
 
 from __future__ import annotations
 
@@ -27,10 +24,7 @@ _SLACK = 1.25
 @dataclass(frozen=True, slots=True)
 class TaskClass:
     """A kind of pod: ``gpus`` whole GPUs, ``shares_mib`` one GPU's memory each, ``mig`` instances by profile.
-
-    ``cpu_milli`` in thousandths of a core; ``models`` are the ones it admits, by name or family, sorted; any
-    where there are none.
-    """
+    ``models`` are the ones it admits, by name or family, sorted; any where there are none."""
 
     cpu_milli: int = 0
     gpus: int = 0
@@ -40,11 +34,9 @@ class TaskClass:
 
 
 def task_class(request: GpuRequest, cpu_milli: int, models: Iterable[str]) -> TaskClass | None:
-    """The kind of pod that a request makes, its CPU rounded up; None where it asks no GPU.
-
-    Shares are not rounded: the tables do so for each kind of GPU (``core.forecast``), and a share of all of a
-    GPU must not become larger. Shares of init containers count only where no other containers have any.
-    """
+    """The kind of pod that a request makes, its CPU rounded up; None where it asks no GPU. Shares are not
+    rounded: the tables do so for each kind of GPU (``core.forecast``), and a share of all of a GPU must not
+    become larger. Shares of init containers count only where no other containers have any."""
     if not request.asks_gpu:
         return None
     gpus, mig = 0, Counter[str]()
@@ -101,11 +93,8 @@ class Workload:
         return (apart + abs(self.unknown - other.unknown)) / 2
 
     def top(self, part: float) -> Workload:
-        """The commonest classes that make up ``part`` of the pods of known classes; of equal classes the one
-        that came first.
-
-        Weng et al., "Beware of Fragmentation" (USENIX ATC'23), look at the first 95 per cent.
-        """
+        """The commonest classes that make up ``part`` of the pods of known classes. Weng et al., "Beware of
+        Fragmentation" (USENIX ATC'23), look at the first 95 per cent."""
         counts: dict[TaskClass, float] = {}
         covered, part = 0.0, part * sum(self.parts.values())
         for task, share in sorted(self.parts.items(), key=lambda item: -item[1]):
@@ -136,31 +125,20 @@ class SeenPods:
         self.seen = 0
 
     def saw(self, task: TaskClass) -> None:
-        """A pod of this class was created."""
         self.seen += 1
         self._next *= self._growth
         self._counts[task] = self._counts.get(task, 0.0) + self._next
         if self._max_classes is not None and len(self._counts) > self._max_classes * _SLACK:
-            self._keep(self._max_classes)
+            heaviest = sorted(self._counts.items(), key=lambda item: -item[1])
+            self._unknown += sum(count for _, count in heaviest[self._max_classes :])
+            kept = {task for task, _ in heaviest[: self._max_classes]}
+            self._counts = {task: count for task, count in self._counts.items() if task in kept}
         if self._next > _RESCALE_AT:
-            self._rescale()
+            # Classes not seen for so long that nothing is left of them are forgotten.
+            counts = {task: count / self._next for task, count in self._counts.items()}
+            self._counts = {task: count for task, count in counts.items() if count > _FORGOTTEN}
+            self._unknown /= self._next
+            self._next = 1.0
 
     def workload(self) -> Workload:
-        """The expected demand."""
         return Workload.of(self._counts, self._unknown)
-
-    def _keep(self, classes: int) -> None:
-        heaviest = sorted(self._counts.items(), key=lambda item: -item[1])
-        self._unknown += sum(count for _, count in heaviest[classes:])
-        kept = {task for task, _ in heaviest[:classes]}
-        self._counts = {task: count for task, count in self._counts.items() if task in kept}
-
-    def _rescale(self) -> None:
-        # Classes not seen for so long that nothing is left of them are forgotten.
-        self._counts = {
-            task: count / self._next
-            for task, count in self._counts.items()
-            if count / self._next > _FORGOTTEN
-        }
-        self._unknown /= self._next
-        self._next = 1.0

@@ -1,7 +1,5 @@
 """Kubernetes quantities: "2", "500m", "40Gi", "1e3" become exact numbers, and absurd ones are refused."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 from functools import lru_cache
@@ -35,14 +33,10 @@ class QuantityError(ValueError):
 
 @lru_cache(maxsize=1024)  # pods ask the same few amounts over and over
 def parse_quantity(text: str) -> Fraction:
-    """Read one Kubernetes quantity exactly, in whatever unit it counts (cores, bytes, devices).
-
-    The grammar is that of k8s.io/apimachinery/pkg/api/resource: an optional sign, a decimal number, then
-    one of n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or a decimal exponent. Nothing is rounded to nano units.
-
-    Raises QuantityError when the text is no quantity, is longer than 64 characters, or has an exponent
-    beyond +-30; the size is checked before any power is computed.
-    """
+    """Read one Kubernetes quantity exactly, in whatever unit it counts (cores, bytes, devices), by the
+    grammar of k8s.io/apimachinery/pkg/api/resource. Raises QuantityError when the text is no quantity, is
+    longer than 64 characters, or has an exponent beyond +-30; that is checked before any power is
+    computed."""
     if len(text) > MAX_LENGTH:
         raise QuantityError(
             f"quantity {text[:16]!r}... is absurd: {len(text)} characters, the limit is {MAX_LENGTH}"
@@ -53,7 +47,11 @@ def parse_quantity(text: str) -> Fraction:
             f'quantity {text!r} cannot be read: write a number with an optional suffix, such as "2", "500m", '
             f'"40Gi" or "1e3"'
         )
-    number, multiplier = match["number"], _multiplier(text, match["exponent"], match["suffix"] or "")
+    number, multiplier = match["number"], _MULTIPLIERS[match["suffix"] or ""]
+    if match["exponent"] is not None:
+        if abs(int(match["exponent"])) > MAX_EXPONENT:
+            raise QuantityError(f"quantity {text!r} is absurd: its exponent is beyond +-{MAX_EXPONENT}")
+        multiplier = Fraction(10) ** int(match["exponent"])
     # Nearly all are whole numbers, and a Fraction of a text takes several times as long.
     if number.isdigit():
         value = Fraction(int(number) * multiplier.numerator, multiplier.denominator)
@@ -62,21 +60,10 @@ def parse_quantity(text: str) -> Fraction:
     return -value if match["sign"] == "-" else value
 
 
-def _multiplier(text: str, exponent: str | None, suffix: str) -> Fraction:
-    if exponent is None:
-        return _MULTIPLIERS[suffix]
-    power = int(exponent)
-    if abs(power) > MAX_EXPONENT:
-        raise QuantityError(f"quantity {text!r} is absurd: its exponent is beyond +-{MAX_EXPONENT}")
-    return Fraction(10) ** power
-
-
 @lru_cache(maxsize=1024)
 def as_count(text: str) -> int:
-    """Read a quantity that counts whole things, such as GPUs: "2", "1k", "1000m" (one).
-
-    Raises QuantityError when it is unreadable, negative, fractional or above 1,000,000.
-    """
+    """Read a quantity that counts whole things, such as GPUs: "2", "1k", "1000m" (one). Raises QuantityError
+    when it is unreadable, negative, fractional or above 1,000,000."""
     value = parse_quantity(text)
     if value < 0:
         raise QuantityError(f"quantity {text!r} is negative: a count must be 0 or more")
@@ -88,11 +75,8 @@ def as_count(text: str) -> int:
 
 
 def as_mib(text: str) -> int:
-    """Read a quantity of bytes as MiB, rounded up: "40Gi" is 40960, "2M" is 2.
-
-    Raises QuantityError when it is unreadable, negative, above 1 PiB, or above zero but below one MiB
-    ("40" means 40 bytes in Kubernetes, where 40Gi was almost surely meant).
-    """
+    """Read a quantity of bytes as MiB, rounded up: "40Gi" is 40960, "2M" is 2. Raises QuantityError when it
+    is unreadable, negative, above 1 PiB, or above zero but below one MiB ("40" means 40 bytes)."""
     value_mib = parse_quantity(text) / BYTES_PER_MIB
     if value_mib < 0:
         raise QuantityError(f"quantity {text!r} is negative: an amount of memory must be 0 or more")

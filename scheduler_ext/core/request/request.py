@@ -1,7 +1,5 @@
 """What a pod asks of GPUs, parsed once into one value that every decision compares against."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -26,8 +24,7 @@ MAX_SHARES = 64
 
 
 class Role(Enum):
-    """When a container runs: ``APP`` and ``SIDECAR`` together, each ``INIT`` before them, alone but for
-    the sidecars started earlier."""
+    """When a container runs: ``INIT`` before the others, beside earlier sidecars."""
 
     APP = "app"
     INIT = "init"
@@ -58,12 +55,13 @@ class PodAsk:
     cpu_milli: int = 0
 
 
+# Each container with its positive amounts by resource.
+_Asked = list[tuple[ContainerAsk, dict[str, int]]]
+
+
 @dataclass(frozen=True, slots=True)
 class UnitAsk:
-    """A number of whole GPUs or MIG instances, which kube-scheduler counts and the device plugin hands out.
-
-    ``count`` is the effective one (the peak over the pod's phases).
-    """
+    """A number of whole GPUs or MIG instances, the peak over the pod's phases."""
 
     resource: str
     count: int
@@ -93,7 +91,6 @@ class ShareAsk:
 
     @property
     def largest_mib(self) -> int:
-        """The largest single share."""
         return max([mib for _, mib in self.running] + [share.memory_mib for share in self.init])
 
     @property
@@ -142,70 +139,48 @@ class InvalidRequest:
 
 
 def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | InvalidRequest:
-    """A pod's wish as one ``GpuRequest``, or why it is none.
-
-    Effective amounts follow Kubernetes: max(sum of app containers and sidecars, max over each init
-    container of itself plus the sidecars started before it).
-    """
+    """A pod's wish as one ``GpuRequest``, or why it is none. Amounts are the peak over the pod's phases."""
     try:
-        amounts = [_amounts(container, resources) for container in pod.containers]
-        wishes = parse_wishes(pod.annotations)
-        request = GpuRequest(
-            units=_units(pod.containers, amounts, resources),
-            shares=_shares(pod.containers, amounts, resources.share),
-            priority=pod.priority,
-            soft_preferences=pod.soft_preferences,
-            cpu_milli=pod.cpu_milli,
-            by_container=_by_container(pod.containers, amounts),
-            **wishes,  # type: ignore[arg-type]  # keys and types are those of WISHES
-        )
+        asked = [(container, _amounts(container, resources)) for container in pod.containers]
+        request = _request(pod, asked, resources.share, parse_wishes(pod.annotations))
         _refuse_absurdities(request)
-        _refuse_contradictions(request)
     except WishError as error:
         return InvalidRequest(str(error))
     return request
 
 
 def parse_holding(pod: PodAsk, resources: ResourceNames) -> GpuRequest:
-    """The holdings of a pod on a node: its amounts alone, because its wishes no longer matter.
-
-    Unreadable amounts hold nothing: no device plugin offers a resource of that name or amount, and a pod from
-    an untrusted user must not keep a whole inventory from being read.
-    """
-    amounts: list[dict[str, int]] = []
-    for container in pod.containers:
-        amounts.append({})
-        for resource in _asked(container):
+    """The holdings of a pod on a node: its amounts alone, because its wishes no longer matter. Unreadable
+    amounts hold nothing: no device plugin offers a resource of that name or amount, and a pod from an
+    untrusted user must not keep a whole inventory from being read."""
+    asked: _Asked = [(container, {}) for container in pod.containers]
+    for container, amounts in asked:
+        for resource in _names(container):
             with suppress(WishError):
                 _profile(resource)
                 if amount := _amount(container, resource, resources):
-                    amounts[-1][resource] = amount
+                    amounts[resource] = amount
+    return _request(pod, asked, resources.share, {})
+
+
+def _request(pod: PodAsk, asked: _Asked, share: str, wishes: Mapping[str, object]) -> GpuRequest:
     return GpuRequest(
-        units=_units(pod.containers, amounts, resources),
-        shares=_shares(pod.containers, amounts, resources.share),
+        units=_units(asked, share),
+        shares=_shares(asked, share),
         priority=pod.priority,
+        soft_preferences=pod.soft_preferences,
         cpu_milli=pod.cpu_milli,
-        by_container=_by_container(pod.containers, amounts),
+        by_container=tuple((each.name, *amount) for each, amounts in asked for amount in amounts.items()),
+        **wishes,  # type: ignore[arg-type]  # keys and types are those of WISHES
     )
 
 
-def _by_container(
-    containers: Sequence[ContainerAsk], amounts: Sequence[Mapping[str, int]]
-) -> tuple[tuple[str, str, int], ...]:
-    return tuple(
-        (container.name, resource, count)
-        for container, asked in zip(containers, amounts, strict=True)
-        for resource, count in asked.items()
-    )
-
-
-def _asked(container: ContainerAsk) -> dict[str, None]:
+def _names(container: ContainerAsk) -> dict[str, None]:
     return dict.fromkeys((*container.requests, *container.limits))
 
 
 def _amounts(container: ContainerAsk, resources: ResourceNames) -> dict[str, int]:
-    """The container's positive amounts by resource."""
-    amounts = {resource: _amount(container, resource, resources) for resource in _asked(container)}
+    amounts = {resource: _amount(container, resource, resources) for resource in _names(container)}
     return {resource: amount for resource, amount in amounts.items() if amount}
 
 
@@ -240,7 +215,6 @@ def _amount_hint(resource: str, texts: Iterable[str | None], resources: Resource
 
 
 def _profile(resource: str) -> str | None:
-    """The MIG profile a resource names, None for a whole GPU or a share."""
     if not resource.startswith(MIG_PREFIX):
         return None
     try:
@@ -249,15 +223,13 @@ def _profile(resource: str) -> str | None:
         raise WishError(f"resource {shown(resource)}: {error}") from None
 
 
-def _units(
-    containers: Sequence[ContainerAsk], amounts: Sequence[Mapping[str, int]], resources: ResourceNames
-) -> tuple[UnitAsk, ...]:
+def _units(asked: _Asked, share: str) -> tuple[UnitAsk, ...]:
     units = []
-    for resource in sorted({name for asked in amounts for name in asked} - {resources.share}):
+    for resource in sorted({name for _, amounts in asked for name in amounts} - {share}):
         profile = _profile(resource)
         peak = sidecars = apps = 0
-        for container, asked in zip(containers, amounts, strict=True):
-            amount = asked.get(resource, 0)
+        for container, amounts in asked:
+            amount = amounts.get(resource, 0)
             if container.role is Role.INIT:
                 peak = max(peak, amount + sidecars)
             elif container.role is Role.SIDECAR:
@@ -268,36 +240,29 @@ def _units(
     return tuple(units)
 
 
-def _shares(
-    containers: Sequence[ContainerAsk], amounts: Sequence[Mapping[str, int]], resource: str
-) -> ShareAsk | None:
+def _shares(asked: _Asked, resource: str) -> ShareAsk | None:
     running: list[tuple[str, int]] = []
     init: list[InitShare] = []
-    for container, asked in zip(containers, amounts, strict=True):
-        mib = asked.get(resource, 0)
-        if not mib:
-            continue
-        if container.role is Role.INIT:
-            # Init containers come before app containers, so what runs already are sidecars.
-            init.append(InitShare(container.name, mib, tuple(range(len(running)))))
-        else:
-            running.append((container.name, mib))
+    for container, amounts in asked:
+        if mib := amounts.get(resource, 0):
+            if container.role is Role.INIT:
+                # Init containers come before app containers, so what runs already are sidecars.
+                init.append(InitShare(container.name, mib, tuple(range(len(running)))))
+            else:
+                running.append((container.name, mib))
     return ShareAsk(tuple(running), tuple(init)) if running or init else None
 
 
 def _refuse_absurdities(request: GpuRequest) -> None:
-    """Amounts that are each legal and too much together; what runs already holds them all the same."""
+    """Refuse amounts that are too much together or contradict each other."""
     for ask in request.units:
         if ask.count > MAX_COUNT:
             where = f"resource {shown(ask.resource)}"
             raise WishError(f"{where}: {ask.count} over all containers is absurd; at most {MAX_COUNT}")
     if request.shares is not None:
-        count = len(request.shares.running) + len(request.shares.init)
+        count = len(request.shares.by_container)
         if count > MAX_SHARES:
             raise WishError(f"{count} containers ask a share of GPU memory; at most {MAX_SHARES} may")
-
-
-def _refuse_contradictions(request: GpuRequest) -> None:
     whole = [ask.resource for ask in request.units if ask.profile is None]
     for vendor in {vendor_of(resource) for resource in whole} - {None}:
         names = [resource for resource in whole if vendor_of(resource) == vendor]

@@ -1,7 +1,5 @@
 """Which extended resources mean GPUs, and of what kind."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 MIG_PREFIX = "nvidia.com/mig-"
@@ -35,5 +33,4 @@ class ResourceNames:
     share: str = DEFAULT_SHARE
 
     def is_gpu(self, resource: str) -> bool:
-        """True for a resource this extender decides about."""
         return resource in self.whole or resource == self.share or resource.startswith(MIG_PREFIX)

@@ -1,7 +1,5 @@
 """The annotations by which users restrict or prefer GPUs, read one by one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -46,11 +44,6 @@ def _version(pattern: str, example: str) -> Callable[[str], tuple[int, ...]]:
 _capability = _version(r"\d{1,2}(\.\d{1,2})?", '"8.0"')
 
 
-def _compute_capability(text: str) -> tuple[int, int]:
-    major, *minor = _capability(text)
-    return major, minor[0] if minor else 0
-
-
 def _one_of(*choices: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text not in choices:
@@ -80,7 +73,7 @@ class Wishes:
     min_memory_mib: int = _wish("min-memory", _positive_mib, 0)
     min_free_mib: int = _wish("min-free-memory", _positive_mib, 0)
     min_compute_capability: tuple[int, int] | None = _wish(
-        "min-compute-capability", _compute_capability, None
+        "min-compute-capability", lambda text: (*_capability(text), 0)[:2], None
     )
     min_cuda: tuple[int, ...] | None = _wish("min-cuda", _version(r"\d{1,3}(\.\d{1,3}){0,2}", '"12.4"'), None)
     strategy: str | None = _wish("strategy", _one_of("binpack", "spread"), None)
@@ -141,10 +134,7 @@ def part_hint(share: str = DEFAULT_SHARE) -> str:
 
 
 def spelling_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
-    """How to write a resource, annotation or label of another project here; None where it is no such name.
-
-    Names under our own prefix have a meaning or a message of their own.
-    """
+    """How to write a resource, annotation or label of another project here; None where it is no such name."""
     if name.startswith(ANNOTATION_PREFIX) or name == share:
         return None
     lower = name.lower()

@@ -1,21 +1,17 @@
 """The scores and their default weights."""
 
-from __future__ import annotations
-
 from scheduler_ext.core.framework.criterion import Score
-from scheduler_ext.core.scores.balance import Balance
-from scheduler_ext.core.scores.best_fit import BestFit
-from scheduler_ext.core.scores.fragmentation import Fragmentation
-from scheduler_ext.core.scores.health import NodeHealth
-from scheduler_ext.core.scores.mig import MigPlaceability
-from scheduler_ext.core.scores.model_preference import ModelPreference
-from scheduler_ext.core.scores.model_scarcity import ModelScarcity
-from scheduler_ext.core.scores.node_scarcity import NodeScarcity
-from scheduler_ext.core.scores.priority import Priority
-from scheduler_ext.core.scores.residual_value import ResidualValue
-from scheduler_ext.core.scores.spot import Spot
-from scheduler_ext.core.scores.tightness import Tightness
-from scheduler_ext.core.scores.whole_gpus import WholeGpus
+from scheduler_ext.core.scores.future_demand import (
+    Balance,
+    Fragmentation,
+    MigPlaceability,
+    ModelScarcity,
+    NodeScarcity,
+    ResidualValue,
+    Tightness,
+    WholeGpus,
+)
+from scheduler_ext.core.scores.preferences import BestFit, ModelPreference, NodeHealth, Priority, Spot
 
 SCORES: tuple[Score, ...] = (
     ResidualValue(),

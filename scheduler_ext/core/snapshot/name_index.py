@@ -1,12 +1,6 @@
-"""Thousands of names to rows at once.
-
-A dict looks up one name after the other and each look waits for memory: its entry, the key, the value. With
-5000 names in random order and cold caches, as between kube-scheduler's calls, that was half of a whole filter
-call. Here the hashes, which cost little because the names were just decoded, are looked up all together in
-one flat array, each by a single look.
-"""
-
-from __future__ import annotations
+"""Thousands of names to rows at once. A dict looks up one name after the other and each look waits for
+memory: with 5000 names in random order and cold caches, as between kube-scheduler's calls, that was half of a
+whole filter call. Here all hashes are looked up together in one flat array, each by a single look."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,8 +10,7 @@ import numpy.typing as npt
 
 # Below this many names a dict is quicker.
 _MANY = 100
-# Hashes per group, and places per hash: at least these, on average.
-_GROUP = 1
+# Places per hash: at least so many.
 _PLACES = 2
 _HASH_BITS = 64
 # How many bits further on the next try takes them: those that were alike before are soon parted.
@@ -28,12 +21,9 @@ Rows = npt.NDArray[np.int32]
 
 
 class NameIndex(dict[str, int]):
-    """Names to their position in ``names``; unknown names are at -1. Not to be changed once made.
-
-    Many names are compared by Python's 64-bit string hash alone, which is keyed by a random number per
-    process: a name of no node is taken for some node's with a chance of nodes / 2**64. Nodes whose own hashes
-    coincide are looked up by name.
-    """
+    """Names to their position in ``names``; unknown names are at -1. Not to be changed once made. Many names
+    are compared by Python's 64-bit string hash alone, which is keyed by a random number per process: a false
+    match has a chance of nodes / 2**64. Equal hashes of nodes are looked up by name."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__((name, row) for row, name in enumerate(names))
@@ -43,7 +33,6 @@ class NameIndex(dict[str, int]):
         return -1
 
     def rows(self, names: Sequence[str]) -> Rows:
-        """Row per name, -1 for names that are not there."""
         if len(names) < _MANY or self._table is None:
             # __missing__ keeps each lookup one C call.
             return np.fromiter(map(self.__getitem__, names), np.int32, len(names))
@@ -52,19 +41,15 @@ class NameIndex(dict[str, int]):
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """Hashes to rows, each hash at a place of its own.
-
-    Hash and displace (Pagh, "Hash and Displace", WADS 1999): the low bits of a hash choose its group, the
-    bits from ``shift`` on its place, and ``moves`` has by how much each group is moved on, so that none
-    meets another. ``entries`` is ``[place, (hash, row)]``: both come with one look at memory.
-    """
+    """Hashes to rows, each hash at a place of its own. Hash and displace (Pagh, "Hash and Displace", WADS
+    1999): the low bits of a hash choose its group, the bits from ``shift`` on its place, and ``moves`` has by
+    how much each group is moved on, so that none meets another. ``entries`` is ``[place, (hash, row)]``."""
 
     shift: np.int64
     moves: Hashes
     entries: Hashes
 
     def rows(self, hashes: Hashes) -> Rows:
-        """Row per hash, -1 for those that are not there."""
         place = hashes >> self.shift
         place += self.moves.take(hashes & (len(self.moves) - 1))
         place &= len(self.entries) - 1
@@ -74,7 +59,7 @@ class _Table:
 
 def _table(hashes: Sequence[int]) -> _Table | None:
     """The table of these hashes; None where two are the same, or too much alike to be parted."""
-    groups = 1 << (len(hashes) // _GROUP).bit_length() - 1
+    groups = 1 << len(hashes).bit_length() - 1
     places = 1 << (_PLACES * len(hashes)).bit_length()
     for shift in range(groups.bit_length() - 1, _HASH_BITS - places.bit_length(), _STEP_BITS):
         members: list[list[tuple[int, int]]] = [[] for _ in range(groups)]

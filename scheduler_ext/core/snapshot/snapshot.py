@@ -1,8 +1,6 @@
-"""All nodes at one generation: an immutable table that a decision reads without locks.
-
-Columns are ``[slot, state]``: one column per *distinct* node state, one row per device, so that equal nodes
-cost nothing extra. ``state_of`` maps a node's row to its state.
-"""
+"""All nodes at one generation: an immutable table that a decision reads without locks. Columns are ``[slot,
+state]``: one column per *distinct* node state, one row per device, so that equal nodes cost nothing extra.
+``state_of`` maps a node's row to its state."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ import numpy as np
 
 from scheduler_ext.core.forecast.demand import Demand, demand
 from scheduler_ext.core.forecast.forecast import NO_FORECAST, DeviceKind, Forecast, NodeShape
-from scheduler_ext.core.forecast.mig_rooms import MigRooms
+from scheduler_ext.core.forecast.mig_value import MigRooms
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeColumns, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
@@ -24,12 +22,8 @@ from scheduler_ext.core.snapshot.name_index import NameIndex
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, for names
-    of no node, is in the state of an unknown node.
-
-    ``unsettled`` names the nodes that some pods see differently: a pod's own assumed or nominated place does
-    not count against it. ``within`` is the whole cluster's snapshot if this one only has the nodes of one
-    request.
-    """
+    of no node. ``unsettled`` names nodes that some pods see differently: a pod's own assumed or nominated
+    place does not count against it. ``within`` is the whole cluster if this snapshot has fewer nodes."""
 
     generation: int
     nodes: Mapping[str, Node]
@@ -54,26 +48,20 @@ class Snapshot:
         return self.within or self
 
     def rows(self, names: Sequence[str]) -> Ints:
-        """Row per name, -1 for names of no node."""
         return self.row_of.rows(names)
 
     @lazy
     def forecast(self) -> Forecast:
-        """The expected demand for the existing GPUs."""
         return self.expected.covering(self.kinds)
 
     @lazy
     def demand(self) -> Demand:
-        """What nodes hold for the pods to come."""
         return demand(self.forecast, self.kinds, self.devices, self.node)
 
     @lazy
     def scarcity(self) -> Floats:
         """How much of each model pods want that do not take any, by how much of it there is, ``[model]``, 0
-        to 1.
-
-        The root of it, for else a little demand would count for nothing (docs/concepts/placement.md).
-        """
+        to 1. The root, because otherwise a little demand would count for nothing."""
         cluster = self.cluster
         if cluster is not self:
             if cluster.models == self.models:
@@ -95,8 +83,8 @@ class Snapshot:
 
     @lazy
     def host_scarcity(self) -> Floats:
-        """How much of each node's GPUs pods want that find few nodes large enough, by how much there is of
-        such nodes, ``[state]``, 0 to 1."""
+        """The demand of pods that few nodes are large enough for, by GPUs of each node, ``[state]``, 0 to
+        1."""
         # Nothing at the end, for nodes without GPUs.
         hosted: Floats = np.append(self._scarcity_of_shapes, 0.0).take(self.node.shape)
         return hosted
@@ -114,10 +102,7 @@ class Snapshot:
         return self.forecast.hosted(self.shapes, nodes)
 
     def mig_loss(self, resource: str) -> Floats:
-        """What holding the next unit costs the MIG pods to come, in GPUs, ``[state]``.
-
-        The device plugin picks the instance, so it is the mean over the GPUs with a free one.
-        """
+        """The cost of the next unit to future MIG pods, in GPUs, ``[state]``: the mean over the free ones."""
         loss = self._mig_loss.get(resource)
         if loss is None:
             columns = self.units.get(resource)
@@ -135,32 +120,23 @@ class Snapshot:
 
     @lazy
     def no_units(self) -> UnitColumns:
-        """What a resource looks like that no node offers."""
         return UnitColumns.empty(len(self.devices.healthy), len(self.states))
 
     @lazy
     def healthy(self) -> Ints:
-        """How many healthy GPUs each node has, ``[state]``; an estimated one has all of its."""
         return np.where(self.node.estimated, self.node.gpus, self.devices.healthy.sum(0, dtype=np.int32))
 
     @lazy
     def health(self) -> Floats:
-        """The healthy part of each node's GPUs, ``[state]``, 0 to 1."""
         health: Floats = self.healthy / np.maximum(self.node.gpus, 1)
         return health
 
     @lazy
     def idle(self) -> Floats:
-        """Each node's idle GPUs, ``[state]``, less holdings on unknown devices; an unhealthy GPU is no room,
-        however idle.
-        """
-        seen = np.where(self.node.estimated, self.node.gpus, self._idle_devices.sum(0))
+        """Each node's idle healthy GPUs, ``[state]``, less holdings on unknown devices."""
+        reported = (self.devices.idle * self.devices.healthy).sum(0)
+        seen = np.where(self.node.estimated, self.node.gpus, reported)
         idle: Floats = np.maximum(seen - self.node.adrift, 0.0)
-        return idle
-
-    @lazy
-    def _idle_devices(self) -> Floats:
-        idle: Floats = self.devices.idle * self.devices.healthy
         return idle
 
     @lazy

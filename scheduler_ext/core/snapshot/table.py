@@ -1,8 +1,5 @@
-"""A cluster's nodes as columns that are kept in step, so that a change of one node costs one column.
-
-A binding or a report changes one node of thousands. Building every column again for it would take a second at
-5000 nodes; here only the node's own state is written, and a copy of whole arrays is published.
-"""
+"""A cluster's nodes as columns that are kept in step. A change of one node writes its state only, and a copy
+of whole arrays is published. Building every column again would take a second at 5000 nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from scheduler_ext.core.forecast.forecast import NO_FORECAST, DeviceKind, Forecast, NodeShape
-from scheduler_ext.core.forecast.mig_rooms import MigRooms
+from scheduler_ext.core.forecast.mig_value import MigRooms
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 from scheduler_ext.core.node.columns import (
     NO_SHAPE,
@@ -27,8 +24,7 @@ from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeState
 from scheduler_ext.core.snapshot.name_index import NameIndex
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
-# Columns kept free for future states, beside a fourth of those in use; without a free one, all are built
-# again.
+# Columns kept free for future states, beside a fourth of those in use; when full, all are built again.
 _SPARE = 64
 _SPARE_ROOMS, _SPARE_KINDS, _SPARE_SHAPES = 4096, 16, 64
 
@@ -45,9 +41,7 @@ def build_snapshot(
 
 
 class StateColumns:
-    """Columns that states are written into, with the columns assigned by the caller: resources, models and
-    kinds of GPUs, and shapes of nodes, appear with the first state that has them.
-    """
+    """Columns that states are written into; resources, models, kinds and shapes appear with them."""
 
     _depth: int
     _devices: DeviceColumns
@@ -90,7 +84,6 @@ class Table(StateColumns):
     _row_of: NameIndex
     _name_rank: Ints
     _state_of: Ints
-    _node: NodeColumns
 
     def __init__(
         self,
@@ -111,7 +104,6 @@ class Table(StateColumns):
         self._fill()
 
     def snapshot(self, generation: int, within: Snapshot | None = None) -> Snapshot:
-        """All nodes as they are now."""
         used = slice(len(self._states))
         return Snapshot(
             generation=generation,
@@ -134,8 +126,7 @@ class Table(StateColumns):
         )
 
     def update(self, changed: Mapping[str, Node | None]) -> None:
-        """Take these nodes as they are now; None is a node that is gone. A node that cannot be written as
-        columns is an error, and nothing was taken."""
+        """Take these nodes as they are now; None: a node is gone. After an error, nothing was taken."""
         before, unsettled = self._nodes, set(self._unsettled)
         try:
             self._take(changed)
@@ -201,7 +192,7 @@ class Table(StateColumns):
         self._depth = max(1, *(len(state.slots) for state in numbers))
         self._devices = DeviceColumns.empty(self._depth, width)
         self._units: dict[str, UnitColumns] = {}
-        self._node = NodeColumns.empty(width)
+        self._node = NodeColumns.empty(0, width)
         self._models: dict[GpuModel, int] = {}
         self._kinds: dict[DeviceKind, int] = {}
         self._shapes: dict[NodeShape, int] = {}
@@ -214,9 +205,7 @@ class Table(StateColumns):
         self._most = 2 * rooms + _SPARE_ROOMS, 2 * kinds + _SPARE_KINDS, 2 * shapes + _SPARE_SHAPES
 
     def _numbered(self) -> tuple[int, int, int]:
-        """The number of MIG rooms, kinds and shapes with a number. Unused ones keep theirs until all columns
-        are built again.
-        """
+        """How many MIG rooms, kinds and shapes have a number, until all is built again."""
         return len(self._mig_rooms), len(self._kinds), len(self._shapes)
 
     def _move(self, row: int, state: NodeState) -> bool:
@@ -255,8 +244,7 @@ class Table(StateColumns):
         return column
 
     def _release(self, column: int) -> bool:
-        """Empty the column of a state that no node is in; False when a model went with it, whose place among
-        the others would stay."""
+        """Empty the column of a state that no node is in; False when a model went with it."""
         state = self._states[column]
         del self._column_of[state]
         self._states[column] = UNKNOWN_NODE
@@ -272,7 +260,6 @@ class Table(StateColumns):
 
 
 def state_models(state: NodeState) -> Iterator[GpuModel]:
-    """The models of a state's devices and units, in the order of its slots."""
     for slot in state.slots:
         yield slot.model
         for unit in slot.units:
@@ -280,9 +267,7 @@ def state_models(state: NodeState) -> Iterator[GpuModel]:
 
 
 def slot_kinds(state: NodeState) -> Iterator[DeviceKind]:
-    """The kind of each slot's device; a full device keeps its kind, so that the forecast does not depend on
-    holdings.
-    """
+    """The kind of each slot's device, whatever is held of it."""
     for slot in state.slots:
         share_mib = slot.share_total_mib if state.offers_shares else 0
         yield DeviceKind(slot.model, share_mib, state.offers_whole)

@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 import scheduler_ext.cluster.live
 import scheduler_ext.server.http.cut_connections  # noqa: F401
 from scheduler_ext import counters
-from scheduler_ext.core.node.drift import drift_mib
 from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.node.promisable import drift_mib
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sources.source_status import SourceStatus, Watched

@@ -8,17 +8,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from scheduler_ext.core.forecast.mig_value import (
-    Masks,
-    MigPlacements,
-    least_cost,
-    mig_worth,
-    room_worth,
-    shapes,
-)
+from scheduler_ext.core.forecast.mig_value import Masks, mig_worth, room_worth, shapes
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.mig_profile import Profile, window
 from scheduler_ext.core.node.columns import Floats
+from scheduler_ext.sim.mig.mig_placements import MigPlacements, least_cost
 
 OccupiedMasks = npt.NDArray[np.int64]
 Placement = tuple[int, int]

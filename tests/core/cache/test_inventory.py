@@ -14,8 +14,7 @@ from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
-from scheduler_ext.core.node.caps import Caps
-from scheduler_ext.core.node.estimate import Estimate, estimate_from_labels
+from scheduler_ext.core.node.estimate import Caps, Estimate, estimate_from_labels
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
 from tests.core.reported import SHARE, WHOLE, bound, device, wants

@@ -25,7 +25,7 @@ def test_each_counts_beside_those_that_may_ask_anything() -> None:
     for _ in range(UNKNOWN_PODS):
         arrivals.came(ONE, None)
     assert part(arrivals, ONE) == pytest.approx(0.5, abs=0.01)
-    assert arrivals.count == UNKNOWN_PODS
+    assert arrivals.seen == UNKNOWN_PODS
 
 
 def test_drift_is_followed() -> None:
@@ -42,7 +42,7 @@ def test_a_list_is_counted_in_the_order_of_creation() -> None:
     listed.hold()
     for task, created_at in ((TWO, 7.0), (ONE, 5.0), (TWO, None), (ONE, 6.0)):
         listed.came(task, created_at)
-    assert listed.count == 0
+    assert listed.seen == 0
     # A list that has to begin again.
     listed.hold()
     listed.release()
@@ -50,7 +50,7 @@ def test_a_list_is_counted_in_the_order_of_creation() -> None:
         told.came(task, None)
     assert listed.workload() == told.workload()
     listed.came(ONE, None)
-    assert listed.count == 5
+    assert listed.seen == 5
 
 
 class TestTooManyKinds:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DataObject, DrawFn
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes, select_candidates
-from scheduler_ext.core.cycle.overlay import Overlay, filter_overlay
+from scheduler_ext.core.cycle.overlay import Overlay, filter_overlay, with_nodes
 from scheduler_ext.core.cycle.placement import Sizing, place_nominated, share_devices
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Holder, Memory
@@ -76,7 +76,7 @@ def laid(base: Snapshot, infos: Mapping[str, NodeInfo]) -> tuple[Overlay, Snapsh
     """The overlay of these nodes, and the snapshot of a table of the same ones."""
     own = {name: SIZING.resolved(info) for name, info in infos.items()}
     again = build_snapshot({**base.nodes, **own}, base.generation, forecast=base.expected)
-    return Overlay(base, own), again
+    return with_nodes(base, own), again
 
 
 def decided(base: Snapshot, overlay: Overlay, request: GpuRequest) -> list[Decision]:

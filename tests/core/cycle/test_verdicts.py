@@ -7,17 +7,14 @@ import pytest
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.filters.change_in_progress import CHANGE_IN_PROGRESS
-from scheduler_ext.core.filters.compute_capability import COMPUTE_CAPABILITY_TOO_LOW
-from scheduler_ext.core.filters.cuda import CUDA_TOO_OLD
-from scheduler_ext.core.filters.free_memory import INSUFFICIENT_MEMORY
-from scheduler_ext.core.filters.fresh import NO_FRESH_INVENTORY
-from scheduler_ext.core.filters.gpu_count import INSUFFICIENT_GPUS
-from scheduler_ext.core.filters.health import UNHEALTHY
-from scheduler_ext.core.filters.mig_placement import NO_MIG_PLACEMENT
-from scheduler_ext.core.filters.model import MODEL_MISMATCH
-from scheduler_ext.core.filters.sharing import SHARING_MODE
-from scheduler_ext.core.filters.total_memory import GPU_TOO_SMALL
+from scheduler_ext.core.filters.change_in_progress import ChangeInProgress
+from scheduler_ext.core.filters.counts import GpuCount, MigPlacement
+from scheduler_ext.core.filters.fresh import FreshInventory
+from scheduler_ext.core.filters.health import Health
+from scheduler_ext.core.filters.memory import FreeMemory, TotalMemory
+from scheduler_ext.core.filters.model import Model
+from scheduler_ext.core.filters.sharing import Sharing
+from scheduler_ext.core.filters.versions import ComputeCapability, Cuda
 from scheduler_ext.core.framework.reasons import Reason
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import NodeInfo
@@ -53,7 +50,7 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         pytest.param(
             node(device(0), t4(1)),
             whole(models=("A100",)),
-            MODEL_MISMATCH,
+            Model.reason,
             id="a free GPU of another model refuses, as kubelet might pick it",
         ),
         pytest.param(
@@ -68,31 +65,31 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         pytest.param(
             node(device(0, holders=HELD), device(1)),
             whole(2, models=("A100",)),
-            INSUFFICIENT_GPUS,
+            GpuCount.reason,
             id="of the right model, too few are free",
         ),
         pytest.param(
             node(device(0, holders=HELD)),
             whole(models=("H100",)),
-            MODEL_MISMATCH,
+            Model.reason,
             id="of the wrong model, none is free",
         ),
         pytest.param(
             node(device(0), device(1, memory=Memory(81920, used_mib=70000))),
             whole(min_free_mib=40000),
-            INSUFFICIENT_MEMORY,
+            FreeMemory.reason,
             id="one free GPU with too little free memory refuses",
         ),
         pytest.param(
             node(device(0), t4(1)),
             whole(min_memory_mib=20000),
-            GPU_TOO_SMALL,
+            TotalMemory.reason,
             id="one free GPU that is too small refuses",
         ),
         pytest.param(
             node(device(0), t4(1)),
             whole(min_compute_capability=(8, 0)),
-            COMPUTE_CAPABILITY_TOO_LOW,
+            ComputeCapability.reason,
             id="one free GPU of too low a compute capability refuses",
         ),
         pytest.param(
@@ -101,34 +98,34 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         pytest.param(
             node(device(0, memory=Memory(81920, used_mib=81000)), t4(1)),
             share(4096, models=("A100",)),
-            INSUFFICIENT_MEMORY,
+            FreeMemory.reason,
             id="a share does not go to a GPU of another model, however free",
         ),
         pytest.param(node(*a100s(8, sick=2)), whole(6), None, id="sick GPUs only lower the count"),
         pytest.param(
             node(*a100s(8, sick=2)),
             whole(8),
-            UNHEALTHY,
+            Health.reason,
             id="what would fit with the sick GPUs, they refuse",
         ),
         pytest.param(
             node(*a100s(8, sick=2)),
             whole(9),
-            INSUFFICIENT_GPUS,
+            GpuCount.reason,
             id="what would not fit even then, the count",
         ),
         pytest.param(node(*a100s(2, sick=1)), share(8192), None, id="a share needs one healthy GPU"),
-        pytest.param(node(*a100s(2, sick=2)), share(8192), UNHEALTHY, id="and not a sick one"),
+        pytest.param(node(*a100s(2, sick=2)), share(8192), Health.reason, id="and not a sick one"),
         pytest.param(
             node(*a100s(2), allocatable={"nvidia.com/gpu": 1}),
             whole(2),
-            INSUFFICIENT_GPUS,
+            GpuCount.reason,
             id="the node's allocatable caps its GPUs",
         ),
         pytest.param(
             node(*a100s(2), allocatable={}),
             share(1),
-            INSUFFICIENT_MEMORY,
+            FreeMemory.reason,
             id="a node that advertises no shares takes none",
         ),
         pytest.param(
@@ -140,18 +137,18 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         pytest.param(
             node(t4(), report=MPS),
             whole(min_memory_mib=7681),
-            GPU_TOO_SMALL,
+            TotalMemory.reason,
             id="and never more",
         ),
         pytest.param(node(t4(), report=MPS), whole(min_free_mib=7680), None, id="all of which may be free"),
         pytest.param(
             node(t4(), report=MPS),
             whole(min_free_mib=7681),
-            INSUFFICIENT_MEMORY,
+            FreeMemory.reason,
             id="of its free memory too",
         ),
         pytest.param(node(t4(), report=MPS), whole(2), None, id="as many parts as replicas"),
-        pytest.param(node(t4(), report=MPS), whole(3), INSUFFICIENT_GPUS, id="and no more"),
+        pytest.param(node(t4(), report=MPS), whole(3), GpuCount.reason, id="and no more"),
         pytest.param(
             node(t4(), report=TIME_SLICED),
             whole(min_memory_mib=15360),
@@ -161,13 +158,13 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         pytest.param(
             node(t4(), report=TIME_SLICED),
             whole(exclusive=True),
-            SHARING_MODE,
+            Sharing.reason,
             id="an exclusive wish refuses time-sliced GPUs",
         ),
         pytest.param(
             node(t4()),
             whole(resource="nvidia.com/gpu.shared"),
-            SHARING_MODE,
+            Sharing.reason,
             id="a shared resource refuses GPUs that are not shared",
         ),
         pytest.param(
@@ -182,15 +179,15 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         pytest.param(
             twice_2g(),
             whole(models=("A100",)),
-            MODEL_MISMATCH,
+            Model.reason,
             id="which the whole GPU's family is not",
         ),
-        pytest.param(twice_2g(), whole(models=("A100-80GB",)), MODEL_MISMATCH, id="nor its model"),
+        pytest.param(twice_2g(), whole(models=("A100-80GB",)), Model.reason, id="nor its model"),
         pytest.param(
             twice_2g(), whole(2, min_memory_mib=19968), None, id="slices count as GPUs of their memory"
         ),
-        pytest.param(twice_2g(), whole(min_memory_mib=19969), GPU_TOO_SMALL, id="and not of the GPU's"),
-        pytest.param(twice_2g(), whole(3), INSUFFICIENT_GPUS, id="and only those that exist"),
+        pytest.param(twice_2g(), whole(min_memory_mib=19969), TotalMemory.reason, id="and not of the GPU's"),
+        pytest.param(twice_2g(), whole(3), GpuCount.reason, id="and only those that exist"),
         pytest.param(
             node(device(0, mig=sliced(("1g.10gb", 0))), report=MIXED),
             mig("1g.10gb"),
@@ -200,13 +197,13 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         pytest.param(
             node(device(0, mig=sliced(("1g.10gb", 0), holders={0: HELD[0]})), report=MIXED),
             mig("1g.10gb"),
-            NO_MIG_PLACEMENT,
+            MigPlacement.reason,
             id="a held instance is none, though another could be created",
         ),
         pytest.param(
             node(device(0, healthy=False, mig=sliced(("1g.10gb", 0))), report=MIXED),
             mig("1g.10gb"),
-            UNHEALTHY,
+            Health.reason,
             id="an instance on a sick GPU is none",
         ),
         pytest.param(
@@ -215,35 +212,35 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         pytest.param(
             labelled("NVIDIA L2"),
             whole(min_memory_mib=1),
-            GPU_TOO_SMALL,
+            TotalMemory.reason,
             id="memory nobody knows is none",
         ),
         pytest.param(
             labelled("NVIDIA L2", count=0),
             whole(models=("A100",)),
-            MODEL_MISMATCH,
+            Model.reason,
             id="a known model mismatches whatever its memory",
         ),
         pytest.param(labelled("Tesla T4"), whole(2), None, id="a node known by labels takes whole GPUs"),
-        pytest.param(labelled("Tesla T4"), share(1), NO_FRESH_INVENTORY, id="but no shares"),
-        pytest.param(labelled("Tesla T4"), mig("1g.10gb"), NO_FRESH_INVENTORY, id="and no instances"),
-        pytest.param(NodeInfo("n"), whole(), NO_FRESH_INVENTORY, id="nobody knows anything of the node"),
+        pytest.param(labelled("Tesla T4"), share(1), FreshInventory.reason, id="but no shares"),
+        pytest.param(labelled("Tesla T4"), mig("1g.10gb"), FreshInventory.reason, id="and no instances"),
+        pytest.param(NodeInfo("n"), whole(), FreshInventory.reason, id="nobody knows anything of the node"),
         pytest.param(
             NodeInfo("n", allocatable={}),
             whole(),
-            INSUFFICIENT_GPUS,
+            GpuCount.reason,
             id="a node known to have no GPU lacks them",
         ),
         pytest.param(
             node(device(0), changing=True),
             whole(),
-            CHANGE_IN_PROGRESS,
+            ChangeInProgress.reason,
             id="a node that is being changed waits",
         ),
         pytest.param(
             node(device(0)),
             whole(min_cuda=(12,)),
-            CUDA_TOO_OLD,
+            Cuda.reason,
             id="a driver that does not tell its CUDA version",
         ),
         pytest.param(
@@ -267,13 +264,13 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         pytest.param(
             node(device(0)),
             GpuRequest(units=whole().units, shares=share(1).shares),
-            INSUFFICIENT_MEMORY,
+            FreeMemory.reason,
             id="no share of the only GPU that the pod takes whole",
         ),
         pytest.param(
             node(device(0), t4(1)),
             GpuRequest(units=whole().units, shares=share(40000).shares),
-            INSUFFICIENT_MEMORY,
+            FreeMemory.reason,
             id="no share that only fits while kubelet picks the other GPU",
         ),
     ],
@@ -286,4 +283,4 @@ def test_on_a_node(info: NodeInfo, request_: GpuRequest, reason: Reason | None) 
 def test_a_node_without_gpus_lacks_them_whatever_models_other_nodes_have(wished: str) -> None:
     a100 = NodeInfo("other", report=node(device(0)).report)
     request = whole(models=(wished,))
-    assert reason_on(NodeInfo("n", allocatable={}), request, a100) == INSUFFICIENT_GPUS
+    assert reason_on(NodeInfo("n", allocatable={}), request, a100) == GpuCount.reason

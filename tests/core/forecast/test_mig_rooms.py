@@ -10,7 +10,7 @@ import pytest
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.forecast.forecast import Forecast
-from scheduler_ext.core.forecast.mig_rooms import MigRooms
+from scheduler_ext.core.forecast.mig_value import MigRooms
 from scheduler_ext.core.gpu.gpu import Holder, Mig
 from scheduler_ext.core.gpu.mig_geometry import geometry_for
 from scheduler_ext.core.node.node import MigRoom, NodeInfo

@@ -10,9 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.forecast.mig_value import (
-    MigPlacements,
     MigWeights,
-    least_cost,
     mig_mix,
     mig_worth,
     mix_of,
@@ -22,6 +20,7 @@ from scheduler_ext.core.forecast.mig_value import (
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
 from scheduler_ext.core.gpu.mig_profile import Profile, window
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
+from scheduler_ext.sim.mig.mig_placements import MigPlacements, least_cost
 from tests.core.gpu.test_mig_profile_oracle import geometries
 from tests.mig_oracle import cost_of
 

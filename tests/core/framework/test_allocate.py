@@ -17,7 +17,6 @@ from scheduler_ext.core.framework.allocate import (
     ShareFit,
     fit_shares,
     place_exactly,
-    placeable,
     tightest,
 )
 from scheduler_ext.core.node.columns import Floats, Ints
@@ -110,12 +109,6 @@ def test_the_search_alone_is_exact(room: list[int], shares: ShareAsk) -> None:
             assert oracle.peak_mib(shares, found, slot) <= max(mib, 0)
 
 
-@given(rooms(), small_shares())
-def test_one_node_is_decided_as_many_are(states: list[list[int]], shares: ShareAsk) -> None:
-    many = fit_shares(columns(states), shares, everywhere(states)).tolist()
-    assert [placeable(room, shares, [10_000]) for room in states] == many
-
-
 @pytest.mark.parametrize(
     ("room", "sizes", "init"),
     [
@@ -131,7 +124,8 @@ def test_one_node_is_decided_as_many_are(states: list[list[int]], shares: ShareA
 )
 def test_shares_may_fill_a_node_exactly(room: list[int], sizes: list[int], init: InitShare | None) -> None:
     running = tuple((f"c{i}", mib) for i, mib in enumerate(sizes))
-    assert placeable(room, ShareAsk(running, (init,) if init is not None else ()), [10_000])
+    shares = ShareAsk(running, (init,) if init is not None else ())
+    assert fit_shares(columns([room]), shares, everywhere([room]), [10_000]).tolist() == [True]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +139,7 @@ def test_shares_that_best_fit_places_exactly_need_no_search(
     room: list[int], sizes: list[int], fits: bool
 ) -> None:
     shares = ShareAsk(tuple((f"c{i}", mib) for i, mib in enumerate(sizes)))
-    assert placeable(room, shares, [0]) is fits
+    assert fit_shares(columns([room]), shares, everywhere([room]), [0]).tolist() == [fits]
 
 
 @pytest.mark.parametrize(

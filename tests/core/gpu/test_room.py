@@ -11,9 +11,9 @@ from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Memory
 from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, Room
-from scheduler_ext.core.node.advertised import advertised_mib
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.promisable import advertised_mib
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.preemption.dry_run import DryRun, without
 from tests.core.asked import whole

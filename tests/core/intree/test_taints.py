@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.intree.taints import Taint, Toleration, first_untolerated
+from scheduler_ext.core.intree.affinity import Taint, Toleration, first_untolerated
 
 DEDICATED = Taint(key="dedicated", value="gpu", effect="NoSchedule")
 EVICTING = Taint(key="dedicated", value="gpu", effect="NoExecute")

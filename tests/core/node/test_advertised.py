@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
-from scheduler_ext.core.node.advertised import advertised_mib, is_of_shares
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.promisable import advertised_mib, is_of_shares
 from scheduler_ext.core.request.request import Role
 from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, sliced, wants
 from tests.strategies import node_infos

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.gpu.gpu import Device, Memory, Mig, Report
 from scheduler_ext.core.gpu.models import canonical_model
-from scheduler_ext.core.node.caps import NO_CAPS, Caps, capped, caps_from_labels
+from scheduler_ext.core.node.estimate import NO_CAPS, Caps, capped, caps_from_labels
 from tests.core.asked import t4
 from tests.core.reported import device, sliced
 from tests.gpu_strategies import reports

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.gpu.gpu import Holder, Memory, Mig
-from scheduler_ext.core.node.drift import drift_mib
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.promisable import drift_mib
 from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
 
 ON_0 = {"main": ("GPU-0",)}

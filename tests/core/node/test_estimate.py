@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.node.estimate import change_in_progress, estimate_from_labels, is_spot
+from scheduler_ext.core.node.estimate import estimate_from_labels
+from scheduler_ext.core.node.node_labels import change_in_progress, is_spot
 
 GFD = {
     "nvidia.com/gpu.present": "true",

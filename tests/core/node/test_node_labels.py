@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.node.caps import caps_from_labels
-from scheduler_ext.core.node.estimate import Estimate, change_in_progress, estimate_from_labels, is_spot
+from scheduler_ext.core.node.estimate import Estimate, caps_from_labels, estimate_from_labels
+from scheduler_ext.core.node.node_labels import change_in_progress, is_spot
 
 GFD = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.count": "8"}
 SINGLE = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "nvidia.com/mig.strategy": "single"}

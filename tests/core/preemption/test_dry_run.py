@@ -88,32 +88,3 @@ def test_of_two_pods_of_one_name_the_other_may_hold_what_the_agent_saw() -> None
     pods = (bound("a", wants(1, ONE_G)), replace(bound("a", wants(1, ONE_G)), uid="uid-b"))
     both = departures(node(device(0, mig=cut), pods=pods, report={"mig_strategy": "mixed"}), mig("1g.10gb"))
     assert [both.fits(gone) for gone in ((), (0,), (1,), (0, 1))] == [False, False, False, True]
-
-
-@given(share_nodes(), st.booleans())
-def test_where_only_room_for_shares_changes_the_filters_are_asked_in_the_end(
-    pair: tuple[NodeInfo, GpuRequest], said: bool
-) -> None:
-    """The arithmetic's result is confirmed before it is returned again."""
-    info, request = pair
-    together = departures(info, request)
-    everybody = tuple(range(len(info.pods)))
-    real = departures(info, request)
-    real.only_room_grows = False
-    if together.only_room_grows:
-        together._fits[everybody] = said
-    assert together.confirm(everybody) == real.fits(everybody)
-    assert together.fits(everybody) == real.fits(everybody)
-
-
-@given(share_nodes(), st.data())
-def test_room_for_shares_is_what_a_decision_says(
-    pair: tuple[NodeInfo, GpuRequest], data: st.DataObject
-) -> None:
-    info, request = pair
-    by_room, decided = departures(info, request), departures(info, request)
-    decided.only_room_grows = False
-    event(f"by room: {by_room.only_room_grows}")
-    for _ in range(5):
-        gone = data.draw(some_of(info))
-        assert by_room.fits(gone) == decided.fits(gone)

@@ -17,7 +17,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS, SCORES
-from scheduler_ext.core.scores.balance import Balance
+from scheduler_ext.core.scores.future_demand import Balance
 from tests import score_oracle
 from tests.core.asked import mig, t4, whole
 from tests.core.reported import device, node, sliced

@@ -1,0 +1,138 @@
+"""Are enough whole GPUs free, and enough MIG instances of the profile?"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import ClassVar
+
+from scheduler_ext.core.framework.criterion import Filter, View
+from scheduler_ext.core.framework.miss import MissKind, NearestMiss
+from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.relaxation import Change, Trial
+from scheduler_ext.core.node.columns import Bools
+from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.resource_names import MIG_PREFIX
+
+# A node has 16 GPUs at most, and 16 of seven slices.
+_MOST_UNITS = 128
+_NAMED = 3
+_PROFILE_GB = re.compile(r"\.(\d+)gb")
+
+
+class _Count(Filter):
+    """Refuses nodes with fewer free units than requested, per resource and per its allocatable."""
+
+    kind = MissKind.AMOUNT
+    mig: ClassVar[bool]
+
+    def applies(self, request: GpuRequest) -> bool:
+        return any((ask.profile is not None) is self.mig for ask in request.units)
+
+    def passes(self, view: View) -> Bools:
+        passed = view.everywhere(True)
+        for ask, columns in view.units:
+            if (ask.profile is not None) is self.mig:
+                passed &= columns.available >= ask.count
+        return passed
+
+    def miss(self, view: View, node: Node) -> NearestMiss:
+        """Of several counts, the one that the node is furthest from."""
+        have = {}
+        for ask in view.request.units:
+            if (ask.profile is not None) is self.mig:
+                units = (unit for slot in node.state.slots if slot.healthy for unit in slot.units)
+                free = sum(unit.free for unit in units if unit.resource == ask.resource)
+                limits = {name: (unknown, limit) for name, unknown, limit in node.state.limits}
+                unknown, limit = limits.get(ask.resource, (0, free))
+                have[ask] = max(0, min(free - unknown, limit))
+        ask = max(have, key=lambda ask: ask.count - have[ask])
+        return NearestMiss(self.name, _where_creatable(ask.profile, node), ask.count, have[ask], ask.resource)
+
+    def sentence(self, miss: NearestMiss, node: Node) -> str:
+        return f"{node.info.name} has {miss.have:,} of {miss.needed:,} {miss.unit} free"
+
+    def smaller(self, request: GpuRequest, trial: Trial) -> Iterator[Change]:
+        """The largest number of units of the only requested resource that fits on some node."""
+        if len(request.units) != 1 or request.shares is not None:
+            return
+        (ask,) = request.units
+
+        def with_count(count: int) -> GpuRequest:
+            return replace(request, units=(replace(ask, count=count),))
+
+        if most := trial.largest(min(ask.count, _MOST_UNITS) - 1, with_count):
+            yield f"with {most} {ask.resource} instead of {ask.count:,}", with_count(most)
+
+
+class GpuCount(_Count):
+    """Counts healthy, unheld whole GPUs."""
+
+    name = "gpu-count"
+    reason = Reason(
+        "Insufficient nvidia.com/gpu per device",
+        "The node has too few whole GPUs that are healthy and not held by a pod (of any configured resource"
+        " name).",
+        "Wait for a pod to finish, ask for fewer GPUs, or add nodes.",
+    )
+    mig = False
+
+
+class MigPlacement(_Count):
+    """Counts free instances of a profile. Only existing instances count: none is created for a pod."""
+
+    name = "mig-placement"
+    reason = Reason(
+        "node(s) had no free MIG placement",
+        "Too few free MIG instances of the asked profile exist on the node.",
+        "Wait for an instance, ask for a profile the node offers, or change its MIG configuration.",
+    )
+    mig = True
+
+    def smaller(self, request: GpuRequest, trial: Trial) -> Iterator[Change]:
+        """Fewer instances; then other profiles that fit now, the one nearest in memory first."""
+        yield from super().smaller(request, trial)
+        if len(request.units) != 1 or request.shares is not None or request.units[0].profile is None:
+            return
+        (ask,) = request.units
+        found = []
+        for resource in offers(trial.snapshot.nodes.values()):
+            if resource.startswith(MIG_PREFIX) and resource != ask.resource:
+                profile = resource.removeprefix(MIG_PREFIX)
+                changed = replace(request, units=(replace(ask, resource=resource, profile=profile),))
+                if trial.fits(changed):
+                    found.append((abs(_profile_gb(profile) - _profile_gb(ask.profile)), resource, changed))
+        for _, resource, changed in sorted(found, key=lambda each: each[:2])[:_NAMED]:
+            yield f"with {ask.count} {resource} instead of {ask.resource}", changed
+
+
+def _where_creatable(profile: str | None, node: Node) -> str | None:
+    """A healthy GPU of the node where such an instance could still be created beside the existing ones."""
+    for device in node.info.devices:
+        geometry = device.mig.geometry
+        if profile is not None and device.mig.enabled and device.healthy and geometry is not None:
+            placed = [(i.profile, i.start) for i in device.mig.instances if i.start is not None]
+            if len(placed) == len(device.mig.instances) and geometry.creatable_starts(placed, profile):
+                return device.uuid
+    return None
+
+
+def _profile_gb(profile: str | None) -> int:
+    """The memory in a profile's name; 0 if there is none."""
+    named = _PROFILE_GB.search(profile or "")
+    return int(named[1]) if named is not None else 0
+
+
+def offers(nodes: Iterable[Node]) -> Counter[str]:
+    """The number of nodes that offer each counted GPU resource: from allocatable and the unhealthy GPUs that
+    the device plugin removed from it, or from all known GPUs if there is no Node object."""
+    offered: Counter[str] = Counter()
+    for node in nodes:
+        allocatable, slots = node.info.allocatable, node.state.slots
+        here = {
+            unit.resource for slot in slots if allocatable is None or not slot.healthy for unit in slot.units
+        }
+        here.update(resource for resource, count in (allocatable or {}).items() if count > 0)
+        offered.update(here)
+    return offered

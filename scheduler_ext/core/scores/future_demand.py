@@ -1,0 +1,134 @@
+"""Scores of what a placement takes from future demand (``core.forecast``), for each GPU of the request."""
+
+import numpy as np
+
+from scheduler_ext.core.framework.criterion import Scoring
+from scheduler_ext.core.node.columns import Floats
+
+
+def _kept(scoring: Scoring, lost: Floats, most_gpus: float = 1.0) -> Floats:
+    """1 where nothing is lost, 0 where ``most_gpus`` or more are lost for each GPU of the request."""
+    kept: Floats = np.clip(1.0 - lost / scoring.gpus / most_gpus, 0.0, 1.0)
+    return kept
+
+
+class ResidualValue:
+    """1 where the rest of the GPUs is as valuable as before. Whole GPUs lose the same everywhere."""
+
+    name = "residual-value"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.packs and scoring.fit is not None
+
+    def value(self, scoring: Scoring) -> Floats:
+        return _kept(scoring, scoring.before.worth - scoring.after.worth)
+
+
+class Fragmentation:
+    """Above one half where the placement makes idle GPUs usable again, below it where it makes some unusable.
+    The change of the measure of Weng et al., "Beware of Fragmentation" (USENIX ATC'23), not rounded."""
+
+    name = "fragmentation"
+    # The worst case is rarer still: a pod that takes a node's last CPU makes all of its GPUs unusable.
+    most_gpus = 2.0
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.packs
+
+    def value(self, scoring: Scoring) -> Floats:
+        spoilt = (scoring.after.unusable - scoring.before.unusable) / scoring.gpus
+        value: Floats = np.clip(0.5 - spoilt / (2 * self.most_gpus), 0.0, 1.0)
+        return value
+
+
+class Balance:
+    """1 where the node's remaining CPU keeps its GPUs as valuable to the next pods as before."""
+
+    name = "balance"
+    most_gpus = 2.0
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.packs and scoring.snapshot.forecast.knows_cpu
+
+    def value(self, scoring: Scoring) -> Floats:
+        return _kept(scoring, scoring.before.usable - scoring.after.usable, self.most_gpus)
+
+
+class WholeGpus:
+    """1 where pods of several GPUs can use as many of the node's whole ones as before. Parts of one GPU are
+    useless to a pod of several: 0 for it where GPUs are shared."""
+
+    name = "whole-gpus"
+    most_gpus = 4.0
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.packs and scoring.request.asks_gpu
+
+    def value(self, scoring: Scoring) -> Floats:
+        value = _kept(scoring, scoring.before.runs - scoring.after.runs, self.most_gpus)
+        if any(ask.profile is None and ask.count > 1 for ask, _ in scoring.units):
+            value = np.where(scoring.snapshot.node.shared, 0.0, value)
+        return value
+
+
+class Tightness:
+    """1 where no GPU is left idle on the node: of otherwise equal placements, the fullest node."""
+
+    name = "tightness"
+    most_gpus = 16.0
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.packs
+
+    def value(self, scoring: Scoring) -> Floats:
+        return _kept(scoring, scoring.after.idle, self.most_gpus)
+
+
+class ModelScarcity:
+    """1 on models that no pod requests, lower with the scarcity of the model and the used part of a GPU."""
+
+    name = "model-scarcity"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.request.asks_gpu and len(scoring.snapshot.cluster.models) > 1
+
+    def value(self, scoring: Scoring) -> Floats:
+        snapshot = scoring.snapshot
+        scarce = snapshot.scarcity[snapshot.devices.model]
+        taken = np.zeros(len(snapshot.states))
+        for ask, columns in scoring.units:
+            taken += ask.count * columns.mean_over_free(scarce * columns.gpu_part)
+        if scoring.fit is not None:
+            taken += (scarce * scoring.fit.load_mib / snapshot.devices.share_size_mib).sum(0)
+        return _kept(scoring, taken)
+
+
+class NodeScarcity:
+    """1 on nodes whose size no pod needs, lower with the demand for such nodes: the rare large nodes."""
+
+    name = "node-scarcity"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.packs and scoring.request.asks_gpu
+
+    def value(self, scoring: Scoring) -> Floats:
+        value: Floats = 1.0 - scoring.snapshot.host_scarcity
+        return value
+
+
+class MigPlaceability:
+    """1 where the instance costs future MIG pods nothing, 0 where it costs them a GPU. The device plugin
+    picks the instance, so a node is judged by the mean over its GPUs with a free one."""
+
+    name = "mig"
+
+    def applies(self, scoring: Scoring) -> bool:
+        cluster = scoring.snapshot.cluster
+        return any(bool(cluster.mig_loss(ask.resource).any()) for ask, _ in scoring.units)
+
+    def value(self, scoring: Scoring) -> Floats:
+        loss = np.zeros(len(scoring.snapshot.states))
+        for ask, _ in scoring.units:
+            loss += ask.count * scoring.snapshot.mig_loss(ask.resource)
+        value: Floats = np.clip(1.0 - loss, 0.0, 1.0)
+        return value
