@@ -7,7 +7,7 @@ seed, the same pods arrive at the same times with the same lifetimes, whatever t
 
 from __future__ import annotations
 
-from scheduler_ext.sim.arrivals import mean_demand_milli
+from scheduler_ext.sim.arrivals import asked_milli
 from scheduler_ext.sim.experiment import Experiment, Outcome, Simulation
 from scheduler_ext.sim.preemption import Preemption, Residents
 from scheduler_ext.sim.scheduler import Placement
@@ -38,7 +38,7 @@ class _Churn:
         experiment, pods, random = self._experiment, self._simulation.pods, self._simulation.random
         capacity_milli = self._world.cluster.capacity_milli
         end = experiment.warm_up + experiment.measured
-        gap = mean_demand_milli(pods) / (experiment.load * capacity_milli)
+        gap = asked_milli(pods).mean() / (experiment.load * capacity_milli)
         now = random.exponential(gap)
         while now < end:
             self._pass_time(now)
@@ -67,7 +67,7 @@ class _Churn:
     def _arrive(self, pod: TracePod, now: float, until: float) -> None:
         counts = now >= self._experiment.warm_up
         self._simulation.expect(pod.kind)
-        placement = self._simulation.choose(pod.kind)
+        placement = self._simulation.scheduler.choose(pod.kind)
         if placement is None and pod.priority > 0:
             placement = self._make_room(pod, counts=counts)
         if placement is not None:
@@ -82,4 +82,4 @@ class _Churn:
             if counts:
                 self._evicted_milli += victim.pod.kind.demand_milli
         # The pod is scheduled like any other, and may get a better place than that of its victims.
-        return self._simulation.choose(pod.kind) if victims else None
+        return self._simulation.scheduler.choose(pod.kind) if victims else None

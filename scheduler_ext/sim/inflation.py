@@ -37,7 +37,7 @@ def run_inflation(experiment: Experiment) -> Outcome:
     measured()
     for pod in inflated(simulation.pods, capacity_milli, experiment.load, simulation.random):
         simulation.expect(pod.kind)
-        placement = simulation.choose(pod.kind)
+        placement = simulation.scheduler.choose(pod.kind)
         if placement is not None:
             world.place(pod.kind, placement.node, placement.slots)
         simulation.count(pod.kind, placed=placement is not None)

@@ -58,6 +58,7 @@ class TracePod:
     priority: int = 0
 
 
+@lru_cache(maxsize=4096)
 def task_class(kind: PodKind) -> TaskClass:
     """The class of the pod in the core, without main memory."""
     cpu_milli = core_cpu_milli(kind.cpu_milli)

@@ -16,7 +16,7 @@ from scheduler_ext.cli.options import FILE, Command, bundled, together
 from scheduler_ext.cli.simulate.results import FORMS, check_out, write_report
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.expectation import first_count
-from scheduler_ext.sim.requested_parts import INTREE_SCORES
+from scheduler_ext.sim.scheduler import INTREE_SCORES
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.sweep import BACKENDS
 

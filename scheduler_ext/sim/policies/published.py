@@ -6,7 +6,7 @@ import numpy as np
 
 from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
-from scheduler_ext.sim.requested_parts import left_and_total, percent_of
+from scheduler_ext.sim.scheduler import left_and_total, percent_of
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import NodesView
 
