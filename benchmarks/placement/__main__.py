@@ -16,10 +16,10 @@ from scheduler_ext.cli.simulate.options import Names, Seeds, TargetName, sweep_o
 from scheduler_ext.cli.simulate.results import check_file, check_plots, print_refused, report_text, write_text
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Experiment
-from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import POLICIES as KNOWN
+from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.scheduler import TIES as TIE_RULES
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.sweep import run_all

@@ -20,8 +20,6 @@ from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, NodeShape, World
 
-Rooms = npt.NDArray[np.int16]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
@@ -59,7 +57,7 @@ class Outcome:
     run: Run
     allocation_percent: Mapping[int, float]
     fragmentation_percent: Mapping[int, float]
-    rooms_milli: Rooms
+    rooms_milli: npt.NDArray[np.int16]
     models: tuple[str, ...]
 
 

@@ -32,9 +32,10 @@ _LEAST_PERCENT = 5
 
 def left_and_total(kind: PodKind, nodes: NodesView) -> list[tuple[Longs, Longs]]:
     """What is left with the pod, and the total, ``[node]`` each: of CPU, memory, and GPUs if requested."""
+    cluster = nodes.world.cluster
     rows = [
-        (nodes.cpu_free - kind.cpu_milli, nodes.cpu_milli),
-        (nodes.memory_free - kind.memory_mib, nodes.memory_mib),
+        (nodes.cpu_free - kind.cpu_milli, nodes.part(cluster.cpu_milli)),
+        (nodes.memory_free - kind.memory_mib, nodes.part(cluster.memory_mib)),
     ]
     if kind.gpus:
         total = nodes.gpus.astype(np.int64) * GPU_MILLI

@@ -109,12 +109,11 @@ def as_csv(runs: Sequence[Run]) -> str:
     return text.getvalue()
 
 
-def _mean_by_load(values: Sequence[Mapping[str, float] | None]) -> dict[str, float] | None:
+def _mean_by_load(values: Sequence[Mapping[str, float] | None]) -> dict[str, float | None] | None:
     known = [value for value in values if value is not None]
     if not known:
         return None
-    means = {load: _mean([value.get(load) for value in known]) for load in known[0]}
-    return {load: mean for load, mean in means.items() if mean is not None}
+    return {load: _mean([value.get(load) for value in known]) for load in known[0]}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

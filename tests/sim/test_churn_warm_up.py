@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from scheduler_ext.sim.churn import run_churn
 from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.protocols import run_churn
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import TracePod

@@ -29,8 +29,9 @@ from scheduler_ext.sim.openb import Traces, read_traces, write_traces
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.policies.default import Default
+from scheduler_ext.sim.protocols import PROTOCOLS
 from scheduler_ext.sim.scheduler import TIES, Settings
-from scheduler_ext.sim.sweep import PROTOCOLS, run_all
+from scheduler_ext.sim.sweep import run_all
 from scheduler_ext.sim.trace_workload import admits, model_of
 from scheduler_ext.sim.world import NodeShape
 

@@ -91,7 +91,7 @@ class GpuClustering(Policy):
         slot = tightest_slot(kind, nodes.room_milli)
         if not kind.gpus:
             return Evaluation(np.zeros(len(nodes)), slot)
-        there = nodes.tasks > 0
+        there = nodes.part(nodes.world.tasks) > 0
         alike = there[0 if kind.is_share else kind.gpus]
         kinds_there = there.sum(0)
         tier = np.where(alike, np.where(kinds_there == 1, 3, 2), np.where(kinds_there == 0, 1, 0))
