@@ -22,11 +22,10 @@ _DRAWN_MODELS = (1, 2)
 def inflated(
     pods: Sequence[TracePod], capacity_milli: int, load: float, random: np.random.Generator
 ) -> list[TracePod]:
-    """The whole trace in random order, then pods of it drawn with replacement up to ``load`` times the
-    capacity; a larger trace loses random pods instead.
+    """The trace in random order, then pods of it at random, up to ``load`` times the capacity.
 
-    The inflation protocol of Weng et al., USENIX ATC'23. Raises SimulationError where no pod requests a GPU
-    or no pod is left.
+    A trace that requests more loses random pods instead. The inflation protocol of Weng et al., USENIX
+    ATC'23. Raises SimulationError where no pod requests a GPU or no pod is left.
     """
     asked = asked_milli(pods)
     most = load * capacity_milli

@@ -87,8 +87,10 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def as_csv(runs: Sequence[Run]) -> str:
-    """One line per run with the values of the JSON; each arrived load and each class with rejected requests
-    has a column of its own, after the others."""
+    """One line per run with the values of the JSON.
+
+    Each arrived load and each class with rejected requests has a column of its own, after the others.
+    """
     classes = sorted({name for run in runs for name in run.rejected_by_class})
     loads = list(dict.fromkeys(load for run in runs for load in run.allocation_percent or {}))
     rows = []

@@ -53,8 +53,7 @@ class MigChurn:
 
 @dataclass(frozen=True, slots=True)
 class _Requests:
-    """The requests in order, each ``[request]``, times in mean lifetimes; the first ``warm_up`` do not
-    count."""
+    """The requests ``[request]``, times in mean lifetimes; the first ``warm_up`` do not count."""
 
     profile: npt.NDArray[np.int64]
     arrives: npt.NDArray[np.float64]
@@ -156,8 +155,7 @@ class OnlineTarget:
 
 
 class MigGpus:
-    """The occupied units of each GPU, as masks ``[gpu]``, and the profiles that it cannot take in any
-    place."""
+    """The occupied units of each GPU, as masks ``[gpu]``, and the profiles that it cannot take."""
 
     def __init__(self, geometry: Geometry, gpus: int) -> None:
         self._geometry = geometry

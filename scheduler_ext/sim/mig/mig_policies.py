@@ -85,8 +85,7 @@ def first_fit(geometry: Geometry, mix: Mapping[str, float], choice: type[MigPoli
 
 
 def best_fit(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
-    """Best fit with best index: the fullest GPU that fits, and the start that large profiles need least. A
-    placement costs the units that stay free on its GPU."""
+    """The fullest GPU that fits, and its best index: the start that large profiles need least."""
 
     def free_units(before: Masks, after: Masks) -> Floats:
         free: Floats = (geometry.grid - np.bitwise_count(after)).astype(np.float64)
@@ -101,8 +100,7 @@ def best_fit(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
 
 
 def fgd(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
-    """Fragmentation gradient descent (Weng et al., USENIX ATC'23), with its measure taken over MIG masks: a
-    placement costs what it adds to the fragmentation for ``mix``."""
+    """FGD (Weng et al., USENIX ATC'23) on MIG masks: the least growth of the fragmentation for ``mix``."""
 
     def placements(mix: Mapping[str, float]) -> MigPlacements:
         unusable = fragmentation(geometry, mix)
@@ -120,8 +118,7 @@ def fragmentation(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
 
 
 def mfi(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
-    """MFI, minimum fragmentation increment (arXiv 2511.18906), which knows no workload: a placement costs
-    what it adds to the score."""
+    """MFI, minimum fragmentation increment (arXiv 2511.18906), which does not depend on the workload."""
     score = fragmentation_score(geometry)
     placements = least_cost(geometry, lambda before, after: score[after] - score[before])
     return MigPolicy(lambda mix: placements, mix)

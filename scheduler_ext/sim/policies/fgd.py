@@ -82,8 +82,10 @@ class Fragmentation:
         return fragmented
 
     def after(self, kind: PodKind, nodes: NodesView) -> Floats:
-        """The fragmentation with the pod: ``[slot, node]`` by the GPU of a share, inf without room; otherwise
-        ``[1, node]``, for nodes that have the GPUs."""
+        """The fragmentation with the pod, for nodes that have the GPUs.
+
+        ``[slot, node]`` by the GPU of a share, inf without room; otherwise ``[1, node]``.
+        """
         row = self._row(nodes, kind.cpu_milli)
         first = row * (GPU_MILLI + 1)
         idle = self._idle.take(first + nodes.room_milli)
@@ -103,8 +105,7 @@ class Fragmentation:
 
 
 class Fgd(Policy):
-    """Fragmentation gradient descent as published (Weng et al., USENIX ATC'23): the decrease in GPUs through
-    a sigmoid, as an integer of 0 to 100; the first of a node's equal GPUs."""
+    """The published score: the decrease in GPUs through a sigmoid, as an integer of 0 to 100."""
 
     name = "fgd"
 
@@ -124,6 +125,7 @@ class Fgd(Policy):
         quantised = np.floor(100.0 / (1.0 + np.exp(-decrease)) + _ROUNDING)
         # Without room for a share, the decrease is -inf, and the score would be 0 as for a bad GPU.
         quantised[np.isneginf(decrease)] = -np.inf
+        # Of a node's equal GPUs the first.
         slot = quantised.argmax(axis=0)
         score = quantised[slot, np.arange(len(nodes))]
         return Evaluation(score, slot.astype(np.int32))
