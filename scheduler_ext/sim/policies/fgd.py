@@ -46,7 +46,7 @@ class Fragmentation:
         depth = int(cluster.gpus.max(initial=1))
         # For a class that fits on no node, or requests no GPU, all idle GPUs count.
         eligible_part = np.zeros(rows)
-        too_small = np.zeros((rows, GPU_MILLI + 2))
+        too_small = np.zeros((rows, GPU_MILLI + 1))
         usable = np.zeros((rows, depth + 1))
         for task, part in asking.items():
             admitted = [admits(task.models, model_of(model)) for model in cluster.models]
@@ -58,11 +58,10 @@ class Fragmentation:
                 usable[eligible] += part * GPU_MILLI * np.where(free >= task.gpus, free, 0)
             else:
                 eligible_part[eligible] += part
-                milli = GPU_MILLI if task.gpus else min(task.shares_mib[0], GPU_MILLI + 1)
-                too_small[eligible, milli] += part
+                too_small[eligible, GPU_MILLI if task.gpus else task.shares_mib[0]] += part
         # A room is too small for every class with a larger request.
         more = too_small.sum(1, keepdims=True) - np.cumsum(too_small, axis=1)
-        parts = sum(workload.parts.values()) - eligible_part[:, None] + more[:, : GPU_MILLI + 1]
+        parts = sum(workload.parts.values()) - eligible_part[:, None] + more
         self._idle: Floats = (parts * np.arange(GPU_MILLI + 1)).ravel()
         self._usable: Floats = usable.ravel()
         self._depth = depth + 1
