@@ -25,14 +25,14 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
 from benchmarks.connection import Connection, exchange
 from benchmarks.pods import pod_json
 from benchmarks.processes import running_listeners
-from benchmarks.report import aligned
+from benchmarks.report import aligned, percentile_us
 from benchmarks.shapes import SHAPES
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from tests.cluster.large import large
@@ -44,16 +44,8 @@ _SEED = 7
 _READY_S = 60.0
 
 
-@dataclass(slots=True)
-class Round:
-    """Latencies in nanoseconds by phase."""
-
-    elapsed_ns: dict[str, list[int]] = field(default_factory=dict)
-
-    def percentile_us(self, phase: str, percent: float) -> float:
-        """Of one phase."""
-        ordered = sorted(self.elapsed_ns[phase])
-        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] / 1000
+# Latencies in nanoseconds by phase.
+Round = dict[str, list[int]]
 
 
 @contextlib.contextmanager
@@ -104,15 +96,15 @@ def one_round(
     seconds: float,
 ) -> Round:
     """The three phases in order."""
-    measured = Round()
-    measured.elapsed_ns["quiet"] = ask(connection, requests, time.monotonic() + seconds)
+    measured: Round = {}
+    measured["quiet"] = ask(connection, requests, time.monotonic() + seconds)
     api.send_signal(signal.SIGUSR1)
-    measured.elapsed_ns["events"] = ask(connection, requests, time.monotonic() + seconds)
+    measured["events"] = ask(connection, requests, time.monotonic() + seconds)
     api.send_signal(signal.SIGUSR1)
     time.sleep(1.0)
     api.send_signal(signal.SIGUSR2)
     # Watches that ended are resumed within a second or two; then everything is listed and compared.
-    measured.elapsed_ns["relist"] = ask(connection, requests, time.monotonic() + seconds)
+    measured["relist"] = ask(connection, requests, time.monotonic() + seconds)
     await_ready(health)
     return measured
 
@@ -175,20 +167,25 @@ def run(nodes: int, pods: int, rate: float, rounds: int, seconds: float) -> dict
     }
 
 
+def percentiles_us(rounds: Sequence[Round], phase: str, percent: float) -> list[float]:
+    """The percentile of a phase in each round."""
+    return [percentile_us(each[phase], percent) or 0.0 for each in rounds]
+
+
 def _phase(phase: str, rounds: Sequence[Round]) -> dict[str, float]:
     """Medians over the rounds; ratios are to the quiet phase of the same round."""
 
     def median(percent: float) -> float:
-        return round(statistics.median(each.percentile_us(phase, percent) for each in rounds), 1)
+        return round(statistics.median(percentiles_us(rounds, phase, percent)), 1)
 
-    ratios = [each.percentile_us(phase, 99) / each.percentile_us("quiet", 99) for each in rounds]
+    ratios = list(map(truediv, percentiles_us(rounds, phase, 99), percentiles_us(rounds, "quiet", 99)))
     return {
         "p50Us": median(50),
         "p90Us": median(90),
         "p99Us": median(99),
         "p99ToQuiet": round(statistics.median(ratios), 2),
         "p99ToQuietMax": round(max(ratios), 2),
-        "requests": sum(len(each.elapsed_ns[phase]) for each in rounds),
+        "requests": sum(len(each[phase]) for each in rounds),
     }
 
 
@@ -214,16 +211,7 @@ def main() -> None:
         f"{report['rssMiB']} MiB then, {report['peakMiB']} MiB at most"
     )
     rows = [("phase", "p50 us", "p90 us", "p99 us", "p99 to quiet", "worst round", "requests")]
-    rows += [
-        (
-            name,
-            *(
-                str(each[key])
-                for key in ("p50Us", "p90Us", "p99Us", "p99ToQuiet", "p99ToQuietMax", "requests")
-            ),
-        )
-        for name, each in report["phases"].items()
-    ]
+    rows += [(name, *map(str, each.values())) for name, each in report["phases"].items()]
     print(aligned(rows))
 
 

@@ -18,7 +18,6 @@ import click
 from flask import Flask, Response, request
 from gunicorn.app.base import BaseApplication
 
-from benchmarks.noop_replies import NamesError, filter_reply, prioritize_reply
 from scheduler_ext.server.gunicorn_server import run_server
 from scheduler_ext.server.http.body import read_body
 from scheduler_ext.server.server_options import Apps, ServerOptions
@@ -26,6 +25,41 @@ from scheduler_ext.server.server_options import Apps, ServerOptions
 # The extender's default limit.
 MAX_BODY_BYTES = 64 * 2**20
 LOOPBACK = "127.0.0.1"
+# kube-scheduler writes ExtenderArgs with the names last and without white space, and node names are DNS
+# names: the list ends at the first bracket and splits at commas. Quotes inside the pod are escaped, so the
+# key cannot be found there.
+_KEY = b'"NodeNames":['
+
+
+class NamesError(ValueError):
+    """The request carries no list of names."""
+
+
+def filter_reply(body: bytes, max_names: int) -> bytes:
+    """An ExtenderFilterResult with the first `max_names` (0: all) names of an ExtenderArgs.
+
+    Raises NamesError.
+    """
+    names = _list_of_names(body)
+    if max_names:
+        names = b",".join(names.split(b",", max_names)[:max_names])
+    return b'{"NodeNames":[%b]}' % names
+
+
+def prioritize_reply(body: bytes) -> bytes:
+    """A HostPriorityList with 0 points for every name of an ExtenderArgs. Raises NamesError."""
+    names = _list_of_names(body)
+    entries = (b'{"Host":%b,"Score":0}' % name for name in names.split(b",")) if names else ()
+    return b"[%b]" % b",".join(entries)
+
+
+def _list_of_names(body: bytes) -> bytes:
+    """The names with their quotes and commas."""
+    found = body.find(_KEY)
+    if found < 0:
+        raise NamesError("the request has no NodeNames: set nodeCacheCapable: true")
+    start = found + len(_KEY)
+    return body[start : body.index(b"]", start)]
 
 
 def noop_app(max_names: int = 0) -> Flask:

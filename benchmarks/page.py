@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.connection import Connection
-from benchmarks.live import Round, ask, await_ready, filter_requests, running_api
+from benchmarks.live import Round, ask, await_ready, filter_requests, percentiles_us, running_api
 from benchmarks.page_picture import take_picture
 from benchmarks.page_watcher import Watcher
 from benchmarks.processes import running_listeners
@@ -137,11 +137,11 @@ def one_round(
     """Filter's latency with and without pages, in alternating order, because the second meets a busier
     machine.
     """
-    each = Round()
+    each: Round = {}
     for phase in ("watched", "alone") if watched_first else ("alone", "watched"):
         with watched(events) if phase == "watched" else nullcontext():
             ask(connection, requests, time.monotonic() + 1.0)
-            each.elapsed_ns[phase] = ask(connection, requests, time.monotonic() + seconds)
+            each[phase] = ask(connection, requests, time.monotonic() + seconds)
         if phase == "watched":
             # How long a page counts as open after its last request.
             time.sleep(11.0)
@@ -176,9 +176,7 @@ def run(nodes: int, pods: int, rate: float, rounds: int, seconds: float) -> dict
                 "stream": stream,
                 "filter": {
                     phase: {
-                        f"p{percent}Us": round(
-                            statistics.median(each.percentile_us(phase, percent) for each in measured), 1
-                        )
+                        f"p{percent}Us": round(statistics.median(percentiles_us(measured, phase, percent)), 1)
                         for percent in (50, 90, 99)
                     }
                     for phase in ("alone", "watched")

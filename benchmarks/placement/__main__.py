@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -12,37 +11,37 @@ from benchmarks.placement.inputs import made_up, read_folder
 from benchmarks.placement.published import POLICIES, SEEDS, TIES
 from benchmarks.placement.table import HEADER, cells_of, rows_of
 from scheduler_ext.cli.output import print_table
-from scheduler_ext.cli.simulate.options import Names, Seeds, TargetName, sweep_options
+from scheduler_ext.cli.simulate.options import SEEDS as SEED_RANGES
+from scheduler_ext.cli.simulate.options import TARGET, names_of, run_tasks, sweep_options
 from scheduler_ext.cli.simulate.results import check_file, check_plots, print_refused, report_text, write_text
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Experiment
-from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import POLICIES as KNOWN
+from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.scheduler import TIES as TIE_RULES
 from scheduler_ext.sim.scheduler import Settings
-from scheduler_ext.sim.sweep import run_all
 
 _target = click.Path(path_type=Path)
 _folder = click.Path(file_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--traces", type=_folder, help="Folder of the openb CSVs; the generator's pods without.")
+@click.option("--traces", type=_folder, help="Folder of the openb CSVs (default: generated pods).")
 @click.option("--variants", metavar="NAME,...", help="Only these of the folder's traces.")
 @click.option(
     "--policy",
     "policies",
-    type=Names(KNOWN),
+    type=names_of(KNOWN),
     # Those with published figures, then all others.
     default=",".join(dict.fromkeys(("default", *POLICIES, *KNOWN))),
     show_default=True,
 )
-@click.option("--seeds", type=Seeds(), default=f"{SEEDS[0]}-{SEEDS[-1]}", show_default=True)
+@click.option("--seeds", type=SEED_RANGES, default=f"{SEEDS[0]}-{SEEDS[-1]}", show_default=True)
 @click.option("--ties", type=click.Choice(TIE_RULES), default=TIES, show_default=True)
 @click.option("--points", is_flag=True, help="Map every policy's scores to an extender's 0 to 10.")
-@click.option("--target", type=TargetName(), default="trace", show_default=True)
+@click.option("--target", type=TARGET, default="trace", show_default=True)
 @sweep_options(jobs=-1)
 @click.option("--json", "json_file", type=_target, help="Write the SimulationReport here.")
 @click.option("--csv", "csv_file", type=_target, help="Write a line per run here.")
@@ -72,25 +71,25 @@ def main(
         check_file("--csv", csv_file)
         check_plots("--png", png_folder)
         inputs = made_up() if traces is None else read_folder(traces, variants)
-        experiments = [
-            Experiment(
-                trace=name,
-                nodes=trace.nodes,
-                pods=trace.pods,
-                policy=policy,
-                seed=seed,
-                target=target,
-                settings=Settings(ties=ties, points=points),
+        settings = Settings(ties=ties, points=points)
+        tasks = [
+            partial(
+                run_inflation,
+                Experiment(
+                    trace=name,
+                    nodes=trace.nodes,
+                    pods=trace.pods,
+                    policy=policy,
+                    seed=seed,
+                    target=target,
+                    settings=settings,
+                ),
             )
             for name, trace in inputs.items()
             for policy in policies
             for seed in seeds
         ]
-        with click.progressbar(
-            length=len(experiments), file=sys.stderr, hidden=not sys.stderr.isatty()
-        ) as bar:
-            tasks = [partial(run_inflation, experiment) for experiment in experiments]
-            outcomes = run_all(tasks, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update)
+        outcomes = run_tasks(tasks, jobs=jobs, backend=backend, scheduler=scheduler)
         runs = [outcome.run for outcome in outcomes]
         as_published = ties == TIES and target == "trace" and not points
         print_table(HEADER, [cells_of(row) for row in rows_of(runs, as_published=as_published)], wide=True)

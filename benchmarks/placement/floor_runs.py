@@ -13,9 +13,9 @@ from benchmarks.placement.inputs import Inputs
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.mig.mig_churn_run import ARRIVALS, MigChurn, run_mig_churn
 from scheduler_ext.sim.mig.mig_inputs import parse_mix, read_geometry
+from scheduler_ext.sim.protocols import PROTOCOLS
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
-from scheduler_ext.sim.sweep import PROTOCOLS
 
 _GEOMETRY = "A100-80GB"
 

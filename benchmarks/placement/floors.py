@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,13 +14,13 @@ from benchmarks.placement.inputs import GENERATED_NODES, made_up, read_folder
 from benchmarks.placement.published import SEEDS
 from benchmarks.placement.verdicts import HEADER, Verdict, verdict_of
 from scheduler_ext.cli.output import print_table
-from scheduler_ext.cli.simulate.options import Names, Seeds, sweep_options
+from scheduler_ext.cli.simulate.options import SEEDS as SEED_RANGES
+from scheduler_ext.cli.simulate.options import names_of, run_tasks, sweep_options
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.mig.mig_churn_run import ARRIVALS
 from scheduler_ext.sim.simulation_report import API_VERSION
-from scheduler_ext.sim.sweep import run_all
 
 _FEW_SEEDS = (42, 43, 44)
 _MADE_UP_CLUSTERS = 3
@@ -31,7 +30,7 @@ _MADE_UP_CLUSTERS = 3
 @click.option(
     "--traces",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the openb CSVs; clusters of the generator without.",
+    help="Folder of the openb CSVs (default: generated clusters).",
 )
 @click.option(
     "--generate",
@@ -39,15 +38,17 @@ _MADE_UP_CLUSTERS = 3
     show_default=str(GENERATED_NODES),
     help=f"How many nodes each of the {_MADE_UP_CLUSTERS} made-up clusters has.",
 )
-@click.option("--seeds", type=Seeds(), help="[default: 42-51; 42-44 on made-up clusters]")
+@click.option("--seeds", type=SEED_RANGES, help="[default: 42-51; 42-44 on made-up clusters]")
 @click.option(
     "--churn-seeds",
-    type=Seeds(),
+    type=SEED_RANGES,
     default=f"{_FEW_SEEDS[0]}-{_FEW_SEEDS[-1]}",
     show_default=True,
     help="Of churn, whose runs are long.",
 )
-@click.option("--only", type=Names(GROUPS), metavar="NAME,...", help=f"Of {', '.join(GROUPS)}; all without.")
+@click.option(
+    "--only", type=names_of(GROUPS), metavar="NAME,...", help=f"{', '.join(GROUPS)} (default: all)."
+)
 @click.option(
     "--arrivals",
     type=click.IntRange(1, 100_000_000),
@@ -89,14 +90,8 @@ def main(
                 click.echo(f"not measured: {floor.what}: no trace {' or '.join(floor.traces)}", err=True)
         floors = [floor for floor in floors if plan.traces_of(floor)]
         cells = plan.cells(floors)
-        with click.progressbar(length=len(cells), file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-            done = run_all(
-                [plan.task(cell) for cell in cells],
-                jobs=jobs,
-                backend=backend,
-                scheduler=scheduler,
-                progress=bar.update,
-            )
+        tasks = [plan.task(cell) for cell in cells]
+        done = run_tasks(tasks, jobs=jobs, backend=backend, scheduler=scheduler)
         runs: Runs = dict(zip(cells, done, strict=True))
         verdicts = [verdict_of(floor, plan.traces_of(floor), plan.seeds_of(floor), runs) for floor in floors]
         machine = machine_line(describe_machine())

@@ -12,11 +12,10 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from http.client import HTTPConnection
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import yaml
 
@@ -33,36 +32,6 @@ PrintTable = Callable[[Sequence[str], Sequence[Sequence[object]]], None]
 HEADER = ("POD", "ASKS", "FITS", "BEST (SCORE)", "WHY NOT THE OTHERS")
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result for one pod: the number of nodes in the request, and the answers of the extender."""
-
-    pod: str
-    asks: str
-    asked: int
-    passed: list[str]
-    points: dict[str, int]
-    why_not: Counter[str]
-
-    def row(self) -> tuple[str, ...]:
-        """One row of the table."""
-        best = sorted(name for name, points in self.points.items() if points == max(self.points.values()))
-        shown = ", ".join(best[:2]) + (f" +{len(best) - 2}" if len(best) > 2 else "")
-        score = f" ({max(self.points.values())})" if self.points else ""
-        reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(self.why_not.items(), key=_most))
-        return (
-            self.pod,
-            self.asks,
-            f"{len(self.passed)} of {self.asked}",
-            f"{shown}{score}" or "none",
-            reasons,
-        )
-
-
-def _most(item: tuple[str, int]) -> tuple[int, str]:
-    return -item[1], item[0]
-
-
 class DemoServer:
     """A ``scheduler-ext serve`` process, stopped at the end of the context."""
 
@@ -76,6 +45,8 @@ class DemoServer:
     def __enter__(self) -> DemoServer:
         # Unbuffered: `skip_log` would not see buffered lines.
         self._process = subprocess.Popen(self._command, stderr=subprocess.PIPE, bufsize=0)
+        assert self._process.stderr is not None
+        self._log = self._process.stderr
         logged = b""
         for line in self._log:
             if line.startswith(b"ready "):
@@ -89,11 +60,6 @@ class DemoServer:
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(15)
         self._log.close()
-
-    @property
-    def _log(self) -> IO[bytes]:
-        assert self._process.stderr is not None
-        return self._process.stderr
 
     def skip_log(self) -> None:
         """Discard the log so far, such as a warning about an invalid sample pod."""
@@ -118,29 +84,39 @@ def _raw_pods(text: bytes) -> Iterator[dict[str, Any]]:
         yield {"metadata": metadata, "spec": pod["spec"], "status": {"phase": "Pending"}}
 
 
-def _ask(connection: HTTPConnection, pod: kube.Pod, raw: dict[str, Any], objects: Objects) -> Outcome:
-    """The steps of kube-scheduler for one pod: its own filters, then filter, then prioritize."""
+def _ask(connection: HTTPConnection, pod: kube.Pod, raw: dict[str, Any], objects: Objects) -> tuple[str, ...]:
+    """The row of one pod, by the steps of kube-scheduler: its own filters, then filter, then prioritize."""
     why_not: Counter[str] = Counter()
-    names = []
+    names, passed = [], []
+    points: dict[str, int] = {}
     pods = objects.pods_by_node()
     for name, node in objects.nodes.items():
-        refused = intree_rejection(
-            pod_needs(pod), node_facts(node, pods.get(name, ())), ignore_resources=frozenset()
-        )
+        facts = node_facts(node, pods.get(name, ()))
+        refused = intree_rejection(pod_needs(pod), facts, ignore_resources=frozenset())
         if refused is None:
             names.append(name)
         else:
             why_not[refused.reason] += 1
     random.Random(raw["metadata"]["uid"]).shuffle(names)
-    if not names:
-        return Outcome(raw["metadata"]["name"], _asks(pod), 0, [], {}, why_not)
-    args = {"Pod": raw, "Nodes": None, "NodeNames": names}
-    result = _post(connection, "/filter", args)
-    why_not.update(result["FailedAndUnresolvableNodes"].values())
-    passed = result["NodeNames"]
-    points = _post(connection, "/prioritize", {**args, "NodeNames": passed}) if passed else []
-    scores = {entry["Host"]: entry["Score"] for entry in points}
-    return Outcome(raw["metadata"]["name"], _asks(pod), len(names), passed, scores, why_not)
+    if names:
+        args = {"Pod": raw, "Nodes": None, "NodeNames": names}
+        result = _post(connection, "/filter", args)
+        why_not.update(result["FailedAndUnresolvableNodes"].values())
+        passed = result["NodeNames"]
+        if passed:
+            entries = _post(connection, "/prioritize", {**args, "NodeNames": passed})
+            points = {entry["Host"]: entry["Score"] for entry in entries}
+    most = max(points.values(), default=0)
+    best = sorted(name for name, score in points.items() if score == most)
+    more = f" +{len(best) - 2}" if len(best) > 2 else ""
+    reasons = sorted(why_not.items(), key=lambda item: (-item[1], item[0]))
+    return (
+        raw["metadata"]["name"],
+        _asks(pod),
+        f"{len(passed)} of {len(names)}",
+        f"{', '.join(best[:2])}{more} ({most})" if best else "none",
+        ", ".join(f"{count} {reason}" for reason, count in reasons),
+    )
 
 
 def _post(connection: HTTPConnection, path: str, args: dict[str, Any]) -> Any:
@@ -176,9 +152,9 @@ def run_demo(print_table: PrintTable, *, serve_on: bool, port: int) -> None:
         )
         connection = server.connection()
         pods = zip(read_pods(text), _raw_pods(text), strict=True)
-        outcomes = [_ask(connection, pod, raw, objects) for pod, raw in pods]
+        rows = [_ask(connection, pod, raw, objects) for pod, raw in pods]
         connection.close()
-        print_table(HEADER, [outcome.row() for outcome in outcomes])
+        print_table(HEADER, rows)
         print(
             "\nFITS: the nodes that fit, of those that kube-scheduler's own filters leave. "
             "BEST: the score from 0 to 10."

@@ -1,2 +1,1 @@
-"""Simulated clusters and pods, and the decisions on them: no network, no clock except for measurements, and
-every random number from a seed."""
+"""Simulated clusters and pods, and decisions on them: no network, and every random number from a seed."""

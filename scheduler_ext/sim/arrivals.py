@@ -9,7 +9,7 @@ import numpy as np
 
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.trace_workload import TracePod
-from scheduler_ext.sim.world import Cluster
+from scheduler_ext.sim.world import Cluster, Longs
 
 PRIORITIES = ("none", "qos", "drawn")
 # Latency-sensitive pods of the traces come before best effort.
@@ -22,13 +22,12 @@ _DRAWN_MODELS = (1, 2)
 def inflated(
     pods: Sequence[TracePod], capacity_milli: int, load: float, random: np.random.Generator
 ) -> list[TracePod]:
-    """The whole trace in random order, then pods of it drawn with replacement up to ``load`` times the
-    capacity; a larger trace loses random pods instead.
+    """The trace in random order, then pods of it at random, up to ``load`` times the capacity.
 
-    The inflation protocol of Weng et al., USENIX ATC'23. Raises SimulationError where no pod requests a GPU
-    or no pod is left.
+    A trace that requests more loses random pods instead. The inflation protocol of Weng et al., USENIX
+    ATC'23. Raises SimulationError where no pod requests a GPU or no pod is left.
     """
-    asked = _asked_milli(pods)
+    asked = asked_milli(pods)
     most = load * capacity_milli
     order = list(random.permutation(len(pods)))
     total = int(asked.sum())
@@ -49,11 +48,6 @@ def inflated(
             "give more nodes or more load"
         )
     return [pods[index] for index in order]
-
-
-def mean_demand_milli(pods: Sequence[TracePod]) -> float:
-    """The mean request in thousandths of a GPU; raises SimulationError where no pod requests a GPU."""
-    return float(_asked_milli(pods).mean())
 
 
 def constrained(
@@ -94,7 +88,8 @@ def prioritised(pods: Sequence[TracePod], source: str, random: np.random.Generat
     return [replace(pod, priority=int(priority)) for pod, priority in zip(pods, drawn, strict=True)]
 
 
-def _asked_milli(pods: Sequence[TracePod]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def asked_milli(pods: Sequence[TracePod]) -> Longs:
+    """The requests in thousandths of a GPU, ``[pod]``; raises SimulationError where no pod requests a GPU."""
     asked = np.array([pod.kind.demand_milli for pod in pods], np.int64)
     if not asked.any():
         raise SimulationError("no pod asks a GPU: give pods with num_gpu above 0")

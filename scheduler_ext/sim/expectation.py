@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from scheduler_ext.core.cache.observed_demand import HALF_LIFE_PODS, UNKNOWN_PODS
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.request.pod_kinds import UNKNOWN, SeenPods, TaskClass, Workload
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, SeenPods, Workload
 from scheduler_ext.sim.trace_workload import PodKind, TracePod, task_class
 
 # The first interval between updates in pods; it doubles up to the last one.
@@ -20,11 +20,7 @@ _FIRST_PATTERN = re.compile(r"first:([1-9][0-9]{0,8})")
 
 def workload_of(pods: Sequence[TracePod]) -> Workload:
     """The workload of all these pods."""
-    kinds = Counter(pod.kind for pod in pods)
-    classes: dict[TaskClass, float] = {}
-    for kind, count in kinds.items():
-        classes[task_class(kind)] = classes.get(task_class(kind), 0.0) + count
-    return Workload.of(classes)
+    return Workload.of(Counter(task_class(pod.kind) for pod in pods))
 
 
 def first_count(target: str) -> int | None:
@@ -47,22 +43,15 @@ class Expectation:
         self._first = first_count(target)
         self._online = target == "online"
         self.workload = workload_of(pods) if target == "trace" else UNKNOWN
-        if self._online:
-            self._seen = SeenPods(HALF_LIFE_PODS, UNKNOWN_PODS)
-        else:
-            # All pods count alike: none is forgotten.
-            self._seen = SeenPods(float("inf"))
+        # Of the first N, all pods count alike: none is forgotten.
+        self._seen = SeenPods(HALF_LIFE_PODS, UNKNOWN_PODS) if self._online else SeenPods(float("inf"))
         self._due = self._first or _FIRST_INTERVAL
-        self._classes: dict[PodKind, TaskClass] = {}
 
     def saw(self, kind: PodKind) -> Workload | None:
         """Count a pod; the new workload to expect, None for no change."""
         if not self._online and (self._first is None or self._seen.seen >= self._first):
             return None
-        task = self._classes.get(kind)
-        if task is None:
-            task = self._classes[kind] = task_class(kind)
-        self._seen.saw(task)
+        self._seen.saw(task_class(kind))
         if self._seen.seen < self._due:
             return None
         self._due += min(self._due, _LAST_INTERVAL)

@@ -15,12 +15,10 @@ from scheduler_ext.sim.arrivals import constrained, prioritised
 from scheduler_ext.sim.expectation import Expectation
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
-from scheduler_ext.sim.scheduler import Placement, Scheduler, Settings
+from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, NodeShape, World
-
-Rooms = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +57,7 @@ class Outcome:
     run: Run
     allocation_percent: Mapping[int, float]
     fragmentation_percent: Mapping[int, float]
-    rooms_milli: Rooms
+    rooms_milli: npt.NDArray[np.int16]
     models: tuple[str, ...]
 
 
@@ -82,7 +80,7 @@ class Simulation:
         self.world = World(cluster)
         target = Target(cluster, self._expectation.workload, experiment.seed, experiment.knobs)
         policy = POLICIES[experiment.policy](target)
-        self._scheduler = Scheduler(self.world, policy, experiment.settings, experiment.seed)
+        self.scheduler = Scheduler(self.world, policy, experiment.settings, experiment.seed)
         self.arrived_milli = 0
         self._allocated_milli = 0
         self._rejected: Counter[str] = Counter()
@@ -91,11 +89,7 @@ class Simulation:
         """Tell the policy of an arriving pod."""
         workload = self._expectation.saw(kind)
         if workload is not None:
-            self._scheduler.retarget(workload)
-
-    def choose(self, kind: PodKind) -> Placement | None:
-        """The place for the pod now; None if it fits on no node."""
-        return self._scheduler.choose(kind)
+            self.scheduler.retarget(workload)
 
     def count(self, kind: PodKind, *, placed: bool) -> None:
         """Take account of a pod that arrived, and was placed or rejected."""
@@ -112,7 +106,7 @@ class Simulation:
         **measured: Any,
     ) -> Outcome:
         """The outcome at the end; ``measured`` are the fields of a Run that a protocol adds."""
-        latencies = np.array(self._scheduler.latencies_s)
+        latencies = np.array(self.scheduler.latencies_s)
         run = Run(
             trace=self._experiment.trace,
             policy=self._experiment.policy,

@@ -13,17 +13,17 @@ from scheduler_ext.sim.world import Cluster, NodesView
 
 
 class Evaluation(NamedTuple):
-    """``score`` ``[node]``: higher is better, -inf does not fit; ``slot`` ``[node]``: the GPU for a share,
-    arbitrary for other pods."""
+    """The result for each node, ``[node]``."""
 
+    # Higher is better, -inf does not fit.
     score: Floats
+    # The GPU for a share, arbitrary for other pods.
     slot: Ints
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The knowledge of a policy in advance: the cluster's constants, the expected workload, a seed, and the
-    configuration of the server, for the default policy alone."""
+    """The knowledge of a policy in advance; ``knobs`` are for the default policy alone."""
 
     cluster: Cluster
     workload: Workload

@@ -1,11 +1,16 @@
-"""A miniature kube-scheduler: the nodes that fit a pod, their scores, and the choice among equals."""
+"""A miniature kube-scheduler: the nodes that fit a pod, their scores, and the choice among equals.
+
+Its own scores come from kube-scheduler 1.36, pkg/scheduler/framework/plugins/noderesources: integers of 0 to
+100 per resource, and an extended resource counts only where the pod asks for it.
+"""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -14,9 +19,8 @@ from scheduler_ext.core.cycle.cycle import points
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.placement_policy import Policy
-from scheduler_ext.sim.requested_parts import INTREE_SCORES
-from scheduler_ext.sim.trace_workload import PodKind
-from scheduler_ext.sim.world import Indexes, NodesView, World
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
+from scheduler_ext.sim.world import Indexes, Longs, NodesView, World
 
 TIES = ("random", "first")
 # kube-scheduler scores nodes from 0 to 100, and multiplies the 0 to 10 of an extender.
@@ -26,15 +30,63 @@ _LEAST_FEASIBLE = 100
 _LEAST_PERCENT = 5
 
 
+def left_and_total(kind: PodKind, nodes: NodesView) -> list[tuple[Longs, Longs]]:
+    """What is left with the pod, and the total, ``[node]`` each: of CPU, memory, and GPUs if requested."""
+    cluster = nodes.world.cluster
+    rows = [
+        (nodes.cpu_free - kind.cpu_milli, nodes.part(cluster.cpu_milli)),
+        (nodes.memory_free - kind.memory_mib, nodes.part(cluster.memory_mib)),
+    ]
+    if kind.gpus:
+        total = nodes.gpus.astype(np.int64) * GPU_MILLI
+        rows.append((nodes.room_milli.sum(0, dtype=np.int64) - kind.demand_milli, total))
+    return rows
+
+
+def percent_of(part: Longs, total: Longs) -> Longs:
+    """The part of the total; 0 without any."""
+    percent: Longs = np.maximum(part, 0) * 100 // np.maximum(total, 1)
+    return percent
+
+
+def _least_allocated(kind: PodKind, nodes: NodesView) -> Longs:
+    # The default resources are CPU and memory.
+    cpu, memory = (percent_of(left, total) for left, total in left_and_total(kind, nodes)[:2])
+    score: Longs = (cpu + memory) // 2
+    return score
+
+
+def _balance_gain(kind: PodKind, nodes: NodesView) -> Longs:
+    """Of the requested parts of CPU and memory: 75 is no change, 50 to 100."""
+    before, after = _balance(PodKind(0, 0), nodes), _balance(kind, nodes)
+    gain: Longs = 50 + (50 + after - before) // 2
+    return gain
+
+
+def _balance(kind: PodKind, nodes: NodesView) -> Longs:
+    cpu, memory = (
+        np.minimum(1.0 - left / np.maximum(total, 1), 1.0) for left, total in left_and_total(kind, nodes)[:2]
+    )
+    # The standard deviation of two is half their distance.
+    balance: Longs = ((1.0 - np.abs(cpu - memory) / 2.0) * 100.0).astype(np.int64)
+    return balance
+
+
+# By the names of kube-scheduler's configuration, 0 to 100 each, ``[node]``.
+INTREE_SCORES: Mapping[str, Callable[[PodKind, NodesView], Longs]] = {
+    "NodeResourcesFit": _least_allocated,
+    "NodeResourcesBalancedAllocation": _balance_gain,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of kube-scheduler.
 
     ``ties`` among the best nodes: any of them ("random", as in kube-scheduler) or the first of an order drawn
-    once ("first", as in the published comparison). ``points`` maps scores to 0 to 10, the range
-    of an extender. ``sampled_percent`` of the nodes
-    suffice; 100 is all, 0 kube-scheduler's default for this size. ``intree``: weights of kube-scheduler's own
-    scores, by name.
+    once ("first", as in the published comparison). ``points`` maps scores to 0 to 10, the range of an
+    extender. ``sampled_percent`` of the nodes suffice; 100 is all, 0 kube-scheduler's default for this size.
+    ``intree``: weights of kube-scheduler's own scores, by name.
     """
 
     ties: str = "random"
@@ -78,7 +130,7 @@ class Scheduler:
         self._points = bool(settings.intree) or settings.points
         self._random = random.Random(f"ties {seed}")
         self._scored: dict[PodKind, _Scored] = {}
-        self._admitting: dict[tuple[str, ...], Bools] = {}
+        self._admits = cache(world.cluster.admits)
         self._start = 0
         self.latencies_s: list[float] = []
 
@@ -154,12 +206,6 @@ class Scheduler:
             enough = (world.room_milli.take(nodes, axis=1) >= kind.gpu_milli).sum(0)
             fits &= enough >= kind.gpus
         return fits
-
-    def _admits(self, models: tuple[str, ...]) -> Bools:
-        admits = self._admitting.get(models)
-        if admits is None:
-            admits = self._admitting[models] = self._world.cluster.admits(models)
-        return admits
 
     def _sampled(self, score: Floats) -> Floats:
         """The first sufficient fitting nodes after the end of the last search; -inf for the others."""

@@ -87,8 +87,10 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def as_csv(runs: Sequence[Run]) -> str:
-    """One line per run with the values of the JSON; each arrived load and each class with rejected requests
-    has a column of its own, after the others."""
+    """One line per run with the values of the JSON.
+
+    Each arrived load and each class with rejected requests has a column of its own, after the others.
+    """
     classes = sorted({name for run in runs for name in run.rejected_by_class})
     loads = list(dict.fromkeys(load for run in runs for load in run.allocation_percent or {}))
     rows = []
@@ -109,12 +111,11 @@ def as_csv(runs: Sequence[Run]) -> str:
     return text.getvalue()
 
 
-def _mean_by_load(values: Sequence[Mapping[str, float] | None]) -> dict[str, float] | None:
+def _mean_by_load(values: Sequence[Mapping[str, float] | None]) -> dict[str, float | None] | None:
     known = [value for value in values if value is not None]
     if not known:
         return None
-    means = {load: _mean([value.get(load) for value in known]) for load in known[0]}
-    return {load: mean for load, mean in means.items() if mean is not None}
+    return {load: _mean([value.get(load) for value in known]) for load in known[0]}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

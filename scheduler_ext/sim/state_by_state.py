@@ -53,17 +53,18 @@ class Asked(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """The common values of all nodes of a shape: the number of their model and their row of the forecast, the
-    value of residuals and the number of whole GPUs that pods of several can use, the scarcity of the model
-    and of nodes of this size, and the amount of CPU in balance with a GPU.
-    """
+    """The common values of all nodes of a shape."""
 
+    # The number of the model, and the row of the forecast.
     model: int
     row: int
+    # The value by residual, and the whole GPUs that pods of several can use, by number.
     values: list[float]
     runs: list[float]
+    # Of the model, and of nodes of this size.
     scarcity: float
     host_scarcity: float
+    # In balance with a GPU.
     cpu_per_gpu_milli: float
 
 
@@ -83,8 +84,10 @@ _Step = tuple[list[float], list[float], list[float]]
 
 
 class StateByState:
-    """Decides by the strategy ``fragmentation``, for nodes as sim.node_states makes them and for pods as
-    traces have them: of one share or some whole GPUs, without a priority."""
+    """Decides by the strategy ``fragmentation``, for nodes as sim.node_states makes them.
+
+    Pods are as in traces: with one share or some whole GPUs, without a priority.
+    """
 
     def __init__(self, cluster: Snapshot, shapes: list[int], policy: Policy) -> None:
         """``shapes`` are the states of ``cluster`` that stand for each shape."""
@@ -162,8 +165,10 @@ class StateByState:
     def _demand(
         self, shape: _Shape, rooms: tuple[int, ...], cpu: int, idle: float, whole: int, taken: int = 0
     ) -> _Demand:
-        """With these rooms and this CPU; so many whole GPUs are ``taken`` that are in the rooms still, but no
-        more in ``idle`` and ``whole``."""
+        """With these rooms and this CPU.
+
+        So many whole GPUs are ``taken``: they are still in ``rooms``, but no more in ``idle`` and ``whole``.
+        """
         unusable, several, _ = self._step(shape.row, cpu)
         worth = sum([shape.values[room] for room in rooms]) - taken
         usable = worth

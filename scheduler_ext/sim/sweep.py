@@ -7,14 +7,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.churn import run_churn
-from scheduler_ext.sim.experiment import Experiment, Outcome
-from scheduler_ext.sim.inflation import run_inflation
-
-PROTOCOLS: Mapping[str, Callable[[Experiment], Outcome]] = {
-    "inflation": run_inflation,
-    "churn": run_churn,
-}
 
 # A running scheduler answers at once; a mistyped address should not take half a minute.
 _CONNECT_TIMEOUT_S = 10

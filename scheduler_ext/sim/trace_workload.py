@@ -40,8 +40,7 @@ class PodKind:
 
     @property
     def request_class(self) -> str:
-        """The class of the request in reports: cpu-only, share, 1-gpu, 2-gpu...; with -constrained for
-        models."""
+        """The class of the request in reports: cpu-only, share, 1-gpu, 2-gpu...; -constrained for models."""
         if not self.gpus:
             return "cpu-only"
         asked = "share" if self.is_share else f"{self.gpus}-gpu"
@@ -58,6 +57,7 @@ class TracePod:
     priority: int = 0
 
 
+@lru_cache(maxsize=4096)
 def task_class(kind: PodKind) -> TaskClass:
     """The class of the pod in the core, without main memory."""
     cpu_milli = core_cpu_milli(kind.cpu_milli)

@@ -135,27 +135,13 @@ class NodesView:
         """``only`` are indexes of nodes, None for all."""
         self.world = world
         self.only = only
-        self.cpu_free, self.memory_free = self._part(world.cpu_free), self._part(world.memory_free)
-        self.room_milli = self._part(world.room_milli)
-        self.gpus, self.model = self._part(world.cluster.gpus), self._part(world.cluster.model)
+        self.cpu_free, self.memory_free = self.part(world.cpu_free), self.part(world.memory_free)
+        self.room_milli = self.part(world.room_milli)
+        self.gpus, self.model = self.part(world.cluster.gpus), self.part(world.cluster.model)
 
-    def _part(self, values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    def part(self, values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+        """The part of the view's nodes in an array of the world or its cluster."""
         return values if self.only is None else values.take(self.only, axis=-1)
 
     def __len__(self) -> int:
         return len(self.cpu_free)
-
-    @property
-    def cpu_milli(self) -> Longs:
-        """What the nodes have in all."""
-        return self._part(self.world.cluster.cpu_milli)
-
-    @property
-    def memory_mib(self) -> Longs:
-        """What the nodes have in all."""
-        return self._part(self.world.cluster.memory_mib)
-
-    @property
-    def tasks(self) -> Ints:
-        """As World.tasks, ``[tag, node]``."""
-        return self._part(self.world.tasks)

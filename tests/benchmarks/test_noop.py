@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.connection import Connection, Reply, exchange
-from benchmarks.noop_replies import NamesError, filter_reply, prioritize_reply
+from benchmarks.noop import NamesError, filter_reply, prioritize_reply
 from benchmarks.processes import noop_command, running_server
 from benchmarks.replies import read_filter, read_prioritize
 from benchmarks.workload import Workload

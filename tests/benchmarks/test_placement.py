@@ -92,7 +92,7 @@ def test_a_folder_of_traces(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_told_before_anything_runs(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "run_all", None)
+    monkeypatch.setattr(placement, "run_tasks", None)
     (tmp_path / "file").write_text("", encoding="utf-8")
     target = tmp_path / "file" / "x"
     result = CliRunner().invoke(main, [option, str(target)])
@@ -103,7 +103,7 @@ def test_what_cannot_be_written_is_told_before_anything_runs(
 def test_a_missing_matplotlib_is_told_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placement, "run_all", None)
+    monkeypatch.setattr(placement, "run_tasks", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = CliRunner().invoke(main, ["--png", str(tmp_path / "plots")])
     assert (result.exit_code, result.stdout) == (1, "")

@@ -221,7 +221,7 @@ def test_a_lost_run_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def lost(*_: object, **__: object) -> None:
         raise SimulationError("backend loky: 1 of 3 runs never came back; run it again")
 
-    monkeypatch.setattr(floors, "run_all", lost)
+    monkeypatch.setattr(floors, "run_tasks", lost)
     result = command("--only", "mig")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == "Error: backend loky: 1 of 3 runs never came back; run it again\n"

@@ -9,13 +9,13 @@ import math
 import os
 import subprocess
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+from scheduler_ext.cli.simulate import options
 from scheduler_ext.cli.simulate.results import report_text
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.openb import POD_COLUMNS, write_nodes, write_pods
@@ -26,8 +26,6 @@ from scheduler_ext.sim.world import NodeShape
 from scheduler_ext.wire.config import API_VERSION as CONFIG_VERSION
 from tests.cli.commands import error_of, run
 
-# The module, because the package has the command under this name.
-trace = import_module("scheduler_ext.cli.simulate.trace")
 SMALL = ("--generate", "10", "--policy", "fgd,random", "--seeds", "42-43")
 
 
@@ -168,7 +166,7 @@ def test_the_report_is_there_whatever_hinders_the_plots(tmp_path: Path) -> None:
 def test_a_missing_matplotlib_is_told_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace, "run_all", None)
+    monkeypatch.setattr(options, "run_all", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     told = error_of(simulate(*SMALL, "--png", tmp_path / "plots"))
     assert told == "plots: matplotlib is not installed; pip install 'scheduler-ext[bench]'"
@@ -331,7 +329,7 @@ def test_pods_of_models_that_no_node_has_are_rejected_and_told(
 def test_what_cannot_be_written_is_told_before_anything_runs(
     option: tuple[str, str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace, "run_all", None)
+    monkeypatch.setattr(options, "run_all", None)
     (tmp_path / "file").write_text("", encoding="utf-8")
     name, target = option[0], tmp_path / option[1]
     assert error_of(simulate(*SMALL, "-o", "json", name, target)) == (
@@ -343,7 +341,7 @@ def test_what_cannot_be_written_is_told_before_anything_runs(
 def test_a_report_without_rights_is_told_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace, "run_all", None)
+    monkeypatch.setattr(options, "run_all", None)
     # The user of the tests may have the right to write anywhere.
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     result = simulate(*SMALL, "-o", "json", "--out", tmp_path / "f.json")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from scheduler_ext.sim import churn
+from scheduler_ext.sim import protocols
 from scheduler_ext.sim.preemption import Resident, Residents
 from scheduler_ext.sim.scheduler import Placement
 from scheduler_ext.sim.trace_workload import TracePod
@@ -70,5 +70,5 @@ def moving() -> Iterator[Movements]:
                 yield ends
             self._now, self._in_time = until, False
 
-    with patch.object(churn, "Residents", WatchedResidents):
+    with patch.object(protocols, "Residents", WatchedResidents):
         yield seen

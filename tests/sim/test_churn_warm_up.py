@@ -1,4 +1,4 @@
-"""The warm-up of churn: its pods hold GPUs, and no account has them."""
+"""The warm-up of churn: its pods hold GPUs, and no account has them; and its evictions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections import Counter
 
 import pytest
 
-from scheduler_ext.sim.churn import run_churn
 from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.protocols import run_churn
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import NodeShape
+from tests.sim.movements import moving
 from tests.sim.small import share, whole
 
 NODES = tuple(NodeShape("n", 16_000, 100_000, 4, "A100") for _ in range(3))
@@ -69,3 +70,11 @@ def test_a_run_is_its_warm_up_and_what_follows(seed: int) -> None:
     # Sums of floats are not exact.
     assert both.pop("held for") == pytest.approx(of_all.pop("held for"), rel=1e-6)
     assert both == of_all
+
+
+def test_a_pod_that_evicts_others_begins_to_run_at_once() -> None:
+    with moving() as moved:
+        run_of(0.0, 3.0)
+    began = {when for when, _ in moved.began}
+    assert moved.evicted
+    assert {when for when, _ in moved.evicted} <= began

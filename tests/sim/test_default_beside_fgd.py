@@ -6,7 +6,7 @@ import pytest
 
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.generator import GENERATED, generate_traces
-from scheduler_ext.sim.inflation import run_inflation
+from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.scheduler import Settings
 
 SEEDS = (42, 43, 44)

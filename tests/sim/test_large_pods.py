@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.sim.experiment import Experiment
-from scheduler_ext.sim.inflation import run_inflation
+from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape

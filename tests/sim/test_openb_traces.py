@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.placement.published import POLICIES, PUBLISHED, TOLERANCE
 from scheduler_ext.sim.experiment import Experiment
-from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.openb import read_traces
+from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.scheduler import Settings
 
 pytestmark = pytest.mark.skipif("OPENB_TRACES" not in os.environ, reason="OPENB_TRACES names no folder")

@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.churn import run_churn
 from scheduler_ext.sim.experiment import Outcome
-from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.plots import write_plots
+from scheduler_ext.sim.protocols import run_churn, run_inflation
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 from tests.sim.test_protocols import SMALL

@@ -12,10 +12,9 @@ from msgspec import structs
 
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.arrivals import constrained, inflated, prioritised
-from scheduler_ext.sim.churn import run_churn
 from scheduler_ext.sim.experiment import Experiment, Outcome
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
-from scheduler_ext.sim.inflation import run_inflation
+from scheduler_ext.sim.protocols import run_churn, run_inflation
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, NodeShape

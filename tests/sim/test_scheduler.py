@@ -13,8 +13,7 @@ from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.policies.published import BestFit
-from scheduler_ext.sim.requested_parts import balance_percent
-from scheduler_ext.sim.scheduler import Scheduler, Settings
+from scheduler_ext.sim.scheduler import INTREE_SCORES, Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import Cluster, NodesView, World
 from tests.sim.small import cluster_of, clusters, kinds, scheduler_of, share, whole, workloads
@@ -160,7 +159,7 @@ class TestIntree:
         world.place(PodKind(0, 100_000), 1, ())
         # A quarter of the CPU: node 0, which was even, falls from 100 to 87, and node 1 rises from 50 to 62.
         kind = PodKind(2000, 0)
-        assert balance_percent(kind, NodesView(world)).tolist() == [68, 81]
+        assert INTREE_SCORES["NodeResourcesBalancedAllocation"](kind, NodesView(world)).tolist() == [68, 81]
         settings = Settings(ties="first", intree={"NodeResourcesBalancedAllocation": 1})
         placement = scheduler_of(world, "first-fit", settings).choose(kind)
         assert placement is not None

@@ -8,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from scheduler_ext.sim.churn import run_churn
 from scheduler_ext.sim.experiment import Experiment, Outcome
-from scheduler_ext.sim.inflation import run_inflation
 from scheduler_ext.sim.policies import POLICIES
-from scheduler_ext.sim.requested_parts import INTREE_SCORES
-from scheduler_ext.sim.scheduler import Settings
+from scheduler_ext.sim.protocols import run_churn, run_inflation
+from scheduler_ext.sim.scheduler import INTREE_SCORES, Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape

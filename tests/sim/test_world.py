@@ -85,7 +85,7 @@ def test_a_view_has_the_columns_of_its_nodes() -> None:
     world = World(cluster_of((8000, 2, "A100"), (4000, 1, "T4")))
     world.place(share(300), 1, (0,))
     view = NodesView(world, np.array([1]))
-    assert (view.cpu_free.tolist(), view.cpu_milli.tolist()) == ([3000], [4000])
-    assert view.memory_mib.tolist() == [100_000]
+    assert view.cpu_free.tolist() == [3000]
+    assert view.part(world.cluster.cpu_milli).tolist() == [4000]
     assert view.room_milli.tolist() == [[700], [0]]
-    assert view.tasks.tolist() == [[1], [0], [0]]
+    assert view.part(world.tasks).tolist() == [[1], [0], [0]]

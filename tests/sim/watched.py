@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from scheduler_ext.core.request.pod_kinds import Workload
-from scheduler_ext.sim import experiment, inflation
+from scheduler_ext.sim import experiment, protocols
 from scheduler_ext.sim.scheduler import Placement, Scheduler
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, World
@@ -110,5 +110,5 @@ def watched() -> Iterator[Watched]:
 @contextmanager
 def arriving(arrivals: Sequence[TracePod]) -> Iterator[None]:
     """Only these pods arrive under inflation, in this order."""
-    with patch.object(inflation, "inflated", lambda *_: list(arrivals)):
+    with patch.object(protocols, "inflated", lambda *_: list(arrivals)):
         yield

@@ -17,7 +17,6 @@ from scheduler_ext.cli.simulate.options import (
 from scheduler_ext.sim.mig.mig_churn_run import ARRIVALS, TARGETS, MigChurn, run_mig_churn
 from scheduler_ext.sim.mig.mig_inputs import parse_mix, read_geometry
 from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES
-from scheduler_ext.sim.sweep import run_all
 
 
 @click.command()
@@ -89,4 +88,4 @@ def mig(
         target=target,
     )
     tasks = [partial(run_mig_churn, churn, name, seed) for name in policies for seed in seeds]
-    sweep.write(sweep.results(partial(run_all, tasks), len(tasks)))
+    sweep.write(sweep.results(tasks))

@@ -7,23 +7,24 @@ import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from scheduler_ext.cli.options import FILE, Command, bundled, together
-from scheduler_ext.cli.simulate.results import FORMS, check_out, write_report
+from scheduler_ext.cli.simulate.results import FORMS, check_file, print_means, report_text, write_text
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.expectation import first_count
-from scheduler_ext.sim.requested_parts import INTREE_SCORES
+from scheduler_ext.sim.scheduler import INTREE_SCORES
 from scheduler_ext.sim.simulation_report import Run
-from scheduler_ext.sim.sweep import BACKENDS
+from scheduler_ext.sim.sweep import BACKENDS, run_all
 
 _SEEDS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 # A typing error must not start a million simulations.
 _MOST_SEEDS = 10_000
-_Result = TypeVar("_Result")
+_Value = TypeVar("_Value")
 
 
 class FiniteFloat(click.FloatRange):
@@ -48,97 +49,74 @@ class Jobs(click.ParamType[int]):
         return int(jobs)
 
 
-def split_names(text: str) -> tuple[str, ...]:
-    """The names between commas, each once; raises SimulationError for an empty name."""
+class Parsed(click.ParamType[_Value]):
+    """An option's text as a function reads it, which raises SimulationError."""
+
+    def __init__(self, name: str, read: Callable[[str], _Value]) -> None:
+        self.name = name
+        self._read = read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> _Value:
+        try:
+            return self._read(value) if isinstance(value, str) else value
+        except SimulationError as error:
+            self.fail(str(error), param, ctx)
+
+
+def split_names(text: str, known: Collection[str] | None = None) -> tuple[str, ...]:
+    """The names between commas, each once; raises SimulationError for an empty or unknown name."""
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     if "" in names:
         raise SimulationError(f"{text[:80]!r} has an empty name; write names with one comma between two")
+    for name in names:
+        if known is not None and name not in known:
+            raise SimulationError(f"{name[:80]}: unknown; known are {', '.join(known)}")
     return names
 
 
-class Names(click.ParamType[tuple[str, ...]]):
+def names_of(known: Collection[str]) -> Parsed[tuple[str, ...]]:
     """Some of the known names, separated by commas."""
-
-    name = "names"
-
-    def __init__(self, known: Collection[str]) -> None:
-        self._known = known
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            names = split_names(str(value))
-        except SimulationError as error:
-            self.fail(str(error), param, ctx)
-        for name in names:
-            if name not in self._known:
-                self.fail(f"{name[:80]}: unknown; known are {', '.join(self._known)}", param, ctx)
-        return names
+    return Parsed("names", partial(split_names, known=known))
 
 
-class TargetName(click.ParamType[str]):
-    """The workload that a policy expects."""
-
-    name = "target"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        try:
-            first_count(str(value))
-        except SimulationError as error:
-            self.fail(str(error), param, ctx)
-        return str(value)
+def _target(text: str) -> str:
+    first_count(text)
+    return text
 
 
-class IntreeWeight(click.ParamType[tuple[str, int]]):
-    """One of kube-scheduler's own scores and its weight, as NAME=WEIGHT."""
-
-    name = "NAME=WEIGHT"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
-        name, _, weight = str(value).partition("=")
-        if name not in INTREE_SCORES:
-            self.fail(f"{name!r}: unknown; known are {', '.join(INTREE_SCORES)}", param, ctx)
-        if not weight.isdecimal() or not 0 < int(weight) <= 100:
-            self.fail(f"{name}: write {name}=WEIGHT, of 1 to 100", param, ctx)
-        return name, int(weight)
+def _intree_weight(text: str) -> tuple[str, int]:
+    name, _, weight = text.partition("=")
+    if name not in INTREE_SCORES:
+        raise SimulationError(f"{name!r}: unknown; known are {', '.join(INTREE_SCORES)}")
+    if not weight.isdecimal() or not 0 < int(weight) <= 100:
+        raise SimulationError(f"{name}: write {name}=WEIGHT, of 1 to 100")
+    return name, int(weight)
 
 
-class Seeds(click.ParamType[tuple[int, ...]]):
-    """Seeds and ranges of seeds, such as 42,43,50-52: both ends included, in this order, each once."""
-
-    name = "seeds"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        seeds: dict[int, None] = {}
-        for item in str(value).split(","):
-            match = _SEEDS.fullmatch(item.strip())
-            if match is None:
-                self.fail(
-                    f"{item[:40]!r} is no seed; write numbers of at most nine digits, like 42-51 or 42,43",
-                    param,
-                    ctx,
-                )
-            first, last = int(match[1]), int(match[2] or match[1])
-            if last < first:
-                self.fail(f"{item}: ends before it begins; write {last}-{first}", param, ctx)
-            if last - first >= _MOST_SEEDS - len(seeds):
-                self.fail(f"{item}: more than {_MOST_SEEDS} seeds", param, ctx)
-            seeds |= dict.fromkeys(range(first, last + 1))
-        return tuple(seeds)
+def _seeds(text: str) -> tuple[int, ...]:
+    seeds: dict[int, None] = {}
+    for item in text.split(","):
+        match = _SEEDS.fullmatch(item.strip())
+        if match is None:
+            raise SimulationError(
+                f"{item[:40]!r} is no seed; write numbers of at most nine digits, like 42-51 or 42,43"
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first:
+            raise SimulationError(f"{item}: ends before it begins; write {last}-{first}")
+        if last - first >= _MOST_SEEDS - len(seeds):
+            raise SimulationError(f"{item}: more than {_MOST_SEEDS} seeds")
+        seeds |= dict.fromkeys(range(first, last + 1))
+    return tuple(seeds)
 
 
-seeds_option = click.option("--seeds", type=Seeds(), default="42-51", show_default=True)
+# The workload that a policy expects.
+TARGET = Parsed("target", _target)
+# One of kube-scheduler's own scores and its weight.
+INTREE_WEIGHT = Parsed("NAME=WEIGHT", _intree_weight)
+# Seeds and ranges of seeds, such as 42,43,50-52: both ends included, in this order, each once.
+SEEDS = Parsed("seeds", _seeds)
+seeds_option = click.option("--seeds", type=SEEDS, default="42-51", show_default=True)
 
 
 def policy_option(names: Collection[str]) -> Callable[[Command], Command]:
@@ -146,7 +124,7 @@ def policy_option(names: Collection[str]) -> Callable[[Command], Command]:
     return click.option(
         "--policy",
         "policies",
-        type=Names(names),
+        type=names_of(names),
         default="default",
         show_default=True,
         metavar="NAME,...",
@@ -169,6 +147,14 @@ def sweep_options(jobs: int) -> Callable[[Command], Command]:
     )
 
 
+def run_tasks(
+    tasks: Sequence[Callable[[], _Value]], *, jobs: int, backend: str, scheduler: str | None
+) -> list[_Value]:
+    """The results of ``run_all``, with a progress bar on a terminal."""
+    with click.progressbar(length=len(tasks), file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
+        return run_all(tasks, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update)
+
+
 @dataclass(frozen=True, slots=True)
 class Sweep:
     """Where and how the runs go, and their report, as given by ``report_options``."""
@@ -181,16 +167,22 @@ class Sweep:
 
     def check(self) -> None:
         """Raises click.UsageError or SimulationError for a report that cannot be written."""
-        check_out(self.output, self.out)
+        if self.out is not None and self.output == "table":
+            raise click.UsageError("--out: a table is for a terminal; add -o json or -o csv")
+        check_file("--out", self.out)
 
-    def results(self, run: Callable[..., list[_Result]], count: int) -> list[_Result]:
-        """The results of ``count`` runs by ``run``, with a progress bar on a terminal."""
-        with click.progressbar(length=count, file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
-            return run(jobs=self.jobs, backend=self.backend, scheduler=self.scheduler, progress=bar.update)
+    def results(self, tasks: Sequence[Callable[[], _Value]]) -> list[_Value]:
+        """The results of all tasks."""
+        return run_tasks(tasks, jobs=self.jobs, backend=self.backend, scheduler=self.scheduler)
 
     def write(self, runs: Sequence[Run]) -> None:
-        """Print the report or write it to its file. Raises SimulationError."""
-        write_report(runs, self.output, self.out)
+        """Print the report, or write it to its file; raises SimulationError where it cannot be written."""
+        if self.output == "table":
+            print_means(runs)
+        elif self.out is None:
+            click.echo(report_text(runs, self.output), nl=False)
+        else:
+            write_text("--out", self.out, report_text(runs, self.output))
 
 
 # The command itself checks --out once all options are known, so that the error reads like any file's.

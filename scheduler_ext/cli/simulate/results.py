@@ -8,7 +8,6 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -28,13 +27,6 @@ _COLUMNS = {
     "decisionsPerSecond": "DECISIONS/S",
     "p99Ms": "P99 MS",
 }
-
-
-def check_out(output: str, out: Path | None) -> None:
-    """Raises click.UsageError for a table with ``--out``; otherwise as ``check_file``."""
-    if out is not None and output == "table":
-        raise click.UsageError("--out: a table is for a terminal; add -o json or -o csv")
-    check_file("--out", out)
 
 
 def check_file(option: str, path: Path | None) -> None:
@@ -114,17 +106,21 @@ def _check_access(option: str, path: Path, there: Path) -> None:
         raise unwritable(option, path, errno.EACCES)
 
 
-def write_report(runs: Sequence[Run], output: str, out: Path | None) -> None:
-    """Print the runs, or write them to a file; raises SimulationError where it cannot be written."""
-    if output == "table":
-        print_table(*_table(runs), wide=True)
-        print_refused(runs)
-        return
-    text = report_text(runs, output)
-    if out is None:
-        click.echo(text, nl=False)
-    else:
-        write_text("--out", out, text)
+def print_means(runs: Sequence[Run]) -> None:
+    """A table of the means over seeds, in the columns that apply to some run; then the refused requests."""
+    means = summary(runs)
+    loads = list(dict.fromkeys(load for mean in means for load in mean["allocationPercent"] or {}))
+    columns = [name for name in _COLUMNS if any(mean[name] is not None for mean in means)]
+    header = ["TRACE", "POLICY", "SEEDS", *(f"ALLOCATED % AT {load}" for load in loads)]
+    header += [_COLUMNS[name] for name in columns]
+    rows = []
+    for mean in means:
+        by_load = mean["allocationPercent"] or {}
+        cells = [mean["trace"], mean["policy"], mean["seeds"]]
+        cells += [_cell(by_load.get(load)) for load in loads]
+        rows.append(cells + [_cell(mean[name]) for name in columns])
+    print_table(header, rows, wide=True)
+    print_refused(runs)
 
 
 def print_refused(runs: Sequence[Run]) -> None:
@@ -147,22 +143,6 @@ def _refused(runs: Sequence[Run], name: str) -> str:
     """The mean refused part of the requests, in per cent."""
     parts = [run.rejected_by_class.get(name, 0) / max(run.arrived_milli, 1) for run in runs]
     return f"{100 * sum(parts) / len(parts):.2f}"
-
-
-def _table(runs: Sequence[Run]) -> tuple[list[str], list[list[Any]]]:
-    """The means over seeds, in the columns that apply to some run."""
-    means = summary(runs)
-    loads = list(dict.fromkeys(load for mean in means for load in mean["allocationPercent"] or {}))
-    columns = [name for name in _COLUMNS if any(mean[name] is not None for mean in means)]
-    header = ["TRACE", "POLICY", "SEEDS", *(f"ALLOCATED % AT {load}" for load in loads)]
-    header += [_COLUMNS[name] for name in columns]
-    rows = []
-    for mean in means:
-        by_load = mean["allocationPercent"] or {}
-        cells = [mean["trace"], mean["policy"], mean["seeds"]]
-        cells += [_cell(by_load.get(load)) for load in loads]
-        rows.append(cells + [_cell(mean[name]) for name in columns])
-    return header, rows
 
 
 def _cell(value: float | None) -> str | None:

@@ -13,10 +13,10 @@ from scheduler_ext.cli.inputs import read_config
 from scheduler_ext.cli.options import FILE, config_option_with
 from scheduler_ext.cli.output import printable
 from scheduler_ext.cli.simulate.options import (
+    INTREE_WEIGHT,
+    TARGET,
     FiniteFloat,
-    IntreeWeight,
     Sweep,
-    TargetName,
     policy_option,
     report_options,
     seeds_option,
@@ -29,8 +29,8 @@ from scheduler_ext.sim.openb import Traces, read_traces, write_traces
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.policies.default import Default
+from scheduler_ext.sim.protocols import PROTOCOLS
 from scheduler_ext.sim.scheduler import TIES, Settings
-from scheduler_ext.sim.sweep import PROTOCOLS, run_all
 from scheduler_ext.sim.trace_workload import admits, model_of
 from scheduler_ext.sim.world import NodeShape
 
@@ -60,7 +60,6 @@ _csv = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--write",
-    "written",
     type=FILE,
     metavar="DIR",
     help="Folder for the generated nodes.csv and generated.csv.",
@@ -88,7 +87,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--target",
-    type=TargetName(),
+    type=TARGET,
     default="trace",
     show_default=True,
     help="Demand that policies expect: the pods of the trace, those so far (online), the first N (first:N).",
@@ -98,7 +97,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option(
     "--intree",
-    type=IntreeWeight(),
+    type=INTREE_WEIGHT,
     multiple=True,
     help="Add a score of kube-scheduler; implies --points.",
 )
@@ -143,7 +142,7 @@ def trace(
     pods: Sequence[Path],
     generate: int,
     generator_seed: int,
-    written: Path | None,
+    write: Path | None,
     protocol: str,
     load: float,
     policies: Sequence[str],
@@ -176,12 +175,12 @@ def trace(
     knobs = read_config(config_file).policy()
     sweep.check()
     check_plots("--png", png)
-    check_folder("--write", written)
+    check_folder("--write", write)
     shapes, traces = (
         read_traces(nodes, pods) if nodes is not None else generate_traces(generate, generator_seed)
     )
-    if written is not None:
-        write_traces(written, shapes, traces)
+    if write is not None:
+        write_traces(write, shapes, traces)
     _report_missing_models(shapes, traces)
     settings = Settings(ties=ties, points=points, sampled_percent=sample, intree=dict(intree))
     tasks = [
@@ -206,7 +205,7 @@ def trace(
         for policy in policies
         for seed in seeds
     ]
-    outcomes = sweep.results(partial(run_all, tasks), len(tasks))
+    outcomes = sweep.results(tasks)
     # The plots come last: if they fail, the report is there.
     sweep.write([outcome.run for outcome in outcomes])
     if png is not None:
@@ -242,12 +241,9 @@ def _given(ctx: click.Context, name: str) -> bool:
 
 
 def _check_nothing_is_generated(ctx: click.Context) -> None:
-    for name, option in (
-        ("generate", "--generate"),
-        ("generator_seed", "--generator-seed"),
-        ("written", "--write"),
-    ):
+    for name in ("generate", "generator_seed", "write"):
         if _given(ctx, name):
+            option = f"--{name.replace('_', '-')}"
             raise click.UsageError(
                 f"{option}: the nodes and pods of --nodes and --pods are files already; drop it"
             )

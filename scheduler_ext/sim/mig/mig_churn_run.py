@@ -8,7 +8,7 @@ a policy that starves the large ones. A slice is a unit of the placement grid.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter_ns
 
@@ -53,8 +53,7 @@ class MigChurn:
 
 @dataclass(frozen=True, slots=True)
 class _Requests:
-    """The requests in order, each ``[request]``, times in mean lifetimes; the first ``warm_up`` do not
-    count."""
+    """The requests ``[request]``, times in mean lifetimes; the first ``warm_up`` do not count."""
 
     profile: npt.NDArray[np.int64]
     arrives: npt.NDArray[np.float64]
@@ -66,7 +65,7 @@ def run_mig_churn(churn: MigChurn, policy: str, seed: int) -> Run:
     """One policy on the requests of one seed; these are equal for all policies."""
     known = churn.mix if churn.target == "mix" else {}
     placer = MIG_POLICIES[policy](churn.geometry, known)
-    online = OnlineTarget(placer, churn.geometry) if churn.target == "online" else None
+    online = OnlineTarget(placer.retarget, churn.geometry) if churn.target == "online" else None
     requests = _requests(churn, seed)
     accepted, latencies_ns, held = _play(churn, requests, placer, online)
     profiles = churn.geometry.profiles
@@ -140,8 +139,8 @@ def _play(
 class OnlineTarget:
     """Counts arriving pods, as the server does, and retargets a policy at intervals."""
 
-    def __init__(self, policy: MigPolicy, geometry: Geometry) -> None:
-        self._policy = policy
+    def __init__(self, retarget: Callable[[Mapping[str, float]], None], geometry: Geometry) -> None:
+        self._retarget = retarget
         self._geometry = geometry
         self._tasks = [TaskClass(mig=((profile.name, 1),)) for profile in geometry.profiles]
         self._seen = SeenPods(HALF_LIFE_PODS, UNKNOWN_PODS)
@@ -151,13 +150,12 @@ class OnlineTarget:
         """Count a pod that requests the geometry's ``profile``, by index."""
         self._seen.saw(self._tasks[profile])
         if self._seen.seen >= self._next:
-            self._policy.retarget(expected_mix(self._geometry, self._seen.workload()))
+            self._retarget(expected_mix(self._geometry, self._seen.workload()))
             self._next += min(max(int(self._next * (_UPDATE_GROWTH - 1)), 1), _LONGEST_WAIT_PODS)
 
 
 class MigGpus:
-    """The occupied units of each GPU, as masks ``[gpu]``, and the profiles that it cannot take in any
-    place."""
+    """The occupied units of each GPU, as masks ``[gpu]``, and the profiles that it cannot take."""
 
     def __init__(self, geometry: Geometry, gpus: int) -> None:
         self._geometry = geometry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +26,19 @@ _ORDERS: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {
 }
 
 
-class MigPolicy(Protocol):
-    """Chooses a GPU and a start for one instance, from the occupied units."""
+class MigPolicy:
+    """Chooses the GPU with the least cost for an instance; of equal ones the first."""
+
+    def __init__(self, placements: Callable[[Mapping[str, float]], MigPlacements], mix: Mapping[str, float]):
+        self._placements = placements
+        self.retarget(mix)
+
+    def retarget(self, mix: Mapping[str, float]) -> None:
+        """Expect pods by this ``mix`` from now on."""
+        tables = self._placements(mix)
+        # Costs are read for every GPU, the start for one.
+        self._costs = list(tables.cost.T)
+        self._starts = tables.start
 
     def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
         """The GPU and the start for one more instance of the geometry's ``profile``, by index.
@@ -35,25 +46,6 @@ class MigPolicy(Protocol):
         ``masks`` ``[gpu]`` are the occupied units of each GPU, all units if the GPU can take no such profile.
         None if it fits on no GPU.
         """
-
-    def retarget(self, mix: Mapping[str, float]) -> None:
-        """Expect pods by this ``mix`` from now on."""
-
-
-class CheapestGpu:
-    """The GPU with the least cost for the instance; of equal ones the first."""
-
-    def __init__(self, placements: Callable[[Mapping[str, float]], MigPlacements], mix: Mapping[str, float]):
-        self._placements = placements
-        self.retarget(mix)
-
-    def retarget(self, mix: Mapping[str, float]) -> None:
-        tables = self._placements(mix)
-        # Costs are read for every GPU, the start for one.
-        self._costs = list(tables.cost.T)
-        self._starts = tables.start
-
-    def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
         costs = self._costs[profile].take(masks)
         gpu = int(costs.argmin())
         if costs[gpu] == np.inf:
@@ -61,20 +53,33 @@ class CheapestGpu:
         return gpu, int(self._starts[masks[gpu], profile])
 
 
+class RoundRobin(MigPolicy):
+    """Chooses the next GPU with a free start after the last chosen one."""
+
+    _next = 0
+
+    def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
+        gpus = np.flatnonzero(self._starts[:, profile].take(masks) >= 0)
+        if not len(gpus):
+            return None
+        gpu = int(gpus[np.searchsorted(gpus, self._next) % len(gpus)])
+        self._next = gpu + 1
+        return gpu, int(self._starts[masks[gpu], profile])
+
+
 def default(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
     """The product's placement: the least loss of future demand."""
-    return CheapestGpu(lambda mix: least_cost(geometry, mig_worth(geometry, mix).cost), mix)
+    return MigPolicy(lambda mix: least_cost(geometry, mig_worth(geometry, mix).cost), mix)
 
 
-def first_fit(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
-    """The first GPU with a free start, and its lowest start: every placement costs the same."""
+def first_fit(geometry: Geometry, mix: Mapping[str, float], choice: type[MigPolicy] = MigPolicy) -> MigPolicy:
+    """The lowest free start, on the first GPU or by another ``choice``: every placement costs the same."""
     placements = least_cost(geometry, lambda before, after: np.zeros(len(after)))
-    return CheapestGpu(lambda mix: placements, mix)
+    return choice(lambda mix: placements, mix)
 
 
 def best_fit(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
-    """Best fit with best index: the fullest GPU that fits, and the start that large profiles need least. A
-    placement costs the units that stay free on its GPU."""
+    """The fullest GPU that fits, and its best index: the start that large profiles need least."""
 
     def free_units(before: Masks, after: Masks) -> Floats:
         free: Floats = (geometry.grid - np.bitwise_count(after)).astype(np.float64)
@@ -85,18 +90,17 @@ def best_fit(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
         return _ORDERS.get((profile.size, profile.starts), profile.starts[::-1])
 
     placements = least_cost(geometry, free_units, best_index)
-    return CheapestGpu(lambda mix: placements, mix)
+    return MigPolicy(lambda mix: placements, mix)
 
 
 def fgd(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
-    """Fragmentation gradient descent (Weng et al., USENIX ATC'23), with its measure taken over MIG masks: a
-    placement costs what it adds to the fragmentation for ``mix``."""
+    """FGD (Weng et al., USENIX ATC'23) on MIG masks: the least growth of the fragmentation for ``mix``."""
 
     def placements(mix: Mapping[str, float]) -> MigPlacements:
         unusable = fragmentation(geometry, mix)
         return least_cost(geometry, lambda before, after: unusable[after] - unusable[before])
 
-    return CheapestGpu(placements, mix)
+    return MigPolicy(placements, mix)
 
 
 def fragmentation(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
@@ -108,11 +112,10 @@ def fragmentation(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
 
 
 def mfi(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
-    """MFI, minimum fragmentation increment (arXiv 2511.18906), which knows no workload: a placement costs
-    what it adds to the score."""
+    """MFI, minimum fragmentation increment (arXiv 2511.18906), which does not depend on the workload."""
     score = fragmentation_score(geometry)
     placements = least_cost(geometry, lambda before, after: score[after] - score[before])
-    return CheapestGpu(lambda mix: placements, mix)
+    return MigPolicy(lambda mix: placements, mix)
 
 
 def fragmentation_score(geometry: Geometry) -> Floats:
@@ -130,30 +133,11 @@ def fragmentation_score(geometry: Geometry) -> Floats:
     return score
 
 
-class RoundRobin:
-    """The next GPU with a free start after the last chosen one, and its lowest start."""
-
-    def __init__(self, geometry: Geometry, mix: Mapping[str, float]) -> None:
-        self._starts = least_cost(geometry, lambda before, after: np.zeros(len(after))).start
-        self._next = 0
-
-    def retarget(self, mix: Mapping[str, float]) -> None:
-        """No effect."""
-
-    def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
-        gpus = np.flatnonzero(self._starts[:, profile].take(masks) >= 0)
-        if not len(gpus):
-            return None
-        gpu = int(gpus[np.searchsorted(gpus, self._next) % len(gpus)])
-        self._next = gpu + 1
-        return gpu, int(self._starts[masks[gpu], profile])
-
-
 MIG_POLICIES: Mapping[str, Callable[[Geometry, Mapping[str, float]], MigPolicy]] = {
     "best-fit": best_fit,
     "default": default,
     "fgd": fgd,
     "first-fit": first_fit,
     "mfi": mfi,
-    "round-robin": RoundRobin,
+    "round-robin": partial(first_fit, choice=RoundRobin),
 }

@@ -9,14 +9,13 @@ over the classes, by frequency.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from scheduler_ext.core.forecast.forecast import USUAL_PART
 from scheduler_ext.core.node.columns import Floats
-from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
+from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits, model_of
-from scheduler_ext.sim.world import Cluster, NodesView
+from scheduler_ext.sim.world import Cluster, Longs, NodesView
 
 # The paper uses the most frequent classes that make up this part of the workload.
 TARGET_PART = USUAL_PART
@@ -24,8 +23,6 @@ TARGET_PART = USUAL_PART
 _MOST_AMOUNTS = 256
 # A difference of zero must not fall to the next lower integer by rounding.
 _ROUNDING = 1e-9
-
-_Rows = npt.NDArray[np.int64]
 
 
 class Fragmentation:
@@ -49,47 +46,45 @@ class Fragmentation:
         depth = int(cluster.gpus.max(initial=1))
         # For a class that fits on no node, or requests no GPU, all idle GPUs count.
         eligible_part = np.zeros(rows)
-        too_small = np.zeros((rows, GPU_MILLI + 2))
-        self._usable = np.zeros((rows, depth + 1))
+        too_small = np.zeros((rows, GPU_MILLI + 1))
+        usable = np.zeros((rows, depth + 1))
         for task, part in asking.items():
-            eligible = self._eligible(cluster, task)
+            admitted = [admits(task.models, model_of(model)) for model in cluster.models]
+            met = np.arange(self._levels) > np.searchsorted(self._thresholds, task.cpu_milli)
+            eligible = np.flatnonzero(np.logical_and.outer(admitted, met))
             if task.gpus > 1:
                 free = np.arange(depth + 1)
                 # All idle GPUs count, except the free ones.
-                usable = part * GPU_MILLI * np.where(free >= task.gpus, free, 0)
-                self._usable[eligible] += usable
+                usable[eligible] += part * GPU_MILLI * np.where(free >= task.gpus, free, 0)
             else:
                 eligible_part[eligible] += part
-                too_small[eligible, _milli(task)] += part
+                too_small[eligible, GPU_MILLI if task.gpus else task.shares_mib[0]] += part
         # A room is too small for every class with a larger request.
         more = too_small.sum(1, keepdims=True) - np.cumsum(too_small, axis=1)
-        parts = sum(workload.parts.values()) - eligible_part[:, None] + more[:, : GPU_MILLI + 1]
+        parts = sum(workload.parts.values()) - eligible_part[:, None] + more
         self._idle: Floats = (parts * np.arange(GPU_MILLI + 1)).ravel()
-        self._usable_flat: Floats = self._usable.ravel()
+        self._usable: Floats = usable.ravel()
         self._depth = depth + 1
 
-    def _eligible(self, cluster: Cluster, task: TaskClass) -> _Rows:
-        admitted = [admits(task.models, model_of(model)) for model in cluster.models]
-        met = np.arange(self._levels) > np.searchsorted(self._thresholds, task.cpu_milli)
-        return np.flatnonzero(np.logical_and.outer(admitted, met))
-
-    def _row(self, nodes: NodesView, cpu_milli: int) -> _Rows:
+    def _row(self, nodes: NodesView, cpu_milli: int) -> Longs:
         """The row of each node after this CPU is taken, ``[node]``."""
         level = np.searchsorted(self._thresholds, nodes.cpu_free - cpu_milli, side="right")
-        rows: _Rows = nodes.model.astype(np.int64) * self._levels + level
+        rows: Longs = nodes.model.astype(np.int64) * self._levels + level
         return rows
 
-    def of(self, nodes: NodesView, cpu_milli: int = 0) -> Floats:
-        """The fragmentation in thousandths of a GPU, ``[node]``, after this CPU is taken."""
-        row = self._row(nodes, cpu_milli)
+    def of(self, nodes: NodesView) -> Floats:
+        """The fragmentation in thousandths of a GPU, ``[node]``."""
+        row = self._row(nodes, 0)
         idle = self._idle.take(row * (GPU_MILLI + 1) + nodes.room_milli).sum(0)
         free = (nodes.room_milli == GPU_MILLI).sum(0)
-        fragmented: Floats = idle - self._usable_flat.take(row * self._depth + free)
+        fragmented: Floats = idle - self._usable.take(row * self._depth + free)
         return fragmented
 
     def after(self, kind: PodKind, nodes: NodesView) -> Floats:
-        """The fragmentation with the pod: ``[slot, node]`` by the GPU of a share, inf without room; otherwise
-        ``[1, node]``, for nodes that have the GPUs."""
+        """The fragmentation with the pod, for nodes that have the GPUs.
+
+        ``[slot, node]`` by the GPU of a share, inf without room; otherwise ``[1, node]``.
+        """
         row = self._row(nodes, kind.cpu_milli)
         first = row * (GPU_MILLI + 1)
         idle = self._idle.take(first + nodes.room_milli)
@@ -98,23 +93,18 @@ class Fragmentation:
         usable = row * self._depth + free
         if not kind.is_share:
             taken = kind.gpus * self._idle.take(first + GPU_MILLI) if kind.gpus else 0.0
-            left: Floats = idle.sum(0) - taken - self._usable_flat.take(usable - kind.gpus)
+            left: Floats = idle.sum(0) - taken - self._usable.take(usable - kind.gpus)
             return left[None, :]
         remaining = nodes.room_milli - kind.gpu_milli
         # A negative room would point into another row; its value is not used.
         changed = self._idle.take(first + np.maximum(remaining, 0)) - idle
-        result: Floats = idle.sum(0) + changed - self._usable_flat.take(usable - whole)
+        result: Floats = idle.sum(0) + changed - self._usable.take(usable - whole)
         result[remaining < 0] = np.inf
         return result
 
 
-def _milli(task: TaskClass) -> int:
-    return GPU_MILLI if task.gpus else min(task.shares_mib[0], GPU_MILLI + 1)
-
-
 class Fgd(Policy):
-    """Fragmentation gradient descent as published (Weng et al., USENIX ATC'23): the decrease in GPUs through
-    a sigmoid, as an integer of 0 to 100; the first of a node's equal GPUs."""
+    """The published score: the decrease in GPUs through a sigmoid, as an integer of 0 to 100."""
 
     name = "fgd"
 
@@ -134,6 +124,7 @@ class Fgd(Policy):
         quantised = np.floor(100.0 / (1.0 + np.exp(-decrease)) + _ROUNDING)
         # Without room for a share, the decrease is -inf, and the score would be 0 as for a bad GPU.
         quantised[np.isneginf(decrease)] = -np.inf
+        # Of a node's equal GPUs the first.
         slot = quantised.argmax(axis=0)
         score = quantised[slot, np.arange(len(nodes))]
         return Evaluation(score, slot.astype(np.int32))

@@ -1,4 +1,8 @@
-"""The published policies that score a node from its own resources, and kube-scheduler's two ways to pack."""
+"""The published policies that score a node from its own resources, and kube-scheduler's two ways to pack.
+
+Weng et al. (USENIX ATC'23) compare all but these two and first fit: by integers of 0 to 100, of amounts over
+those of the largest node.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import numpy as np
 
 from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
-from scheduler_ext.sim.requested_parts import left_and_total, percent_of
+from scheduler_ext.sim.scheduler import left_and_total, percent_of
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import NodesView
 
@@ -56,8 +60,7 @@ class Random(Policy):
 
 
 class BestFit(Policy):
-    """The node with the least CPU and GPU left, as compared in Weng et al., USENIX ATC'23: each resource over
-    the largest node's, half and half, as an integer of 0 to 100."""
+    """The node with the least CPU and GPU left, half and half."""
 
     name = "best-fit"
 
@@ -69,8 +72,7 @@ class BestFit(Policy):
 
 
 class DotProduct(Policy):
-    """After Tetris (Grandl et al., SIGCOMM'14), as compared in Weng et al., USENIX ATC'23: the smaller the
-    product of request and free resources, each over the largest node's, the better; integers of 0 to 100."""
+    """The smallest product of request and free resources, after Tetris (Grandl et al., SIGCOMM'14)."""
 
     name = "dot-product"
 
@@ -82,8 +84,10 @@ class DotProduct(Policy):
 
 
 class GpuClustering(Policy):
-    """Pods with the same number of GPUs share nodes. After Gandiva (Xiao et al., OSDI'18), as compared in
-    Weng et al., USENIX ATC'23: within a tier, the fuller node; integers of 0 to 100."""
+    """Pods with the same number of GPUs share nodes, after Gandiva (Xiao et al., OSDI'18).
+
+    Within a tier, the fuller node is better.
+    """
 
     name = "gpu-clustering"
 
@@ -91,7 +95,7 @@ class GpuClustering(Policy):
         slot = tightest_slot(kind, nodes.room_milli)
         if not kind.gpus:
             return Evaluation(np.zeros(len(nodes)), slot)
-        there = nodes.tasks > 0
+        there = nodes.part(nodes.world.tasks) > 0
         alike = there[0 if kind.is_share else kind.gpus]
         kinds_there = there.sum(0)
         tier = np.where(alike, np.where(kinds_there == 1, 3, 2), np.where(kinds_there == 0, 1, 0))
@@ -101,8 +105,10 @@ class GpuClustering(Policy):
 
 
 class GpuPacking(Policy):
-    """GPUs in use before free ones, free GPUs of used nodes before those of free nodes. After MLaaS in the
-    Wild (Weng et al., NSDI'22), as compared in USENIX ATC'23; integers of 0 to 100."""
+    """GPUs in use before free ones, and free GPUs of used nodes before those of free nodes.
+
+    After MLaaS in the Wild (Weng et al., NSDI'22).
+    """
 
     name = "gpu-packing"
 
@@ -123,8 +129,7 @@ class GpuPacking(Policy):
 
 
 class LeastAllocated(Policy):
-    """NodeResourcesFit over CPU, memory and GPUs, of equal weights, by the strategy LeastAllocated,
-    kube-scheduler's default: the largest free part."""
+    """The largest free part of CPU, memory and GPUs: NodeResourcesFit by the default, LeastAllocated."""
 
     name = "least-allocated"
     most = False
@@ -139,7 +144,7 @@ class LeastAllocated(Policy):
 
 
 class MostAllocated(LeastAllocated):
-    """The same by the strategy MostAllocated: the largest requested part."""
+    """The largest requested part: the same by the strategy MostAllocated."""
 
     name = "most-allocated"
     most = True

@@ -18,7 +18,7 @@ from scheduler_ext.core.gpu.mig_profile import Profile
 from scheduler_ext.core.request.pod_kinds import TaskClass
 from scheduler_ext.sim.mig.mig_churn_run import MigChurn, MigGpus, OnlineTarget, run_mig_churn
 from scheduler_ext.sim.mig.mig_inputs import parse_mix, read_geometry
-from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES, OccupiedMasks, Placement
+from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES
 from scheduler_ext.sim.simulation_report import Run
 from tests.core.gpu.test_mig_profile_oracle import any_geometry, may_join
 
@@ -116,34 +116,21 @@ def test_where_small_ones_are_common_the_default_accepts_more_than_fgd() -> None
     assert default > fgd + 1
 
 
-class _Told:
-    """A policy that remembers its targets."""
-
-    def __init__(self) -> None:
-        self.mixes: list[Mapping[str, float]] = []
-
-    def retarget(self, mix: Mapping[str, float]) -> None:
-        self.mixes.append(mix)
-
-    def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
-        raise AssertionError("nobody asked")
-
-
 def test_an_online_target_is_what_the_server_expects_and_follows_a_drift() -> None:
-    told, server = _Told(), ObservedDemand()
-    online = OnlineTarget(told, A30)
+    mixes: list[Mapping[str, float]] = []
+    online, server = OnlineTarget(mixes.append, A30), ObservedDemand()
     names = [profile.name for profile in A30.profiles]
     small, large = names.index("1g.6gb"), names.index("4g.24gb")
     for came, profile in enumerate([small] * 16 + [large] * 9000):
-        before = len(told.mixes)
+        before = len(mixes)
         online.arrived(profile)
         server.came(TaskClass(mig=((names[profile], 1),)), created_at=None)
-        if told.mixes[before:]:
-            assert told.mixes[before:] == [expected_mix(A30, server.workload())], came
+        if mixes[before:]:
+            assert mixes[before:] == [expected_mix(A30, server.workload())], came
     # Some of the first pods remain among few steps, hardly any at the end.
-    assert 0.5 < told.mixes[0]["1g.6gb"] < 0.7
-    assert told.mixes[-1]["4g.24gb"] > 0.95
-    assert 20 < len(told.mixes) < 60
+    assert 0.5 < mixes[0]["1g.6gb"] < 0.7
+    assert mixes[-1]["4g.24gb"] > 0.95
+    assert 20 < len(mixes) < 60
 
 
 def test_a_profile_at_its_cap_is_barred_whatever_is_free() -> None:
