@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prometheus_client.registry import Collector
 
-from scheduler_ext.server.http.certificate_dates import not_after
+from scheduler_ext.server.http.tls import not_after
 from scheduler_ext.server.metrics.families import Family, gauge
 
 
@@ -22,7 +22,7 @@ class CertificateMetrics(Collector):
             return
         try:
             ends = not_after(self._file)
-        except (OSError, ValueError):
+        except OSError:
             # The expiry of the certificate in use is unknown; it will end as if there were none.
             ends = 0.0
         yield gauge(

@@ -20,6 +20,6 @@ class ConnectionMetrics(Collector):
             "Connections ended by the server because of slow, refused or too many clients, by reason.",
             labels=["reason"],
         )
-        for reason, count in CUT_CONNECTIONS.counts().items():
+        for reason, count in CUT_CONNECTIONS.items():
             cut.add_metric([reason], count)
         yield cut

@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from scheduler_ext.server.http.certificates import CertificateError, ServerCertificates, load_context
+from scheduler_ext.server.http.tls import CertificateError, ServerCertificates, load_context
 from scheduler_ext.server.server_options import TlsFiles
 from tests.server.http.authority import HOST, Authority
 
@@ -213,7 +213,7 @@ def test_a_renewal_that_is_read_halfway_is_no_bad_one(
     old = certificates.context
     own.cert_file.write_bytes(new.cert_file.read_bytes())
     with monkeypatch.context() as patch:
-        patch.setattr("scheduler_ext.server.http.certificates.load_context", load_while_written)
+        patch.setattr("scheduler_ext.server.http.tls.load_context", load_while_written)
         certificates.look()
     assert certificates.context is old
     certificates.look()

@@ -15,9 +15,9 @@ from gunicorn.http.message import Request
 from gunicorn.http.unreader import IterUnreader
 from gunicorn.workers.base import Worker
 
-from scheduler_ext.server.arbiter import ExtenderApplication, settings
 from scheduler_ext.server.http.exchange import CollectedReply
 from scheduler_ext.server.server_options import Apps, ServerOptions
+from scheduler_ext.server.worker import ExtenderApplication, settings
 
 OPTIONS = ServerOptions(("127.0.0.1", 0), ("127.0.0.1", 0), ("127.0.0.1", 0))
 
@@ -38,10 +38,6 @@ def parameters(function: Any) -> list[str]:
         (Arbiter.__init__, ["self", "app"]),
         (Arbiter.run, ["self"]),
         (Arbiter.signal, ["self", "sig", "frame"]),
-        (Arbiter.spawn_worker, ["self"]),
-        (Arbiter.reap_workers, ["self"]),
-        (Arbiter.stop, ["self", "graceful"]),
-        (Arbiter.halt, ["self", "reason", "exit_status"]),
         (Arbiter.handle_hup, ["self"]),
         (Arbiter.handle_ttin, ["self"]),
         (Arbiter.handle_ttou, ["self"]),

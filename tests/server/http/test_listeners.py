@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -85,7 +86,7 @@ def test_leaving_resets_nobody_whose_connection_was_made() -> None:
         until = time.monotonic() + 0.05
         while time.monotonic() < until:
             accept()
-        leave(listener, accept)
+        asyncio.run(leave(listener, accept))
         for client in clients:
             client.join()
     assert losses == []

@@ -90,14 +90,15 @@ def test_new_keys_on_an_idle_connection_do_not_start_a_request(hasty_client: Han
 
 
 def test_half_a_key_update_before_the_reply_ends_the_connection_without_a_busy_loop(
-    server: ServerProcess, client: HandmadeClient
+    hasty: ServerProcess, hasty_client: HandmadeClient
 ) -> None:
-    client.sock.sendall(client.record(request("/large")) + client.record(KEY_UPDATE[:4], HANDSHAKE))
-    assert client.recv(1) == b""
-    before = cpu_s(server)
+    before = cpu_s(hasty)
+    half = hasty_client.record(KEY_UPDATE[:4], HANDSHAKE)
+    hasty_client.sock.sendall(hasty_client.record(request("/large")) + half)
+    assert hasty_client.recv(1) == b""
     time.sleep(0.5)
-    assert cpu_s(server) - before < 0.25
-    assert_well(server)
+    assert cpu_s(hasty) - before < TIMEOUT_S / 2
+    assert_well(hasty)
 
 
 def test_both_halves_of_a_key_update_are_put_together(client: HandmadeClient) -> None:
@@ -114,29 +115,6 @@ def test_a_body_in_records_of_one_byte_arrives_whole(client: HandmadeClient) -> 
     raw = request("/length", b"x" * 5000)
     client.sock.sendall(b"".join(client.record(raw[place : place + 1]) for place in range(len(raw))))
     assert client.read_reply().json()["length"] == 5000
-
-
-@pytest.mark.parametrize("cut", [1, 21, -1])
-def test_part_of_a_record_starts_the_deadline_of_its_request(
-    hasty: ServerProcess, hasty_client: HandmadeClient, cut: int
-) -> None:
-    before = cuts(hasty)
-    started = time.monotonic()
-    hasty_client.sock.sendall(hasty_client.record(request("/length"))[:cut])
-    reply = hasty_client.read_reply()
-    assert (reply.status, reply.headers["connection"]) == (408, "close")
-    assert time.monotonic() - started >= TIMEOUT_S
-    assert cuts(hasty) == before | {"head": before["head"] + 1}
-
-
-def test_part_of_the_next_requests_record_does_so_behind_a_whole_request(
-    hasty_client: HandmadeClient,
-) -> None:
-    hasty_client.sock.sendall(
-        hasty_client.record(request("/now")) + hasty_client.record(request("/next"))[:-1]
-    )
-    assert hasty_client.read_reply().json() == {"path": "/now"}
-    assert hasty_client.read_reply().status == 408
 
 
 def test_requests_in_one_record_are_answered_in_order(client: HandmadeClient) -> None:
@@ -198,15 +176,12 @@ def test_who_asks_for_new_keys_without_reading_the_answers_is_cut_off(
 
 @pytest.mark.parametrize("says_so", [True, False], ids=["in TLS", "in TCP only"])
 @pytest.mark.parametrize("sent", [len(LENGTH) - 1, 10], ids=["in the body", "in the head"])
-def test_a_client_that_ends_early_is_told_so(client: HandmadeClient, says_so: bool, sent: int) -> None:
+def test_a_client_that_ends_early_is_closed(client: HandmadeClient, says_so: bool, sent: int) -> None:
     client.sock.sendall(b"".join(client.record(LENGTH[start:sent][:9000]) for start in range(0, sent, 9000)))
     if says_so:
         client.sock.sendall(client.record(CLOSE_NOTIFY, ALERT))
     else:
         client.sock.shutdown(socket.SHUT_WR)
-    reply = client.read_reply()
-    assert reply.status == 400
-    assert "ended before" in reply.json()["error"]
     assert client.recv(1) == b""
 
 

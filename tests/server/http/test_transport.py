@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_ext.server.gunicorn_server import ServerOptions, refuse_workers
+from scheduler_ext.server.gunicorn_server import refuse_workers
+from scheduler_ext.server.server_options import ServerOptions
 from tests.server.http.transport_app import LARGE_BYTES, MAX_BODY_BYTES
 from tests.server.process.server_process import (
     READY,
@@ -231,7 +232,7 @@ def test_a_killed_worker_ends_the_server_with_status_1() -> None:
     with ServerProcess() as server:
         os.kill(server.ready().worker_pid(), signal.SIGKILL)
         assert server.wait() == 1
-        assert "killed by SIGKILL" in server.lines[1]
+        assert "was sent SIGKILL" in server.lines[1]
 
 
 def test_a_worker_whose_parent_was_killed_ends_itself() -> None:
