@@ -8,7 +8,6 @@ import enum
 import functools
 import io
 import logging
-import select
 import socket
 import ssl
 import struct
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SLICE_BYTES = 64 * 1024
-# A reading client takes a reply of 300 KB within this.
-_PATIENCE_S = 0.02
 # After its last reply a client has this long to close first, which spares it a reset.
 LINGER_S = 2.0
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -63,8 +60,10 @@ class Connection:
         # The bytes of a request that is not answered, and the reply that is not sent.
         self.held_bytes = 0
         self.reply: list[memoryview] = []
-        self.job: Future[None] | None = None
+        self._job: Future[None] | None = None
         self._server, self._sock, self._peer = server, sock, peer
+        # The loop may close its own when the client hangs up; the number could then be that of another client.
+        self._pool_sock = sock.dup()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._reader = asyncio.StreamReader(MAX_HEAD_BYTES, self._loop)
@@ -85,6 +84,7 @@ class Connection:
             log.exception("connection from %s given up", self._peer[0])
         finally:
             self._server.forget(self)
+            self._pool_sock.close()
             if self._transport is None:
                 self._sock.close()
             else:
@@ -93,6 +93,10 @@ class Connection:
     def refuse(self, error: HeadError) -> None:
         """Have the pending or next read raise an error."""
         self._reader.set_exception(error)
+
+    def withdraw(self) -> bool:
+        """Whether the request could be taken back from the queue of the pool."""
+        return self._job is not None and self._job.cancel()
 
     def reset_at_close(self) -> None:
         """Drop the unsent reply, which the kernel would otherwise keep for minutes."""
@@ -164,7 +168,7 @@ class Connection:
         self._server.enter(self, Phase.SERVING)
         done: asyncio.Future[tuple[list[memoryview], bool]] = self._loop.create_future()
         pool = self._server.pool(request.path)
-        self.job = pool.submit(self._in_pool, request, body, time.monotonic(), done)
+        self._job = pool.submit(self._in_pool, request, body, time.monotonic(), done)
         rest, keep_alive = await done
         self._server.hold(self, -self.held_bytes)
         if rest:
@@ -208,12 +212,22 @@ class Connection:
             rest, keep_alive = [error_reply(500, "internal error; the log has the details")], False
         try:
             if not server.certificates and not self._writer.transport.get_write_buffer_size():
-                _send_now(self._sock, rest)
+                self._send_now(rest)
         except Exception as error:
             self._call(done.set_exception, error)
         else:
             self._call(_resolve, done, (rest, keep_alive))
         del environ
+
+    def _send_now(self, rest: list[memoryview]) -> None:
+        """Send what the kernel takes, which spares a reply the way over the event loop."""
+        with contextlib.suppress(BlockingIOError):
+            while rest:
+                sent = self._pool_sock.sendmsg(rest[:16])
+                while rest and sent >= len(rest[0]):
+                    sent -= len(rest.pop(0))
+                if sent:
+                    rest[0] = rest[0][sent:]
 
     def _call(self, function: Callable[..., object], *arguments: Any) -> None:
         """Have the event loop call a function; it is closed when the grace period is over."""
@@ -244,12 +258,12 @@ class Connection:
     async def _linger(self) -> None:
         """End the connection after the client has seen its last reply (RFC 9112, 9.6). Raises OSError."""
         async with self._within(Phase.CLOSING):
-            if self._writer.can_write_eof():
+            one_sided = self._writer.can_write_eof()
+            if one_sided:
                 self._writer.write_eof()
-            if self._writer.can_write_eof() or self._sending:
+            if one_sided or self._sending:
                 # TLS cannot end one side only, so its client has to pause.
-                ends_itself = self._sending and self._writer.can_write_eof()
-                await self._discard(None if ends_itself else LINGER_S)
+                await self._discard(None if one_sided and self._sending else LINGER_S)
             self._writer.close()
             await self._writer.wait_closed()
 
@@ -262,24 +276,6 @@ class Connection:
                 if not received:
                     return
                 discarded += len(received)
-
-
-def _send_now(sock: socket.socket, rest: list[memoryview]) -> None:
-    """Send what a reading client takes at once, which spares a reply the way over the event loop."""
-    until = time.monotonic() + _PATIENCE_S
-    while rest:
-        try:
-            sent = sock.sendmsg(rest[:16])
-        except BlockingIOError:
-            poller = select.poll()
-            poller.register(sock, select.POLLOUT)
-            if not poller.poll(max(0.0, until - time.monotonic()) * 1000):
-                return
-            continue
-        while rest and sent >= len(rest[0]):
-            sent -= len(rest.pop(0))
-        if sent:
-            rest[0] = rest[0][sent:]
 
 
 def _count_error() -> None:

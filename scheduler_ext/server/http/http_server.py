@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
+import itertools
 import logging
 import socket
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Two probes that come together, and nothing that takes long, share these.
-_PROBE_THREADS = 2
-_PROBES = frozenset({"/livez", "/readyz"})
+_PROBES = ("/livez", "/readyz")
 # Go's HTTP client keeps idle connections for 90 s and does not repeat a POST that met a closed one, so the
 # client has to be the one that closes.
 _KEEPALIVE_S = 120.0
@@ -47,10 +46,7 @@ class HttpServer:
         cfg: Any,
         certificates: ServerCertificates | None = None,
     ) -> None:
-        self.app = app
-        self.limits = limits
-        self.cfg = cfg
-        self.certificates = certificates
+        self.app, self.limits, self.cfg, self.certificates = app, limits, cfg, certificates
         self.address = listener.getsockname()
         self.stopping = False
         self.durations_s = {
@@ -62,7 +58,8 @@ class HttpServer:
         }
         self._listener = listener
         self._pool = ThreadPoolExecutor(limits.threads, thread_name_prefix=name)
-        self._probe_pool = ThreadPoolExecutor(_PROBE_THREADS, thread_name_prefix=f"{name}-probe")
+        # Two probes that come together share these, so that no other answer delays them.
+        self._probe_pool = ThreadPoolExecutor(2, thread_name_prefix=f"{name}-probe")
         # In the order in which they entered the phase.
         self._connections: dict[Phase, dict[Connection, None]] = {phase: {} for phase in Phase}
         self._request_bytes = 0
@@ -81,24 +78,21 @@ class HttpServer:
         self.stopping = True
         loop.remove_reader(self._listener)
         await listeners.leave(self._listener, self._accept)
-        # The connections that were accepted last begin here.
-        await asyncio.sleep(0)
         for phase in (Phase.HANDSHAKE, Phase.IDLE):
-            self.durations_s[phase] = min(self.durations_s[phase], linger_s)
+            self.durations_s[phase] = linger_s
             for connection in self._connections[phase]:
+                # Raises for one that is overdue just now.
                 with contextlib.suppress(RuntimeError):
-                    # It may be overdue just now.
-                    connection.deadline.reschedule(loop.time() + self.durations_s[phase])
+                    connection.deadline.reschedule(loop.time() + linger_s)
         while self._count(*list(Phase)[1:]) and loop.time() < until:
             await asyncio.sleep(0.02)
-        for connections in self._connections.values():
-            for connection in tuple(connections):
-                self._drop(connection)
-        for pool in (self._pool, self._probe_pool):
-            pool.shutdown(wait=False)
+        for connection in [each for phase in Phase for each in self._connections[phase]]:
+            self._drop(connection)
+        self._pool.shutdown(wait=False)
+        self._probe_pool.shutdown(wait=False)
 
     def pool(self, path: str) -> ThreadPoolExecutor:
-        """The threads for a path: probes have their own, so that no other answer delays them."""
+        """The threads for a path."""
         return self._probe_pool if path in _PROBES else self._pool
 
     def enter(self, connection: Connection, phase: Phase) -> None:
@@ -122,34 +116,25 @@ class HttpServer:
     def relieve(self) -> None:
         """Cut connections until unanswered requests and unsent replies are within their bound.
 
-        A reply to several connections, as those of scrapes that came together are, counts once. The
-        connection that has waited for longest is cut, but a single reply may exceed the bound.
+        The connection that has waited for longest is cut, but a single reply may exceed the bound.
         """
+        reading, writing = self._connections[Phase.READING], self._connections[Phase.WRITING]
         while self._request_bytes + self._reply_bytes() > self.limits.max_held_bytes:
-            writing = self._connections[Phase.WRITING]
-            candidates = [
-                *self._oldest(Phase.READING),
-                *(self._oldest(Phase.WRITING) if len(writing) > 1 else ()),
-            ]
-            if not candidates:
+            oldest = [*list(reading)[:1], *(list(writing)[:1] if len(writing) > 1 else ())]
+            if not oldest:
                 return
-            CUT_CONNECTIONS["pressure"] += 1
-            victim = min(candidates, key=lambda connection: connection.deadline.when() or 0.0)
+            victim = min(oldest, key=lambda connection: connection.deadline.when() or 0.0)
             if victim.phase is Phase.WRITING:
-                victim.reset_at_close()
-                self._drop(victim)
+                self._cut(victim)
             else:
+                CUT_CONNECTIONS["pressure"] += 1
                 victim.refuse(HeadError(503, "too many unfinished requests; send the whole request at once"))
                 self.enter(victim, Phase.CLOSING)
                 self.hold(victim, -victim.held_bytes)
 
-    def _oldest(self, phase: Phase) -> list[Connection]:
-        return list(self._connections[phase])[:1]
-
     def _reply_bytes(self) -> int:
-        pieces = {
-            id(piece.obj): len(piece) for each in self._connections[Phase.WRITING] for piece in each.reply
-        }
+        """A reply to several connections counts once, as that of scrapes that came together does."""
+        pieces = {id(each.obj): len(each) for one in self._connections[Phase.WRITING] for each in one.reply}
         return sum(pieces.values())
 
     def _count(self, *phases: Phase) -> int:
@@ -162,10 +147,9 @@ class HttpServer:
         except (BlockingIOError, ConnectionAbortedError):
             return False
         except OSError as error:
+            # There are no more files, for example. The listener stays readable, and the loop would spin.
             log.warning("a connection could not be accepted: %s", error)
-            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                self._make_room()
-            # The listener stays readable, and the loop would spin while nothing can be freed.
+            self._make_room()
             time.sleep(0.01)
             return False
         if self._count(*Phase) >= self.limits.max_connections and not self._make_room():
@@ -177,23 +161,24 @@ class HttpServer:
         return True
 
     def _make_room(self) -> bool:
-        """Drop the connection whose end loses least: kept-alive ones only after those that never sent a
+        """Cut the connection whose end loses least: kept-alive ones only after those that never sent a
         request. False when the application is at work for all of them."""
         for phase, connections in self._connections.items():
             if phase is Phase.SERVING:
                 # Withdrawn from the queue of the pool.
-                victim = next((each for each in connections if each.job and each.job.cancel()), None)
+                victims: Iterator[Connection] = (each for each in connections if each.withdraw())
             else:
-                victim = next(
-                    (each for each in connections if not each.served), next(iter(connections), None)
-                )
-            if victim is not None:
-                CUT_CONNECTIONS["pressure"] += 1
-                if phase is Phase.WRITING:
-                    victim.reset_at_close()
-                self._drop(victim)
+                victims = itertools.chain((each for each in connections if not each.served), connections)
+            if victim := next(victims, None):
+                self._cut(victim)
                 return True
         return False
+
+    def _cut(self, connection: Connection) -> None:
+        CUT_CONNECTIONS["pressure"] += 1
+        if connection.phase is Phase.WRITING:
+            connection.reset_at_close()
+        self._drop(connection)
 
     def _drop(self, connection: Connection) -> None:
         self.forget(connection)
