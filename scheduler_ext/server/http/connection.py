@@ -62,7 +62,7 @@ class Connection:
         self.reply: list[memoryview] = []
         self._job: Future[None] | None = None
         self._server, self._sock, self._peer = server, sock, peer
-        # The loop may close its own when the client hangs up; the number could then be that of another client.
+        # The loop closes its own when the client hangs up, and the number could be that of another client.
         self._pool_sock = sock.dup()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None

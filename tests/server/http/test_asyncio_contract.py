@@ -1,4 +1,4 @@
-"""Parts of asyncio that the server uses and that are not documented: a release that changes them fails here."""
+"""Undocumented parts of asyncio that the server uses: a release that changes them fails here first."""
 
 from __future__ import annotations
 

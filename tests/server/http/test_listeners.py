@@ -1,4 +1,4 @@
-"""Listening sockets: their addresses, their errors, and how they are left."""
+"""Listening sockets: their addresses, their errors, and the end of listening."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduler_ext.server.http.listeners import ListenError, leave, listen, url
     ("host", "shown"),
     [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("[::1]", "[::1]"), ("localhost", None), ("", None)],
 )
-def test_any_free_port_is_reported_as_it_is(host: str, shown: str | None) -> None:
+def test_the_url_of_a_listener_has_its_real_port(host: str, shown: str | None) -> None:
     with listen("the API", (host, 0)) as listener:
         assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert url(listener).rpartition(":")[2] == str(listener.getsockname()[1]) != "0"
@@ -33,16 +33,16 @@ def test_any_free_port_is_reported_as_it_is(host: str, shown: str | None) -> Non
         pytest.param(
             ("127.0.0.1", 70_000), "127.0.0.1:70000 for health: a port is", id="a port out of range"
         ),
-        pytest.param(("::zz", 0), r"\[::zz\]:0 for health", id="a host that is no address"),
+        pytest.param(("::zz", 0), r"\[::zz\]:0 for health", id="a host that is not an address"),
     ],
 )
-def test_a_listener_that_cannot_be_had_is_named(address: tuple[str, int], message: str) -> None:
+def test_the_error_names_the_listener_that_cannot_be_bound(address: tuple[str, int], message: str) -> None:
     with pytest.raises(ListenError, match=message):
         listen("health", address)
 
 
 class Accepter:
-    """Accepts and greets, and dawdles when there is nobody: the moment in which closing would lose one."""
+    """Accepts and greets, and pauses without connections: the moment in which a close would lose one."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.listener = listener
@@ -58,7 +58,7 @@ class Accepter:
         return True
 
 
-def test_leaving_resets_nobody_whose_connection_was_made() -> None:
+def test_leave_resets_no_connection_that_was_established() -> None:
     losses: list[str] = []
 
     def connect_again_and_again(address: tuple[str, int]) -> None:
@@ -73,7 +73,7 @@ def test_leaving_resets_nobody_whose_connection_was_made() -> None:
                 except ConnectionResetError:
                     greeting = b""
                 if greeting != b"hello":
-                    losses.append("made, but not greeted")
+                    losses.append("established, but not greeted")
                     return
 
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What nobody expects is logged once with its traceback and counted, and the client sees a clear end."""
+"""Unexpected errors are logged once with a traceback and counted, and the client sees a clear end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Faulty(socket.socket):
-    """A connection that fails when the reply is handed over, in a way that no socket does."""
+    """A socket whose second write fails with an error that sockets do not raise."""
 
     sends = 0
 
@@ -44,7 +44,7 @@ def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
         case "/exits":
             raise SystemExit("leaving")
         case "/misses-a-file":
-            # An OSError, as one of the client's connection is.
+            # An OSError, as errors of the client's connection are.
             raise FileNotFoundError("nothing there")
         case "/breaks":
             start_response("200 OK", [("Content-Length", "9")])
@@ -74,10 +74,14 @@ def errors() -> int:
     ("path", "cause"),
     [
         pytest.param("/raises", "before the reply", id="an application that raises"),
-        pytest.param("/exits", "leaving", id="that leaves the process"),
-        pytest.param("/misses-a-file", "nothing there", id="whose error looks like a client that is gone"),
-        pytest.param("/breaks", "after the first piece", id="that breaks off within its reply"),
-        pytest.param("/never-starts", "", id="that never says what it replies with"),
+        pytest.param("/exits", "leaving", id="an application that leaves the process"),
+        pytest.param(
+            "/misses-a-file",
+            "nothing there",
+            id="an application whose error looks like that of a closed connection",
+        ),
+        pytest.param("/breaks", "after the first piece", id="an application that fails within its reply"),
+        pytest.param("/never-starts", "", id="an application that never starts its response"),
     ],
 )
 def test_an_application_that_fails_is_a_500(
@@ -96,7 +100,7 @@ def test_an_application_that_fails_is_a_500(
         assert call(sock, request("/well")).status == 200
 
 
-def test_a_reply_that_cannot_be_handed_over_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_while_sending_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     before, Faulty.sends = errors(), 0
     plain = listen("the API", ("127.0.0.1", 0))
     with serving(app, FaultyListener(fileno=plain.detach())) as address, connect(address) as sock:
@@ -107,7 +111,7 @@ def test_a_reply_that_cannot_be_handed_over_ends_the_connection(caplog: pytest.L
     assert_logged_once(caplog, "connection from 127.0.0.1 given up", "the second piece")
 
 
-def test_a_loop_that_fails_on_one_connection_serves_the_others(
+def test_an_error_on_one_connection_leaves_the_others(
     address: tuple[str, int], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = errors()
