@@ -19,14 +19,10 @@ from scheduler_ext.server.server_options import Apps, ServerOptions
 # Read by gunicorn wherever they come from: another worker count, sockets handed over by another process,
 # and a prefix that would move every route.
 _FOREIGN_ENVIRONMENT = (
-    "WEB_CONCURRENCY",
-    "GUNICORN_PID",
-    "GUNICORN_FD",
-    "LISTEN_PID",
-    "LISTEN_FDS",
-    "SCRIPT_NAME",
+    *("WEB_CONCURRENCY", "GUNICORN_PID", "GUNICORN_FD"),
+    *("LISTEN_PID", "LISTEN_FDS", "SCRIPT_NAME"),
 )
-# All connections of the three listeners and the files of the applications, with room to spare.
+# Two for each connection of the three listeners, and the files of the applications.
 _OPEN_FILES = 4096
 # The kernel takes twice this, for its own records.
 _SIDE_SEND_BUFFER_BYTES = 256 * 1024

@@ -22,11 +22,10 @@ _REFUSAL_LOGGED_EVERY_S = 10.0
 _SHUTDOWN_S = 2.0
 _MAX_UNREAD_BYTES = 128 * 1024
 _GIVE_PEM = "give a PEM file, which has -----BEGIN {kind}----- and its end, and nothing half-written"
-# OpenSSL's reasons (openssl/sslerr.h, x509err.h): why it does not serve a certificate with a key.
-_BAD_PAIR = {
-    **dict.fromkeys(("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED"), "mismatch"),
-    **dict.fromkeys(("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK"), "weak"),
-}
+# OpenSSL's reasons (openssl/sslerr.h, x509err.h) for a key of another certificate, and for one below its
+# security level.
+_MISMATCHES = ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH", "NO_CERTIFICATE_ASSIGNED")
+_WEAKNESSES = ("EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL", "CA_MD_TOO_WEAK")
 _WHY_REFUSED = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it has no certificate",
     "HTTP_REQUEST": "it speaks plain HTTP instead of https",
@@ -121,10 +120,16 @@ def load_context(files: TlsFiles) -> ssl.SSLContext:
     _trust(context, *files.by_flag()[2])
     # By itself first: OpenSSL does not say whether the certificate or the key is at fault.
     _trust(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), *files.by_flag()[0])
+    key = f"--tls-key-file {files.key_file}"
+
+    def refuse_password() -> NoReturn:
+        fix = f"give a plain one, such as: openssl pkey -in {files.key_file} -out NEW"
+        raise CertificateError(f"{key}: encrypted, and the server has no passphrase for it; {fix}")
+
     try:
-        context.load_cert_chain(files.cert_file, files.key_file, password=_refuse_password)
-    except (OSError, _EncryptedKeyError) as error:
-        raise CertificateError(_pair_problem(error, files)) from None
+        context.load_cert_chain(files.cert_file, files.key_file, password=refuse_password)
+    except OSError as error:
+        raise CertificateError(_pair_problem(error, key, f"--tls-cert-file {files.cert_file}")) from None
     return context
 
 
@@ -136,27 +141,14 @@ def _trust(context: ssl.SSLContext, flag: str, path: Path) -> None:
         raise CertificateError(f"{flag} {path}: {problem}; {_GIVE_PEM.format(kind='CERTIFICATE')}") from None
 
 
-def _pair_problem(error: Exception, files: TlsFiles) -> str:
-    cert, key = f"--tls-cert-file {files.cert_file}", f"--tls-key-file {files.key_file}"
-    if isinstance(error, _EncryptedKeyError):
-        fix = f"openssl pkey -in {files.key_file} -out NEW"
-        return f"{key}: encrypted, and the server has no passphrase for it; give a plain key, such as: {fix}"
-    match _BAD_PAIR.get(getattr(error, "reason", "")):
-        case "mismatch":
-            return f"{key}: not the key of the certificate in {cert}; give the two that were issued together"
-        case "weak":
-            reason = f"OpenSSL does not serve this certificate ({_reason(error)})"
-            return f"{cert}: {reason}; have a stronger one issued"
+def _pair_problem(error: OSError, key: str, cert: str) -> str:
+    openssl_reason = getattr(error, "reason", "")
+    if openssl_reason in _MISMATCHES:
+        return f"{key}: not the key of the certificate in {cert}; give the two that were issued together"
+    if openssl_reason in _WEAKNESSES:
+        return f"{cert}: OpenSSL does not serve it ({_reason(error)}); have a stronger one issued"
     problem = f"no private key can be read from it ({_reason(error)})"
     return f"{key}: {problem}; {_GIVE_PEM.format(kind='PRIVATE KEY')}"
-
-
-class _EncryptedKeyError(Exception):
-    """OpenSSL has asked for a passphrase."""
-
-
-def _refuse_password() -> NoReturn:
-    raise _EncryptedKeyError
 
 
 def _reason(error: Exception) -> str:
