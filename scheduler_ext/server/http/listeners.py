@@ -31,28 +31,22 @@ def listen(name: str, address: tuple[str, int], send_buffer_bytes: int | None = 
     Raises ListenError.
     """
     host, port = address[0].strip("[]"), address[1]
-    with contextlib.ExitStack() as undo:
-        try:
-            if not 0 <= port <= 65535:
-                # getaddrinfo would take it modulo 65536.
-                raise OSError(errno.EINVAL, "a port is a number from 0 to 65535")
-            found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            sock = undo.enter_context(socket.socket(*found[0][:3]))
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # Accepted sockets inherit it. Without it the kernel holds small segments back until an ACK.
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if send_buffer_bytes is not None:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
-            sock.bind(found[0][4])
-            sock.listen(_BACKLOG)
-            sock.setblocking(False)
-        except OSError as error:
-            shown = f"[{host}]" if ":" in host else host
-            raise ListenError(
-                f"cannot listen on {shown}:{port} for {name}: {error.strerror or error}; choose another "
-                f"address or stop what uses it"
-            ) from error
-        undo.pop_all()
+    is_ipv6 = ":" in host
+    family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
+    try:
+        if not 0 <= port <= 65535:
+            raise OSError(errno.EINVAL, "a port is a number from 0 to 65535")
+        sock = socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=is_ipv6)
+    except OSError as error:
+        at = f"[{host}]:{port}" if is_ipv6 else f"{host}:{port}"
+        reason = (error.strerror or str(error)).partition(" (")[0]
+        fix = "choose another address or stop what uses it"
+        raise ListenError(f"cannot listen on {at} for {name}: {reason}; {fix}") from error
+    # Accepted sockets inherit these. Without the first the kernel holds small segments back until an ACK.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if send_buffer_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
+    sock.setblocking(False)
     return sock
 
 

@@ -31,7 +31,9 @@ def test_the_url_of_a_listener_has_its_real_port(host: str, shown: str | None) -
             ("192.0.2.1", 0), "192.0.2.1:0 for health: Cannot assign", id="an address of another host"
         ),
         pytest.param(
-            ("127.0.0.1", 70_000), "127.0.0.1:70000 for health: a port is", id="a port out of range"
+            ("127.0.0.1", 70_000),
+            "127.0.0.1:70000 for health: a port is",
+            id="a port out of range",
         ),
         pytest.param(("::zz", 0), r"\[::zz\]:0 for health", id="a host that is not an address"),
     ],
