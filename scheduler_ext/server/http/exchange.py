@@ -60,7 +60,7 @@ async def read_head(reader: StreamReader, first: bytes) -> bytes:
     # Only bytes that HTTP can start with: a TLS hello, for example, would otherwise wait for its deadline.
     if not first.isalpha() and first != b"\r":
         raise HeadError(400, "this is not HTTP: expected a request such as POST /filter HTTP/1.1")
-    head = first
+    head = bytearray(first)
     try:
         # An empty line may precede the request.
         while not head.endswith(b"\r\n\r\n"):
@@ -73,7 +73,7 @@ async def read_head(reader: StreamReader, first: bytes) -> bytes:
         raise HeadError(431, f"the request's head is larger than {MAX_HEAD_BYTES} bytes") from None
     except IncompleteReadError:
         raise HeadError(400, "the request's head ended before its empty line", sending=False) from None
-    return head
+    return bytes(head)
 
 
 def parse_head(head: bytes, peer: Any, cfg: Any) -> tuple[Any, int | None, bool]:
