@@ -12,6 +12,7 @@ change.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
@@ -69,18 +70,19 @@ class ExtenderWorker(Worker):  # type: ignore[misc]
     def run(self) -> None:
         """Serve until SIGTERM, answer what is in flight, close the applications, and end the process."""
         try:
-            asyncio.run(self._serve())
-            self._apps.close()
+            with contextlib.closing(self._apps):
+                asyncio.run(self._serve())
         except Exception:
             log.exception("the worker process ends by an error")
-        # The parent does what the caller does on the way out, and a thread that still runs must not hold up
-        # the exit.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+        finally:
+            # The parent does what the caller does on the way out, and a thread that still runs must not hold
+            # up the exit.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
 
     async def _serve(self) -> None:
-        # glibc then keeps up to twice as much freed memory, which would else be faulted in for each request.
+        # glibc then keeps up to twice as much freed memory, instead of faulting it in for each request.
         bytes(4 * MIB)
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
         self._stop = lambda: loop.call_soon_threadsafe(stopped.set)

@@ -122,6 +122,8 @@ class Connection:
             CUT_CONNECTIONS["tls"] += 1
             log_refusal(error, self._peer[0])
             raise
+        # asyncio's own 256 KiB for each read would be held beside the bytes that are counted.
+        self._transport.max_size = _SLICE_BYTES  # type: ignore[attr-defined]
         # A reply counts as sent when the kernel has all of it, but for a slice under TLS.
         transport.set_write_buffer_limits(high=1)
         self._writer = asyncio.StreamWriter(transport, streams, self._reader, self._loop)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
 
 # kube-scheduler sends about 200 bytes of head.
-MAX_HEAD_BYTES = 64 * 1024
+MAX_HEAD_BYTES = 16 * 1024
 # All other parse errors are a 400.
 _PARSE_STATUS = {
     errors.LimitRequestLine: 414,

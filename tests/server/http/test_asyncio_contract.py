@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from asyncio import selector_events
 from asyncio.sslproto import SSLProtocol
 
 import pytest
@@ -18,7 +19,8 @@ def test_signatures_are_those_that_are_called_and_overridden() -> None:
         assert callable(getattr(SSLProtocol, name))
 
 
-def test_the_buffer_of_a_connection_has_the_size_of_an_attribute() -> None:
+def test_the_buffers_of_a_connection_have_the_size_of_an_attribute() -> None:
+    assert "self._sock.recv(self.max_size)" in inspect.getsource(selector_events)
     source = inspect.getsource(SSLProtocol.__init__)
     assert "self._ssl_buffer = bytearray(self.max_size)" in source
     assert "self._outgoing = ssl.MemoryBIO()" in source
