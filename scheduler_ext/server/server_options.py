@@ -89,6 +89,8 @@ class Limits:
     max_body_bytes: int
     # Unanswered requests and unsent replies, together.
     max_held_bytes: int
+    # One read of a connection.
+    read_bytes: int
     read_timeout_s: float
     write_timeout_s: float
 

@@ -107,10 +107,12 @@ class ExtenderWorker(Worker):  # type: ignore[misc]
         timeouts_s = options.read_timeout_s, options.write_timeout_s
         # kube-scheduler needs some dozens of connections; the rest is room in which slow clients do no harm.
         # Four of the largest requests fit at once.
-        api = Limits(options.threads, 1000, options.max_body_bytes, 4 * options.max_body_bytes, *timeouts_s)
+        body = options.max_body_bytes
+        # A body of 5,000 names arrives in one read.
+        api = Limits(options.threads, 1000, body, 4 * body, MIB // 4, *timeouts_s)
         # Probes and one or two scrapers; no body is larger than a pod. A scrape of 5,000 nodes has 6 MB, and
         # 40 with a series for each GPU.
-        side = Limits(4, 256, 4 * MIB, 64 * MIB, *timeouts_s)
+        side = Limits(4, 256, 4 * MIB, 64 * MIB, MIB // 16, *timeouts_s)
         apps = self._apps
         return [
             HttpServer("api", self.sockets[0], apps.api, api, self.cfg, self._certificates),

@@ -122,8 +122,8 @@ class Connection:
             CUT_CONNECTIONS["tls"] += 1
             log_refusal(error, self._peer[0])
             raise
-        # asyncio's own 256 KiB for each read would be held beside the bytes that are counted.
-        self._transport.max_size = _SLICE_BYTES  # type: ignore[attr-defined]
+        # What one read may add to the bytes that are counted.
+        self._transport.max_size = self._server.limits.read_bytes  # type: ignore[attr-defined]
         # A reply counts as sent when the kernel has all of it, but for a slice under TLS.
         transport.set_write_buffer_limits(high=1)
         self._writer = asyncio.StreamWriter(transport, streams, self._reader, self._loop)
@@ -200,7 +200,7 @@ class Connection:
         source = io.BytesIO(b"" if isinstance(body, BodyError) else body)
         more = {BODY: body, BODY_RECEIVED: received_at, "wsgi.input": source, "wsgi.multithread": True}
         addresses = self._peer, server.address
-        # It lives until the reply is sent: freeing what the application left in it may take longer than that.
+        # Freed after the reply, because freeing what the application left in it may take longer than sending.
         environ = None
         try:
             pieces, keep_alive, environ = answer(
@@ -218,8 +218,10 @@ class Connection:
         except Exception as error:
             self._call(done.set_exception, error)
         else:
+            if not rest:
+                # The client has its reply; the loop would compete for the interpreter meanwhile.
+                del environ
             self._call(_resolve, done, (rest, keep_alive))
-        del environ
 
     def _send_now(self, rest: list[memoryview]) -> None:
         """Send what the kernel takes, which spares a reply the way over the event loop."""

@@ -18,7 +18,7 @@ from scheduler_ext.server.server_options import Limits
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
-LIMITS = Limits(2, 10, 1 << 20, 1 << 22, 30, 30)
+LIMITS = Limits(2, 10, 1 << 20, 1 << 22, 1 << 16, 30, 30)
 
 
 @contextmanager
