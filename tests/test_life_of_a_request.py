@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from inspect import CO_GENERATOR
+from inspect import CO_COROUTINE, CO_GENERATOR
 from pathlib import Path
 from threading import Event
 from types import FrameType
@@ -34,6 +34,8 @@ from tests.cluster.following import eventually
 from tests.cluster.living import SICK
 from tests.extender.preempting import preempt_body, uids
 from tests.kube_objects import SHARE, gpu, gpu_node, names_body, node, pod
+from tests.server.http.in_process import serving
+from tests.server.process.server_process import call, connect, request
 
 __all__ = ["fake_library", "rig"]
 
@@ -72,10 +74,11 @@ def test_every_function_of_a_table_exists(title: str) -> None:
 
 def _functions(path: Path) -> set[str]:
     tree = ast.parse(path.read_text())
-    found = {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    found = {each.name for each in tree.body if isinstance(each, kinds)}
     for each in tree.body:
         if isinstance(each, ast.ClassDef):
-            found |= {f"{each.name}.{item.name}" for item in each.body if isinstance(item, ast.FunctionDef)}
+            found |= {f"{each.name}.{item.name}" for item in each.body if isinstance(item, kinds)}
     return found
 
 
@@ -90,8 +93,8 @@ def calls() -> Iterator[list[Call]]:
         code = frame.f_code
         if event != "call" or not code.co_filename.startswith(prefix):
             return
-        if code.co_flags & CO_GENERATOR:
-            # Each step of a generator is an event: only the first one is its call.
+        if code.co_flags & (CO_GENERATOR | CO_COROUTINE):
+            # Each step of a generator or coroutine is an event: only the first one is its call.
             if frame in begun:
                 return
             begun.add(frame)
@@ -119,13 +122,14 @@ class Asking:
     def __init__(self, extender: Enforced) -> None:
         self.extender = extender
         live, config = extender.live, Configuration()
-        app = api_app(extender.extender, live.binder, Metrics(live, config), 1 << 20, 60.0)
-        self._client = app.test_client()
+        self._app = api_app(extender.extender, live.binder, Metrics(live, config), 1 << 20, 60.0)
 
     def post(self, verb: str, body: bytes) -> Any:
-        response = self._client.post(f"/{verb}", data=body, content_type="application/json")
-        assert response.status_code == 200
-        return json.loads(response.data)
+        # The server is started here, so that its threads are followed from their start.
+        with serving(self._app) as address, connect(address) as sock:
+            reply = call(sock, request(f"/{verb}", body, "Content-Type: application/json"))
+        assert reply.status == 200
+        return reply.json()
 
 
 @pytest.fixture

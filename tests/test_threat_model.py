@@ -69,10 +69,10 @@ HELD: dict[str, tuple[str, ...]] = {
     ),
     "A limit for bodies (413)": (
         "tests/server/process/test_serve_hostile.py::test_a_body_above_the_limit_is_a_413",
-        "tests/server/http/test_slow_clients.py::test_hundreds_of_slow_clients_delay_nobody_and_are_cut_off",
+        "tests/server/http/test_slow_clients.py::test_hundreds_of_slow_clients_delay_no_other_and_are_cut_off",
         "tests/server/http/test_slow_clients.py::test_unfinished_bodies_together_are_bounded",
-        "tests/server/http/test_held_bytes.py::test_replies_that_are_not_read_are_held_up_to_a_bound",
-        "tests/server/http/test_held_bytes.py::test_the_cap_on_connections_is_hard_and_probes_are_answered",
+        "tests/server/http/test_held_bytes.py::test_unread_replies_are_held_up_to_a_bound",
+        "tests/server/http/test_held_bytes.py::test_connections_never_exceed_their_limit_and_probes_are_answered",
         "tests/wire/test_yaml_values.py::test_bombs_are_refused_before_they_are_built",
         "tests/server/process/test_serve_hostile_manifests.py::test_others_are_answered_while_hostile_bodies_are_read",
     ),

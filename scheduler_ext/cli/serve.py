@@ -130,7 +130,7 @@ def serve(
     Answers filter, prioritize, preempt and bind calls until SIGTERM or Ctrl-C.
     """
     # Here, because gunicorn reads its environment when imported, and the other commands need no server.
-    from scheduler_ext.server.single_worker import refuse_workers
+    from scheduler_ext.server.gunicorn_server import refuse_workers
 
     one_source(inventory=inventory_file, kubeconfig=kubeconfig, in_cluster=in_cluster)
     check_context(kubeconfig, context)

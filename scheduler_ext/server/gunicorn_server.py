@@ -6,31 +6,53 @@ there on a value that `refuse_workers` should have reported.
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from scheduler_ext.server.http.listeners import ListenError, listen
 from scheduler_ext.server.server_options import Apps, ServerOptions
-from scheduler_ext.server.single_worker import refuse_workers
-
-__all__ = ["Apps", "ServerOptions", "refuse_workers", "run_server"]
 
 # Read by gunicorn wherever they come from: another worker count, sockets handed over by another process,
 # and a prefix that would move every route.
 _FOREIGN_ENVIRONMENT = (
-    "WEB_CONCURRENCY",
-    "GUNICORN_PID",
-    "GUNICORN_FD",
-    "LISTEN_PID",
-    "LISTEN_FDS",
-    "SCRIPT_NAME",
+    *("WEB_CONCURRENCY", "GUNICORN_PID", "GUNICORN_FD"),
+    *("LISTEN_PID", "LISTEN_FDS", "SCRIPT_NAME"),
 )
-# All connections of the three listeners and the files of the applications, with room to spare.
+# Two for each connection of the three listeners, and the files of the applications.
 _OPEN_FILES = 4096
 # The kernel takes twice this, for its own records.
 _SIDE_SEND_BUFFER_BYTES = 256 * 1024
+_ONE_WORKER = (
+    "the inventory and its holdings live in the memory of one process, and two workers would hand out the "
+    "same GPU twice; remove the setting, or set it to 1"
+)
+
+
+def refuse_workers(environ: Mapping[str, str], workers_flag: int | None) -> str | None:
+    """The message to refuse to start with when anything but one worker is asked for, else None.
+
+    Checks the command line flag (None: not given), GUNICORN_CMD_ARGS and WEB_CONCURRENCY; a value that
+    cannot be read is refused too, because its meaning is unknown.
+    """
+    if workers_flag is not None and workers_flag != 1:
+        return f"--workers {workers_flag}: {_ONE_WORKER}"
+    parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
+    parser.add_argument("-w", "--workers", action="append", nargs="?", const="", default=[])
+    try:
+        found, _ = parser.parse_known_args(shlex.split(environ.get("GUNICORN_CMD_ARGS", "")))
+    except (ValueError, argparse.ArgumentError) as error:
+        return f"GUNICORN_CMD_ARGS cannot be read ({error}): correct its quoting or unset it"
+    asked = [("GUNICORN_CMD_ARGS", value) for value in found.workers]
+    if concurrency := environ.get("WEB_CONCURRENCY", ""):
+        asked.append(("WEB_CONCURRENCY", concurrency))
+    for setting, value in asked:
+        if value.strip() != "1":
+            return f"{setting} asks for {value!r} workers: {_ONE_WORKER}"
+    return None
 
 
 def run_server(options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
@@ -56,7 +78,7 @@ def run_server(options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
     except ListenError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         raise SystemExit(1) from None
-    from scheduler_ext.server.arbiter import run_arbiter
+    from scheduler_ext.server.worker import run_arbiter
 
     run_arbiter(options, build_apps, sockets)
 

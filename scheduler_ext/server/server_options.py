@@ -1,4 +1,4 @@
-"""What the server is told: the applications it serves, its listeners and its deadlines."""
+"""The server's options: the applications it serves, its listeners, deadlines and bounds."""
 
 from __future__ import annotations
 
@@ -12,9 +12,6 @@ if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
 MIB = 1024 * 1024
-# Nothing on the other listeners takes more than a pod.
-SIDE_BODY_BYTES = 4 * MIB
-PROBES = frozenset({"/livez", "/readyz"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +29,7 @@ class Apps:
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files: the server's certificate with its intermediates, its key, and who may sign clients."""
+    """PEM files: the server's certificate with its intermediates, its key, and the CA of its clients."""
 
     cert_file: Path
     key_file: Path
@@ -54,7 +51,7 @@ class ServerOptions:
     `tls` is for the API: health is probed in plain HTTP, and inspection stays on the host.
 
     `read_timeout_s` bounds the headers and body of one request together, from its first byte;
-    `write_timeout_s` the handing over of one reply. `max_body_bytes` must be the limit the application
+    `write_timeout_s` the sending of one reply. `max_body_bytes` must be the limit the application
     gives to `read_body`: a larger body is refused as soon as its size is known.
     `threads` is the number of API requests handled at once.
 
@@ -84,21 +81,18 @@ class ServerOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class LoopLimits:
-    """Bounds of one loop; durations in seconds, sizes in bytes."""
+class Limits:
+    """Bounds of one listener; durations in seconds, sizes in bytes."""
 
     threads: int
     max_connections: int
     max_body_bytes: int
-    # Requests without an answer and replies that are not sent, together. What waits for longest makes room.
+    # Unanswered requests and unsent replies, together.
     max_held_bytes: int
+    # One read of a connection.
+    read_bytes: int
     read_timeout_s: float
     write_timeout_s: float
-    keepalive_s: float
-    # How long a thread waits for a client that is reading: it spares short replies two hops to the loop.
-    patience_s: float = 0.0
-    # Paths with threads of their own, so that they wait for no other answer.
-    probes: frozenset[str] = frozenset()
 
 
 def is_loopback(host: str) -> bool:

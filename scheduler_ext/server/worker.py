@@ -1,167 +1,212 @@
-"""The worker process: three loops on three listeners, started after the applications are built.
+"""The server's processes: gunicorn's arbiter for exactly one worker, and that worker with its event loop.
 
-From gunicorn this uses `gunicorn.workers.base.Worker`, the base class gunicorn documents for worker classes
-of one's own (`load_wsgi`, `init_signals`, `run`, `notify`, `handle_exit` and the attributes set by its
-constructor).
+A worker that dies is not replaced. Its assumed holdings died with it, so a replacement saves nothing over a
+restart of the container; and kubelet restarts with a back-off, counts restarts and reports an out-of-memory
+kill, all of which a respawning parent would hide.
+
+From gunicorn this uses the documented base class `Worker` and settings, and beyond the documentation
+`Arbiter.LISTENERS` and its signal handlers; tests/server/http/test_gunicorn_contract.py fails when they
+change.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
-import threading
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
+from gunicorn.glogging import Logger
 from gunicorn.workers.base import Worker
 
-from scheduler_ext.server.http.certificates import ServerCertificates
-from scheduler_ext.server.http.http_loop import HttpLoop
+from scheduler_ext.server.http.connection import LINGER_S
+from scheduler_ext.server.http.http_server import HttpServer
 from scheduler_ext.server.http.listeners import url
-from scheduler_ext.server.server_options import (
-    MIB,
-    PROBES,
-    SIDE_BODY_BYTES,
-    Apps,
-    LoopLimits,
-    ServerOptions,
-)
-
-if TYPE_CHECKING:
-    from _typeshed.wsgi import WSGIApplication
+from scheduler_ext.server.http.tls import ServerCertificates
+from scheduler_ext.server.server_options import MIB, Apps, Limits, ServerOptions
 
 log = logging.getLogger(__name__)
 
-BOOT_FAILED = 3
-"""Exit status of a worker whose applications could not be built; it has said why."""
-
-STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGQUIT})
-
-# Go's HTTP client keeps idle connections for 90 s and does not repeat a POST that met a closed one, so the
-# client has to be the one that closes.
-_KEEPALIVE_S = 120.0
-# kube-scheduler needs some dozens; the rest is room in which slow clients hurt nobody.
-_API_CONNECTIONS = 1000
-# Probes and one or two scrapers.
-_SIDE_CONNECTIONS = 256
-_SIDE_THREADS = 4
-# At a stop: how long a kept-alive API connection waits for the request its client may be sending, and how
-# long the other listeners have for what is in flight; a probe or a scrape is repeated anyway.
-_API_LINGER_S = 2.0
+# After a stop the other listeners have this long for what is in flight; probes and scrapes are repeated.
 _SIDE_GRACE_S = 0.3
-# Room for several of the largest requests at once, and on the other listeners for several replies about all
-# nodes: a scrape of 5,000 has 6 MB, and 40 with a series for each GPU.
-_HELD_BODIES = 4
-_SIDE_HELD_BYTES = 64 * MIB
-# A reading client takes a reply of 300 KB within this.
-_PATIENCE_S = 0.02
 
 
 class ExtenderWorker(Worker):  # type: ignore[misc]
-    """gunicorn's worker process around the three loops; gunicorn constructs it before the fork."""
+    """gunicorn's worker process around the event loop; gunicorn constructs it before the fork."""
 
-    sockets: list[Any]
+    sockets: list[socket.socket]
     cfg: Any
     alive: bool
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._options: ServerOptions = self.app.options
-        self._build_apps: Callable[[], Apps] = self.app.build_apps
-        self._loops: list[HttpLoop] = []
-
     def init_signals(self) -> None:
         super().init_signals()
+        self._stop: Callable[[], object] = lambda: None
         # gunicorn's SIGINT drops what is in flight; Ctrl-C reaches the whole process group.
         signal.signal(signal.SIGINT, self.handle_exit)
-        # The arbiter blocked these across the fork, so that none is lost before the handlers exist.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.alive = False
-        if self._loops:
-            self._loops[0].stop()
+        self._stop()
 
     def load_wsgi(self) -> None:
         """Build the applications; a failure ends the worker, and with it the server, with one message."""
         try:
-            files = self._options.tls
+            files = self.app.options.tls
             self._certificates = ServerCertificates(files) if files else None
-            self._apps = self._build_apps()
+            self._apps = self.app.build_apps()
         except Exception as error:
             log.debug("building the applications failed", exc_info=True)
             print(f"error: cannot start: {str(error) or type(error).__name__}", file=sys.stderr, flush=True)
-            raise SystemExit(BOOT_FAILED) from error
+            os._exit(0)
 
     def run(self) -> None:
-        """Serve until told to stop, then answer what is in flight and close the applications."""
+        """Serve until SIGTERM, answer what is in flight, close the applications, and end the process."""
         try:
-            api, health, inspect = self.sockets
-            loop = self._loop("api", api, self._apps.api)
-            sides = [
-                self._loop("health", health, self._apps.health),
-                self._loop("inspect", inspect, self._apps.inspect),
-            ]
-            api_url = url(api, "https" if self._certificates else "http")
-            ready = f"ready api={api_url} health={url(health)} inspect={url(inspect)}\n"
-            self._loops = [loop, *sides]
-            threads = [
-                threading.Thread(target=side.run, args=(_no_tick, _SIDE_GRACE_S, 0.0), daemon=True)
-                for side in sides
-            ]
-            for thread in threads:
-                thread.start()
-            if self._certificates:
-                self._certificates.start()
-            if self.alive:
-                # One write, so that no other line can come between its parts.
-                sys.stderr.write(ready)
-                sys.stderr.flush()
-            else:
-                loop.stop()
-            # The arbiter kills the process when the grace period is over: one second is left for the rest.
-            loop.run(self._tick, max(1.0, self.cfg.graceful_timeout - 1.0), _API_LINGER_S)
-            # Probes and scrapes are answered for as long as the API is.
-            for side in sides:
-                side.stop()
-            for thread in threads:
-                thread.join(_SIDE_GRACE_S * 2)
+            with contextlib.closing(self._apps):
+                asyncio.run(self._serve())
+        except Exception:
+            log.exception("the worker process ends by an error")
         finally:
+            # The parent does what the caller does on the way out, and a thread that still runs must not hold
+            # up the exit.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+
+    async def _serve(self) -> None:
+        # glibc then keeps up to twice as much freed memory, instead of faulting it in for each request.
+        bytes(4 * MIB)
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._stop = lambda: loop.call_soon_threadsafe(stopped.set)
+        api, *sides = servers = self._servers()
+        for server in servers:
+            server.start()
+        ticking = asyncio.create_task(self._tick())
+        if self.alive:
+            schemes = "https" if self._certificates else "http", "http", "http"
+            # One write, so that no other line can come between its parts.
+            sys.stderr.write("ready api={} health={} inspect={}\n".format(*map(url, self.sockets, schemes)))
+            sys.stderr.flush()
+            await stopped.wait()
+        # The arbiter kills the process when the grace period is over: one second is left for the rest.
+        await api.stop(max(1.0, self.cfg.graceful_timeout - 1.0), LINGER_S)
+        # Probes and scrapes are answered for as long as the API is.
+        await asyncio.gather(*(side.stop(_SIDE_GRACE_S, _SIDE_GRACE_S) for side in sides))
+        ticking.cancel()
+
+    def _servers(self) -> list[HttpServer]:
+        options: ServerOptions = self.app.options
+        timeouts_s = options.read_timeout_s, options.write_timeout_s
+        # kube-scheduler needs some dozens of connections; the rest is room in which slow clients do no harm.
+        # Four of the largest requests fit at once.
+        body = options.max_body_bytes
+        # A body of 5,000 names arrives in one read.
+        api = Limits(options.threads, 1000, body, 4 * body, MIB // 4, *timeouts_s)
+        # Probes and one or two scrapers; no body is larger than a pod. A scrape of 5,000 nodes has 6 MB, and
+        # 40 with a series for each GPU.
+        side = Limits(4, 256, 4 * MIB, 64 * MIB, MIB // 16, *timeouts_s)
+        apps = self._apps
+        return [
+            HttpServer("api", self.sockets[0], apps.api, api, self.cfg, self._certificates),
+            HttpServer("health", self.sockets[1], apps.health, side, self.cfg),
+            HttpServer("inspect", self.sockets[2], apps.inspect, side, self.cfg),
+        ]
+
+    async def _tick(self) -> None:
+        """Each second: report to the arbiter, stop when it is gone, and look for renewed certificates."""
+        while True:
+            self.notify()
+            if self.alive and os.getppid() != self.ppid:
+                log.error("the arbiter process is gone: stopping")
+                self.handle_exit(signal.SIGTERM, None)
             if self._certificates:
-                self._certificates.stop()
-            try:
-                self._apps.close()
-            except Exception:
-                log.exception("closing the applications failed")
-
-    def _loop(self, name: str, listener: Any, app: WSGIApplication) -> HttpLoop:
-        options = self._options
-        is_api = name == "api"
-        max_body_bytes = options.max_body_bytes if is_api else SIDE_BODY_BYTES
-        limits = LoopLimits(
-            threads=options.threads if is_api else _SIDE_THREADS,
-            max_connections=_API_CONNECTIONS if is_api else _SIDE_CONNECTIONS,
-            max_body_bytes=max_body_bytes,
-            max_held_bytes=_HELD_BODIES * max_body_bytes if is_api else _SIDE_HELD_BYTES,
-            read_timeout_s=options.read_timeout_s,
-            write_timeout_s=options.write_timeout_s,
-            keepalive_s=_KEEPALIVE_S,
-            patience_s=_PATIENCE_S if is_api else 0.0,
-            probes=PROBES if name == "health" else frozenset(),
-        )
-        return HttpLoop(name, listener, app, limits, self.cfg, self._certificates if is_api else None)
-
-    def _tick(self) -> None:
-        """Tell the arbiter that we live, and stop when it no longer does."""
-        self.notify()
-        if self.alive and os.getppid() != self.ppid:
-            log.error("the arbiter process is gone: stopping")
-            self.alive = False
-            self._loops[0].stop()
+                self._certificates.look()
+            await asyncio.sleep(1.0)
 
 
-def _no_tick() -> None:
-    """The other loops have nobody to report to."""
+class StdlibLogger(Logger):  # type: ignore[misc]
+    """gunicorn's errors, left to the root logger's handlers and format (logger gunicorn.error)."""
+
+    def setup(self, cfg: Any) -> None:
+        self.cfg = cfg
+        self.error_log.propagate = True
+        self.error_log.setLevel(logging.WARNING)
+        self._access_log_enabled = False
+
+
+class ExtenderApplication(BaseApplication):  # type: ignore[misc]
+    """gunicorn's settings, and what the worker builds its applications from.
+
+    A BaseApplication reads no command line, no configuration file and no GUNICORN_CMD_ARGS.
+    """
+
+    def __init__(self, options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
+        self.options = options
+        self.build_apps = build_apps
+        super().__init__()
+
+    def load_config(self) -> None:
+        for name, value in settings(self.options).items():
+            self.cfg.set(name, value)
+
+
+def settings(options: ServerOptions) -> dict[str, Any]:
+    """The gunicorn settings of the server, each with its why; all others keep gunicorn's defaults."""
+    return {
+        # Inventory and holdings are in memory: two workers would hand out the same GPU twice.
+        "workers": 1,
+        "worker_class": ExtenderWorker,
+        "child_exit": _worker_ended,
+        # The worker reports every second; silence for this long means that the process hangs.
+        "timeout": 30,
+        # After SIGTERM. kubelet waits 30 s before it kills, so this is the one that counts.
+        "graceful_timeout": max(2, round(options.graceful_timeout_s)),
+        # The heartbeat file must not wait for a disk, nor need a writable root.
+        "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None,
+        "logger_class": StdlibLogger,
+        # It would be created under the home directory, and nothing here uses it.
+        "control_socket_disable": True,
+        # Does not change with what else happens to be installed; the C parser saves 10 us.
+        "http_parser": "python",
+        # There is no proxy: a header such as SCRIPT_NAME or X-Forwarded-Proto is never believed.
+        "forwarded_allow_ips": "",
+        "forwarder_headers": "",
+        "secure_scheme_headers": {},
+        # Any that is well-formed: exchange.py refuses all but two, with a status that says so.
+        "permit_unconventional_http_version": True,
+    }
+
+
+def _worker_ended(arbiter: Arbiter, worker: ExtenderWorker) -> None:
+    # A stop begins by dropping the listeners.
+    if arbiter.LISTENERS:
+        raise SystemExit(1)
+
+
+class SingleWorkerArbiter(Arbiter):  # type: ignore[misc]
+    """Starts one worker, passes SIGTERM and SIGINT on as a graceful stop, and ends when the worker ends."""
+
+    def signal(self, sig: int, frame: FrameType | None) -> None:
+        # gunicorn's SIGINT, and a second one during a stop, would drop what is in flight.
+        super().signal(signal.SIGTERM if sig == signal.SIGINT else sig, frame)
+
+    def _ignore(self) -> None:
+        log.warning("signal ignored: there is one worker, and settings are read at the start only")
+
+    # More workers, other binaries and reloads in a second worker are what must not happen here.
+    handle_hup = handle_ttin = handle_ttou = handle_usr1 = handle_usr2 = handle_winch = _ignore
+
+
+def run_arbiter(options: ServerOptions, build_apps: Callable[[], Apps], sockets: list[socket.socket]) -> None:
+    """Run the server on bound sockets (API, health, inspection); leaves by SystemExit."""
+    arbiter = SingleWorkerArbiter(ExtenderApplication(options, build_apps))
+    arbiter.LISTENERS = sockets
+    arbiter.run()

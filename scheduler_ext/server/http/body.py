@@ -1,139 +1,122 @@
-"""A request's body: received whole before the application runs, or the reason why it is not there.
-
-Exception hierarchy:
-
-BodyError
-  + BodyTooLarge    413: larger than the limit
-  + BodyTruncated   400: the client ended or hung up before the announced end
-  + BodyMalformed   400: the chunked transfer coding cannot be read
-  + BodyTimeout     408: not complete within the read timeout
-"""
+"""A request's body: received whole before the application runs, or the reason why it is missing."""
 
 from __future__ import annotations
 
-import io
+import re
 import time
-from collections.abc import MutableMapping
-from typing import Any, ClassVar
+from asyncio import IncompleteReadError, LimitOverrunError, StreamReader
+from collections.abc import AsyncIterator, Callable, MutableMapping
+from typing import Any
 
 BODY_RECEIVED = "scheduler_ext.body_received"
 """environ key: time.monotonic() at the last byte of the body, from which processing deadlines count."""
+BODY = "scheduler_ext.body"
+"""environ key: the body (bytes), or the BodyError that stands in its place."""
+
+# Without control characters: a reader that ends lines at a bare LF or CR would see other chunks and trailers.
+_CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]{,8000})?\r\n")
+_TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]{,8000}\r\n")
+_MAX_TRAILER_BYTES = 8190
+# Chunks this small, this often, only serve to burn the CPU of the event loop.
+_MANY_CHUNKS = 1024
+_SMALL_CHUNK_BYTES = 16
 
 
 class BodyError(Exception):
-    """The body of a request cannot be had; str() is fit to be sent to the client."""
+    """The body of a request is not available; `status` and str() are for the client."""
 
-    status: ClassVar[int] = 400
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class BodyTooLarge(BodyError):  # noqa: N818 (the base says it is an error)
     """The body is larger than the limit."""
 
-    status = 413
-
     def __init__(self, limit_bytes: int) -> None:
+        super().__init__(413, f"the request body is larger than {limit_bytes} bytes")
         self.limit_bytes = limit_bytes
-        super().__init__(f"the request body is larger than {limit_bytes} bytes")
 
 
-class BodyTruncated(BodyError):  # noqa: N818 (the base says it is an error)
-    """The client ended its side before the announced end of the body."""
-
-    def __init__(self) -> None:
-        super().__init__("the request body ended before its announced length")
+def _malformed(detail: str) -> BodyError:
+    return BodyError(400, f"the request body's chunked transfer coding is malformed: {detail}")
 
 
-class BodyMalformed(BodyError):  # noqa: N818 (the base says it is an error)
-    """The body's chunked transfer coding cannot be read."""
+async def receive_body(
+    reader: StreamReader, length: int | None, limit_bytes: int, hold: Callable[[int], None]
+) -> bytes:
+    """The body of that many bytes; None: a chunked one. `hold` is called with the bytes that each read adds.
 
-    def __init__(self, detail: str) -> None:
-        super().__init__(f"the request body's chunked transfer coding is malformed: {detail}")
+    Raises BodyError.
+    """
+    pieces: list[bytes] = []
+    size = 0
+    try:
+        async for missing in _chunks(reader, length):
+            size += missing
+            if size > limit_bytes:
+                raise BodyTooLarge(limit_bytes)
+            while missing:
+                pieces.append(await reader.read(missing))
+                if not pieces[-1]:
+                    raise IncompleteReadError(b"", missing)
+                missing -= len(pieces[-1])
+                hold(len(pieces[-1]))
+    except IncompleteReadError:
+        raise BodyError(400, "the request body ended before its announced length") from None
+    except LimitOverrunError:
+        raise _malformed("a line is too long") from None
+    return b"".join(pieces)
 
 
-class BodyTimeout(BodyError):  # noqa: N818 (the base says it is an error)
-    """The body did not arrive within the read timeout."""
-
-    status = 408
-
-    def __init__(self, timeout_s: float) -> None:
-        super().__init__(f"the request did not arrive whole within {timeout_s:g} s")
-
-
-class ReceivedBody(io.BytesIO):
-    """wsgi.input for a body that has been received whole."""
-
-    def __init__(self, content: bytes, received_at: float) -> None:
-        super().__init__(content)
-        self.content = content
-        self.received_at = received_at
-
-
-class MissingBody(io.RawIOBase):
-    """wsgi.input for a body that could not be received: every read raises the reason."""
-
-    def __init__(self, error: BodyError) -> None:
-        super().__init__()
-        self.error = error
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        raise self.error
+async def _chunks(reader: StreamReader, length: int | None) -> AsyncIterator[int]:
+    """The size of each chunk, to be read before the next one is asked for; a length is one chunk."""
+    if length is not None:
+        yield length
+        return
+    number = size = 0
+    while True:
+        line = _CHUNK_SIZE.fullmatch(await reader.readuntil(b"\r\n"))
+        if line is None:
+            raise _malformed("a line before a chunk is not a hexadecimal number and its extensions")
+        chunk = int(line[1], 16)
+        if not chunk:
+            break
+        number += 1
+        size += chunk
+        if number > _MANY_CHUNKS and size < number * _SMALL_CHUNK_BYTES:
+            raise _malformed(f"more than {_MANY_CHUNKS} chunks of under {_SMALL_CHUNK_BYTES} bytes")
+        yield chunk
+        if await reader.readexactly(2) != b"\r\n":
+            raise _malformed("a chunk is longer than its announced size")
+    # The trailers are ignored.
+    size = 0
+    while (trailer := await reader.readuntil(b"\r\n")) != b"\r\n":
+        size += len(trailer)
+        if size > _MAX_TRAILER_BYTES or not _TRAILER.fullmatch(trailer):
+            raise _malformed("a trailer is too long or not a header")
 
 
 def received_at(environ: MutableMapping[str, Any]) -> float:
-    """time.monotonic() when the whole request was here; now, where no more of it comes."""
-    source = environ["wsgi.input"]
-    return source.received_at if isinstance(source, ReceivedBody) else time.monotonic()
+    """time.monotonic() at the last byte of the request; now, under any other WSGI server."""
+    return float(environ.get(BODY_RECEIVED) or time.monotonic())
 
 
 def read_body(environ: MutableMapping[str, Any], limit_bytes: int) -> bytes:
-    """The whole body of a request of at most `limit_bytes`, and the time of its last byte in environ.
+    """The whole body of a request of at most `limit_bytes`; environ[BODY_RECEIVED] is set afterwards.
 
-    Sets environ[BODY_RECEIVED]; may be called again, with the same result. Raises BodyTooLarge,
-    BodyTruncated, BodyMalformed or BodyTimeout; the connection is then closed after the reply, which
-    reaches even a client that is still sending.
+    Raises BodyError; the connection closes after the reply, which reaches a client that is still sending.
     """
-    source = environ["wsgi.input"]
-    if isinstance(source, MissingBody):
+    if BODY not in environ:
+        # Under any other WSGI server, a test client for example.
+        environ[BODY] = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         environ[BODY_RECEIVED] = time.monotonic()
-        if isinstance(source.error, BodyTooLarge):
-            # The listener refused it by a limit of its own: this one may be lower, and is the one to keep.
-            raise BodyTooLarge(min(limit_bytes, source.error.limit_bytes))
-        raise source.error
-    if isinstance(source, ReceivedBody):
-        content = source.content
-        environ[BODY_RECEIVED] = source.received_at
-    else:
-        content = _received_from(environ, source, limit_bytes)
-    if len(content) > limit_bytes:
+    body: bytes | BodyError = environ[BODY]
+    if isinstance(body, BodyTooLarge):
+        # The limit of the listener, which may be higher.
+        raise BodyTooLarge(min(limit_bytes, body.limit_bytes))
+    if isinstance(body, BodyError):
+        raise body
+    if len(body) > limit_bytes:
         raise BodyTooLarge(limit_bytes)
-    return content
-
-
-def _received_from(environ: MutableMapping[str, Any], stream: Any, limit_bytes: int) -> bytes:
-    """The body from a stream, which can be read once only, so its outcome takes the stream's place."""
-    try:
-        content = _read_stream(environ, stream, limit_bytes)
-    except BodyError as error:
-        environ["wsgi.input"] = MissingBody(error)
-        raise
-    finally:
-        received_at = environ[BODY_RECEIVED] = time.monotonic()
-    environ["wsgi.input"] = ReceivedBody(content, received_at)
-    return content
-
-
-def _read_stream(environ: MutableMapping[str, Any], stream: Any, limit_bytes: int) -> bytes:
-    """The body from any other WSGI server, a test client for example."""
-    announced = environ.get("CONTENT_LENGTH") or ""
-    if not announced.isdecimal():
-        return bytes(stream.read(limit_bytes + 1)) if environ.get("wsgi.input_terminated") else b""
-    length = int(announced)
-    if length > limit_bytes:
-        raise BodyTooLarge(limit_bytes)
-    content = bytes(stream.read(length))
-    if len(content) < length:
-        raise BodyTruncated
-    return content
+    return body

@@ -1,235 +1,291 @@
-"""One client's connection: what it has sent, what it is still owed, and which phase it is in."""
+"""One client's connection: a coroutine that receives requests and sends replies, with total deadlines."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import enum
-import select
+import functools
+import io
+import logging
 import socket
+import ssl
 import struct
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from scheduler_ext.server.http.body import (
-    BodyError,
-    BodyMalformed,
-    BodyTimeout,
-    BodyTooLarge,
-    BodyTruncated,
-    MissingBody,
-    ReceivedBody,
+from scheduler_ext.server.http.body import BODY, BODY_RECEIVED, BodyError, BodyTooLarge, receive_body
+from scheduler_ext.server.http.cut_connections import CUT_CONNECTIONS, CutReason
+from scheduler_ext.server.http.exchange import (
+    MAX_HEAD_BYTES,
+    HeadError,
+    answer,
+    error_reply,
+    parse_head,
+    read_head,
 )
-from scheduler_ext.server.http.exchange import HeadError, parse_head, take_expectation
-from scheduler_ext.server.http.framing import HEAD_END, MAX_HEAD_BYTES, BodyFraming
-from scheduler_ext.server.http.tls_socket import TlsSocket
+from scheduler_ext.server.http.tls import TlsProtocol, log_refusal
 
-# Larger first reads measured slower: the allocation and the copy of what follows the head.
-_HEAD_READ_BYTES = 64 * 1024
-_DISCARD_READ_BYTES = 256 * 1024
+if TYPE_CHECKING:
+    from scheduler_ext.server.http.http_server import HttpServer
+
+log = logging.getLogger(__name__)
+
+_SLICE_BYTES = 64 * 1024
+# After its last reply a client has this long to close first, which spares it a reset.
+LINGER_S = 2.0
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Phase(enum.Enum):
-    """What a connection waits for; every phase but SERVING has a deadline."""
+    """What a connection waits for, in the order in which connections make room for new ones."""
 
+    CLOSING = "the client to close, after its last reply"
     HANDSHAKE = "the end of the TLS handshake"
-    IDLE = "the first byte of a request"
     READING = "the rest of a request"
+    IDLE = "the first byte of a request"
+    WRITING = "the client to read its reply"
     SERVING = "the application"
-    WRITING = "the client to take the reply"
-    DISCARDING = "the end of a body that is not wanted, so that the client gets to see the reply"
-    LINGERING = "the client to close after its last reply"
-    CLOSED = "nothing"
-
-
-_HOLDING = (Phase.READING, Phase.SERVING)
 
 
 class Connection:
-    """The state of one connection. Owned by its loop's thread, and by a pool thread while SERVING."""
+    """One connection of an HttpServer; all but `_in_pool` runs on the event loop."""
 
-    __slots__ = (
-        "_scanned",
-        "counted_bytes",
-        "deadline",
-        "discarded_bytes",
-        "fault",
-        "framing",
-        "incoming",
-        "keep_alive",
-        "outgoing",
-        "owed",
-        "peer",
-        "phase",
-        "queued",
-        "received_at",
-        "request",
-        "served",
-        "server",
-        "sock",
-        "watched",
-    )
-
-    def __init__(self, sock: socket.socket | TlsSocket, peer: Any, server: Any) -> None:
-        self.sock = sock
-        self.peer = peer
-        self.server = server
-        self.phase = Phase.CLOSED
-        self.deadline = 0.0
-        self.watched = 0
-        self.counted_bytes = 0
-        self.owed: list[Any] = []
-        self.queued: Future[None] | None = None
+    def __init__(self, server: HttpServer, sock: socket.socket, peer: Any) -> None:
+        self.phase = Phase.HANDSHAKE
+        self.deadline = asyncio.timeout(None)
         self.served = 0
-        self.discarded_bytes = 0
-        self.incoming = bytearray()
-        self.outgoing: list[memoryview] = []
-        self.reset_request()
-        sock.setblocking(False)
+        # The bytes of a request that is not answered, and the reply that is not sent.
+        self.held_bytes = 0
+        self.reply: list[memoryview] = []
+        self._job: Future[None] | None = None
+        self._server, self._sock, self._peer = server, sock, peer
+        # The loop closes its own when the client hangs up, and the number could be that of another client.
+        self._pool_sock = sock.dup()
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._reader = asyncio.StreamReader(MAX_HEAD_BYTES, self._loop)
+        # Whether the client may be busy sending, and read its reply only afterwards.
+        self._sending = False
+        self.task = self._loop.create_task(self._run())
 
-    def reset_request(self) -> None:
-        """Forget the last request; bytes that followed it stay."""
-        self._scanned = 0
-        self.request: Any = None
-        self.framing: BodyFraming | None = None
-        self.fault: BodyError | None = None
-        self.received_at = 0.0
-        self.keep_alive = False
-
-    @property
-    def held_bytes(self) -> int:
-        """How much of a request is in memory that is not answered yet."""
-        return len(self.incoming) + (self.framing.size if self.framing and self.phase in _HOLDING else 0)
-
-    @property
-    def mid_record(self) -> bool:
-        """Whether a request has begun with part of a TLS record, of which nothing can be read yet."""
-        return isinstance(self.sock, TlsSocket) and self.sock.mid_record
-
-    @property
-    def ready(self) -> bool:
-        """Whether the application can be asked: the request is whole, or known never to become so."""
-        return self.framing is not None and (self.framing.complete or self.fault is not None)
-
-    @property
-    def unread(self) -> bool:
-        """Whether the client may be busy sending what nobody wants, and look at its reply only then."""
-        if isinstance(self.fault, (BodyTimeout, BodyTruncated)):
-            return False
-        return self.framing is None or not self.framing.complete
-
-    def receive(self) -> bytes | None:
-        """What the socket has now: None when nothing, b"" when the client ended its side.
-
-        Raises OSError when the connection is broken.
-        """
+    async def _run(self) -> None:
+        """Whatever happens on one connection ends that connection only."""
         try:
-            return self.sock.recv(self.framing.wanted() if self.framing else _HEAD_READ_BYTES)
-        except BlockingIOError:
-            return None
+            await self._open()
+            await self._converse()
+            await self._linger()
+        except OSError:
+            pass
+        except Exception:
+            CUT_CONNECTIONS.inc("error")
+            log.exception("connection from %s given up", self._peer[0])
+        finally:
+            self._server.forget(self)
+            self._pool_sock.close()
+            if self._transport is None:
+                self._sock.close()
+            else:
+                self._transport.abort()
 
-    def feed(self, received: bytes, cfg: Any, max_body_bytes: int) -> None:
-        """Take received bytes. Raises HeadError."""
-        if self.framing is None:
-            self.incoming += received
-            self._find_head(cfg, max_body_bytes)
-        else:
-            self._feed_body(received, max_body_bytes)
+    def refuse(self, error: HeadError) -> None:
+        """Have the pending or next read raise an error."""
+        self._reader.set_exception(error)
 
-    def _find_head(self, cfg: Any, max_body_bytes: int) -> None:
-        # Only bytes that HTTP can start with: a TLS hello, for one, would otherwise wait for its deadline.
-        if not self.incoming[:1].isalpha() and self.incoming[:1] != b"\r":
-            raise HeadError(400, "this is not HTTP: expected a request such as POST /filter HTTP/1.1")
-        end = HEAD_END.search(self.incoming, self._scanned)
-        if end is None:
-            self._scanned = max(0, len(self.incoming) - 2)
-            if len(self.incoming) > MAX_HEAD_BYTES:
-                raise HeadError(431, f"the request's head is larger than {MAX_HEAD_BYTES} bytes")
-            return
-        head, rest = bytes(self.incoming[: end.end()]), bytes(self.incoming[end.end() :])
-        self.incoming = bytearray()
-        self.request, self.framing = parse_head(head, self.peer, cfg)
-        expects_continue = take_expectation(self.request)
-        if getattr(self.framing, "length", 0) > max_body_bytes:
-            self.fault = BodyTooLarge(max_body_bytes)
-            return
-        if expects_continue and not rest:
-            with contextlib.suppress(BlockingIOError):
-                self.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
-        if self.framing.complete:
-            self.incoming += rest
-            self.received_at = time.monotonic()
-        elif rest:
-            self._feed_body(rest, max_body_bytes)
+    def withdraw(self) -> bool:
+        """Whether the request could be taken back from the queue of the pool."""
+        return self._job is not None and self._job.cancel()
 
-    def _feed_body(self, received: bytes, max_body_bytes: int) -> None:
-        assert self.framing is not None
-        try:
-            self.incoming += self.framing.feed(received)
-        except BodyMalformed as error:
-            self.fault = error
-        if self.framing.size > max_body_bytes:
-            self.fault = BodyTooLarge(max_body_bytes)
-        self.received_at = time.monotonic()
-
-    def take_body(self) -> ReceivedBody | MissingBody:
-        """The body for the application, handed over once."""
-        if self.fault is not None:
-            return MissingBody(self.fault)
-        assert self.framing is not None
-        return ReceivedBody(self.framing.take(), self.received_at)
-
-    def owe(self, pieces: list[bytes]) -> None:
-        """Set the reply to send."""
-        self.outgoing = [memoryview(piece) for piece in pieces if piece]
-
-    def send_some(self) -> None:
-        """Send what the socket takes now. Raises OSError when the connection is broken."""
-        while self.outgoing:
-            try:
-                # Head and body leave in one segment where they fit: one wake-up for the client.
-                sent = self.sock.sendmsg(self.outgoing[:16])
-            except BlockingIOError:
-                return
-            while self.outgoing and sent >= len(self.outgoing[0]):
-                sent -= len(self.outgoing.pop(0))
-            if sent:
-                self.outgoing[0] = self.outgoing[0][sent:]
-
-    def send_patiently(self, patience_s: float) -> None:
-        """Send, and wait up to `patience_s` for a client that is reading."""
-        until = time.monotonic() + patience_s
-        self.send_some()
-        if not self.outgoing:
-            return
-        poller = select.poll()
-        poller.register(self.sock, select.POLLOUT)
-        while self.outgoing and (left_s := until - time.monotonic()) > 0:
-            poller.poll(left_s * 1000)
-            self.send_some()
-
-    def discard(self) -> bool:
-        """Throw away what the client sends; False when it has ended its side."""
-        try:
-            received = self.sock.recv(_DISCARD_READ_BYTES)
-        except BlockingIOError:
-            return True
-        self.discarded_bytes += len(received)
-        return bool(received)
-
-    def end_writing(self) -> None:
-        """Tell the client that no more replies follow."""
+    def reset_at_close(self) -> None:
+        """Drop the unsent reply, which the kernel would otherwise keep for minutes."""
         with contextlib.suppress(OSError):
-            self.sock.shutdown(socket.SHUT_WR)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
 
-    def close(self, reset: bool = False) -> None:
-        """Close; `reset` also drops the unsent reply, which the kernel would otherwise keep for minutes."""
-        if reset:
-            with contextlib.suppress(OSError):
-                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        self.sock.close()
-        self.phase = Phase.CLOSED
-        self.incoming = bytearray()
-        self.outgoing = []
-        self.framing = None
+    def _within(self, phase: Phase) -> asyncio.Timeout:
+        """Enter a phase, with the deadline that the server gives to it."""
+        self._server.enter(self, phase)
+        self.deadline = asyncio.timeout(self._server.durations_s[phase])
+        return self.deadline
+
+    async def _open(self) -> None:
+        """Make the streams, after the TLS handshake if there is one. Raises OSError."""
+        streams = asyncio.StreamReaderProtocol(self._reader, loop=self._loop)
+        certificates = self._server.certificates
+        protocol = TlsProtocol(self._loop, streams, certificates.context) if certificates else streams
+        try:
+            async with self._within(Phase.HANDSHAKE):
+                self._transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, self._sock)
+                transport = await protocol.agreed() if isinstance(protocol, TlsProtocol) else self._transport
+        except (ssl.SSLError, TimeoutError) as error:
+            CUT_CONNECTIONS.inc("tls")
+            log_refusal(error, self._peer[0])
+            raise
+        # What one read may add to the bytes that are counted.
+        self._transport.max_size = self._server.limits.read_bytes  # type: ignore[attr-defined]
+        # A reply counts as sent when the kernel has all of it, but for a slice under TLS.
+        transport.set_write_buffer_limits(high=1)
+        self._writer = asyncio.StreamWriter(transport, streams, self._reader, self._loop)
+
+    async def _converse(self) -> None:
+        """Answer one request after the other. Raises OSError."""
+        refusal: HeadError | None = None
+        try:
+            while await self._exchange():
+                self.served += 1
+        except HeadError as error:
+            refusal = error
+        if refusal:
+            # The others are counted as cut off.
+            if refusal.status not in (408, 503):
+                log.warning("request from %s refused: %s", self._peer[0], refusal)
+            self._sending = refusal.sending
+            self._server.hold(self, -self.held_bytes)
+            # Reading goes on after `refuse`.
+            self._reader.set_exception(None)  # type: ignore[arg-type]
+            await self._send([error_reply(refusal.status, str(refusal))])
+
+    async def _exchange(self) -> bool:
+        """Answer the next request; whether another one may follow. Raises HeadError, OSError."""
+        first = b""
+        with contextlib.suppress(TimeoutError):
+            async with self._within(Phase.IDLE):
+                first = await self._reader.read(1)
+        if not first:
+            return False
+        request = None
+        try:
+            async with self._within(Phase.READING):
+                head = await read_head(self._reader, first)
+                request, length, expects_continue = parse_head(head, self._peer, self._server.cfg)
+                body = await self._body(length, expects_continue)
+        except TimeoutError:
+            self._cut("head" if request is None else "body")
+            late = f"the request did not arrive whole within {self._server.limits.read_timeout_s:g} s"
+            if request is None:
+                raise HeadError(408, late, sending=False) from None
+            body = BodyError(408, late)
+        # On a thread of the pool; the job itself ends after the reply is on its way.
+        self._server.enter(self, Phase.SERVING)
+        done: asyncio.Future[tuple[list[memoryview], bool]] = self._loop.create_future()
+        pool = self._server.pool(request.path)
+        self._job = pool.submit(self._in_pool, request, body, time.monotonic(), done)
+        rest, keep_alive = await done
+        self._server.hold(self, -self.held_bytes)
+        if rest:
+            await self._send(rest)
+        return keep_alive
+
+    async def _body(self, length: int | None, expects_continue: bool) -> bytes | BodyError:
+        """The body, or the reason why it is missing, which is for the application to tell the client."""
+        limit_bytes = self._server.limits.max_body_bytes
+        try:
+            if length is not None and length > limit_bytes:
+                raise BodyTooLarge(limit_bytes)
+            if expects_continue:
+                self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            hold = functools.partial(self._server.hold, self)
+            body = await receive_body(self._reader, length, limit_bytes, hold)
+        except BodyError as error:
+            self._sending = not self._reader.at_eof()
+            return error
+        if refusal := self._reader.exception():
+            raise refusal
+        return body
+
+    def _in_pool(self, request: Any, body: bytes | BodyError, received_at: float, done: Any) -> None:
+        """Have the application answer one request, and send what the kernel takes at once."""
+        server, failed = self._server, isinstance(body, BodyError)
+        source = io.BytesIO(b"" if isinstance(body, BodyError) else body)
+        more = {BODY: body, BODY_RECEIVED: received_at, "wsgi.input": source, "wsgi.multithread": True}
+        addresses = self._peer, server.address
+        # Freed after the reply, because freeing what the application left in it may take longer than sending.
+        environ = None
+        try:
+            pieces, keep_alive, environ = answer(
+                server.app, request, more, addresses, server.cfg, lambda: server.stopping or failed
+            )
+            rest = [memoryview(piece) for piece in pieces if piece]
+        except BaseException:
+            # SystemExit, too: the pool would keep it to itself.
+            log.exception("the application failed on %s %s", request.method, request.path)
+            self._call(_count_error)
+            rest, keep_alive = [error_reply(500, "internal error; the log has the details")], False
+        try:
+            if not server.certificates and not self._writer.transport.get_write_buffer_size():
+                self._send_now(rest)
+        except Exception as error:
+            self._call(done.set_exception, error)
+        else:
+            if not rest:
+                # The client has its reply; the loop would compete for the interpreter meanwhile.
+                del environ
+            self._call(_resolve, done, (rest, keep_alive))
+
+    def _send_now(self, rest: list[memoryview]) -> None:
+        """Send what the kernel takes, which spares a reply the way over the event loop."""
+        with contextlib.suppress(BlockingIOError):
+            while rest:
+                sent = self._pool_sock.sendmsg(rest[:16])
+                while rest and sent >= len(rest[0]):
+                    sent -= len(rest.pop(0))
+                if sent:
+                    rest[0] = rest[0][sent:]
+
+    def _call(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Have the event loop call a function; it is closed when the grace period is over."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    async def _send(self, pieces: list[memoryview]) -> None:
+        """Send a reply. Raises OSError when the client does not read it in time."""
+        self.reply = pieces
+        try:
+            async with self._within(Phase.WRITING):
+                self._server.relieve()
+                for piece in pieces:
+                    for start in range(0, len(piece), _SLICE_BYTES):
+                        self._writer.write(piece[start : start + _SLICE_BYTES])
+                        await self._writer.drain()
+        except TimeoutError:
+            self._cut("reply")
+            self.reset_at_close()
+            raise
+        finally:
+            self.reply = []
+
+    def _cut(self, reason: CutReason) -> None:
+        CUT_CONNECTIONS.inc(reason)
+        log.info("slow client %s cut off: its %s is overdue", self._peer[0], reason)
+
+    async def _linger(self) -> None:
+        """End the connection after the client has seen its last reply (RFC 9112, 9.6). Raises OSError."""
+        async with self._within(Phase.CLOSING):
+            one_sided = self._writer.can_write_eof()
+            if one_sided:
+                self._writer.write_eof()
+            if one_sided or self._sending:
+                # TLS cannot end one side only, so its client has to pause.
+                await self._discard(None if one_sided and self._sending else LINGER_S)
+            self._writer.close()
+            await self._writer.wait_closed()
+
+    async def _discard(self, pause_s: float | None) -> None:
+        """Read until the client ends its side, pauses for so long, or has sent too much."""
+        discarded = 0
+        with contextlib.suppress(TimeoutError):
+            while discarded <= self._server.limits.max_held_bytes:
+                received = await asyncio.wait_for(self._reader.read(_SLICE_BYTES), pause_s)
+                if not received:
+                    return
+                discarded += len(received)
+
+
+def _count_error() -> None:
+    CUT_CONNECTIONS.inc("error")
+
+
+def _resolve(done: asyncio.Future[Any], value: Any) -> None:
+    if not done.done():
+        done.set_result(value)

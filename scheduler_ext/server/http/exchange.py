@@ -1,4 +1,4 @@
-"""One request through a WSGI application, with gunicorn's parser and response writer on both sides.
+"""The head of a request and the bytes of a reply, with gunicorn's parser and response writer.
 
 From gunicorn this uses what each of its worker classes uses: `gunicorn.http.message.Request` and
 `gunicorn.http.wsgi.create`, which have no documented stability. tests/server/http/test_gunicorn_contract.py
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from asyncio import IncompleteReadError, LimitOverrunError, StreamReader
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -18,26 +19,24 @@ from gunicorn.http.body import ChunkedReader
 from gunicorn.http.message import Request
 from gunicorn.http.unreader import IterUnreader
 
-from scheduler_ext.server.http.body import MissingBody, ReceivedBody
-from scheduler_ext.server.http.framing import BodyFraming, ChunkedFraming, LengthFraming
-
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
 
-# Whatever is not listed is a 400.
-_PARSE_STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (errors.LimitRequestLine, 414),
-    (errors.LimitRequestHeaders, 431),
-    (errors.ExpectationFailed, 417),
-    (errors.UnsupportedTransferCoding, 501),
-)
-# RFC 9112, 3.2: a path, a URL whose authority is group 1, or the asterisk, which gunicorn takes with OPTIONS
-# only. The authority alone is for proxies.
+# kube-scheduler sends about 200 bytes of head.
+MAX_HEAD_BYTES = 16 * 1024
+# All other parse errors are a 400.
+_PARSE_STATUS = {
+    errors.LimitRequestLine: 414,
+    errors.LimitRequestHeaders: 431,
+    errors.ExpectationFailed: 417,
+    errors.UnsupportedTransferCoding: 501,
+}
+# RFC 9112, 3.2: a path, a URL whose authority is group 1, or the asterisk, which gunicorn accepts with
+# OPTIONS only. The authority alone is for proxies.
 _TARGET = re.compile(r"/[^#]*|https?://([^/?#]*)(?:[/?][^#]*)?|\*", re.IGNORECASE)
 # RFC 3986, 3.2.2, without a user.
 _HOST = re.compile(r"(?:[\w.~%!$&'()*+,;=-]*|\[[\w.:%~-]+\])(?::[0-9]*)?", re.ASCII)
-_MAX_DETAIL_CHARACTERS = 200
-# Browsers ask the inspection listener, and what such an error quotes is from anybody.
+# Browsers reach the inspection listener, and such an error quotes untrusted text.
 _FOR_BROWSERS = (
     "Content-Security-Policy: default-src 'none'; frame-ancestors 'none'\r\n"
     "X-Content-Type-Options: nosniff\r\nCache-Control: no-store\r\n"
@@ -45,43 +44,57 @@ _FOR_BROWSERS = (
 
 
 class HeadError(Exception):
-    """The head of a request is not acceptable HTTP; `status` and str() are for the client."""
+    """A request that the application does not see; `status` and str() are for the client.
 
-    def __init__(self, status: int, message: str) -> None:
+    `sending`: the client may still be sending, and read its reply only afterwards.
+    """
+
+    def __init__(self, status: int, message: str, sending: bool = True) -> None:
         super().__init__(message)
         self.status = status
+        self.sending = sending
 
 
-class CollectedReply:
-    """Stands where gunicorn's Response expects a socket, and keeps the bytes it would send."""
+async def read_head(reader: StreamReader, first: bytes) -> bytes:
+    """The head of a request that begins with this byte, up to its empty line. Raises HeadError."""
+    # Only bytes that HTTP can start with: a TLS hello, for example, would otherwise wait for its deadline.
+    if not first.isalpha() and first != b"\r":
+        raise HeadError(400, "this is not HTTP: expected a request such as POST /filter HTTP/1.1")
+    head = bytearray(first)
+    try:
+        # An empty line may precede the request.
+        while not head.endswith(b"\r\n\r\n"):
+            head += await reader.readuntil(b"\n")
+            if not head.endswith(b"\r\n"):
+                raise HeadError(400, "a line of the request's head ends with a bare LF")
+            if len(head) > MAX_HEAD_BYTES:
+                raise LimitOverrunError("", 0)
+    except LimitOverrunError:
+        raise HeadError(431, f"the request's head is larger than {MAX_HEAD_BYTES} bytes") from None
+    except IncompleteReadError:
+        raise HeadError(400, "the request's head ended before its empty line", sending=False) from None
+    return bytes(head)
 
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
 
-    def sendall(self, piece: bytes) -> None:
-        self.pieces.append(piece)
-
-
-def parse_head(head: bytes, peer: Any, cfg: Any) -> tuple[Any, BodyFraming]:
-    """The parsed request, and the framing its headers announce for the body.
+def parse_head(head: bytes, peer: Any, cfg: Any) -> tuple[Any, int | None, bool]:
+    """The parsed request, its body's length (None: chunked), and whether the client expects "100 Continue".
 
     Raises HeadError.
     """
     try:
         request = Request(cfg, IterUnreader([head]), peer)
     except Exception as error:
-        status = next((code for kind, code in _PARSE_STATUS if isinstance(error, kind)), 400)
-        detail = str(error)[:_MAX_DETAIL_CHARACTERS]
-        raise HeadError(status, f"the request's head is not acceptable: {detail}") from error
+        status = next((_PARSE_STATUS[kind] for kind in type(error).mro() if kind in _PARSE_STATUS), 400)
+        raise HeadError(status, f"the request's head is not acceptable: {str(error)[:200]}") from error
     _be_strict(request)
+    # gunicorn would send it, after the body.
+    expects_continue, request._expected_100_continue = request._expected_100_continue, False
     reader = request.body.reader
-    if isinstance(reader, ChunkedReader):
-        return request, ChunkedFraming()
-    return request, LengthFraming(reader.length)
+    return request, None if isinstance(reader, ChunkedReader) else reader.length, expects_continue
 
 
 def _be_strict(request: Any) -> None:
-    """Refuse what gunicorn takes although RFC 9112 does not, because another reader of the same bytes may see
+    """Refuse what gunicorn accepts although RFC 9112 does not: another reader of the same bytes may see
     another request in them. Raises HeadError."""
     if request.version not in ((1, 0), (1, 1)):
         raise HeadError(505, "HTTP version: this server speaks HTTP/1.1 and HTTP/1.0")
@@ -94,7 +107,7 @@ def _be_strict(request: Any) -> None:
     if not all(_HOST.fullmatch(host) for host in (*hosts, target[1] or "")):
         raise HeadError(400, "Host: neither a name nor an address, with or without a port")
     if target[1] is not None:
-        # It stands above the header (3.2.2).
+        # It overrides the header (3.2.2).
         others = [header for header in request.headers if header[0] != "HOST"]
         request.headers = [*others, ("HOST", target[1])]
     if _listed(request, "TRANSFER-ENCODING") not in ([], ["chunked"]):
@@ -109,35 +122,33 @@ def _listed(request: Any, header: str) -> list[str]:
     return [member.strip(" \t").lower() for value in values for member in value.split(",")]
 
 
-def take_expectation(request: Any) -> bool:
-    """Whether the client waits for "100 Continue" before it sends the body; gunicorn then sends no other."""
-    expected = bool(request._expected_100_continue)
-    request._expected_100_continue = False
-    return expected
+class CollectedReply:
+    """Collects the bytes that gunicorn's Response sends, in the place of a socket."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        self.sendall = self.pieces.append
 
 
 def answer(
     app: WSGIApplication,
     request: Any,
-    body: ReceivedBody | MissingBody,
+    more: WSGIEnvironment,
     addresses: tuple[Any, Any],
     cfg: Any,
-    last: Callable[[], bool],
+    is_last: Callable[[], bool],
 ) -> tuple[list[bytes], bool, WSGIEnvironment]:
     """The application's reply as bytes to send, whether the connection may be used again, and the environ.
 
-    The environ is only for the caller to hold until the reply is sent: what the application has left in it
-    may take longer to free than the reply to send.
-
-    `addresses` are those of the client and of the listener; `last`, asked when the application has
-    answered, says whether this is the connection's last reply. Raises what the application raises.
+    `more` is added to the environ. `addresses` are those of the client and of the listener. `is_last`, called
+    after the application, says whether this is the connection's last reply. Raises what the application
+    raises.
     """
     reply = CollectedReply()
-    request.body = body
     response, environ = wsgi.create(request, reply, *addresses, cfg)
-    environ["wsgi.multithread"] = True
+    environ |= more
     result = app(environ, response.start_response)
-    if last():
+    if is_last():
         response.force_close()
     try:
         for piece in result:
@@ -149,11 +160,11 @@ def answer(
     return reply.pieces, not response.should_close(), environ
 
 
-def error_reply(status: int, message: str) -> bytes:
+def error_reply(status: int, message: str) -> memoryview:
     """A whole JSON reply for an error found before the application; the connection closes after it."""
     body = json.dumps({"error": message}).encode()
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\nConnection: close\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n{_FOR_BROWSERS}\r\n"
     )
-    return head.encode() + body
+    return memoryview(head.encode() + body)

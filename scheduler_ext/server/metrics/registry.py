@@ -21,7 +21,7 @@ from scheduler_ext import __version__
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.extender.answer import Answer
-from scheduler_ext.server.http.certificate_dates import not_after
+from scheduler_ext.server.http.tls import not_after
 from scheduler_ext.server.metrics.gauges import Pending, SourceMetrics
 from scheduler_ext.server.metrics.gpu_metrics import GpuText, visible
 from scheduler_ext.sources.source_status import Watched

@@ -1,4 +1,4 @@
-"""A certificate authority with the files it gives a server, and the contexts it gives clients."""
+"""A certificate authority that issues files for servers and TLS contexts for clients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOST = "127.0.0.1"
 
 
 class Authority:
-    """Signs servers and clients, for itself or under a parent.
+    """Signs certificates of servers and clients, as a root or under a parent.
 
     The names of its files are those of a Secret of type kubernetes.io/tls.
     """
@@ -32,7 +32,7 @@ class Authority:
         return self._ca.cert_pem.bytes()
 
     def write_server(self, folder: Path, clients: Authority | None = None) -> TlsFiles:
-        """A new certificate for HOST with its key, and who signs clients (this authority by default)."""
+        """A new certificate for HOST with its key, and the CA of clients (this authority by default)."""
         leaf = self._ca.issue_cert(HOST)
         folder.mkdir(exist_ok=True)
         files = tls_files(folder)
@@ -42,9 +42,9 @@ class Authority:
         return files
 
     def stranger(self) -> ssl.SSLContext:
-        """A client that trusts this authority and has no certificate of its own."""
+        """A client that trusts this authority and has no certificate."""
         context = ssl.create_default_context(cadata=self.ca_pem.decode())
-        # What is expected of HTTP clients, and Go's offers h2 besides.
+        # HTTP clients offer http/1.1, and Go's offers h2 too.
         context.set_alpn_protocols(["h2", "http/1.1"])
         return context
 
@@ -59,7 +59,7 @@ class Authority:
         return context
 
     def server_as_client(self, folder: Path) -> ssl.SSLContext:
-        """A client whose certificate this authority has issued for servers only."""
+        """A client whose certificate this authority issued for servers only."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a server")])
         issuer = x509.load_pem_x509_certificate(self.ca_pem)
@@ -91,5 +91,5 @@ class Authority:
 
 
 def flags(files: TlsFiles) -> list[str]:
-    """The command line that names these files."""
+    """The command line arguments that name these files."""
     return [part for flag, path in files.by_flag() for part in (flag, str(path))]

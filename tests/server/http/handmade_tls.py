@@ -1,4 +1,4 @@
-"""A TLS 1.3 client whose records are made by hand, for what no library sends."""
+"""A TLS 1.3 client that makes its own records, to send messages that no library sends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY_UPDATE_REQUESTED = b"\x18\x00\x00\x01\x01"
 
 
 class HandmadeClient:
-    """Shakes hands with OpenSSL, takes over the keys it sends with, and leaves it the reading."""
+    """Completes the handshake with OpenSSL, encrypts with the keys from it, and decrypts with OpenSSL."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, key_log: Path) -> None:
         self.sock = sock
@@ -27,7 +27,7 @@ class HandmadeClient:
         self._departing = ssl.MemoryBIO()
         context.keylog_filename = str(key_log)
         self._tls = context.wrap_bio(self._arrived, self._departing, server_hostname="127.0.0.1")
-        while not self._shaken():
+        while not self._is_complete():
             sock.sendall(self._departing.read())
             self._arrived.write(sock.recv(65536))
         sock.sendall(self._departing.read())
@@ -37,7 +37,7 @@ class HandmadeClient:
         secrets = [bytes.fromhex(line[2]) for line in lines if line[0] == "CLIENT_TRAFFIC_SECRET_0"]
         self._use(secrets[-1])
 
-    def _shaken(self) -> bool:
+    def _is_complete(self) -> bool:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -51,11 +51,11 @@ class HandmadeClient:
         self._records = 0
 
     def update_key(self) -> None:
-        """What follows a sent KEY_UPDATE is sealed with the next key (RFC 8446, 7.2)."""
+        """Encrypt with the next key, after a KEY_UPDATE was sent (RFC 8446, 7.2)."""
         self._use(_expand_label(self._secret, b"traffic upd", 48))
 
     def record(self, content: bytes, kind: int = DATA) -> bytes:
-        """One sealed record (RFC 8446, 5.2); records have to be sent in the order in which they are made."""
+        """One encrypted record (RFC 8446, 5.2); records must be sent in the order in which they are made."""
         inner = content + bytes([kind])
         header = b"\x17\x03\x03" + (len(inner) + 16).to_bytes(2, "big")
         nonce = (self._iv ^ self._records).to_bytes(12, "big")
@@ -63,11 +63,11 @@ class HandmadeClient:
         return header + self._key.encrypt(nonce, inner, header)
 
     def read_reply(self) -> Reply:
-        """One reply. Raises ConnectionError when it does not come whole."""
-        return read_reply(self)  # type: ignore[arg-type]  # recv is all that is asked of a socket there
+        """One reply. Raises ConnectionError when it is incomplete."""
+        return read_reply(self)  # type: ignore[arg-type]  # it only calls recv
 
     def recv(self, size: int) -> bytes:
-        """Decrypted bytes; b"" at the end, be it orderly or not."""
+        """Decrypted bytes; b"" at the end of the connection, with or without a close_notify."""
         while True:
             try:
                 return self._tls.read(size)

@@ -42,7 +42,7 @@ class SlowClients:
         return self
 
     def stop(self) -> None:
-        """Neither send nor read any more: a reset is told to one reader only, which then is the caller."""
+        """Neither send nor read any more: the kernel reports a reset only once, which is for the caller."""
         self._stop.set()
         self._thread.join()
 

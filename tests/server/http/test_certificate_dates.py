@@ -1,8 +1,9 @@
-"""When a certificate ends, as the library that signed it says."""
+"""The end of a certificate agrees with the library that signed it."""
 
 from __future__ import annotations
 
 import datetime
+import ssl
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from scheduler_ext.server.http.certificate_dates import not_after
+from scheduler_ext.server.http.tls import not_after
 from tests.server.http.authority import Authority, flags
 from tests.server.process.product import Product
 
@@ -19,7 +20,7 @@ METRIC = "gpu_extender_certificate_expiry_timestamp_seconds"
 
 
 def certificate(ends: datetime.datetime) -> bytes:
-    """One that signs itself, in PEM."""
+    """A self-signed certificate, in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "extender")])
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
@@ -40,19 +41,19 @@ def test_the_end_of_the_first_certificate(tmp_path: Path, day: tuple[int, int, i
     ends = datetime.datetime(*day, tzinfo=datetime.UTC)
     file = tmp_path / "tls.crt"
     another = certificate(datetime.datetime(2031, 1, 1, tzinfo=datetime.UTC))
-    file.write_bytes(b"what openssl x509 -text prints\n" + certificate(ends) + another)
+    file.write_bytes(b"the text that openssl x509 -text prints\n" + certificate(ends) + another)
     assert not_after(file) == ends.timestamp()
 
 
 @pytest.mark.parametrize("text", ["", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"])
-def test_what_is_no_certificate_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_certificate_is_refused(tmp_path: Path, text: str) -> None:
     file = tmp_path / "tls.crt"
     file.write_text(text)
-    with pytest.raises(ValueError, match="certificate"):
+    with pytest.raises(ssl.SSLError):
         not_after(file)
 
 
-def test_a_scrape_tells_when_the_servers_own_ends(authority: Authority, tmp_path: Path) -> None:
+def test_a_scrape_reports_the_end_of_the_servers_certificate(authority: Authority, tmp_path: Path) -> None:
     files = authority.write_server(tmp_path)
     loaded = x509.load_pem_x509_certificates(files.cert_file.read_bytes())[0]
     with Product(*flags(files), tls=authority.client()) as server:

@@ -1,4 +1,4 @@
-"""Files of certificates: which are refused, in what words, and how renewed ones are taken."""
+"""Certificate files: the messages for bad ones, and the renewal of good ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from scheduler_ext.server.http.certificates import CertificateError, ServerCertificates, load_context
+from scheduler_ext.server.http.tls import CertificateError, ServerCertificates, load_context
 from scheduler_ext.server.server_options import TlsFiles
 from tests.server.http.authority import HOST, Authority
 
@@ -24,7 +24,7 @@ Spoil = Callable[[TlsFiles], object]
 
 @pytest.fixture
 def own(authority: Authority, tmp_path: Path) -> TlsFiles:
-    """Good files of one test, to be spoilt."""
+    """Good files of one test, which may spoil them."""
     return authority.write_server(tmp_path / "own")
 
 
@@ -121,7 +121,7 @@ BAD_FILES = [
 
 
 @pytest.mark.parametrize(("spoil", "flag", "problem", "fix"), BAD_FILES)
-def test_a_file_that_cannot_be_used_is_named_with_its_flag_and_the_fix(
+def test_the_error_names_the_bad_file_its_flag_and_the_fix(
     own: TlsFiles, spoil: Spoil, flag: str, problem: str, fix: str
 ) -> None:
     spoil(own)
@@ -133,7 +133,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_flag_and_the_fix(
     assert "\n" not in message
 
 
-def test_a_file_that_may_not_be_read_is_named(own: TlsFiles) -> None:
+def test_the_error_names_a_file_without_read_permission(own: TlsFiles) -> None:
     if os.geteuid() == 0:
         pytest.skip("root reads everything")
     own.key_file.chmod(0)
@@ -141,7 +141,7 @@ def test_a_file_that_may_not_be_read_is_named(own: TlsFiles) -> None:
         load_context(own)
 
 
-def test_good_files_ask_every_client_for_a_certificate(files: TlsFiles) -> None:
+def test_every_client_needs_a_certificate(files: TlsFiles) -> None:
     context = load_context(files)
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.minimum_version is ssl.TLSVersion.TLSv1_2
@@ -160,7 +160,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize(("spoil", "flag", "problem", "fix"), BAD_FILES)
-def test_a_bad_renewal_leaves_the_old_ones_and_is_told_once(
+def test_a_bad_renewal_keeps_the_old_ones_and_is_logged_once(
     own: TlsFiles,
     certificates: ServerCertificates,
     caplog: pytest.LogCaptureFixture,
@@ -178,7 +178,7 @@ def test_a_bad_renewal_leaves_the_old_ones_and_is_told_once(
     assert line.startswith(f"certificates not renewed, the old ones stay: {flag} ")
 
 
-def test_a_good_renewal_after_a_bad_one_is_taken(
+def test_a_good_renewal_after_a_bad_one_is_used(
     authority: Authority, own: TlsFiles, certificates: ServerCertificates, caplog: pytest.LogCaptureFixture
 ) -> None:
     old = certificates.context
@@ -194,7 +194,7 @@ def test_a_good_renewal_after_a_bad_one_is_taken(
     assert len(warnings(caplog)) == 1
 
 
-def test_a_renewal_that_is_read_halfway_is_no_bad_one(
+def test_a_half_written_renewal_is_not_reported(
     authority: Authority,
     own: TlsFiles,
     certificates: ServerCertificates,
@@ -213,7 +213,7 @@ def test_a_renewal_that_is_read_halfway_is_no_bad_one(
     old = certificates.context
     own.cert_file.write_bytes(new.cert_file.read_bytes())
     with monkeypatch.context() as patch:
-        patch.setattr("scheduler_ext.server.http.certificates.load_context", load_while_written)
+        patch.setattr("scheduler_ext.server.http.tls.load_context", load_while_written)
         certificates.look()
     assert certificates.context is old
     certificates.look()
@@ -221,7 +221,7 @@ def test_a_renewal_that_is_read_halfway_is_no_bad_one(
     assert warnings(caplog) == []
 
 
-def test_files_that_vanish_and_come_back_are_read_again(
+def test_files_that_disappear_and_return_are_read_again(
     own: TlsFiles, certificates: ServerCertificates
 ) -> None:
     old = certificates.context
@@ -240,7 +240,7 @@ def test_a_file_that_becomes_readable_is_read_again(own: TlsFiles, certificates:
     assert certificates.context is not old
 
 
-def test_sessions_of_tls_1_2_do_not_pile_up(authority: Authority, certificates: ServerCertificates) -> None:
+def test_sessions_of_tls_1_2_are_bounded(authority: Authority, certificates: ServerCertificates) -> None:
     client = authority.client()
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     old = certificates.context
@@ -262,7 +262,7 @@ def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
             end.do_handshake()
         except ssl.SSLWantReadError:
             continue
-    # Both have to have said farewell, or the session is forgotten.
+    # Without a close_notify from both OpenSSL forgets the session.
     for end in (theirs, ours):
         try:
             end.unwrap()

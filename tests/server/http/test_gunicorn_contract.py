@@ -1,4 +1,4 @@
-"""What is used of gunicorn beyond its documentation; a version that changes it fails here first."""
+"""Undocumented parts of gunicorn that the server uses: a version that changes them fails here first."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from gunicorn.http.message import Request
 from gunicorn.http.unreader import IterUnreader
 from gunicorn.workers.base import Worker
 
-from scheduler_ext.server.arbiter import ExtenderApplication, settings
 from scheduler_ext.server.http.exchange import CollectedReply
 from scheduler_ext.server.server_options import Apps, ServerOptions
+from scheduler_ext.server.worker import ExtenderApplication, settings
 
 OPTIONS = ServerOptions(("127.0.0.1", 0), ("127.0.0.1", 0), ("127.0.0.1", 0))
 
@@ -38,10 +38,6 @@ def parameters(function: Any) -> list[str]:
         (Arbiter.__init__, ["self", "app"]),
         (Arbiter.run, ["self"]),
         (Arbiter.signal, ["self", "sig", "frame"]),
-        (Arbiter.spawn_worker, ["self"]),
-        (Arbiter.reap_workers, ["self"]),
-        (Arbiter.stop, ["self", "graceful"]),
-        (Arbiter.halt, ["self", "reason", "exit_status"]),
         (Arbiter.handle_hup, ["self"]),
         (Arbiter.handle_ttin, ["self"]),
         (Arbiter.handle_ttou, ["self"]),
@@ -54,7 +50,7 @@ def parameters(function: Any) -> list[str]:
     ],
     ids=lambda value: getattr(value, "__qualname__", ""),
 )
-def test_signatures_are_those_we_call_and_override(function: Any, expected: list[str]) -> None:
+def test_signatures_are_those_that_are_called_and_overridden(function: Any, expected: list[str]) -> None:
     assert parameters(function) == expected
 
 
@@ -67,7 +63,7 @@ def parse(raw: bytes) -> Any:
     return Request(Config(), IterUnreader([raw]), ("127.0.0.1", 1))
 
 
-def test_a_parsed_request_tells_its_framing() -> None:
+def test_a_parsed_request_has_its_framing() -> None:
     length = parse(b"POST / HTTP/1.1\r\nContent-Length: 12\r\n\r\n").body.reader
     assert (type(length), length.length) == (LengthReader, 12)
     nothing = parse(b"GET / HTTP/1.1\r\n\r\n").body.reader
@@ -75,7 +71,7 @@ def test_a_parsed_request_tells_its_framing() -> None:
     assert type(parse(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n").body.reader) is ChunkedReader
 
 
-def test_the_expectation_is_an_attribute_that_silences_gunicorn() -> None:
+def test_gunicorn_sends_no_continue_after_the_expectation_is_cleared() -> None:
     request = parse(b"POST / HTTP/1.1\r\nExpect: 100-continue\r\n\r\n")
     assert request._expected_100_continue is True
     request._expected_100_continue = False
@@ -85,7 +81,7 @@ def test_the_expectation_is_an_attribute_that_silences_gunicorn() -> None:
 
 
 @pytest.mark.parametrize("close", [False, True])
-def test_a_response_writes_to_what_stands_for_the_socket(close: bool) -> None:
+def test_a_response_writes_to_the_substitute_of_a_socket(close: bool) -> None:
     reply = CollectedReply()
     response, environ = wsgi.create(
         parse(b"GET /a%20b?c=d HTTP/1.1\r\n\r\n"), reply, ("127.0.0.1", 1), ("127.0.0.1", 2), Config()
@@ -102,11 +98,11 @@ def test_a_response_writes_to_what_stands_for_the_socket(close: bool) -> None:
     assert (b"Connection: close" in raw) is close
 
 
-def test_every_setting_is_one_gunicorn_knows() -> None:
+def test_gunicorn_knows_every_setting() -> None:
     def build() -> Apps:
         pytest.fail("built before the fork")
 
     application = ExtenderApplication(OPTIONS, build)
     lists: dict[str, Any] = {"forwarded_allow_ips": [], "forwarder_headers": []}
-    told = settings(OPTIONS)
-    assert {name: application.cfg.settings[name].get() for name in told} == told | lists
+    expected = settings(OPTIONS)
+    assert {name: application.cfg.settings[name].get() for name in expected} == expected | lists

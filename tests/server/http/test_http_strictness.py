@@ -1,4 +1,4 @@
-"""What RFC 9112 has a server refuse, and what two readers of the same bytes could take for two requests."""
+"""Requests that RFC 9112 makes a server refuse, because two readers could read them differently."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def target(form: str, method: str = "GET", host: str = "a") -> bytes:
 REFUSED = [
     # Section 2: messages.
     pytest.param(b"GET / HTTP/1.1\nHost: a\n\n", 400, id="lines of the head that end with a bare LF"),
-    pytest.param(b"GET / HTTP/1.1\r\nHost: a\n\r\n", 400, id="one line of the head that does"),
+    pytest.param(b"GET / HTTP/1.1\r\nHost: a\n\r\n", 400, id="one line of the head that ends with a bare LF"),
     pytest.param(b"GET / HTTP/1.1\r\nHost: a\rX: b\r\n\r\n", 400, id="a bare CR in a header"),
     pytest.param(b"GET /\r HTTP/1.1\r\nHost: a\r\n\r\n", 400, id="a bare CR in the request line"),
     pytest.param(b"GET / HTTP/1.1\r\n Host: a\r\n\r\n", 400, id="white space before the first header"),
-    pytest.param(head(start="GET / HTTP/1.2"), 505, id="HTTP/1.2, which nobody has specified"),
+    pytest.param(head(start="GET / HTTP/1.2"), 505, id="HTTP/1.2, which is not specified"),
     pytest.param(head(start="GET / HTTP/2.0"), 505, id="HTTP/2.0 as text"),
     pytest.param(head(start="GET / HTTP/0.9"), 505, id="HTTP/0.9 with a version"),
     pytest.param(head(start="GET / HTTP/1.1x"), 400, id="more behind the version"),
@@ -59,7 +59,7 @@ REFUSED = [
     pytest.param(target("/a#b"), 400, id="a fragment in the target"),
     pytest.param(target("livez"), 400, id="a target without its slash"),
     pytest.param(target("a:80"), 400, id="a host and a port as the target"),
-    pytest.param(target("a:80", "CONNECT"), 400, id="a tunnel, which is asked of a proxy"),
+    pytest.param(target("a:80", "CONNECT"), 400, id="a tunnel, which is for proxies"),
     pytest.param(target("ftp://a/"), 400, id="a URL of another scheme as the target"),
     pytest.param(target("a:b://c/"), 400, id="a target that only contains a URL"),
     pytest.param(target("http://b@a/"), 400, id="a URL with a user as the target"),
@@ -72,15 +72,15 @@ REFUSED = [
     pytest.param(head(host="Host: a b"), 400, id="a Host with a space"),
     pytest.param(head(host="Host: b@a"), 400, id="a Host with a user"),
     pytest.param(head(host="Host: a/b"), 400, id="a Host with a path"),
-    pytest.param(head(host="Host: a:b"), 400, id="a Host with a port that is none"),
+    pytest.param(head(host="Host: a:b"), 400, id="a Host with a port that is not a number"),
     pytest.param(head(host="Host: [::1"), 400, id="a Host with an open bracket"),
     # Section 5: headers.
     pytest.param(head("X : b"), 400, id="white space between a header's name and its colon"),
-    pytest.param(head("X\t: b"), 400, id="a tab there"),
+    pytest.param(head("X\t: b"), 400, id="a tab between a header's name and its colon"),
     pytest.param(head(": b"), 400, id="a header without a name"),
     pytest.param(head("X"), 400, id="a header without a colon"),
     pytest.param(head("X: b", " c"), 400, id="a header folded over two lines"),
-    pytest.param(head("X: b", "\tc"), 400, id="folded with a tab"),
+    pytest.param(head("X: b", "\tc"), 400, id="a header folded with a tab"),
     pytest.param(head("X: \x00"), 400, id="a NUL in a header"),
     pytest.param(head("X: \x1b[2J"), 400, id="an escape sequence in a header"),
     pytest.param(head("X\xe4: b"), 400, id="a header's name that is not ASCII"),
@@ -92,21 +92,25 @@ REFUSED = [
     pytest.param(head("Content-Length: 0x1"), 400, id="a length in hexadecimal"),
     pytest.param(head("Content-Length: 1_0"), 400, id="a length as Python would read it"),
     pytest.param(head("Content-Length: \xb2"), 400, id="a length of another digit"),
-    pytest.param(head("Content-Length:"), 400, id="a length of nothing"),
+    pytest.param(head("Content-Length:"), 400, id="an empty length"),
     pytest.param(head("Content-Length: 1", "Transfer-Encoding: chunked"), 400, id="a length and chunks"),
     pytest.param(head("Transfer-Encoding: chunked", "Content-Length: 1"), 400, id="chunks and a length"),
     pytest.param(head("Transfer-Encoding: gzip, chunked"), 501, id="compressed chunks"),
-    pytest.param(head("Transfer-Encoding: gzip", "Transfer-Encoding: chunked"), 501, id="in two headers"),
+    pytest.param(
+        head("Transfer-Encoding: gzip", "Transfer-Encoding: chunked"),
+        501,
+        id="compressed chunks in two headers",
+    ),
     pytest.param(head("Transfer-Encoding: deflate, chunked"), 501, id="deflated chunks"),
     pytest.param(head("Transfer-Encoding: identity, chunked"), 501, id="chunks of the identity"),
-    pytest.param(head("Transfer-Encoding: gzip"), 400, id="compression that does not tell its end"),
+    pytest.param(head("Transfer-Encoding: gzip"), 400, id="compression without a known end"),
     pytest.param(head("Transfer-Encoding: identity"), 400, id="the identity"),
     pytest.param(head("Transfer-Encoding: chunked, gzip"), 400, id="chunks compressed afterwards"),
     pytest.param(head("Transfer-Encoding: chunked, chunked"), 400, id="chunks of chunks"),
     pytest.param(head("Transfer-Encoding: chunked;q=1"), 501, id="chunks with a parameter"),
     pytest.param(head("Transfer-Encoding: \x0bchunked"), 400, id="chunks behind a control character"),
-    pytest.param(head("Transfer-Encoding: xchunked"), 501, id="what only ends like chunks"),
-    pytest.param(head("Transfer-Encoding:"), 501, id="a transfer coding of nothing"),
+    pytest.param(head("Transfer-Encoding: xchunked"), 501, id="a coding whose name ends in chunked"),
+    pytest.param(head("Transfer-Encoding:"), 501, id="an empty transfer coding"),
     pytest.param(
         head("Transfer-Encoding: chunked", start="POST /length HTTP/1.0"), 400, id="chunks of HTTP/1.0"
     ),
@@ -118,7 +122,7 @@ REFUSED = [
     pytest.param(CHUNKED + b"1 \r\nx\r\n0\r\n\r\n", 400, id="a space behind a chunk's size"),
     pytest.param(CHUNKED + b" 1\r\nx\r\n0\r\n\r\n", 400, id="a space before a chunk's size"),
     pytest.param(CHUNKED + b"0x1\r\nx\r\n0\r\n\r\n", 400, id="a chunk's size with a prefix"),
-    pytest.param(CHUNKED + b"-1\r\nx\r\n0\r\n\r\n", 400, id="a chunk of less than nothing"),
+    pytest.param(CHUNKED + b"-1\r\nx\r\n0\r\n\r\n", 400, id="a negative chunk size"),
     pytest.param(CHUNKED + b"1" * 9000, 400, id="a chunk's size without end"),
     pytest.param(CHUNKED + b"1;" + b"x" * 9000, 400, id="a chunk's extension without end"),
     pytest.param(CHUNKED + b"1\r\nxy\r\n0\r\n\r\n", 400, id="a chunk longer than its size"),
@@ -131,12 +135,14 @@ REFUSED = [
     pytest.param(CHUNKED + b"0\r\na: b\r\n c\r\n\r\n", 400, id="a folded trailer"),
     pytest.param(CHUNKED + b"0\r\n" + b"a: b\r\n" * 2000 + b"\r\n", 400, id="trailers without end"),
     # RFC 9110.
-    pytest.param(head("Expect: more"), 417, id="an expectation nobody knows"),
+    pytest.param(head("Expect: more"), 417, id="an unknown expectation"),
 ]
 
 
 @pytest.mark.parametrize(("raw", "status"), REFUSED)
-def test_it_is_refused_and_what_follows_is_not_read(server: ServerProcess, raw: bytes, status: int) -> None:
+def test_it_is_refused_and_the_following_request_is_not_read(
+    server: ServerProcess, raw: bytes, status: int
+) -> None:
     lines = len(server.lines)
     with connect(server.api) as sock:
         sock.sendall(raw + request("/smuggled", method="GET"))
@@ -156,7 +162,7 @@ def assert_well(server: ServerProcess) -> None:
 ACCEPTED = [
     pytest.param(head(start="GET / HTTP/1.0", host=None), id="HTTP/1.0 needs no Host"),
     pytest.param(b"\r\n" + head(), id="an empty line before the request"),
-    pytest.param(head(host="Host:"), id="a Host of nothing"),
+    pytest.param(head(host="Host:"), id="an empty Host"),
     pytest.param(head(host="Host: a.example:8888"), id="a name and a port"),
     pytest.param(head(host="Host: a_b"), id="a name with an underscore"),
     pytest.param(head(host="Host: [::1]:8888"), id="an address of IPv6 and a port"),
@@ -174,7 +180,7 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize("raw", ACCEPTED)
-def test_it_is_taken_and_so_is_what_follows(server: ServerProcess, raw: bytes) -> None:
+def test_it_is_accepted_and_so_is_the_following_request(server: ServerProcess, raw: bytes) -> None:
     with connect(server.api) as sock:
         assert call(sock, raw).status == 200
         if b"HTTP/1.0" not in raw:
@@ -195,12 +201,12 @@ def test_it_is_taken_and_so_is_what_follows(server: ServerProcess, raw: bytes) -
         "X-Forwarded-For: 10.0.0.1",
     ],
 )
-def test_no_header_of_a_proxy_is_believed_even_from_loopback(server: ServerProcess, header: str) -> None:
+def test_headers_of_a_proxy_are_ignored_even_from_loopback(server: ServerProcess, header: str) -> None:
     seen = echoed(server, request("/echo", b"", header, method="GET"))
     assert seen.json() == echoed(server, request("/echo", method="GET")).json()
 
 
-def test_contradicting_headers_of_a_proxy_are_nothing_either(server: ServerProcess) -> None:
+def test_contradicting_headers_of_a_proxy_are_ignored_too(server: ServerProcess) -> None:
     both = ("X-Forwarded-Proto: https", "X-Forwarded-Ssl: off")
     assert echoed(server, request("/echo", b"", *both, method="GET")).status == 200
 
@@ -210,7 +216,7 @@ def echoed(server: ServerProcess, raw: bytes) -> Reply:
         return call(sock, raw)
 
 
-def test_the_host_of_a_url_as_the_target_stands_above_the_header(server: ServerProcess) -> None:
+def test_the_host_of_a_url_as_the_target_overrides_the_header(server: ServerProcess) -> None:
     raw = target("http://real.example:1/echo", host="other.example")
     assert echoed(server, raw).json()["HTTP_HOST"] == "real.example:1"
 
@@ -219,7 +225,9 @@ def test_the_host_of_a_url_as_the_target_stands_above_the_header(server: ServerP
     "lines",
     [("Connection: close",), ("Connection: TE, Close",), ("Connection: keep-alive", "Connection: close")],
 )
-def test_a_client_that_says_it_closes_is_closed(server: ServerProcess, lines: tuple[str, ...]) -> None:
+def test_the_connection_of_a_client_that_announces_its_close_is_closed(
+    server: ServerProcess, lines: tuple[str, ...]
+) -> None:
     with connect(server.api) as sock:
         assert call(sock, head(*lines)).headers["connection"] == "close"
         assert read_to_end(sock) == b""

@@ -1,7 +1,8 @@
-"""Listening sockets: their addresses, their errors, and how they are left."""
+"""Listening sockets: their addresses, their errors, and the end of listening."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 import time
@@ -15,7 +16,7 @@ from scheduler_ext.server.http.listeners import ListenError, leave, listen, url
     ("host", "shown"),
     [("127.0.0.1", "127.0.0.1"), ("::1", "[::1]"), ("[::1]", "[::1]"), ("localhost", None), ("", None)],
 )
-def test_any_free_port_is_reported_as_it_is(host: str, shown: str | None) -> None:
+def test_the_url_of_a_listener_has_its_real_port(host: str, shown: str | None) -> None:
     with listen("the API", (host, 0)) as listener:
         assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert url(listener).rpartition(":")[2] == str(listener.getsockname()[1]) != "0"
@@ -30,18 +31,20 @@ def test_any_free_port_is_reported_as_it_is(host: str, shown: str | None) -> Non
             ("192.0.2.1", 0), "192.0.2.1:0 for health: Cannot assign", id="an address of another host"
         ),
         pytest.param(
-            ("127.0.0.1", 70_000), "127.0.0.1:70000 for health: a port is", id="a port out of range"
+            ("127.0.0.1", 70_000),
+            "127.0.0.1:70000 for health: a port is",
+            id="a port out of range",
         ),
-        pytest.param(("::zz", 0), r"\[::zz\]:0 for health", id="a host that is no address"),
+        pytest.param(("::zz", 0), r"\[::zz\]:0 for health", id="a host that is not an address"),
     ],
 )
-def test_a_listener_that_cannot_be_had_is_named(address: tuple[str, int], message: str) -> None:
+def test_the_error_names_the_listener_that_cannot_be_bound(address: tuple[str, int], message: str) -> None:
     with pytest.raises(ListenError, match=message):
         listen("health", address)
 
 
 class Accepter:
-    """Accepts and greets, and dawdles when there is nobody: the moment in which closing would lose one."""
+    """Accepts and greets, and pauses without connections: the moment in which a close would lose one."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.listener = listener
@@ -57,7 +60,7 @@ class Accepter:
         return True
 
 
-def test_leaving_resets_nobody_whose_connection_was_made() -> None:
+def test_leave_resets_no_connection_that_was_established() -> None:
     losses: list[str] = []
 
     def connect_again_and_again(address: tuple[str, int]) -> None:
@@ -72,7 +75,7 @@ def test_leaving_resets_nobody_whose_connection_was_made() -> None:
                 except ConnectionResetError:
                     greeting = b""
                 if greeting != b"hello":
-                    losses.append("made, but not greeted")
+                    losses.append("established, but not greeted")
                     return
 
     for _ in range(2):
@@ -85,7 +88,7 @@ def test_leaving_resets_nobody_whose_connection_was_made() -> None:
         until = time.monotonic() + 0.05
         while time.monotonic() < until:
             accept()
-        leave(listener, accept)
+        asyncio.run(leave(listener, accept))
         for client in clients:
             client.join()
     assert losses == []

@@ -1,4 +1,4 @@
-"""Clients that are slow to send or to read hurt themselves only, and are cut off at the deadline."""
+"""Clients that are slow to send or to read delay no other client, and are cut off at the deadline."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def server() -> Iterator[ServerProcess]:
 
 
 def usual_s(probe: Callable[[], float], for_s: float) -> float:
-    """The median of repeated probes: a busy machine delays some, and what waits for a slow client, all."""
+    """The median of repeated probes: a busy machine delays some, and a wait for slow clients all."""
     until = time.monotonic() + for_s
     took_s: list[float] = []
     while len(took_s) < 5 or time.monotonic() < until:
@@ -64,7 +64,7 @@ def usual_s(probe: Callable[[], float], for_s: float) -> float:
     return median(took_s)
 
 
-def test_hundreds_of_slow_clients_delay_nobody_and_are_cut_off(server: ServerProcess) -> None:
+def test_hundreds_of_slow_clients_delay_no_other_and_are_cut_off(server: ServerProcess) -> None:
     before = get(server.api, "/cuts").json()
     with (
         SlowClients(server.api, KINDS) as clients,
@@ -80,7 +80,8 @@ def test_hundreds_of_slow_clients_delay_nobody_and_are_cut_off(server: ServerPro
             assert get(server.api, "/fresh").status == 200
             return max(kept_s, health_s, time.monotonic() - fresh)
 
-        # Seven times as many clients as the promise of one second is about, two kinds with replies of 8 MB.
+        # The promise of one second is for 64 clients; these are seven times as many, and two kinds get
+        # replies of 8 MB.
         assert usual_s(both, TIMEOUT_S + 0.5) < 1.0
         expected = {reason: before[reason] + CLIENTS * len(kinds) for reason, kinds in CUT.items()}
         eventually(lambda: get(server.api, "/cuts").json() == expected)
@@ -104,7 +105,7 @@ def test_slow_clients_of_health_do_not_delay_it(server: ServerProcess) -> None:
             assert reply.body == b"ok"
             return took_s
 
-        # Held up by a slow client it would wait for that one's time to run out.
+        # A probe that waits for a slow client waits until its deadline.
         assert usual_s(probe_s, 1.0) < TIMEOUT_S / 2
 
 
@@ -118,7 +119,7 @@ def test_idle_connections_stay_and_serve_later(server: ServerProcess) -> None:
             assert call(sock, request("/later")).status == 200
 
 
-def test_more_connections_than_allowed_push_out_the_idle_ones_that_never_asked(server: ServerProcess) -> None:
+def test_too_many_connections_replace_idle_ones_that_sent_no_request(server: ServerProcess) -> None:
     with contextlib.ExitStack() as stack:
         used = stack.enter_context(connect(server.api))
         call(used, request("/first"))
@@ -130,7 +131,7 @@ def test_more_connections_than_allowed_push_out_the_idle_ones_that_never_asked(s
 
 def test_a_slow_client_that_finishes_in_time_is_served(server: ServerProcess) -> None:
     def finishes() -> bool:
-        """Whether it was served; on a busy machine it may not finish in time, and is cut off."""
+        """Whether it was served; on a busy machine it may be too late, and is cut off."""
         started = time.monotonic()
         with connect(server.api) as sock, contextlib.suppress(ConnectionError):
             for position in range(0, len(LENGTH_100), 20):
@@ -146,7 +147,7 @@ def test_a_slow_client_that_finishes_in_time_is_served(server: ServerProcess) ->
 
 
 def test_unfinished_bodies_together_are_bounded() -> None:
-    """Five bodies of nearly the limit exceed what is held at once, four times the limit."""
+    """Five bodies of nearly the limit exceed the bound, which is four times the limit."""
     body = b"x" * (4 * 1024 * 1024 - 10)
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(ServerProcess("--timeout-s", "60")).ready()
@@ -173,5 +174,6 @@ def test_many_unfinished_bodies_take_no_more_memory_than_a_few(server: ServerPro
             sock = stack.enter_context(connect(server.api))
             with contextlib.suppress(OSError):
                 sock.sendall(request("/length", body)[:-1])
-        # Four times the limit of 4 MiB may be held, not forty times, also while the refused ones linger.
-        assert resident_mib() - before < 64
+        # Four times the limit of 4 MiB may be held, and 288 KiB in the buffers of each connection, but not
+        # forty times the limit, also while the refused ones linger.
+        assert resident_mib() - before < 80

@@ -1,4 +1,4 @@
-"""SIGTERM under load: what is in flight is answered, nothing is lost, and the process exits with 0."""
+"""SIGTERM under load: requests in flight are answered, none is lost, and the process exits with 0."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.server.process.server_process import ServerProcess, call, connect, ev
 
 
 class ClosedLoopClient(threading.Thread):
-    """Asks again as soon as it is answered; a refused connection ends it, anything else is a loss."""
+    """Sends a request after each reply until its connection is refused; any other end is a loss."""
 
     def __init__(self, server: ServerProcess, path: str) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class ClosedLoopClient(threading.Thread):
 
 
 def is_prompt(since: float) -> bool:
-    """Whether a client was not held up: an idle connection is waited for for two seconds, and no longer."""
+    """Whether a client was not delayed: a stopping server waits two seconds for an idle connection."""
     return time.monotonic() - since < 1.5
 
 
@@ -125,7 +125,9 @@ def test_requests_without_keep_alive_are_not_lost_either(server: ServerProcess) 
         ),
     ],
 )
-def test_a_request_in_flight_is_answered_and_idle_ones_do_not_hold_up(signals: list[signal.Signals]) -> None:
+def test_a_request_in_flight_is_answered_and_idle_connections_do_not_delay_the_stop(
+    signals: list[signal.Signals],
+) -> None:
     with ServerProcess("--grace-s", "600") as server:
         server.ready()
         with connect(server.api) as busy, connect(server.api) as idle, connect(server.health) as scraper:
@@ -144,7 +146,7 @@ def test_a_request_in_flight_is_answered_and_idle_ones_do_not_hold_up(signals: l
                 assert call(scraper, request("/livez", method="GET")).status == 200
             except OSError:
                 assert not is_prompt(started)
-            # By now the server has heard of its end, unless this machine was slow.
+            # The server received the signal before it replied, unless this machine was slow.
             was_in_flight = time.monotonic() - asked_at < 1.5
             last = read_reply(busy)
             assert last.json() == {"slept": "1500"}
@@ -176,7 +178,9 @@ def test_an_idle_connection_gets_two_seconds_for_a_request_on_its_way() -> None:
             assert (used.recv(1), unused.recv(1)) == (b"", b"")
 
 
-def test_a_half_done_handshake_holds_up_the_stop_no_longer(authority: Authority, files: TlsFiles) -> None:
+def test_an_unfinished_handshake_does_not_delay_the_stop_longer(
+    authority: Authority, files: TlsFiles
+) -> None:
     folder = str(files.cert_file.parent)
     patient = ("--timeout-s", "600", "--grace-s", "600")
     with ServerProcess("--tls-folder", folder, *patient, tls=authority.client()) as server:

@@ -1,4 +1,4 @@
-"""The server as a process: what it answers on good and bad HTTP, how it starts and how it fails to."""
+"""The server as a process: its replies to good and bad HTTP, its start and the errors of its start."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_ext.server.gunicorn_server import ServerOptions, refuse_workers
+from scheduler_ext.server.gunicorn_server import refuse_workers
+from scheduler_ext.server.server_options import ServerOptions
 from tests.server.http.transport_app import LARGE_BYTES, MAX_BODY_BYTES
 from tests.server.process.server_process import (
     READY,
@@ -44,7 +45,7 @@ def test_many_requests_use_one_connection(server: ServerProcess) -> None:
             assert 0 <= reply.json()["age_s"] < 60
 
 
-def test_a_reply_does_not_wait_until_what_it_was_made_of_is_freed(server: ServerProcess) -> None:
+def test_a_reply_does_not_wait_for_the_memory_of_its_request_to_be_freed(server: ServerProcess) -> None:
     with connect(server.api) as sock:
         assert call(sock, request("/leftover", method="GET")).json() == {"left": True}
         assert get(server.api, "/let-go").status == 200
@@ -81,7 +82,7 @@ def test_a_chunked_body_is_read_and_the_connection_kept(server: ServerProcess) -
         assert call(sock, request("/length", b"x")).json()["length"] == 1
 
 
-def test_a_client_that_expects_100_continue_gets_it_before_it_sends(server: ServerProcess) -> None:
+def test_a_client_that_expects_100_continue_gets_it_before_its_body(server: ServerProcess) -> None:
     raw = request("/length", b"x" * 10, "Expect: 100-continue")
     with connect(server.api) as sock:
         sock.sendall(raw[:-10])
@@ -119,7 +120,7 @@ def test_a_client_that_expects_100_continue_gets_it_before_it_sends(server: Serv
             b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 200 + b"\r\n", 431, "headers", id="two hundred headers"
         ),
         pytest.param(b"GET / HTTP/1.1\r\nA: " + b"x" * 100_000, 431, "larger", id="a head without end"),
-        pytest.param(chunked(last=b"xyz\r\n"), 400, "hexadecimal", id="a chunk size that is no number"),
+        pytest.param(chunked(last=b"xyz\r\n"), 400, "hexadecimal", id="a chunk size that is not a number"),
         pytest.param(chunked(last=b"1\r\nxyz\r\n"), 400, "announced size", id="a chunk that is too long"),
         pytest.param(chunked(*[b"x"] * 2000), 400, "chunks of under", id="thousands of one-byte chunks"),
         pytest.param(request("/raise"), 500, "internal error", id="an application that raises"),
@@ -146,7 +147,7 @@ def test_errors_are_json_with_a_length_and_close(
         pytest.param(b"POST /length HTT", id="in the head"),
     ],
 )
-def test_a_client_that_ends_early_is_told_so(server: ServerProcess, raw: bytes) -> None:
+def test_a_client_that_ends_early_gets_a_400(server: ServerProcess, raw: bytes) -> None:
     with connect(server.api) as sock:
         sock.sendall(raw)
         sock.shutdown(socket.SHUT_WR)
@@ -183,7 +184,7 @@ def test_413_reaches_a_client_that_sends_for_seconds_before_it_reads(server: Ser
         assert read_reply(sock).status == 413
 
 
-def test_a_client_that_resets_in_the_middle_leaves_the_server_well(server: ServerProcess) -> None:
+def test_the_server_survives_clients_that_reset(server: ServerProcess) -> None:
     for raw in (request("/length", b"x" * 100)[:-1], request("/sleep/50"), request("/large"), b"G", b""):
         sock = connect(server.api)
         sock.sendall(raw)
@@ -194,7 +195,7 @@ def test_a_client_that_resets_in_the_middle_leaves_the_server_well(server: Serve
     assert "Traceback" not in server.stderr.replace("on purpose", "").partition("given up")[2]
 
 
-def test_starts_anywhere_with_foreign_settings_around(tmp_path: Path) -> None:
+def test_settings_of_other_servers_are_ignored(tmp_path: Path) -> None:
     env = {"GUNICORN_CMD_ARGS": "--bind 127.0.0.1:1 --threads 1", "SCRIPT_NAME": "/x", "HOME": "/nonexistent"}
     (tmp_path / "gunicorn.conf.py").write_text("bind = 'nonsense'\nworkers = 7\n")
     with ServerProcess("--api", "[::1]:0", "--inspect", "[::1]:0", env=env, cwd=tmp_path) as server:
@@ -231,7 +232,7 @@ def test_a_killed_worker_ends_the_server_with_status_1() -> None:
     with ServerProcess() as server:
         os.kill(server.ready().worker_pid(), signal.SIGKILL)
         assert server.wait() == 1
-        assert "killed by SIGKILL" in server.lines[1]
+        assert "was sent SIGKILL" in server.lines[1]
 
 
 def test_a_worker_whose_parent_was_killed_ends_itself() -> None:
@@ -248,7 +249,7 @@ def test_a_worker_whose_parent_was_killed_ends_itself() -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "example.org", ""])
-def test_inspection_refuses_what_another_host_could_reach(host: str) -> None:
+def test_inspection_refuses_addresses_that_another_host_could_reach(host: str) -> None:
     with pytest.raises(ValueError, match="loopback address only"):
         ServerOptions(("", 0), ("0.0.0.0", 0), (host, 0))
 
@@ -256,8 +257,10 @@ def test_inspection_refuses_what_another_host_could_reach(host: str) -> None:
 @pytest.mark.parametrize(
     ("environ", "flag", "refused"),
     [
-        pytest.param({}, None, False, id="nothing is asked for"),
-        pytest.param({"WEB_CONCURRENCY": "1", "GUNICORN_CMD_ARGS": "-w 1"}, 1, False, id="one everywhere"),
+        pytest.param({}, None, False, id="no setting"),
+        pytest.param(
+            {"WEB_CONCURRENCY": "1", "GUNICORN_CMD_ARGS": "-w 1"}, 1, False, id="one in all settings"
+        ),
         pytest.param({"WEB_CONCURRENCY": "", "GUNICORN_CMD_ARGS": ""}, None, False, id="empty settings"),
         pytest.param({"GUNICORN_CMD_ARGS": "--worker-class sync -b :1"}, None, False, id="other settings"),
         pytest.param({}, 2, True, id="two by flag"),

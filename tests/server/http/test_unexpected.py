@@ -1,32 +1,26 @@
-"""What nobody expects is logged once with its traceback and counted, and the client sees a clear end."""
+"""Unexpected errors are logged once with a traceback and counted, and the client sees a clear end."""
 
 from __future__ import annotations
 
 import logging
 import socket
-import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from gunicorn.config import Config
 
 from scheduler_ext.server.http.connection import Connection
 from scheduler_ext.server.http.cut_connections import CUT_CONNECTIONS
-from scheduler_ext.server.http.http_loop import HttpLoop
 from scheduler_ext.server.http.listeners import listen
-from scheduler_ext.server.server_options import LoopLimits
+from tests.server.http.in_process import serving
 from tests.server.process.server_process import call, connect, eventually, read_reply, read_to_end, request
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
 
-LIMITS = LoopLimits(2, 10, 1 << 20, 1 << 22, 30, 30, 30)
-
 
 class Faulty(socket.socket):
-    """A connection that fails when the reply is handed over, in a way that no socket does."""
+    """A socket whose second write fails with an error that sockets do not raise."""
 
     sends = 0
 
@@ -50,7 +44,7 @@ def app(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
         case "/exits":
             raise SystemExit("leaving")
         case "/misses-a-file":
-            # An OSError, as one of the client's connection is.
+            # An OSError, as errors of the client's connection are.
             raise FileNotFoundError("nothing there")
         case "/breaks":
             start_response("200 OK", [("Content-Length", "9")])
@@ -66,36 +60,28 @@ def breaking() -> Iterator[bytes]:
     raise ValueError("after the first piece")
 
 
-@contextmanager
-def serving(listener: socket.socket) -> Iterator[tuple[str, int]]:
-    loop = HttpLoop("test", listener, app, LIMITS, Config())
-    thread = threading.Thread(target=loop.run, args=(lambda: None, 1.0, 0.0))
-    thread.start()
-    try:
-        yield listener.getsockname()
-    finally:
-        loop.stop()
-        thread.join()
-
-
 @pytest.fixture
 def address() -> Iterator[tuple[str, int]]:
-    with serving(listen("the API", ("127.0.0.1", 0))) as found:
+    with serving(app) as found:
         yield found
 
 
 def errors() -> int:
-    return CUT_CONNECTIONS.counts()["error"]
+    return CUT_CONNECTIONS["error"]
 
 
 @pytest.mark.parametrize(
     ("path", "cause"),
     [
         pytest.param("/raises", "before the reply", id="an application that raises"),
-        pytest.param("/exits", "leaving", id="that leaves the process"),
-        pytest.param("/misses-a-file", "nothing there", id="whose error looks like a client that is gone"),
-        pytest.param("/breaks", "after the first piece", id="that breaks off within its reply"),
-        pytest.param("/never-starts", "", id="that never says what it replies with"),
+        pytest.param("/exits", "leaving", id="an application that leaves the process"),
+        pytest.param(
+            "/misses-a-file",
+            "nothing there",
+            id="an application whose error looks like that of a closed connection",
+        ),
+        pytest.param("/breaks", "after the first piece", id="an application that fails within its reply"),
+        pytest.param("/never-starts", "", id="an application that never starts its response"),
     ],
 )
 def test_an_application_that_fails_is_a_500(
@@ -114,18 +100,18 @@ def test_an_application_that_fails_is_a_500(
         assert call(sock, request("/well")).status == 200
 
 
-def test_a_reply_that_cannot_be_handed_over_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_while_sending_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     before, Faulty.sends = errors(), 0
     plain = listen("the API", ("127.0.0.1", 0))
-    with serving(FaultyListener(fileno=plain.detach())) as address, connect(address) as sock:
+    with serving(app, FaultyListener(fileno=plain.detach())) as address, connect(address) as sock:
         sock.sendall(request("/well"))
         with pytest.raises(ConnectionError):
             read_reply(sock)
         eventually(lambda: errors() == before + 1)
-    assert_logged_once(caplog, "the reply to 127.0.0.1 is given up", "the second piece")
+    assert_logged_once(caplog, "connection from 127.0.0.1 given up", "the second piece")
 
 
-def test_a_loop_that_fails_on_one_connection_serves_the_others(
+def test_an_error_on_one_connection_leaves_the_others(
     address: tuple[str, int], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = errors()
@@ -134,8 +120,8 @@ def test_a_loop_that_fails_on_one_connection_serves_the_others(
         raise RuntimeError("in the loop")
 
     with connect(address) as broken, monkeypatch.context() as patch:
-        patch.setattr(Connection, "feed", failing)
-        broken.sendall(b"G")
+        patch.setattr(Connection, "_body", failing)
+        broken.sendall(request("/well"))
         assert read_to_end(broken) == b""
     assert_logged_once(caplog, "connection from 127.0.0.1 given up", "in the loop")
     assert errors() == before + 1

@@ -1,12 +1,12 @@
 """A server for the transport tests, run as a process of its own: python -m tests.server.http.transport_app.
 
-Its WSGI applications do as the paths say:
+The paths of its WSGI applications:
 POST /length reads the body and replies {"length": n, "age_s": s}; GET /large replies 8 MB;
-GET /sleep/MS replies after that long; GET /raise fails, and GET /exit by SystemExit; GET /stream replies in
-chunks; GET /echo replies what the environ says of the caller;
-GET /cuts replies what was cut off; GET /leftover leaves in the environ what is freed only after GET /let-go;
-on the health listener GET /large/MIB replies so much, GET /wait waits for GET /go-on of the API, and all else
-is answered "ok".
+GET /sleep/MS replies after that many milliseconds; GET /raise fails, and GET /exit by SystemExit;
+GET /stream replies in chunks; GET /echo replies with the caller's data from the environ;
+GET /cuts replies with the counts of cut connections; GET /leftover leaves an object in the environ whose
+freeing waits for GET /let-go. On the health listener GET /large/MIB replies with that many MiB, GET /wait
+waits for GET /go-on of the API, and all other paths reply "ok".
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
-from scheduler_ext.server.gunicorn_server import Apps, ServerOptions, refuse_workers, run_server
+from scheduler_ext.server.gunicorn_server import refuse_workers, run_server
 from scheduler_ext.server.http.body import BODY_RECEIVED, BodyError, read_body
-from scheduler_ext.server.http.cut_connections import CUT_CONNECTIONS
-from scheduler_ext.server.server_options import TlsFiles
+from scheduler_ext.server.http.cut_connections import CUT_CONNECTIONS, CutReason
+from scheduler_ext.server.server_options import Apps, ServerOptions, TlsFiles
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse
 
-# What an application believes about its caller.
+# The data about a caller that an application uses.
 _ECHOED = ("PATH_INFO", "SCRIPT_NAME", "HTTP_HOST", "REMOTE_ADDR", "REMOTE_USER", "wsgi.url_scheme")
 LARGE_BYTES = 8 * 1024 * 1024
 LARGE = b"x" * LARGE_BYTES
@@ -40,7 +40,7 @@ GO_ON = threading.Event()
 
 
 class Leftover:
-    """Takes as long to free as nobody has asked for /let-go, or half a minute."""
+    """Its freeing waits for a request of /let-go, half a minute at most."""
 
     def __del__(self) -> None:
         LET_GO.wait(30)
@@ -64,8 +64,8 @@ def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
             raise {"raise": RuntimeError, "exit": SystemExit}[how]("on purpose")
         case ["echo"]:
             texts = {name: value for name, value in environ.items() if isinstance(value, str)}
-            believed = {name: texts.get(name) for name in _ECHOED}
-            return _json(start_response, believed)
+            echoed = {name: texts.get(name) for name in _ECHOED}
+            return _json(start_response, echoed)
         case ["stream"]:
             start_response("200 OK", [("Content-Type", "text/plain")])
             return iter([b"one ", b"two ", b"three"])
@@ -77,7 +77,7 @@ def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
             {"let-go": LET_GO, "go-on": GO_ON}[gate].set()
             return _json(start_response, {})
         case ["cuts"]:
-            return _json(start_response, CUT_CONNECTIONS.counts())
+            return _json(start_response, {reason: CUT_CONNECTIONS[reason] for reason in get_args(CutReason)})
         case _:
             return _json(start_response, {"path": environ["PATH_INFO"]})
 
@@ -142,7 +142,7 @@ def main() -> None:
 
 
 def tls_files(folder: Path) -> TlsFiles:
-    """The files of a Secret of type kubernetes.io/tls that is mounted here."""
+    """The files of a mounted Secret of type kubernetes.io/tls."""
     return TlsFiles(folder / "tls.crt", folder / "tls.key", folder / "ca.crt")
 
 
