@@ -131,7 +131,7 @@ def test_packing() -> None:
         ], policy
 
 
-def test_the_readme_has_the_same_packing_and_says_what_it_leaves_out() -> None:
+def test_the_readme_has_the_same_packing_and_names_its_omissions() -> None:
     policies = ("random", "best fit", "FGD", "**scheduler-ext**")
     whole = {policy: cells[-1] for policy, _, *cells in rows(section(PAGE, "## Packing"))}
     ((_, *found),) = rows(section(HOME, "## Packing"))

@@ -78,7 +78,7 @@ def told() -> Iterator[str]:
             yield first.rpartition(".")[0] + other if other.startswith(".") else other
 
 
-def test_every_label_that_is_read_is_told_and_no_other(asked: set[str]) -> None:
+def test_the_reference_has_every_label_that_is_read_and_no_other(asked: set[str]) -> None:
     ours = {SHARE_NODE_LABEL, "gpu.scheduler-ext.io/agent"}
     by_pattern = {"nvidia.com/mig-PROFILE.count"}
     assert set(told()) - ours - by_pattern == asked

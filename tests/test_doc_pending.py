@@ -32,7 +32,7 @@ def explained(section: str, folder: Path) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("section", [pytest.param(text, id=title) for title, text in CASES])
-def test_the_page_shows_what_is_printed(section: str, tmp_path: Path) -> None:
+def test_the_page_shows_the_printed_output(section: str, tmp_path: Path) -> None:
     code, printed = explained(section, tmp_path)
     (shown,) = blocks(section, "")
     assert shown.splitlines() == printed[: printed.index("")]

@@ -51,6 +51,6 @@ def paths(app: Flask) -> set[str]:
     }
 
 
-def test_every_path_is_told_and_no_other(served: set[str]) -> None:
+def test_the_reference_has_every_path_and_no_other(served: set[str]) -> None:
     text = "".join(map(page, PAGES))
     assert set(re.findall(r"`((?:GET|POST) /[a-z/]*)", text)) == served

@@ -123,7 +123,7 @@ def test_annotations_names_every_annotation_of_the_extender() -> None:
     assert by_policy in (ROOT / "manifests/components/shares-cdi/binding.yaml").read_text()
 
 
-def test_annotations_names_what_is_on_nodes_and_gpunodes() -> None:
+def test_the_reference_names_the_annotations_of_nodes_and_gpunodes() -> None:
     on_nodes = first_cells(section(page("annotations"), "## On nodes"))
     assert on_nodes == [f"{SHARE_NODE_LABEL}=memory", NUDGE_ANNOTATION]
     assert first_cells(section(page("annotations"), "## On GPUNodes")) == [
@@ -261,7 +261,7 @@ def test_events_names_every_reason() -> None:
     assert len(reasons) == 7
 
 
-def test_inspection_names_every_field_of_what_was_recorded() -> None:
+def test_inspection_names_every_recorded_field() -> None:
     shown = page("inspection")
     names = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", FENCE.sub("", shown)))))
     term = Term("t", 0.5, 0.5, 0.5)
@@ -273,7 +273,7 @@ def test_inspection_names_every_field_of_what_was_recorded() -> None:
     assert {*told, *best, *best["terms"][0], *told["bound"]} - names == set()
 
 
-def test_annotations_show_what_is_assigned() -> None:
+def test_annotations_show_the_assigned_gpus() -> None:
     (example,) = blocks(page("annotations"), "json")
     pod = """{"metadata": {"name": "p"}, "spec": {"containers": [
       {"name": "main", "resources": {"limits": {"gpu.scheduler-ext.io/memory-mib": "16384"}}},

@@ -80,11 +80,11 @@ def needed(name: str, extras: frozenset[str]) -> set[str]:
         pytest.param(IMAGE, {"agent"}, {"setuptools"}, id="the image"),
     ],
 )
-def test_a_file_has_what_is_needed_and_no_more(file: Path, extras: set[str], further: set[str]) -> None:
+def test_a_file_has_the_needed_parts_and_no_more(file: Path, extras: set[str], further: set[str]) -> None:
     assert here(file).keys() == needed(OURS, frozenset(extras)) | further
 
 
-def test_the_tests_run_with_what_is_pinned() -> None:
+def test_the_tests_run_with_the_pinned_releases() -> None:
     def installed(name: str) -> str | None:
         try:
             return version(name)

@@ -98,7 +98,7 @@ def test_default_yaml_says_something_about_every_knob() -> None:
         pytest.param("spread", "share-l4-02", id="spread takes the node that is empty"),
     ],
 )
-def test_policies_do_what_they_are_named_for(policy: str, best: str) -> None:
+def test_policies_match_their_names(policy: str, best: str) -> None:
     config = load_config((CONFIG / "policies" / f"{policy}.yaml").read_bytes())
     state = file_state(CONFIG / "sample-inventory.yaml", config.resource_names())
     assert explain(read_pods(SHARE_POD)[0], state, config)["best"] == [best]
@@ -133,7 +133,7 @@ def test_kube_scheduler_looks_at_all_nodes(kube_scheduler: dict[str, Any]) -> No
     assert kube_scheduler["percentageOfNodesToScore"] == 100
 
 
-def test_nobody_is_evicted_before_the_extender_was_asked(kube_scheduler: dict[str, Any]) -> None:
+def test_no_pod_is_evicted_before_the_extender_was_asked(kube_scheduler: dict[str, Any]) -> None:
     """kube-scheduler's own preemption is on, and would empty nodes that the extender refuses."""
     assert kube_scheduler["profiles"] == [{"schedulerName": "gpu-scheduler"}]
     assert kube_scheduler["extenders"][0]["preemptVerb"] == "preempt"

@@ -63,9 +63,9 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/e2e/shares/test_share_assignment.py::test_no_user_assigns_to_a_waiting_pod",
     ),
     "Excess use is measured": (
-        "tests/core/node/test_drift.py::test_use_beyond_what_is_held",
-        "tests/core/gpu/test_foreign_use.py::test_what_is_left_for_shares",
-        "tests/cluster/events/test_events.py::test_memory_that_nobody_known_uses_is_an_event_of_its_node",
+        "tests/core/node/test_drift.py::test_use_beyond_the_holdings",
+        "tests/core/gpu/test_foreign_use.py::test_remaining_room_for_shares",
+        "tests/cluster/events/test_events.py::test_memory_used_by_unknown_processes_is_an_event_of_its_node",
     ),
     "A limit for bodies (413)": (
         "tests/server/process/test_serve_hostile.py::test_a_body_above_the_limit_is_a_413",
@@ -96,7 +96,7 @@ HELD: dict[str, tuple[str, ...]] = {
     ),
     "Records of pods have only names": (
         "tests/extender/test_record.py::test_the_pod_is_kept_without_what_no_decision_reads",
-        "tests/explain/test_replay.py::test_the_file_tells_nothing_that_no_decision_reads",
+        "tests/explain/test_replay.py::test_the_file_has_only_data_that_decisions_read",
     ),
     "`gpu-scheduler-extender`, which has none": (
         f"{IDENTITIES}test_each_container_has_its_own_identity",

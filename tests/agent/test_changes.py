@@ -140,7 +140,7 @@ def test_the_first_status_is_due() -> None:
     assert Schedule().due(status(), 0)
 
 
-def test_what_was_lost_is_due() -> None:
+def test_a_lost_report_is_due() -> None:
     schedule = Schedule()
     schedule.written(status(), 1000)
     assert not schedule.due(status(), 1000)

@@ -92,7 +92,7 @@ class TestChanges:
             pytest.param(lambda file: file.unlink(), id="gone"),
         ],
     )
-    def test_a_broken_one_leaves_what_was(
+    def test_a_broken_one_keeps_the_last_value(
         self, file: Path, caplog: pytest.LogCaptureFixture, spoil: object
     ) -> None:
         readings = FakeReadings(file)

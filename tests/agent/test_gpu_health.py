@@ -96,7 +96,7 @@ def patient() -> Patient:
         pytest.param(
             gpu(faults=("GPU cannot be read",)), "GPU cannot be read", id="a GPU that does not answer"
         ),
-        pytest.param(gpu(63, faults=(LOST,)), LOST_NOW, id="what is so now comes before what happened"),
+        pytest.param(gpu(63, faults=(LOST,)), LOST_NOW, id="present errors come before past ones"),
         pytest.param(gpu(79, faults=(LOST,)), FELL, id="but not before what lasts"),
         pytest.param(gpu(ecc=2), ECC, id="an ECC error"),
         pytest.param(gpu(48, ecc=2), DBE, id="its XID says more"),
@@ -143,7 +143,7 @@ class TestSilence:
             pytest.param({0: gpu(63, uuid="GPU-b")}, 1, None, id="another GPU's XID"),
         ],
     )
-    def test_it_cures_what_is_passing(
+    def test_it_cures_transient_errors(
         self, told: dict[float, DeviceReading], at: float, reason: str | None
     ) -> None:
         health = Health()
@@ -188,7 +188,7 @@ class TestReset:
     @pytest.mark.parametrize("signs", RESETS)
     @pytest.mark.parametrize("restarted", [False, True])
     @pytest.mark.parametrize("xid", LASTING)
-    def test_it_cures_what_it_can(
+    def test_it_repairs_the_possible_errors(
         self, patient: Patient, xid: int, restarted: bool, signs: tuple[DeviceReading, ...]
     ) -> None:
         patient.health.recover_after_s = 0
@@ -250,7 +250,7 @@ class TestRepair:
         assert patient.sees(gpu(), 5, at) == FELL
 
     @pytest.mark.parametrize("now", [gpu(faults=(LOST,)), gpu(action=1)])
-    def test_it_does_not_end_what_is_so_now(self, patient: Patient, now: DeviceReading) -> None:
+    def test_it_does_not_end_a_present_error(self, patient: Patient, now: DeviceReading) -> None:
         assert patient.sees(now, 5, WALL + 99) is not None
 
 

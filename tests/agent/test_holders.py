@@ -79,7 +79,7 @@ TRAIN = HolderStatus(namespace="ml", name="train", container="main")
             gpu(Process(101, 300), Process(102)),
             [],
             [HolderStatus("uid-a", memory_mib=300)],
-            id="a pod with what is known of its processes",
+            id="a pod with its known processes",
         ),
         pytest.param(gpu(Process(101)), [], [HolderStatus("uid-a", memory_mib=0)], id="a pod of unknown use"),
         pytest.param(
@@ -93,7 +93,7 @@ TRAIN = HolderStatus(namespace="ml", name="train", container="main")
             gpu(),
             [train("GPU-a", namespace="Not A Namespace", pod="../x", container="a" * 64)],
             [HolderStatus()],
-            id="names that no pod has are left out but what they hold is held",
+            id="names without a pod are left out, but their GPUs stay held",
         ),
         pytest.param(
             gpu(),

@@ -130,7 +130,7 @@ def health(rig: Rig) -> list[HealthStatus | None]:
     [
         pytest.param("XID 79: GPU has fallen off the bus", True, id="an error that NVML reports once"),
         pytest.param("GPU is lost", True, id="a fault that may just be over"),
-        pytest.param("the NVIDIA driver is not loaded", False, id="but not what was the node's"),
+        pytest.param("the NVIDIA driver is not loaded", False, id="but not the node's former one"),
         pytest.param("NVML does not start: Unknown Error", False, id="nor in the words of NVML"),
     ],
 )

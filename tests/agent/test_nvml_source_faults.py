@@ -25,7 +25,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("faults", "fault"), FAULTS)
-def test_a_gpu_that_fails_keeps_what_was_known(rig: Rig, faults: dict[str, Fault], fault: str) -> None:
+def test_a_gpu_that_fails_keeps_its_last_values(rig: Rig, faults: dict[str, Fault], fault: str) -> None:
     sick, well = a100_80gb_mig(0), h100(1)
     known, other = rig.read(sick, well).devices
     sick.faults = faults

@@ -84,5 +84,5 @@ def test_a_driver_that_is_away_is_no_reset(rig: Rig) -> None:
     assert [device.reset_pending for device in rig.read().devices] == [None]
 
 
-def test_a_library_that_lacks_what_is_new(old_rig: Rig) -> None:
+def test_a_library_without_the_new_functions(old_rig: Rig) -> None:
     assert old_rig.device(t4()).reset_pending is False

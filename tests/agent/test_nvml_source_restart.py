@@ -58,7 +58,7 @@ def test_a_gpu_that_was_lost_before_it_began(rig: Rig) -> None:
     assert [device.faults for device in rig.read().devices] == [(), ()]
 
 
-def test_what_it_learns_only_after_it_has_looked(rig: Rig) -> None:
+def test_facts_that_it_learns_only_after_a_reading(rig: Rig) -> None:
     lost, well = h100(0), t4(1)
     known = reported(rig.read(lost, well))
     rig.source.close()

@@ -151,7 +151,7 @@ def test_health_has_the_observers_clock(rig: Rig) -> None:
     assert seen == ["Unhealthy", "Unhealthy", "Healthy"]
 
 
-def test_what_was_not_well_is_taken_over_with_all_gpus(rig: Rig) -> None:
+def test_the_health_of_all_gpus_is_taken_over(rig: Rig) -> None:
     rig.observer.remember(
         GpuNodeStatus(
             devices=[

@@ -300,7 +300,7 @@ def test_one_question_that_is_refused_is_no_reason_to_spare_it_less_or_another_m
     assert asked == [0, 5, 10, 15, 25, 45, 75]
 
 
-def test_plugins_that_register_again_still_offer_what_they_did(node: Node) -> None:
+def test_plugins_that_register_again_still_offer_the_same_resources(node: Node) -> None:
     offered = {GPU: ("GPU-a", "GPU-b")}
     assert node.client.allocatable() == offered
     node.kubelet.stop()

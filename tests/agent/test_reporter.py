@@ -115,7 +115,7 @@ def test_later_reports_are_one_write_each(rig: Rig) -> None:
     assert rig.report()["sequence"] == 2
 
 
-def test_what_is_not_due_is_not_written(rig: Rig) -> None:
+def test_a_report_that_is_not_due_is_not_written(rig: Rig) -> None:
     rig.offer()
     rig.asked()
     assert [rig.offer(after_s=5) for _ in range(8)] == [False] * 8

@@ -44,7 +44,7 @@ def other_end(case: str) -> str:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize(("asks", "kinds"), [("different", 40), ("alike", 1)])
-def test_pods_differ_in_what_they_ask_or_only_in_who_they_are(case: str, asks: str, kinds: int) -> None:
+def test_pods_differ_in_their_requests_or_only_in_their_names(case: str, asks: str, kinds: int) -> None:
     made = some(case, asks)
     assert len({pod["metadata"]["uid"] for pod in made}) == 40
     assert len({asked(pod) for pod in made}) == kinds
@@ -98,6 +98,6 @@ def test_another_extender_is_driven_by_a_pod_and_names(url: str) -> None:
     assert 0 < row["p50Us"] <= row["p99Us"]
 
 
-def test_what_is_no_extender_is_said_so(url: str) -> None:
+def test_a_server_that_is_no_extender_is_reported(url: str) -> None:
     with pytest.raises(ProcessError, match=r"^filter: 404"):
         measure_other(f"{url}/elsewhere", b"{}", ["a"], 1, 1)

@@ -101,7 +101,7 @@ def test_the_real_server_rejects_exactly_the_nodes_without_room(kind: str, noop_
         pytest.param("failing", "status 500", id="a status other than 200 is an error"),
     ],
 )
-def test_wrong_answers_are_counted_and_told(dialect: str, message: str, noop_url: str) -> None:
+def test_wrong_answers_are_counted_and_reported(dialect: str, message: str, noop_url: str) -> None:
     told: list[str] = []
     rows = measure_rows(dataclasses.replace(_settings(dialect), note=told.append), noop_url)
     assert rows[0].errors >= 12
@@ -137,7 +137,7 @@ def test_an_unreachable_extender_yields_rows_of_errors(noop_url: str) -> None:
     assert measurements[0].elapsed_ns == []
 
 
-def test_a_server_that_does_not_start_is_told_with_its_last_words() -> None:
+def test_a_server_that_does_not_start_is_reported_with_its_last_lines() -> None:
     command = [sys.executable, "-c", "raise SystemExit('no such inventory')"]
     with pytest.raises(ProcessError, match="no such inventory"), running_server(command, "api"):
         pytest.fail("there is no server")

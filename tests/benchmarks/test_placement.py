@@ -89,7 +89,7 @@ def test_a_folder_of_traces(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", ["--json", "--csv", "--png"])
-def test_what_cannot_be_written_is_told_before_anything_runs(
+def test_an_unwritable_output_is_reported_before_any_run(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placement, "run_tasks", None)
@@ -100,7 +100,7 @@ def test_what_cannot_be_written_is_told_before_anything_runs(
     assert result.stderr == f"Error: {option} {target}: cannot be written: Not a directory\n"
 
 
-def test_a_missing_matplotlib_is_told_before_anything_runs(
+def test_a_missing_matplotlib_is_reported_before_any_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placement, "run_tasks", None)

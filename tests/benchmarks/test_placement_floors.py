@@ -184,7 +184,7 @@ def test_all_that_hold_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "2 of 2 floors hold" in result.stdout
 
 
-def test_a_floor_about_other_traces_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_floor_about_other_traces_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     trace = made_up(nodes=6)["generated"]
     monkeypatch.setattr(floors, "read_folder", lambda folder: {"default": trace})
     result = command("--traces", "anywhere", "--churn-seeds", "1", "--only", "churn")

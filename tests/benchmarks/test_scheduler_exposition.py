@@ -51,7 +51,7 @@ def test_a_series_that_is_not_there_counts_nothing() -> None:
         pytest.param(0.25, 2.0, id="the bound itself, when exactly that many lie below"),
         pytest.param(0.5, 3.0, id="half-way through the bucket of the median"),
         pytest.param(0.75, 4.0, id="the last finite bound"),
-        pytest.param(0.99, None, id="beyond the last finite bound nobody knows"),
+        pytest.param(0.99, None, id="unknown beyond the last finite bound"),
     ],
 )
 def test_quantiles_are_linear_within_their_bucket(quantile: float, expected_ms: float | None) -> None:

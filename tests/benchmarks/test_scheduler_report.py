@@ -66,7 +66,7 @@ def _block(bound: int, last: str, extender: tuple[str, str] | None = None) -> Bl
     )
 
 
-def test_what_is_counted_lies_between_the_readings() -> None:
+def test_counted_values_lie_between_the_readings() -> None:
     block = _block(120, _scheduler(bound=120, decided=120, ms_each=13.0))
     assert (block.errors, block.messages) == (0, ())
     assert block.pods == 95
@@ -109,7 +109,7 @@ def test_where_decisions_ran_ahead_of_bindings_all_of_them_count() -> None:
         ),
     ],
 )
-def test_errors_of_the_scheduler_are_counted_and_told(
+def test_errors_of_the_scheduler_are_counted_and_reported(
     bound: int, failed: dict[str, int], errors: int, message: str
 ) -> None:
     block = _block(bound, _scheduler(bound=bound, decided=bound, **failed))
@@ -134,7 +134,7 @@ GOOD = {("filter", 200): 120, ("prioritize", 200): 120}
                 "3 of 120 prioritize calls were not answered with 200",
                 "120 pods were bound after only 117 prioritize calls",
             ],
-            id="a prioritize call that failed, which kube-scheduler does not tell, is an error",
+            id="a failed prioritize call, which kube-scheduler does not report, is an error",
         ),
         pytest.param(
             {},
@@ -146,7 +146,7 @@ GOOD = {("filter", 200): 120, ("prioritize", 200): 120}
         ),
     ],
 )
-def test_errors_of_our_extender_are_counted_and_told(
+def test_errors_of_our_extender_are_counted_and_reported(
     calls: dict[tuple[str, int], int], messages: list[str]
 ) -> None:
     earlier = {("filter", 200): 1000, ("prioritize", 200): 900, ("filter", 400): 7}
@@ -273,7 +273,7 @@ def test_each_contender_starts_a_round_once_and_is_in_every_round() -> None:
     assert len(set(followed)) > len(contenders), "nobody runs after the same one always"
 
 
-def test_the_duration_told_grows_with_what_is_asked() -> None:
+def test_the_reported_duration_grows_with_the_work() -> None:
     def told(nodes: tuple[int, ...], pods: int, rounds: int) -> float:
         return Settings(nodes, pods, 20, rounds, list(CONTENDERS.values()), seed=1).expected_s()
 

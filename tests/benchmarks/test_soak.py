@@ -38,7 +38,7 @@ def noisy(mib_per_minute: float, noise: float) -> list[float]:
         pytest.param([150 + 5 * math.log1p(n) for n in range(SAMPLES)], False, id="ever more slowly"),
     ],
 )
-def test_growth_is_told_from_noise(samples: list[float], flat: bool) -> None:
+def test_growth_is_distinguished_from_noise(samples: list[float], flat: bool) -> None:
     assert Growth.of(samples, MINUTES).flat is flat
 
 

@@ -161,7 +161,9 @@ FENCED = ("turn ok", "read none", "list none", "put ok")
         pytest.param(("post unknown", "get unknown"), "unknown", "p on g0!", id="nor can it be read: kept"),
         pytest.param(("post unknown", "get unsent"), "unknown", "p on g0!", id="nor was there time: kept"),
         pytest.param(("post unknown", "get bound"), "bound", "p on g0", id="it was bound"),
-        pytest.param(("post unknown", "get elsewhere"), "refused", "p on m0", id="somebody else bound it"),
+        pytest.param(
+            ("post unknown", "get elsewhere"), "refused", "p on m0", id="another scheduler bound it"
+        ),
         pytest.param(("post unknown", "get gone"), "refused", "", id="it is gone"),
         pytest.param(("post unknown", "get another"), "refused", "", id="another one has its name"),
         pytest.param(("post unknown", "get finished"), "refused", "", id="it has finished unbound"),
@@ -209,11 +211,11 @@ def test_the_binding(told: tuple[str, ...], kind: str, holds: str) -> None:
     ("told", "kind", "holds"),
     [
         pytest.param(("turn unsent",), "failed", "", id="others took all the time"),
-        pytest.param(("turn ok", "read unknown"), "failed", "", id="what is written cannot be read"),
-        pytest.param(("turn ok", "read none", "list unknown"), "failed", "", id="nor what is bound"),
+        pytest.param(("turn ok", "read unknown"), "failed", "", id="the written value cannot be read"),
+        pytest.param(("turn ok", "read none", "list unknown"), "failed", "", id="nor a bound one"),
         pytest.param(("turn ok", "read none", "list none", "put unknown"), "failed", "", id="nor written"),
         pytest.param(("turn ok", "read none", "list none", "put 403"), "failed", "", id="nor may it be"),
-        pytest.param((*FENCED, "post ok"), "bound", "p on g0", id="nobody has written: where it scored best"),
+        pytest.param((*FENCED, "post ok"), "bound", "p on g0", id="no write yet: its best node"),
         pytest.param(
             ("turn ok", "read q", "list none", "put ok", "post ok"),
             "bound",
@@ -246,13 +248,13 @@ def test_the_binding(told: tuple[str, ...], kind: str, holds: str) -> None:
             ("turn ok", "read none", "list none", "put 409", "read q", "list none", "put ok", "post ok"),
             "bound",
             "p on g1, q on g0!",
-            id="somebody was faster: read, and decided anew",
+            id="another writer was faster: read, and decided again",
         ),
         pytest.param(
             ("turn ok", "read q", "list none", "put 404", "read none", "list none", "put ok", "post ok"),
             "bound",
             "p on g0",
-            id="somebody deleted it, and what it said",
+            id="it was deleted with its content",
         ),
         pytest.param(
             ("turn ok", *("read none", "list none", "put 409") * 4), "failed", "", id="four times, no more"
@@ -276,10 +278,10 @@ def test_the_fence(told: tuple[str, ...], kind: str, holds: str) -> None:
         pytest.param(("get another",), "refused", id="another one has its name"),
         pytest.param(("get finished",), "refused", id="it has finished"),
         pytest.param(("get deleting",), "refused", id="it is being deleted"),
-        pytest.param(("get unknown",), "failed", id="nobody answers"),
+        pytest.param(("get unknown",), "failed", id="no answer"),
     ],
 )
-def test_a_pod_nobody_told_of_is_read(told: tuple[str, ...], kind: str) -> None:
+def test_a_pod_without_an_event_is_read(told: tuple[str, ...], kind: str) -> None:
     assert Driven().bind(*told).kind == kind
 
 
@@ -354,7 +356,7 @@ MIG_POD = replace(WHOLE_POD, request=GpuRequest(units=(UnitAsk(ONE_G, 1, "1g.10g
     [
         pytest.param(("post ok",), "bound", "p on {}", id="bound, and confirmed"),
         pytest.param(("post 403",), "failed", "", id="refused"),
-        pytest.param(("post unknown", "get same"), "unknown", "p on {}!", id="kept while nobody knows"),
+        pytest.param(("post unknown", "get same"), "unknown", "p on {}!", id="kept while unknown"),
     ],
 )
 @pytest.mark.parametrize(

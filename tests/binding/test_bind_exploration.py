@@ -422,7 +422,7 @@ def hiding(account: _Account) -> NodePods:
     return NodePods(tuple(intent.pod for intent in assumed.values()), frozenset(uid for uid, _ in assumed))
 
 
-def test_what_is_assumed_hides_nothing_that_is_written() -> None:
+def test_assumed_devices_hide_no_written_ones() -> None:
     """The other extender chose another GPU for the same pod."""
     model = planted(TWO_GPUS, THREE, asked=("A p n", "B p n", "B r n"))
     with patch.object(_Account, "pods", hiding):

@@ -67,7 +67,7 @@ class TestReserve:
         assert reserved(locked, Q).devices == {"main": ("g1",)}
         assert held(locked) == {"p": ("g0",), "q": ("g1",)}
 
-    def test_where_it_does_not_fit_the_reason_is_told_and_nothing_promised(self) -> None:
+    def test_where_it_does_not_fit_the_reason_is_given_and_nothing_promised(self) -> None:
         locked = built()
         reserved(locked, P, "m")
         assert locked.reserve(Q, "m") == "Insufficient GPU memory on one device"
@@ -87,7 +87,7 @@ class TestReserve:
         rest = ask(wants(201, SHARE))
         assert reserved(locked, replace(Q, pod=replace(Q.pod, request=rest))).devices == {"main": ("g1",)}
 
-    def test_what_it_was_promised_elsewhere_is_not_in_its_way(self) -> None:
+    def test_its_promise_on_another_node_does_not_block_it(self) -> None:
         locked = built()
         reserved(locked, P, "m")
         later = replace(P, resource_version="2")
@@ -124,7 +124,7 @@ class TestFence:
         locked.invalidate_fence()
         assert locked.fence_of("n") is None
 
-    def test_what_is_read_of_a_node_outdates_what_was_decided_there(self) -> None:
+    def test_a_read_of_a_node_outdates_earlier_decisions_there(self) -> None:
         locked = built()
         found = reserved(locked)
         locked.fence(Reservation("m", resource_version="4"), ())
@@ -168,7 +168,7 @@ class TestFence:
         locked.update_intents("n", [])
         assert held(locked) == {"q": ("g0",)}
 
-    def test_whoever_was_decided_before_a_read_is_outdated(self) -> None:
+    def test_a_decision_before_a_read_is_outdated(self) -> None:
         locked = built()
         first = reserved(locked)
         locked.fence(read(5))
@@ -186,7 +186,7 @@ class TestSettling:
             pytest.param(True, True, id="another may have posted it"),
         ],
     )
-    def test_what_is_withdrawn(self, again: bool, stays: bool) -> None:
+    def test_withdrawn_promises(self, again: bool, stays: bool) -> None:
         locked = built()
         if again:
             locked.fence(read(5, Held("p-1", "1", "g0", "you")), ())
@@ -205,7 +205,7 @@ class TestSettling:
         locked.fence(read(7, Held("p-1", "1", "g0", "you")), ())
         assert held(locked) == {"p": ("g0",)}
 
-    def test_an_answer_may_be_older_than_what_the_watch_told(self) -> None:
+    def test_an_answer_may_be_older_than_the_watch(self) -> None:
         locked = built()
         found = reserved(locked)
         over = SETTING.bound(Pod("p-1", 3, "n", "g0", deleting=True))
@@ -216,7 +216,7 @@ class TestSettling:
         assert info is not None
         assert [pod.terminating for pod in info.pods] == [True]
 
-    def test_all_that_is_open_is_told(self) -> None:
+    def test_every_open_item_is_reported(self) -> None:
         locked = built()
         locked.fence(read(5, Held("q-1", "1", "g1", "you")), ())
         found = reserved(locked)

@@ -680,8 +680,10 @@ class Generous(Extender):
 @pytest.mark.parametrize(
     ("bug", "found"),
     [
-        pytest.param({"cache_class": Deaf}, "truth: .* has", id="a ledger that counts nobody"),
-        pytest.param({"locked_class": Lavish}, "ledger: .* is promised", id="promises beyond what is free"),
+        pytest.param({"cache_class": Deaf}, "truth: .* has", id="a ledger that counts no pod"),
+        pytest.param(
+            {"locked_class": Lavish}, "ledger: .* is promised", id="promises beyond the free amount"
+        ),
         pytest.param(
             {"binding_class": Optimist},
             "counted: ",
@@ -690,7 +692,7 @@ class Generous(Extender):
         ),
         pytest.param({"cache_class": Deaf}, "counted: .* is bound", id="a pod that is not heard of"),
         pytest.param({"cache_class": Keeper}, "leaks: ", id="a pod that stays"),
-        pytest.param({"cache_class": FirstWord}, "rebuild: ", id="a pod that is what it was"),
+        pytest.param({"cache_class": FirstWord}, "rebuild: ", id="an unchanged pod"),
         pytest.param({"extender_class": Fickle}, "pure: another answer", id="a filter that remembers"),
         pytest.param({"locked_class": Timid}, "accepted: .*taken", id="a bind that wants more than filter"),
         pytest.param({"extender_class": Generous}, "preempt: ", id="too few victims"),

@@ -190,7 +190,7 @@ class TestOnANode:
         assert after[1]["model"] == before[1]["model"] == "H100-80GB"
 
     @pytest.mark.process
-    def test_gpus_that_nobody_ever_knew_are_not_written_off(self, world: World) -> None:
+    def test_gpus_that_were_never_known_are_not_written_off(self, world: World) -> None:
         for lost in world.driver.gpus:
             lost.faults = {"nvmlDeviceGetHandleByIndex_v2": 15}
         world.driver.write()

@@ -102,7 +102,7 @@ def test_neither_silence_nor_a_new_agent_heals_a_broken_gpu(node: Node, xid: int
 
 
 @pytest.mark.process
-def test_silence_heals_what_it_can(node: Node) -> None:
+def test_silence_heals_the_curable_errors(node: Node) -> None:
     # Longer than a busy machine may delay the report.
     node.run("5s")
     node.health()

@@ -31,7 +31,7 @@ def test_none_fits(cluster: Path, written: Written, form: str, asked: dict[str, 
     assert (result.exit_code, result.stderr) == (3, "")
 
 
-def test_a_cluster_without_nodes_is_told(tmp_path: Path, written: Written) -> None:
+def test_a_cluster_without_nodes_is_reported(tmp_path: Path, written: Written) -> None:
     path = tmp_path / "inventory.json"
     path.write_bytes(inventory())
     result = run("capacity", "-f", written("pod.yaml", pod("p", {WHOLE: "1"})), "--inventory", path)
@@ -65,7 +65,7 @@ def test_nodes_that_take_none_are_many_and_shown_on_request(tmp_path: Path, writ
     assert "n24" not in short
 
 
-def test_no_limit_and_notes_are_told(cluster: Path, written: Written) -> None:
+def test_no_limit_and_notes_are_shown(cluster: Path, written: Written) -> None:
     asking = pod("p", {}, annotations={"gpu.scheduler-ext.io/modle": "T4"}, schedulingGates=[{"name": "g"}])
     output = run("capacity", "-f", written("pod.yaml", asking), "--inventory", cluster).stdout
     assert "More of it that fit: no limit is known" in output

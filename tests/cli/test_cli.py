@@ -205,7 +205,7 @@ def test_help_and_version() -> None:
         ),
     ],
 )
-def test_what_is_no_pod_is_told_what_is_taken(cluster: Path, stdin: bytes, problem: str) -> None:
+def test_other_kinds_get_a_list_of_the_accepted_ones(cluster: Path, stdin: bytes, problem: str) -> None:
     assert error_of(run("explain", "-f", "-", "--inventory", cluster, stdin=stdin)) == problem
 
 

@@ -115,7 +115,7 @@ def test_a_silent_server_is_not_waited_for(
 
 
 @pytest.mark.parametrize(("context", "lines"), [("test", ["train-1", "train-2", ":4"]), ("away", [":4"])])
-def test_kubectl_is_told_names_and_nothing_else(kubeconfig: Path, context: str, lines: list[str]) -> None:
+def test_kubectl_gets_names_and_nothing_else(kubeconfig: Path, context: str, lines: list[str]) -> None:
     command = [str(SCRIPTS / "kubectl_complete-gpu_placement"), "why", "--context", context, "tr"]
     for _ in range(5):
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)

@@ -41,7 +41,7 @@ def test_would_not_fit(cluster: Path, written: Written, asking: Json, form: str)
         assert "Fits nowhere: " in result.stdout
 
 
-def test_a_cluster_without_nodes_is_told(tmp_path: Path, written: Written) -> None:
+def test_a_cluster_without_nodes_is_reported(tmp_path: Path, written: Written) -> None:
     path = tmp_path / "inventory.json"
     path.write_bytes(inventory())
     result = run("explain", "-f", written("pod.yaml", pod("p", {WHOLE: "1"})), "--inventory", path)
@@ -128,14 +128,14 @@ def test_names_do_not_act_on_the_terminal(cluster: Path, written: Written) -> No
     assert lines[1].startswith(r"Note: annotation gpu.scheduler-ext.io/mo\x1b[31mdel\n: unknown")
 
 
-def test_a_pod_of_many_shares_is_told_in_a_line(cluster: Path, written: Written) -> None:
+def test_a_pod_of_many_shares_fits_in_a_line(cluster: Path, written: Written) -> None:
     containers = [{"name": f"c{i}", "resources": {"limits": {SHARE: "90000"}}} for i in range(60)]
     asking = written("pod.yaml", pod("p", containers=containers))
     first = run("explain", "-f", asking, "--inventory", cluster).stdout.splitlines()[0]
     assert first.endswith("90000 MiB for c7, and 52 more shares")
 
 
-def test_many_models_are_told_in_a_line(cluster: Path, written: Written) -> None:
+def test_many_models_fit_in_a_line(cluster: Path, written: Written) -> None:
     models = ",".join(f"GTX-{i}" for i in range(300))
     asking = pod("p", {WHOLE: "1"}, annotations={"gpu.scheduler-ext.io/model": models})
     output = run("explain", "-f", written("pod.yaml", asking), "--inventory", cluster).stdout

@@ -180,7 +180,7 @@ def test_a_credential_plugin_that_gives_none_is_one_error(
     ],
 )
 @pytest.mark.parametrize("command", ["nodes", "inventory"])
-def test_what_is_wrong_with_a_kubeconfig(
+def test_faults_of_a_kubeconfig(
     tmp_path: Path, command: str, content: str | None, arguments: list[str], problem: str
 ) -> None:
     path = tmp_path / "kubeconfig"

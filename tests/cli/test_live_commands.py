@@ -142,7 +142,7 @@ def test_why_a_pod_waits(world: World) -> None:
     assert "theirs" not in out
 
 
-def test_what_was_decided_is_told_by_the_extender_alone(beside: World) -> None:
+def test_only_the_extender_reports_past_decisions(beside: World) -> None:
     _, out, err = beside.run("why", "waits")
     assert re.search(r"^Asked once at 20[-0-9]{8}T[:0-9]{8}Z: of 2 nodes 0 fitted; 1 ", out, re.MULTILINE)
     assert err == ""
@@ -180,7 +180,9 @@ def test_why_a_pod_is_where_it_would_not_go_again(without: World) -> None:
 
 @pytest.mark.parametrize("arguments", [["why", "waits"], ["nodes", "--from", "extender"]])
 @pytest.mark.parametrize("said", [b"<html>log in</html>", b"[]"], ids=["a page", "a list"])
-def test_what_answers_and_is_no_api_server_is_told(without: World, arguments: list[str], said: bytes) -> None:
+def test_a_server_that_is_no_api_server_is_reported(
+    without: World, arguments: list[str], said: bytes
+) -> None:
     without.server.hook = lambda request: Answer(200, said)
     code, _, err = without.run(*arguments)
     assert (code, "no JSON object came" in err) == (1, True), err
@@ -203,7 +205,7 @@ def test_a_pod_that_asks_no_gpu_or_has_ended_waits_for_none(without: World) -> N
         assert (code, f"pod default/{name}: there is no such pod" in err) == (1, True)
 
 
-def test_why_names_what_was_asked_about(world: World) -> None:
+def test_why_names_the_pod(world: World) -> None:
     code, out, _ = world.run("why", "waits", "-o", "name")
     assert (code, out) == (3, "pod/waits\n")
 
@@ -383,7 +385,7 @@ def test_questions_that_cannot_be_answered(
     assert (told[0], problem in told[2]) == (code, True)
 
 
-def test_an_extender_that_does_not_listen_is_passed_over_or_told(beside: World) -> None:
+def test_an_extender_that_does_not_listen_is_skipped_or_reported(beside: World) -> None:
     beside.server.ports.clear()
     code, _, err = beside.run("nodes")
     assert (code, "pod gpu-scheduler/gpu-scheduler-b, port 8890: " in err) == (0, True)

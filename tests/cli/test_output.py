@@ -66,7 +66,7 @@ def test_what_others_wrote_does_not_act_on_the_terminal(capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_data_escapes_what_is_not_ascii(capsys: pytest.CaptureFixture[str], form: str) -> None:
+def test_data_escapes_other_characters_than_ascii(capsys: pytest.CaptureFixture[str], form: str) -> None:
     print_structured({"name": HOSTILE}, form)
     out = capsys.readouterr().out
     assert out.isascii()

@@ -80,7 +80,7 @@ def test_where_a_file_is_wanted_kubectl_is_left_to_complete_it() -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_are_told_how_to_complete(shell: str) -> None:
+def test_shells_get_their_completion_script(shell: str) -> None:
     done = run("completion", shell)
     assert done.exit_code == 0
     assert "_SCHEDULER_EXT_COMPLETE" in done.stdout

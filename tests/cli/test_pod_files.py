@@ -161,7 +161,7 @@ def test_bombs_end_in_one_line(cluster: Path, written: Written, bomb: str) -> No
 @pytest.mark.parametrize(
     "scalar", [scalar for scalar in SCALARS if not SCALARS[scalar]], ids=lambda text: repr(text[:40])
 )
-def test_what_is_no_value_ends_in_one_line(cluster: Path, written: Written, scalar: str) -> None:
+def test_an_invalid_value_ends_in_one_line(cluster: Path, written: Written, scalar: str) -> None:
     path = written("pod.yaml", f"{POD}x: {scalar}\n")
     assert error_of(run("explain", "-f", path, "--inventory", cluster)).startswith(f"{path}: ")
 

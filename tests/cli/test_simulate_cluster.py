@@ -64,7 +64,7 @@ def test_names_are_those_of_the_pods_that_get_a_place_in_order(
     assert out.read_text() == result.stdout
 
 
-def test_wide_tells_the_nearest_node_and_the_mig_instances_besides(cluster: Path, written: Written) -> None:
+def test_wide_shows_the_nearest_node_and_the_mig_instances(cluster: Path, written: Written) -> None:
     large, instance = pod("large", {WHOLE: "64"}), pod("instance", {"nvidia.com/mig-1g.10gb": "1"})
     pods = written("pods.yaml", lot(large, instance, pod("whole", {WHOLE: "1"})))
     asked = ("simulate", "cluster", "--cluster", cluster, "--pods", pods)
@@ -86,7 +86,7 @@ def test_wide_names_all_the_pods_of_a_note(cluster: Path, written: Written) -> N
     assert "default/p5, default/p6)" in run(*asked, "-o", "wide").stdout
 
 
-def test_a_cluster_without_nodes_is_told(tmp_path: Path, written: Written) -> None:
+def test_a_cluster_without_nodes_is_reported(tmp_path: Path, written: Written) -> None:
     path = tmp_path / "inventory.json"
     path.write_bytes(inventory())
     pods = written("pods.yaml", lot(pod("p", {WHOLE: "1"})))

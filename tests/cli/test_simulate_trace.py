@@ -163,7 +163,7 @@ def test_the_report_is_there_whatever_hinders_the_plots(tmp_path: Path) -> None:
     assert len(json.loads((tmp_path / "runs.json").read_text(encoding="utf-8"))["runs"]) == 4
 
 
-def test_a_missing_matplotlib_is_told_before_anything_runs(
+def test_a_missing_matplotlib_is_reported_before_any_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(options, "run_all", None)
@@ -298,7 +298,7 @@ def test_models_are_read_as_the_server_reads_them(
     assert ("no node has a model" in result.stderr) != placed
 
 
-def test_pods_of_models_that_no_node_has_are_rejected_and_told(
+def test_pods_of_models_that_no_node_has_are_rejected_and_reported(
     traces: tuple[Path, Path], tmp_path: Path
 ) -> None:
     nodes, _ = traces
@@ -326,7 +326,7 @@ def test_pods_of_models_that_no_node_has_are_rejected_and_told(
         pytest.param(("--write", "file"), "Not a directory", id="a file for the CSVs' folder"),
     ],
 )
-def test_what_cannot_be_written_is_told_before_anything_runs(
+def test_an_unwritable_output_is_reported_before_any_run(
     option: tuple[str, str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(options, "run_all", None)
@@ -338,7 +338,7 @@ def test_what_cannot_be_written_is_told_before_anything_runs(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_report_without_rights_is_told_before_anything_runs(
+def test_a_report_without_rights_is_refused_before_any_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(options, "run_all", None)
@@ -348,7 +348,7 @@ def test_a_report_without_rights_is_told_before_anything_runs(
     assert error_of(result).endswith("f.json: cannot be written: Permission denied")
 
 
-def test_what_is_made_up_is_written_and_simulated_alike(tmp_path: Path) -> None:
+def test_generated_files_are_written_and_simulated_alike(tmp_path: Path) -> None:
     seeded = ("--policy", "fgd", "--seeds", "42", "-o", "json", "--generate", "10", "--generator-seed")
 
     def figures(*args: str | Path) -> Any:

@@ -137,7 +137,7 @@ def test_no_summary_of_a_command_is_cut_off(group: click.Group, columns: int) ->
     assert max(len(line) for line in help_text.splitlines()) <= columns
 
 
-def test_a_bar_is_coloured_by_runs_and_its_node_told_as_piped(tmp_path: Path) -> None:
+def test_a_bar_is_coloured_by_runs_and_its_node_named_as_piped(tmp_path: Path) -> None:
     memory = {"totalMiB": 80000, "usedMiB": 50000, "unaccountedMiB": 10000}
     shared = gpu_node("n", [gpu(0, memory=memory, holders=[holder("part") | {"memoryMiB": 20000}])])
     holding = pod(

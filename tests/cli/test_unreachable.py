@@ -60,7 +60,7 @@ def strangers_certificate() -> Iterator[int]:
 @pytest.mark.parametrize(
     ("address", "problem"),
     [
-        pytest.param("https://127.0.0.1:1", "127.0.0.1:1: Connection refused", id="nobody listens"),
+        pytest.param("https://127.0.0.1:1", "127.0.0.1:1: Connection refused", id="no listener"),
         pytest.param(
             "https://nowhere.invalid:6443",
             "nowhere.invalid:6443: the name of this host is not known",
@@ -69,7 +69,7 @@ def strangers_certificate() -> Iterator[int]:
         pytest.param(
             "https://127.0.0.1:{tls}",
             "certificate verify failed: unable to get local issuer certificate",
-            id="a certificate of somebody else",
+            id="a certificate of another host",
         ),
     ],
 )

@@ -53,14 +53,14 @@ def test_it_stands_in_capacity_and_allocatable_and_nothing_else_changes(advertis
         pytest.param(None, (0, 0), id="a zero there"),
     ],
 )
-def test_what_is_wrong_is_written(advertising: Advertising, wanted: int | None, seen: Seen) -> None:
+def test_faulty_fields_are_written(advertising: Advertising, wanted: int | None, seen: Seen) -> None:
     advertising.set("a", "99")
     advertising.advertiser.start()
     advertising.advertiser.update("a", wanted, seen)
     advertising.stands("a", wanted)
 
 
-def test_what_is_right_is_not_written(advertising: Advertising) -> None:
+def test_correct_fields_are_not_written(advertising: Advertising) -> None:
     advertising.advertiser.start()
     advertising.advertiser.update("a", 7, (7, 7))
     advertising.advertiser.update("b", None, (None, None))

@@ -148,9 +148,7 @@ def test_the_same_twice_at_once_is_done_once(server: ApiServer, extending: Exten
     assert +extending.binder.results == {"bound": 1, "repeated": 1}
 
 
-def test_on_another_node_at_once_it_is_told_where_the_pod_went(
-    server: ApiServer, extending: Extending
-) -> None:
+def test_on_another_node_at_once_the_new_place_is_reported(server: ApiServer, extending: Extending) -> None:
     extending.waits("one")
     held = server.faults.place(After(Hang()), posts_binding)
     first = extending.binding("one")
@@ -219,7 +217,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binder_module, "_POST_PART", 1 / 60)
 
 
-def test_a_binding_of_which_no_answer_comes_is_read_in_time(
+def test_a_binding_without_an_answer_is_read_in_time(
     server: ApiServer, extending: Extending, hasty: None
 ) -> None:
     extending.waits("one")
@@ -229,7 +227,7 @@ def test_a_binding_of_which_no_answer_comes_is_read_in_time(
     held.lift()
 
 
-def test_what_the_watch_told_meanwhile_is_believed(server: ApiServer, extending: Extending) -> None:
+def test_events_of_the_watch_meanwhile_are_believed(server: ApiServer, extending: Extending) -> None:
     extending.waits("one")
     held = server.faults.place(After(Reset()), posts_binding)
     slow = server.faults.place(Hang(), reads_pod)
@@ -259,7 +257,7 @@ def test_a_fault_of_our_own_keeps_no_place_but_where_the_binding_was_posted(
     assert extending.bind("one") == ""
 
 
-def test_where_the_pod_changes_what_is_open_is_looked_at_at_once(
+def test_where_the_pod_changes_open_binds_are_checked_at_once(
     server: ApiServer, extending: Extending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(binder_module, "_FIRST_LOOK_S", 1e9)
@@ -327,7 +325,7 @@ def test_an_answer_that_does_not_come_is_found_out(
     assert extending.bind("two") == ""
 
 
-def test_after_an_outage_what_is_open_is_looked_at_again_soon(
+def test_after_an_outage_open_binds_are_checked_soon(
     server: ApiServer, extending: Extending, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long the last checks failed."""

@@ -47,7 +47,7 @@ class TestBinding:
         ("change", "wanted", "why"),
         [
             pytest.param({}, body(uid="uid-two"), "uid is uid-one", id="another pod of the same name"),
-            pytest.param({}, body(version="1"), "resourceVersion is ", id="a pod that is not what it was"),
+            pytest.param({}, body(version="1"), "resourceVersion is ", id="a changed pod"),
             pytest.param({"spec": {"nodeName": "b"}}, body(), "already assigned to node 'b'", id="bound"),
             pytest.param(
                 {"metadata": {"deletionTimestamp": "2026-11-21T07:13:08Z"}},
@@ -125,7 +125,7 @@ Happened = Callable[[ApiServer], bool]
 @WRITES
 class TestWrites:
     @pytest.mark.parametrize(("fault", "refused"), REFUSALS)
-    def test_what_is_refused_did_not_happen(
+    def test_a_refused_call_changed_nothing(
         self,
         server: ApiServer,
         bindings: Bindings,
@@ -140,7 +140,7 @@ class TestWrites:
 
     @pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
     @pytest.mark.parametrize("fault", LOSSES)
-    def test_without_an_answer_that_tells_it_is_not_known(
+    def test_without_a_clear_answer_the_result_is_unknown(
         self,
         server: ApiServer,
         bindings: Bindings,
@@ -156,7 +156,7 @@ class TestWrites:
         eventually(lambda: happened(server) is done)
         server.faults.lift()
 
-    def test_half_an_answer_does_not_tell(
+    def test_half_an_answer_is_no_result(
         self, server: ApiServer, bindings: Bindings, write: Write, happened: Happened
     ) -> None:
         server.faults.place(Cut(20))
@@ -169,7 +169,7 @@ class TestWrites:
         server.faults.place(Refuse(503, "ServiceUnavailable", "no", 2))
         assert write(bindings, soon()) == Unknown("503 ServiceUnavailable: no", 2.0)
 
-    def test_it_may_happen_after_nobody_waits_any_more(
+    def test_it_may_happen_after_the_caller_gave_up(
         self, server: ApiServer, bindings: Bindings, write: Write, happened: Happened
     ) -> None:
         let_go = threading.Event()

@@ -45,7 +45,7 @@ class TestReads:
             ),
         ],
     )
-    def test_a_refusal_is_told(
+    def test_a_refusal_is_reported(
         self, server: ApiServer, bindings: Bindings, read: Read, fault: AnswerFault, refused: Refused
     ) -> None:
         server.faults.place(fault)
@@ -124,13 +124,13 @@ class TestPodsOn:
         # Without a version a list is as new as storage, not as the server's cache.
         assert not any("resourceVersion" in page.query for page in pages)
 
-    def test_one_that_cannot_be_read_is_told_of(self, server: ApiServer, bindings: Bindings) -> None:
+    def test_an_unreadable_one_is_reported(self, server: ApiServer, bindings: Bindings) -> None:
         server.store.put(PODS, pod("odd", on="a", priority="high"))
         outcome = bindings.pods_on("a", soon())
         assert len(self.names(outcome)) == 5
         assert [broken.name for broken in value(outcome).broken] == ["default/odd"]
 
-    def test_a_list_that_was_overtaken_begins_anew(self, server: ApiServer, bindings: Bindings) -> None:
+    def test_an_overtaken_list_begins_again(self, server: ApiServer, bindings: Bindings) -> None:
         second = server.faults.place(
             Refuse(410, "Expired", "too old"), lambda request: "continue" in request.query
         )
@@ -165,7 +165,7 @@ class TestReservation:
             {"apiVersion": "v1", "kind": "Node", "name": "a", "uid": "uid-a"}
         ]
 
-    def test_whoever_is_second_is_refused(self, server: ApiServer, bindings: Bindings) -> None:
+    def test_the_second_pod_is_refused(self, server: ApiServer, bindings: Bindings) -> None:
         first = value(bindings.put_reservation(Reservation("a", "uid-a", None, (INTENT,)), soon()))
         again = bindings.put_reservation(Reservation("a", "uid-a", None, ()), soon())
         assert isinstance(again, Refused)

@@ -107,7 +107,7 @@ class TestWhatADevicePluginPicks:
         }
         assert intent(enforced, on) == {"priority": 0, "units": [{"resource": resource, "count": 2}]}
 
-    def test_what_is_promised_is_refused_to_others(self, enforced: Enforced, resource: str, on: str) -> None:
+    def test_promised_devices_are_refused_to_others(self, enforced: Enforced, resource: str, on: str) -> None:
         """To filter, and to a bind after filter's consent."""
         for name in "pqr":
             waits(enforced, name, {resource: "1"})
@@ -131,7 +131,7 @@ class TestWhatADevicePluginPicks:
         assert "no longer fits on node" in enforced.bind("q", on)
 
 
-def test_an_instance_has_no_device_until_kubelet_tells(enforced: Enforced) -> None:
+def test_an_instance_has_no_device_before_kubelets_report(enforced: Enforced) -> None:
     waits(enforced, "p", {HALF: "1"})
     enforced.start()
     assert enforced.bind("p", "m") == ""

@@ -70,7 +70,7 @@ def foreseen() -> Foreseen:
     return Foreseen()
 
 
-def test_what_is_expected_at_first_is_what_is_there(foreseen: Foreseen) -> None:
+def test_the_first_expectation_is_the_existing_pods(foreseen: Foreseen) -> None:
     assert foreseen.expected().parts == {ONE: pytest.approx(0.5, abs=0.01)}
 
 
@@ -137,7 +137,7 @@ def test_new_mig_losses_belong_to_the_next_generation_alone(foreseen: Foreseen) 
             0,
             id="none that is refused",
         ),
-        pytest.param([pod("p", {WHOLE: ["1"]})], 0, id="none that nobody can read"),
+        pytest.param([pod("p", {WHOLE: ["1"]})], 0, id="no unreadable one"),
     ],
 )
 def test_who_is_counted(words: list[Json], counted: int) -> None:
@@ -180,7 +180,7 @@ def test_a_list_counts_in_the_order_of_creation() -> None:
     assert listed.inventory.demand.seen == 4
 
 
-def test_the_first_snapshot_expects_what_was_listed(server: ApiServer, transport: Transport) -> None:
+def test_the_first_snapshot_expects_the_listed_pods(server: ApiServer, transport: Transport) -> None:
     living = Living(server, transport)
     server.store.put_all(PODS, [asking(f"p{i}", on="elsewhere") for i in range(20)])
     living.live.start()

@@ -133,14 +133,14 @@ class TestNodes:
         told.nodes.end()
         assert told.inventory.nodes() == {"a", "b"}
 
-    def test_one_deleted_and_created_again_is_listed_anew(self, told: Told) -> None:
+    def test_one_deleted_and_created_again_is_listed_again(self, told: Told) -> None:
         told.nodes.begin()
         told.see_nodes(node("a"), node("b"))
         told.nodes.gone(Broken("a", "uid-a", "cannot be read"))
         told.nodes.end()
         assert told.inventory.nodes() == {"b"}
 
-    def test_an_amount_that_cannot_be_read_leaves_what_was_known(
+    def test_an_unreadable_amount_keeps_the_last_value(
         self, told: Told, caplog: pytest.LogCaptureFixture
     ) -> None:
         told.see_nodes(node("a", {WHOLE: "8"}), node("b"))
@@ -191,7 +191,7 @@ class TestPods:
         told.pods.end()
         assert set(told.inventory.holding()) == {"uid-p", "uid-q"}
 
-    def test_an_ask_that_cannot_be_read_leaves_what_was_known(
+    def test_an_unreadable_request_keeps_the_last_value(
         self, told: Told, caplog: pytest.LogCaptureFixture
     ) -> None:
         told.see_pods(pod("p", {WHOLE: "1"}, on="a"))

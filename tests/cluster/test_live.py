@@ -118,7 +118,7 @@ def test_a_pod_is_gone_when_it_neither_waits_nor_holds_gpus(
     eventually(lambda: living.live.is_gone(uid))
 
 
-def test_no_pod_is_said_to_be_gone_while_nobody_tells_of_pods(living: Living) -> None:
+def test_no_pod_is_reported_gone_while_pods_are_not_followed(living: Living) -> None:
     assert not living.live.is_gone("new"), "nobody was asked yet"
     living.start()
     assert living.live.is_gone("new")
@@ -214,7 +214,7 @@ def test_what_cannot_be_published_is_a_problem(living: Living, monkeypatch: pyte
 
 
 class TestRefusedReports:
-    def test_one_that_contradicts_itself_is_told_and_the_last_good_one_stays(self, living: Living) -> None:
+    def test_a_contradictory_one_is_reported_and_the_last_good_one_stays(self, living: Living) -> None:
         living.start()
         living.greeted()
         living.report("a", gpu(0), gpu(0, "GPU-1"))
@@ -262,7 +262,7 @@ class TestCordonsOfNoGpu:
         assert len(found) == count
         return [request.json() for request in found]
 
-    def test_they_are_told_once_for_each_change(self, living: Living) -> None:
+    def test_they_are_notified_once_for_each_change(self, living: Living) -> None:
         living.start()
         living.greeted()
         for number in range(3):
@@ -343,7 +343,7 @@ def test_a_first_list_that_fails_is_no_lost_watch(living: Living, caplog: pytest
     assert "lost" not in caplog.text
 
 
-def test_one_node_that_cannot_be_keeps_nobody_waiting(living: Living) -> None:
+def test_an_impossible_node_delays_no_other(living: Living) -> None:
     """Its label has 9000 TiB; impossible labels have no meaning."""
     labels = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.vram": "9000T"}
     living.server.store.put(NODES, node("c", {"amd.com/gpu": "8"}, labels=labels))
@@ -362,7 +362,7 @@ def test_a_clock_that_is_set_back_ages_no_report(living: Living) -> None:
     assert living.live.status().report_ages_s["a"] < 60
 
 
-def test_a_pod_nobody_can_read_is_left_out(living: Living) -> None:
+def test_an_unreadable_pod_is_left_out(living: Living) -> None:
     living.server.store.put(PODS, pod("p", {WHOLE: ["1"]}, on="a"))
     living.start()
     assert living.fitting(ONE) == "ab"

@@ -47,7 +47,7 @@ def state(transport: Transport, *, with_objects: bool = False) -> ClusterState:
     return cluster_state(transport, "kubeconfig", Configuration(), with_objects=with_objects)
 
 
-def test_every_node_and_how_old_what_is_known_of_it_is(server: ApiServer, transport: Transport) -> None:
+def test_every_node_with_the_age_of_its_data(server: ApiServer, transport: Transport) -> None:
     server.store.put_all(NODES, [node(name, {WHOLE: "1"}) for name in ("new", "old", "dead")])
     server.store.put_all(NODES, [labelled("joined", 60), labelled("silent", 600), node("cpu")])
     ages_s = {"new": 10, "old": 200, "dead": 600}

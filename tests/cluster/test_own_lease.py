@@ -100,7 +100,7 @@ def test_who_comes_back_under_an_old_name_waits_as_all_do(candidates: Candidates
     assert again.active
 
 
-def test_turns_are_told_before_one_is_active_and_after(candidates: Candidates) -> None:
+def test_subscribers_are_notified_before_a_candidate_is_active_and_after(candidates: Candidates) -> None:
     told: list[tuple[bool, bool]] = []
 
     def turned(active: bool) -> None:

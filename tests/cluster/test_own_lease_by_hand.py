@@ -30,7 +30,7 @@ class TestByHand:
         assert candidates.turns == [("a", True)]
 
     @pytest.mark.parametrize("holder", ["somebody", "b"])
-    def test_given_to_another_nobody_has_it_until_it_runs_out(
+    def test_given_to_another_no_candidate_has_it_until_it_expires(
         self, candidates: Candidates, holder: str
     ) -> None:
         candidates.each()
@@ -83,11 +83,11 @@ class TestByHand:
         assert candidates.lease()["spec"]["leaseDurationSeconds"] == 15
 
     @pytest.mark.parametrize("spec", [None, {}, {"holderIdentity": None}, {"holderIdentity": ""}])
-    def test_one_that_was_made_empty_is_anybody_s(self, candidates: Candidates, spec: Json | None) -> None:
+    def test_an_emptied_one_is_free_for_all(self, candidates: Candidates, spec: Json | None) -> None:
         candidates.server.store.put(PATH, {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec})
         assert candidates.each() == "a"
 
-    def test_one_that_cannot_be_read_is_nobody_s(self, candidates: Candidates) -> None:
+    def test_an_unreadable_one_belongs_to_no_pod(self, candidates: Candidates) -> None:
         candidates.server.store.put(
             PATH, {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": {"holderIdentity": 7}}
         )

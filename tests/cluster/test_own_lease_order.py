@@ -40,7 +40,7 @@ class Slow(Transport):
                 step()
 
 
-def test_an_answer_that_comes_late_makes_nobody_active(server: ApiServer, tmp_path: Path) -> None:
+def test_a_late_answer_makes_no_candidate_active(server: ApiServer, tmp_path: Path) -> None:
     slow = Slow.from_kubeconfig(server.kubeconfig(tmp_path / "kubeconfig"))
     assert isinstance(slow, Slow)
     candidates = Candidates(server, slow)

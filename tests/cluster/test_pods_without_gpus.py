@@ -32,7 +32,7 @@ def elsewhere(told: Told) -> int:
     return info.cpu_elsewhere_milli
 
 
-def test_what_is_left_of_the_node(told: Told) -> None:
+def test_remaining_parts_of_the_node(told: Told) -> None:
     told.see_pods(web("p"), web("q", "500m"), pod("holds", {WHOLE: "1", "cpu": "4"}, on="a"))
     assert elsewhere(told) == 8500
     info = told.inventory.info("a")
@@ -50,7 +50,7 @@ def test_what_is_left_of_the_node(told: Told) -> None:
         pytest.param([web("p", phase="Succeeded")], 0, id="one that was heard of too late"),
         pytest.param([web("p", on=None)], 0, id="one that waits"),
         pytest.param([web("p"), web("p", "2")], 2000, id="one that asks less now"),
-        pytest.param([web("p"), web("q", "many")], 8000, id="one nobody can read"),
+        pytest.param([web("p"), web("q", "many")], 8000, id="an unreadable one"),
         pytest.param([web("p"), web("q", ["8"])], 8000, id="nor decode"),
     ],
 )
@@ -60,7 +60,7 @@ def test_who_counts(told: Told, pods: list[Json], milli: int) -> None:
     assert elsewhere(told) == milli
 
 
-def test_nobody_is_woken_for_what_changes_no_decision(told: Told) -> None:
+def test_no_pod_is_woken_for_a_change_without_effect_on_decisions(told: Told) -> None:
     told.see_pods(web("p", "1"))
     told.inventory.take_changes()
     told.waking()

@@ -56,7 +56,7 @@ def test_a_large_list_comes_in_pages(followed: Followed, monkeypatch: pytest.Mon
     assert [bool(page.query.get("continue")) for page in pages] == [False, True, True]
 
 
-def test_what_is_selected_is_selected_in_lists_and_watches(server: ApiServer, transport: Transport) -> None:
+def test_selected_objects_are_selected_in_lists_and_watches(server: ApiServer, transport: Transport) -> None:
     server.store.put_all(PODS, [pod("done", phase="Succeeded"), pod("runs", on="a")])
     heard = Heard()
     selector = "status.phase!=Succeeded,status.phase!=Failed"
@@ -97,9 +97,7 @@ BROKEN = b'{"type":"%s","object":{"metadata":{"name":"b","uid":"u","resourceVers
 @pytest.mark.parametrize(
     ("kind", "word"), [(b"MODIFIED", "broken b"), (b"DELETED", "gone b")], ids=["changed", "deleted"]
 )
-def test_an_object_that_cannot_be_read_is_told_of_by_its_name(
-    followed: Followed, kind: bytes, word: str
-) -> None:
+def test_an_unreadable_object_is_reported_by_its_name(followed: Followed, kind: bytes, word: str) -> None:
     followed.start(*LISTED)
     followed.server.faults.place(Line(BROKEN % kind))
     followed.heard.wait(word)

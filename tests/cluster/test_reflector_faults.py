@@ -94,7 +94,7 @@ def test_a_server_that_is_away_and_back_again(followed: Followed, caplog: pytest
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["as an event", "as an answer"])
-def test_a_place_the_server_has_forgotten_is_listed_anew(followed: Followed, at_once: bool) -> None:
+def test_a_forgotten_position_is_listed_again(followed: Followed, at_once: bool) -> None:
     followed.start(*LISTED)
     followed.server.gone_at_once = at_once
     refusal = followed.server.faults.place(Refuse(503), watches(NODES), times=None)
@@ -111,7 +111,7 @@ def test_a_place_the_server_has_forgotten_is_listed_anew(followed: Followed, at_
     followed.heard.wait("seen d")
 
 
-def test_what_came_before_an_expiry_in_one_piece_is_told(followed: Followed) -> None:
+def test_events_before_an_expiry_in_one_piece_are_delivered(followed: Followed) -> None:
     followed.start(*LISTED)
     event = b'{"type":"ADDED","object":{"metadata":{"name":"c","resourceVersion":"9"}}}\n'
     expired = error_line()
@@ -119,9 +119,7 @@ def test_what_came_before_an_expiry_in_one_piece_is_told(followed: Followed) -> 
     followed.heard.wait("seen c", *LISTED)
 
 
-def test_a_next_page_that_has_expired_begins_the_list_anew(
-    followed: Followed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expired_page_begins_the_list_again(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reflector_module, "PAGE", 1)
     followed.server.faults.place(
         Refuse(410, "Expired"), lambda request: bool(request.query.get("continue")), times=1

@@ -51,7 +51,7 @@ def test_a_page_in_the_middle_is_asked_for_again(
         pytest.param(Refuse(410, "Expired"), 1, id="one that has expired"),
     ],
 )
-def test_other_pages_begin_the_list_anew(
+def test_other_pages_begin_the_list_again(
     followed: Followed, monkeypatch: pytest.MonkeyPatch, fault: Refuse, tries: int
 ) -> None:
     monkeypatch.setattr(reflector_module, "PAGE", 1)

@@ -52,7 +52,7 @@ def test_an_object_that_was_made_again_counts_from_the_start(told: Told, uid: st
     assert len(last.devices) == gpus
 
 
-def test_one_without_number_or_stamp_is_as_old_as_what_it_says(told: Told) -> None:
+def test_a_pod_without_number_or_stamp_has_the_age_of_its_own_time(told: Told) -> None:
     told.see_reports(gpu_node("a", [gpu(0)]))
     told.inventory._entries["a"].received_at -= 100
     told.see_reports(gpu_node("a", [gpu(0)]), not_before_ago_s=0)
@@ -77,7 +77,7 @@ def test_one_that_a_watch_brings_was_written_after_its_last_word(told: Told) -> 
         pytest.param([("status", 60)], 40, id="what the status was written"),
         pytest.param([("status", 60), ("status", 20), ("status", 90)], 80, id="the newest of several"),
         pytest.param([("status", 60), (None, 1), ("scale", 2)], 40, id="only the status counts"),
-        pytest.param([(None, 1)], 100, id="nobody says: now"),
+        pytest.param([(None, 1)], 100, id="no time given: now"),
         pytest.param([], 100, id="no entries: now"),
         pytest.param([("status", -30)], 100, id="not later than now"),
     ],
@@ -87,7 +87,7 @@ def test_when_a_report_was_received(times: list[tuple[str | None, float]], at_s:
     assert received_at(GpuNodeMeta(managed_fields=fields), ServerClock(NOON, 100.0), 100.0) == at_s
 
 
-def test_a_stream_tells_the_servers_time_once() -> None:
+def test_a_stream_has_the_servers_time_once() -> None:
     fields = [ManagedFields(subresource="status", time=at(-500))]
     # The watch began at 100 by the local clock; at 630 arrives an object written 500 s after its beginning.
     assert received_at(GpuNodeMeta(managed_fields=fields), ServerClock(NOON, 100.0), 630.0) == 600.0

@@ -47,7 +47,7 @@ def follow(leading: Leadership) -> None:
         pytest.param("other-5c4_0a1b", False, id="another pod"),
         pytest.param("me-7f9x_0a1b", False, id="a pod whose name begins like ours"),
         pytest.param("me-7f9", False, id="no identity of kube-scheduler's"),
-        pytest.param("", False, id="nobody"),
+        pytest.param("", False, id="no pod"),
         pytest.param(None, False, id="null"),
     ],
 )
@@ -79,7 +79,7 @@ def test_it_changes_hands(server: ApiServer, leading: Leadership, caplog: pytest
     ]
 
 
-def test_nobody_leads_without_a_lease(server: ApiServer, leading: Leadership) -> None:
+def test_no_candidate_leads_without_a_lease(server: ApiServer, leading: Leadership) -> None:
     follow(leading)
     assert not leading.active
     server.store.put(PATH, lease("me-7f9_1"))

@@ -43,7 +43,7 @@ def test_those_of_kubebuilder_assets_are_used(
     )
 
 
-def test_what_they_lack_is_built(no_go: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_binaries_are_built(no_go: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(executables(tmp_path, "etcd", "kube-apiserver", "kubectl")))
     with pytest.raises(BinariesError, match=r"go is not on PATH: install Go 1\.26"):
         find_binaries()

@@ -35,7 +35,7 @@ def test_every_gpu_is_taken_once(workload: Workload, pods: int, nodes: int, gpus
     assert set(bound(workload).values()) == {gpus_per_node}
 
 
-def test_what_is_too_much_waits(workload: Workload) -> None:
+def test_excess_pods_wait(workload: Workload) -> None:
     for i in range(3):
         workload.add_whole(f"a100-{i}", 4)
     workload.publish()

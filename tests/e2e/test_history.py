@@ -217,7 +217,7 @@ def test_who_bound() -> None:
     assert list(foreign([binding(1, user="admin")], "default", OURS))
 
 
-def test_the_log_is_read_in_order_and_without_what_was_refused_or_never_read(tmp_path: Path) -> None:
+def test_the_log_is_read_in_order_and_without_refused_or_unread_entries(tmp_path: Path) -> None:
     log = tmp_path / "audit.log"
     broken_off = {key: value for key, value in binding(4, code=500).items() if key != "requestObject"}
     written = (binding(2), binding(3, code=409), broken_off, intent(1))

@@ -78,14 +78,14 @@ def selecting(asking: Json, labels: Json) -> Json:
                 "With 1 nvidia.com/mig-3g.40gb instead of nvidia.com/mig-7g.80gb it would fit on 1 node now",
                 "With 1 nvidia.com/mig-1g.10gb instead of nvidia.com/mig-7g.80gb it would fit on 1 node now",
             ],
-            id="a profile nobody offers: which are, the next in size first",
+            id="a profile that no node offers: those that are offered, the next in size first",
         ),
         pytest.param(
             pod("p", {"amd.com/gpu": "1"}),
             whole_node("a", None),
             "a has 0 of 1 amd.com/gpu free",
             ["No node offers amd.com/gpu; they offer nvidia.com/gpu (on 1 node)"],
-            id="a resource nobody offers",
+            id="a resource that no node offers",
         ),
         pytest.param(
             pod("p", {"amd.com/gpu": "1"}),
@@ -106,7 +106,7 @@ def selecting(asking: Json, labels: Json) -> Json:
             [gpu_node("n", [gpu(0, health=SICK | {"reason": DBE})]), node("n", {WHOLE: "0"})],
             f"n GPU 0 is unhealthy ({DBE})",
             ["Have an operator see to GPU 0 of n: it needs a GPU reset"],
-            id="a sick GPU whose agent says what it needs",
+            id="a sick GPU with the remedy from its agent",
         ),
         pytest.param(
             pod("p", {WHOLE: "1", ONE_G: "1"}),
@@ -163,7 +163,7 @@ def selecting(asking: Json, labels: Json) -> Json:
                 "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes so; none "
                 "of them has a label gpu"
             ],
-            id="a nodeSelector on a label that nobody has",
+            id="a nodeSelector on a label that no node has",
         ),
         pytest.param(
             selecting(pod("p", {WHOLE: "1"}), {"zone": "east"}),
@@ -178,6 +178,6 @@ def selecting(asking: Json, labels: Json) -> Json:
         ),
     ],
 )
-def test_a_pod_is_told_what_there_is(asking: Json, objects: list[Json], text: str, advice: list[str]) -> None:
+def test_a_pod_gets_the_alternatives(asking: Json, objects: list[Json], text: str, advice: list[str]) -> None:
     explanation = explained(asking, *objects)
     assert (explanation["nearest"]["text"], explanation["advice"]) == (text, advice)

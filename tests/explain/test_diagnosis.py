@@ -56,7 +56,7 @@ def secret(held: Json) -> Json:
                 "as its priority 1000 is higher",
                 "With a share of 33,728 MiB instead of 50,000 it would fit on 1 node now",
             ],
-            id="a share is short: by how much, whom to wait for, what fits now",
+            id="a share is short: the missing amount, the pods to wait for, the amount that fits now",
         ),
         pytest.param(
             pod("p", {SHARE: "90000"}),
@@ -101,7 +101,7 @@ def secret(held: Json) -> Json:
                 "taint(s)): if the pod may be there, add to its spec.tolerations: {key: nvidia.com/gpu, "
                 "operator: Exists, effect: NoSchedule}"
             ],
-            id="a taint nobody tolerates: what would",
+            id="an untolerated taint: the toleration",
         ),
         pytest.param(
             pod("p", {WHOLE: "1", "cpu": "100"}),
@@ -147,7 +147,7 @@ def secret(held: Json) -> Json:
         ),
     ],
 )
-def test_a_pod_that_waits_is_told(
+def test_a_waiting_pod_is_reported(
     asking: Json, objects: list[Json], text: str | None, advice: list[str]
 ) -> None:
     explanation = explained(asking, *(objects or [pod("elsewhere")]))
@@ -165,7 +165,7 @@ def test_what_fits_needs_no_advice() -> None:
 @pytest.mark.parametrize(
     ("hides", "told", "named"),
     [
-        pytest.param(True, "a pod of another namespace (priority 0)", None, id="by default no name is told"),
+        pytest.param(True, "a pod of another namespace (priority 0)", None, id="no name by default"),
         pytest.param(False, "pod secret/x (priority 0)", "x", id="unless the configuration says so"),
     ],
 )
@@ -208,7 +208,7 @@ def test_it_fits_on_the_nearest_node_without_those_in_the_way_and_not_with_one_o
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(clusters(), askers(), st.sampled_from(["A100-40GB", "H100", "A100"]))
-def test_what_is_said_to_fit_now_does(objects: list[Json], asking: Json, model: str) -> None:
+def test_the_suggested_amounts_do_fit(objects: list[Json], asking: Json, model: str) -> None:
     asking["metadata"]["annotations"] = {"gpu.scheduler-ext.io/model": model}
     explanation = explained(asking, *objects)
     for advice in explanation["advice"]:

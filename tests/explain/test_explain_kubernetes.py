@@ -104,9 +104,7 @@ def test_what_kube_scheduler_lets_pass_is_for_us_to_judge(spec: Json) -> None:
         ),
     ],
 )
-def test_what_is_short_besides_gpus(
-    limits: Json, reason: str, needed: str, have: str, resolvable: bool
-) -> None:
+def test_shortages_besides_gpus(limits: Json, reason: str, needed: str, have: str, resolvable: bool) -> None:
     objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}), pod("busy", {"cpu": "2"}, on="n")]
     entry = only(explained(pod("p", limits | {WHOLE: "1"}), *objects))
     assert (entry["by"], entry["reason"], entry["resolvable"]) == ("kubernetes", reason, resolvable)
@@ -128,7 +126,7 @@ def test_finished_pods_hold_no_cpu() -> None:
     assert explained(pod("p", {WHOLE: "1", "cpu": "60"}), *objects)["fits"]
 
 
-def test_of_a_node_without_a_node_object_only_the_name_is_compared_and_that_is_told() -> None:
+def test_of_a_node_without_a_node_object_only_the_name_is_compared_with_a_note() -> None:
     spec: Json = {"nodeSelector": {"zone": "b"}, "nodeName": "n"}
     objects = [gpu_node("n", [gpu(0)]), gpu_node("other", [gpu(0)])]
     explanation = explained(pod("p", {WHOLE: "1", "cpu": "1000"}, **spec), *objects)
@@ -150,7 +148,7 @@ def test_the_best_are_the_best_of_those_that_kube_scheduler_lets_pass() -> None:
     ]
 
 
-def test_what_is_not_modelled_is_named_when_the_pod_uses_it() -> None:
+def test_an_unmodelled_feature_is_named_when_the_pod_uses_it() -> None:
     spec: Json = {"schedulingGates": [{"name": "wait"}], "resourceClaims": [{"name": "c"}]}
     explanation = explained(pod("p", {WHOLE: "1"}, **spec), gpu_node("n", [gpu(0)]))
     assert explanation["notModelled"] == ["resource claims (DRA)", "scheduling gates"]

@@ -18,7 +18,7 @@ def named(uid: str, limits: Json, on: str | None = None) -> Json:
     return asking
 
 
-def test_a_pod_that_waits_is_not_told_what_was_decided_of_a_former_one() -> None:
+def test_a_waiting_pod_does_not_get_the_decision_of_a_former_one() -> None:
     there = running(*whole_node("n", None), named("new", {WHOLE: "9"}))
     ask(there.extender, named("old", {WHOLE: "1"}), ["n"])
     assert there.explainer().of_name("default", "p")["recorded"] is None
@@ -33,7 +33,7 @@ def test_nor_is_one_that_has_its_node() -> None:
     assert (told["boundTo"], told["recorded"]) == ("n", None)
 
 
-def test_one_that_is_gone_is_told_by_its_record_and_first_that_it_is_gone() -> None:
+def test_a_deleted_one_is_explained_by_its_record_after_the_note_that_it_is_gone() -> None:
     there = running(*whole_node("n", None))
     odd = named("old", {WHOLE: "9"})
     odd["metadata"]["annotations"] = {ANNOTATION + "modle": "x"}

@@ -153,7 +153,7 @@ SICK = {"state": "Unhealthy", "reason": "XID 79"}
             [node("n", {WHOLE: "8"}, labels=GFD_H100)],
             "node(s) had no fresh GPU inventory",
             ("fresh-inventory", None, "Fresh report", "labels only", "state"),
-            id="labels tell no free memory",
+            id="labels have no free memory",
         ),
     ],
 )

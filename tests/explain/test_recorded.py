@@ -41,7 +41,7 @@ def pending(*pods: Json) -> list[PendingPod]:
     return waiting(read_objects(inventory(*pods)), ResourceNames())
 
 
-def test_a_pod_that_fits_tells_its_best_node_and_what_for() -> None:
+def test_a_pod_that_fits_shows_its_best_node_and_the_scores() -> None:
     asked = extender()
     ask(asked, pod("p", {WHOLE: "1"}))
     (entry,) = asked.record.recent()
@@ -56,14 +56,14 @@ def test_a_pod_that_fits_tells_its_best_node_and_what_for() -> None:
     json.dumps(row)
 
 
-def test_a_pod_that_fits_nowhere_tells_why() -> None:
+def test_a_pod_that_fits_no_node_shows_the_reasons() -> None:
     asked = extender()
     ask(asked, pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "model": "H100"}))
     row = decision_row(asked.record.recent()[0])
     assert (row["fitting"], row["reason"]) == (0, "node(s) didn't match the requested GPU model")
 
 
-def test_a_bind_is_told_with_its_end() -> None:
+def test_a_bind_is_reported_with_its_result() -> None:
     record = Record(10, 2**20)
     record.bound("u", "ns", "p", Bound(1.0, "n", "failed", "conflict", {}))
     assert decision_row(record.recent()[0])["bound"] == {"node": "n", "kind": "failed", "error": "conflict"}

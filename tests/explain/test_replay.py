@@ -152,7 +152,7 @@ def test_filter_and_prioritize_would_have_answered_the_same(objects: list[Json],
     assert rows[0] == rows[1]
 
 
-def test_the_file_tells_nothing_that_no_decision_reads() -> None:
+def test_the_file_has_only_data_that_decisions_read() -> None:
     held = pod("x", {SHARE: "1000"}, on="n", annotations={"team": "SECRET"})
     held["metadata"]["labels"] = {"a": "SECRET"}
     held["spec"]["containers"][0]["env"] = [{"name": "A", "value": "SECRET"}]

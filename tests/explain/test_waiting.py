@@ -33,7 +33,7 @@ def told(board: Waiting) -> list[tuple[str, str, str | None]]:
     return [(line["name"], line["reason"], line["nearest"]) for line in board.lines()]
 
 
-def test_each_is_told_with_its_reason_and_the_nearest_node() -> None:
+def test_each_is_shown_with_its_reason_and_the_nearest_node() -> None:
     wants = pod("wants", {SHARE: "50000"})
     there = running(*share_node("n", 1), on_share("x", 60_000, "n", 0), wants)
     ask(there.extender, wants, ["n"])
@@ -57,12 +57,12 @@ def test_each_is_told_with_its_reason_and_the_nearest_node() -> None:
 @pytest.mark.parametrize(
     ("asking", "reason", "nearest"),
     [
-        pytest.param(pod("p", {WHOLE: "1"}), NOT_ASKED, FITS_NOW, id="it fits, and nobody has asked"),
+        pytest.param(pod("p", {WHOLE: "1"}), NOT_ASKED, FITS_NOW, id="it fits, and no request came"),
         pytest.param(
             pod("p", {WHOLE: "2"}),
             GPUS,
             "n has 1 of 2 nvidia.com/gpu free",
-            id="nobody asked, yet it is known",
+            id="no request, yet it is known",
         ),
         pytest.param(
             pod("p", {SHARE: "8Gi"}),
@@ -95,7 +95,7 @@ def test_reasons_are_counted() -> None:
     assert reasons == {GPUS: 3, "pod's GPU request is invalid": 1}
 
 
-def test_the_cause_is_told_and_not_what_is_the_case_nearly_everywhere() -> None:
+def test_the_cause_is_shown_and_not_a_reason_of_nearly_all_nodes() -> None:
     others = [
         each
         for name in ("t4-1", "t4-2", "t4-3")
@@ -142,7 +142,7 @@ def test_a_scrape_waits_for_little_and_who_is_not_looked_into_has_the_reason_of_
         ),
     ],
 )
-def test_of_an_amount_that_cannot_be_read_the_rest_is_told(limits: Json, asks: str) -> None:
+def test_of_an_unreadable_amount_the_rest_is_shown(limits: Json, asks: str) -> None:
     asking = pod("p", limits)
     asking["metadata"]["creationTimestamp"] = "2026-11-01T01:00:00Z"
     (line,) = board(running(*whole_node("n", None), asking)).lines()
@@ -182,7 +182,7 @@ def test_one_that_cannot_be_looked_into_takes_no_other_with_it(monkeypatch: pyte
     }
 
 
-def test_who_names_a_scheduler_that_does_not_ask_is_told_so_until_it_does() -> None:
+def test_a_scheduler_that_does_not_ask_is_reported_until_it_does() -> None:
     stranger = pod("p", {WHOLE: "1"}, schedulerName="batch")
     there = running(*whole_node("n", None), stranger)
     told = "its schedulerName is batch, and that one has not asked about it; what asks is gpu-scheduler"

@@ -85,7 +85,7 @@ def test_a_node_of_the_same_name_but_another_uid_is_what_its_labels_say(extender
     assert filtered(extender, pod("p", {SHARE: "100"}), template) == ([], {"n": STALE})
 
 
-def test_a_template_nobody_knows_is_what_its_labels_say(extender: Extender) -> None:
+def test_an_unknown_template_is_estimated_from_its_labels(extender: Extender) -> None:
     h100 = pod("p", {WHOLE: "1"}, annotations={"gpu.scheduler-ext.io/model": "H100"})
     template = node("template-1", {WHOLE: "8"}, labels=GFD_H100)
     other = node("template-2", {WHOLE: "1"}, labels=GFD_H100 | {"nvidia.com/gpu.product": "Tesla-T4"})
@@ -95,7 +95,7 @@ def test_a_template_nobody_knows_is_what_its_labels_say(extender: Extender) -> N
     )
 
 
-def test_a_template_without_gpus_is_refused_for_what_it_lacks(extender: Extender) -> None:
+def test_a_template_without_gpus_is_refused_with_the_missing_field(extender: Extender) -> None:
     assert filtered(extender, ONE, node("cpu")) == ([], {"cpu": SHORT})
 
 
@@ -118,7 +118,7 @@ def test_prioritize_answers_for_exactly_the_nodes_sent(extender: Extender) -> No
     assert extender.snapshot is before
 
 
-def test_what_was_sent_is_forgotten(extender: Extender) -> None:
+def test_sent_bytes_are_forgotten(extender: Extender) -> None:
     filtered(extender, ONE, node("template", {WHOLE: "8"}, labels=GFD_H100))
     body = json.dumps({"Pod": ONE, "NodeNames": ["template", "n"]}).encode()
     reply = json.loads(extender.filter(body, time.monotonic() + 60).body)

@@ -125,7 +125,7 @@ def test_the_order_of_names_changes_nothing_but_the_order(asking: Json, names: l
     assert scores == again
 
 
-def test_names_nobody_knows_are_refused_for_a_pod_that_asks_a_gpu() -> None:
+def test_unknown_names_are_refused_for_a_pod_with_a_gpu() -> None:
     extender = extender_on(*CLUSTER)
     fitting, refused = filtered(extender, names_body(ASKS[0], ["x", "a100-0", "x", ""]))
     assert fitting == ["a100-0"]
@@ -281,7 +281,7 @@ def test_a_hundred_thousand_long_names_are_answered() -> None:
     assert [name for name, score in scored(extender, body) if score == 10] == [names[77]]
 
 
-def test_a_remembered_pod_is_told_apart_by_its_bytes() -> None:
+def test_a_remembered_pod_is_distinguished_by_its_bytes() -> None:
     """Same uid and resourceVersion, another wish: never answered from memory."""
     extender = extender_on(*CLUSTER, max_candidates=0)
     asked = pod("p", {WHOLE: "1"})

@@ -190,7 +190,7 @@ def test_a_view_that_counts_otherwise_is_decided_by_itself() -> None:
 
 
 @pytest.mark.parametrize("step", ["filter_nodes", "with_nodes", "filter_overlay"])
-def test_what_was_begun_before_a_publication_is_no_answer_after_it(
+def test_a_search_begun_before_a_publication_is_no_answer_after_it(
     monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     extender = running(*cluster()).extender

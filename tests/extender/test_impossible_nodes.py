@@ -64,7 +64,7 @@ def test_it_comes_later(asked: Asked) -> None:
     assert asked.fitting() == "abe"
 
 
-def test_an_error_in_resolving_is_told_with_the_name(
+def test_an_error_in_resolving_names_the_host(
     asked: Asked, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     resolved = asked.extender._resolved

@@ -77,7 +77,7 @@ def test_garbage_between_two_reloads_is_freed_by_the_second(source: InventorySou
     assert garbage() is None
 
 
-def test_what_was_alive_at_one_reload_and_is_garbage_at_the_next_is_freed(source: InventorySource) -> None:
+def test_objects_that_became_garbage_between_two_reloads_are_freed(source: InventorySource) -> None:
     cycle = Cycle()
     alive = weakref.ref(cycle)
     source.load()
@@ -86,7 +86,7 @@ def test_what_was_alive_at_one_reload_and_is_garbage_at_the_next_is_freed(source
     assert alive() is None
 
 
-def test_what_is_alive_is_not_walked_again(source: InventorySource) -> None:
+def test_living_objects_are_not_walked_again(source: InventorySource) -> None:
     source.load()
     frozen = gc.get_freeze_count()
     assert frozen > 0

@@ -80,7 +80,7 @@ def pick(extender: Extender, cluster: Cluster, asking: Json, named: bool) -> dic
 
 
 @given(clusters(), requests, st.booleans(), st.randoms(use_true_random=False))
-def test_once_its_victims_are_gone_the_pod_passes_and_till_then_nobody_else_leaves(
+def test_once_its_victims_are_gone_the_pod_passes_and_till_then_no_other_pod_leaves(
     cluster: Cluster, mib: list[int], named: bool, random: object
 ) -> None:
     asking = asks_shares("urgent", *mib, priority=PRIORITY)

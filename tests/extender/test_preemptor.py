@@ -56,7 +56,7 @@ def cpu(name: str, priority: int, amount: str = "1") -> Json:
         pytest.param({"n1": uids("urgent", "a")}, {"n1": ["a"]}, id="nor the pod itself"),
         pytest.param({"n1": uids("web", "a")}, {"n1": ["web", "a"]}, id="a pod that holds no GPU is"),
         pytest.param({"n1": uids()}, {"n1": ["a"]}, id="an empty list is filled"),
-        pytest.param({"n3": uids("a")}, {}, id="a node that nobody knows is left out"),
+        pytest.param({"n3": uids("a")}, {}, id="an unknown node is left out"),
         pytest.param(
             {"n1": uids("web", "a", violations=2)},
             {"n1": ["web", "a", "2 violated"]},
@@ -76,7 +76,7 @@ def test_victims_are_on_their_node(proposed: Json, victims: dict[str, list[str]]
         pytest.param([cpu("web", 100)], {}, {"n1": ["a"]}, id="an equal one is spared"),
         pytest.param([cpu("web", 5000)], {}, {"n1": ["a"]}, id="so is a higher one"),
         pytest.param([pod("web", on="n1")], {}, {"n1": ["web", "a"]}, id="none said is 0"),
-        pytest.param([cpu("web", 5000)], {"cpu": "1"}, {}, id="where its CPU would be needed, nobody leaves"),
+        pytest.param([cpu("web", 5000)], {"cpu": "1"}, {}, id="where its CPU would be needed, no pod leaves"),
         pytest.param(
             [cpu("web", 5000, "2")],
             {"cpu": "500m"},
@@ -85,7 +85,9 @@ def test_victims_are_on_their_node(proposed: Json, victims: dict[str, list[str]]
         ),
     ],
 )
-def test_whole_pods_tell_their_priority(named: list[Json], asks: Json, victims: dict[str, list[str]]) -> None:
+def test_complete_pods_have_their_priority(
+    named: list[Json], asks: Json, victims: dict[str, list[str]]
+) -> None:
     a = on_gpu("a", "n1", 1)
     a["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "500m"
     extender = extender_on(*whole_node("n1", "a"), a)
@@ -127,7 +129,7 @@ def test_budgets_are_counted() -> None:
         pytest.param(pod("p", {WHOLE: "1"}, priority=1), id="has no lower ones"),
     ],
 )
-def test_nobody_leaves_for_a_pod_that(asking: Json, *, empty_victims: bool) -> None:
+def test_no_pod_leaves_for_a_pod_that(asking: Json, *, empty_victims: bool) -> None:
     extender = extender_on(*TWO, empty_victims=empty_victims)
     assert preempt(extender, asking, {"n1": uids("a")}) == {}
     assert filtered(extender, asking, ["n1", "n2"]) == ([], [])
@@ -150,7 +152,7 @@ class TestAPlaceOnItsWay:
             filtered(extender, asking, ["first"])
         return preempt(extender, asking, {"second": uids("b")})
 
-    def test_nobody(self) -> None:
+    def test_no_pod(self) -> None:
         assert self.second(leaving(self.LOW)) == {}
 
     def test_but_where_kube_scheduler_does_not_ask_about_it_any_more(self) -> None:
@@ -160,7 +162,7 @@ class TestAPlaceOnItsWay:
     def test_but_where_it_is_not_nominated(self) -> None:
         assert self.second(leaving(self.LOW), asking=self.ASKING) == {"second": ["b"]}
 
-    def test_but_where_nobody_leaves(self) -> None:
+    def test_but_where_no_pod_leaves(self) -> None:
         assert self.second(self.LOW) == {"second": ["b"]}
 
     def test_but_where_it_is_not_enough(self) -> None:
@@ -193,9 +195,7 @@ class TestAPlaceOnItsWay:
         extender.preemptor._refused.expire(time.monotonic() + 601)
         assert preempt(extender, self.WAITING, {"second": uids("b")}) == {"second": ["b"]}
 
-    def test_where_it_was_named_before_anybody_told_of_its_leaving(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_where_it_was_named_before_its_departure_was_known(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(places, "BEHIND_S", 600.0)
         extender = extender_on(*self.FIRST, self.LOW)
         assert preempt(extender, self.ASKING, {"first": uids("a")}) == {"first": ["a"]}
@@ -236,7 +236,7 @@ class TestEmptyVictims:
     OBJECTS = (*TWO, *whole_node("n3", "c"), on_gpu("c", "n3", 500))
     NAMES = ("n1", "n2", "n3", "nosuch")
 
-    def test_where_nothing_fits_those_nodes_are_named_where_somebody_may_leave(self) -> None:
+    def test_where_no_node_fits_the_nodes_with_possible_victims_are_named(self) -> None:
         extender = extender_on(*self.OBJECTS, empty_victims=True)
         assert filtered(extender, URGENT, self.NAMES) == ([], ["n1", "n2"])
         assert preempt(extender, URGENT, {"n1": uids(), "n3": uids()}) == {"n1": ["a"]}
@@ -328,7 +328,7 @@ class TestTheDeadline:
             preempt(extender_on(*TWO), URGENT, {"n1": uids("a")}, within_s=-0.001)
         assert refusal.value.status == 503
 
-    def test_where_it_cuts_the_looking_short_nobody_is_told_that_nobody_helps(
+    def test_a_search_cut_short_does_not_claim_that_no_victim_helps(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """kube-scheduler would not ask again."""
@@ -362,7 +362,7 @@ class TestTheDeadline:
         assert preempt(extender, URGENT, proposed) == {"n1": ["n1a"], "n2": ["n2a"]}
 
 
-def test_without_an_inventory_nobody_leaves() -> None:
+def test_without_an_inventory_no_pod_leaves() -> None:
     extender = extender_on()
     extender._generation = None
     with pytest.raises(RequestError) as refusal:
@@ -380,7 +380,7 @@ def test_negative_priorities_count_where_as_many_leave() -> None:
     assert preempt(extender, asks_shares("urgent", 70_000), {"n": uids()}) == {"n": ["a1", "d"]}
 
 
-def test_nobody_leaves_for_a_pod_that_cannot_be_read_though_kube_scheduler_names_somebody() -> None:
+def test_no_pod_leaves_for_an_unreadable_pod_though_kube_scheduler_names_victims() -> None:
     asking = pod("urgent", {WHOLE: "-1"}, priority=100)
     assert preempt(extender_on(*whole_node("n1", None)), asking, {"n1": uids("web")}) == {}
 
@@ -397,6 +397,6 @@ class TestTwoThatWaitForOnePlace:
         assert filtered(extender, self.ONE, ["n"])[0] == ["n"]
         assert filtered(extender, self.OTHER, ["n"])[0] == []
 
-    def test_and_whoever_else_comes_neither(self) -> None:
+    def test_and_no_other_pod_gets_it(self) -> None:
         extender = extender_on(*self.HELD, self.ONE, self.OTHER)
         assert filtered(extender, asks_shares("late", 1000, priority=50), ["n"])[0] == []

@@ -93,7 +93,9 @@ def test_a_gpu_that_is_healthy_again_cures(refusing: Refusing) -> None:
         pytest.param(pod("share", {SHARE: "20000"}), [gpu(0)], True, id="memory came free"),
     ],
 )
-def test_only_what_helps_is_told(refusing: Refusing, asking: Json, devices: list[Json], cures: bool) -> None:
+def test_only_helpful_changes_are_reported(
+    refusing: Refusing, asking: Json, devices: list[Json], cures: bool
+) -> None:
     refusing.ask(asking)
     refusing.change(gpu_node("b", devices))
     assert refusing.cured("b") == ({"b"} if cures else set())
@@ -143,7 +145,7 @@ def test_requests_are_cured_each_by_a_node_of_its_own(refusing: Refusing) -> Non
     assert refusing.cured("abc") == set()
 
 
-def test_what_was_refused_before_is_left_alone(refusing: Refusing) -> None:
+def test_earlier_refusals_are_left_alone(refusing: Refusing) -> None:
     refusing.ask(ONE)
     refusing.now += 6.0
     refusing.ask(TWO)
@@ -154,7 +156,7 @@ def test_what_was_refused_before_is_left_alone(refusing: Refusing) -> None:
     assert refusing.cured("b") == {"b"}
 
 
-def test_each_node_cures_what_was_refused_since_its_own_change(refusing: Refusing) -> None:
+def test_each_node_cures_refusals_since_its_own_change(refusing: Refusing) -> None:
     refusing.ask(ONE)
     refusing.change(gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0)]))
     assert refusing.nodes({"a": refusing.now + 1.0, "b": refusing.now}) == ["b"]

@@ -76,7 +76,7 @@ def lacks(component: str, objects: list[Json]) -> list[str]:
 
 
 @pytest.mark.parametrize("component", AGENTS)
-def test_a_component_asks_what_it_is_said_to_ask(component: str) -> None:
+def test_a_component_makes_the_documented_requests(component: str) -> None:
     objects = with_components(component)
     assert set(violations(objects)) == ASKED[component]
     assert lacks(component, objects) == []
@@ -159,11 +159,9 @@ UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
             False,
             id="an administrator says so, and its driver is replaced",
         ),
-        pytest.param({}, False, id="nobody says that there is a GPU"),
+        pytest.param({}, False, id="no sign of a GPU"),
         pytest.param({"nvidia.com/gpu.present": "false"}, False, id="there is none"),
-        pytest.param(
-            GPU_LABELS | {"gpu.scheduler-ext.io/agent": "false"}, False, id="not wanted, whoever says"
-        ),
+        pytest.param(GPU_LABELS | {"gpu.scheduler-ext.io/agent": "false"}, False, id="not wanted, by either"),
         pytest.param(GPU_LABELS | {"gpu.scheduler-ext.io/agent": "true"}, True, id="wanted"),
         pytest.param(GPU_LABELS | {UPGRADE: "pod-restart-required"}, False, id="its driver is replaced"),
         pytest.param(GPU_LABELS | {UPGRADE: "upgrade-done"}, True, id="its driver was replaced"),

@@ -48,7 +48,7 @@ def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(alerts()))
-def test_a_runbook_says_what_it_means_how_to_look_and_what_to_do(name: str) -> None:
+def test_a_runbook_has_meaning_diagnosis_and_mitigation(name: str) -> None:
     text = (RUNBOOKS / f"{name}.md").read_text()
     assert text.startswith(f"# {name}\n")
     assert tuple(re.findall(r"^## .+$", text, re.MULTILINE)) == HEADINGS
@@ -65,7 +65,7 @@ def test_a_runbooks_own_commands_are_there(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(alerts()))
-def test_an_alert_says_how_bad_it_is_and_in_short_what_it_is(name: str) -> None:
+def test_an_alert_has_a_severity_and_a_short_summary(name: str) -> None:
     rule = alerts()[name]
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
     assert {"summary", "description", "runbook_url"} == rule["annotations"].keys()

@@ -97,7 +97,7 @@ def test_two_replicas_are_not_two_clusters(prometheus: Prometheus) -> None:
     assert prometheus.value(query.expression) == both / 2
 
 
-def test_rules_are_evaluated_and_find_what_is_there(prometheus: Prometheus) -> None:
+def test_rules_are_evaluated_and_find_their_metrics(prometheus: Prometheus) -> None:
     def states() -> Mapping[str, Any]:
         rules = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
         return {rule["name"]: rule for rule in rules}
@@ -156,12 +156,12 @@ def test_the_adapters_rule_finds_a_series(prometheus: Prometheus) -> None:
 @pytest.mark.parametrize(
     ("model", "namespace", "expected"),
     [
-        pytest.param(H100, "nobody", 11.0, id="GPUs of which nobody has anything"),
+        pytest.param(H100, "nobody", 11.0, id="GPUs without any holder"),
         pytest.param(H100, "research", 17.0, id="and those that the namespace has itself"),
         pytest.param("NVIDIA A100-SXM4-80GB", "nobody", 2.0, id="without sick ones and those with MIG"),
     ],
 )
-def test_an_autoscaler_is_told_of_spare_gpus(
+def test_an_autoscaler_learns_of_spare_gpus(
     prometheus: Prometheus, model: str, namespace: str, expected: float
 ) -> None:
     query = expanded(adapter_rule(), "gpu_extender_gpus_unallocated", namespace).replace(H100, model)

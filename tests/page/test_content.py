@@ -28,7 +28,7 @@ pytestmark = NEEDS_BROWSER
     ("name", "says"),
     [
         pytest.param("busy", ["2 × A100-80GB", "train", "79.4 GiB of 80.0 GiB requested"], id="a busy one"),
-        pytest.param("busy", ["40.0 GiB in use", "1.0 GiB unaccounted for"], id="with what is observed"),
+        pytest.param("busy", ["40.0 GiB in use", "1.0 GiB unaccounted for"], id="with the observed value"),
         pytest.param("sick", ["✕ 1 sick", "✕ sick", "Unhealthy: XID 79"], id="a sick GPU, and why"),
         pytest.param(
             "sliced", ["1g", "3g", "MIG: 1g.10gb at 0 free, 3g.40gb at 4 held"], id="MIG with its slots"
@@ -182,7 +182,7 @@ def test_nothing_is_free_where_nothing_is_placed(still: Browser) -> None:
     assert re.findall(r"[\d.]+ GiB free", card(still, "lost")) == ["0 GiB free"]
 
 
-def test_a_pod_that_cannot_be_read_says_what_is_wrong_with_it_and_names_no_node(still: Browser) -> None:
+def test_an_unreadable_pod_shows_its_fault_and_names_no_node(still: Browser) -> None:
     found = still.script(
         "return [...document.querySelectorAll('#pending li')].find((e) => e.innerText.includes('garbled'))"
         ".innerText"

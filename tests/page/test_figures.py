@@ -94,7 +94,7 @@ class TestHeldWhichIsNotKnown:
         assert "at least 3 replicas held, devices unknown" in text
         assert text.count("≥ 0 of 4 replicas held") == 2
 
-    def test_sums_are_without_what_is_held(self, shown: Browser) -> None:
+    def test_sums_exclude_holdings(self, shown: Browser) -> None:
         # Of the eight four, of the two instances one; replicas take no memory for themselves.
         free = 4 * 81297 + 2 * 81297 + 81920 - 9728
         assert tile(shown, "Free")[0] == f"≤ {free / 1024:.0f} GiB"
@@ -102,7 +102,7 @@ class TestHeldWhichIsNotKnown:
         assert tile(shown, "GPUs") == ["11", "5 wholly free"]
         assert tile(shown, "Allocated") == ["48 %", "5.3 of 11 in service"]
 
-    def test_the_details_name_the_pod_and_say_nobody_of_no_gpu(self, shown: Browser) -> None:
+    def test_the_details_name_the_pod_and_show_free_gpus_as_free(self, shown: Browser) -> None:
         shown.script(
             "[...document.querySelectorAll('.card button')].find((e) => e.innerText == 'eight').click()"
         )
@@ -114,7 +114,7 @@ class TestHeldWhichIsNotKnown:
         shown.script("document.querySelector('dialog').close()")
 
 
-def test_what_is_known_by_labels_does_not_report(browser: Browser) -> None:
+def test_a_node_known_by_labels_has_no_report(browser: Browser) -> None:
     labelled = node("labelled", {WHOLE: "8"}, labels=GFD_H100)
     with served(alike("a", 1), labelled, pod("p", {WHOLE: "3"}, on="labelled")) as server:
         opened(browser, server.url)

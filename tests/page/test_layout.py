@@ -78,7 +78,7 @@ def test_a_large_window_is_filled_and_does_not_scroll(browser: Browser, sample: 
 
 
 @pytest.mark.parametrize("width", [390, 1024, 1440])
-def test_the_cells_of_a_small_cluster_can_be_told_apart(
+def test_the_cells_of_a_small_cluster_can_be_distinguished(
     browser: Browser, sample: PageServer, width: int
 ) -> None:
     resized(browser, width, 844, sample.url)

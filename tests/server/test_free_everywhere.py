@@ -78,7 +78,7 @@ def test_four_answers_are_one(infos: tuple[NodeInfo, ...]) -> None:
     assert in_the_terminal(list(infos)) == expected
 
 
-def test_an_instance_that_somebody_has_and_nobody_told_which_is_free_nowhere() -> None:
+def test_an_instance_held_on_an_unknown_gpu_is_free_on_none() -> None:
     infos = [held(of("mig-a100-01"), UnitAsk("nvidia.com/mig-3g.40gb", 1, "3g.40gb"))]
     source = Fixed()
     source.set(infos)
@@ -131,11 +131,11 @@ def cordoned(info: NodeInfo) -> NodeInfo:
             id="nor of three that a pod holds, which is not known",
         ),
         pytest.param(
-            replace(of("h100-02"), freshness="Stale"), 648_552, id="of a late report what it said last"
+            replace(of("h100-02"), freshness="Stale"), 648_552, id="of a late report its last values"
         ),
     ],
 )
-def test_what_is_free_of_the_sample(info: NodeInfo, free: int) -> None:
+def test_free_memory_of_the_sample(info: NodeInfo, free: int) -> None:
     answers = (in_json, in_the_terminal, on_the_page, in_the_metrics)
     assert [answer([info]) for answer in answers] == [{info.name: free}] * 4
 

@@ -151,7 +151,7 @@ def test_a_name_with_quotes_is_one_label() -> None:
     assert family.samples[0].labels == {"modelName": name}
 
 
-def test_fragmentation_is_of_what_nobody_holds() -> None:
+def test_fragmentation_is_of_unheld_amounts() -> None:
     source = Fixed()
     source.set(sample())
     found = scraped(metrics_of(source, "cluster"))
@@ -278,7 +278,7 @@ def test_control_characters_of_label_values_are_spelt_out(detail: Detail) -> Non
     assert (f"n{SEEN}" in values) is (detail != "cluster")
 
 
-def test_quotes_backslashes_and_line_ends_are_what_they_were() -> None:
+def test_quotes_backslashes_and_line_ends_are_kept() -> None:
     text = labels_of(a='"\\\n\u00e4')
     assert visible(text.encode()) == '{a="\\"\\\\\\n\u00e4"}'.encode()
 

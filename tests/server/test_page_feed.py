@@ -78,7 +78,7 @@ def test_before_the_first_inventory_nothing_is_known(source: CountingSource, fee
     assert feed.since(Seen()) is None
 
 
-def test_nothing_is_worked_out_while_nobody_watches(
+def test_nothing_is_computed_without_viewers(
     source: CountingSource, feed: PageFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long this test takes, a viewer is looked up once.
@@ -127,7 +127,7 @@ def test_ids(text: str, seen: Seen) -> None:
     assert Seen.parse(str(seen)) == seen
 
 
-def test_another_process_tells_everything(source: CountingSource, feed: PageFeed) -> None:
+def test_another_process_reports_everything(source: CountingSource, feed: PageFeed) -> None:
     source.learn()
     feed.start()
     eventually(lambda: feed.since(Seen()) is not None)
@@ -146,7 +146,7 @@ def state(feed: PageFeed) -> dict[str, Any]:
     return found
 
 
-def test_what_is_wrong_with_the_source_is_told_with_its_beginning(
+def test_a_fault_of_the_source_is_shown_with_its_beginning(
     source: CountingSource, feed: PageFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed_module, "_STATUS_EVERY_S", 0.0)
@@ -165,7 +165,7 @@ def test_what_is_wrong_with_the_source_is_told_with_its_beginning(
     assert (state(feed)["status"]["broken"], state(feed)["status"]["problems"]) == (False, [])
 
 
-def test_what_is_wrong_is_told_before_anything_is_known(source: CountingSource, feed: PageFeed) -> None:
+def test_faults_are_reported_before_the_first_data(source: CountingSource, feed: PageFeed) -> None:
     source.problems = [Problem("watch of nodes", "403 Forbidden", 1.0)]
     feed.refresh(1000.0)
     assert feed.since(Seen()) is None
@@ -185,7 +185,7 @@ def test_a_page_that_cannot_be_kept_says_so(source: CountingSource, feed: PageFe
     eventually(lambda: bool(feed.since(Seen())) and not feed.status()["broken"])
 
 
-def test_a_look_that_never_ends_is_told_once_it_is_late(
+def test_an_endless_look_is_reported_once_it_is_late(
     source: CountingSource, feed: PageFeed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source.learn()

@@ -52,7 +52,7 @@ def accounts(run: Run, measured: float) -> Counter[str]:
     )
 
 
-def test_where_all_came_in_the_warm_up_nobody_arrived_and_what_they_hold_is_held() -> None:
+def test_where_all_came_in_the_warm_up_no_arrival_counts_and_their_holdings_do() -> None:
     run = run_of(3.0, NOBODY_COMES)
     assert (run.arrived_milli, run.allocated_milli, run.rejected_milli, run.evicted_milli) == (0, 0, 0, 0)
     assert run.rejected_by_class == {}

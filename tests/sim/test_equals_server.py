@@ -205,7 +205,7 @@ def test_the_same_nodes_with_the_same_points_and_the_same_gpu(
         both.agree(kind, random.Random(len(steps)))
 
 
-def test_what_is_held_does_not_change_how_scarce_a_model_is() -> None:
+def test_held_gpus_do_not_change_the_scarcity_of_a_model() -> None:
     cluster = Cluster.of(
         [
             NodeShape("a", 96_000, 100_000, 1, MODELS[0]),

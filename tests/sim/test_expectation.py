@@ -82,6 +82,6 @@ def test_drift_is_followed() -> None:
     "target",
     ["", "first", "first:", "first:0", "first:-1", "first:1.5", "Trace", "future", "first:999999999999"],
 )
-def test_an_unknown_target_is_told(target: str) -> None:
+def test_an_unknown_target_is_reported(target: str) -> None:
     with pytest.raises(SimulationError, match="write trace, online, or first:N with N of 1 to 999999999"):
         Expectation(target, PODS)

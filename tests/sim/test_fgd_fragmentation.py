@@ -38,7 +38,7 @@ def by_definition(workload: Workload, cpu_milli: int, rooms_milli: list[int], mo
 @pytest.mark.parametrize(
     ("workload", "rooms_milli", "cpu_milli", "expected"),
     [
-        pytest.param({HALF: 1}, [1000, 400], 8000, 400, id="what is too small for a share is fragmented"),
+        pytest.param({HALF: 1}, [1000, 400], 8000, 400, id="room too small for a share is fragmented"),
         pytest.param({ONE: 1}, [600, 400], 8000, 1000, id="no GPU is whole, so all that is idle is"),
         pytest.param({TWO: 1}, [1000, 900], 8000, 1900, id="one whole GPU does not help a pod that asks two"),
         pytest.param({TWO: 1}, [1000, 1000, 900], 8000, 900, id="two do, and the rest is fragmented"),
@@ -77,7 +77,7 @@ def test_as_defined(world: World, workload: Workload) -> None:
 
 
 @given(worlds, workloads, kinds)
-def test_after_a_pod_is_what_it_is_then(world: World, workload: Workload, kind: PodKind) -> None:
+def test_after_a_pod_the_state_is_the_present_one(world: World, workload: Workload, kind: PodKind) -> None:
     measure = Fragmentation(world.cluster, workload)
     foreseen = measure.after(kind, NodesView(world))
     for node in range(len(world.cluster)):

@@ -37,7 +37,7 @@ def run_of(gpus: int, arrivals: list[PodKind], trace: list[PodKind]) -> Run:
             [share(990), share(6), share(1), share(3)], [996, 997, 1000], id="the mean over all at the load"
         ),
         pytest.param(
-            [share(990), share(7), share(4)], [997, 997], id="of what is held, where one is rejected"
+            [share(990), share(7), share(4)], [997, 997], id="of the holdings, where one is rejected"
         ),
         pytest.param(
             [share(990), share(7), PodKind(1000, 1000), share(3)],

@@ -40,9 +40,7 @@ def test_nodes(tmp_path: Path) -> None:
         pytest.param("p,100,2,1,460,,LS", PodKind(100, 2, 1, 460), id="a share"),
         pytest.param("p,100,2,8,1000,,LS", PodKind(100, 2, 8, 1000), id="whole GPUs"),
         pytest.param("p,1,2,1,1000,T4|P100,", PodKind(1, 2, 1, 1000, ("P100", "T4")), id="models, sorted"),
-        pytest.param(
-            "p,1,2,1,1000,P100|K80,", PodKind(1, 2, 1, 1000, ("K80", "P100")), id="models that nobody knows"
-        ),
+        pytest.param("p,1,2,1,1000,P100|K80,", PodKind(1, 2, 1, 1000, ("K80", "P100")), id="unknown models"),
         pytest.param("p,1,2,0,0,P100,", PodKind(1, 2), id="a model is no matter without GPUs"),
     ],
 )
@@ -96,7 +94,7 @@ def test_pods_that_cannot_be(tmp_path: Path, row: str, told: str) -> None:
         pytest.param(f"p,1,1,0,0,,,{'x' * 500}", id="a long cell without a column"),
     ],
 )
-def test_long_values_are_told_by_their_beginning(tmp_path: Path, row: str) -> None:
+def test_long_values_are_shown_by_their_beginning(tmp_path: Path, row: str) -> None:
     path = written(tmp_path, PODS + row + "\n")
     with pytest.raises(SimulationError) as error:
         read_pods(path)
@@ -147,7 +145,7 @@ def test_a_byte_order_mark_is_no_part_of_a_column(tmp_path: Path) -> None:
 
 
 class TestGenerator:
-    def test_what_it_writes_is_read_back(self, tmp_path: Path) -> None:
+    def test_its_output_is_read_back(self, tmp_path: Path) -> None:
         nodes = generate_nodes(20, seed=3)
         pods = generate_pods(nodes, seed=3)
         write_nodes(tmp_path / "nodes.csv", nodes)

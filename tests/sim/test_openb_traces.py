@@ -20,7 +20,7 @@ _ONE_SEED = 1.2
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_default_trace_is_near_what_was_published(policy: str) -> None:
+def test_the_default_trace_is_near_the_published_figures(policy: str) -> None:
     folder = Path(os.environ["OPENB_TRACES"])
     nodes, pods = read_traces(
         folder / "openb_node_list_gpu_node.csv", [folder / "openb_pod_list_default.csv"]

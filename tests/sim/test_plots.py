@@ -81,20 +81,20 @@ def test_churn_has_no_load_that_grows(tmp_path: Path) -> None:
     assert [path.name for path in written] == ["small-cluster.png"]
 
 
-def test_a_missing_matplotlib_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_matplotlib_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(SimulationError, match=r"pip install 'scheduler-ext\[bench\]'"):
         write_plots(tmp_path, [run_inflation(replace(SMALL, load=0.2))])
 
 
-def test_a_picture_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_picture_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "small-cluster.png").mkdir()
     with pytest.raises(SimulationError, match=r"/small-cluster\.png: cannot be written: Is a directory"):
         write_plots(tmp_path, [run_churn(replace(SMALL, measured=0.5))])
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_read_only_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SimulationError, match=r"file/plots: cannot be written"):
         write_plots(tmp_path / "file" / "plots", [])

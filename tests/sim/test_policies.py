@@ -53,7 +53,7 @@ def test_a_policy_has_the_name_it_is_found_by(name: str) -> None:
             id="best fit looks at CPU as well",
         ),
         pytest.param(
-            "dot-product", [(whole(1), 1, (0,))], whole(1), 1, (1,), id="dot product avoids what is free"
+            "dot-product", [(whole(1), 1, (0,))], whole(1), 1, (1,), id="dot product avoids free GPUs"
         ),
         pytest.param(
             "gpu-packing",
@@ -131,7 +131,7 @@ class TestFgd:
         assert placement is not None
         assert (placement.node, placement.slots) == (0, (0,))
 
-    def test_it_expects_what_it_was_told_last(self) -> None:
+    def test_it_expects_the_latest_expectation(self) -> None:
         world = world_with(TWO_NODES, (share(400), 0, (0,)), (share(500), 0, (1,)), (whole(2), 1, (0, 1)))
         scheduler = scheduler_of(world, "fgd", workload=Workload.of({TaskClass(shares_mib=(600,)): 1}))
         first = scheduler.choose(share(500))

@@ -28,7 +28,7 @@ def residents_of(world: World, running: Running) -> Residents:
     ("running", "kind", "victims"),
     [
         pytest.param([(whole(1), 0, 0, (0,))], whole(2), {"0"}, id="the only one"),
-        pytest.param([(whole(1), 1, 0, (0,))], whole(2), set(), id="nobody who is as important"),
+        pytest.param([(whole(1), 1, 0, (0,))], whole(2), set(), id="no pod of equal priority"),
         pytest.param(
             [(share(600), 0, 0, (0,)), (share(300), 0, 0, (1,))],
             whole(1),
@@ -47,7 +47,7 @@ def residents_of(world: World, running: Running) -> Residents:
             {"0"},
             id="who holds the CPU",
         ),
-        pytest.param([(share(300), 0, 0, (0,))], whole(4), set(), id="nobody, where that would not help"),
+        pytest.param([(share(300), 0, 0, (0,))], whole(4), set(), id="no pod, where that would not help"),
     ],
 )
 def test_victims(running: Running, kind: PodKind, victims: set[str]) -> None:

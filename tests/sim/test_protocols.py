@@ -73,7 +73,7 @@ def test_a_seed_decides_all(protocol: str, policy: str) -> None:
 
 
 class TestInflation:
-    def test_all_is_told(self) -> None:
+    def test_everything_is_reported(self) -> None:
         outcome = run_inflation(replace(SMALL, load=1.2))
         assert list(outcome.run.allocation_percent or {}) == ["100", "120"]
         assert max(outcome.allocation_percent) <= 120
@@ -164,7 +164,7 @@ class TestArrivals:
 
 
 class TestChurn:
-    def test_what_is_offered_is_the_load(self) -> None:
+    def test_the_offered_demand_is_the_load(self) -> None:
         pods = (TracePod("p", share(250)),)
         run = run_churn(replace(SMALL, pods=pods, load=0.5, warm_up=8.0, measured=30.0)).run
         assert run.rejected_milli == 0

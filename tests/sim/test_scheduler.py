@@ -28,7 +28,7 @@ LOCAL = [name for name in POLICIES if name != "random"]
     st.sampled_from(LOCAL),
     st.lists(st.tuples(kinds, st.booleans()), min_size=1, max_size=25),
 )
-def test_what_it_remembers_is_what_is_so(
+def test_its_memory_is_true(
     cluster: Cluster, workload: Workload, policy: str, steps: list[tuple[PodKind, bool]]
 ) -> None:
     world = World(cluster)

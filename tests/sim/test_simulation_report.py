@@ -42,7 +42,7 @@ def rows_of(runs: list[Run]) -> list[dict[str, str]]:
 @pytest.mark.parametrize(
     ("column", "values"),
     [
-        pytest.param("rejectedMilli", ["8500", "1000", "1", "0"], id="what was rejected in all"),
+        pytest.param("rejectedMilli", ["8500", "1000", "1", "0"], id="all rejections"),
         pytest.param("rejectedMilli.share", ["500", "1000", "0", "0"], id="a class, 0 where a run has none"),
         pytest.param("rejectedMilli.8-gpu", ["8000", "0", "0", "0"], id="a class of one run alone"),
         pytest.param("rejectedMilli.1g.6gb", ["0", "0", "1", "0"], id="a profile, whose name has a dot"),

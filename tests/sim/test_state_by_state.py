@@ -77,7 +77,7 @@ def test_one_by_one_is_as_together(
 
 
 @given(clusters(), steps, workloads, workloads, kinds)
-def test_what_is_expected_anew_is_expected_of_each_state(
+def test_a_new_expectation_reaches_each_state(
     cluster: Cluster,
     steps: list[tuple[PodKind, int, bool]],
     before: Workload,

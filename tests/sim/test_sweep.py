@@ -38,7 +38,7 @@ def test_a_run_that_never_comes_back_is_an_error(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("problem", "told"),
     [
-        pytest.param(OSError("Timed out trying to connect"), "Timed out", id="nobody answers"),
+        pytest.param(OSError("Timed out trying to connect"), "Timed out", id="no answer"),
         pytest.param(MemoryError(), "answers, but not as a Dask scheduler", id="another protocol answers"),
     ],
 )

@@ -90,7 +90,7 @@ def test_all_that_arrives_is_placed_where_it_fits_or_rejected(protocol: str, exp
 
 @examples(50, long=500)
 @given(experiments, st.sampled_from((1.3, 3.0)), st.sampled_from((0.0, 0.5)))
-def test_what_was_given_and_neither_ended_nor_was_evicted_is_held(
+def test_allocated_demand_that_neither_ended_nor_was_evicted_is_held(
     experiment: Experiment, load: float, warm_up: float
 ) -> None:
     experiment = replace(experiment, priorities="drawn", load=load, warm_up=warm_up)

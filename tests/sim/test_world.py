@@ -62,7 +62,7 @@ def test_a_pod_that_left_leaves_no_trace(world: World, kind: PodKind) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_changes_are_told_by_when_they_were() -> None:
+def test_changes_are_distinguished_by_their_time() -> None:
     world = World(cluster_of(*[(8000, 1, "A100")] * 3))
     start = world.tick
     world.place(share(300), 2, (0,))

@@ -30,7 +30,7 @@ SICK = gpu(1, health={"state": "Unhealthy", "reason": "XID 79"})
     ("objects", "gpus", "healthy", "held"),
     [
         pytest.param([], 0, 0, 0, id="an empty cluster"),
-        pytest.param([gpu_node("n", [gpu(0), gpu(1)])], 2, 2, 0, id="two GPUs that nobody holds"),
+        pytest.param([gpu_node("n", [gpu(0), gpu(1)])], 2, 2, 0, id="two GPUs without holders"),
         pytest.param([gpu_node("n", [HELD, gpu(1)])], 2, 2, 1, id="one of two held"),
         pytest.param(
             [gpu_node("n", [HELD, SICK])], 2, 1, 1, id="a sick one is there, and no part of the rest"

@@ -109,14 +109,14 @@ def test_how_sure_a_share_is(fields: dict[str, Any], state: str) -> None:
         pytest.param({"nominated": (TWO_WHOLE,)}, "Nominated", id="waiting"),
     ],
 )
-def test_whole_gpus_that_nobody_has_told(fields: dict[str, Any], state: str) -> None:
+def test_unreported_whole_gpus(fields: dict[str, Any], state: str) -> None:
     info = node(device(0), device(1), **fields)
     assert unknown(info) == [("uid-p", None, WHOLE, 2, state)]
     assert held(info) == {}
     assert dumped(info)["unknownDeviceGpus"] == (0 if state == "Nominated" else 2)
 
 
-def test_instances_that_nobody_has_told_are_no_gpus() -> None:
+def test_unreported_instances_are_no_gpus() -> None:
     info = node(device(0, mig=sliced(("1g.10gb", 0))), pods=(bound("p", wants(1, ONE_G)),))
     assert [count for _, _, _, count, _ in unknown(info)] == [1]
     assert dumped(info)["unknownDeviceGpus"] == 0
@@ -126,7 +126,7 @@ def test_instances_that_nobody_has_told_are_no_gpus() -> None:
     "holder",
     [
         pytest.param(Holder(uid="uid-p", container="main"), id="as kubelet says"),
-        pytest.param(Holder(uid="uid-p", container="main", memory_mib=500), id="by what it uses"),
+        pytest.param(Holder(uid="uid-p", container="main", memory_mib=500), id="by its use"),
     ],
 )
 def test_one_of_two_whole_gpus_is_known(holder: Holder) -> None:
@@ -144,7 +144,7 @@ def test_mig_instances_known_and_not() -> None:
 
 
 class TestASharePodThatSomebodyElseBound:
-    def test_that_nobody_has_seen(self) -> None:
+    def test_that_the_agent_has_not_seen(self) -> None:
         info = two(BARE)
         assert unknown(info) == [("uid-p", "main", SHARE, 1000, "Confirmed")]
         assert held(info) == {}

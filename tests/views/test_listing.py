@@ -204,7 +204,7 @@ def test_promised_and_free_memory(objects: list[Json], requested: int, free: int
 @pytest.mark.parametrize(
     ("reported", "shown"),
     [
-        pytest.param(None, 700, id="what pods use that hold nothing there, where the agent cannot tell more"),
+        pytest.param(None, 700, id="use by pods without holdings there, where the agent knows no more"),
         pytest.param(100, 800, id="and with what no pod uses"),
     ],
 )
@@ -313,7 +313,7 @@ def test_an_instance_that_may_be_held_says_so() -> None:
         ),
     ],
 )
-def test_what_is_held_is_said_in_words(objects: tuple[Json, ...], text: str) -> None:
+def test_holdings_are_described_in_words(objects: tuple[Json, ...], text: str) -> None:
     (item,) = listed(*objects)["items"]
     assert [each["text"] for each in item["unattributed"]] == [f"at least {text}, devices unknown"]
 

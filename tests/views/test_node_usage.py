@@ -78,7 +78,7 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
         pytest.param(
             one(device(used=3)),
             Amounts(gpus=1, total_mib=1000, used_mib=3, free_mib=897),
-            id="a GPU that nobody holds is not idle but free",
+            id="a GPU without a holder is not idle but free",
         ),
         pytest.param(
             one(device(health={"state": "Unhealthy", "reason": "XID 79"})),
@@ -88,7 +88,7 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
         pytest.param(
             one(device(0), device(1), pods=(TRAIN,)),
             Amounts(gpus=2, allocated=1, unattributed=1, total_mib=2000, requested_mib=900, free_mib=900),
-            id="a pod whose GPU nobody has told has one of them, with all it has",
+            id="a pod with an unreported GPU holds one of them, whole",
         ),
         pytest.param(
             one(device(0), pods=(pod("train", {WHOLE: "4"}, on="n"),)),
@@ -133,7 +133,7 @@ def test_a_share_is_promised_and_leaves_the_headroom() -> None:
     assert [amounts.allocated for _, amounts in usage.devices] == [1, 0]
 
 
-def test_models_are_told_apart_by_what_the_driver_calls_them() -> None:
+def test_models_are_distinguished_by_the_names_of_the_driver() -> None:
     devices = [device(0), device(1), gpu(2, model="T4", product="Tesla T4", total=16384)]
     usage = usage_of(node("n", {WHOLE: "3"}), gpu_node("n", devices))
     assert {model: amounts.gpus for model, amounts in usage.by_model.items()} == {PRODUCT: 2, "Tesla T4": 1}
@@ -178,7 +178,7 @@ THREE = "nvidia.com/mig-3g.40gb"
             partitioned(),
             (pod("train", {THREE: "1"}, on="n"), pod("new", {THREE: "1"}, on="n")),
             Instances(2, 0, 8, 0),
-            id="nor is one that a pod holds without anybody having told which",
+            id="nor is one that a pod holds unreported",
         ),
         pytest.param(
             partitioned(health={"state": "Unhealthy", "reason": "XID 79"}),

@@ -72,11 +72,11 @@ HELD_MIG = {
     ("device", "special"),
     [
         pytest.param(gpu(0), None, id="of a plain device there is no more to say"),
-        pytest.param(gpu(0, health=SICK), {"sick": "XID 79"}, id="a sick one tells why"),
+        pytest.param(gpu(0, health=SICK), {"sick": "XID 79"}, id="a sick one has a reason"),
         pytest.param(
             gpu(0, health={"state": "Unhealthy"}),
             {"sick": "unhealthy"},
-            id="one whose reason nobody told is sick too",
+            id="one without a reason is sick too",
         ),
         pytest.param(
             gpu(0, mig=MIG),
@@ -90,12 +90,12 @@ HELD_MIG = {
         ),
     ],
 )
-def test_what_is_out_of_the_ordinary(device: Json, special: Json | None) -> None:
+def test_unusual_states(device: Json, special: Json | None) -> None:
     (found,) = devices_of(gpu_node("n", [device]))
     assert found[7:] == ([] if special is None else [special])
 
 
-def test_replicas_tell_how_many_pods_may_share_a_gpu() -> None:
+def test_replicas_are_the_number_of_pods_that_may_share_a_gpu() -> None:
     sharing = {"strategy": "time-slicing", "replicas": 4}
     devices = [gpu(0, holders=[holder("a"), holder("b")])]
     row = row_of(gpu_node("n", devices, sharing=sharing))
@@ -124,7 +124,7 @@ def test_pods_of_a_node_known_by_labels_hold_a_part_of_its_gpus() -> None:
     assert row[7][0][2] == [[i, 0.25] for i in range(8)]
 
 
-def test_a_gpu_that_may_be_held_says_what_is_so_if_it_is_not() -> None:
+def test_a_gpu_that_may_be_held_shows_the_amounts_if_it_is_not() -> None:
     row = row_of(gpu_node("n", [gpu(0), gpu(1)]), pod("p", {WHOLE: "1"}, on="n"))
     assert row is not None
     assert row[6] == ["at least 1 GPU held, devices unknown"]
@@ -211,7 +211,7 @@ def test_changes_add_up_to_the_whole_however_often_a_page_asks(
     assert set(fresh.rows) == set(steps[-1][0])
 
 
-def test_only_what_changed_is_told() -> None:
+def test_only_changes_are_reported() -> None:
     rows = OverviewRows(NAMES, 10)
     objects = [gpu_node(name, [gpu(0)]) for name in ("a", "b")]
     infos = assemble(read_objects(inventory(*objects)), NAMES)
@@ -228,7 +228,7 @@ def test_only_what_changed_is_told() -> None:
     assert (change.full, change.rows, change.gone) == (False, [], ["b"])
 
 
-def test_who_has_heard_too_little_is_told_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outdated_subscriber_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler_ext.views.overview_rows._MOST_GONE", 1)
     rows = OverviewRows(NAMES, 10)
     infos = assemble(read_objects(inventory(*(gpu_node(name, [gpu(0)]) for name in "abc"))), NAMES)

@@ -41,7 +41,7 @@ def unallocated(*objects: Json, missing: bool = False) -> float:
         pytest.param(gpu_node("n", [gpu(0)], sharing=SLICED), False, 0, id="replicas are no GPUs to sum"),
     ],
 )
-def test_what_is_unallocated(node: Json, missing: bool, gpus: float) -> None:
+def test_unallocated_gpus(node: Json, missing: bool, gpus: float) -> None:
     assert unallocated(node, missing=missing) == pytest.approx(gpus)
 
 

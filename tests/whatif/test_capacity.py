@@ -71,7 +71,7 @@ def test_the_contract() -> None:
             [gpu_node("n", [gpu(0, memory={"totalMiB": 81920, "usedMiB": 40000})])],
             3,
             MEMORY,
-            id="use that nobody explains counts until promises exceed it",
+            id="unexplained use counts until promises exceed it",
         ),
         pytest.param(
             asks("p", {SHARE: "10000"}),
@@ -116,7 +116,7 @@ def test_the_contract() -> None:
             [*whole_node("n", "x", None), on_gpu("x", "n", -5)],
             1,
             GPUS,
-            id="nobody is evicted",
+            id="no pod is evicted",
         ),
     ],
 )
@@ -229,20 +229,20 @@ def cordoned(name: str, count: int, **spec: Any) -> list[Json]:
         ),
     ],
 )
-def test_of_the_next_the_nearest_refusal_is_told(objects: list[Json], where: str, reason: str) -> None:
+def test_of_the_next_copy_the_nearest_refusal_is_shown(objects: list[Json], where: str, reason: str) -> None:
     asking = asks("p", {WHOLE: "2"}, annotations={"model": "A100-80GB"})
     told = counted(asking, *objects)["next"]
     assert (told["node"], told["reason"]) == (where, reason)
 
 
-def test_of_equal_misses_the_commonest_reason_is_told() -> None:
+def test_of_equal_misses_the_most_frequent_reason_is_shown() -> None:
     objects = [*whole_node("a", None), *whole_node("b", "x"), *whole_node("c", "y")]
     objects.append(pod("z", {"cpu": "64"}, on="a"))
     told = counted(asks("p", {WHOLE: "1", "cpu": "64"}), *objects)["next"]
     assert (told["node"], told["reason"]) == ("b", GPUS)
 
 
-def test_a_node_of_which_only_the_name_is_known_is_refused_by_its_name() -> None:
+def test_a_node_known_only_by_name_is_refused_by_its_name() -> None:
     asking = asks("p", {WHOLE: "1"}, nodeName="b")
     answer = counted(asking, gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0), gpu(1)]))
     told = [(entry["node"], entry["count"], entry["limit"]) for entry in answer["nodes"]]
@@ -266,7 +266,7 @@ def test_without_nodes_nothing_fits_and_kube_scheduler_says_so() -> None:
     assert answer["next"] == {"node": None, "reason": NO_NODES, "nearestMiss": None}
 
 
-def test_what_is_not_modelled_and_what_does_nothing_is_named() -> None:
+def test_unmodelled_and_ineffective_fields_are_named() -> None:
     asking = asks("p", {WHOLE: "1"}, schedulingGates=[{"name": "g"}])
     asking["metadata"]["annotations"] = {ANNOTATION + "modle": "T4"}
     answer = counted(asking, *whole_node("n", None))

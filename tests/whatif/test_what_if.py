@@ -150,7 +150,7 @@ def test_each_pod_sees_those_before_it() -> None:
     assert names(foreseen(pods, *objects)) == ["a", "a", None]
 
 
-def test_of_shares_the_gpu_is_told_and_then_held() -> None:
+def test_of_shares_the_gpu_is_shown_and_then_held() -> None:
     items = foreseen([asks(f"p{i}", {SHARE: "40000"}) for i in range(3)], *share_node("n", 2))
     assert [[each["uuid"] for each in item["devices"]] for item in items] == [["GPU-n-0"], ["GPU-n-1"], []]
     assert (items[2]["reason"], items[2]["nearestMiss"]) == (
@@ -167,7 +167,7 @@ def test_whole_gpus_that_the_plugin_picks_are_no_room_for_shares() -> None:
     assert names(foreseen(pods, *objects)) == ["n", "n", None]
 
 
-def test_instances_are_held_though_nobody_tells_which() -> None:
+def test_instances_are_held_with_unknown_places() -> None:
     instances = [{"uuid": f"MIG-{i}", "profile": "1g.10gb", "start": i, "size": 1} for i in range(2)]
     objects = [
         gpu_node("n", [gpu(0, mig={"enabled": True, "instances": instances})]),
@@ -192,7 +192,7 @@ def test_the_pods_before_it_took(limits: Json, room: Json, reason: str) -> None:
     assert (items[1]["reason"], items[1]["nearestMiss"]["criterion"]) == (reason, "NodeResourcesFit")
 
 
-def test_devices_are_those_of_the_containers_that_ask_whoever_asked_the_same_before() -> None:
+def test_devices_are_those_of_the_containers_that_request_them_after_equal_requests_of_others() -> None:
     pods = [asks("too-much-cpu", {WHOLE: "1", "cpu": "99"}), asks("p", {}, {WHOLE: "1"})]
     items = foreseen(pods, *whole_node("n", None))
     assert [[each["container"] for each in item["devices"]] for item in items] == [[], ["c1"]]
@@ -240,7 +240,7 @@ def test_copies_of_one_manifest_are_pods_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_a_pod_that_has_ended_elsewhere_comes_as_a_new_one_and_that_is_told(deleted: bool) -> None:
+def test_a_pod_that_ended_elsewhere_counts_as_new_with_a_note(deleted: bool) -> None:
     ended = asks("p0", {WHOLE: "1"}, phase=None if deleted else "Succeeded")
     if deleted:
         ended["metadata"]["deletionTimestamp"] = "2026-11-01T00:00:00Z"
@@ -250,12 +250,12 @@ def test_a_pod_that_has_ended_elsewhere_comes_as_a_new_one_and_that_is_told(dele
     assert [item["notModelled"] for item in items] == [[told], []]
 
 
-def test_a_negative_amount_is_told_of_its_pod() -> None:
+def test_a_negative_amount_is_reported_with_its_pod() -> None:
     items = foreseen([asks("p0", {WHOLE: "1", "cpu": "-5"})], *whole_node("n", None))
     assert (items[0]["node"], items[0]["message"]) == (None, "cpu: a negative amount; ask 0 or more")
 
 
-def test_devices_that_somebody_wrote_on_a_pod_do_not_count() -> None:
+def test_devices_that_a_user_wrote_on_a_pod_do_not_count() -> None:
     written = asks("p0", {SHARE: "60000"})
     written["metadata"]["annotations"]["devices.gpu.scheduler-ext.io/c0"] = "GPU-elsewhere"
     pods: list[Any] = [written, asks("p1", {SHARE: "60000"})]

@@ -23,7 +23,7 @@ def test_the_cheapest_leave_and_are_named() -> None:
         pytest.param({"priority": 10, "preemptionPolicy": "Never"}, 1, id="for one that never preempts"),
     ],
 )
-def test_nobody_leaves(spec: Json, holding: int) -> None:
+def test_no_pod_leaves(spec: Json, holding: int) -> None:
     objects = [*whole_node("a", "x"), on_gpu("x", "a", holding)]
     (item,) = foreseen([asks("p", {WHOLE: "1"}, **spec)], *objects)
     assert (item["node"], item["victims"]) == (None, [])
@@ -70,7 +70,7 @@ def test_a_gpu_and_cpu_come_free_together() -> None:
     ("allowed", "victims"),
     [
         pytest.param(0, ["default/y"], id="a budget that is used up spares its pod"),
-        pytest.param(1, ["default/x"], id="one that is not spares nobody"),
+        pytest.param(1, ["default/x"], id="an absent one spares no pod"),
     ],
 )
 def test_disruption_budgets_of_the_dump_count(allowed: int, victims: list[str]) -> None:
@@ -116,7 +116,7 @@ def test_pods_that_wait_for_others_to_leave_keep_no_place() -> None:
     assert item["victims"] == ["default/x"]
 
 
-def test_where_kube_scheduler_finds_room_it_evicts_nobody() -> None:
+def test_where_kube_scheduler_finds_room_it_evicts_no_pod() -> None:
     # By kube-scheduler's count the second GPU is free; only the extender knows that it is sick.
     objects = [
         gpu_node("n", [gpu(0, holders=[holder("x")]), gpu(1, health={"state": "Unhealthy"})]),

@@ -61,7 +61,7 @@ def test_what_kube_scheduler_sends() -> None:
         pytest.param(b"{", "body: ", id="half of it"),
     ],
 )
-def test_what_is_no_request_says_which_field(body: bytes, problem: str) -> None:
+def test_an_invalid_request_names_its_field(body: bytes, problem: str) -> None:
     with pytest.raises(RequestError) as error:
         decode_binding_args(body)
     assert error.value.status == 400
@@ -157,7 +157,7 @@ def containers(*asks: tuple[str, Json], init: tuple[tuple[str, Json], ...] = ())
         ),
     ],
 )
-def test_what_was_decided(
+def test_past_decisions(
     asking: Json, devices: dict[str, tuple[str, ...]], assigned: list[Json], told: dict[str, str]
 ) -> None:
     read = read_pod(json.dumps(asking).encode())

@@ -268,7 +268,7 @@ def test_durations(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     "text", ["", "5", "5 s", "s", "-5s", "5S", "5d", "1s1", "1..5s", "٥s", "nan", "1e3s"]
 )
-def test_what_is_no_duration(text: str) -> None:
+def test_invalid_durations(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^key: .* is no duration"):
         duration_s("key", text, 0, 1e6)
 

@@ -66,7 +66,7 @@ def asked(**spec: object) -> int:
             id="the request of the pod stands for its containers'",
         ),
         pytest.param({"containers": [cpu("many"), cpu("1")]}, 1000, id="what cannot be read is nothing"),
-        pytest.param({"containers": [cpu(["1"]), cpu("1")]}, 1000, id="nor what is no amount at all"),
+        pytest.param({"containers": [cpu(["1"]), cpu("1")]}, 1000, id="nor a value that is no amount"),
         pytest.param({"containers": [cpu("-4"), cpu("1")]}, 1000, id="negative CPU is ignored"),
         pytest.param({"containers": [cpu("1E")] * 3}, UNLIMITED, id="an absurd amount fits a column"),
     ],
@@ -112,7 +112,7 @@ def test_it_is_what_kube_schedulers_filter_counts(
         pytest.param("3920m", 3920, id="thousandths"),
         pytest.param("1500u", 1, id="rounded down"),
         pytest.param("many", None, id="unreadable is unknown"),
-        pytest.param({}, None, id="as is what is no amount"),
+        pytest.param({}, None, id="as are values that are no amounts"),
         pytest.param("9E", UNLIMITED, id="absurd"),
     ],
 )

@@ -225,7 +225,7 @@ def test_wrong_types_are_named_by_their_path(body: bytes, path: str) -> None:
         ),
     ],
 )
-def test_what_is_no_request_is_refused_in_words(body: bytes, problem: str) -> None:
+def test_a_body_that_is_no_request_is_refused_in_words(body: bytes, problem: str) -> None:
     assert problem in refusal_of(body)
 
 

@@ -115,7 +115,7 @@ def test_a_file_comes_whole(tmp_path: Path, size: int) -> None:
     assert read_file(path) == path.read_bytes()
 
 
-def test_other_errors_are_what_they_were(tmp_path: Path) -> None:
+def test_other_errors_stay_unchanged(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_file(tmp_path / "nowhere")
     with pytest.raises(IsADirectoryError):
@@ -149,7 +149,7 @@ def test_a_look_sees_another_file(tmp_path: Path) -> None:
         pytest.param(lambda path: Kubeconfig((path,), None).contexts(), ClusterError, id="a kubeconfig"),
     ],
 )
-def test_what_is_read_is_named(
+def test_the_read_source_is_named(
     pipe: Path, soon: None, read: Callable[[Path], object], error: type[Exception]
 ) -> None:
     with pytest.raises(error) as found:
@@ -164,7 +164,7 @@ COMMANDS = pytest.mark.parametrize(
     [
         pytest.param(("inventory", "--inventory", "PIPE"), id="inventory"),
         pytest.param(("explain", "--inventory", "FILE", "-f", "PIPE"), id="a pod to explain"),
-        pytest.param(("explain", "--inventory", "PIPE", "-f", "FILE"), id="what it is explained on"),
+        pytest.param(("explain", "--inventory", "PIPE", "-f", "FILE"), id="the inventory of its explanation"),
         pytest.param(("capacity", "--inventory", "PIPE", "-f", "FILE"), id="capacity"),
         pytest.param(("inventory", "--inventory", "FILE", "--config", "PIPE"), id="the configuration"),
         pytest.param(("check-config", "PIPE"), id="a configuration to check"),

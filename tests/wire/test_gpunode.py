@@ -60,7 +60,7 @@ def test_null_is_absent_everywhere() -> None:
     assert report_of(nulls(FULL)) == report_of(minimal)
 
 
-def test_what_is_absent_has_the_plain_meaning() -> None:
+def test_absent_fields_have_the_plain_meaning() -> None:
     report = report_of({"devices": [{"uuid": "GPU-0", "index": 0, "memory": {"totalMiB": 81920}}]})
     assert (report.mig_strategy, report.sharing_strategy, report.replicas) == ("none", "none", 1)
     (device,) = report.devices

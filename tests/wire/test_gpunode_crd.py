@@ -79,7 +79,7 @@ def test_the_crd_has_the_fields_that_are_read() -> None:
 
 
 @pytest.mark.parametrize("path", READ)
-def test_a_field_is_in_the_crd_what_it_is_to_the_reader(path: str) -> None:
+def test_the_crd_and_the_reader_agree_on_each_field(path: str) -> None:
     told = PARTS[path]
     for keyword, value in READ[path].items():
         if keyword in ("required", "enum"):

@@ -100,5 +100,5 @@ def test_what_no_gpu_has(devices: list[Json], problem: str) -> None:
         pytest.param(of_profile("1c.3g.40gb", 3, size=4), id="parts of one instance, which share its units"),
     ],
 )
-def test_what_is_just_possible(devices: list[Json]) -> None:
+def test_limits_are_accepted(devices: list[Json]) -> None:
     assert len(report_of({"devices": devices}).devices) == len(devices)

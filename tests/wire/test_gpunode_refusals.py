@@ -145,7 +145,7 @@ def test_impossible_reports_are_refused_whole_by_field(status: Json, field: str,
         ),
     ],
 )
-def test_what_is_just_possible_is_accepted(status: Json) -> None:
+def test_limits_are_valid(status: Json) -> None:
     assert report_of(status).devices
 
 

@@ -82,7 +82,7 @@ def test_the_sharing_label() -> None:
         pytest.param(None, None, (None, None), id="nothing"),
     ],
 )
-def test_what_it_advertises_of_shares(
+def test_advertised_shares(
     capacity: str | None, allocatable: str | None, advertised: tuple[int | None, int | None]
 ) -> None:
     found = node("a")

@@ -17,7 +17,7 @@ NAMES = ResourceNames()
 WHOLE = "nvidia.com/gpu"
 
 
-def test_what_is_missing_has_the_meaning_of_kubernetes() -> None:
+def test_missing_fields_have_the_meaning_of_kubernetes() -> None:
     empty: list[Json] = [{}, {"metadata": None, "spec": None}, {"metadata": {}, "spec": {}}]
     for pod in empty:
         ask = pod_ask(decoded(pod), NAMES)
@@ -130,7 +130,7 @@ def test_priorities(spec: Json, priority: int) -> None:
     assert pod_ask(with_spec(**spec), NAMES).priority == priority
 
 
-def test_a_bound_pod_holds_what_it_asks_on_the_devices_its_binding_named() -> None:
+def test_a_bound_pod_holds_its_request_on_the_devices_of_its_binding() -> None:
     annotations = {
         "devices.gpu.scheduler-ext.io/main": "GPU-0, GPU-1,",
         "devices.gpu.scheduler-ext.io/log": "",

@@ -92,7 +92,7 @@ def test_soft_preferences(spec: Json, soft: bool) -> None:
         pytest.param({"schedulingGates": [{"name": "wait"}]}, ["scheduling gates"], id="a gate"),
     ],
 )
-def test_what_is_not_modelled_is_named(spec: Json, features: list[str]) -> None:
+def test_unmodelled_fields_are_named(spec: Json, features: list[str]) -> None:
     named = not_modelled(with_spec(**spec))
     assert len(named) == len(features)
     assert [

@@ -216,7 +216,7 @@ def test_a_mistake_in_a_template_is_named_with_its_place() -> None:
 
 
 @pytest.mark.parametrize("replicas", [None, "three", {"min": 1}, True, 1.5])
-def test_what_is_no_number_of_replicas_is_one(replicas: Any) -> None:
+def test_an_invalid_number_of_replicas_is_one(replicas: Any) -> None:
     assert read(workload("Mine", {"replicas": replicas, "template": TEMPLATE})) == [("w", 1)]
 
 

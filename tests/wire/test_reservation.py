@@ -52,7 +52,7 @@ reservations = st.builds(
 
 
 @given(reservations)
-def test_what_is_written_is_read(wanted: Reservation) -> None:
+def test_written_objects_are_read(wanted: Reservation) -> None:
     assert read_reservation(json.dumps(reservation_body(wanted)).encode()) == wanted
 
 
@@ -215,7 +215,7 @@ def test_one_unreadable_intent_breaks_the_whole(path: tuple[str | int, ...], to:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"\xff", b"[]"])
-def test_what_is_no_object(body: bytes) -> None:
+def test_values_that_are_no_object(body: bytes) -> None:
     with pytest.raises(ClusterError, match="GPUReservation"):
         read_reservation(body)
 

@@ -35,5 +35,5 @@ def test_both_forms_are_written_as_kubernetes_does() -> None:
 
 
 @given(st.integers(0, 4_000_000_000))
-def test_what_was_written_is_read(at: int) -> None:
+def test_a_written_file_is_read(at: int) -> None:
     assert seconds(time_text(at)) == seconds(micro_time(at)) == at

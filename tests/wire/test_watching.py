@@ -49,7 +49,7 @@ class TestPages:
         found = NODES.page(body)
         assert (found.items, found.broken, found.resource_version, found.next) == ([], [], "12", "")
 
-    def test_what_is_broken_is_named_and_hides_no_other(self) -> None:
+    def test_broken_objects_are_named_and_hide_no_other(self) -> None:
         bad = gpu_node("bad", [gpu(0) | {"index": -1}])
         bad["metadata"]["uid"] = "u"
         found = GPU_NODES.page(page([gpu_node("a", []), bad, gpu_node("b", [])]))

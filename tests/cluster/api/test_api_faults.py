@@ -110,7 +110,7 @@ def test_a_request_that_hangs_is_answered_once_the_fault_is_lifted(server: ApiSe
 @pytest.mark.parametrize(
     "fault", [pytest.param(Reset(), id="a reset"), pytest.param(Garbage(), id="bytes that are no HTTP")]
 )
-def test_what_was_asked_is_done_though_its_answer_is_lost(
+def test_a_call_is_done_though_its_answer_is_lost(
     server: ApiServer, client: Client, fault: Reset | Garbage
 ) -> None:
     server.faults.place(After(fault))
@@ -122,7 +122,7 @@ def test_what_was_asked_is_done_though_its_answer_is_lost(
     assert client.ask("DELETE", f"{NODES}/n2").status == 404
 
 
-def test_what_was_asked_is_done_though_nobody_waits_any_more(server: ApiServer) -> None:
+def test_a_request_is_done_though_its_caller_gave_up(server: ApiServer) -> None:
     server.faults.place(Delay(0.1))
     with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(f"DELETE {NODES}/n1 HTTP/1.1\r\nHost: x\r\n\r\n".encode())

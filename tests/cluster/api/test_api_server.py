@@ -138,7 +138,9 @@ def test_a_watch_goes_on_where_a_list_or_another_watch_ended(server: ApiServer, 
         assert int(version(deleted["object"])) == int(version(changed["object"])) + 1
 
 
-def test_a_watch_from_anywhere_begins_with_what_is_there(server: ApiServer, client: Client) -> None:
+def test_a_watch_without_a_version_begins_with_the_existing_objects(
+    server: ApiServer, client: Client
+) -> None:
     server.store.put_all(NODES, [node("a"), node("b")])
     with client.watch(NODES) as lines:
         assert lines.short(2) == ["ADDED a", "ADDED b"]
@@ -164,7 +166,7 @@ def test_a_watch_ends_after_its_time(client: Client) -> None:
         lines.raw()
 
 
-def test_a_watch_from_before_a_compaction_is_told_so(server: ApiServer, client: Client) -> None:
+def test_a_watch_from_before_a_compaction_gets_410(server: ApiServer, client: Client) -> None:
     server.store.put(NODES, node("a"))
     server.store.compact()
     with client.watch(NODES, resourceVersion="1") as lines:

@@ -61,7 +61,7 @@ def test_an_answer_larger_than_a_message(server: ApiServer, transport: Transport
         ),
     ],
 )
-def test_what_is_no_answer(server: ApiServer, transport: Transport, answer: bytes, problem: str) -> None:
+def test_invalid_answers(server: ApiServer, transport: Transport, answer: bytes, problem: str) -> None:
     with pod_that_says(answer) as (port, _):
         server.ports["ours", "one", 8890] = ("127.0.0.1", port)
         with pytest.raises(ClusterError) as told:
@@ -69,7 +69,7 @@ def test_what_is_no_answer(server: ApiServer, transport: Transport, answer: byte
     assert str(told.value).startswith(WHERE + problem)
 
 
-def test_what_the_kubelet_says_of_a_port_that_nobody_listens_on(transport: Transport) -> None:
+def test_kubelets_message_about_a_port_without_a_listener(transport: Transport) -> None:
     with pytest.raises(ClusterError) as told:
         get_from_pod(transport, "ours", "one", 8890, "/pods")
     assert str(told.value).startswith(f"{WHERE}dial tcp4 127.0.0.1:8890")

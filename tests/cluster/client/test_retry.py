@@ -166,7 +166,7 @@ def test_a_server_never_heard_of_is_away_at_the_first_failure() -> None:
     assert server.away
 
 
-def test_a_wait_ends_with_what_it_waits_for() -> None:
+def test_a_wait_ends_with_its_condition() -> None:
     server = Availability()
     server.unanswered()
     retry = Retry(server, Backoff(60.0, 60.0), probes=False)

@@ -61,7 +61,7 @@ def test_the_servers_times_by_our_clock(stamp: float, at: float) -> None:
     assert ServerClock(said=1000.0, heard_at=50.0).monotonic(stamp) == at
 
 
-def test_what_is_asked_names_us_and_asks_for_json(server: ApiServer, transport: Transport) -> None:
+def test_a_request_names_the_client_and_accepts_json(server: ApiServer, transport: Transport) -> None:
     transport.get(NODES, {"fieldSelector": "metadata.name=n1"})
     (request,) = server.log.all()
     assert request.query == {"fieldSelector": "metadata.name=n1"}
@@ -124,7 +124,7 @@ def test_writes_arrive_as_they_are(
         ),
     ],
 )
-def test_a_refusal_is_told(
+def test_a_refusal_is_reported(
     server: ApiServer,
     transport: Transport,
     fault: AnswerFault,
@@ -229,7 +229,7 @@ def test_an_answer_in_drips_is_not_waited_for(server: ApiServer, transport: Tran
     assert transport.get(NODES).body.startswith(b'{"kind":"NodeList"')
 
 
-def test_a_request_that_never_left_is_told_from_one_that_did(server: ApiServer, transport: Transport) -> None:
+def test_an_unsent_request_is_distinguished_from_a_sent_one(server: ApiServer, transport: Transport) -> None:
     server.faults.place(Reset())
     with pytest.raises(UnreachableError) as error:
         transport.send("PATCH", f"{NODES}/n1", {}, MERGE, timeout_s=5.0)

@@ -242,7 +242,7 @@ def test_an_event_that_cannot_be_made_counts_as_failed(writing: Writing) -> None
     eventually(lambda: +writing.recorder.events == {"failed": 1})
 
 
-def test_what_is_refused_of_one_node_holds_up_no_other(writing: Writing) -> None:
+def test_a_refusal_for_one_node_delays_no_other(writing: Writing) -> None:
     def of_a(request: Request) -> bool:
         return request.path == f"{NODES}/a" and request.method == "PATCH"
 
@@ -348,7 +348,7 @@ def test_the_same_reason_about_something_else_is_another(writing: Writing) -> No
     assert [request.json()["note"] for request in writing.written(2)] == ["note x", "note y"]
 
 
-def test_a_server_that_hangs_holds_nobody_up(writing: Writing) -> None:
+def test_a_server_that_hangs_delays_no_caller(writing: Writing) -> None:
     hanging = writing.server.faults.place(Hang())
     writing.recorder.start()
     writing.recorder.nudge("a")

@@ -49,7 +49,7 @@ def events(living: Living, count: int) -> list[Json]:
     return [request.json() for request in living.server.log.wait_for(writes(EVENTS), count)][:count]
 
 
-def test_a_pod_that_comes_to_its_node_is_told_where_and_why(living: Living) -> None:
+def test_a_placed_pod_gets_an_event_with_place_and_reasons(living: Living) -> None:
     living.report("b", *(gpu(i) for i in range(2)))
     living.start()
     living.fits("ab")
@@ -82,7 +82,7 @@ def test_a_pod_that_comes_to_its_node_is_told_where_and_why(living: Living) -> N
     assert (found.bound.kind, found.bound.node) == ("seen", best.node)
 
 
-def test_devices_are_told_where_they_are_known(living: Living) -> None:
+def test_known_devices_are_shown(living: Living) -> None:
     living.start()
     living.fits("ab")
     asking = pod("p", {WHOLE: "1"})
@@ -92,7 +92,7 @@ def test_devices_are_told_where_they_are_known(living: Living) -> None:
     assert event["note"] == "on b (main: GPU-0); the only node that fitted"
 
 
-def test_pods_that_nobody_asked_about_are_not_told(living: Living) -> None:
+def test_pods_without_a_request_are_not_reported(living: Living) -> None:
     living.start()
     living.fits("ab")
     living.bind("stranger", "a")
@@ -193,7 +193,7 @@ def test_a_node_that_gets_no_agent_is_not_said_to_have_an_old_report_as_well() -
     assert told[1:] == [("n", "GPUInventoryStale")], "it is labelled now, and its agent has yet to report"
 
 
-def test_memory_that_nobody_known_uses_is_an_event_of_its_node(living: Living) -> None:
+def test_memory_used_by_unknown_processes_is_an_event_of_its_node(living: Living) -> None:
     living.report("a", gpu(3, memory={"totalMiB": 81920, "usedMiB": 9000, "unaccountedMiB": 9000}))
     living.start()
     (event,) = events(living, 1)
@@ -205,7 +205,7 @@ def node_in(state: str, name: str = "n") -> NodeInfo:
     return NodeInfo(name, report=Report((device(0),)), freshness=state)
 
 
-def test_a_node_that_is_well_again_is_told_no_more() -> None:
+def test_a_recovered_node_is_reported_no_more() -> None:
     told: list[str] = []
     found = InventoryEvents(lambda name, uid, reason, note, about: told.append(name))
     stale = node_in("Stale")
@@ -227,7 +227,7 @@ def test_many_nodes_in_trouble_are_one_event() -> None:
     assert note.endswith("; 4999 more nodes are in the same trouble")
 
 
-def test_a_cluster_of_cpu_nodes_tells_nothing(living: Living) -> None:
+def test_a_cluster_of_cpu_nodes_has_no_reports(living: Living) -> None:
     living.server.store.put("/api/v1/nodes", node("cpu"))
     living.server.store.put("/api/v1/nodes", node("c", ROOM))
     living.start()

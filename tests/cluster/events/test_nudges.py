@@ -65,7 +65,7 @@ def looked(living: Living) -> None:
         pytest.param(TWO, [gpu(0), gpu(1)], id="there is one more"),
     ],
 )
-def test_what_cures_a_refusal_is_told(
+def test_the_cure_of_a_refusal_is_nudged(
     living: Living, monkeypatch: pytest.MonkeyPatch, asking: Json, devices: list[Json]
 ) -> None:
     monkeypatch.setattr(live_module, "_BEHIND_S", LONG_AGO_S)
@@ -80,7 +80,7 @@ def test_what_cures_a_refusal_is_told(
     assert living.live._recorder.nudges.total() == 2
 
 
-def test_memory_that_no_pod_gave_back_is_told(living: Living) -> None:
+def test_memory_that_no_pod_gave_back_is_reported(living: Living) -> None:
     busy = {"memory": {"totalMiB": 81920, "usedMiB": 80000, "unaccountedMiB": 80000}}
     for name in "ab":
         living.report(name, gpu(0) | busy)
@@ -102,7 +102,7 @@ def test_many_changes_at_once_are_one_nudge(living: Living) -> None:
     assert len(living.nudged()) == 1
 
 
-def test_what_helps_nobody_is_not_told(living: Living) -> None:
+def test_a_useless_change_is_not_nudged(living: Living) -> None:
     full(living)
     assert living.fitting(TWO) == ""
     living.report("a", gpu(0))
@@ -111,7 +111,7 @@ def test_what_helps_nobody_is_not_told(living: Living) -> None:
     assert living.nudged() == []
 
 
-def test_the_end_of_a_place_that_preempt_named_is_told(
+def test_the_end_of_a_place_that_preempt_named_is_nudged(
     living: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A GPU became free meanwhile, and was refused to all pods but one."""
@@ -133,7 +133,7 @@ def test_the_end_of_a_place_that_preempt_named_is_told(
     assert living.nudged() == ["a"]
 
 
-def test_a_release_that_kube_scheduler_saw_first_is_told(living: Living) -> None:
+def test_a_release_that_kube_scheduler_saw_first_is_nudged(living: Living) -> None:
     """It saw the pod's end, asked, and was refused, because the extender had not seen it yet."""
     for name in "ab":
         living.bind(f"p-{name}", on=name)
@@ -171,7 +171,7 @@ def test_a_nudge_is_no_change_that_is_nudged_about(living: Living) -> None:
     assert living.nudged() == ["a"]
 
 
-def test_the_beginning_is_told_on_a_node_with_gpus(living: Living) -> None:
+def test_the_first_nudge_is_on_a_node_with_gpus(living: Living) -> None:
     """Pods refused before this process began may wait."""
     for name in "ab":
         living.server.store.delete(NODES, name)
@@ -206,7 +206,7 @@ class TestOfTwoExtenders:
         looked(pair)
         assert server.log.count(writes()) == 0
 
-    def test_whoever_takes_over_writes(self, server: ApiServer, pair: Living) -> None:
+    def test_a_new_active_extender_writes(self, server: ApiServer, pair: Living) -> None:
         self.lease(server, "other")
         pair.start()
         assert pair.fitting(TWO) == ""
@@ -218,7 +218,7 @@ class TestOfTwoExtenders:
         server.log.wait_for(writes(NODES))
         assert pair.nudged() == ["b"]
 
-    def test_whoever_takes_over_tells_what_was_refused_before(self, server: ApiServer, pair: Living) -> None:
+    def test_a_new_active_extender_nudges_earlier_refusals(self, server: ApiServer, pair: Living) -> None:
         self.lease(server, "other")
         pair.start()
         for index in (1, 2):

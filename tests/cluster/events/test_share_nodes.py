@@ -39,7 +39,7 @@ class Told:
     [
         pytest.param(shared(), [], id="nothing of one that is as it is to be"),
         pytest.param(shared(PLACED), [], id="nor of a share whose GPU is known"),
-        pytest.param(shared(PLACED, UNPLACED), ["ShareWithoutGPU"], id="of one whose GPU nobody knows"),
+        pytest.param(shared(PLACED, UNPLACED), ["ShareWithoutGPU"], id="of one on an unknown GPU"),
         pytest.param(shared(plugin=1), ["SharedByDevicePlugin"], id="of a device plugin that is there, too"),
         pytest.param(
             shared(UNPLACED, plugin=1), ["ShareWithoutGPU"], id="of the pods first, where there is both"
@@ -49,7 +49,7 @@ class Told:
         ),
     ],
 )
-def test_what_is_told(info: NodeInfo, reasons: list[str]) -> None:
+def test_the_reports(info: NodeInfo, reasons: list[str]) -> None:
     told = Told()
     told.nodes.follow({"n": info})
     assert told.reasons == reasons
@@ -68,7 +68,7 @@ def test_a_node_without_a_pod_of_unknown_place_is_not_counted() -> None:
     assert told.nodes.unplaced() == {}
 
 
-def test_it_is_told_again_while_it_lasts_for_the_active_one_may_have_changed() -> None:
+def test_it_is_reported_again_while_it_lasts_because_the_active_one_may_have_changed() -> None:
     told = Told()
     told.nodes.follow({"n": shared(UNPLACED)})
     told.nodes.follow({})
@@ -76,7 +76,7 @@ def test_it_is_told_again_while_it_lasts_for_the_active_one_may_have_changed() -
 
 
 @pytest.mark.parametrize("after", [None, shared()], ids=["it is gone", "the pod is gone"])
-def test_nothing_is_told_when_it_is_over(after: NodeInfo | None) -> None:
+def test_nothing_is_reported_when_it_is_over(after: NodeInfo | None) -> None:
     told = Told()
     told.nodes.follow({"n": shared(UNPLACED)})
     told.nodes.follow({"n": after})

@@ -43,7 +43,7 @@ def share_free(built: Cache) -> int:
     ("used_mib", "holders", "before", "after"),
     [
         pytest.param(0, (), 51_920, 71_920, id="it used nothing yet"),
-        pytest.param(30_000, (), 51_920, 71_920, id="both used what they asked"),
+        pytest.param(30_000, (), 51_920, 71_920, id="both used their requests"),
         pytest.param(45_000, (), 36_920, 56_920, id="who used too much is not known: it may be the other"),
         pytest.param(
             45_000,
@@ -104,7 +104,7 @@ def test_nothing_is_left_of_it_once_a_report_is_silent() -> None:
     assert info(built).pods == ()
 
 
-def test_nothing_is_left_of_it_where_nobody_reports() -> None:
+def test_nothing_is_left_of_it_without_a_report() -> None:
     built = Cache(1000, 2000)
     built.update_node("a", NodeRecord(uid="n"), 0.0)
     built.confirm(WHOLE_P, "a", 0.0)

@@ -267,7 +267,7 @@ class TestCauses:
         pytest.param(RECORDS[0], "Fresh", id="a node without GPUs needs none"),
     ],
 )
-def test_a_node_nobody_reports_on(record: NodeRecord, freshness: str) -> None:
+def test_a_node_without_a_report(record: NodeRecord, freshness: str) -> None:
     built = Cache(STALE_S, MISSING_S)
     built.update_node("a", record, 1000.0)
     for now, expected in ((1299.0, "Fresh"), (1300.0, freshness)):
@@ -277,7 +277,7 @@ def test_a_node_nobody_reports_on(record: NodeRecord, freshness: str) -> None:
         assert (info.freshness, info.estimate) == (expected, record.estimate)
 
 
-def test_a_node_created_anew_gets_the_same_time_again() -> None:
+def test_a_recreated_node_gets_the_same_time_again() -> None:
     built = Cache(STALE_S, MISSING_S)
     built.update_node("a", RECORDS[1], 0.0)
     built.update_node("a", replace(RECORDS[1], uid="another"), 290.0)

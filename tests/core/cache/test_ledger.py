@@ -99,7 +99,7 @@ class Told:
 @pytest.mark.parametrize(
     ("events", "holding"),
     [
-        pytest.param(["seen p"], "p", id="a pod that is bound holds, whoever bound it"),
+        pytest.param(["seen p"], "p", id="a bound pod holds, with any scheduler"),
         pytest.param(["assume p"], "p!", id="one that is about to be bound, too"),
         pytest.param(["assume p", "seen p"], "p", id="it is confirmed when it is seen"),
         pytest.param(["assume p", "seen p b"], "", id="on another node it holds nothing here"),
@@ -123,13 +123,13 @@ class Told:
         pytest.param(["seen p", "gone p", "no-report"], "", id="without a report nothing counts it"),
         pytest.param(["seen p", "gone p", "report", "seen p"], "", id="a uid that is gone never comes back"),
         pytest.param(["waited-and-gone p", "seen p"], "", id="also one that only waited"),
-        pytest.param(["gone p", "seen p"], "p", id="one that nobody heard of is not remembered"),
-        pytest.param(["written p@1"], "p!", id="what is written down holds"),
+        pytest.param(["gone p", "seen p"], "p", id="an unknown one is not remembered"),
+        pytest.param(["written p@1"], "p!", id="the written value holds"),
         pytest.param(["written p@1", "written -"], "", id="for as long as it is written"),
         pytest.param(["assume p", "written -"], "p!", id="what we assume holds before it is written"),
         pytest.param(["assume p", "written p@1", "withdraw p"], "p!", id="not asked for it stays written"),
         pytest.param(["assume p", "withdraw p"], "", id="and goes where it is not"),
-        pytest.param(["written p@1", "forget p@1", "written p@1"], "", id="what was settled stays so"),
+        pytest.param(["written p@1", "forget p@1", "written p@1"], "", id="a settled one stays settled"),
         pytest.param(
             ["written p@1", "forget p@1", "written -", "written p@1"], "p!", id="until it is taken out"
         ),
@@ -153,7 +153,7 @@ def test_who_holds(events: list[str], holding: str) -> None:
     assert Told().tell(*events).holds() == holding
 
 
-def test_a_pod_created_anew_is_another_pod() -> None:
+def test_a_recreated_pod_is_another_pod() -> None:
     told = Told().tell("seen p", "gone p")
     told.ledger.confirm(replace(pod("p"), uid="another"), "a", NOW)
     assert [(pod.uid, pod.holds) for pod in told.ledger.pods_on("a").holding] == [
@@ -199,7 +199,7 @@ def test_nothing_is_left_when_all_have_gone(events: list[str]) -> None:
 
 
 @given(events=EVENTS)
-def test_whoever_holds_something_else_than_before_is_told_of(events: list[str]) -> None:
+def test_a_pod_with_changed_holdings_is_reported(events: list[str]) -> None:
     told = Told()
     for event in events:
         before: dict[str, NodePods] = {where: told.ledger.pods_on(where) for where in "ab"}
@@ -211,7 +211,7 @@ def test_whoever_holds_something_else_than_before_is_told_of(events: list[str]) 
                 assert where in changed
 
 
-def test_what_was_settled_and_is_still_written_is_all_that_stays() -> None:
+def test_only_settled_and_still_written_promises_stay() -> None:
     told = Told().tell("written p@1", "forget p@1")
     assert told.holds() == ""
     assert "a" in told.ledger
@@ -262,7 +262,7 @@ def test_no_memory_is_promised_twice(
     sizes=st.lists(st.integers(1, 700), min_size=1, max_size=12),
     leaving=st.lists(st.integers(0, 11), max_size=12),
 )
-def test_what_is_promised_is_the_sum_of_those_who_hold(sizes: list[int], leaving: list[int]) -> None:
+def test_the_promised_amount_is_the_sum_of_the_holders(sizes: list[int], leaving: list[int]) -> None:
     """A full recount each time, so that nothing can drift."""
     built = inventory(1000)
     holding: dict[str, int] = {}
@@ -311,7 +311,7 @@ def test_what_can_be_promised_of_a_gpu(gpu: object, mib: int) -> None:
         pytest.param((pod("q", 401, finished=True),), None, id="a finished one holds nothing"),
         pytest.param((pod("q", 401, departed=True),), None, id="nor one that left"),
         pytest.param((pod("q", 401, terminating=True),), "1001 of 1000", id="a terminating one does"),
-        pytest.param((replace(pod("q", 401), devices={}),), "1001 of 1000", id="anywhere, where nobody told"),
+        pytest.param((replace(pod("q", 401), devices={}),), "1001 of 1000", id="anywhere, if unreported"),
     ],
 )
 def test_promised_too_much(others: tuple[BoundPod, ...], problem: str | None) -> None:

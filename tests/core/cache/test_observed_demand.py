@@ -54,7 +54,7 @@ def test_a_list_is_counted_in_the_order_of_creation() -> None:
 
 
 class TestTooManyKinds:
-    def test_what_is_kept_is_bounded_and_what_is_common_stays(self) -> None:
+    def test_kept_entries_are_bounded_and_frequent_ones_stay(self) -> None:
         arrivals = ObservedDemand()
         for number in range(10 * MAX_CLASSES):
             arrivals.came(TaskClass(shares_mib=(number + 1,)), None)
@@ -65,7 +65,7 @@ class TestTooManyKinds:
         # One in eleven, although each of the others is one of ten thousand.
         assert workload.parts[ONE] == pytest.approx(1 / 11, rel=0.05)
 
-    def test_what_is_forgotten_may_have_asked_anything(self) -> None:
+    def test_a_forgotten_pod_may_have_had_any_request(self) -> None:
         seen = SeenPods(float("inf"), 0.0, 4)
         for number in reversed(range(6)):
             for _ in range(number + 1):

@@ -75,7 +75,7 @@ ORDER = {"first": node(*gpus(8)), "second": node(*mixed(*[t4(holders=HELD)] * 7,
 @pytest.mark.parametrize(
     ("request_", "nodes", "expected"),
     [
-        pytest.param(whole(), LOADS, {"full"}, id="a pod without priority fills what is nearly full"),
+        pytest.param(whole(), LOADS, {"full"}, id="a pod without priority fills nearly full nodes"),
         pytest.param(whole(priority=HIGH), LOADS, {"empty"}, id="high priority takes the emptiest node"),
         pytest.param(whole(priority=10**9), LOADS, {"empty"}, id="so does the highest priority there is"),
         pytest.param(whole(priority=LOW), LOADS, {"full"}, id="low priority fills the leftovers"),

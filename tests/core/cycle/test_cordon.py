@@ -116,7 +116,7 @@ def test_what_still_fits(info: NodeInfo, request_: GpuRequest, expected: bool) -
     assert fits(info, request_) is expected
 
 
-def test_what_it_has_stays() -> None:
+def test_its_devices_stay() -> None:
     pods = (bound("p", wants(1000, SHARE), devices={"main": ("GPU-0",)}),)
     found = slots(node(closed(0, memory=Memory(81920, used_mib=900)), device(1), pods=pods))
     assert found["GPU-0"].share_free_mib == -1

@@ -140,7 +140,7 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             TotalMemory.reason,
             id="and never more",
         ),
-        pytest.param(node(t4(), report=MPS), whole(min_free_mib=7680), None, id="all of which may be free"),
+        pytest.param(node(t4(), report=MPS), whole(min_free_mib=7680), None, id="all may be free"),
         pytest.param(
             node(t4(), report=MPS),
             whole(min_free_mib=7681),
@@ -207,13 +207,13 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             id="an instance on a sick GPU is none",
         ),
         pytest.param(
-            labelled("NVIDIA L2"), whole(models=("L2",)), None, id="labels tell the model without memory"
+            labelled("NVIDIA L2"), whole(models=("L2",)), None, id="labels have the model without memory"
         ),
         pytest.param(
             labelled("NVIDIA L2"),
             whole(min_memory_mib=1),
             TotalMemory.reason,
-            id="memory nobody knows is none",
+            id="unknown memory is none",
         ),
         pytest.param(
             labelled("NVIDIA L2", count=0),
@@ -224,7 +224,7 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         pytest.param(labelled("Tesla T4"), whole(2), None, id="a node known by labels takes whole GPUs"),
         pytest.param(labelled("Tesla T4"), share(1), FreshInventory.reason, id="but no shares"),
         pytest.param(labelled("Tesla T4"), mig("1g.10gb"), FreshInventory.reason, id="and no instances"),
-        pytest.param(NodeInfo("n"), whole(), FreshInventory.reason, id="nobody knows anything of the node"),
+        pytest.param(NodeInfo("n"), whole(), FreshInventory.reason, id="the node is unknown"),
         pytest.param(
             NodeInfo("n", allocatable={}),
             whole(),
@@ -241,7 +241,7 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             node(device(0)),
             whole(min_cuda=(12,)),
             Cuda.reason,
-            id="a driver that does not tell its CUDA version",
+            id="a driver without a CUDA version",
         ),
         pytest.param(
             node(device(0), report={"cuda_version": (12, 4)}),

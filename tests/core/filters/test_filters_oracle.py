@@ -68,7 +68,7 @@ def test_a_verdict_is_the_first_filter_that_refuses(
 
 
 @given(clusters(), several_requests)
-def test_a_refusing_filter_can_say_what_was_closest(
+def test_a_refusing_filter_can_name_the_nearest_miss(
     cluster: Sequence[NodeInfo], asked: list[GpuRequest]
 ) -> None:
     for node in snapshot_of(cluster).nodes.values():

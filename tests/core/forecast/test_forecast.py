@@ -26,12 +26,12 @@ def forecast(counts: dict[TaskClass, float], kind: DeviceKind = BOTH) -> Forecas
     ("counts", "residual", "cpu_milli", "unusable"),
     [
         pytest.param({HALF: 1}, 500, 0, 0.0, id="what the only class fits into is usable"),
-        pytest.param({HALF: 1}, 499, 0, 0.499, id="what is too small for it is not"),
+        pytest.param({HALF: 1}, 499, 0, 0.499, id="room too small for it is not"),
         pytest.param({HALF: 3, TaskClass(gpus=1): 1}, 600, 0, 0.15, id="by how often they come"),
         pytest.param({TaskClass(cpu_milli=500): 1}, 600, 10_000, 0.6, id="CPU alone uses no GPU"),
         pytest.param({TaskClass(500, shares_mib=(200,)): 1}, 600, 500, 0.0, id="just enough CPU is enough"),
         pytest.param({TaskClass(500, shares_mib=(200,)): 1}, 600, 499, 0.6, id="less is not"),
-        pytest.param({TaskClass(shares_mib=(1001,)): 1}, 1000, 0, 1.0, id="what is larger than the GPU"),
+        pytest.param({TaskClass(shares_mib=(1001,)): 1}, 1000, 0, 1.0, id="larger than the GPU"),
         pytest.param({TaskClass(gpus=1, models=("A100",)): 1}, 1000, 0, 1.0, id="another model"),
         pytest.param({TaskClass(gpus=1, models=("A100", "T4")): 1}, 1000, 0, 0.0, id="one of its models"),
         pytest.param(
@@ -80,7 +80,7 @@ def test_how_many_whole_gpus_pods_of_several_use(
     assert forecast(counts).runs[0, whole] == pytest.approx(used)
 
 
-def test_cpu_per_gpu_is_of_all_pods_and_of_what_they_ask_there() -> None:
+def test_cpu_per_gpu_is_of_all_pods_and_their_requests_there() -> None:
     counts: dict[TaskClass, float] = {
         TaskClass(4000, shares_mib=(500,)): 2,
         TaskClass(1000): 2,
@@ -116,7 +116,7 @@ def test_the_tables_agree_with_each_class_by_itself(
         assert tables.several[0, step, 3] == pytest.approx(several)
 
 
-def test_many_amounts_of_cpu_are_told_apart_as_far_as_there_is_room() -> None:
+def test_many_amounts_of_cpu_are_distinguished_as_far_as_there_is_room() -> None:
     counts: dict[TaskClass, float] = {
         TaskClass(100 * (i + 1), shares_mib=(100,)): 1 for i in range(3 * MAX_CPU_AMOUNTS)
     }
@@ -135,7 +135,7 @@ def test_a_kind_that_is_new_is_taken_in_beside_the_others() -> None:
     assert (more.values[0] == first.values[0]).all()
 
 
-def test_no_gpu_is_of_no_use_to_anybody() -> None:
+def test_every_gpu_is_of_use_to_some_pod() -> None:
     tables = forecast({HALF: 1})
     assert tables.rows((BOTH,)).tolist() == [0, 1]
     assert not tables.values[1].any()
@@ -159,7 +159,7 @@ def test_no_gpu_is_of_no_use_to_anybody() -> None:
         pytest.param({TaskClass(gpus=1, models=("L4",)): 1}, (6, 2), (0, 0), id="a model that is not there"),
     ],
 )
-def test_what_is_wanted_of_each_model(
+def test_demand_for_each_model(
     counts: dict[TaskClass, float], gpus: tuple[int, int], wanted: tuple[float, float]
 ) -> None:
     kinds = (BOTH, DeviceKind(A100, 0, True))
@@ -197,16 +197,14 @@ def eight(cores: int, *models: str) -> TaskClass:
         pytest.param({TaskClass(120_000, shares_mib=(500,)): 1}, 0, 0, id="shares are not looked at"),
     ],
 )
-def test_what_is_wanted_of_nodes_for_their_size(
-    counts: dict[TaskClass, float], small: float, large: float
-) -> None:
+def test_demand_for_nodes_by_size(counts: dict[TaskClass, float], small: float, large: float) -> None:
     """Nine nodes of eight T4 and 96 cores, one of eight A100 and 128."""
     shapes = NodeShape(BOTH, 8, 96_000), NodeShape(DeviceKind(A100, 1000, True), 8, 128_000)
     tables = Forecast(Workload.of(counts), ())
     assert tables.hosted(shapes, np.array([9.0, 1.0])) == pytest.approx((small, large))
 
 
-def test_what_is_wanted_of_nodes_follows_how_many_there_are() -> None:
+def test_demand_for_nodes_follows_their_number() -> None:
     shapes = NodeShape(BOTH, 8, 96_000), NodeShape(BOTH, 8, 128_000)
     tables = Forecast(Workload.of({eight(120): 1, _SINGLE: 792}), ())
     assert tables.hosted(shapes, np.array([9.0, 1.0]))[1] == pytest.approx(0.09)
@@ -214,7 +212,7 @@ def test_what_is_wanted_of_nodes_follows_how_many_there_are() -> None:
     assert tables.hosted(shapes[1:], np.array([5.0])).tolist() == [0.0]
 
 
-def test_of_pods_of_which_nothing_is_known_some_want_a_model_whichever() -> None:
+def test_some_pods_without_history_want_a_model() -> None:
     kinds = (BOTH, DeviceKind(A100, 0, True))
     tables = Forecast(UNKNOWN, kinds)
     assert tables.wanted(kinds, np.array([6.0, 2.0])) == pytest.approx((0.05, 0.05))

@@ -81,7 +81,7 @@ LAST_HALF = sliced(("2g.20gb", 0), ("2g.20gb", 2), ("1g.10gb", 6), holders={0: S
             {"either": sliced(("3g.40gb", 0), ("3g.40gb", 4)), "high": sliced(("3g.40gb", 4))},
             "3g.40gb",
             "high",
-            id="the device plugin picks, so the mean over what it may pick",
+            id="the device plugin picks, so the mean over its choices",
         ),
         pytest.param(
             UNKNOWN,
@@ -95,7 +95,7 @@ LAST_HALF = sliced(("2g.20gb", 0), ("2g.20gb", 2), ("1g.10gb", 6), holders={0: S
             {"low": sliced(("3g.40gb", 0)), "high": sliced(("3g.40gb", 4))},
             "3g.40gb",
             "high",
-            id="pods without MIG tell nothing of MIG",
+            id="pods without MIG carry no information on MIG",
         ),
     ],
 )

@@ -19,7 +19,7 @@ from scheduler_ext.core.node.columns import Floats
     [
         pytest.param({}, 4, [0, 0.25, 0.5, 0.75, 1], id="nothing is known: its part"),
         pytest.param({4: 1}, 4, [0, 0, 0, 0, 1], id="only whole GPUs are asked: a part is worth nothing"),
-        pytest.param({2: 1}, 4, [0, 0, 0.5, 0.5, 1], id="halves: what is over is worth nothing"),
+        pytest.param({2: 1}, 4, [0, 0, 0.5, 0.5, 1], id="halves: the rest is worth nothing"),
         pytest.param({3: 1}, 10, [0, 0, 0, *[1 / 3] * 3, *[2 / 3] * 3, 1, 1], id="three of them fill it"),
         pytest.param({4: 1, 3: 0}, 4, [0, 0, 0, 0, 1], id="what never comes does not count"),
         pytest.param(
@@ -119,9 +119,7 @@ _WEIGHTS = {
 @pytest.mark.parametrize("weights", _WEIGHTS)
 @pytest.mark.parametrize("count", [1, 2, 9, 64])
 @given(data=st.data())
-def test_large_mixes_are_lawful_and_worth_what_they_need(
-    count: int, weights: str, data: st.DataObject
-) -> None:
+def test_large_mixes_are_lawful_and_worth_their_demand(count: int, weights: str, data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 1000), min_size=count, max_size=count, unique=True))
     demand = {size: data.draw(_WEIGHTS[weights]) for size in sizes}
     worth = residual_values(demand, 1000)

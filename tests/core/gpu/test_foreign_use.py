@@ -29,7 +29,7 @@ OWN = Holder(uid="uid-p", memory_mib=700)
         pytest.param(Memory(81920, used_mib=2500), (OWN, STRANGER), 79420, id="a share that uses too much"),
     ],
 )
-def test_what_is_left_for_shares(memory: Memory, holders: tuple[Holder, ...], free_mib: int) -> None:
+def test_remaining_room_for_shares(memory: Memory, holders: tuple[Holder, ...], free_mib: int) -> None:
     found = slots(node(device(0, memory=memory, holders=holders), pods=PODS))["GPU-0"]
     assert found.share_free_mib == free_mib - HEADROOM
 

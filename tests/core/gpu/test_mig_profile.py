@@ -63,7 +63,7 @@ def test_a_profile_has_one_canonical_name(text: str, name: str) -> None:
         pytest.param("1g." + "9" * 10_000 + "gb", id="an absurd number"),
     ],
 )
-def test_what_is_no_profile_is_refused_with_a_short_message(text: str) -> None:
+def test_an_invalid_profile_is_refused_with_a_short_message(text: str) -> None:
     with pytest.raises(ValueError, match="is not a profile name; write it like") as refused:
         parse_profile(text)
     assert len(str(refused.value)) < 400
@@ -103,7 +103,7 @@ def test_resources_and_profiles_translate_both_ways(resource: str, profile: str,
         pytest.param("nvidia.com/mig-" + "1" * 1_000_000, id="a megabyte of name"),
     ],
 )
-def test_what_is_no_mig_resource_is_refused_with_a_short_message(resource: str) -> None:
+def test_an_invalid_mig_resource_is_refused_with_a_short_message(resource: str) -> None:
     with pytest.raises(ValueError, match="is not a MIG resource; write it like") as refused:
         profile_from_resource(resource)
     assert len(str(refused.value)) < 400

@@ -152,7 +152,7 @@ def test_more_occupied_never_leaves_more(case: tuple[Geometry, int], data: st.Da
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_on_real_grids_what_is_placeable_falls_to_nothing(table: str) -> None:
+def test_on_real_grids_the_placeable_count_falls_to_zero(table: str) -> None:
     geometry = known(table)
     placeable, every = geometry.placeable, np.arange(1 << geometry.grid)
     for unit in range(geometry.grid):

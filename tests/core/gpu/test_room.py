@@ -65,7 +65,7 @@ def test_loads_add_up(room: Room, one: int, other: int) -> None:
 
 
 @given(memories, holdings, percents)
-def test_only_a_gpu_of_which_too_much_was_asked_has_less_than_no_room(
+def test_only_an_overcommitted_gpu_has_less_than_no_room(
     memory: Memory, held: DeviceHoldings, percent: int
 ) -> None:
     room = Room.of(memory, held, percent)

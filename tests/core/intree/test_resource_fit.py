@@ -177,7 +177,7 @@ def short(
     ("requests", "requested", "pod_count", "reasons"),
     [
         pytest.param({}, {}, 0, [], id="a pod that asks for nothing"),
-        pytest.param(amounts(cpu=8), {}, 0, [], id="exactly what is there"),
+        pytest.param(amounts(cpu=8), {}, 0, [], id="exactly the existing amount"),
         pytest.param(amounts(cpu=5), amounts(cpu=4), 0, ["Insufficient cpu"], id="others hold too much cpu"),
         pytest.param(amounts(memory=33 * GI), {}, 0, ["Insufficient memory"], id="too much memory"),
         pytest.param(

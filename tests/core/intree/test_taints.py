@@ -86,7 +86,7 @@ def test_numeric_toleration(operator: str, bound: str, found: str, expected: boo
         pytest.param([], [], None, id="a node without taints"),
         pytest.param([DEDICATED], [], DEDICATED, id="an untolerated NoSchedule taint"),
         pytest.param([EVICTING], [], EVICTING, id="an untolerated NoExecute taint"),
-        pytest.param([SOFT], [], None, id="PreferNoSchedule keeps nobody away"),
+        pytest.param([SOFT], [], None, id="PreferNoSchedule keeps no pod away"),
         pytest.param([SOFT, EVICTING], [], EVICTING, id="the first taint that counts is named"),
         pytest.param([DEDICATED], [toleration("dedicated", "Exists")], None, id="one toleration is enough"),
         pytest.param(

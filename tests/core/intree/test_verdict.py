@@ -181,7 +181,7 @@ def test_a_node_every_filter_lets_pass(pod: PodNeeds, node: NodeFacts) -> None:
                 needed="4, 64Gi",
                 have="2, 32Gi",
             ),
-            id="two shortages, of which preemption could mend one",
+            id="two shortages, one of them curable by preemption",
         ),
         pytest.param(
             POD,

@@ -44,7 +44,7 @@ def placed(name: str, mib: int, uuid: str) -> BoundPod:
         pytest.param(
             shares(device(0, memory=Memory(81920, 0, 60_000, 50_000), holders=(Holder(memory_mib=9000),))),
             ROOM,
-            id="never what is used",
+            id="never the used ones",
         ),
         pytest.param(
             shares(device(0), pods=(placed("a", 40_000, "GPU-0"),)), ROOM, id="nor less what pods ask"
@@ -58,12 +58,12 @@ def placed(name: str, mib: int, uuid: str) -> BoundPod:
         pytest.param(
             shares(device(0), device(1, cordoned=True), pods=(placed("a", 30_000, "GPU-1"),)),
             ROOM + 30_000,
-            id="a cordoned GPU has what is held there: kube-scheduler counts that, too",
+            id="a cordoned GPU keeps its holdings: kube-scheduler counts them, too",
         ),
         pytest.param(
             shares(device(0), device(1, cordoned=True), pods=(placed("a", 30_000, "GPU-0"),)),
             ROOM,
-            id="and not what is held elsewhere",
+            id="and no holdings elsewhere",
         ),
         pytest.param(
             shares(device(0, cordoned=True), pods=(placed("a", 80_000, "GPU-0"),)),

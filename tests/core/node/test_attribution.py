@@ -158,7 +158,7 @@ def test_a_share_is_no_gpu_that_may_be_held() -> None:
     assert charged(attribute(info, holdings_of(info, NAMES), NAMES)) == {"GPU-1": 1}
 
 
-def test_of_labels_no_gpu_is_told_apart() -> None:
+def test_of_labels_no_gpu_is_distinguished() -> None:
     info = NodeInfo("n", pods=(bound("running", wants(4, WHOLE)),))
     assert attribute(info, holdings_of(info, NAMES), NAMES).unknown == {WHOLE: 4}
 

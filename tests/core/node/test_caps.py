@@ -88,7 +88,7 @@ def amd(index: int) -> Device:
         ),
     ],
 )
-def test_what_is_left_of_a_report(devices: list[Device], caps: Caps, left: list[int]) -> None:
+def test_remaining_parts_of_a_report(devices: list[Device], caps: Caps, left: list[int]) -> None:
     found = capped(Report(tuple(devices), driver_version="570"), caps)
     assert [one.memory.total_mib for one in found.devices] == left
     assert found.driver_version == "570"
@@ -98,7 +98,7 @@ def test_what_is_left_of_a_report(devices: list[Device], caps: Caps, left: list[
     ("caps", "name", "capability"),
     [
         pytest.param(Caps(1, 15360, "T4"), "T4", (7, 5), id="a T4 that says it is an A100"),
-        pytest.param(Caps(1, 15360, "NO-SUCH-GPU"), "NO-SUCH-GPU", (8, 0), id="a product nobody knows"),
+        pytest.param(Caps(1, 15360, "NO-SUCH-GPU"), "NO-SUCH-GPU", (8, 0), id="an unknown product"),
         pytest.param(Caps(1, 40960, "A100-40GB"), "A100-40GB", (8, 0), id="a larger one in disguise"),
         pytest.param(Caps(1, 81000, "A100-80GB"), "A100-80GB", (8, 0), id="a little less of the same"),
         pytest.param(Caps(1, 15360), "A100-80GB", (8, 0), id="labels without a model"),
@@ -113,7 +113,7 @@ def test_what_has_too_much_memory_is_of_the_labels_model(
     assert found.memory.total_mib <= (caps.memory_mib or 0)
 
 
-def test_what_is_no_gpu_with_instances_has_none() -> None:
+def test_a_gpu_without_mig_has_no_instances() -> None:
     report = Report((device(0, mig=sliced(("1g.10gb", 0))),))
     assert capped(report, Caps(1, 15360, "T4")).devices[0].mig == Mig()
     assert capped(report, Caps(1, 40960, "A100-40GB")).devices[0].mig == report.devices[0].mig

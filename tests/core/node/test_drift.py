@@ -33,8 +33,8 @@ def used(used_mib: int, unaccounted_mib: int | None = None, *, by: str = "p") ->
         pytest.param(used(0), 0, id="nothing is used"),
         pytest.param(used(1000), 0, id="as much as was promised"),
         pytest.param(used(1500), 500, id="more than was promised"),
-        pytest.param(used(3900, 3000), 0, id="by nobody that is a pod"),
-        pytest.param(used(4500, 3000), 500, id="more, and by nobody"),
+        pytest.param(used(3900, 3000), 0, id="by a process outside pods"),
+        pytest.param(used(4500, 3000), 500, id="more, and by no pod"),
         pytest.param(used(1500, by="q"), 1500, id="by a pod that was promised nothing"),
         pytest.param(
             node(
@@ -107,5 +107,5 @@ def used(used_mib: int, unaccounted_mib: int | None = None, *, by: str = "p") ->
         pytest.param(replace(used(1500), pods=_left(PROMISED)), 0, id="by one that has left since"),
     ],
 )
-def test_use_beyond_what_is_held(info: NodeInfo, mib: int) -> None:
+def test_use_beyond_the_holdings(info: NodeInfo, mib: int) -> None:
     assert drift_mib(info, NAMES) == mib

@@ -91,7 +91,9 @@ def gpus_of(labels: dict[str, str], capacity: dict[str, int]) -> str:
             "1 x RTX-PRO-6000, 97887 MiB each",
             id="GKE: a whole G4",
         ),
-        pytest.param(KARPENTER, {}, "8 x A100-80GB, 81920 MiB each", id="Karpenter: memory tells which A100"),
+        pytest.param(
+            KARPENTER, {}, "8 x A100-80GB, 81920 MiB each", id="Karpenter: memory identifies the A100"
+        ),
         pytest.param(
             KARPENTER | {"karpenter.k8s.aws/instance-gpu-memory": "40960"},
             {},
@@ -174,7 +176,7 @@ def gpus_of(labels: dict[str, str], capacity: dict[str, int]) -> str:
             {"accelerator": "nvidia", **machine("Standard_X1")},
             {"nvidia.com/gpu": 1},
             "1 x UNKNOWN, memory unknown",
-            id="AKS: a VM size nobody knows",
+            id="AKS: an unknown VM size",
         ),
         pytest.param(AMD, {"amd.com/gpu": 8}, "8 x MI300X, 196608 MiB each", id="AMD"),
         pytest.param(

@@ -28,7 +28,7 @@ FOUR = node(*(device(i) for i in range(4)))
         pytest.param(
             replace(FOUR, pods=(bound("p", wants(8192, SHARE), devices={"main": ("GPU-1",)}),)),
             3,
-            id="nor one of which a pod holds a share",
+            id="nor one with a share of a pod",
         ),
         pytest.param(
             replace(FOUR, pods=(bound("p", wants(3, WHOLE)),)),

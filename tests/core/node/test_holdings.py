@@ -66,7 +66,7 @@ def test_a_pod_is_found_on_the_device_the_agent_saw_it_on(holder: Holder) -> Non
             Holder(uid="uid-z", namespace="ns", name="a"), 1, 0, id="the name of a pod, but not its uid"
         ),
         pytest.param(Holder(namespace="other", name="a"), 1, 0, id="another namespace"),
-        pytest.param(Holder(), 1, 0, id="nobody named"),
+        pytest.param(Holder(), 1, 0, id="no pod named"),
         pytest.param(Holder(uid="uid-z", memory_mib=700), 0, 700, id="another uid that uses memory only"),
     ],
 )
@@ -83,7 +83,7 @@ def test_a_holder_that_is_no_known_pod_holds_what_the_agent_saw(
 KUBELET_SAID = BY_NAME
 
 
-def test_what_kubelet_allocated_goes_before_what_is_used() -> None:
+def test_kubelets_allocation_goes_before_observed_use() -> None:
     """A pod of two GPUs that uses one of them, and another GPU."""
     used = Holder(uid="uid-a", memory_mib=500)
     devices = (
@@ -158,11 +158,11 @@ class TestMigInstances:
         assert held.devices["GPU-0"].instances == {"MIG-2"}
         assert held.unknown[ONE_G] == 1
 
-    def test_an_instance_held_by_nobody_known_is_held(self) -> None:
+    def test_an_instance_with_an_unknown_holder_is_held(self) -> None:
         mig = sliced(("1g.10gb", 0), holders={0: Holder(uid="uid-z")})
         assert held_on(device(0, mig=mig), mig_strategy="mixed").devices["GPU-0"].instances == {"MIG-0"}
 
-    def test_an_instance_whose_pod_nobody_has_seen_on_it_is_counted_without_one(self) -> None:
+    def test_an_instance_without_an_observed_pod_is_counted_without_one(self) -> None:
         held = held_on(
             device(0, mig=sliced(("1g.10gb", 0))), pods=(bound("a", wants(2, ONE_G)),), mig_strategy="mixed"
         )
@@ -201,7 +201,7 @@ class TestShares:
     @pytest.mark.parametrize(
         "devices",
         [
-            pytest.param({}, id="nobody has told"),
+            pytest.param({}, id="unreported"),
             pytest.param({"main": ("GPU-9",)}, id="the device named is not here any more"),
             pytest.param({"other": ("GPU-1",)}, id="the device named is that of another container"),
         ],
@@ -223,7 +223,7 @@ class TestShares:
         pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)}),)
         assert foreign(held_on(device(0, holders=(user,)), pods=pods)) == [0]
 
-    def test_what_a_pod_uses_of_another_gpu_is_nobodys(self) -> None:
+    def test_use_of_another_gpu_by_a_pod_is_unaccounted(self) -> None:
         user = Holder(uid="uid-a", memory_mib=70)
         pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)}),)
         held = held_on(device(0), device(1, holders=(user,)), pods=pods)
@@ -301,7 +301,7 @@ class TestASharePodThatSomebodyElseBound:
     @pytest.mark.parametrize(
         ("holders", "expected"),
         [
-            pytest.param((), [4000, 4000], id="is anywhere while nobody has seen it"),
+            pytest.param((), [4000, 4000], id="is anywhere while it is unseen"),
             pytest.param((replace(BY_NAME, memory_mib=300),), [4000, 0], id="is where it was seen"),
             pytest.param((BY_UID,), [4000, 0], id="also to have a GPU"),
         ],

@@ -246,7 +246,7 @@ def test_spot(labels: dict[str, str], spot: bool) -> None:
         pytest.param(None, "cordon-required", True, id="upgrade has begun"),
         pytest.param("success", "validation-required", True, id="upgrade is being validated"),
         pytest.param(None, "upgrade-failed", True, id="upgrade failed"),
-        pytest.param(None, "brand-new-state", True, id="a state nobody knows yet"),
+        pytest.param(None, "brand-new-state", True, id="an unknown state"),
     ],
 )
 def test_change_in_progress(mig_state: str | None, upgrade_state: str | None, changing: bool) -> None:

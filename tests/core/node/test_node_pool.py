@@ -20,7 +20,7 @@ from scheduler_ext.core.node.node_labels import node_pool
             "gpu",
             id="the instance type is for nodes that are in no pool",
         ),
-        pytest.param({"node.kubernetes.io/instance-type": "dgx"}, "dgx", id="and tells nodes apart there"),
+        pytest.param({"node.kubernetes.io/instance-type": "dgx"}, "dgx", id="and distinguishes nodes there"),
         pytest.param(
             {"karpenter.sh/nodepool": "", "eks.amazonaws.com/nodegroup": "p5"},
             "p5",

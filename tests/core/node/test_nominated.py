@@ -36,7 +36,7 @@ OWN = bound("own", wants(1, WHOLE))
         pytest.param((waiting(priority=100),), "u", 100, ["held", "own", "w"], id="one of its own does"),
         pytest.param((waiting(priority=100),), "u", 101, ["held", "own"], id="a lower one does not"),
         pytest.param((waiting(priority=100),), "uid-w", 1, ["held", "own"], id="nor does it itself"),
-        pytest.param((), "uid-own", 1, ["held"], id="what it holds already is its own"),
+        pytest.param((), "uid-own", 1, ["held"], id="its own holdings are its own"),
         pytest.param((waiting(uid="uid-own"),), "uid-own", 1, ["held"], id="in both ways"),
         pytest.param((replace(HELD, priority=100),), "u", 1, ["held", "own"], id="who is bound holds once"),
         pytest.param(
@@ -46,7 +46,7 @@ OWN = bound("own", wants(1, WHOLE))
             ["held", "own", "y", "z"],
             id="each by its own priority",
         ),
-        pytest.param((waiting(),), "", 1, ["held", "own", "w"], id="a pod without a uid is nobody else"),
+        pytest.param((waiting(),), "", 1, ["held", "own", "w"], id="a pod without a uid is no other pod"),
     ],
 )
 def test_what_counts(nominated: tuple[BoundPod, ...], uid: str, priority: int, seen: list[str]) -> None:
@@ -59,7 +59,7 @@ def test_what_counts(nominated: tuple[BoundPod, ...], uid: str, priority: int, s
 @pytest.mark.parametrize(
     "info",
     [
-        pytest.param(node(device(0)), id="nobody waits"),
+        pytest.param(node(device(0)), id="no pod waits"),
         pytest.param(node(device(0), pods=(HELD,)), id="others hold"),
         pytest.param(node(device(0), nominated=(waiting(priority=1),)), id="only lower ones wait"),
         pytest.param(node(device(0), nominated=(waiting("me"),)), id="only it itself waits"),

@@ -26,7 +26,7 @@ from tests.strategies import MIG_RESOURCES, RESOURCES, node_infos, requests
 ROOM = {WHOLE: 8, SHARE: 10**6, "nvidia.com/mig-1g.10gb": 8}
 ON_0 = {"c0": ("GPU-0",)}
 TWO = (device(0, memory=Memory(1000)), device(1, memory=Memory(1000)))
-SEEN = Holder(uid="somebody")
+SEEN = Holder(uid="a pod")
 
 
 def inventory(*devices: Device, allocatable: dict[str, int] | None = None, **report: str) -> Cache:
@@ -58,14 +58,17 @@ def asking(request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = 
             id="more than kubelet hands out",
         ),
         pytest.param(
-            inventory(*TWO, allocatable={}), asking(whole(1)), "where 0 are left", id="of what it does not"
+            inventory(*TWO, allocatable={}),
+            asking(whole(1)),
+            "where 0 are left",
+            id="of its unsupported fields",
         ),
         pytest.param(inventory(), asking(whole(1)), "where 0 are left", id="where no GPU is known at all"),
         pytest.param(
             inventory(replace(TWO[0], holders=(SEEN,)), TWO[1]),
             asking(whole(2)),
             "where 1 are left",
-            id="one of which a stranger has",
+            id="one in which another client has a connection",
         ),
         pytest.param(
             inventory(device(0, mig=sliced(("1g.10gb", 0), ("1g.10gb", 1))), mig_strategy="mixed"),
@@ -95,7 +98,7 @@ def asking(request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = 
             inventory(replace(TWO[0], holders=(SEEN,)), TWO[1]),
             asking(share(10), ON_0),
             "GPU GPU-0 would be shared, and is held whole",
-            id="a share on a GPU that somebody has",
+            id="a share on a held GPU",
         ),
         pytest.param(
             inventory(), asking(share(10**9), ON_0), "where no GPU is known", id="a share without a report"
@@ -140,9 +143,7 @@ def test_on_a_node_that_is_not_there() -> None:
         pytest.param(0, ("GPU-0", "GPU-1"), False, id="none is held"),
     ],
 )
-def test_shares_beside_whole_gpus_that_nobody_has_told(
-    held: int, uuids: tuple[str, ...], raises: bool
-) -> None:
+def test_shares_beside_unreported_whole_gpus(held: int, uuids: tuple[str, ...], raises: bool) -> None:
     built = inventory(*TWO)
     if held:
         built.confirm(bound("w", wants(held, WHOLE)), "a", 0.0)
@@ -173,7 +174,7 @@ def test_what_others_did_is_a_fact_and_never_raises() -> None:
     assert {pod.name for pod in found.pods} == {"w", "p"}
 
 
-def test_who_waits_for_a_node_holds_nothing_against_whom_filters_let_by() -> None:
+def test_a_waiting_pod_holds_nothing_against_pods_that_filters_pass() -> None:
     built = inventory(*TWO)
     built.nominate(bound("w", wants(2, WHOLE)), "a")
     built.nominate(bound("s", wants(1000, SHARE), devices={"main": ("GPU-0",)}), "a")

@@ -142,7 +142,7 @@ class TestAllocatable:
         [
             pytest.param(None, UNLIMITED, id="no Node object"),
             pytest.param({}, 0, id="not advertised"),
-            pytest.param({SHARE: 70000}, 69500, id="advertised, less what is promised"),
+            pytest.param({SHARE: 70000}, 69500, id="advertised, less the promises"),
         ],
     )
     def test_shares_have_a_cap_of_their_own(self, allocatable: dict[str, int] | None, limit: int) -> None:
@@ -153,7 +153,7 @@ class TestAllocatable:
     @pytest.mark.parametrize(
         "holders",
         [
-            pytest.param((), id="nobody knows where it is"),
+            pytest.param((), id="its place is unknown"),
             pytest.param((Holder(uid="uid-a", memory_mib=300),), id="the agent saw it on one GPU"),
         ],
     )

@@ -89,7 +89,7 @@ class TestMigStrategies:
             MigRoom(mig.geometry, 0b0000_0010, "3g.40gb", (4,)),
         ]
 
-    def test_where_none_is_free_nothing_is_told_of_where_it_may_lie(self) -> None:
+    def test_where_none_is_free_no_place_is_shown(self) -> None:
         mig = sliced(("1g.10gb", 0), holders={0: BY_UID})
         slot = slots(node(device(0, mig=mig), report={"mig_strategy": "mixed"}))["GPU-0"]
         assert [unit.mig_room for unit in slot.units] == [None]

@@ -55,7 +55,7 @@ ONE = GpuRequest(units=(UnitAsk(WHOLE, 1),))
         pytest.param(ONE, None, "full", id="by default the last free GPU is used up"),
     ],
 )
-def test_what_is_held_on_unknown_devices_counts(
+def test_holdings_on_unknown_devices_count(
     kind: NodeInfo, request_: GpuRequest, policy: Policy | None, expected: str
 ) -> None:
     assert winner(kind, request_, policy) == expected

@@ -77,7 +77,7 @@ def test_a_selector_means(selector: Selector, labels: dict[str, str], matches: b
     [
         pytest.param(budget(), True, id="its own"),
         pytest.param(budget(namespace="other"), False, id="of another namespace"),
-        pytest.param(replace(budget(), selector=None), False, id="without a selector: nobody's"),
+        pytest.param(replace(budget(), selector=None), False, id="without a selector: no pod's"),
         pytest.param(budget(Selector({})), True, id="an empty selector: everybody's in the namespace"),
     ],
 )
@@ -114,7 +114,7 @@ def test_a_budget_covers_a_pod(one: Budget, covers: bool) -> None:
             [pod("a", priority=1), pod("b", priority=9, labels=WEB | {"tier": "x"})],
             [budget(allowed=1), budget(Selector({"tier": "x"}), 0)],
             2,
-            id="the most important leaves first, and takes what it may not have from the next",
+            id="the most important leaves first, and takes its forbidden devices from the next",
         ),
     ],
 )

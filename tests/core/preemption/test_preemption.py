@@ -85,7 +85,7 @@ A, B = {"app": "a"}, {"app": "b"}
             gpus(on_gpu("a", 5), on_gpu("b", 5, 2), on_gpu("b", 5, 2), None),
             whole(2),
             "a",
-            id="what is free counts with it",
+            id="the free amount counts with it",
         ),
         pytest.param(
             gpus(on_gpu("a", 4), on_gpu("b", 4), on_gpu("c", 5, 2), on_gpu("c", 5, 2)),
@@ -127,8 +127,8 @@ A, B = {"app": "a"}, {"app": "b"}
         ),
         pytest.param(gpus(on_gpu("a", 100)), whole(), None, id="equal priority stays"),
         pytest.param(gpus(on_gpu("a", 101)), whole(), None, id="higher priority stays"),
-        pytest.param(gpus(on_gpu("a", 101), on_gpu("b", 0)), whole(2), None, id="nobody is evicted in vain"),
-        pytest.param(gpus(None), whole(), None, id="where it fits already nobody is to leave"),
+        pytest.param(gpus(on_gpu("a", 101), on_gpu("b", 0)), whole(2), None, id="no pod is evicted in vain"),
+        pytest.param(gpus(None), whole(), None, id="where it fits already no pod has to leave"),
         pytest.param(gpus(on_gpu("a", 0)), whole(2), None, id="more than the node has"),
         pytest.param(
             gpus(on_gpu("a", 0), freshness="Missing"), whole(), None, id="a node nothing recent is known of"
@@ -160,7 +160,7 @@ A, B = {"app": "a"}, {"app": "b"}
             ),
             whole(),
             "b",
-            id="a sick GPU helps nobody, however low its pod",
+            id="a sick GPU helps no pod, however low its own pod",
         ),
         pytest.param(
             node(
@@ -186,7 +186,7 @@ A, B = {"app": "a"}, {"app": "b"}
             node(device(0), device(1), pods=(on_gpu("a", 3), on_gpu("b", 1)), allocatable={WHOLE: 2}),
             whole(),
             "b",
-            id="GPUs of which nobody has told whose they are",
+            id="GPUs with unreported holders",
         ),
     ],
 )
@@ -221,7 +221,7 @@ def instances(*held: tuple[str, str, int]) -> NodeInfo:
         pytest.param(
             instances(("a", "1g.10gb", 5), ("c", "2g.20gb", 0)), mig("1g.10gb", 2), "a", id="one is free"
         ),
-        pytest.param(instances(("c", "2g.20gb", 0)), mig("3g.40gb"), None, id="nobody creates an instance"),
+        pytest.param(instances(("c", "2g.20gb", 0)), mig("3g.40gb"), None, id="no instance is created"),
         pytest.param(
             instances(("a", "1g.10gb", 100), ("b", "1g.10gb", 3)), mig("1g.10gb", 2), None, id="one stays"
         ),
@@ -267,7 +267,7 @@ def test_mig(info: NodeInfo, request_: GpuRequest, victims: str | None) -> None:
             shares(on_share("a", 70_000, 0, devices={}), on_share("b", 70_000, 1)),
             share(60_000),
             "a",
-            id="a share of which nobody has told the device closes the node until it leaves",
+            id="a share on an unreported device closes the node until it leaves",
         ),
         pytest.param(
             node(
@@ -319,13 +319,13 @@ def test_mig(info: NodeInfo, request_: GpuRequest, victims: str | None) -> None:
             ),
             share(60_000),
             "a",
-            id="room on one GPU, but in the node's sum only what is freed on another",
+            id="room on one GPU, but in the node's sum only the amount freed on another",
         ),
         pytest.param(
             node(device(0), pods=(on_gpu("a", 0),)),
             share(60_000),
             "a",
-            id="a whole GPU of which nobody has told which it is may be the one",
+            id="an unreported whole GPU may be the one",
         ),
         pytest.param(
             shares(on_share("a", 40_000, 0), on_share("b", 60_000, 1), allocatable={SHARE: 100_000}),
@@ -359,7 +359,7 @@ def test_budgets(budgets: list[Budget], count: int, victims: str, violations: in
     assert (names(found), found.violations) == (victims, violations)
 
 
-def test_where_budgets_overlap_it_matters_who_leaves_before_whom() -> None:
+def test_where_budgets_overlap_the_order_of_victims_matters() -> None:
     """ "b" violates its own budget either way; only after "x" it takes nothing from another pod."""
     both = A | {"tier": "t"}
     x, y = on_gpu("x", 5, labels=A), on_gpu("y", 1, labels=A)
@@ -405,7 +405,7 @@ CPU: dict[str, Any] = {"other_requests": {"cpu": Fraction(4)}}
             gpus(on_gpu("a", 1), on_gpu("b", 5, **CPU)), 1, "b", {"cpu": 4}, "b", id="CPU that only it frees"
         ),
         pytest.param(
-            gpus(on_gpu("a", 1), on_gpu("b", 5, **CPU)), 1, "b", {"memory": 4}, "a", id="nobody asks for CPU"
+            gpus(on_gpu("a", 1), on_gpu("b", 5, **CPU)), 1, "b", {"memory": 4}, "a", id="no request for CPU"
         ),
         pytest.param(
             gpus(on_gpu("a", 1, other_requests={"cpu": Fraction(1)}), on_gpu("b", 5, **CPU)),
@@ -490,7 +490,7 @@ GOING: dict[str, Any] = {"terminating": True}
             gpus(on_gpu("a", 100, **GOING)), 1, "", None, id="of equal priority it holds until it is gone"
         ),
         pytest.param(
-            gpus(None, on_gpu("b", 5, **GOING)), 1, "", None, id="where it fits nobody is waited for"
+            gpus(None, on_gpu("b", 5, **GOING)), 1, "", None, id="where it fits no departure is awaited"
         ),
     ],
 )
@@ -528,7 +528,7 @@ def two_gpus(first: Device, second: Device) -> NodeInfo:
     ("info", "request_", "expected"),
     [
         pytest.param(gpus(on_gpu("a", 5)), whole(), True, id="a lower one can leave"),
-        pytest.param(gpus(on_gpu("a", 100)), whole(), False, id="nobody is lower"),
+        pytest.param(gpus(on_gpu("a", 100)), whole(), False, id="no pod is lower"),
         pytest.param(gpus(on_gpu("a", 5)), whole(2), False, id="all together are not enough"),
         pytest.param(gpus(on_gpu("a", 5, **GOING)), whole(), True, id="one leaves anyway"),
         pytest.param(

@@ -50,7 +50,7 @@ def preemption(question: Question) -> Preemption:
 
 
 @given(nearly_alike)
-def test_what_was_found_for_one_node_never_speaks_for_another(asked: Sequence[Question]) -> None:
+def test_a_result_for_one_node_is_never_used_for_another(asked: Sequence[Question]) -> None:
     first = asked[0]
     together = preemption(first)
     for question in asked:
@@ -153,7 +153,7 @@ def look(info: NodeInfo, named: Sequence[str] = (), request: GpuRequest = PREEMP
         pytest.param(with_first(started_at=2.0), id="an age"),
         pytest.param(with_first(labels={}), id="a budget"),
         pytest.param(with_first(devices={"main": ("GPU-1",)}), id="the device of a share"),
-        pytest.param(with_first(devices={}), id="none told"),
+        pytest.param(with_first(devices={}), id="none reported"),
         pytest.param(with_first(other_requests={"cpu": Fraction(2)}), id="what else a pod holds"),
         pytest.param(with_first(request=SECOND.request), id="what a pod asks"),
         pytest.param(
@@ -167,8 +167,8 @@ def look(info: NodeInfo, named: Sequence[str] = (), request: GpuRequest = PREEMP
         pytest.param(with_first(departed=True), id="one that has departed"),
         pytest.param(replace(BASE, assumed=frozenset({FIRST.uid})), id="a binding under way"),
         pytest.param(replace(BASE, pods=(FIRST,)), id="a pod less"),
-        pytest.param(with_gpu(holders=()), id="nobody seen on a GPU"),
-        pytest.param(with_gpu(holders=(Holder(uid="z", memory_mib=500),)), id="somebody else seen there"),
+        pytest.param(with_gpu(holders=()), id="no pod seen on a GPU"),
+        pytest.param(with_gpu(holders=(Holder(uid="z", memory_mib=500),)), id="another pod seen there"),
         pytest.param(with_gpu(holders=(Holder(uid=FIRST.uid),)), id="seen by kubelet"),
         pytest.param(with_gpu(healthy=False), id="a sick GPU"),
         pytest.param(with_gpu(cordoned=True), id="a cordoned one"),
@@ -182,15 +182,15 @@ def look(info: NodeInfo, named: Sequence[str] = (), request: GpuRequest = PREEMP
         pytest.param(with_report(cuda_version=(13,)), id="a driver"),
         pytest.param(replace(BASE, freshness="Stale"), id="a stale report"),
         pytest.param(replace(BASE, changing=True), id="a change in progress"),
-        pytest.param(replace(BASE, allocatable={WHOLE: 1}), id="what it hands out"),
+        pytest.param(replace(BASE, allocatable={WHOLE: 1}), id="its allocated devices"),
         pytest.param(replace(BASE, allocatable=None), id="not known what"),
     ],
 )
-def test_nodes_are_told_apart_by(other: NodeInfo) -> None:
+def test_nodes_are_distinguished_by(other: NodeInfo) -> None:
     assert look(other) != look(BASE)
 
 
-def test_proposals_tell_nodes_apart() -> None:
+def test_proposals_distinguish_nodes() -> None:
     looks = [look(BASE, named) for named in ([], ["uid-a"], ["uid-b"], ["uid-a", "uid-b"], ["web"])]
     assert len(set(looks)) == len(looks)
     assert look(BASE, ["web"]) == look(BASE, ["db"])
@@ -222,7 +222,7 @@ def shared(mib: int, used_mib: int = 0) -> NodeInfo:
     ("request_", "one", "other", "looked_at"),
     [
         pytest.param(whole(), gpus(5, 5), gpus(5, 5, name="q"), 1, id="other names"),
-        pytest.param(whole(), gpus(5, 5), gpus(70, 9), 1, id="other use, where nobody asks for memory"),
+        pytest.param(whole(), gpus(5, 5), gpus(70, 9), 1, id="other use, without requests for memory"),
         pytest.param(whole(), gpus(5, 5), gpus(5, 5, start=9.0), 1, id="another age, in the same order"),
         pytest.param(whole(), gpus(5, 5), gpus(5, 5, start=-1.0), 1, id="the other way round, who is alike"),
         pytest.param(whole(), gpus(5, 5), gpus(5, 5, start=0.0), 2, id="all of one age"),

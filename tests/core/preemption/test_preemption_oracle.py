@@ -185,7 +185,7 @@ def test_a_set_of_kube_schedulers_that_is_as_cheap_stays(question: Question) -> 
 
 
 @given(anything)
-def test_who_is_leaving_is_named_only_if_kube_scheduler_does_or_nobody_else_is(question: Question) -> None:
+def test_a_leaving_pod_is_named_only_if_kube_scheduler_names_it_or_no_other_is(question: Question) -> None:
     victims = answer(question)
     if victims is not None:
         leaving = {pod.uid for pod in question.leaving}

@@ -58,7 +58,7 @@ def test_wish_matches_name_or_family_and_never_a_part(wish: str, product: str, m
         pytest.param("  \t", "is empty", id="only space"),
         pytest.param("A100*", "no product name", id="a pattern"),
         pytest.param("*", "no product name", id="any model"),
-        pytest.param("A100,H100", "no product name", id="a list that nobody split"),
+        pytest.param("A100,H100", "no product name", id="an unsplit list"),
         pytest.param("A100\nH100", "no product name", id="a line break"),
         pytest.param("Ä100", "no product name", id="a letter beyond ASCII"),
         pytest.param("--", "no product name", id="only separators"),

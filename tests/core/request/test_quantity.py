@@ -156,7 +156,7 @@ def test_count_is_a_whole_number(text: str, expected: int) -> None:
         pytest.param("one", "cannot be read", id="a word"),
     ],
 )
-def test_count_refuses_what_nobody_can_hand_out(text: str, complaint: str) -> None:
+def test_count_refuses_impossible_amounts(text: str, complaint: str) -> None:
     with pytest.raises(QuantityError, match=complaint):
         as_count(text)
 
@@ -191,6 +191,6 @@ def test_memory_is_rounded_up_to_mib(text: str, expected: int) -> None:
         pytest.param("forty", "cannot be read", id="a word"),
     ],
 )
-def test_memory_refuses_what_nobody_can_mean(text: str, complaint: str) -> None:
+def test_memory_refuses_absurd_amounts(text: str, complaint: str) -> None:
     with pytest.raises(QuantityError, match=complaint):
         as_mib(text)

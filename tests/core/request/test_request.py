@@ -221,7 +221,7 @@ def test_a_message_stays_one_short_line_whatever_the_pod_is_called() -> None:
     assert len(message) < 300
 
 
-def test_equal_asks_are_equal_values_whoever_asks() -> None:
+def test_equal_requests_of_different_pods_are_equal_values() -> None:
     one = request_of(app({WHOLE: "2"}, "a"), uid="1", name="x")
     other = request_of(app({WHOLE: "1"}, "b"), app({WHOLE: "1"}, "c"), uid="2", name="y")
     assert one == other

@@ -48,7 +48,7 @@ def two_differing_in_one_bit(name: str) -> int:
 
 
 @pytest.mark.parametrize("alike", [all_the_same, two_the_same, two_differing_in_one_bit])
-def test_nodes_whose_hashes_coincide_are_told_apart(
+def test_nodes_whose_hashes_coincide_are_distinguished(
     monkeypatch: pytest.MonkeyPatch, alike: Callable[[str], int]
 ) -> None:
     monkeypatch.setattr(name_index, "hash", alike, raising=False)

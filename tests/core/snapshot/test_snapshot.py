@@ -55,7 +55,7 @@ HELD = (Holder(uid="someone"),)
         pytest.param(node(device(0)), node(device(0), device(1)), False, id="nor with more GPUs"),
     ],
 )
-def test_nodes_share_a_state_when_no_decision_could_tell_them_apart(
+def test_nodes_share_a_state_when_no_decision_could_distinguish_them(
     one: NodeInfo, other: NodeInfo, same: bool
 ) -> None:
     snapshot = snapshot_of([*named(one, "a"), *named(other, "b")])

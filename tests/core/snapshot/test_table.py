@@ -46,7 +46,7 @@ def decided(snapshot: Snapshot, request: GpuRequest) -> dict[str, tuple[int, flo
 
 
 @given(st.lists(node_infos(), min_size=4, max_size=4), changes, st.lists(requests(), min_size=1, max_size=3))
-def test_decisions_are_those_of_a_table_made_anew(
+def test_decisions_equal_those_of_a_new_table(
     infos: list[NodeInfo], history: list[dict[str, int]], asked: list[GpuRequest]
 ) -> None:
     kinds: list[NodeInfo | None] = [*infos, None]
@@ -77,7 +77,7 @@ def arrays(snapshot: Snapshot) -> list[npt.NDArray[np.generic]]:
 
 
 @given(st.lists(node_infos(), min_size=4, max_size=4), changes)
-def test_what_was_published_never_changes(infos: list[NodeInfo], history: list[dict[str, int]]) -> None:
+def test_published_snapshots_never_change(infos: list[NodeInfo], history: list[dict[str, int]]) -> None:
     kinds: list[NodeInfo | None] = [*infos, None]
     table = Table({}, spare=2)
     published: list[tuple[Snapshot, list[bytes], dict[str, Node]]] = []
@@ -102,7 +102,7 @@ def test_the_names_table_is_kept_while_the_names_stay(table: Table) -> None:
     assert table.snapshot(2).row_of is before.row_of
 
 
-def test_a_state_that_nobody_is_in_gives_its_column_to_the_next(table: Table) -> None:
+def test_an_unused_state_gives_its_column_to_the_next(table: Table) -> None:
     widths = set()
     for used in range(100):
         info = node(device(0, healthy=used % 2 == 0), spot=used % 3 == 0, changing=used % 5 == 0)

@@ -156,7 +156,7 @@ IN_ONE_PIECE: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("field", IN_ONE_PIECE)
-def test_a_part_of_what_is_read_in_one_piece_conflicts_with_the_whole(nodes: GpuNodes, field: str) -> None:
+def test_a_part_of_an_atomic_value_conflicts_with_the_whole(nodes: GpuNodes, field: str) -> None:
     nodes.create("shared")
     nodes.report("shared", FULL | {"summary": summary_of(FULL["devices"])})
     with pytest.raises(ApiError) as refusal:
@@ -234,7 +234,7 @@ def test_kubectl_shows_what_the_reference_says(
     assert columns(control_plane.kubectl("get", "gpun", *names, *wide)) == columns(told)
 
 
-def test_a_node_without_a_summary_shows_what_it_has(nodes: GpuNodes, control_plane: ControlPlane) -> None:
+def test_a_node_without_a_summary_shows_its_devices(nodes: GpuNodes, control_plane: ControlPlane) -> None:
     sick = {"state": "Unhealthy", "reason": "first"}
     others = [gpu(0), gpu(1, health={"state": "Healthy", "reason": "none"}), gpu(2, health=sick)]
     nodes.create("bare")

@@ -266,7 +266,7 @@ def test_a_summary_cannot_lie(nodes: GpuNodes, status: Json, field: str, fault: 
             nulls(FULL)
             | {"devices": [gpu(0, health=None, mig=None, holders=None, links=None, product=None)]}
             | {"migStrategy": "none"},
-            id="null for what is absent",
+            id="null for absent values",
         ),
         pytest.param(
             {"devices": [gpu(0, memory={"totalMiB": 10000, "reservedMiB": 100, "usedMiB": 10000})]},
@@ -283,5 +283,5 @@ def test_a_summary_cannot_lie(nodes: GpuNodes, status: Json, field: str, fault: 
         pytest.param({"devices": [], "summary": {"gpus": 0, "healthy": 0}}, id="a summary of no devices"),
     ],
 )
-def test_both_take_what_is_just_possible(nodes: GpuNodes, status: Json) -> None:
+def test_both_accept_the_barely_possible(nodes: GpuNodes, status: Json) -> None:
     assert (nodes.refusal(NODE, status), reader_refusal(status)) == ("", "")

@@ -173,7 +173,7 @@ def without(field: str) -> Json:
         pytest.param(
             [intent(pod={"priority": 0, "shares": [share(init=True, beside=[-1])]})],
             "beside",
-            id="beside what is not there",
+            id="beside an absent one",
         ),
     ],
 )
@@ -221,7 +221,7 @@ def test_it_goes_with_its_node(shares: ShareCluster) -> None:
     eventually(lambda: not shares.api.items(PATH), "the reservation is collected")
 
 
-def test_people_see_what_is_under_way(shares: ShareCluster, stored: Callable[..., Json]) -> None:
+def test_users_see_binds_in_progress(shares: ShareCluster, stored: Callable[..., Json]) -> None:
     stored(intent(7, extender="one"), intent(8))
     header, row = shares.plane.kubectl("get", "gpureservations").splitlines()
     assert header.split() == ["NAME", "NAMESPACE", "POD", "EXTENDER", "AGE"]

@@ -59,7 +59,7 @@ def test_cdi_refuses_what_shares_refuse(cdi: ShareCluster) -> None:
     )
 
 
-def test_cdi_keeps_what_it_has_named(cdi: ShareCluster) -> None:
+def test_cdi_keeps_its_named_devices(cdi: ShareCluster) -> None:
     name = cdi.assigned()
     cdi.api.patch(f"{cdi.pods}/{name}", {"metadata": {"labels": {"a": "b"}}})
     for value in ("nvidia.com/gpu=all", None):

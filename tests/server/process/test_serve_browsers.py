@@ -57,7 +57,9 @@ def test_manifests_are_taken_by_their_type(server: Product, kind: str) -> None:
         pytest.param(("Content-Type: application/octet-stream",), id="bytes"),
     ],
 )
-def test_another_type_is_a_415_that_names_what_is_taken(server: Product, headers: tuple[str, ...]) -> None:
+def test_another_type_is_a_415_that_names_the_accepted_ones(
+    server: Product, headers: tuple[str, ...]
+) -> None:
     reply = explain(server, *headers)
     assert reply.status == 415
     assert reply.json()["error"].endswith(f"; send {ACCEPTED}")

@@ -69,7 +69,7 @@ def by_node(answer: Json) -> dict[str, Any]:
     return {entry["node"]: entry for entry in answer["nodes"]}
 
 
-def test_what_was_decided_and_what_would_be_now(server: Product) -> None:
+def test_the_past_decision_and_the_present_one(server: Product) -> None:
     asking = pod("p", {WHOLE: "1"})
     assert decide(server, asking, ["large", "small"]) == ["large"]
     answer = explained(server, "default/p")
@@ -202,7 +202,7 @@ def test_only_so_many_nodes_where_so_many_are_asked_for(server: Product) -> None
         pytest.param(
             "/explain?pod=a/b/c", 400, "pod: 'a/b/c'; ask for ?pod=NAMESPACE/NAME, with one", id="two slashes"
         ),
-        pytest.param("/explain?pod=default/nobody", 404, "POST its manifest", id="nobody of that name"),
+        pytest.param("/explain?pod=default/nobody", 404, "POST its manifest", id="no pod of that name"),
         pytest.param(
             "/explain?pod=default/waiting&nodes=all",
             400,
@@ -323,7 +323,7 @@ def test_a_snapshot_is_replayed_by_the_command_line_with_the_same_answer(
         pytest.param([], 2, "nothing to explain: give one of --pod, -f", id="no pod"),
         pytest.param(["--pod", "a/b", "-f", "-"], 2, "--pod and -f are too many", id="two pods"),
         pytest.param(["--pod", "b"], 2, "'b' is no NAMESPACE/NAME", id="no namespace"),
-        pytest.param(["--pod", "default/nobody"], 1, "no pod of this name", id="nobody of that name"),
+        pytest.param(["--pod", "default/nobody"], 1, "no pod of this name", id="no pod of that name"),
     ],
 )
 def test_replays_that_cannot_be(

@@ -66,7 +66,7 @@ def test_the_promised_names_are_there_from_the_start_or_the_first_request(server
     assert b"_created" not in reply.body
 
 
-def test_a_filter_counts_its_nodes_and_what_it_refused_them_for(server: Product) -> None:
+def test_a_filter_counts_its_nodes_and_their_reasons(server: Product) -> None:
     before = server.samples()
     assert server.post("filter", FILTER).status == 200
     assert grown(before, server.samples()) == {

@@ -94,7 +94,7 @@ def test_only_this_host_is_answered_for(server: Product, host: str, status: int,
 @pytest.mark.parametrize(
     "path", ["/page/", "/page/js/main.js", "/page/events", "/page/node?name=x", "/nowhere"]
 )
-def test_every_reply_tells_browsers_what_no_page_may_do(server: Product, path: str) -> None:
+def test_every_reply_restricts_browsers(server: Product, path: str) -> None:
     headers = get(server.inspect, path).headers
     policy = dict(part.strip().split(" ", 1) for part in headers["content-security-policy"].split(";"))
     assert policy["default-src"] == "'none'"
@@ -182,7 +182,7 @@ def test_an_id_that_is_none_of_ours_gets_everything(server: Product, number: str
     assert (kind, state["full"]) == ("change", True)
 
 
-def test_a_decision_is_told_once(server: Product) -> None:
+def test_a_decision_is_reported_once(server: Product) -> None:
     number, _ = first(server)
     server.post(
         "filter", b'{"Pod":{"metadata":{"name":"p","namespace":"n","uid":"u"}},"NodeNames":["gpu-node-00"]}'
@@ -214,7 +214,7 @@ def test_a_large_state_is_compressed_for_those_who_take_it(server: Product) -> N
     assert packed.headers["vary"] == "Accept-Encoding"
 
 
-def test_a_changed_file_is_told_as_a_change(tmp_path: Path) -> None:
+def test_a_changed_file_is_reported_as_a_change(tmp_path: Path) -> None:
     path = tmp_path / "inventory.json"
     path.write_bytes(inventory(gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(1)])))
     with Product(inventory=path) as server:
@@ -239,7 +239,7 @@ def test_a_changed_file_is_told_as_a_change(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_file_that_cannot_be_read_is_told_until_it_can(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_until_it_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "inventory.json"
     good = inventory(gpu_node("a", [gpu(0)]))
     path.write_bytes(good)

@@ -117,10 +117,10 @@ TOO_MANY = asks({WHOLE: "9"})
         pytest.param(names_body(pod("plain"), NAMES), (), NAMES, id="no GPU is asked: every node stays"),
         pytest.param(b"{}", (), None, id="no request at all: an error"),
         pytest.param(GOOD[:-1], (), None, id="a request cut short: an error"),
-        pytest.param(GOOD, ("Content-Encoding: gzip",), None, id="a request nobody can read: an error"),
+        pytest.param(GOOD, ("Content-Encoding: gzip",), None, id="an unreadable request: an error"),
     ],
 )
-def test_error_and_no_node_fits_are_told_apart(
+def test_error_and_no_node_fits_are_distinguished(
     server: Product, body: bytes, headers: tuple[str, ...], read: list[str] | None
 ) -> None:
     reply = server.post("filter", body, *headers)

@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
         yield process.ready()
 
 
-def test_a_node_that_preemption_would_help_is_told_and_its_victims_are_named(server: Product) -> None:
+def test_a_node_where_preemption_would_help_is_shown_with_its_victims(server: Product) -> None:
     """The node's sum has room, so that only the extender knows that a pod has to leave."""
     reply = server.post("filter", names_body(URGENT, ["split", "high"])).json()
     assert reply["NodeNames"] == []

@@ -69,7 +69,7 @@ def test_a_hundred_thousand_names_of_253_bytes_are_answered(server: Product) -> 
             lambda: names_body(ONE_GPU, [HUGE, FREE_NODE]),
             [FREE_NODE],
             {HUGE: UNKNOWN},
-            id="of a node nobody knows",
+            id="of an unknown node",
         ),
         pytest.param(
             lambda: names_body(one_gpu(annotations={HUGE: "x"}), [FREE_NODE]),
@@ -87,7 +87,7 @@ def test_a_hundred_thousand_names_of_253_bytes_are_answered(server: Product) -> 
             lambda: json.dumps({"Pod": one_gpu(), "NodeNames": [FREE_NODE], HUGE: {HUGE: None}}).encode(),
             [FREE_NODE],
             {},
-            id="of a field nobody knows",
+            id="of an unknown field",
         ),
     ],
 )

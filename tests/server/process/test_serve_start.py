@@ -53,7 +53,7 @@ def test_a_loaded_inventory_makes_it_ready(server: Product) -> None:
         pytest.param("api", "GET", "/metrics", 404, None, id="metrics are elsewhere"),
         pytest.param("api", "POST", "/filter/", 404, None, id="a slash too many"),
         pytest.param("api", "POST", "/%ff%00%0a", 404, None, id="a path that is no text"),
-        pytest.param("api", "BREW", "/filter", 405, {"POST", "OPTIONS"}, id="a method of nobody"),
+        pytest.param("api", "BREW", "/filter", 405, {"POST", "OPTIONS"}, id="an unknown method"),
         pytest.param("health", "POST", "/livez", 405, {"GET", "HEAD", "OPTIONS"}, id="liveness is got"),
         pytest.param("health", "DELETE", "/metrics", 405, {"GET", "HEAD", "OPTIONS"}, id="metrics too"),
         pytest.param("health", "POST", "/filter", 404, None, id="health does not filter"),

@@ -235,7 +235,7 @@ def trusting_nobody(_: Authority, __: Path) -> ssl.SSLContext:
         pytest.param(trusting_nobody, "alert unknown ca", id="that does not trust the server"),
     ],
 )
-def test_a_client_is_refused_and_counted_and_told_of_once(
+def test_a_client_is_refused_and_counted_and_logged_once(
     server: Product,
     authority: Authority,
     tmp_path: Path,
@@ -281,7 +281,7 @@ def test_a_client_is_refused_and_counted_and_told_of_once(
         pytest.param([b"\x16\x03\x01\xff\xff" + b"x" * 70_000], "packet length", id="a huge record"),
     ],
 )
-def test_what_is_not_tls_is_closed_at_once(server: Product, raws: list[bytes], why: str) -> None:
+def test_a_client_without_tls_is_closed_at_once(server: Product, raws: list[bytes], why: str) -> None:
     before = connections_cut(server)
     for raw in raws:
         with connect(server.api) as sock:

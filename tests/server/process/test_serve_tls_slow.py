@@ -76,7 +76,7 @@ def resident_mib(server: ServerProcess) -> int:
     return int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) // 1024
 
 
-def test_hundreds_of_half_done_handshakes_delay_nobody_and_end_at_the_deadline(
+def test_hundreds_of_half_done_handshakes_delay_no_client_and_end_at_the_deadline(
     server: ServerProcess, hello: bytes
 ) -> None:
     kinds = {
@@ -240,7 +240,7 @@ def test_strangers_take_little_memory(server: ServerProcess, hello: bytes) -> No
 
 
 @pytest.mark.process
-def test_a_flood_of_handshakes_delays_requests_and_keeps_nobody_out(
+def test_a_flood_of_handshakes_delays_requests_and_keeps_no_client_out(
     patient: ServerProcess, hello: bytes
 ) -> None:
     flood = subprocess.Popen(

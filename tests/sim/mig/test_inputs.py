@@ -46,7 +46,7 @@ def test_a_gpu_that_is_made_up_names_its_profiles_as_it_likes(tmp_path: Path, na
     assert parse_mix(f"{name}=1,1g.6gb=3", geometry) == {name: 0.25, "1g.6gb": 0.75}
 
 
-def test_names_that_are_one_profile_s_are_told(tmp_path: Path) -> None:
+def test_two_names_of_one_profile_are_reported(tmp_path: Path) -> None:
     path = tmp_path / "geometry.json"
     profiles = [{"name": name, "size": 1, "starts": [0]} for name in ("1g.6gb", "1G.6GB")]
     path.write_text(json.dumps({"grid": 4, "profiles": profiles}))

@@ -85,9 +85,9 @@ def test_the_fragmentation_of_fgd(mix: dict[str, float], mask: int, units: float
     ("mask", "score"),
     [
         pytest.param(0b0000, 0, id="nothing is blocked on an empty GPU"),
-        pytest.param(0b0001, 1 + 2, id="one start of 1g and one of 2g; 4g is larger than what is free"),
+        pytest.param(0b0001, 1 + 2, id="one start of 1g and one of 2g; 4g is larger than the free part"),
         pytest.param(0b0101, 2 + 4, id="both starts of 2g"),
-        pytest.param(0b0111, 3, id="2g is larger than what is free"),
+        pytest.param(0b0111, 3, id="2g is larger than the free part"),
         pytest.param(0b1111, 0, id="nothing is free"),
     ],
 )
