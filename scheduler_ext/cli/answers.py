@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
 from scheduler_ext.cli.inputs import read_config
-from scheduler_ext.cli.kubeconfigs import complete_namespaces, kubeconfig_of
+from scheduler_ext.cli.kubeconfigs import complete_namespaces, kubeconfig_of, transport_of
 from scheduler_ext.cli.options import (
     bundled,
     config_option,
@@ -51,22 +51,6 @@ _SOURCES = ("auto", "extender", "cluster")
 _FIND_S = 5.0
 
 
-class Answers(Protocol):
-    """Answers as plain JSON values. All methods raise ClusterError, InventoryError."""
-
-    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """The Explanation of a pod; None without a pod of this name that requests GPUs."""
-
-    def inventory(self) -> dict[str, Any]:
-        """The InventoryList."""
-
-    def ledger(self) -> dict[str, Any]:
-        """The holdings of pods: ``nodes`` of the ledger."""
-
-    def pods(self) -> dict[str, Any]:
-        """The GPUPodList."""
-
-
 @dataclass(frozen=True, slots=True)
 class Live:
     """The live cluster of a command and the source of its answers; ``source`` is one of _SOURCES."""
@@ -80,17 +64,16 @@ class Live:
         """The chosen namespace, or that of the context. Raises ClusterError."""
         return self.kubeconfig.namespace() if chosen is None else chosen
 
-    def answers(self) -> Answers:
+    def answers(self) -> FromExtender | FromObjects:
         """The source of answers; "auto" falls back to the cluster's objects, with a note.
 
         Raises ClusterError, ConfigError.
         """
         config = read_config(self.config_file)
-        # The import of the client takes longer than most commands.
         from scheduler_ext.cluster.active_extender import ActiveExtender
-        from scheduler_ext.cluster.client.transport import Transport, UnreachableError
+        from scheduler_ext.cluster.client.transport import UnreachableError
 
-        transport = Transport(self.kubeconfig.configuration())
+        transport = transport_of(self.kubeconfig)
         click.get_current_context().call_on_close(transport.close)
         if self.source == "cluster":
             return FromObjects(transport, str(self.kubeconfig), config)
@@ -144,7 +127,10 @@ live_options = bundled(
 
 
 class FromExtender:
-    """Answers of the active extender's inspection listener, one connection for each question."""
+    """Answers of the active extender's inspection listener, as plain JSON values, one connection each.
+
+    All methods raise ClusterError, InventoryError.
+    """
 
     def __init__(self, extender: ActiveExtender) -> None:
         self._extender = extender
@@ -154,6 +140,7 @@ class FromExtender:
         self._asked("/inventory?node=", timeout_s)
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """The Explanation of a pod; None without a pod of this name that requests GPUs."""
         return self._extender.get(f"/explain?pod={quote(namespace, safe='')}/{quote(name, safe='')}")
 
     def inventory(self) -> dict[str, Any]:

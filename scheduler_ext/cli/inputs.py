@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.kubeconfigs import implied_kubeconfig
+from scheduler_ext.cli.kubeconfigs import implied_kubeconfig, transport_of
 from scheduler_ext.cli.options import (
     bundled,
     config_option,
@@ -136,11 +136,9 @@ class Source:
                     read_objects(read_input(self.inventory)), "standard input", config.resource_names()
                 )
         assert self.kubeconfig is not None
-        # The import of the client takes longer than most commands.
-        from scheduler_ext.cluster.client.transport import Transport
         from scheduler_ext.cluster.one_shot import cluster_state
 
-        transport = Transport(self.kubeconfig.configuration())
+        transport = transport_of(self.kubeconfig)
         try:
             state = cluster_state(transport, str(self.kubeconfig), config, with_objects=with_objects)
         except ClusterError as error:

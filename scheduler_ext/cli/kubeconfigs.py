@@ -5,16 +5,19 @@ Without --kubeconfig it is the one that kubectl would read. A completion that fa
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
 
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, SchedulerExtError
+
+if TYPE_CHECKING:
+    from scheduler_ext.cluster.client.transport import Transport
 
 # The user waits for a completion at most so long.
 _TIMEOUT_S = 2.0
@@ -48,7 +51,6 @@ def implied_kubeconfig(context: str | None) -> Kubeconfig | None:
 def _beginning(found: Callable[[click.Context], list[str]]) -> Complete:
     """The names that begin with the incomplete word."""
 
-    @functools.wraps(found)
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
         try:
             names = found(ctx)
@@ -59,27 +61,7 @@ def _beginning(found: Callable[[click.Context], list[str]]) -> Complete:
     return complete
 
 
-@_beginning
-def complete_contexts(ctx: click.Context) -> list[str]:
-    """The contexts of the kubeconfig."""
-    return kubeconfig_of(ctx.params.get("kubeconfig"), None).contexts()
-
-
-@_beginning
-def complete_namespaces(ctx: click.Context) -> list[str]:
-    """The namespaces of the cluster."""
-    return _names(_kubeconfig(ctx), "/api/v1/namespaces")
-
-
-@_beginning
-def complete_nodes(ctx: click.Context) -> list[str]:
-    """The nodes of the cluster."""
-    return _names(_kubeconfig(ctx), "/api/v1/nodes")
-
-
-@_beginning
-def complete_pods(ctx: click.Context) -> list[str]:
-    """The pods of the command's namespace."""
+def _pods(ctx: click.Context) -> list[str]:
     kubeconfig = _kubeconfig(ctx)
     namespace = ctx.params.get("namespace") or kubeconfig.namespace()
     return _names(kubeconfig, f"/api/v1/namespaces/{quote(namespace, safe='')}/pods")
@@ -90,11 +72,21 @@ def _kubeconfig(ctx: click.Context) -> Kubeconfig:
 
 
 def _names(kubeconfig: Kubeconfig, path: str) -> list[str]:
-    # The import of the client takes longer than most commands.
-    from scheduler_ext.cluster.client.transport import Transport
-
-    transport = Transport(kubeconfig.configuration())
+    transport = transport_of(kubeconfig)
     try:
         return transport.names(path, _TIMEOUT_S)
     finally:
         transport.close()
+
+
+def transport_of(kubeconfig: Kubeconfig) -> Transport:
+    """The client for a kubeconfig, imported here because that takes longer than most commands."""
+    from scheduler_ext.cluster.client.transport import Transport
+
+    return Transport(kubeconfig.configuration())
+
+
+complete_contexts = _beginning(lambda ctx: kubeconfig_of(ctx.params.get("kubeconfig"), None).contexts())
+complete_namespaces = _beginning(lambda ctx: _names(_kubeconfig(ctx), "/api/v1/namespaces"))
+complete_nodes = _beginning(lambda ctx: _names(_kubeconfig(ctx), "/api/v1/nodes"))
+complete_pods = _beginning(_pods)
