@@ -13,8 +13,8 @@ import ssl
 import struct
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Executor, Future
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scheduler_ext.server.http.body import BODY, BODY_RECEIVED, BodyError, BodyTooLarge, receive_body
 from scheduler_ext.server.http.cut_connections import CUT_CONNECTIONS, CutReason
@@ -26,10 +26,11 @@ from scheduler_ext.server.http.exchange import (
     parse_head,
     read_head,
 )
-from scheduler_ext.server.http.tls import TlsProtocol, log_refusal
+from scheduler_ext.server.http.tls import ServerCertificates, TlsProtocol, log_refusal
+from scheduler_ext.server.server_options import Limits
 
 if TYPE_CHECKING:
-    from scheduler_ext.server.http.http_server import HttpServer
+    from _typeshed.wsgi import WSGIApplication
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +51,28 @@ class Phase(enum.Enum):
     SERVING = "the application"
 
 
-class Connection:
-    """One connection of an HttpServer; all but `_in_pool` runs on the event loop."""
+class Listener(Protocol):
+    """The listener of a connection: its application and limits, and the counts of all its connections."""
 
-    def __init__(self, server: HttpServer, sock: socket.socket, peer: Any) -> None:
+    app: WSGIApplication
+    limits: Limits
+    cfg: Any
+    certificates: ServerCertificates | None
+    address: Any
+    stopping: bool
+    durations_s: dict[Phase, float]
+
+    def pool(self, path: str) -> Executor: ...
+    def enter(self, connection: Connection, phase: Phase) -> None: ...
+    def forget(self, connection: Connection) -> None: ...
+    def hold(self, connection: Connection, count: int) -> None: ...
+    def relieve(self) -> None: ...
+
+
+class Connection:
+    """One connection of a listener; all but `_in_pool` runs on the event loop."""
+
+    def __init__(self, server: Listener, sock: socket.socket, peer: Any) -> None:
         self.phase = Phase.HANDSHAKE
         self.deadline = asyncio.timeout(None)
         self.served = 0
