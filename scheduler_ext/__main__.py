@@ -1,7 +1,5 @@
 """``python -m scheduler_ext`` is the command ``scheduler-ext``."""
 
-from __future__ import annotations
-
 from scheduler_ext.cli import main
 
 if __name__ == "__main__":

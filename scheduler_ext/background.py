@@ -1,7 +1,5 @@
 """The base of all background threads: started once, stopped by an event, and logged when they die."""
 
-from __future__ import annotations
-
 import logging
 from threading import Event, Thread, current_thread
 

@@ -4,8 +4,6 @@ Sources: NVIDIA/k8s-device-plugin internal/rm (UUIDs, ``<id>::<replica>``), GKE'
 (``nvidia0/gi3/vgpu1``).
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from itertools import chain

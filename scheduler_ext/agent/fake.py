@@ -1,7 +1,5 @@
 """Readings from a file instead of from GPUs, for demonstrations and for nodes that do not exist."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from pathlib import Path

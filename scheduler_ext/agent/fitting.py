@@ -1,7 +1,5 @@
 """Limits of a GPUNode: the API server refuses a whole report for one value outside the schema."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Whether a GPU can be used, and what ends an error: time, a reset of the GPU, or a reboot of its node."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterator, Mapping

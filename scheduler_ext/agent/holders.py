@@ -1,7 +1,5 @@
 """The holders of each GPU and instance: containers by the kubelet's allocation, pods by their processes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Raw readings of a node's GPUs at one moment; None stands for a value that could not be read."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

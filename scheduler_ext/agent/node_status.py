@@ -5,8 +5,6 @@ itself, so NVML's values are adjusted or left out: one unusual number or name mu
 being reported.
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

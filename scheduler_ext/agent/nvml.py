@@ -4,8 +4,6 @@ pynvml keeps the library and its function pointers per process: one Nvml at a ti
 handle does not expire, so a call that rejects its arguments says nothing about the GPU.
 """
 
-from __future__ import annotations
-
 import ctypes
 import enum
 import logging

@@ -1,7 +1,5 @@
 """One GPU over time: constant values are read once, and the last known values are kept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from scheduler_ext.agent.node_reading import DeviceReading

@@ -1,7 +1,5 @@
 """Exceptions for NVML's return codes: they concern a value, a device or the whole node."""
 
-from __future__ import annotations
-
 CANNOT_BE_READ = "GPU cannot be read"
 GPU_IS_LOST = "GPU is lost"
 RESET_REQUIRED = "GPU requires a reset"

@@ -1,7 +1,5 @@
 """A GPU's MIG side: its profiles, their possible places, and the existing instances."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """All GPUs of the node from NVML, reading by reading, across driver restarts, and their XID events."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import defaultdict

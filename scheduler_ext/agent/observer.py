@@ -1,7 +1,5 @@
 """The present status of this node, from NVML, the kubelet and /proc."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path

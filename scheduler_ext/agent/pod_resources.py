@@ -5,8 +5,6 @@ appears. Source: k8s.io/kubelet/pkg/apis/podresources/v1, and the kubelet's rate
 pkg/kubelet/apis/podresources.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping

@@ -4,8 +4,6 @@ Sources: kubelet pkg/kubelet/cm (``kubepods...pod<uid>``, by systemd and cgroupf
 pid_namespaces(7), cgroup_namespaces(7).
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One node's GPUNode, created as a dependent of its Node, and its status, written when it is due."""
 
-from __future__ import annotations
-
 import logging
 import random
 import time

@@ -1,7 +1,5 @@
 """``scheduler-ext capacity``: the number of further pods like this one that fit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

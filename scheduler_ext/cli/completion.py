@@ -1,7 +1,5 @@
 """``scheduler-ext completion``: shell completion of commands and options."""
 
-from __future__ import annotations
-
 import sys
 
 import click

@@ -1,7 +1,5 @@
 """``scheduler-ext demo``: a real extender on a sample inventory, with the requests of kube-scheduler."""
 
-from __future__ import annotations
-
 import sys
 
 import click

@@ -1,7 +1,5 @@
 """``scheduler-ext explain``: the verdict of every node on a pod."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A group of commands: their import on demand, their summary in help, and the exit on errors."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

@@ -1,7 +1,5 @@
 """What commands read: a configuration, pods, and a cluster, from a file or alive."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """``scheduler-ext inventory``: the known GPUs of every node."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path

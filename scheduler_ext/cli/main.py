@@ -1,7 +1,5 @@
 """The command ``scheduler-ext``."""
 
-from __future__ import annotations
-
 import click
 
 from scheduler_ext import __version__

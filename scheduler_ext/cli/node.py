@@ -1,7 +1,5 @@
 """``scheduler-ext nodes`` and ``node``: the GPU nodes of a live cluster, and one of them in full."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Results as JSON, YAML, or a table like kubectl's, with colours only on a terminal."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

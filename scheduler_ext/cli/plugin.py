@@ -1,7 +1,5 @@
 """``kubectl gpu-placement``: the commands about a live cluster, under the name that kubectl looks for."""
 
-from __future__ import annotations
-
 import click
 
 from scheduler_ext import __version__

@@ -1,7 +1,5 @@
 """``scheduler-ext pods``: the pods of a live cluster that hold GPUs or wait for them."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``scheduler-ext reasons`` and ``check-config``: meanings of rejections, and a configuration's check."""
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``scheduler-ext replay``: ``explain`` on the saved state of an extender."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

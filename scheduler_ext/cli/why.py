@@ -1,7 +1,5 @@
 """``scheduler-ext why``: the reason why a pod waits, or is on its node."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

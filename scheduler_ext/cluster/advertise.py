@@ -6,8 +6,6 @@ by a patch of that one amount, never two at once for one node. After a success s
 once, because a patch is mostly waiting; before it, and after a pause, one by one.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Only an expired list is retried here: the caller holds promises, and decides wha
 them. All reads are consistent: none comes from a stale cache of the API server.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

@@ -4,8 +4,6 @@ Only the active extender does. An extender that becomes active lists pods and re
 first bind, because a standby's watches may be late.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

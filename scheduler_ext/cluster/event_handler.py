@@ -1,7 +1,5 @@
 """The base of the event handlers that a reflector calls with the objects it follows."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field

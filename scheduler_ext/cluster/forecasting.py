@@ -1,7 +1,5 @@
 """Keeps an extender's forecast in step with observed demand, in a thread of its own."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 Objects are decoded before the lock is taken, so that it is held for microseconds.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time

@@ -6,8 +6,6 @@
 Changes that arrive together are published together: a publication costs a millisecond at 5000 nodes.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 import uuid

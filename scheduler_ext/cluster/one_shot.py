@@ -1,7 +1,5 @@
 """A live cluster read once, into the state that a running extender would have by now."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -6,8 +6,6 @@ counts as active from before its write was sent until ``renew_s`` later, which e
 may take the Lease.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import random

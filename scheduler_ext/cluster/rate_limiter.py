@@ -4,8 +4,6 @@ Reading a large list keeps Python's interpreter busy for seconds. Three lists re
 the API server, made some answers ten times as slow.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Callable, Iterator

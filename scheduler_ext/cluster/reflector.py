@@ -4,8 +4,6 @@ A watch that is lost resumes where it ended. Where the server no longer knows th
 is listed again and compared, so that objects deleted meanwhile are removed.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import random

@@ -4,8 +4,6 @@ An extender that receives no update of the Lease for longer than its duration is
 hold it by then.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Sequence
 from threading import Lock

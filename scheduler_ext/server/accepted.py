@@ -4,8 +4,6 @@ A web page may have a browser send a "simple" request anywhere, also to a listen
 POST of text, of a form, or without a type. The page cannot read the answer, but the server works for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

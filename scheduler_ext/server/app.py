@@ -1,7 +1,5 @@
 """The Flask applications of the three listeners: thin, every decision is made elsewhere."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The inspection listener's answers about the cluster: GPUs, their holders, waiting pods, and a dump."""
 
-from __future__ import annotations
-
 from flask import Blueprint, Response, request
 
 from scheduler_ext.core.errors import RequestError

@@ -1,7 +1,5 @@
 """The inspection listener's answers about one pod: why it is on its node, or why it waits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from threading import Lock
 from typing import Any

@@ -4,8 +4,6 @@ gunicorn itself is imported in `run_server` only: it reads WEB_CONCURRENCY while
 there on a value that `refuse_workers` should have reported.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource

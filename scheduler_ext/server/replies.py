@@ -1,7 +1,5 @@
 """Replies of all listeners: JSON, also for errors."""
 
-from __future__ import annotations
-
 import logging
 
 from flask import Response

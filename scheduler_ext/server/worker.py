@@ -9,8 +9,6 @@ From gunicorn this uses the documented base class `Worker` and settings, and bey
 change.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """The arriving pods, drawn from the pods of a trace by a seed."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The workload that a policy expects: that of the trace, or that of the pods so far."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The settings of one simulation, its course pod by pod, and its outcome."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

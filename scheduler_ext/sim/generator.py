@@ -1,7 +1,5 @@
 """Generated clusters and pods, for simulations without a trace: the same schema, from a seed."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Sequence

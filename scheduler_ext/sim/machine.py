@@ -1,7 +1,5 @@
 """The machine line of a report, needed to compare measurements."""
 
-from __future__ import annotations
-
 import os
 import platform
 import re

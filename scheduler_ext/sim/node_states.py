@@ -1,7 +1,5 @@
 """The states of simulated nodes, built by the core as for real nodes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import replace

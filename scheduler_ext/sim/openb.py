@@ -4,8 +4,6 @@ Columns: Weng et al., "Beware of Fragmentation" (USENIX ATC'23), alibaba/cluster
 cluster-trace-gpu-v2023. The times of the pods are not read: they are no part of the requests.
 """
 
-from __future__ import annotations
-
 import csv
 import re
 from collections import Counter

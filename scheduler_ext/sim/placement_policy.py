@@ -1,7 +1,5 @@
 """The interface of a placement policy: nodes in; a score and a GPU for each of them out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Pictures of outcomes: allocation and fragmentation against arrived load, and a cluster at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

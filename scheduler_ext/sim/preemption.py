@@ -8,8 +8,6 @@ the victims and their number, and the pods with the largest demand are added bac
 evicted demand. There are no disruption budgets.
 """
 
-from __future__ import annotations
-
 import heapq
 import random
 from collections.abc import Collection, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The protocols by which pods arrive: inflation (Weng et al., USENIX ATC'23) and churn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from itertools import chain
 

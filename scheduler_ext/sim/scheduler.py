@@ -4,8 +4,6 @@ Its own scores come from kube-scheduler 1.36, pkg/scheduler/framework/plugins/no
 100 per resource, and an extended resource counts only where the pod asks for it.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Results of simulations as a SimulationReport, as CSV, and as means over seeds."""
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ computing (docs/decisions/0020-state-by-state-simulation.md). The tables are the
 except for rounding.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Mapping

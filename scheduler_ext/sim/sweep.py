@@ -1,7 +1,5 @@
 """Parallel simulations: on the cores of this machine, or on others by joblib's backends."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar

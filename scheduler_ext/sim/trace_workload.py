@@ -1,7 +1,5 @@
 """The pods of a trace, and their requests and GPU models as the core reads them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

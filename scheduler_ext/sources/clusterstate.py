@@ -1,7 +1,5 @@
 """A cluster at one moment, for commands that answer one question."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The inventory file of a running extender: read at start, and again when it changes."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

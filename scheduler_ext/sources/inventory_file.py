@@ -5,8 +5,6 @@ Decoding a large cluster fragments the heap. In the serving process that would s
 child process reads the file, and only the result is transferred, in one piece.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import pickle

@@ -1,7 +1,5 @@
 """The status of the source of an inventory: for probes and metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -3,8 +3,6 @@
 The API server copies the annotations of a Binding onto the pod in the same step as its node.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any

@@ -3,8 +3,6 @@
 ``docs/reference/configuration.md`` documents each setting; a test compares the two.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 

@@ -3,8 +3,6 @@
 These amounts only influence scores, so an unreadable one counts as 0 and raises no error.
 """
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """Bytes to values, with an error message for the author of the bytes."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import msgspec

@@ -1,7 +1,5 @@
 """YAML or JSON texts from outside, as JSON documents."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Iterator

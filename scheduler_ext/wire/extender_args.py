@@ -8,8 +8,6 @@ among the victims crashes kube-scheduler and an empty list of them is an error t
 is ever written.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Generic, TypeVar
 

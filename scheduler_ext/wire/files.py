@@ -5,8 +5,6 @@ and is abandoned if it gets no answer in time. A device such as /dev/zero never 
 beyond a limit.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Iterator

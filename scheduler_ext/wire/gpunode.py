@@ -3,8 +3,6 @@
 Sizes and starts of MIG profiles and instances are units of the device's placement grid.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 

@@ -5,8 +5,6 @@ does both). Quantities stay undecoded text until they are needed, because the AP
 numbers alike and most are never needed.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated
 

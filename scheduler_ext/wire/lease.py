@@ -1,7 +1,5 @@
 """Leases ``coordination.k8s.io/v1``: the holder of a leadership."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Nodes for decisions, from a Node object, its report and its pods."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Sequence
 from dataclasses import replace

@@ -4,8 +4,6 @@ YAML (several documents) or JSON, single objects or Lists. The whole file is rea
 one wrong object refuses the file, and the message names it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace

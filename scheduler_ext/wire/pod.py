@@ -1,7 +1,5 @@
 """Pods: their GPU requests, the GPUs they hold, and the fields that kube-scheduler's own filters compare."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """A pod reduced to the fields that a decision reads: no command, no environment, no image, no secret."""
 
-from __future__ import annotations
-
 import msgspec
 from msgspec import Raw
 

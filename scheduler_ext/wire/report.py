@@ -3,8 +3,6 @@
 A report that contradicts itself is refused whole, because half of a wrong report is no better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable, Iterator
 
 from scheduler_ext.core.errors import ImpossibleReportError

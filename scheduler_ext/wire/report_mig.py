@@ -1,7 +1,5 @@
 """A device's MIG mode, placements and instances from a report, checked, and the holders of both."""
 
-from __future__ import annotations
-
 import re
 
 from scheduler_ext.core.gpu.gpu import Holder, Mig, MigInstance

@@ -4,8 +4,6 @@ An object that is partly unreadable counts as broken as a whole, because an over
 is promised twice.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import msgspec

@@ -1,7 +1,5 @@
 """The bytes of ``/debug/snapshot``: the values of one release, as packed JSON with a header."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Times of Kubernetes' API, RFC 3339 in UTC, and durations in Go's spelling: 150s, 2m30s, 500ms."""
 
-from __future__ import annotations
-
 import re
 from datetime import UTC, datetime
 

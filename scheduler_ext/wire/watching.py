@@ -1,7 +1,5 @@
 """Lists and watches of Kubernetes' API: pages and events as typed objects, one broken object at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar

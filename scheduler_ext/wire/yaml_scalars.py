@@ -4,8 +4,6 @@ Plain scalars are read by YAML 1.1 as in PyYAML: ``on`` is true, ``010`` is 8, `
 Two of its forms stay text, as in kubectl: timestamps, and numbers to the base of 60 (``1:30``).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Final

@@ -5,8 +5,6 @@ and a merge key (``<<``) repeats the keys of other mappings. Therefore values ar
 parser, and the size of a value is known before an alias repeats it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """``scheduler-ext simulate``: placements that change nothing."""
 
-from __future__ import annotations
-
 import click
 
 from scheduler_ext.cli.group import CommandGroup, LazyCommands

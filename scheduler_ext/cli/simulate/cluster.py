@@ -1,7 +1,5 @@
 """``scheduler-ext simulate cluster``: the placement of pods on a cluster, one after the other."""
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from contextlib import nullcontext, redirect_stdout

@@ -1,7 +1,5 @@
 """``scheduler-ext simulate mig``: the MIG slices that each placement policy accepts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

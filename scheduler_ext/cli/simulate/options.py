@@ -1,7 +1,5 @@
 """Options of the simulations: policies, seeds, where the runs go, and where the report goes."""
 
-from __future__ import annotations
-
 import math
 import re
 import sys

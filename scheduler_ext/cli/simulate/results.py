@@ -1,7 +1,5 @@
 """Reports of simulations: a table of means, or all runs as JSON or CSV; and checks of their files."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """``scheduler-ext simulate trace``: policies compared on a trace of pods."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

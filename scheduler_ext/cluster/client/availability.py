@@ -4,8 +4,6 @@ While the server is away, the requests that wait for it take turns: about one co
 however many wait. The first answer ends the wait of all.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import time

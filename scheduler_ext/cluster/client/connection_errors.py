@@ -1,7 +1,5 @@
 """Readable messages for failed connections."""
 
-from __future__ import annotations
-
 import http.client
 import re
 import ssl

@@ -5,8 +5,6 @@ for. A server that is away is tried at short intervals, in turns. A wait ends ea
 shared is over.
 """
 
-from __future__ import annotations
-
 import math
 import random
 import time

@@ -5,8 +5,6 @@ are bounded. An Event that fails is logged and dropped; a nudge that fails is tr
 pods would wait without it.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import OrderedDict, deque

@@ -2,8 +2,6 @@
 uses, and share nodes that are closed to shares.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Events on pods that were bound to a node after this extender decided on them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

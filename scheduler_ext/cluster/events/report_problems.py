@@ -3,8 +3,6 @@
 A problem stays until it is solved, so that the extender that becomes active later writes its Event.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from threading import Lock
 

@@ -1,7 +1,5 @@
 """A request's body: received whole before the application runs, or the reason why it is missing."""
 
-from __future__ import annotations
-
 import re
 import time
 from asyncio import IncompleteReadError, LimitOverrunError, StreamReader

@@ -1,7 +1,5 @@
 """The connections that the server has cut off, by reason."""
 
-from __future__ import annotations
-
 from typing import Final, Literal, get_args
 
 from scheduler_ext.counters import Counter

@@ -1,7 +1,5 @@
 """Listening sockets: bound once, before the worker process exists, and left without losing a connection."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ctypes

@@ -1,7 +1,5 @@
 """TLS of the API listener: contexts from files that are renewed, and the clients that are refused."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import logging

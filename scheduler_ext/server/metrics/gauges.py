@@ -1,7 +1,5 @@
 """The metrics that are read at each scrape: gauges of the source, and the declared counters."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ Tens of thousands of series: their text is built here, some fifty times as fast 
 only for nodes that changed since the last scrape.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter

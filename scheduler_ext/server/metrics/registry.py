@@ -1,7 +1,5 @@
 """All metrics of one extender. One process, so the plain registry is enough."""
 
-from __future__ import annotations
-
 import math
 import time
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The page's routes: its files, the stream of changes, and one node in full."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The simulated GPU, by name or from a file, and the frequencies of requests, by profile or by name."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The best start of a MIG instance beside every occupancy mask, for policies that choose the start."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 

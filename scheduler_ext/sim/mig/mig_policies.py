@@ -1,7 +1,5 @@
 """MIG placement policies: the product's own, and the published ones that it is compared with."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 

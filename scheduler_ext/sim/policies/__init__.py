@@ -1,7 +1,5 @@
 """The placement policies by name; a new policy is a subclass of Policy and its place here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from scheduler_ext.sim.placement_policy import Policy

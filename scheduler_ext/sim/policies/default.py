@@ -4,8 +4,6 @@ The result for a kind of pod in a state is kept, as states recur. Priorities are
 ``priority`` and ``spot`` never apply.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, NamedTuple

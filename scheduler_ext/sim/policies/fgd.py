@@ -6,8 +6,6 @@ or enough GPUs with room; otherwise those with too little room are. The fragment
 over the classes, by frequency.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from scheduler_ext.core.forecast.forecast import USUAL_PART

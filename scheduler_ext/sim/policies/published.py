@@ -4,8 +4,6 @@ Weng et al. (USENIX ATC'23) compare all but these two and first fit: by integers
 those of the largest node.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from scheduler_ext.core.node.columns import Ints
