@@ -18,11 +18,9 @@ from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import BoundPod, Node
 from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.explain.kubernetes_advice import remedy
+from scheduler_ext.explain.advice import nodes_in_words, relaxations, remedy, unoffered
 from scheduler_ext.explain.nearest import Refused, miss_of, nearest
-from scheduler_ext.explain.relaxations import relaxations
 from scheduler_ext.explain.sentences import leavers, obstacle, visible
-from scheduler_ext.explain.unoffered import nodes_in_words, unoffered
 
 _REMEDIES = {reason.text: reason.remedy for reason in REASONS}
 # A node has a few hundred pods with GPUs at most; larger crowds are reported as a whole.
@@ -154,13 +152,10 @@ def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str
 
 
 def _changes(case: Case) -> list[str]:
-    asked: Bools = np.ones(len(case.decision.snapshot.state_of) - 1, np.bool_)
     snapshot = case.decision.snapshot
+    asked: Bools = np.ones(len(snapshot.state_of) - 1, np.bool_)
     asked[snapshot.rows([name for name in case.in_tree if name in snapshot.nodes])] = False
-    return [
-        f"{change.change} it would fit on {nodes_in_words(change.nodes)} now"
-        for change in relaxations(case.request, snapshot, case.sizing.policy, asked)
-    ]
+    return relaxations(case.request, snapshot, case.sizing.policy, asked)
 
 
 def _of_kubernetes(refused: Sequence[Refused], near: Refused, case: Case) -> list[str]:

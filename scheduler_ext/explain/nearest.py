@@ -136,8 +136,7 @@ def _stage(refused: Refused, decision: Decision) -> _Stage:
 
 
 def _is_alone(refused: Refused, decision: Decision) -> bool:
-    snapshot = decision.snapshot
-    return bool(decision.obstacles[snapshot.state_of[snapshot.row_of[refused.node.info.name]]] == 1)
+    return bool(decision.obstacles[decision.snapshot.state_at(refused.node.info.name)] == 1)
 
 
 def _has_when_empty(node: Node, request: GpuRequest) -> bool:

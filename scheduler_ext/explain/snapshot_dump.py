@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
@@ -70,11 +69,8 @@ class Moment:
 
 def read_moment(state: ClusterState, config: Configuration) -> Moment:
     """A cluster that was read once, without any decisions."""
-    sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
-    nodes = {name: sizing.resolved(info) for name, info in state.infos.items()}
-    snapshot = build_snapshot(nodes, 1, forecast=Forecast(state.workload, ()))
     facts = {name: node_constraints(node) for name, node in state.objects.nodes.items()}
-    return Moment(snapshot, state.pending, facts, config)
+    return Moment(state.snapshot(config.sizing()), state.pending, facts, config)
 
 
 def taken(
@@ -116,7 +112,7 @@ def taken(
 def revived(dump: Dump) -> Moment:
     """A dump, ready for questions."""
     config = dump.configuration
-    sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
+    sizing = config.sizing()
     nodes = {info.name: sizing.resolved(info) for info in dump.nodes}
     forecast = Forecast(Workload(dict(dump.workload), dump.unknown), ())
     snapshot = build_snapshot(nodes, dump.generation, forecast=forecast)

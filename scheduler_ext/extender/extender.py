@@ -13,7 +13,7 @@ import numpy as np
 from cachetools import LRUCache
 
 from scheduler_ext.core.cycle.cycle import Codes, Decision, filter_nodes, points, select_candidates
-from scheduler_ext.core.cycle.placement import Sizing, place_nominated
+from scheduler_ext.core.cycle.placement import place_nominated
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.forecast.forecast import Forecast
@@ -60,9 +60,9 @@ class Extender:
     """
 
     def __init__(self, config: Configuration) -> None:
-        self._resources = config.resource_names()
-        self._policy = config.policy()
-        self.sizing = Sizing(self._policy, self._resources, config.memory.headroom_percent)
+        self.sizing = config.sizing()
+        self._resources = self.sizing.resources
+        self._policy = self.sizing.policy
         # For the remembered pods.
         self._lock = Lock()
         # For writers of the table.

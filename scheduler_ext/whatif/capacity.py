@@ -8,8 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
@@ -64,16 +62,15 @@ class _Alike:
 def _counted(
     request: GpuRequest, needs: PodNeeds, state: ClusterState, config: Configuration
 ) -> dict[str, Any]:
-    sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
+    sizing = config.sizing()
     in_tree = _InTree(InTreeNodes(state.objects, sizing.resources, state.infos), needs)
     groups: dict[Hashable, _Alike] = {}
-    resolved = {name: sizing.resolved(state.infos[name]) for name in sorted(state.infos)}
-    for name, node in resolved.items():
+    cluster = state.snapshot(sizing)
+    for name, node in sorted(cluster.nodes.items()):
         vessel = Vessel.of(node, in_tree.most(name), request, sizing)
         key = node.state, vessel.rooms, in_tree.key(name)
         groups.setdefault(key, _Alike(vessel)).names.append(name)
     alike = list(groups.values())
-    cluster = build_snapshot(resolved, 1, forecast=Forecast(state.workload, ()))
     fills = fill_all([each.vessel for each in alike], request, sizing, cluster)
     full = {}
     for each, fill in zip(alike, fills, strict=True):

@@ -55,7 +55,7 @@ class WhatIf:
     """
 
     def __init__(self, state: ClusterState, config: Configuration) -> None:
-        self.sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
+        self.sizing = config.sizing()
         self.in_tree = InTreeNodes(state.objects, self.sizing.resources, state.infos)
         # The pods on each node by uid, with and without GPUs.
         self.residents = _residents(state, self.sizing)
@@ -127,7 +127,7 @@ class WhatIf:
         # Equal requests may be of containers with other names.
         decision.request = asker.request
         node = self.snapshot.nodes[name]
-        state = int(self.snapshot.state_of[self.snapshot.row_of[name]])
+        state = self.snapshot.state_at(name)
         devices = allocation(node, state, decision)
         pod = replace(
             bound_pod(asker.pod, self.sizing.resources),
