@@ -11,8 +11,7 @@ from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.sentences import unattributed
-from scheduler_ext.views.device_usage import device_usage
-from scheduler_ext.views.node_usage import instances_of
+from scheduler_ext.views.node_usage import device_usage, instances_of
 from scheduler_ext.wire.config import Configuration
 
 NO_AGES: Mapping[str, float] = {}

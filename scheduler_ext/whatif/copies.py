@@ -143,7 +143,7 @@ def _one_by_one(
 ) -> Fill:
     """Where a copy's share decides which GPUs may be the whole GPUs of the next copy."""
     node = vessel.node
-    devices = node.info.report.devices if node.info.report is not None else ()
+    devices = node.info.devices
     fill = Fill(0, (0,) * len(node.uuids))
     while fill.copies < vessel.most:
         found = place(filled(node, request, fill, sizing), request, sizing, within)
