@@ -31,12 +31,11 @@ from scheduler_ext.binding.locked_cache import LockedCache, Reserved
 from scheduler_ext.binding.outcome import Done, ListedPods, Outcome, Unknown, Unsent
 from scheduler_ext.core.cache.intent import Intent, Reservation
 from scheduler_ext.core.errors import OverAllocationError
-from scheduler_ext.core.framework.decided import Bound
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.counters import Counter
-from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.answer import Answer, Bound
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.binding import (
@@ -132,10 +131,6 @@ class Binder(Background):
         self._in_flight: dict[str, _InFlight] = {}
         self._writers: defaultdict[str, Lock] = defaultdict(Lock)
         self._again = Event()
-
-    def stop(self, wait_s: float = 1.0) -> None:
-        """Settle no more promises."""
-        super().stop(wait_s)
 
     def look_again(self) -> None:
         """Check all open promises soon: the outage that kept the last checks from an answer is over."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler_ext.core.framework.decided import Candidate
+from scheduler_ext.extender.answer import Candidate
 from scheduler_ext.extender.record import Recorded
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.times import micro_time

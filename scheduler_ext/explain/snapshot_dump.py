@@ -15,7 +15,7 @@ from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.snapshot.name_index import NameIndex
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
-from scheduler_ext.extender.candidates import Names
+from scheduler_ext.extender.answer import Names
 from scheduler_ext.extender.record import Offered, Record, Recorded
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration

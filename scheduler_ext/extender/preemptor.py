@@ -85,12 +85,8 @@ class Preemptor:
         deadline: float,
     ) -> dict[str, Victims]:
         """The victims on each node."""
-        unsettled = self._places.unsettled(snapshot)
-        infos = {
-            name: unsettled.get(name, snapshot.nodes[name].info)
-            for name in args.proposals
-            if name in snapshot.nodes
-        }
+        unsettled, nodes = self._places.unsettled(snapshot), snapshot.nodes
+        infos = {name: unsettled.get(name, nodes[name].info) for name in args.proposals if name in nodes}
         proposals = admissible(args, infos, snapshot, pod.uid, pod.priority, self._sizing.resources)
         candidates = self._candidates(preemption, proposals, deadline)
         _search(candidates, deadline - _RESERVED * (deadline - began))
@@ -133,10 +129,8 @@ class Preemptor:
         uid, nominated = pod_uid(pod), _nominated_node(pod)
         self._hear(pod)
         place = self._places.of(uid)
-        names = dict.fromkeys(
-            [*(place.victims if place is not None else ()), *([nominated] if nominated else ())]
-        )
-        mine = [name for name in names if name in nodes]
+        victims = place.victims if place is not None else {}
+        mine = [name for name in _expected_on(victims, nominated) if name in nodes]
         with self._lock:
             self._refused.update(((uid, name), True) for name in mine)
         preemption, snapshot = self._preemption(pod) if mine else None, self._snapshot()
@@ -146,9 +140,8 @@ class Preemptor:
         for name in mine:
             if name not in snapshot.nodes:
                 continue
-            info = snapshot.nodes[name].info
-            named = place.victims[name].uids if place is not None and name in place.victims else ()
-            awaited = preemption.awaited(self._places.over(info), named)
+            named = victims[name].uids if name in victims else ()
+            awaited = preemption.awaited(self._places.over(snapshot.nodes[name].info), named)
             if awaited:
                 kept[name] = Victims(awaited, 0)
         if kept:
@@ -176,7 +169,7 @@ class Preemptor:
         place = self._places.of(uid)
         victims = place.victims if place is not None else {}
         recent = place is not None and self._places.is_recent(place)
-        for name in {**victims, **({nominated: None} if nominated else {})}:
+        for name in _expected_on(victims, nominated):
             if name not in snapshot.nodes:
                 continue
             with self._lock:
@@ -244,6 +237,11 @@ def _search(candidates: Mapping[str, Candidate], end: float) -> None:
         if time.monotonic() > end:
             return
         candidates[name].search()
+
+
+def _expected_on(victims: Mapping[str, Victims], nominated: str | None) -> dict[str, None]:
+    """The nodes on which a pod may get its place, in order."""
+    return dict.fromkeys([*victims, *([nominated] if nominated else [])])
 
 
 def _version(pod: kube.Pod) -> str:
