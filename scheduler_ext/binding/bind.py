@@ -266,8 +266,7 @@ class Binding:
         return None
 
     def _fenced(self, reserved: Reserved) -> Steps[Reserved | BindResult]:
-        """The same place, or another one on the node, once its intent is written and no other bind can take
-        it."""
+        """The same or another place on the node, once its intent is written and no other bind can take it."""
         node = reserved.node
         turn: Outcome[None] = yield OneWriter(node)
         problem = None

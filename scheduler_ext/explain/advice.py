@@ -1,6 +1,4 @@
-"""Advice for a pod that fits nowhere: names that no node has, changes of the pod, and remedies for refusals
-of kube-scheduler's own filters.
-"""
+"""Advice for a pod that fits nowhere: existing names, smaller requests, kube-scheduler's filters."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ def nodes_in_words(count: int) -> str:
 
 
 def unoffered(request: GpuRequest, snapshot: Snapshot, resources: ResourceNames) -> Iterator[str]:
-    """A sentence for the models and each resource that no node has, with the existing ones: misspelt names,
-    or names of another cluster.
-    """
+    """A sentence for the models and each resource that no node has, with the existing ones."""
     known = {name for model in snapshot.models for name in (model.name, model.family)}
     nowhere = [wish for wish in request.models if wish not in known]
     if nowhere:
@@ -90,9 +86,7 @@ def _together(request: GpuRequest, snapshot: Snapshot) -> Iterator[str]:
 
 
 def relaxations(request: GpuRequest, snapshot: Snapshot, policy: Policy, asked: Bools) -> list[str]:
-    """The single changes after which the pod fits on some of the nodes in ``asked``, ``[row]``: a wish
-    lowered or dropped, or a smaller amount.
-    """
+    """The single changes after which the pod fits on some of the nodes in ``asked``, ``[row]``."""
 
     def where(changed: GpuRequest) -> Bools:
         decision = filter_nodes(changed, snapshot, policy)

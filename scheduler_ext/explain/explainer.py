@@ -120,9 +120,7 @@ class Explainer:
         return told | {"nodes": len(decision.snapshot.nodes)}
 
     def snapshot_file(self) -> bytes:
-        """The state that decisions follow from, packed. Raises RequestError (503) before the first
-        inventory.
-        """
+        """The state that decisions follow from, packed. Raises RequestError (503) without an inventory."""
         source, snapshot = self._source, self._snapshot()
         return encode_snapshot_file(
             taken(snapshot, source.pending(), source.node_facts(), self._record, self.config, source.is_gone)

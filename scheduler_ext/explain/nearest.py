@@ -1,6 +1,4 @@
-"""The node that came nearest to accepting a pod that all nodes refuse: the first thing for a user to
-change.
-"""
+"""The node that came nearest to accepting a pod that all nodes refuse: the first thing to change."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The state of a running extender as one value: everything that its decisions follow from, for explanations
-elsewhere.
-"""
+"""The state of a running extender as one value: all that explanations elsewhere follow from."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The extender's reply, with the values that are counted and recorded about it: the best nodes, their scores,
-and the end of a bind.
-"""
+"""The extender's reply, and the values that are counted and recorded about it."""
 
 from __future__ import annotations
 

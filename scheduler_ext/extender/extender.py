@@ -221,9 +221,7 @@ class Extender:
         return {name: refused.pop(name) for name in found if name in refused}
 
     def _request(self, args: ExtenderArgs) -> GpuRequest | InvalidRequest:
-        """The pod's request; equal bytes have equal requests, so those of the last pods are not parsed
-        again.
-        """
+        """The pod's request; the last pods are known by their bytes and are not parsed again."""
         with self._lock:
             known = self._requests.get(args.raw_pod)
         if known is not None:

@@ -117,8 +117,7 @@ def filled(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> NodeI
 
 
 def _units_left(request: GpuRequest, snapshot: Snapshot) -> list[int]:
-    """How many times each state has the requested units, where the request fits at all: earlier copies change
-    only the number that is left."""
+    """How many times each state has the requested units; earlier copies change only the number left."""
     times = np.full(len(snapshot.states), 2**31 - 1, np.int64)
     for ask in request.units:
         columns = snapshot.units.get(ask.resource) or snapshot.no_units

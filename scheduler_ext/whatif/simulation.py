@@ -98,14 +98,9 @@ class _Run:
         if node is None:
             eviction = find_eviction(asker, self._cluster, self._budgets, empty_victims=self._empty_victims)
             if eviction is None:
-                refused = self._cluster.refusal(asker)
-                if refused is None:
-                    return item | {"reason": NO_NODES}
-                miss = self._cluster.miss(refused, asker)
-                nearest = refused.node.info.name
-                return item | {"reason": refused.reason, "nearestMiss": miss, "nearestNode": nearest}
-            node = eviction.node
-            victims = self._cluster.evict(node, eviction.uids)
+                return item | (self._cluster.refusal(asker) or {"reason": NO_NODES})
+            node, uids = eviction
+            victims = self._cluster.evict(node, uids)
             self._spend(victims)
             item["victims"] = [name_of(victim) for victim in victims]
         return item | {"node": node, "devices": self._cluster.bind(asker, node)}
