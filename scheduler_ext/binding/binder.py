@@ -44,7 +44,7 @@ from scheduler_ext.wire.binding import (
     device_annotations,
     encode_binding_result,
 )
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name, pod_uid
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -243,16 +243,11 @@ class Binder(Background):
         if read.value is None:
             return Done(None)
         pod = read.value
-        metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
+        node = (pod.spec or kube.PodSpec()).node_name or None
         try:
-            return Done(
-                PodNow(
-                    metadata.uid or "",
-                    spec.node_name or None,
-                    bound_pod(pod, self._resources) if spec.node_name else None,
-                    None if spec.node_name or is_finished(pod) else pending_pod(pod, self._resources),
-                )
-            )
+            bound = bound_pod(pod, self._resources) if node else None
+            pending = None if node or is_finished(pod) else pending_pod(pod, self._resources)
+            return Done(PodNow(pod_uid(pod), node, bound, pending))
         except QuantityError as error:
             return Unknown(f"pod {pod_name(pod)} cannot be read: {error}")
 
@@ -262,14 +257,9 @@ class Binder(Background):
             return listed
         if listed.value.broken:
             return Unknown(f"pods on it cannot be read: {listed.value.broken[0]}")
+        pods = [pod for pod in listed.value.pods if asks_gpu(pod.spec or kube.PodSpec(), self._resources)]
         try:
-            return Done(
-                tuple(
-                    bound_pod(pod, self._resources)
-                    for pod in listed.value.pods
-                    if asks_gpu(pod.spec or kube.PodSpec(), self._resources)
-                )
-            )
+            return Done(tuple(bound_pod(pod, self._resources) for pod in pods))
         except QuantityError as error:
             return Unknown(f"a pod on it cannot be read: {error}")
 

@@ -17,8 +17,7 @@ from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, needs_of, pod_warnings, wish
-from scheduler_ext.explain.pod_list import held_devices
-from scheduler_ext.explain.recorded import recorded_values, unschedulable_message
+from scheduler_ext.explain.recorded import recorded_values
 from scheduler_ext.explain.snapshot_dump import taken
 from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.record import Record, Recorded
@@ -221,6 +220,14 @@ class Explainer:
         return with_nodes(snapshot, own) if own else snapshot
 
 
+def unschedulable_message(pod: kube.Pod) -> str | None:
+    """kube-scheduler's own last message on an unplaced pod; None if there is none."""
+    for condition in (pod.status.conditions or ()) if pod.status is not None else ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.message
+    return None
+
+
 def _named(pod: BoundPod) -> kube.Pod:
     """A pod without a known manifest: its name, and nothing that kube-scheduler's filters read."""
     metadata = kube.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
@@ -244,3 +251,18 @@ def _not_offered(record: Recorded | None, snapshot: Snapshot) -> Mapping[str, In
         return {}
     rejection = InTreeRejection("NotOffered", NOT_OFFERED, resolvable=False, needed=None, have=None)
     return {name: rejection for name in snapshot.nodes if offered.knows(name) and name not in offered}
+
+
+def held_devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:
+    """The GPUs and MIG instances that the pod was seen on, or was given."""
+    given = [(container, uuid) for container, uuids in pod.devices.items() for uuid in uuids]
+    seen = [
+        (holder.container, uuid)
+        for device in info.devices
+        for uuid, holder in (
+            *((device.uuid, holder) for holder in device.holders if holder.memory_mib is None),
+            *((each.uuid, each.holder) for each in device.mig.instances if each.holder is not None),
+        )
+        if pod.is_holder(holder)
+    ]
+    return [{"container": container, "uuid": uuid} for container, uuid in given or seen]

@@ -1,18 +1,19 @@
-"""The pods that wait for GPUs, each with its reason and its nearest node, for pages and metrics."""
+"""The pods with GPUs, and those that wait for some with their reason and their nearest node."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
-from scheduler_ext.core.node.node import PendingPod
-from scheduler_ext.explain.explainer import Explainer, Seen, other_scheduler
+from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.explain.explain import API_VERSION
+from scheduler_ext.explain.explainer import Explainer, Seen, held_devices, other_scheduler
 from scheduler_ext.explain.sentences import asks
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.redacted import spec_of
@@ -35,6 +36,12 @@ MOST_LINES = 500
 # The identity of equal pods: their namespace, whose pods alone an explanation names, and their spec.
 _Kind = tuple[str, bytes]
 _Told = Mapping[str, Any] | None
+_ITEM: dict[str, Any] = dict.fromkeys(
+    (
+        *("namespace", "name", "uid", "state", "node", "priority", "asks", "devices"),
+        *("reason", "nearest", "commonest", "since"),
+    )
+)
 
 
 class Waiting:
@@ -138,6 +145,10 @@ class Waiting:
         if told is not None and nearest is not None:
             most, nodes = next(iter(told["counts"].items()))
             commonest = {"reason": most, "nodes": nodes, "of": told["nodes"]}
+        wanted = asks(pod.request)
+        if waiting.invalid is not None:
+            # The known part; ``nearest`` has the problem.
+            wanted = f"{wanted}, and {UNREADABLE}" if wanted else UNREADABLE
         filters = entry.filters if entry is not None else 0
         text = other_scheduler(waiting.scheduler_name, filters > 0, self._explainer.config) or text
         return {
@@ -146,7 +157,7 @@ class Waiting:
             "uid": pod.uid,
             "priority": pod.priority,
             "since": micro_time(pod.created_at) if pod.created_at is not None else None,
-            "asks": _asks(waiting),
+            "asks": wanted,
             "filters": filters,
             "reason": reason,
             "nearest": text,
@@ -161,9 +172,26 @@ def _reason(waiting: PendingPod, entry: Recorded | None) -> str:
     return (entry.main_reason if entry is not None else None) or NOT_ASKED
 
 
-def _asks(waiting: PendingPod) -> str:
-    """With the known part of an unreadable request; ``nearest`` has the problem."""
-    known = asks(waiting.pod.request)
-    if waiting.invalid is None:
-        return known
-    return f"{known}, and {UNREADABLE}" if known else UNREADABLE
+def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The GPUPodList of these nodes, by namespace and name; ``waiting`` are lines of ``Waiting``."""
+    items = [
+        _ITEM
+        | {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "priority": pod.priority}
+        | {
+            "state": "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound",
+            "node": info.name,
+            "asks": asks(pod.request),
+            "devices": held_devices(pod, info),
+        }
+        for info in infos
+        for pod in info.pods
+        if pod.holds and pod.request.asks_gpu
+    ]
+    for line in waiting:
+        waits = {key: value for key, value in line.items() if key in _ITEM}
+        items.append(_ITEM | waits | {"state": "Waiting", "devices": []})
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "GPUPodList",
+        "items": sorted(items, key=lambda item: (item["namespace"], item["name"])),
+    }
