@@ -52,10 +52,16 @@ def diagnosis(case: Case) -> dict[str, Any]:
     Plain JSON values: ``counts`` by reason; ``nearest`` (node, by, reason, nearestMiss, text,
     wouldFitWithout) or None if it fits or there are no nodes; ``advice``, sentences, the best first.
     """
-    refused = _refused(case)
+    snapshot = case.decision.snapshot
+    codes = case.decision.verdict[snapshot.state_of[:-1]].tolist()
+    refused = [
+        Refused(node, code, case.in_tree.get(name), case.facts.get(name))
+        for name, node in snapshot.nodes.items()
+        if (code := codes[snapshot.row_of[name]]) != FITS or name in case.in_tree
+    ]
     counts = Counter(each.reason for each in refused)
     told: dict[str, Any] = {"counts": dict(counts.most_common()), "nearest": None, "advice": []}
-    if len(refused) < len(case.decision.snapshot.nodes):
+    if len(refused) < len(snapshot.nodes):
         return told
     near = nearest(refused, case.decision, case.needs, case.ours)
     if near is None:
@@ -79,7 +85,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
     operators = BY_NAME[numbers.criterion].for_operators(numbers, near.node) if numbers else None
     ways = [_changes(case), _of_kubernetes(refused, near, case)]
     told["advice"] = [
-        *unoffered(case.request, case.decision.snapshot, case.sizing.resources),
+        *unoffered(case.request, snapshot, case.sizing.resources),
         *_waiting(near, leaving, case),
         *([operators] if operators else []),
         # The nearest node's needs come first.
@@ -89,16 +95,6 @@ def diagnosis(case: Case) -> dict[str, Any]:
         told["advice"] = [_REMEDIES.get(near.reason, near.reason)]
     told["advice"] = [advice[0].upper() + advice[1:] for advice in told["advice"]]
     return told
-
-
-def _refused(case: Case) -> list[Refused]:
-    decision, snapshot = case.decision, case.decision.snapshot
-    codes = decision.verdict[snapshot.state_of[:-1]].tolist()
-    return [
-        Refused(node, code, case.in_tree.get(name), case.facts.get(name))
-        for name, node in snapshot.nodes.items()
-        if (code := codes[snapshot.row_of[name]]) != FITS or name in case.in_tree
-    ]
 
 
 def blockers(node: Node, request: GpuRequest, sizing: Sizing, uid: str) -> list[BoundPod]:

@@ -125,16 +125,13 @@ def _stage(refused: Refused, decision: Decision) -> _Stage:
     has_when_empty = _has_when_empty(refused.node, request)
     if miss is MissKind.AMOUNT:
         return (_Kind.AMOUNT if has_when_empty else _Kind.AMOUNT_IT_NEVER_HAS), 0
-    if miss is MissKind.PASSING and _is_alone(refused, decision):
+    state = decision.snapshot.state_at(refused.node.info.name)
+    if miss is MissKind.PASSING and decision.obstacles[state] == 1:
         return _Kind.PASSES_BY_ITSELF, 0
     # The device plugin withdraws unhealthy GPUs, so there are fewer than after their repair.
     if miss is MissKind.UNHEALTHY or has_when_empty:
         return _Kind.OUR_MISMATCH, refused.code
     return _Kind.TWO_OBSTACLES, 0
-
-
-def _is_alone(refused: Refused, decision: Decision) -> bool:
-    return bool(decision.obstacles[decision.snapshot.state_at(refused.node.info.name)] == 1)
 
 
 def _has_when_empty(node: Node, request: GpuRequest) -> bool:

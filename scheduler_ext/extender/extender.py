@@ -165,8 +165,11 @@ class Extender:
         rescuable = self._after_refusal(args, decision, rows, refused, nowhere=not passed)
         reply = encode_filter_result(args, passed, refused, rescuable)
         _check(deadline)
+        problem, request = None, decision.request
+        if isinstance(request, InvalidRequest):
+            problem = f"pod {pod_name(args.pod)[:300]}: {request.message}"
         basis = Basis(args.raw_pod, decision, rows)
-        return Answer(reply, len(args.names), len(passed), rejected, _problem(args, decision), args, basis)
+        return Answer(reply, len(args.names), len(passed), rejected, problem, args, basis)
 
     def prioritize(self, body: bytes, deadline: float) -> Answer:
         """The reply to prioritize: points for exactly the requested names; 0 for a node that does not fit."""
@@ -300,13 +303,6 @@ def _refusals(names: list[str], codes: Codes) -> tuple[dict[str, str], dict[str,
         else:
             refused = part
     return refused, rejected
-
-
-def _problem(args: ExtenderArgs, decision: Decision) -> str | None:
-    request = decision.request
-    return (
-        f"pod {pod_name(args.pod)[:300]}: {request.message}" if isinstance(request, InvalidRequest) else None
-    )
 
 
 def _check(deadline: float) -> None:

@@ -225,7 +225,10 @@ class Record(Background):
         entry.number, entry.at = self._number, at
         self._count(entry, 1)
         self._by_uid.move_to_end(entry.uid)
-        while self._by_uid and (len(self._by_uid) > self._most or self._held_bytes() > self._most_bytes):
+        while self._by_uid and (
+            len(self._by_uid) > self._most
+            or self._bytes + self._index_bytes * max(0, len(self._indices) - 1) > self._most_bytes
+        ):
             uid, old = self._by_uid.popitem(last=False)
             self._count(old, -1)
             if self._uid_of.get((old.namespace, old.name)) == uid:
@@ -240,9 +243,6 @@ class Record(Background):
             self._indices[id(names)] += change
             if not self._indices[id(names)]:
                 del self._indices[id(names)]
-
-    def _held_bytes(self) -> int:
-        return self._bytes + self._index_bytes * max(0, len(self._indices) - 1)
 
 
 def _key(uid: str, namespace: str, name: str) -> str:
