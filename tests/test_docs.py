@@ -19,12 +19,12 @@ from scheduler_ext.cli import main
 from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION
 from scheduler_ext.core.cycle.cycle import REPORTED, REPORTED_TO_OTHERS
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.framework.decided import Bound, Candidate, Term
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.explain.recorded import recorded_values
+from scheduler_ext.extender.answer import Bound, Candidate, Term
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.record import Recorded
 from scheduler_ext.sources.file_source import InventorySource

@@ -137,9 +137,9 @@ class Binding:
 
     def bind(self, wanted: Wanted) -> Steps[BindResult]:
         """One request of kube-scheduler."""
-        with self.locked:
-            known = self.locked.cache.node_of(wanted.uid)
-            pending: PendingPod | BindResult | None = self.locked.cache.pending(wanted.uid)
+        with self.locked as cache:
+            known = cache.node_of(wanted.uid)
+            pending: PendingPod | BindResult | None = cache.pending(wanted.uid)
         if known is not None:
             return _bound(wanted, known)
         if pending is None:
@@ -159,7 +159,7 @@ class Binding:
         problem = self._refusal(pending, wanted)
         if problem is not None:
             return BindResult("refused", problem)
-        reserved: Reserved | BindResult = self._reserve(pending, wanted.node)
+        reserved = self._reserve(pending, wanted.node)
         if isinstance(reserved, Reserved) and pending.pod.request.asks_gpu:
             reserved = yield from self._fenced(reserved)
         if isinstance(reserved, BindResult):
@@ -187,9 +187,7 @@ class Binding:
     def settle(self, node: str, intent: Intent) -> Steps[bool]:
         """Find out how a promise ended whose Binding was not answered; False while that is open."""
         read: Outcome[PodNow | None] = yield GetPod(intent.pod.namespace, intent.pod.name)
-        if not isinstance(read, Done):
-            return False
-        return self._learn(intent, node, read.value) is not None
+        return isinstance(read, Done) and self._learn(intent, node, read.value) is not None
 
     def _refusal(self, pending: PendingPod, wanted: Wanted) -> str | None:
         """Why a pod is not bound here."""
@@ -224,8 +222,8 @@ class Binding:
         pod, node = reserved.intent.pod, reserved.node
         wanted = Wanted(pod.namespace, pod.name, pod.uid, node)
         read: Outcome[PodNow | None] = yield GetPod(pod.namespace, pod.name)
-        with self.locked:
-            known = self.locked.cache.node_of(pod.uid)
+        with self.locked as cache:
+            known = cache.node_of(pod.uid)
         if known is not None:
             # The watch has reported it meanwhile.
             return _bound(wanted, known, by_us=True)
@@ -255,19 +253,18 @@ class Binding:
         if now.node is not None:
             if now.bound is not None:
                 self.locked.confirm(now.bound, now.node)
-            self.locked.forget(intent.key, node)
-            return "bound"
-        if now.pending is None:
-            self.locked.forget(intent.key, node)
-            return "gone"
-        if now.pending.resource_version != intent.resource_version:
-            self.locked.forget(intent.key, node)
-            return "changed"
-        return None
+            end = "bound"
+        elif now.pending is None:
+            end = "gone"
+        elif now.pending.resource_version != intent.resource_version:
+            end = "changed"
+        else:
+            return None
+        self.locked.forget(intent.key, node)
+        return end
 
     def _fenced(self, reserved: Reserved) -> Steps[Reserved | BindResult]:
-        """The same place, or another one on the node, once its intent is written and no other bind can take
-        it."""
+        """The same or another place on the node, once its intent is written and no other bind can take it."""
         node = reserved.node
         turn: Outcome[None] = yield OneWriter(node)
         problem = None

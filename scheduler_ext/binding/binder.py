@@ -31,12 +31,11 @@ from scheduler_ext.binding.locked_cache import LockedCache, Reserved
 from scheduler_ext.binding.outcome import Done, ListedPods, Outcome, Unknown, Unsent
 from scheduler_ext.core.cache.intent import Intent, Reservation
 from scheduler_ext.core.errors import OverAllocationError
-from scheduler_ext.core.framework.decided import Bound
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.counters import Counter
-from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.answer import Answer, Bound
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.binding import (
@@ -45,7 +44,7 @@ from scheduler_ext.wire.binding import (
     device_annotations,
     encode_binding_result,
 )
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name, pod_uid
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -132,10 +131,6 @@ class Binder(Background):
         self._in_flight: dict[str, _InFlight] = {}
         self._writers: defaultdict[str, Lock] = defaultdict(Lock)
         self._again = Event()
-
-    def stop(self, wait_s: float = 1.0) -> None:
-        """Settle no more promises."""
-        super().stop(wait_s)
 
     def look_again(self) -> None:
         """Check all open promises soon: the outage that kept the last checks from an answer is over."""
@@ -248,16 +243,11 @@ class Binder(Background):
         if read.value is None:
             return Done(None)
         pod = read.value
-        metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
+        node = (pod.spec or kube.PodSpec()).node_name or None
         try:
-            return Done(
-                PodNow(
-                    metadata.uid or "",
-                    spec.node_name or None,
-                    bound_pod(pod, self._resources) if spec.node_name else None,
-                    None if spec.node_name or is_finished(pod) else pending_pod(pod, self._resources),
-                )
-            )
+            bound = bound_pod(pod, self._resources) if node else None
+            pending = None if node or is_finished(pod) else pending_pod(pod, self._resources)
+            return Done(PodNow(pod_uid(pod), node, bound, pending))
         except QuantityError as error:
             return Unknown(f"pod {pod_name(pod)} cannot be read: {error}")
 
@@ -267,14 +257,9 @@ class Binder(Background):
             return listed
         if listed.value.broken:
             return Unknown(f"pods on it cannot be read: {listed.value.broken[0]}")
+        pods = [pod for pod in listed.value.pods if asks_gpu(pod.spec or kube.PodSpec(), self._resources)]
         try:
-            return Done(
-                tuple(
-                    bound_pod(pod, self._resources)
-                    for pod in listed.value.pods
-                    if asks_gpu(pod.spec or kube.PodSpec(), self._resources)
-                )
-            )
+            return Done(tuple(bound_pod(pod, self._resources) for pod in pods))
         except QuantityError as error:
             return Unknown(f"a pod on it cannot be read: {error}")
 

@@ -29,11 +29,9 @@ from scheduler_ext.cli.output import printable
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, RequestError
 from scheduler_ext.explain.explain import explain
-from scheduler_ext.explain.explainer import Explainer, other_scheduler
-from scheduler_ext.explain.pod_list import pod_list
-from scheduler_ext.explain.recorded import unschedulable_message
+from scheduler_ext.explain.explainer import Explainer, other_scheduler, unschedulable_message
 from scheduler_ext.explain.snapshot_dump import Moment, read_moment
-from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.explain.waiting import Waiting, pod_list
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.views.listing import inventory_list

@@ -260,7 +260,7 @@ def build_apps(config: Configuration, build_source: BuildSource, certificate_fil
     def close() -> None:
         feed.stop()
         stop()
-        extender.record.stop()
+        extender.record.stop(1.0)
 
     return Apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),

@@ -93,7 +93,7 @@ class Enforcing:
 
     def stop(self) -> None:
         """End both."""
-        self.binder.stop()
+        self.binder.stop(1.0)
         self.advertiser.stop()
 
     def turned(self, active: bool) -> None:

@@ -1,6 +1,7 @@
 """Keeps an extender's forecast in step with observed demand, in a thread of its own."""
 
 import logging
+import math
 import time
 from collections.abc import Callable
 from threading import Lock
@@ -9,13 +10,16 @@ from scheduler_ext.background import Background
 from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.forecast.forecast import Forecast
-from scheduler_ext.core.request.pod_kinds import Workload
-from scheduler_ext.extender.expecting import Expecting
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload
 from scheduler_ext.extender.extender import Extender
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 1.0
+# At most one per this time, because it keeps a core busy for a part of a second.
+EVERY_S = 60.0
+# A smaller drift changes no placement noticeably.
+DRIFT = 0.05
 
 
 class Forecasting(Background):
@@ -35,8 +39,10 @@ class Forecasting(Background):
         self._extender = extender
         self._rate_limiter = rate_limiter
         self._monotonic = monotonic
-        self._expecting = Expecting()
         self._made_at = monotonic()
+        self._expected = UNKNOWN
+        self._counted = 0
+        self._looked_at = -math.inf
 
     @property
     def age_s(self) -> float:
@@ -47,10 +53,22 @@ class Forecasting(Background):
         """Make another forecast where one is due."""
         now = self._monotonic()
         with self._lock:
-            workload = self._expecting.due(self._cache.demand, now)
+            workload = self._due(now)
         if workload is not None:
             self._extender.expect(self._forecast(workload))
             self._made_at = now
+
+    def _due(self, now: float) -> Workload | None:
+        """The workload to expect from now on; None if the present one is the same or close."""
+        demand = self._cache.demand
+        if now - self._looked_at < EVERY_S or demand.seen == self._counted:
+            return None
+        self._looked_at, self._counted = now, demand.seen
+        workload = demand.workload()
+        if workload.distance(self._expected) <= DRIFT:
+            return None
+        self._expected = workload
+        return workload
 
     def _forecast(self, workload: Workload) -> Forecast:
         """Computes its tables kind by kind, in turns: each is cached, so that the last turn only combines

@@ -18,11 +18,9 @@ from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import BoundPod, Node
 from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.explain.kubernetes_advice import remedy
+from scheduler_ext.explain.advice import nodes_in_words, relaxations, remedy, unoffered
 from scheduler_ext.explain.nearest import Refused, miss_of, nearest
-from scheduler_ext.explain.relaxations import relaxations
 from scheduler_ext.explain.sentences import leavers, obstacle, visible
-from scheduler_ext.explain.unoffered import nodes_in_words, unoffered
 
 _REMEDIES = {reason.text: reason.remedy for reason in REASONS}
 # A node has a few hundred pods with GPUs at most; larger crowds are reported as a whole.
@@ -54,10 +52,16 @@ def diagnosis(case: Case) -> dict[str, Any]:
     Plain JSON values: ``counts`` by reason; ``nearest`` (node, by, reason, nearestMiss, text,
     wouldFitWithout) or None if it fits or there are no nodes; ``advice``, sentences, the best first.
     """
-    refused = _refused(case)
+    snapshot = case.decision.snapshot
+    codes = case.decision.verdict[snapshot.state_of[:-1]].tolist()
+    refused = [
+        Refused(node, code, case.in_tree.get(name), case.facts.get(name))
+        for name, node in snapshot.nodes.items()
+        if (code := codes[snapshot.row_of[name]]) != FITS or name in case.in_tree
+    ]
     counts = Counter(each.reason for each in refused)
     told: dict[str, Any] = {"counts": dict(counts.most_common()), "nearest": None, "advice": []}
-    if len(refused) < len(case.decision.snapshot.nodes):
+    if len(refused) < len(snapshot.nodes):
         return told
     near = nearest(refused, case.decision, case.needs, case.ours)
     if near is None:
@@ -81,7 +85,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
     operators = BY_NAME[numbers.criterion].for_operators(numbers, near.node) if numbers else None
     ways = [_changes(case), _of_kubernetes(refused, near, case)]
     told["advice"] = [
-        *unoffered(case.request, case.decision.snapshot, case.sizing.resources),
+        *unoffered(case.request, snapshot, case.sizing.resources),
         *_waiting(near, leaving, case),
         *([operators] if operators else []),
         # The nearest node's needs come first.
@@ -91,16 +95,6 @@ def diagnosis(case: Case) -> dict[str, Any]:
         told["advice"] = [_REMEDIES.get(near.reason, near.reason)]
     told["advice"] = [advice[0].upper() + advice[1:] for advice in told["advice"]]
     return told
-
-
-def _refused(case: Case) -> list[Refused]:
-    decision, snapshot = case.decision, case.decision.snapshot
-    codes = decision.verdict[snapshot.state_of[:-1]].tolist()
-    return [
-        Refused(node, code, case.in_tree.get(name), case.facts.get(name))
-        for name, node in snapshot.nodes.items()
-        if (code := codes[snapshot.row_of[name]]) != FITS or name in case.in_tree
-    ]
 
 
 def blockers(node: Node, request: GpuRequest, sizing: Sizing, uid: str) -> list[BoundPod]:
@@ -154,13 +148,10 @@ def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str
 
 
 def _changes(case: Case) -> list[str]:
-    asked: Bools = np.ones(len(case.decision.snapshot.state_of) - 1, np.bool_)
     snapshot = case.decision.snapshot
+    asked: Bools = np.ones(len(snapshot.state_of) - 1, np.bool_)
     asked[snapshot.rows([name for name in case.in_tree if name in snapshot.nodes])] = False
-    return [
-        f"{change.change} it would fit on {nodes_in_words(change.nodes)} now"
-        for change in relaxations(case.request, snapshot, case.sizing.policy, asked)
-    ]
+    return relaxations(case.request, snapshot, case.sizing.policy, asked)
 
 
 def _of_kubernetes(refused: Sequence[Refused], near: Refused, case: Case) -> list[str]:

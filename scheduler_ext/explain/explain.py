@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
@@ -17,14 +17,11 @@ from scheduler_ext.core.cycle.cycle import (
     points,
     select_candidates,
 )
-from scheduler_ext.core.cycle.placement import Sizing, share_devices
+from scheduler_ext.core.cycle.placement import share_devices
 from scheduler_ext.core.errors import PodError
-from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node.node import Node, NodeInfo
-from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -38,7 +35,7 @@ from scheduler_ext.core.request.wishes import (
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.diagnosis import Case, diagnosis
 from scheduler_ext.explain.intree_nodes import InTreeNodes
-from scheduler_ext.explain.nearest import gpu_miss, in_tree_miss
+from scheduler_ext.explain.nearest import Refused, miss_of
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -49,9 +46,7 @@ API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 @dataclass(frozen=True, slots=True)
 class KubeView:
-    """The verdicts of kube-scheduler's own filters: refusals by node, and the nodes as they see them, where
-    known.
-    """
+    """Refusals of kube-scheduler's own filters by node, and the nodes as they see them, where known."""
 
     refused: Mapping[str, InTreeRejection] = field(default_factory=dict)
     facts: Mapping[str, NodeFacts] = field(default_factory=dict)
@@ -63,27 +58,26 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     kube-scheduler's own filters run first where Node objects are known, then the extender's, as in a cluster.
     Raises PodError for the pod, InventoryError for an object of the inventory, naming the unreadable field.
     """
-    resources = config.resource_names()
-    nodes = {
-        name: resolve(info, resources, config.memory.headroom_percent) for name, info in state.infos.items()
-    }
-    snapshot = build_snapshot(nodes, 1, forecast=Forecast(state.workload, ()))
-    decision = filter_nodes(wish(pod, config), snapshot, config.policy())
+    sizing = config.sizing()
+    request = wish(pod, config)
+    decision = filter_nodes(request, state.snapshot(sizing), sizing.policy)
+    kube_view = KubeView()
     # kube-scheduler never sees an unreadable pod, so it has no verdict.
-    invalid = isinstance(decision.request, InvalidRequest)
-    kube_view = KubeView() if invalid else _kube_view(pod, state, config)
-    return explanation(pod, decision, kube_view, config, warnings(pod, decision.request, state, resources))
+    if isinstance(request, GpuRequest):
+        # The extender judges its resources itself, with better numbers.
+        nodes = InTreeNodes(state.objects, sizing.resources, state.infos)
+        kube_view = KubeView(nodes.refused(needs_of(pod)), nodes.known)
+    return explanation(pod, decision, kube_view, config, warnings(pod, request, state, sizing.resources))
 
 
 def explanation(
     pod: kube.Pod, decision: Decision, kube_view: KubeView, config: Configuration, warned: list[str]
 ) -> dict[str, Any]:
     """The Explanation of one decision, as plain JSON values. Raises PodError for a quantity of the pod."""
-    refused_in_tree = kube_view.refused
-    entries = _fitting(decision, refused_in_tree) + [
-        _refused(name, decision, refused_in_tree.get(name), config)
+    entries = _fitting(decision, kube_view.refused) + [
+        _refused(name, decision, kube_view.refused.get(name), config)
         for name in sorted(decision.snapshot.nodes)
-        if name in refused_in_tree or not _passes(decision, name)
+        if name in kube_view.refused or not _passes(decision, name)
     ]
     request = decision.request
     namespace, _, name = pod_name(pod).partition("/")
@@ -111,21 +105,20 @@ def diagnosed(
         count = len(decision.snapshot.nodes)
         counts = {INVALID_REQUEST.text: count} if count else {}
         return {"counts": counts, "nearest": None, "advice": [request.message]}
-    needs = needs_of(pod)
-    resources = config.resource_names()
-    hides = config.inspection.hide_other_namespaces
-    case = Case(
-        uid=pod_uid(pod),
-        request=request,
-        needs=needs,
-        decision=decision,
-        sizing=Sizing(decision.policy, resources, config.memory.headroom_percent),
-        in_tree=kube_view.refused,
-        facts=kube_view.facts,
-        ours=frozenset(name for name in needs.requests if resources.is_gpu(name)),
-        namespace=pod_name(pod).partition("/")[0] if hides else None,
+    needs, sizing = needs_of(pod), config.sizing()
+    return diagnosis(
+        Case(
+            uid=pod_uid(pod),
+            request=request,
+            needs=needs,
+            decision=decision,
+            sizing=sizing,
+            in_tree=kube_view.refused,
+            facts=kube_view.facts,
+            ours=frozenset(name for name in needs.requests if sizing.resources.is_gpu(name)),
+            namespace=pod_name(pod).partition("/")[0] if config.inspection.hide_other_namespaces else None,
+        )
     )
-    return diagnosis(case)
 
 
 def wish(pod: kube.Pod, config: Configuration) -> GpuRequest | InvalidRequest:
@@ -137,17 +130,7 @@ def wish(pod: kube.Pod, config: Configuration) -> GpuRequest | InvalidRequest:
 
 
 def _passes(decision: Decision, name: str) -> bool:
-    snapshot = decision.snapshot
-    return bool(decision.verdict[snapshot.state_of[snapshot.row_of[name]]] == FITS)
-
-
-def _kube_view(pod: kube.Pod, state: ClusterState, config: Configuration) -> KubeView:
-    """The verdicts of kube-scheduler's own filters; the extender judges its resources itself, with better
-    numbers.
-    """
-    needs = needs_of(pod)
-    nodes = InTreeNodes(state.objects, config.resource_names(), state.infos)
-    return KubeView(nodes.refused(needs), nodes.known)
+    return bool(decision.verdict[decision.snapshot.state_at(name)] == FITS)
 
 
 def needs_of(pod: kube.Pod) -> PodNeeds:
@@ -176,28 +159,33 @@ def _fit(node: Node, state: int, score: int, decision: Decision) -> dict[str, An
         {"name": criterion.name, "weight": round(weight, 6), "value": round(float(value[state]), 6)}
         for criterion, weight, value in decision.scored.terms
     ]
-    return {
-        **_gpus(node),
-        "verdict": "fits",
-        "by": "gpu",
-        "reason": None,
-        "resolvable": False,
-        "nearestMiss": None,
-        "score": score,
-        "total": round(float(decision.totals[state]), 6),
-        "terms": terms,
-        "devices": allocation(node, state, decision),
-    }
+    return _entry(
+        node,
+        verdict="fits",
+        score=score,
+        total=round(float(decision.totals[state]), 6),
+        terms=terms,
+        devices=allocation(node, state, decision),
+    )
 
 
-def _gpus(node: Node) -> dict[str, Any]:
-    """The node with its models, None if it has no GPU, and its numbers of GPUs and free GPUs."""
+def _entry(node: Node, **verdict: Any) -> dict[str, Any]:
+    """The node with its models, None if it has no GPU, its numbers of GPUs and free GPUs, and the verdict."""
     return {
         "node": node.info.name,
         "model": ", ".join(node.models) or None,
         "gpus": node.state.gpus,
         "freeGpus": node.free_gpus,
-    }
+        "verdict": "rejected",
+        "by": "gpu",
+        "reason": None,
+        "resolvable": False,
+        "nearestMiss": None,
+        "score": 0,
+        "total": None,
+        "terms": [],
+        "devices": [],
+    } | verdict
 
 
 def allocation(node: Node, state: int, decision: Decision) -> list[dict[str, Any]]:
@@ -213,10 +201,7 @@ def allocation(node: Node, state: int, decision: Decision) -> list[dict[str, Any
         for _ in range(count)
     ]
     uuids = share_devices(node, state, decision)
-    if request.shares is not None:
-        shares = [*request.shares.running, *((s.container, s.memory_mib) for s in request.shares.init)]
-        devices += [_device(container, next(iter(uuids[container])), None, mib) for container, mib in shares]
-    return devices
+    return devices + [_device(name, uuids[name][0], None, mib) for name, mib in _shares(request)]
 
 
 def _device(container: str, uuid: str | None, profile: str | None, mib: int | None) -> dict[str, Any]:
@@ -228,28 +213,15 @@ def _refused(
 ) -> dict[str, Any]:
     snapshot = decision.snapshot
     node = snapshot.nodes[name]
-    entry: dict[str, Any] = {
-        **_gpus(node),
-        "verdict": "rejected",
-        "score": 0,
-        "total": None,
-        "terms": [],
-        "devices": [],
-    }
-    if in_tree is not None:
-        return entry | {
-            "by": "kubernetes",
-            "reason": in_tree.reason,
-            "resolvable": in_tree.resolvable,
-            "nearestMiss": in_tree_miss(in_tree),
-        }
-    code = int(decision.verdict[snapshot.state_of[snapshot.row_of[name]]])
-    return entry | {
-        "by": "gpu",
-        "reason": REASONS[code - 1].text,
-        "resolvable": _resolvable(node.info, decision, config),
-        "nearestMiss": gpu_miss(name, decision),
-    }
+    code = int(decision.verdict[snapshot.state_at(name)])
+    refused = Refused(node, code, in_tree)
+    return _entry(
+        node,
+        by="gpu" if in_tree is None else "kubernetes",
+        reason=refused.reason,
+        resolvable=_resolvable(node.info, decision, config) if in_tree is None else in_tree.resolvable,
+        nearestMiss=miss_of(refused, decision),
+    )
 
 
 def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bool:
@@ -257,13 +229,8 @@ def _resolvable(info: NodeInfo, decision: Decision, config: Configuration) -> bo
     request = decision.request
     if isinstance(request, InvalidRequest) or not any(pod.priority < request.priority for pod in info.pods):
         return False
-    left = replace(
-        info,
-        pods=tuple(
-            replace(pod, departed=True) if pod.priority < request.priority else pod for pod in info.pods
-        ),
-    )
-    node = resolve(left, config.resource_names(), config.memory.headroom_percent)
+    left = tuple(replace(pod, departed=pod.departed or pod.priority < request.priority) for pod in info.pods)
+    node = config.sizing().resolved(replace(info, pods=left))
     alone = filter_nodes(request, build_snapshot({info.name: node}, 1), decision.policy)
     return _passes(alone, info.name)
 
@@ -272,14 +239,18 @@ def asked(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
     """A request as plain values; empty for an unreadable one."""
     if isinstance(request, InvalidRequest):
         return {"gpus": {}, "mig": {}, "shares": []}
-    shares: Sequence[tuple[str, int]] = ()
-    if request.shares is not None:
-        shares = [*request.shares.running, *((s.container, s.memory_mib) for s in request.shares.init)]
     return {
         "gpus": {ask.resource: ask.count for ask in request.units if ask.profile is None},
         "mig": {ask.resource: ask.count for ask in request.units if ask.profile is not None},
-        "shares": [{"container": container, "memoryMiB": mib} for container, mib in shares],
+        "shares": [{"container": container, "memoryMiB": mib} for container, mib in _shares(request)],
     }
+
+
+def _shares(request: GpuRequest) -> list[tuple[str, int]]:
+    """The share of each container in MiB, those of init containers last."""
+    if request.shares is None:
+        return []
+    return [*request.shares.running, *((each.container, each.memory_mib) for each in request.shares.init)]
 
 
 def warnings(

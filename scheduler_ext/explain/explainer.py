@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
 from scheduler_ext.core.cycle.overlay import with_nodes
-from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.errors import PodError, RequestError
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, intree_rejection
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.preemption.dry_run import without
-from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, pod_warnings
-from scheduler_ext.explain.pod_list import held_devices
-from scheduler_ext.explain.recorded import recorded_values, unschedulable_message
+from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, needs_of, pod_warnings, wish
+from scheduler_ext.explain.recorded import recorded_values
 from scheduler_ext.explain.snapshot_dump import taken
 from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import pod_name, pod_needs, pod_priority, pod_request, pod_uid
+from scheduler_ext.wire.pod import pod_priority, pod_uid
 from scheduler_ext.wire.redacted import read_redacted
 from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 from scheduler_ext.wire.times import time_text
@@ -63,6 +61,15 @@ class Seen(Protocol):
     def node_facts(self) -> Mapping[str, NodeFacts]: ...
 
 
+@contextmanager
+def _bad_request() -> Iterator[None]:
+    """An unreadable field of the pod is the caller's error."""
+    try:
+        yield
+    except PodError as error:
+        raise RequestError(400, str(error)) from None
+
+
 def other_scheduler(name: str, was_asked: bool, config: Configuration) -> str | None:
     """A warning for a pod that waits for a scheduler which does not call this extender, as far as known."""
     if was_asked or not name or name in config.scheduler_names:
@@ -81,10 +88,10 @@ class Explainer:
         self._source = source
         self._record = record
         self.config = config
-        self._resources = config.resource_names()
-        self._sizing = Sizing(config.policy(), self._resources, config.memory.headroom_percent)
+        self._sizing = config.sizing()
         self._places = Places(self._sizing) if places is None else places
 
+    @_bad_request()
     def of_name(self, namespace: str, name: str) -> dict[str, Any]:
         """The Explanation of a pod that is waiting, was decided about recently, or holds GPUs.
 
@@ -92,53 +99,37 @@ class Explainer:
         """
         return self._explained(self._found(namespace, name))
 
+    @_bad_request()
     def of_manifest(self, pod: kube.Pod, notes: Sequence[str] = ()) -> dict[str, Any]:
         """The Explanation of a pod that need not exist, with notes about it among the warnings.
 
         Raises RequestError (400) naming the problem.
         """
-        return self._explained(_Found(pod, self._request(pod), warnings=notes))
+        return self._explained(_Found(pod, wish(pod, self.config), warnings=notes))
 
+    @_bad_request()
     def of_waiting(self, waiting: PendingPod) -> dict[str, Any]:
         """For a waiting pod, the part of its Explanation about all nodes together: ``counts``, ``nearest``,
         ``advice``, and the number of ``nodes``. Raises RequestError.
         """
         pod = read_redacted(waiting.manifest)
-        found = _Found(pod, self._request(pod), self._record.of_pod(waiting.pod))
+        found = _Found(pod, wish(pod, self.config), self._record.of_pod(waiting.pod))
         decision, kube_view = self._decided(found)
-        try:
-            told = diagnosed(pod, decision, kube_view, self.config)
-        except PodError as error:
-            raise RequestError(400, str(error)) from None
+        told = diagnosed(pod, decision, kube_view, self.config)
         return told | {"nodes": len(decision.snapshot.nodes)}
 
     def snapshot_file(self) -> bytes:
-        """The state that decisions follow from, packed. Raises RequestError (503) before the first
-        inventory.
-        """
-        snapshot = self._source.snapshot
-        if snapshot is None:
-            raise RequestError(503, "no inventory yet; try again")
+        """The state that decisions follow from, packed. Raises RequestError (503) without an inventory."""
+        source, snapshot = self._source, self._snapshot()
         return encode_snapshot_file(
-            taken(
-                snapshot,
-                self._source.pending(),
-                self._source.node_facts(),
-                self._record,
-                self.config,
-                self._source.is_gone,
-            )
+            taken(snapshot, source.pending(), source.node_facts(), self._record, self.config, source.is_gone)
         )
 
     def _explained(self, found: _Found) -> dict[str, Any]:
         decision, kube_view = self._decided(found)
         # Notes about the pod's identity come before notes about its request.
-        warnings = [*found.warnings, *pod_warnings(found.pod, found.request, self._resources)]
-        try:
-            told = explanation(found.pod, decision, kube_view, self.config, warnings)
-        except PodError as error:
-            raise RequestError(400, str(error)) from None
-        return told | {
+        warnings = [*found.warnings, *pod_warnings(found.pod, found.request, self._sizing.resources)]
+        return explanation(found.pod, decision, kube_view, self.config, warnings) | {
             "generation": decision.snapshot.generation,
             "gone": found.gone,
             "boundTo": found.bound_to,
@@ -151,34 +142,24 @@ class Explainer:
         decision = filter_nodes(found.request, self._seen_by(found), self._sizing.policy)
         if isinstance(found.request, InvalidRequest):
             return decision, KubeView()
-        try:
-            return decision, self._kube_view(found, decision.snapshot)
-        except QuantityError as error:
-            raise RequestError(400, f"Pod {pod_name(found.pod)}: {error}") from None
+        return decision, self._kube_view(found, decision.snapshot)
 
     def _kube_view(self, found: _Found, snapshot: Snapshot) -> KubeView:
         """The verdicts of kube-scheduler's own filters, as far as they can be computed here: everything about
-        the node itself, and CPU; and from the last request the nodes that they removed. Raises QuantityError.
+        the node itself, and CPU; and from the last request the nodes that they removed.
         """
-        needs = pod_needs(found.pod)
+        needs = needs_of(found.pod)
         ignored = frozenset({*needs.requests, "pods"}) - {_CPU}
         facts = {
             name: _with_cpu(each, snapshot.nodes[name].info)
             for name, each in self._source.node_facts().items()
             if name in snapshot.nodes
         }
-        refused: dict[str, InTreeRejection] = dict(_not_offered(found.record, snapshot))
-        for name, each in facts.items():
-            rejection = intree_rejection(needs, each, ignore_resources=ignored)
-            if rejection is not None:
-                refused[name] = rejection
-        return KubeView(refused, facts)
-
-    def _request(self, pod: kube.Pod) -> GpuRequest | InvalidRequest:
-        try:
-            return pod_request(pod, self._resources)
-        except QuantityError as error:
-            raise RequestError(400, f"Pod {pod_name(pod)}: {error}") from None
+        judged = (
+            (name, intree_rejection(needs, each, ignore_resources=ignored)) for name, each in facts.items()
+        )
+        refused = {name: rejection for name, rejection in judged if rejection is not None}
+        return KubeView({**_not_offered(found.record, snapshot), **refused}, facts)
 
     def _found(self, namespace: str, name: str) -> _Found:
         waiting = next(
@@ -191,20 +172,23 @@ class Explainer:
             record = self._record.of_pod(waiting.pod)
             was_asked = record is not None and record.filters > 0
             stranger = other_scheduler(waiting.scheduler_name, was_asked, self.config)
-            return _Found(pod, self._request(pod), record, warnings=(stranger,) if stranger else ())
+            return _Found(pod, wish(pod, self.config), record, warnings=(stranger,) if stranger else ())
         holder = self._holder(namespace, name)
         if holder is not None:
             record = self._record.of_pod(holder[0])
-            if record is not None and record.pod:
-                pod = read_redacted(record.pod)
-                return _Found(pod, self._request(pod), record, *holder)
-            return _Found(_named(holder[0]), holder[0].request, record, *holder)
+            if record is None or not record.pod:
+                return _Found(_named(holder[0]), holder[0].request, record, *holder)
+            pod = read_redacted(record.pod)
+            return _Found(pod, wish(pod, self.config), record, *holder)
         record = self._record.of(namespace, name)
         if record is not None and record.pod:
             pod = read_redacted(record.pod)
             gone = self._source.is_gone(record.uid)
-            warnings = (_no_longer(record),) if gone else ()
-            return _Found(pod, self._request(pod), record, warnings=warnings, gone=gone)
+            last = (
+                f"no pod {namespace}/{name} waits for GPUs or holds any now; this is of the last one "
+                f"of that name that was decided about: uid {record.uid}, at {time_text(record.at)}"
+            )
+            return _Found(pod, wish(pod, self.config), record, warnings=(last,) if gone else (), gone=gone)
         raise RequestError(
             404,
             f"pod {namespace}/{name}: no pod of this name waits for GPUs or holds some here, and none was "
@@ -219,11 +203,15 @@ class Explainer:
                     return pod, node.info.name, held_devices(pod, node.info)
         return None
 
-    def _seen_by(self, found: _Found) -> Snapshot:
-        """The snapshot that this pod sees in filter; for a bound pod, without the pod itself."""
+    def _snapshot(self) -> Snapshot:
         snapshot = self._source.snapshot
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
+        return snapshot
+
+    def _seen_by(self, found: _Found) -> Snapshot:
+        """The snapshot that this pod sees in filter; for a bound pod, without the pod itself."""
+        snapshot = self._snapshot()
         infos = self._places.seen_by(snapshot, pod_uid(found.pod), pod_priority(found.pod))
         if found.holder is not None and found.bound_to is not None:
             info = infos.get(found.bound_to, snapshot.nodes[found.bound_to].info)
@@ -232,12 +220,12 @@ class Explainer:
         return with_nodes(snapshot, own) if own else snapshot
 
 
-def _no_longer(record: Recorded) -> str:
-    """A warning for a pod that is known from its record alone."""
-    return (
-        f"no pod {record.namespace}/{record.name} waits for GPUs or holds any now; this is of the last one "
-        f"of that name that was decided about: uid {record.uid}, at {time_text(record.at)}"
-    )
+def unschedulable_message(pod: kube.Pod) -> str | None:
+    """kube-scheduler's own last message on an unplaced pod; None if there is none."""
+    for condition in (pod.status.conditions or ()) if pod.status is not None else ():
+        if condition.type == "PodScheduled" and condition.status == "False":
+            return condition.message
+    return None
 
 
 def _named(pod: BoundPod) -> kube.Pod:
@@ -263,3 +251,18 @@ def _not_offered(record: Recorded | None, snapshot: Snapshot) -> Mapping[str, In
         return {}
     rejection = InTreeRejection("NotOffered", NOT_OFFERED, resolvable=False, needed=None, have=None)
     return {name: rejection for name in snapshot.nodes if offered.knows(name) and name not in offered}
+
+
+def held_devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:
+    """The GPUs and MIG instances that the pod was seen on, or was given."""
+    given = [(container, uuid) for container, uuids in pod.devices.items() for uuid in uuids]
+    seen = [
+        (holder.container, uuid)
+        for device in info.devices
+        for uuid, holder in (
+            *((device.uuid, holder) for holder in device.holders if holder.memory_mib is None),
+            *((each.uuid, each.holder) for each in device.mig.instances if each.holder is not None),
+        )
+        if pod.is_holder(holder)
+    ]
+    return [{"container": container, "uuid": uuid} for container, uuid in given or seen]

@@ -73,7 +73,8 @@ class InTreeNodes:
         judged = self._judged.get(key)
         if judged is None:
             names = list(self._facts)
-            judged = self._judged[key] = _Judged(self._misnamed(needs))
+            misnamed = ((name, name_rejection(needs, name)) for name in self._bare)
+            judged = self._judged[key] = _Judged({name: each for name, each in misnamed if each is not None})
             if len(self._judged) > _REMEMBERED:
                 self._judged.popitem(last=False)
         else:
@@ -87,19 +88,8 @@ class InTreeNodes:
         judged.changes = len(self._changes)
         return judged.refused
 
-    def _misnamed(self, needs: PodNeeds) -> dict[str, InTreeRejection]:
-        told = ((name, name_rejection(needs, name)) for name in self._bare)
-        return {name: rejection for name, rejection in told if rejection is not None}
-
-    def add(self, name: str, amounts: Mapping[str, Fraction]) -> None:
-        """A pod with these requests is on a node."""
-        self._change(name, amounts, 1)
-
-    def remove(self, name: str, amounts: Mapping[str, Fraction]) -> None:
-        """A pod with these requests has left a node."""
-        self._change(name, amounts, -1)
-
-    def _change(self, name: str, amounts: Mapping[str, Fraction], pods: int) -> None:
+    def change(self, name: str, amounts: Mapping[str, Fraction], pods: int) -> None:
+        """This many pods with these requests are on a node (below zero: have left it)."""
         if name in self._facts:
             self._facts[name] = with_pods(self._facts[name], amounts, pods)
             self._changes.append(name)

@@ -1,6 +1,4 @@
-"""The node that came nearest to accepting a pod that all nodes refuse: the first thing for a user to
-change.
-"""
+"""The node that came nearest to accepting a pod that all nodes refuse: the first thing to change."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Any
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision
 from scheduler_ext.core.filters import BY_NAME, FILTER_OF, REASONS
-from scheduler_ext.core.framework.miss import MissKind, NearestMiss
+from scheduler_ext.core.framework.miss import MissKind
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.intree.resource_fit import shortages
 from scheduler_ext.core.node.node import Node, NodeState
@@ -127,17 +125,13 @@ def _stage(refused: Refused, decision: Decision) -> _Stage:
     has_when_empty = _has_when_empty(refused.node, request)
     if miss is MissKind.AMOUNT:
         return (_Kind.AMOUNT if has_when_empty else _Kind.AMOUNT_IT_NEVER_HAS), 0
-    if miss is MissKind.PASSING and _is_alone(refused, decision):
+    state = decision.snapshot.state_at(refused.node.info.name)
+    if miss is MissKind.PASSING and decision.obstacles[state] == 1:
         return _Kind.PASSES_BY_ITSELF, 0
     # The device plugin withdraws unhealthy GPUs, so there are fewer than after their repair.
     if miss is MissKind.UNHEALTHY or has_when_empty:
         return _Kind.OUR_MISMATCH, refused.code
     return _Kind.TWO_OBSTACLES, 0
-
-
-def _is_alone(refused: Refused, decision: Decision) -> bool:
-    snapshot = decision.snapshot
-    return bool(decision.obstacles[snapshot.state_of[snapshot.row_of[refused.node.info.name]]] == 1)
 
 
 def _has_when_empty(node: Node, request: GpuRequest) -> bool:
@@ -178,35 +172,24 @@ def _lacks(
             (float((each.needed - max(each.free, Fraction(0))) / each.needed) for each in short), default=1.0
         )
     assert isinstance(decision.request, GpuRequest)
-    if known is None:
-        return _lacking(decision.nearest_miss(refused.node.info.name))
     key = decision.request, refused.node.state
-    if key not in known:
+    if known is not None and key in known:
+        return known[key]
+    miss = decision.nearest_miss(refused.node.info.name)
+    lacking = BY_NAME[miss.criterion].lacks(miss) if miss is not None else 1.0
+    if known is not None:
         if len(known) >= _REMEMBERED:
             known.clear()
-        known[key] = _lacking(decision.nearest_miss(refused.node.info.name))
-    return known[key]
-
-
-def _lacking(miss: NearestMiss | None) -> float:
-    return BY_NAME[miss.criterion].lacks(miss) if miss is not None else 1.0
+        known[key] = lacking
+    return lacking
 
 
 def miss_of(refused: Refused, decision: Decision) -> dict[str, Any] | None:
-    """The nearest miss of the filter that refuses, as plain values."""
-    if refused.in_tree is not None:
-        return in_tree_miss(refused.in_tree)
-    return gpu_miss(refused.node.info.name, decision)
-
-
-def gpu_miss(name: str, decision: Decision) -> dict[str, Any] | None:
-    """The nearest miss of the extender's first filter that refuses a node, as plain values."""
-    miss = decision.nearest_miss(name)
-    return asdict(miss) if miss is not None else None
-
-
-def in_tree_miss(rejection: InTreeRejection) -> dict[str, Any] | None:
-    """The numbers of a refusal by kube-scheduler, as plain values; None if there are none."""
+    """The nearest miss of the first filter that refuses, as plain values; None if it has no numbers."""
+    rejection = refused.in_tree
+    if rejection is None:
+        miss = decision.nearest_miss(refused.node.info.name)
+        return asdict(miss) if miss is not None else None
     if rejection.needed is None and rejection.have is None:
         return None
     return {

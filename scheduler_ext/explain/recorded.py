@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler_ext.core.framework.decided import Candidate
+from scheduler_ext.extender.answer import Candidate
 from scheduler_ext.extender.record import Recorded
-from scheduler_ext.wire import kube
 from scheduler_ext.wire.times import micro_time
 
 
@@ -65,11 +64,3 @@ def _candidate(candidate: Candidate) -> dict[str, Any]:
             for term in candidate.terms
         ],
     }
-
-
-def unschedulable_message(pod: kube.Pod) -> str | None:
-    """kube-scheduler's own last message on an unplaced pod; None if there is none."""
-    for condition in (pod.status.conditions or ()) if pod.status is not None else ():
-        if condition.type == "PodScheduled" and condition.status == "False":
-            return condition.message
-    return None

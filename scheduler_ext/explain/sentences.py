@@ -71,10 +71,15 @@ def leavers(pods: Sequence[BoundPod], namespace: str | None) -> str:
     """The pods that would have to leave, a few of them by name; pods of other namespaces than ``namespace``
     are not named, unless it is None.
     """
-    named = [_named(pod, namespace) for pod in pods[:_NAMED]]
-    if len(pods) > _NAMED:
-        named.append(f"{len(pods) - _NAMED} more")
-    return " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+    return listed([_named(pod, namespace) for pod in pods], "and", _NAMED)
+
+
+def listed(names: Sequence[str], conjunction: str, most: int | None = None) -> str:
+    """Some names: "a", "a or b", "a, b or c", "a, b or 7 more"."""
+    named = list(names[:most])
+    if len(names) > len(named):
+        named.append(f"{len(names) - len(named)} more")
+    return f" {conjunction} ".join(filter(None, (", ".join(named[:-1]), named[-1])))
 
 
 def visible(pod: BoundPod, namespace: str | None) -> bool:

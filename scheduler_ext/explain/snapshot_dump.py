@@ -1,6 +1,4 @@
-"""The state of a running extender as one value: everything that its decisions follow from, for explanations
-elsewhere.
-"""
+"""The state of a running extender as one value: all that explanations elsewhere follow from."""
 
 from __future__ import annotations
 
@@ -8,7 +6,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
@@ -16,7 +13,7 @@ from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.snapshot.name_index import NameIndex
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
-from scheduler_ext.extender.candidates import Names
+from scheduler_ext.extender.answer import Names
 from scheduler_ext.extender.record import Offered, Record, Recorded
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
@@ -70,11 +67,8 @@ class Moment:
 
 def read_moment(state: ClusterState, config: Configuration) -> Moment:
     """A cluster that was read once, without any decisions."""
-    sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
-    nodes = {name: sizing.resolved(info) for name, info in state.infos.items()}
-    snapshot = build_snapshot(nodes, 1, forecast=Forecast(state.workload, ()))
     facts = {name: node_constraints(node) for name, node in state.objects.nodes.items()}
-    return Moment(snapshot, state.pending, facts, config)
+    return Moment(state.snapshot(config.sizing()), state.pending, facts, config)
 
 
 def taken(
@@ -116,7 +110,7 @@ def taken(
 def revived(dump: Dump) -> Moment:
     """A dump, ready for questions."""
     config = dump.configuration
-    sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
+    sizing = config.sizing()
     nodes = {info.name: sizing.resolved(info) for info in dump.nodes}
     forecast = Forecast(Workload(dict(dump.workload), dump.unknown), ())
     snapshot = build_snapshot(nodes, dump.generation, forecast=forecast)

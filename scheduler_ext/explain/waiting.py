@@ -1,18 +1,19 @@
-"""The pods that wait for GPUs, each with its reason and its nearest node, for pages and metrics."""
+"""The pods with GPUs, and those that wait for some with their reason and their nearest node."""
 
 from __future__ import annotations
 
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
-from scheduler_ext.core.node.node import BoundPod, PendingPod
-from scheduler_ext.explain.explainer import Explainer, Seen, other_scheduler
+from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.explain.explain import API_VERSION
+from scheduler_ext.explain.explainer import Explainer, Seen, held_devices, other_scheduler
 from scheduler_ext.explain.sentences import asks
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire.redacted import spec_of
@@ -35,6 +36,12 @@ MOST_LINES = 500
 # The identity of equal pods: their namespace, whose pods alone an explanation names, and their spec.
 _Kind = tuple[str, bytes]
 _Told = Mapping[str, Any] | None
+_ITEM: dict[str, Any] = dict.fromkeys(
+    (
+        *("namespace", "name", "uid", "state", "node", "priority", "asks", "devices"),
+        *("reason", "nearest", "commonest", "since"),
+    )
+)
 
 
 class Waiting:
@@ -65,7 +72,7 @@ class Waiting:
         """
         known = {(line["namespace"], line["name"]): line["reason"] for line in self._listed(_AT_SCRAPE_S)}
         pods = ((each, known.get((each.pod.namespace, each.pod.name))) for each in self._source.pending())
-        return dict(Counter(reason or self._reason(each, self._of(each)) for each, reason in pods))
+        return dict(Counter(reason or _reason(each, self._record.of_pod(each.pod)) for each, reason in pods))
 
     def lines(self) -> list[dict[str, Any]]:
         """The waiting pods, the highest priority first, then the longest waiting; at most 500.
@@ -87,7 +94,9 @@ class Waiting:
             return self._lines
 
     def _found(self, now: float, at_once_s: float) -> list[dict[str, Any]]:
-        waiting = sorted(self._source.pending(), key=lambda each: (-each.pod.priority, _since(each.pod)))
+        waiting = sorted(
+            self._source.pending(), key=lambda each: (-each.pod.priority, each.pod.created_at or 0.0)
+        )
         pods = waiting[:MOST_LINES]
         kinds = [(each.pod.namespace, spec_of(each.manifest)) for each in pods]
         # The first pod of each kind.
@@ -116,15 +125,15 @@ class Waiting:
         try:
             return self._explainer.of_waiting(waiting)
         except RequestError:
-            return None
+            pass
         except Exception:
             # One unreadable pod must not take the list, nor a scrape, from all others.
             log.exception("pod %s/%s: cannot be looked into", waiting.pod.namespace, waiting.pod.name)
-            return None
+        return None
 
     def _line(self, waiting: PendingPod, told: _Told) -> dict[str, Any]:
-        pod, entry = waiting.pod, self._of(waiting)
-        reason = self._reason(waiting, entry)
+        pod, entry = waiting.pod, self._record.of_pod(waiting.pod)
+        reason = _reason(waiting, entry)
         nearest = told["nearest"] if told is not None and waiting.invalid is None else None
         if waiting.invalid is not None:
             text: str | None = waiting.invalid
@@ -132,44 +141,57 @@ class Waiting:
             text, reason = nearest["text"], nearest["reason"]
         else:
             text = FITS_NOW if told is not None and sum(told["counts"].values()) < told["nodes"] else None
-        was_asked = entry is not None and entry.filters > 0
-        text = other_scheduler(waiting.scheduler_name, was_asked, self._explainer.config) or text
+        commonest = None
+        if told is not None and nearest is not None:
+            most, nodes = next(iter(told["counts"].items()))
+            commonest = {"reason": most, "nodes": nodes, "of": told["nodes"]}
+        wanted = asks(pod.request)
+        if waiting.invalid is not None:
+            # The known part; ``nearest`` has the problem.
+            wanted = f"{wanted}, and {UNREADABLE}" if wanted else UNREADABLE
+        filters = entry.filters if entry is not None else 0
+        text = other_scheduler(waiting.scheduler_name, filters > 0, self._explainer.config) or text
         return {
             "namespace": pod.namespace,
             "name": pod.name,
             "uid": pod.uid,
             "priority": pod.priority,
             "since": micro_time(pod.created_at) if pod.created_at is not None else None,
-            "asks": _asks(waiting),
-            "filters": entry.filters if entry is not None else 0,
+            "asks": wanted,
+            "filters": filters,
             "reason": reason,
             "nearest": text,
-            "commonest": _commonest(told) if told is not None and nearest is not None else None,
+            "commonest": commonest,
             "nominated": waiting.nominated_node,
         }
 
-    def _of(self, waiting: PendingPod) -> Recorded | None:
-        return self._record.of_pod(waiting.pod)
 
-    @staticmethod
-    def _reason(waiting: PendingPod, entry: Recorded | None) -> str:
-        if waiting.invalid is not None:
-            return INVALID_REQUEST.text
-        return (entry.main_reason if entry is not None else None) or NOT_ASKED
+def _reason(waiting: PendingPod, entry: Recorded | None) -> str:
+    if waiting.invalid is not None:
+        return INVALID_REQUEST.text
+    return (entry.main_reason if entry is not None else None) or NOT_ASKED
 
 
-def _asks(waiting: PendingPod) -> str:
-    """With the known part of an unreadable request; ``nearest`` has the problem."""
-    known = asks(waiting.pod.request)
-    if waiting.invalid is None:
-        return known
-    return f"{known}, and {UNREADABLE}" if known else UNREADABLE
-
-
-def _commonest(told: Mapping[str, Any]) -> dict[str, Any]:
-    reason, nodes = next(iter(told["counts"].items()))
-    return {"reason": reason, "nodes": nodes, "of": told["nodes"]}
-
-
-def _since(pod: BoundPod) -> float:
-    return pod.created_at if pod.created_at is not None else 0.0
+def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The GPUPodList of these nodes, by namespace and name; ``waiting`` are lines of ``Waiting``."""
+    items = [
+        _ITEM
+        | {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "priority": pod.priority}
+        | {
+            "state": "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound",
+            "node": info.name,
+            "asks": asks(pod.request),
+            "devices": held_devices(pod, info),
+        }
+        for info in infos
+        for pod in info.pods
+        if pod.holds and pod.request.asks_gpu
+    ]
+    for line in waiting:
+        waits = {key: value for key, value in line.items() if key in _ITEM}
+        items.append(_ITEM | waits | {"state": "Waiting", "devices": []})
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "GPUPodList",
+        "items": sorted(items, key=lambda item: (item["namespace"], item["name"])),
+    }

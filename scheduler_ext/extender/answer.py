@@ -1,4 +1,4 @@
-"""The extender's reply, with the values that are counted and recorded about it."""
+"""The extender's reply, and the values that are counted and recorded about it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from scheduler_ext.core.cycle.cycle import Decision
 from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.wire.extender_args import ExtenderArgs
+
+Names = Mapping[str, int]
+
+# kube-scheduler adds its own scores and picks among the best at random, so it takes one of few nodes.
+_KEPT = 5
 
 
 class Basis(NamedTuple):
@@ -34,3 +41,72 @@ class Answer:
     problem: str | None = None
     args: ExtenderArgs | None = field(default=None, compare=False, repr=False)
     basis: Basis | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One score of a node, 0 to 1; its part of the total, and the mean over the compared nodes."""
+
+    name: str
+    weight: float
+    value: float
+    mean: float
+
+    @property
+    def ahead(self) -> float:
+        """The advantage over the mean node, as part of the total."""
+        return self.weight * (self.value - self.mean)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A node that fits, its total and its terms; ``of`` is the number of nodes that fit."""
+
+    node: str
+    total: float
+    terms: tuple[Term, ...]
+    of: int
+
+    @property
+    def strongest(self) -> list[Term]:
+        """The two terms with the largest advantages; fewer if fewer have one."""
+        ahead = sorted((term for term in self.terms if term.ahead > 0), key=lambda term: -term.ahead)
+        return ahead[:2]
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The end of a bind; ``kind`` as in ``BindResult``, ``devices`` UUIDs by container."""
+
+    at: float
+    node: str
+    kind: str
+    error: str
+    devices: Mapping[str, tuple[str, ...]]
+
+
+def best_of(decision: Decision, rows: Ints) -> tuple[Candidate, ...]:
+    """The best few nodes at ``rows`` that fit and are known by name, best first, equal ones by name."""
+    snapshot = decision.snapshot
+    known = rows[rows >= 0]
+    fitting = known[decision.totals[snapshot.state_of[known]] > -np.inf]
+    if not len(fitting):
+        return ()
+    states = snapshot.state_of[fitting]
+    totals = decision.totals[states]
+    order = np.lexsort((snapshot.name_rank[fitting], -totals))[:_KEPT]
+    # A NameIndex has its names in the order of their rows.
+    names = list(snapshot.row_of)
+    means = [float(value[states].mean()) for _, _, value in decision.scored.terms]
+    return tuple(
+        Candidate(
+            names[int(fitting[i])],
+            float(totals[i]),
+            tuple(
+                Term(score.name, weight, float(value[states[i]]), mean)
+                for (score, weight, value), mean in zip(decision.scored.terms, means, strict=True)
+            ),
+            len(fitting),
+        )
+        for i in order
+    )

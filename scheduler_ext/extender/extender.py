@@ -13,7 +13,7 @@ import numpy as np
 from cachetools import LRUCache
 
 from scheduler_ext.core.cycle.cycle import Codes, Decision, filter_nodes, points, select_candidates
-from scheduler_ext.core.cycle.placement import Sizing, place_nominated
+from scheduler_ext.core.cycle.placement import place_nominated
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.forecast.forecast import Forecast
@@ -60,9 +60,9 @@ class Extender:
     """
 
     def __init__(self, config: Configuration) -> None:
-        self._resources = config.resource_names()
-        self._policy = config.policy()
-        self.sizing = Sizing(self._policy, self._resources, config.memory.headroom_percent)
+        self.sizing = config.sizing()
+        self._resources = self.sizing.resources
+        self._policy = self.sizing.policy
         # For the remembered pods.
         self._lock = Lock()
         # For writers of the table.
@@ -165,8 +165,11 @@ class Extender:
         rescuable = self._after_refusal(args, decision, rows, refused, nowhere=not passed)
         reply = encode_filter_result(args, passed, refused, rescuable)
         _check(deadline)
+        problem, request = None, decision.request
+        if isinstance(request, InvalidRequest):
+            problem = f"pod {pod_name(args.pod)[:300]}: {request.message}"
         basis = Basis(args.raw_pod, decision, rows)
-        return Answer(reply, len(args.names), len(passed), rejected, _problem(args, decision), args, basis)
+        return Answer(reply, len(args.names), len(passed), rejected, problem, args, basis)
 
     def prioritize(self, body: bytes, deadline: float) -> Answer:
         """The reply to prioritize: points for exactly the requested names; 0 for a node that does not fit."""
@@ -221,9 +224,7 @@ class Extender:
         return {name: refused.pop(name) for name in found if name in refused}
 
     def _request(self, args: ExtenderArgs) -> GpuRequest | InvalidRequest:
-        """The pod's request; equal bytes have equal requests, so those of the last pods are not parsed
-        again.
-        """
+        """The pod's request; the last pods are known by their bytes and are not parsed again."""
         with self._lock:
             known = self._requests.get(args.raw_pod)
         if known is not None:
@@ -302,13 +303,6 @@ def _refusals(names: list[str], codes: Codes) -> tuple[dict[str, str], dict[str,
         else:
             refused = part
     return refused, rejected
-
-
-def _problem(args: ExtenderArgs, decision: Decision) -> str | None:
-    request = decision.request
-    return (
-        f"pod {pod_name(args.pod)[:300]}: {request.message}" if isinstance(request, InvalidRequest) else None
-    )
 
 
 def _check(deadline: float) -> None:

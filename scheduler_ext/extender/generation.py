@@ -36,9 +36,7 @@ def _key(node: NodeInfo, seen: NodeInfo) -> _Seen:
 
 
 class SeenNodes:
-    """Nodes that differ for some pods, kept across generations, because most nodes do not change. Safe to use
-    from several threads.
-    """
+    """Nodes that differ for some pods, kept across generations. Safe to use from several threads."""
 
     def __init__(self, sizing: Sizing) -> None:
         self._sizing = sizing
@@ -71,8 +69,7 @@ class Generation:
         self._overlays: LRUCache[tuple[_Seen, ...], Overlay] = LRUCache(_REMEMBERED_OVERLAYS)
 
     def seen_with(self, infos: Mapping[str, NodeInfo]) -> Snapshot:
-        """The snapshot for a pod that sees these nodes differently (``Places.seen_by``): nearly always as it
-        is."""
+        """The snapshot for a pod that sees these nodes differently (``Places.seen_by``), mostly as it is."""
         snapshot = self.snapshot
         if not infos:
             return snapshot

@@ -110,9 +110,7 @@ class Places:
             self._put(uid, None)
 
     def over(self, info: NodeInfo) -> NodeInfo:
-        """A node with the places named on it, as if the watch showed them; the same object if there are
-        none.
-        """
+        """A node with the places named on it, as if the watch showed them; the same object without any."""
         self._expire()
         here = tuple(place for place in self._places.values() if info.name in place.victims)
         if not here:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, takewhile
 from threading import Lock
+from typing import TypeVar
 
 from cachetools import TTLCache
 
@@ -20,10 +22,12 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.places import BEHIND_S, Places, likeliest
-from scheduler_ext.extender.proposals import Admissible, admissible
+from scheduler_ext.extender.proposals import admissible
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender_args import PreemptionArgs, decode_preemption, encode_victims
 from scheduler_ext.wire.pod import bound_pod, may_preempt, other_requests, pod_request, pod_uid
+
+T = TypeVar("T")
 
 # kube-scheduler examines a hundred candidates or a tenth of all, whichever is more.
 _RESCUABLE = 100
@@ -85,44 +89,23 @@ class Preemptor:
         deadline: float,
     ) -> dict[str, Victims]:
         """The victims on each node."""
-        unsettled = self._places.unsettled(snapshot)
-        infos = {
-            name: unsettled.get(name, snapshot.nodes[name].info)
-            for name in args.proposals
-            if name in snapshot.nodes
-        }
+        unsettled, nodes = self._places.unsettled(snapshot), snapshot.nodes
+        infos = {name: unsettled.get(name, nodes[name].info) for name in args.proposals if name in nodes}
         proposals = admissible(args, infos, snapshot, pod.uid, pod.priority, self._sizing.resources)
-        candidates = self._candidates(preemption, proposals, deadline)
-        _search(candidates, deadline - _RESERVED * (deadline - began))
-        chosen: dict[str, Victims] = {}
-        examined = 0
-        for name, candidate in candidates.items():
-            if time.monotonic() > deadline:
-                break
-            examined += 1
-            if (victims := candidate.victims) is not None:
-                chosen[name] = victims
-        if not chosen and examined < len(proposals):
+        # The best ones first, in case that time runs out.
+        best_first = sorted(proposals.items(), key=lambda item: item[1].price)
+        candidates = {
+            name: preemption.candidate(each.info, each.uids, each.violations, each.staying)
+            for name, each in _in_time(best_first, deadline)
+        }
+        for candidate in _in_time(by_cost(candidates), deadline - _RESERVED * (deadline - began)):
+            candidate.search()
+        examined = {name: each.victims for name, each in _in_time(candidates.items(), deadline)}
+        chosen = {name: victims for name, victims in examined.items() if victims is not None}
+        if not chosen and len(examined) < len(proposals):
             # kube-scheduler takes an empty answer to mean that no node helps, and would not ask again.
             raise RequestError(503, "deadline exceeded; the server is overloaded")
         return chosen
-
-    @staticmethod
-    def _candidates(
-        preemption: Preemption, proposals: Mapping[str, Admissible], deadline: float
-    ) -> dict[str, Candidate]:
-        """Every node with sufficient victims, before any is examined more closely; in kube-scheduler's order
-        of preference.
-        """
-        candidates: dict[str, Candidate] = {}
-        for name in sorted(proposals, key=lambda name: proposals[name].price):
-            if time.monotonic() > deadline:
-                break
-            proposal = proposals[name]
-            candidates[name] = preemption.candidate(
-                proposal.info, proposal.uids, proposal.violations, proposal.staying
-            )
-        return candidates
 
     def refused(self, pod: kube.Pod, nodes: Collection[str]) -> None:
         """Filter has refused a pod on these nodes, where kube-scheduler counts that it fits.
@@ -133,10 +116,8 @@ class Preemptor:
         uid, nominated = pod_uid(pod), _nominated_node(pod)
         self._hear(pod)
         place = self._places.of(uid)
-        names = dict.fromkeys(
-            [*(place.victims if place is not None else ()), *([nominated] if nominated else ())]
-        )
-        mine = [name for name in names if name in nodes]
+        victims = place.victims if place is not None else {}
+        mine = [name for name in _expected_on(victims, nominated) if name in nodes]
         with self._lock:
             self._refused.update(((uid, name), True) for name in mine)
         preemption, snapshot = self._preemption(pod) if mine else None, self._snapshot()
@@ -146,9 +127,8 @@ class Preemptor:
         for name in mine:
             if name not in snapshot.nodes:
                 continue
-            info = snapshot.nodes[name].info
-            named = place.victims[name].uids if place is not None and name in place.victims else ()
-            awaited = preemption.awaited(self._places.over(info), named)
+            named = victims[name].uids if name in victims else ()
+            awaited = preemption.awaited(self._places.over(snapshot.nodes[name].info), named)
             if awaited:
                 kept[name] = Victims(awaited, 0)
         if kept:
@@ -176,7 +156,7 @@ class Preemptor:
         place = self._places.of(uid)
         victims = place.victims if place is not None else {}
         recent = place is not None and self._places.is_recent(place)
-        for name in {**victims, **({nominated: None} if nominated else {})}:
+        for name in _expected_on(victims, nominated):
             if name not in snapshot.nodes:
                 continue
             with self._lock:
@@ -207,16 +187,10 @@ class Preemptor:
         preemption = self._preemption(pod)
         if preemption is None:
             return []
-        found: list[str] = []
-        most = max(_RESCUABLE, len(names) // _RESCUABLE_PART)
-        end = time.monotonic() + _RESCUE_S
-        for name in names:
-            node = snapshot.nodes.get(name)
-            if node is not None and preemption.rescuable(node.info):
-                found.append(name)
-            if len(found) == most or time.monotonic() > end:
-                break
-        return found
+        in_time = _in_time(names, time.monotonic() + _RESCUE_S)
+        there = ((name, snapshot.nodes[name]) for name in in_time if name in snapshot.nodes)
+        found = (name for name, node in there if preemption.rescuable(node.info))
+        return list(islice(found, max(_RESCUABLE, len(names) // _RESCUABLE_PART)))
 
     def _preemption(self, pod: kube.Pod) -> Preemption | None:
         """The pod's search for victims; None for a pod that may not preempt or is unreadable."""
@@ -234,16 +208,23 @@ class Preemptor:
         return Preemption(request, pod_uid(pod), others, self.budgets(), self._sizing)
 
 
-def _search(candidates: Mapping[str, Candidate], end: float) -> None:
-    """Search cheaper victims node by node, the best first, because kube-scheduler takes only one."""
+def _in_time(items: Iterable[T], deadline: float) -> Iterator[T]:
+    """The items until the deadline passes."""
+    return takewhile(lambda _: time.monotonic() <= deadline, items)
+
+
+def by_cost(candidates: Mapping[str, Candidate]) -> list[Candidate]:
+    """The order of a search for cheaper victims, the best node first, as kube-scheduler takes only one."""
     costs = [(candidate.cost, name) for name, candidate in candidates.items()]
     order = [name for cost, name in sorted((cost, name) for cost, name in costs if cost is not None)]
     # If not even all pods together suffice, fewer may: they would free GPUs that are in the way.
     order += [name for cost, name in costs if cost is None]
-    for name in order:
-        if time.monotonic() > end:
-            return
-        candidates[name].search()
+    return [candidates[name] for name in order]
+
+
+def _expected_on(victims: Mapping[str, Victims], nominated: str | None) -> dict[str, None]:
+    """The nodes on which a pod may get its place, in order."""
+    return dict.fromkeys([*victims, *([nominated] if nominated else [])])
 
 
 def _version(pod: kube.Pod) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,7 +10,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.extender_args import PreemptionArgs, Proposal
+from scheduler_ext.wire.extender_args import PreemptionArgs
 from scheduler_ext.wire.pod import other_requests, pod_priority
 
 
@@ -45,12 +45,18 @@ def admissible(
         for name, info in infos.items()
         for victim in set(args.proposals[name].uids) - {pod.uid for pod in info.pods}
     }
-    elsewhere = _known_anywhere(unknown, snapshot) | {uid}
+    elsewhere = {uid}
+    if unknown:
+        elsewhere |= {
+            pod.uid for node in snapshot.nodes.values() for pod in node.info.pods if pod.uid in unknown
+        }
     found = {}
     for name, info in infos.items():
         proposal = args.proposals[name]
         here = {pod.uid: pod for pod in info.pods}
-        high = _of_no_lower_priority(proposal, here, priority)
+        # Proposed whole pods that are unknown on the node and must stay.
+        pods = zip(proposal.uids, proposal.pods, strict=False)
+        high = {each: pod for each, pod in pods if each not in here and pod_priority(pod) >= priority}
         uids = tuple(
             each for each in proposal.uids if each in here or (each not in elsewhere and each not in high)
         )
@@ -59,18 +65,3 @@ def admissible(
         staying = tuple(other_requests(pod.spec or kube.PodSpec(), resources) for pod in high.values())
         found[name] = Admissible(info, uids, proposal.violations, staying, price)
     return found
-
-
-def _known_anywhere(uids: set[str], snapshot: Snapshot) -> set[str]:
-    """The uids that belong to a pod on some node; for uids that are not on their proposed node, a pod of
-    another node.
-    """
-    if not uids:
-        return set()
-    return {pod.uid for node in snapshot.nodes.values() for pod in node.info.pods if pod.uid in uids}
-
-
-def _of_no_lower_priority(proposal: Proposal, here: Iterable[str], priority: int) -> dict[str, kube.Pod]:
-    """Proposed whole pods that are unknown on the node and must stay."""
-    pods = zip(proposal.uids, proposal.pods, strict=False)
-    return {uid: pod for uid, pod in pods if uid not in here and pod_priority(pod) >= priority}

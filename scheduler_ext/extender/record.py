@@ -12,17 +12,14 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice, takewhile
 from threading import Lock
 
 import numpy as np
 
 from scheduler_ext.background import Background
-from scheduler_ext.core.cycle.cycle import Decision
-from scheduler_ext.core.framework.decided import Bound, Candidate
-from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.extender.answer import Answer
-from scheduler_ext.extender.candidates import Names, best_of
+from scheduler_ext.extender.answer import Answer, Bound, Candidate, Names, best_of
 from scheduler_ext.wire.extender_args import decode_pod
 from scheduler_ext.wire.pod import pod_name, pod_uid
 from scheduler_ext.wire.redacted import redacted_pod
@@ -116,10 +113,6 @@ class Record(Background):
         if self._most:
             super().start()
 
-    def stop(self, wait_s: float = 1.0) -> None:
-        """Read no more by itself."""
-        super().stop(wait_s)
-
     def restore(self, entries: Iterable[Recorded]) -> None:
         """Take over the records of another, the one that changed longest ago first."""
         with self._reading:
@@ -164,12 +157,8 @@ class Record(Background):
         """The records that changed after this number, the latest first."""
         with self._reading:
             self._read()
-            found: list[Recorded] = []
-            for entry in reversed(self._by_uid.values()):
-                if entry.number <= after or len(found) >= most:
-                    break
-                found.append(entry)
-            return found
+            newer = takewhile(lambda entry: entry.number > after, reversed(self._by_uid.values()))
+            return list(islice(newer, most))
 
     def __len__(self) -> int:
         with self._reading:
@@ -201,7 +190,9 @@ class Record(Background):
         last, (raw_pod, decision, rows) = self._last_pod, answer.basis
         if last is None or last[0] != raw_pod:
             # filter and prioritize come with the same pod, one after the other.
-            last = self._last_pod = (raw_pod, *_decoded(raw_pod))
+            pod = decode_pod(raw_pod)
+            namespace, _, name = pod_name(pod).partition("/")
+            last = self._last_pod = raw_pod, pod_uid(pod), namespace, name, redacted_pod(pod)
         _, uid, namespace, name, redacted = last
         entry = self._entry(uid, namespace, name, redacted, at)
         entry.generation = decision.snapshot.generation
@@ -209,7 +200,9 @@ class Record(Background):
             entry.filters += 1
             entry.nodes_in, entry.nodes_out = answer.nodes_in, answer.nodes_out
             entry.rejected, entry.problem = answer.rejected, answer.problem
-            entry.offered = _offered(decision, rows)
+            asked = np.zeros(len(decision.snapshot.state_of), np.bool_)
+            asked[rows[rows >= 0]] = True
+            entry.offered = Offered(decision.snapshot.row_of, np.packbits(asked).tobytes())
             entry.candidates = ()
         else:
             entry.candidates = best_of(decision, rows)
@@ -232,7 +225,10 @@ class Record(Background):
         entry.number, entry.at = self._number, at
         self._count(entry, 1)
         self._by_uid.move_to_end(entry.uid)
-        while self._by_uid and (len(self._by_uid) > self._most or self._held_bytes() > self._most_bytes):
+        while self._by_uid and (
+            len(self._by_uid) > self._most
+            or self._bytes + self._index_bytes * max(0, len(self._indices) - 1) > self._most_bytes
+        ):
             uid, old = self._by_uid.popitem(last=False)
             self._count(old, -1)
             if self._uid_of.get((old.namespace, old.name)) == uid:
@@ -248,22 +244,6 @@ class Record(Background):
             if not self._indices[id(names)]:
                 del self._indices[id(names)]
 
-    def _held_bytes(self) -> int:
-        return self._bytes + self._index_bytes * max(0, len(self._indices) - 1)
-
 
 def _key(uid: str, namespace: str, name: str) -> str:
     return uid or f"{namespace}/{name}"
-
-
-def _decoded(raw_pod: bytes) -> tuple[str, str, str, bytes]:
-    """A pod's uid, namespace, name, and its manifest reduced to the fields that decisions read."""
-    pod = decode_pod(raw_pod)
-    namespace, _, name = pod_name(pod).partition("/")
-    return pod_uid(pod), namespace, name, redacted_pod(pod)
-
-
-def _offered(decision: Decision, rows: Ints) -> Offered:
-    asked = np.zeros(len(decision.snapshot.state_of), np.bool_)
-    asked[rows[rows >= 0]] = True
-    return Offered(decision.snapshot.row_of, np.packbits(asked).tobytes())

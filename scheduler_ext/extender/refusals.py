@@ -80,9 +80,7 @@ class Refusals:
 
 
 def _asked(refused: _Refused, snapshot: Snapshot, part: Snapshot) -> Bools:
-    """The nodes of a part of the snapshot that were requested; all nodes if nodes were added or removed
-    since.
-    """
+    """The requested nodes of a part of the snapshot; all if nodes were added or removed since."""
     if refused.row_of() is not snapshot.row_of:
         return np.ones(len(part.nodes), np.bool_)
     asked: Bools = np.isin(snapshot.rows(list(part.nodes)), refused.rows)

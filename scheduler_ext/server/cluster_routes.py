@@ -5,8 +5,7 @@ from flask import Blueprint, Response, request
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.pod_list import pod_list
-from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.explain.waiting import Waiting, pod_list
 from scheduler_ext.server.replies import json_reply, problem_reply
 from scheduler_ext.sources.source_status import Source
 from scheduler_ext.views.ledger_dump import ledger_dump

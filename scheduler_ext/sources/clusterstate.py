@@ -4,10 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.errors import InventoryError, UnreadableFileError
+from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.wire.files import FileTooLargeError, read_file
 from scheduler_ext.wire.objects import (
     Objects,
@@ -35,6 +39,11 @@ class ClusterState:
     problems: Mapping[str, str] = field(default_factory=dict)
     workload: Workload = UNKNOWN
     pending: Sequence[PendingPod] = ()
+
+    def snapshot(self, sizing: Sizing) -> Snapshot:
+        """The nodes and their forecast, for decisions."""
+        nodes = {name: sizing.resolved(info) for name, info in self.infos.items()}
+        return build_snapshot(nodes, 1, forecast=Forecast(self.workload, ()))
 
 
 def load_objects(path: Path) -> Objects:

@@ -30,13 +30,11 @@ def ledger_dump(snapshot: Snapshot | None, resources: ResourceNames) -> dict[str
 def node_ledger(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
     """Who holds what on one node, and who waits for it."""
     held = holdings_of(info, resources)
-    pods = [(pod, _state(pod, info)) for pod in info.pods if pod.holds]
+    pods = [(pod, "Assumed" if pod.uid in info.assumed else "Confirmed") for pod in info.pods if pod.holds]
     pods += [(pod, "Nominated") for pod in info.nominated]
-    # One pod's part is the part that would remain without all others; for shares the pod itself has it.
-    nothing = Holdings()
+    # The shares of a pod are in the pod itself.
     alone = [
-        (pod, state, holdings_of(_only(info, pod), resources) if pod.request.units else nothing)
-        for pod, state in pods
+        (pod, state, _alone(info, pod, resources) if pod.request.units else Holdings()) for pod, state in pods
     ]
     return {
         "unknownDeviceGpus": unknown_gpus(info, held),
@@ -44,7 +42,19 @@ def node_ledger(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
             entry for pod, state, its in alone for entry in _without_device(pod, state, its, info, resources)
         ],
         "unplacedShares": [f"{pod.namespace}/{pod.name}" for pod in held.unplaced],
-        "departed": [_departed(pod, info, resources) for pod in info.pods if pod.departed],
+        "departed": [
+            _named(pod)
+            | {
+                # What the last report still counts of it.
+                "memoryMiB": {
+                    uuid: held.departed_mib
+                    for uuid, held in _alone(info, pod, resources).devices.items()
+                    if held.departed_mib
+                }
+            }
+            for pod in info.pods
+            if pod.departed
+        ],
         "devices": {
             device.uuid: {
                 "totalMiB": device.memory.total_mib,
@@ -52,21 +62,14 @@ def node_ledger(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
                     entry for pod, state, its in alone for entry in _on(device, pod, state, its, info)
                 ],
             }
-            for device in _devices(info)
+            for device in info.devices
         },
     }
 
 
-def _devices(info: NodeInfo) -> tuple[Device, ...]:
-    return info.report.devices if info.report is not None else ()
-
-
-def _only(info: NodeInfo, pod: BoundPod) -> NodeInfo:
-    return replace(info, pods=(pod,), nominated=())
-
-
-def _state(pod: BoundPod, info: NodeInfo) -> str:
-    return "Assumed" if pod.uid in info.assumed else "Confirmed"
+def _alone(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> Holdings:
+    """One pod's part: the part that would remain without all others."""
+    return holdings_of(replace(info, pods=(pod,), nominated=()), resources)
 
 
 def _sizes(pod: BoundPod) -> tuple[tuple[str, int], ...]:
@@ -78,44 +81,30 @@ def _without_device(
     pod: BoundPod, state: str, its: Holdings, info: NodeInfo, resources: ResourceNames
 ) -> Iterator[dict[str, Any]]:
     """The pod's holdings or nominations on unknown GPUs: units, and shares in MiB."""
-    unknown: list[tuple[str | None, str, int]] = [
-        (None, name, count) for name, count in its.unknown.items() if count
-    ]
-    unknown += [
+    units = [(None, name, count) for name, count in its.unknown.items() if count]
+    shares = [
         (container, resources.share, mib)
         for container, mib in _sizes(pod)
-        if not known_devices(pod, container, _devices(info))
+        if not known_devices(pod, container, info.devices)
     ]
-    for container, resource, count in unknown:
-        yield _named(pod) | {
-            "container": container,
-            "resource": resource,
-            "count": count,
-            "state": state,
-        }
-
-
-def _departed(pod: BoundPod, info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
-    """A pod that has left, and what the last report still counts of it, in MiB by GPU."""
-    its = holdings_of(_only(info, pod), resources).devices
-    return _named(pod) | {
-        "memoryMiB": {uuid: held.departed_mib for uuid, held in its.items() if held.departed_mib}
-    }
+    for container, resource, count in (*units, *shares):
+        holding = {"container": container, "resource": resource, "count": count, "state": state}
+        yield _named(pod) | holding
 
 
 def _on(device: Device, pod: BoundPod, state: str, its: Holdings, info: NodeInfo) -> Iterator[dict[str, Any]]:
     """What a pod holds of one GPU: its shares, its instances, or all of it."""
     for container, mib in _sizes(pod):
-        if device.uuid in known_devices(pod, container, _devices(info)):
+        if device.uuid in known_devices(pod, container, info.devices):
             yield _entry(pod, state, container, mib)
     for instance in device.mig.instances:
         if instance.holder is not None and pod.is_holder(instance.holder):
             yield _entry(pod, state, instance.holder.container, None, instance)
-    told = [holder for holder in device.holders if holder.memory_mib is None and pod.is_holder(holder)]
-    containers = [holder.container for holder in told]
     if not pod.request.units:
         return
-    if not told and pod.request.shares is None and pod.uid in its.devices[device.uuid].pods:
+    holders = [each for each in device.holders if each.memory_mib is None and pod.is_holder(each)]
+    containers = [each.container for each in holders]
+    if not holders and pod.request.shares is None and pod.uid in its.devices[device.uuid].pods:
         # Seen by what it uses.
         containers = [None]
     for whose in containers:

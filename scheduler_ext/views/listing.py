@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
@@ -11,12 +13,9 @@ from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.sentences import unattributed
-from scheduler_ext.views.device_usage import device_usage
-from scheduler_ext.views.node_usage import instances_of
+from scheduler_ext.views.node_usage import device_usage, instances_of
 from scheduler_ext.wire.config import Configuration
 
-NO_AGES: Mapping[str, float] = {}
-NO_PROBLEMS: Mapping[str, str] = {}
 _MEMORY = (
     *("totalMiB", "reservedMiB", "usedMiB", "unaccountedMiB"),
     *("requestedMiB", "freeMiB", "requestedAtLeastMiB", "freeAtMostMiB"),
@@ -26,8 +25,8 @@ _MEMORY = (
 def inventory_list(
     infos: Iterable[NodeInfo],
     config: Configuration,
-    ages_s: Mapping[str, float] = NO_AGES,
-    problems: Mapping[str, str] = NO_PROBLEMS,
+    ages_s: Mapping[str, float] = MappingProxyType({}),
+    problems: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The InventoryList of these nodes, by name, without nodes that have no GPU.
 
@@ -45,9 +44,13 @@ def inventory_list(
 
 
 def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | None) -> dict[str, Any]:
-    held = holdings_of(info, config.resource_names())
-    attribution = attribute(info, held, config.resource_names())
-    report = info.report
+    resources, report = config.resource_names(), info.report
+    held = holdings_of(info, resources)
+    attribution = attribute(info, held, resources)
+    # The instances that a pod may still have, by profile.
+    mig_free: Counter[str] = Counter()
+    for (_, profile), instances in sorted(instances_of(info, attribution.held).items()):
+        mig_free[profile] += instances.free
     return {
         "node": info.name,
         "source": "labels" if report is None else "report",
@@ -55,9 +58,9 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
         "ageSeconds": age_s,
         "problem": problem,
         "unknownDeviceGpus": unknown_gpus(info, held),
-        "unattributed": unattributed(info, attribution.unknown, config.resource_names().share),
+        "unattributed": unattributed(info, attribution.unknown, resources.share),
         "cordonsUnknown": [] if report is None else list(report.cordoned_strangers),
-        "migFree": _mig_free(info, attribution.held),
+        "migFree": dict(mig_free),
         "devices": _estimated(info)
         if report is None
         else [
@@ -65,14 +68,6 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
             for device in sorted(report.devices, key=lambda device: device.index)
         ],
     }
-
-
-def _mig_free(info: NodeInfo, held: Holdings) -> dict[str, int]:
-    """The instances that a pod may still have, by profile."""
-    free: dict[str, int] = {}
-    for (_, profile), instances in sorted(instances_of(info, held).items()):
-        free[profile] = free.get(profile, 0) + instances.free
-    return free
 
 
 def _device(

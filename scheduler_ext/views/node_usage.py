@@ -1,24 +1,69 @@
-"""One node's GPUs and their holdings, in numbers that may be summed over nodes."""
+"""Promised, unexplained and free memory of GPUs, and the GPUs of nodes in numbers that may be summed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.gpu.room import DeviceHoldings
+from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.attribution import attribute
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.views.device_usage import device_usage, takes_new
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 
+T = TypeVar("T")
 # Less than a CUDA context takes on any GPU, and more than a driver uses on an unopened one.
 IDLE_BELOW_MIB = 64
 STATES = ("Assumed", "Confirmed", "Nominated")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUsage:
+    """In MiB; ``unaccounted_mib`` is what no pod explains that holds something there, None where it is not
+    known; ``free_mib`` is what may still be promised: nothing of a GPU that takes nothing new, or has no
+    replica left."""
+
+    requested_mib: int
+    unaccounted_mib: int | None
+    free_mib: int
+
+
+def takes_new(info: NodeInfo, device: Device) -> bool:
+    """Whether a pod may be sent to this GPU, now or after the node's next report: never to a sick or a
+    cordoned one, nor to one of a node whose agent is Missing."""
+    return device.healthy and not device.cordoned and info.freshness != "Missing"
+
+
+def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> DeviceUsage:
+    """The memory of one GPU of a node with a report; ``headroom_percent`` is what shares leave untouched, on
+    nodes of shares."""
+    memory = device.memory
+    percent = headroom_percent if info.share_node else 0
+    requested = held.requested_mib
+    report = info.report
+    shared = report is not None and report.sharing_strategy != "none"
+    # No pod can get a part of a GPU that is shared by time or MPS where pods hold every replica.
+    replica_left = report is None or not shared or held.units < report.replicas
+    # Where GPUs are shared, several pods may have units that are called one GPU.
+    if held.units and not shared:
+        # A whole GPU is promised with all it has.
+        requested = max(requested, memory.total_mib - memory.reserved_mib)
+    for instance in device.mig.instances:
+        if instance.uuid in held.instances:
+            requested += device.instance_memory_mib(instance)
+    known = memory.unaccounted_mib
+    return DeviceUsage(
+        requested_mib=requested,
+        unaccounted_mib=held.foreign_mib or None if known is None else known + held.foreign_mib,
+        free_mib=Room.of(memory, held, percent).after(requested - held.requested_mib).free
+        if takes_new(info, device) and replica_left
+        else 0,
+    )
 
 
 class Amounts(NamedTuple):
@@ -77,11 +122,8 @@ def node_usage(node: Node, resources: ResourceNames, headroom_percent: int) -> N
         return _estimated(info.estimate, unknown_gpus(info, known)) if info.estimate else NodeUsage()
     held = attribute(info, known, resources, node).held
     devices = tuple(
-        (
-            device,
-            _amounts(info, device, held.devices[device.uuid], known.devices[device.uuid], headroom_percent),
-        )
-        for device in info.report.devices
+        (device, _amounts(info, device, held.devices[uuid], known.devices[uuid], headroom_percent))
+        for uuid, device in ((device.uuid, device) for device in info.devices)
     )
     alike: dict[str, list[Amounts]] = {}
     for device, amounts in devices:
@@ -126,21 +168,16 @@ def _is_held(held: DeviceHoldings) -> bool:
 
 def instances_of(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instances]:
     """MIG instances by what the driver calls their GPU, and profile; ``held`` as ``attribute`` has it."""
-    there: Counter[tuple[str, str]] = Counter()
-    size: dict[tuple[str, str], int] = {}
-    free: Counter[tuple[str, str]] = Counter()
-    for device in info.report.devices if info.report is not None else ():
+    found: dict[tuple[str, str], Instances] = {}
+    for device in info.devices:
         usable = takes_new(info, device)
         taken = held.devices[device.uuid].instances
         for instance in device.mig.instances:
-            key = device.product, instance.profile
-            there[key] += 1
-            size[key] = instance.size
-            free[key] += usable and instance.uuid not in taken
-    return {
-        key: Instances(count, free[key], count * size[key], free[key] * size[key])
-        for key, count in there.items()
-    }
+            key, size = (device.product, instance.profile), instance.size
+            free = usable and instance.uuid not in taken
+            before = found.get(key, Instances())
+            found[key] = Instances(*map(sum, zip(before, (1, free, size, free * size), strict=True)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,3 +204,21 @@ def pod_usage(info: NodeInfo) -> PodUsage | None:
         if pod.request.shares is not None:
             usage.share_mib[pod.namespace] += pod.request.shares.total_mib
     return usage
+
+
+class PerNode(Generic[T]):
+    """The value of each node of a snapshot; for one thread at a time."""
+
+    def __init__(self, compute: Callable[[Node], T]) -> None:
+        self._compute = compute
+        self._known: dict[str, tuple[NodeInfo, T]] = {}
+
+    def of(self, snapshot: Snapshot | None) -> dict[str, T]:
+        """By the node's name, in the order of the snapshot."""
+        known = {}
+        for name, node in snapshot.nodes.items() if snapshot is not None else ():
+            before = self._known.get(name)
+            same = before is not None and before[0] is node.info
+            known[name] = before if before is not None and same else (node.info, self._compute(node))
+        self._known = known
+        return {name: value for name, (_, value) in known.items()}

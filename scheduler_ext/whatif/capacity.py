@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
@@ -53,46 +51,38 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
     }
 
 
-@dataclass(slots=True)
-class _Alike:
-    """Nodes that take equally many copies: the first by name represents the others."""
-
-    vessel: Vessel
-    names: list[str] = field(default_factory=list)
-
-
 def _counted(
     request: GpuRequest, needs: PodNeeds, state: ClusterState, config: Configuration
 ) -> dict[str, Any]:
-    sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
+    sizing = config.sizing()
     in_tree = _InTree(InTreeNodes(state.objects, sizing.resources, state.infos), needs)
-    groups: dict[Hashable, _Alike] = {}
-    resolved = {name: sizing.resolved(state.infos[name]) for name in sorted(state.infos)}
-    for name, node in resolved.items():
+    # Nodes that take equally many copies: the first by name represents the others.
+    groups: dict[Hashable, tuple[Vessel, list[str]]] = {}
+    cluster = state.snapshot(sizing)
+    for name, node in sorted(cluster.nodes.items()):
         vessel = Vessel.of(node, in_tree.most(name), request, sizing)
         key = node.state, vessel.rooms, in_tree.key(name)
-        groups.setdefault(key, _Alike(vessel)).names.append(name)
+        groups.setdefault(key, (vessel, []))[1].append(name)
     alike = list(groups.values())
-    cluster = build_snapshot(resolved, 1, forecast=Forecast(state.workload, ()))
-    fills = fill_all([each.vessel for each in alike], request, sizing, cluster)
+    fills = fill_all([vessel for vessel, _ in alike], request, sizing, cluster)
     full = {}
-    for each, fill in zip(alike, fills, strict=True):
+    for (vessel, _), fill in zip(alike, fills, strict=True):
         # A node without limit, or without a GPU, stays as it is.
-        node = each.vessel.node
+        node = vessel.node
         held = replace(fill, copies=0) if fill.copies >= NO_LIMIT else fill
         full[node.info.name] = sizing.resolved(filled(node, request, held, sizing))
     decision = filter_nodes(request, build_snapshot(full, 1), sizing.policy)
     codes = decision.verdict[decision.snapshot.state_of[:-1]].tolist()
     refused = []
     counts: dict[str, tuple[int | None, str | None]] = {}
-    for each, fill, code in zip(alike, fills, codes, strict=True):
-        name = each.names[0]
+    for (_, names), fill, code in zip(alike, fills, codes, strict=True):
+        name = names[0]
         count, limit = None, None
         if fill.copies < NO_LIMIT:
             last, there = in_tree.refusal(name, fill.copies), in_tree.full(name, fill.copies)
-            refused.append(Refused(full[name], code, last, there, len(each.names)))
+            refused.append(Refused(full[name], code, last, there, len(names)))
             count, limit = fill.copies, refused[-1].reason
-        counts.update((name, (count, limit)) for name in each.names)
+        counts.update((name, (count, limit)) for name in names)
     first = nearest(refused, decision, needs, in_tree.ours)
     numbers = [count for count, _ in counts.values()]
     order = sorted(

@@ -117,8 +117,7 @@ def filled(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> NodeI
 
 
 def _units_left(request: GpuRequest, snapshot: Snapshot) -> list[int]:
-    """How many times each state has the requested units, where the request fits at all: earlier copies change
-    only the number that is left."""
+    """How many times each state has the requested units; earlier copies change only the number left."""
     times = np.full(len(snapshot.states), 2**31 - 1, np.int64)
     for ask in request.units:
         columns = snapshot.units.get(ask.resource) or snapshot.no_units
@@ -143,7 +142,7 @@ def _one_by_one(
 ) -> Fill:
     """Where a copy's share decides which GPUs may be the whole GPUs of the next copy."""
     node = vessel.node
-    devices = node.info.report.devices if node.info.report is not None else ()
+    devices = node.info.devices
     fill = Fill(0, (0,) * len(node.uuids))
     while fill.copies < vessel.most:
         found = place(filled(node, request, fill, sizing), request, sizing, within)

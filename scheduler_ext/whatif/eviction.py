@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from itertools import islice
 
 from scheduler_ext.core.intree import NodeFacts, intree_rejection
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_important_first, over_budget
@@ -11,6 +11,7 @@ from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.explain.intree_nodes import with_pods
 from scheduler_ext.extender.places import cost_of
+from scheduler_ext.extender.preemptor import by_cost
 from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.pod import may_preempt, other_requests
@@ -22,33 +23,22 @@ _CANDIDATES_PART = 10
 _SEARCHED = 100
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
-    """The pods that leave a node for another pod, by uid, the most important first."""
-
-    node: str
-    uids: tuple[str, ...]
-
-
 def find_eviction(
     asker: Asker, cluster: WhatIf, budgets: Sequence[Budget], *, empty_victims: bool
-) -> Eviction | None:
-    """The pods that leave a node so that the asker fits there; None where no pods of lower priority suffice,
-    or where kube-scheduler would not ask (``empty_victims`` as in the configuration)."""
+) -> tuple[str, tuple[str, ...]] | None:
+    """The node, and the uids of the pods that leave it so that the asker fits there, the most important
+    first; None where no pods of lower priority suffice, or where kube-scheduler would not ask
+    (``empty_victims`` as in the configuration)."""
     if not may_preempt(asker.pod):
         return None
     others = other_requests(asker.pod.spec or kube.PodSpec(), cluster.sizing.resources)
     preemption = Preemption(asker.request, asker.uid, others, budgets, cluster.sizing)
-    proposals: dict[str, Victims] = {}
     most = max(_CANDIDATES, len(cluster.infos) // _CANDIDATES_PART)
-    for name, proposal in _proposals(asker, cluster, budgets, preemption, empty_victims):
-        proposals[name] = proposal
-        if len(proposals) == most:
-            break
+    proposals = dict(islice(_proposals(asker, cluster, budgets, preemption, empty_victims), most))
     chosen = _answered(proposals, preemption, cluster) if asker.request.asks_gpu else proposals
     for name in sorted(chosen, key=lambda name: (_price(name, chosen[name], cluster), name)):
         if cluster.fits_without(asker, name, chosen[name].uids):
-            return Eviction(name, chosen[name].uids)
+            return name, chosen[name].uids
     return None
 
 
@@ -104,18 +94,14 @@ def _answered(proposals: dict[str, Victims], preemption: Preemption, cluster: Wh
         name: preemption.candidate(cluster.infos[name], proposal.uids, proposal.violations)
         for name, proposal in proposals.items()
     }
-    costs = {name: candidate.cost for name, candidate in candidates.items()}
-    known = sorted((cost, name) for name, cost in costs.items() if cost is not None)
-    unknown = [name for name, cost in costs.items() if cost is None]
-    for name in [*(name for _, name in known), *unknown][:_SEARCHED]:
-        candidates[name].search()
+    for candidate in by_cost(candidates)[:_SEARCHED]:
+        candidate.search()
     found = {name: candidate.victims for name, candidate in candidates.items()}
     return {name: victims for name, victims in found.items() if victims is not None and victims.uids}
 
 
 def _price(name: str, victims: Victims, cluster: WhatIf) -> tuple[float, ...]:
-    """kube-scheduler takes the node of least cost, of equals that with the latest start of the pods of the
-    highest priority."""
+    """kube-scheduler's order: the least cost, then the latest start of the pods of the highest priority."""
     residents = cluster.residents.get(name, {})
     pods = [residents[uid].pod for uid in victims.uids]
     cost = cost_of(victims, pods)

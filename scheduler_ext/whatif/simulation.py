@@ -10,7 +10,6 @@ from typing import Any
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES
-from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
@@ -98,15 +97,14 @@ class _Run:
         if node is None:
             eviction = find_eviction(asker, self._cluster, self._budgets, empty_victims=self._empty_victims)
             if eviction is None:
-                refused = self._cluster.refusal(asker)
-                if refused is None:
-                    return item | {"reason": NO_NODES}
-                miss = self._cluster.miss(refused, asker)
-                nearest = refused.node.info.name
-                return item | {"reason": refused.reason, "nearestMiss": miss, "nearestNode": nearest}
-            node = eviction.node
-            victims = self._cluster.evict(node, eviction.uids)
-            self._spend(victims)
+                return item | (self._cluster.refusal(asker) or {"reason": NO_NODES})
+            node, uids = eviction
+            victims = self._cluster.evict(node, uids)
+            # They count against their budgets from now on.
+            self._budgets = [
+                replace(budget, allowed=max(0, budget.allowed - sum(map(budget.counts, victims))))
+                for budget in self._budgets
+            ]
             item["victims"] = [name_of(victim) for victim in victims]
         return item | {"node": node, "devices": self._cluster.bind(asker, node)}
 
@@ -121,9 +119,3 @@ class _Run:
         uid = pod_uid(pod)
         # Copies of a manifest have one uid; here each is a pod of its own.
         return Asker(pod, uid if uid and self._uids[uid] == 1 else pod_name(pod), request, needs)
-
-    def _spend(self, victims: Sequence[BoundPod]) -> None:
-        """Count evicted pods against their budgets from now on."""
-        for i, budget in enumerate(self._budgets):
-            covered = sum(budget.counts(victim) for victim in victims)
-            self._budgets[i] = replace(budget, allowed=max(0, budget.allowed - covered))

@@ -55,7 +55,7 @@ class WhatIf:
     """
 
     def __init__(self, state: ClusterState, config: Configuration) -> None:
-        self.sizing = Sizing(config.policy(), config.resource_names(), config.memory.headroom_percent)
+        self.sizing = config.sizing()
         self.in_tree = InTreeNodes(state.objects, self.sizing.resources, state.infos)
         # The pods on each node by uid, with and without GPUs.
         self.residents = _residents(state, self.sizing)
@@ -101,12 +101,12 @@ class WhatIf:
         equal = np.flatnonzero(totals == best)
         return list(self.infos)[int(equal[ranks[equal].argmin()])]
 
-    def refusal(self, asker: Asker) -> Refused | None:
-        """Of a pod that fits nowhere, the refusal that came nearest to a fit; None without nodes."""
+    def refusal(self, asker: Asker) -> dict[str, Any] | None:
+        """Of a pod that fits nowhere, the refusal nearest to a fit, as plain values; None without nodes."""
         decision = self._decide(asker.request)
         codes = decision.verdict[self.snapshot.state_of[:-1]].tolist()
         refused = self.in_tree.refused(asker.needs)
-        return nearest(
+        near = nearest(
             (
                 Refused(self.snapshot.nodes[name], code, refused.get(name), self.in_tree.facts(name))
                 for name, code in zip(self.infos, codes, strict=True)
@@ -116,10 +116,10 @@ class WhatIf:
             self.in_tree.ours(asker.needs),
             self._lacks,
         )
-
-    def miss(self, refused: Refused, asker: Asker) -> dict[str, Any] | None:
-        """The nearest miss there, as plain values."""
-        return miss_of(refused, self._decide(asker.request))
+        if near is None:
+            return None
+        miss = miss_of(near, decision)
+        return {"reason": near.reason, "nearestMiss": miss, "nearestNode": near.node.info.name}
 
     def bind(self, asker: Asker, name: str) -> list[dict[str, Any]]:
         """Put a pod on a node that takes it; the devices of its containers, as explain returns them."""
@@ -127,7 +127,7 @@ class WhatIf:
         # Equal requests may be of containers with other names.
         decision.request = asker.request
         node = self.snapshot.nodes[name]
-        state = int(self.snapshot.state_of[self.snapshot.row_of[name]])
+        state = self.snapshot.state_at(name)
         devices = allocation(node, state, decision)
         pod = replace(
             bound_pod(asker.pod, self.sizing.resources),
@@ -140,7 +140,7 @@ class WhatIf:
         )
         amounts = asker.needs.requests
         self.residents.setdefault(name, {})[asker.uid] = Resident(pod, amounts)
-        self.in_tree.add(name, amounts)
+        self.in_tree.change(name, amounts, 1)
         self._replace(replace(node.info, pods=(*node.info.pods, pod)))
         return devices
 
@@ -148,7 +148,7 @@ class WhatIf:
         """Take pods away from a node; their use in the last report no longer counts."""
         gone = [self.residents[name].pop(uid) for uid in uids]
         for resident in gone:
-            self.in_tree.remove(name, resident.amounts)
+            self.in_tree.change(name, resident.amounts, -1)
         pods = [resident.pod for resident in gone]
         info = without(self.infos[name], pods)
         # Pods of a live cluster without GPUs are in the node's sum of CPU alone.

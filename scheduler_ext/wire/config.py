@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
+from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE, MIG_PREFIX, ResourceNames
@@ -122,6 +123,10 @@ class Configuration(_Section):
     def resource_names(self) -> ResourceNames:
         """The resources that stand for GPUs."""
         return ResourceNames(tuple(self.resources.whole_gpu), self.resources.memory_share)
+
+    def sizing(self) -> Sizing:
+        """The settings of decisions about nodes."""
+        return Sizing(self.policy(), self.resource_names(), self.memory.headroom_percent)
 
 
 def load_config(text: bytes) -> Configuration:

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from scheduler_ext.core.framework.decided import Bound
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.explain.recorded import decision_row
 from scheduler_ext.explain.sentences import asks
+from scheduler_ext.extender.answer import Bound
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire.config import Configuration

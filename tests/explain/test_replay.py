@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cycle.cycle import filter_nodes, points
 from scheduler_ext.core.errors import RequestError, SnapshotFileError
 from scheduler_ext.core.forecast.forecast import Forecast
-from scheduler_ext.core.framework.decided import Bound
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.snapshot_dump import Dump, Moment, revived, taken
+from scheduler_ext.extender.answer import Bound
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, InspectionSection, ScoreSection
 from scheduler_ext.wire.node_info import node_constraints

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler_ext.core.framework.decided import Bound
+from scheduler_ext.extender.answer import Bound
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire.config import Configuration, InspectionSection
@@ -169,7 +169,7 @@ def test_nothing_is_kept_where_nothing_is_to_be() -> None:
     extender.record.bound("uid-p", "default", "p", bound("bound"))
     assert len(extender.record) == 0
     extender.record.start()
-    extender.record.stop()
+    extender.record.stop(1.0)
 
 
 @settings(max_examples=50)

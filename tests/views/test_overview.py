@@ -14,8 +14,7 @@ from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.views.listing import inventory_list
-from scheduler_ext.views.overview import node_row
-from scheduler_ext.views.overview_rows import Change, OverviewRows
+from scheduler_ext.views.overview import Change, OverviewRows, node_row
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
@@ -229,7 +228,7 @@ def test_only_changes_are_reported() -> None:
 
 
 def test_an_outdated_subscriber_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler_ext.views.overview_rows._MOST_GONE", 1)
+    monkeypatch.setattr("scheduler_ext.views.overview._MOST_GONE", 1)
     rows = OverviewRows(NAMES, 10)
     infos = assemble(read_objects(inventory(*(gpu_node(name, [gpu(0)]) for name in "abc"))), NAMES)
     nodes = {name: resolve(info, NAMES, 10) for name, info in infos.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.views.per_node import PerNode
+from scheduler_ext.views.node_usage import PerNode
 from scheduler_ext.wire.config import Configuration
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.snapshot.table import build_snapshot
-from scheduler_ext.views.unusable import fragmentation
+from scheduler_ext.views.history import fragmentation
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
 from tests.kube_objects import Json, gpu, gpu_node, holder, inventory

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler_ext.cluster.events.event_recorder import event_body
-from scheduler_ext.core.framework.decided import Bound, Candidate
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.extender.answer import Bound, Candidate
 from scheduler_ext.extender.record import Record, Recorded
 
 REASON = "GPUPlacement"

@@ -85,12 +85,11 @@ class Decision:
         """The nearest miss of the first filter that refuses a node; None without one."""
         if isinstance(self.request, InvalidRequest):
             return None
-        snapshot = self.snapshot
-        node = snapshot.nodes[name]
+        node = self.snapshot.nodes[name]
         if self.exhausted:
             # All steps for placing shares are spent on this node.
             return nearest_miss(self.request, node)
-        return _closest(self._stages, node, int(snapshot.state_of[snapshot.row_of[name]]))
+        return _closest(self._stages, node, self.snapshot.state_at(name))
 
     @lazy
     def obstacles(self) -> Ints:

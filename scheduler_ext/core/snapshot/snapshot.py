@@ -47,6 +47,10 @@ class Snapshot:
         """The basis of comparisons: the scarcity of a model, for example, depends on all nodes."""
         return self.within or self
 
+    def state_at(self, name: str) -> int:
+        """The column of a node's state."""
+        return int(self.state_of[self.row_of[name]])
+
     def rows(self, names: Sequence[str]) -> Ints:
         return self.row_of.rows(names)
 

@@ -16,9 +16,8 @@ from scheduler_ext.core.node.promisable import drift_mib
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sources.source_status import SourceStatus, Watched
-from scheduler_ext.views.node_usage import STATES, pod_usage
-from scheduler_ext.views.per_node import PerNode
-from scheduler_ext.views.unusable import fragmentation_by_model
+from scheduler_ext.views.history import fragmentation_by_model
+from scheduler_ext.views.node_usage import STATES, PerNode, pod_usage
 
 Family = GaugeMetricFamily | CounterMetricFamily
 Pending = Callable[[], Mapping[str, int]]

@@ -13,8 +13,7 @@ from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sources.source_status import Watched
-from scheduler_ext.views.node_usage import Amounts, Instances, NodeUsage, node_usage, total
-from scheduler_ext.views.per_node import PerNode
+from scheduler_ext.views.node_usage import Amounts, Instances, NodeUsage, PerNode, node_usage, total
 
 Detail = Literal["cluster", "node", "device"]
 _BYTES_PER_MIB = 2**20

@@ -19,9 +19,8 @@ from scheduler_ext.explain.recorded import decision_row
 from scheduler_ext.explain.waiting import MOST_LINES
 from scheduler_ext.extender.record import Record
 from scheduler_ext.sources.source_status import Problem, Source
-from scheduler_ext.views.history import EVERY_S, History, sample
-from scheduler_ext.views.overview_rows import OverviewRows
-from scheduler_ext.views.unusable import fragmentation
+from scheduler_ext.views.history import EVERY_S, History, fragmentation, sample
+from scheduler_ext.views.overview import OverviewRows
 from scheduler_ext.wire.extender_args import encode_json
 
 log = logging.getLogger(__name__)

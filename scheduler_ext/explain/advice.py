@@ -1,0 +1,181 @@
+"""Advice for a pod that fits nowhere: existing names, smaller requests, kube-scheduler's filters."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+
+from scheduler_ext.core.cycle.cycle import filter_nodes
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.filters import FILTERS
+from scheduler_ext.core.filters.counts import offers
+from scheduler_ext.core.framework.miss import few
+from scheduler_ext.core.framework.relaxation import Trial
+from scheduler_ext.core.intree import InTreeRejection, PodNeeds
+from scheduler_ext.core.node.columns import Bools
+from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES, spelling_hint
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.explain.nearest import Refused
+from scheduler_ext.explain.sentences import listed
+from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
+
+_NAMED_RESOURCES = 6
+_NAMED_LABELS = 5
+_NO_WISHES = GpuRequest()
+# Only wishes that some filter reads can refuse a node.
+_LOWERED = {wish: lower for each in FILTERS for wish, lower in each.relaxed.items()}
+_FIELDS = {wish: field for wish, (field, _) in WISHES.items() if wish in _LOWERED}
+_REMEDIES = {
+    "NotOffered": "its own filters refuse it (see the pod's events), or it examines few nodes "
+    "(percentageOfNodesToScore)",
+    "NodeName": "leave spec.nodeName out; with it, a pod skips the scheduler",
+    "TaintToleration": "tolerate the taint in spec.tolerations, if the pod may be there",
+    "NodeAffinity": "change spec.nodeSelector or the node affinity, or label nodes so",
+    "NodeResourcesFit": "ask less of it, wait for other pods, or add nodes",
+}
+
+
+def nodes_in_words(count: int) -> str:
+    """A number of nodes: "1 node", "2,000 nodes"."""
+    return "1 node" if count == 1 else f"{count:,} nodes"
+
+
+def unoffered(request: GpuRequest, snapshot: Snapshot, resources: ResourceNames) -> Iterator[str]:
+    """A sentence for the models and each resource that no node has, with the existing ones."""
+    known = {name for model in snapshot.models for name in (model.name, model.family)}
+    nowhere = [wish for wish in request.models if wish not in known]
+    if nowhere:
+        close = get_close_matches(nowhere[0], sorted(known), n=2)
+        meant = f"; did you mean {listed(close, 'or')}?" if close else ""
+        yield f"no node has a GPU of model {few(nowhere)}{meant}"
+    there = offers(snapshot.nodes.values())
+    missing = [ask for ask in request.units if not there[ask.resource]]
+    for ask in missing:
+        mig = {name for name in there if name.startswith(MIG_PREFIX)}
+        alike = mig if ask.profile is not None else there.keys() & {*resources.whole}
+        kin = Counter({name: there[name] for name in sorted(alike or mig)})
+        named = [f"{name} (on {nodes_in_words(n)})" for name, n in kin.most_common(_NAMED_RESOURCES)]
+        instead = f"; they offer {listed(named, 'or')}" if named else ""
+        yield f"no node offers {ask.resource}{instead}"
+    if request.shares is not None and not any(map(_hands_out_shares, snapshot.nodes.values())):
+        yield f"no node hands out memory shares: label nodes {SHARE_NODE_LABEL}=memory, or ask whole GPUs"
+    elif not missing:
+        yield from _together(request, snapshot)
+
+
+def _hands_out_shares(node: Node) -> bool:
+    """Whether the node accepts shares, or would if its agent reported."""
+    state = node.state
+    return node.info.share_node or (state.offers_shares and state.gpus > 0 and not state.estimated)
+
+
+def _together(request: GpuRequest, snapshot: Snapshot) -> Iterator[str]:
+    """Resources that no node has side by side."""
+    names = [ask.resource for ask in request.units]
+    kinds = [*names, *(["memory shares"] if request.shares is not None else [])]
+    if len(kinds) > 1 and not any(
+        all(offers([node])[name] for name in names) and (request.shares is None or _hands_out_shares(node))
+        for node in snapshot.nodes.values()
+    ):
+        yield f"no node offers {' and '.join(kinds)} together: ask for them in pods of their own"
+
+
+def relaxations(request: GpuRequest, snapshot: Snapshot, policy: Policy, asked: Bools) -> list[str]:
+    """The single changes after which the pod fits on some of the nodes in ``asked``, ``[row]``."""
+
+    def where(changed: GpuRequest) -> Bools:
+        decision = filter_nodes(changed, snapshot, policy)
+        fit: Bools = decision.fits[snapshot.state_of[:-1]] & asked
+        return fit
+
+    trial = Trial(snapshot, where)
+    smaller = (
+        (change, trial.fits(changed))
+        for each in FILTERS
+        if each.applies(request)
+        for change, changed in each.smaller(request, trial)
+    )
+    return [
+        f"{change} it would fit on {nodes_in_words(nodes)} now"
+        for change, nodes in (*_wishing_less(request, trial), *smaller)
+        if nodes
+    ]
+
+
+def _wishing_less(request: GpuRequest, trial: Trial) -> Iterator[tuple[str, int]]:
+    """Each wish with the mildest value that fits somewhere, and dropped if that gives more nodes."""
+    helps = False
+    wished = [wish for wish, name in _FIELDS.items() if getattr(request, name) != getattr(_NO_WISHES, name)]
+    for wish in wished:
+        key = f"{ANNOTATION_PREFIX}{wish}"
+        without = trial.fits(_without(request, wish))
+        helps = helps or without > 0
+        nodes = 0
+        if without and (lower := _LOWERED[wish](request, trial)) is not None:
+            value, changed = lower
+            nodes = trial.fits(changed)
+            yield f"with {key}: {value}", nodes
+        if without > nodes:
+            yield f"without the annotation {key}", without
+    if not helps and len(wished) > 1:
+        keys = ", ".join(f"{ANNOTATION_PREFIX}{wish}" for wish in wished)
+        yield f"without any of the annotations {keys}", trial.fits(_without(request, *wished))
+
+
+def _without(request: GpuRequest, *wishes: str) -> GpuRequest:
+    return replace(request, **{_FIELDS[wish]: getattr(_NO_WISHES, _FIELDS[wish]) for wish in wishes})
+
+
+def remedy(example: Refused, alike: Sequence[Refused], needs: PodNeeds) -> str:
+    """The change that helps, as the end of a sentence. ``example`` is the nearest of the nodes that the same
+    filter of kube-scheduler refuses (``alike``).
+    """
+    rejection = example.in_tree
+    assert rejection is not None
+    match rejection.plugin:
+        case "NodeUnschedulable":
+            return f"uncordon it with `kubectl uncordon {example.node.info.name}`, or use others"
+        case "TaintToleration" if rejection.have:
+            return f"if the pod may be there, add to its spec.tolerations: {_toleration(rejection.have)}"
+        case "NodeResourcesFit" if rejection.alone:
+            return _less(rejection)
+        case "NodeAffinity":
+            return f"{_REMEDIES['NodeAffinity']}{_labels(alike, needs)}"
+    return _REMEDIES.get(rejection.plugin, "see the pod's events")
+
+
+def _toleration(taint: str) -> str:
+    """The toleration for a taint, as KEY=VALUE:EFFECT."""
+    named, _, effect = taint.rpartition(":")
+    key, _, value = named.partition("=")
+    how = f"operator: Equal, value: {value}" if value else "operator: Exists"
+    return f"{{key: {key}, {how}, effect: {effect}}}"
+
+
+def _less(rejection: InTreeRejection) -> str:
+    """With the amount that would fit, if there is one resource that is partly free."""
+    resource = rejection.reason.removeprefix("Insufficient ")
+    have = rejection.have or ""
+    if resource == rejection.reason or "," in have or not have.strip("0") or have.startswith("-"):
+        return _REMEDIES["NodeResourcesFit"]
+    return f"ask at most {have} {resource}, wait for other pods, or add nodes"
+
+
+def _labels(alike: Sequence[Refused], needs: PodNeeds) -> str:
+    """The nodes' values of a label in the pod's nodeSelector that none of them meets."""
+    for key, value in needs.node_selector.items():
+        there = Counter(each.facts.labels.get(key) for each in alike if each.facts is not None)
+        if not there or value in there:
+            continue
+        del there[None]
+        if not there:
+            hint = spelling_hint(key)
+            return f"; none of them has a label {key}" + (f"; {hint}" if hint else "")
+        named = [str(name) for name, _ in there.most_common()]
+        return f"; their {key} is {listed(named, 'or', _NAMED_LABELS)}"
+    return ""
