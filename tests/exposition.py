@@ -13,7 +13,7 @@ from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.events.report_problems import ReportProblems
+from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.cluster.inventory_handlers import BudgetHandler
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.cache.cache import Cache

@@ -5,21 +5,17 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import socket
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from urllib.parse import quote
 
-from websocket import ABNF, WebSocketConnectionClosedException
+from websocket import ABNF, WebSocket, WebSocketConnectionClosedException
 
 from scheduler_ext.cluster.client.connection_errors import in_words, without_numbers
 from scheduler_ext.cluster.client.transport import RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
-
-if TYPE_CHECKING:
-    import socket
-
-    from websocket import WebSocket
 
 ANSWER_S = 30.0
 INSPECTION_PORT = 8890
@@ -113,7 +109,7 @@ def get_from_pod(
     if errors:
         raise ClusterError(f"{where}: {without_numbers(errors.decode(errors='replace'))[:300]}")
     try:
-        response = http.client.HTTPResponse(cast("socket.socket", _Whole(answer)))
+        response = http.client.HTTPResponse(cast(socket.socket, _Whole(answer)))
         response.begin()
         return response.status, response.read()
     except http.client.HTTPException as error:

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.event_handler import EventHandler
-from scheduler_ext.cluster.events.report_problems import ReportProblems
+from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.gpu import Report

@@ -19,9 +19,8 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.enforcing import Enforcing
 from scheduler_ext.cluster.events.event_recorder import EventRecorder
-from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ShareNodes
+from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems, ShareNodes
 from scheduler_ext.cluster.events.placement_events import PlacementEvents
-from scheduler_ext.cluster.events.report_problems import ReportProblems
 from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.inventory_handlers import BudgetHandler, NodeHandler, PodHandler, ReportHandler
 from scheduler_ext.cluster.own_lease import Election
@@ -240,10 +239,9 @@ class LiveInventory(Background):
         """Write Events on problems of reports, also of those found while another extender was active."""
         if (snapshot := self.snapshot) is None or not self.active():
             return
-        for problem in self._report_problems.take_unwritten():
-            known = snapshot.nodes.get(problem.node)
-            uid = known.info.uid if known else None
-            self._recorder.warn(problem.node, uid, problem.reason, problem.note, problem.about)
+        for node, reason, note, about in self._report_problems.take_unwritten():
+            known = snapshot.nodes.get(node)
+            self._recorder.warn(node, known.info.uid if known else None, reason, note, about)
 
     def run(self) -> None:
         while not self.stopped.is_set():

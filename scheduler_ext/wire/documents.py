@@ -34,8 +34,9 @@ def json_documents(body: bytes, limits: Limits = FILE) -> Iterator[tuple[str, by
         else:
             yield "document 1", text
             return
-    if limits.repeated_bytes is None:
-        _refuse_directives(text)
+    # The parser compares each %TAG with all others, which can block all other threads for a second.
+    if limits.repeated_bytes is None and (found := _DIRECTIVE.search(text.decode())) is not None:
+        raise DocumentError(f"YAML: directive {found[1]!r}: not read here; remove the line")
     for number, value in enumerate(yaml_values(text, limits), 1):
         if value is not None:
             try:
@@ -56,10 +57,3 @@ def _utf8(body: bytes) -> bytes:
     except UnicodeError as error:
         raise DocumentError(f"neither YAML nor JSON: {error}") from None
     return body
-
-
-def _refuse_directives(text: bytes) -> None:
-    """The parser compares each %TAG with all others, which can block all other threads for a second."""
-    found = _DIRECTIVE.search(text.decode())
-    if found is not None:
-        raise DocumentError(f"YAML: directive {found[1]!r}: not read here; remove the line")

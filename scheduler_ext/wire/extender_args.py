@@ -37,22 +37,26 @@ class _ExtenderArgs(Struct, rename="pascal", gc=False):
     node_names: list[str] | None = None
 
 
-class ExtenderArgs(Struct, frozen=True):
-    """A filter or prioritize request: the pod and either names or whole Node objects.
-
-    ``raw_pod`` is undecoded: kube-scheduler sends the same bytes for filter and prioritize. ``raw_nodes`` are
-    the bytes of the Node objects, for the reply; None in the names form.
-    """
+class _OfPod(Struct, frozen=True):
+    """A request about a pod, which stays undecoded: its bytes are the same in each of its requests."""
 
     raw_pod: bytes
-    names: list[str]
-    nodes: list[kube.Node] | None = None
-    raw_nodes: list[Raw] | None = None
 
     @property
     def pod(self) -> kube.Pod:
         """The pod, decoded at each call. Raises RequestError (400) that names the problem."""
         return decode_pod(self.raw_pod)
+
+
+class ExtenderArgs(_OfPod, frozen=True):
+    """A filter or prioritize request: the pod and either names or whole Node objects.
+
+    ``raw_nodes`` are the bytes of the Node objects, for the reply; None in the names form.
+    """
+
+    names: list[str]
+    nodes: list[kube.Node] | None = None
+    raw_nodes: list[Raw] | None = None
 
 
 class _FilterResult(Struct, rename="pascal"):
@@ -83,10 +87,6 @@ class _Victims(Struct, Generic[_Pod], rename="pascal", gc=False):
     violations: _Count | None = msgspec.field(default=None, name="NumPDBViolations")
 
 
-class _Result(Struct, rename="pascal"):
-    node_name_to_meta_victims: dict[str, _Victims[_MetaPod]]
-
-
 class Proposal(Struct, frozen=True):
     """The pods that kube-scheduler would evict from one node, the most important first, and its count of
     violations.
@@ -99,16 +99,10 @@ class Proposal(Struct, frozen=True):
     pods: tuple[kube.Pod, ...] = ()
 
 
-class PreemptionArgs(Struct, frozen=True):
-    """A preempt request: the pod byte for byte as in filter, and the proposal for each node."""
+class PreemptionArgs(_OfPod, frozen=True):
+    """A preempt request: the pod, and the proposal for each node."""
 
-    raw_pod: bytes
     proposals: dict[str, Proposal]
-
-    @property
-    def pod(self) -> kube.Pod:
-        """The pod, decoded at each call. Raises RequestError (400) that names the problem."""
-        return decode_pod(self.raw_pod)
 
 
 _args_decoder = msgspec.json.Decoder(_ExtenderArgs)
@@ -200,12 +194,9 @@ def _proposal(node: str, raw: Raw, *, whole: bool) -> Proposal:
 
 def encode_victims(chosen: Mapping[str, Victims]) -> bytes:
     """The reply to preempt: the victims on each node. Nodes that are missing from it are no candidates."""
-    return _encoder.encode(
-        _Result(
-            {
-                name: _Victims([_MetaPod(uid) for uid in victims.uids], victims.violations)
-                for name, victims in chosen.items()
-                if victims.uids
-            }
-        )
-    )
+    metas = {
+        name: _Victims([_MetaPod(uid) for uid in victims.uids], victims.violations)
+        for name, victims in chosen.items()
+        if victims.uids
+    }
+    return _encoder.encode({"NodeNameToMetaVictims": metas})

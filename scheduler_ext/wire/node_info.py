@@ -37,6 +37,7 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
     Raises QuantityError naming the resource for an unreadable amount.
     """
     metadata, status = node.metadata or kube.ObjectMeta(), node.status or kube.NodeStatus()
+    taints = (node.spec or kube.NodeSpec()).taints or ()
     labels = strings(metadata.labels)
     allocatable = _gpu_counts(status.allocatable, resources)
     stated = _gpu_counts(status.capacity, resources)
@@ -48,23 +49,17 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         caps=caps_from_labels(labels),
         share_node=labels.get(SHARE_NODE_LABEL) == "memory",
         spot=is_spot(labels),
-        changing=change_in_progress(labels) or _is_leaving(node),
+        # An autoscaler's taint comes before the deletion.
+        changing=change_in_progress(labels)
+        or metadata.deletion_timestamp is not None
+        or any(taint.key in DELETION_TAINTS for taint in taints),
         advertised=(stated.get(resources.share), allocatable.get(resources.share)),
         cpu_milli=allocatable_cpu_milli(status.allocatable),
         pool=node_pool(labels),
-        unlabelled=_hands_out_nvidia(capacity) and lacks_agent_label(labels),
+        # An agent can run wherever NVIDIA's device plugin hands out whole GPUs or MIG instances.
+        unlabelled=lacks_agent_label(labels)
+        and any(count > 0 and name.startswith(NVIDIA) for name, count in capacity.items()),
     )
-
-
-def _hands_out_nvidia(capacity: dict[str, int]) -> bool:
-    """Whole GPUs or MIG instances: an agent can run wherever NVIDIA's device plugin runs."""
-    return any(count > 0 and name.startswith(NVIDIA) for name, count in capacity.items())
-
-
-def _is_leaving(node: kube.Node) -> bool:
-    """Whether the node is being deleted, or an autoscaler has decided to delete it."""
-    metadata, spec = node.metadata or kube.ObjectMeta(), node.spec or kube.NodeSpec()
-    return metadata.deletion_timestamp is not None or any(t.key in DELETION_TAINTS for t in spec.taints or ())
 
 
 def node_info(

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from scheduler_ext.cluster.client.transport import ServerClock
-from scheduler_ext.cluster.events.report_problems import ReportProblems
+from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.cluster.inventory_handlers import NodeHandler, PodHandler, ReportHandler
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -79,7 +79,7 @@ class Told:
 
     def told(self) -> list[tuple[str, str]]:
         """The events to write: node and text."""
-        return [(trouble.node, trouble.note) for trouble in self.problems.take_unwritten()]
+        return [(node, note) for node, _, note, _ in self.problems.take_unwritten()]
 
     def age_s(self, name: str = "a") -> int:
         return round(self.inventory.ages(time.monotonic())[name])

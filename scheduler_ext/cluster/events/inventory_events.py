@@ -1,16 +1,19 @@
-"""Problems of nodes, reported by Events: stale reports, nodes without an agent, GPU memory that no known pod
-uses, and share nodes that are closed to shares.
+"""Problems of nodes, reported by Events: stale and refused reports, nodes without an agent, GPU memory that
+no known pod uses, and share nodes that are closed to shares.
 """
 
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from threading import Lock
 
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.node_labels import AGENT_LABEL
 from scheduler_ext.core.node.promisable import is_of_shares
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.counters import Counter
+from scheduler_ext.wire.report import CORDONED_ANNOTATION
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +24,8 @@ Event is left out for a while."""
 STALE = "GPUInventoryStale"
 UNLABELLED = "GPUNodeUnlabelled"
 UNACCOUNTED = "GPUUnaccountedUsage"
+REFUSED = "GPUReportRefused"
+CORDON = "GPUCordonUnknown"
 # More nodes than this with one problem get one Event, about the first of them.
 _APART = 5
 # CUDA contexts of monitoring tools take less.
@@ -144,3 +149,59 @@ class ShareNodes:
             )
             return _Problem(info.uid, "SharedByDevicePlugin", note)
         return None
+
+
+class ReportProblems:
+    """The problems of nodes' current reports, by node; safe to use from several threads.
+
+    A problem stays until it is solved, so that the extender that becomes active later writes its Event.
+    """
+
+    # Of nodes that have a report.
+    refusals = Counter(
+        "gpu_extender_reports_refused", "Reports refused because they contradict themselves.", ("node",)
+    )
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._strangers: dict[str, tuple[str, ...]] = {}
+        # By node and reason: the note of the Event, and what it is about.
+        self._unwritten: dict[tuple[str, str], tuple[str, str]] = {}
+
+    def refused(self, node: str, problem: str) -> None:
+        """A report contradicts itself; the last good report stays, and ages."""
+        with self._lock:
+            self.refusals.inc(node)
+            self._unwritten[node, REFUSED] = problem, ""
+
+    def accepted(self, node: str, strangers: tuple[str, ...]) -> None:
+        """A good report arrived; ``strangers`` are cordoned UUIDs that none of its devices has."""
+        with self._lock:
+            self._unwritten.pop((node, REFUSED), None)
+            if self._strangers.get(node, ()) == strangers:
+                return
+            self._strangers[node] = strangers
+            self._unwritten.pop((node, CORDON), None)
+            if strangers:
+                named = ", ".join(strangers)
+                note = f"GPUNode {node}: {CORDONED_ANNOTATION} names {named}, which no GPU of the node is"
+                self._unwritten[node, CORDON] = note, named
+
+    def gone(self, node: str) -> None:
+        """The report was removed."""
+        with self._lock:
+            self.refusals.pop(node, None)
+            self._strangers.pop(node, None)
+            for reason in (REFUSED, CORDON):
+                self._unwritten.pop((node, reason), None)
+
+    def nodes(self) -> set[str]:
+        """The nodes that had a report, good or refused."""
+        with self._lock:
+            return {*map(str, self.refusals), *self._strangers}
+
+    def take_unwritten(self) -> list[tuple[str, str, str, str]]:
+        """Problems without an Event, each returned once: node, reason, note, and what the Event is about."""
+        with self._lock:
+            unwritten, self._unwritten = self._unwritten, {}
+        return [(*where, *event) for where, event in unwritten.items()]
