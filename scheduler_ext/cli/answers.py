@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
@@ -51,22 +51,6 @@ _SOURCES = ("auto", "extender", "cluster")
 _FIND_S = 5.0
 
 
-class Answers(Protocol):
-    """Answers as plain JSON values. All methods raise ClusterError, InventoryError."""
-
-    def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """The Explanation of a pod; None without a pod of this name that requests GPUs."""
-
-    def inventory(self) -> dict[str, Any]:
-        """The InventoryList."""
-
-    def ledger(self) -> dict[str, Any]:
-        """The holdings of pods: ``nodes`` of the ledger."""
-
-    def pods(self) -> dict[str, Any]:
-        """The GPUPodList."""
-
-
 @dataclass(frozen=True, slots=True)
 class Live:
     """The live cluster of a command and the source of its answers; ``source`` is one of _SOURCES."""
@@ -80,7 +64,7 @@ class Live:
         """The chosen namespace, or that of the context. Raises ClusterError."""
         return self.kubeconfig.namespace() if chosen is None else chosen
 
-    def answers(self) -> Answers:
+    def answers(self) -> FromExtender | FromObjects:
         """The source of answers; "auto" falls back to the cluster's objects, with a note.
 
         Raises ClusterError, ConfigError.
@@ -96,7 +80,7 @@ class Live:
             return FromObjects(transport, str(self.kubeconfig), config)
         try:
             asked = FromExtender(ActiveExtender.find(transport, self.extender_namespace, _FIND_S))
-            asked.check(_FIND_S)
+            asked.required("/inventory?node=", timeout_s=_FIND_S)
             return asked
         except UnreachableError as error:
             # An API server that does not answer this would not answer about its objects either.
@@ -121,7 +105,7 @@ def _live(
 live_options = bundled(
     _live,
     "live",
-    kubeconfig_option_with("Kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)."),
+    kubeconfig_option_with(help="Kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)."),
     context_option,
     click.option(
         "--from",
@@ -144,31 +128,31 @@ live_options = bundled(
 
 
 class FromExtender:
-    """Answers of the active extender's inspection listener, one connection for each question."""
+    """Answers of the active extender's inspection listener, one connection for each question.
+
+    All answers are plain JSON values; all methods raise ClusterError.
+    """
 
     def __init__(self, extender: ActiveExtender) -> None:
         self._extender = extender
 
-    def check(self, timeout_s: float) -> None:
-        """Raises ClusterError where the extender cannot be asked at all."""
-        self._asked("/inventory?node=", timeout_s)
-
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
+        """The Explanation of a pod; None without a pod of this name that requests GPUs."""
         return self._extender.get(f"/explain?pod={quote(namespace, safe='')}/{quote(name, safe='')}")
 
     def inventory(self) -> dict[str, Any]:
-        return self._asked("/inventory")
+        return self.required("/inventory")
 
     def ledger(self) -> dict[str, Any]:
-        return self._asked("/debug/ledger")
+        """The holdings of pods: ``nodes`` of the ledger."""
+        return self.required("/debug/ledger")
 
     def pods(self) -> dict[str, Any]:
-        return self._asked("/pods")
+        return self.required("/pods")
 
-    def _asked(self, path: str, timeout_s: float | None = None) -> dict[str, Any]:
-        from scheduler_ext.cluster.active_extender import ANSWER_S
-
-        answer = self._extender.get(path, ANSWER_S if timeout_s is None else timeout_s)
+    def required(self, path: str, **limits: float) -> dict[str, Any]:
+        """The answer of a route that every current release has. Raises ClusterError."""
+        answer = self._extender.get(path, **limits)
         if answer is None:
             raise ClusterError(f"extender {self._extender.pod} knows no {path}: it is of an older release")
         return answer
