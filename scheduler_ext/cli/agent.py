@@ -7,6 +7,7 @@ import os
 import signal
 import uuid
 from collections.abc import Callable, Container
+from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -15,9 +16,9 @@ import click
 
 from scheduler_ext.cli.options import (
     FILE,
-    Duration,
     check_context,
     context_option,
+    duration,
     kubeconfig_option_with,
     log_format_option,
 )
@@ -36,7 +37,7 @@ _END_S = 2.0
 
 
 class AgentError(SchedulerExtError):
-    """The agent cannot follow its options; the text says why."""
+    """Options that the agent cannot follow."""
 
 
 @click.command()
@@ -47,7 +48,7 @@ class AgentError(SchedulerExtError):
     envvar="NODE_NAME",
     help="Node to report (default: $NODE_NAME). --fake takes several, or none for all nodes of its file.",
 )
-@kubeconfig_option_with("Kubeconfig of the cluster that gets the reports.")
+@kubeconfig_option_with(help="Kubeconfig of the cluster that gets the reports.")
 @context_option
 @click.option(
     "--in-cluster", is_flag=True, help="Report to the cluster of this pod, with its ServiceAccount."
@@ -63,11 +64,11 @@ class AgentError(SchedulerExtError):
     help="Report the GPUNodes of this file instead of real GPUs; read again when it changes.",
 )
 @click.option(
-    "--interval", type=Duration(0.05, 60), default="5s", show_default=True, help="Time between two readings."
+    "--interval", type=duration(0.05, 60), default="5s", show_default=True, help="Time between two readings."
 )
 @click.option(
     "--recover-after",
-    type=Duration(0, 86400),
+    type=duration(0, 86400),
     default="5m",
     show_default=True,
     help="Time without a new error after which a GPU is healthy again, for errors that end by silence.",
@@ -86,7 +87,7 @@ class AgentError(SchedulerExtError):
 )
 @click.option(
     "--stuck-after",
-    type=Duration(1, 3600),
+    type=duration(1, 3600),
     default="2m",
     show_default=True,
     help="Limit for one driver call; then the agent exits, to be restarted.",
@@ -121,21 +122,20 @@ def agent(
     _check_usage(node_names, kubeconfig, in_cluster, once, fake)
     check_context(kubeconfig, context)
     configure_logs(log_format)
+    transport: Transport | None = None
+    if kubeconfig or in_cluster:
+        from scheduler_ext.cluster.client.transport import Transport
+
+        transport = Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
+    observer = partial(_observer, nvml_library, pod_resources, recover_after)
     if once:
         if fake is not None:
             _print_fake(fake, node_names)
-            return
-        transport = _transport(kubeconfig, context) if kubeconfig or in_cluster else None
-        _print_once(_observer(nvml_library, pod_resources, recover_after), node_names[0], transport)
+        else:
+            _print_once(observer(), node_names[0], transport)
         return
-    status = _run(
-        _transport(kubeconfig, context),
-        node_names,
-        fake,
-        interval,
-        lambda beat: _observer(nvml_library, pod_resources, recover_after, beat),
-        _pulse(stuck_after, heartbeat),
-    )
+    assert transport is not None
+    status = _run(transport, node_names, fake, interval, observer, _pulse(stuck_after, heartbeat))
     # Python removes signal handlers while it exits; a pending alarm would change the exit status.
     signal.setitimer(signal.ITIMER_REAL, 0)
     raise SystemExit(status)
@@ -173,7 +173,7 @@ def _run(
     names: tuple[str, ...],
     fake: Path | None,
     interval_s: float,
-    observer: Callable[[Callable[[], None]], Observer],
+    observer: Callable[..., Observer],
     pulse: Pulse,
 ) -> int:
     from scheduler_ext.agent.loop import boot_id, run_agent, run_fake
@@ -183,7 +183,7 @@ def _run(
     _end_on_signals(stopped)
     if fake is None:
         reporter = Reporter(transport, names[0], boot_id())
-        return run_agent(observer(pulse.beat), reporter, interval_s, stopped, pulse=pulse)
+        return run_agent(observer(beat=pulse.beat), reporter, interval_s, stopped, pulse=pulse)
     from scheduler_ext.agent.fake import FakeReadings
 
     # Fake machines booted at the start of this process.
@@ -202,12 +202,6 @@ def _end_on_signals(stopped: Event) -> None:
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
-
-
-def _transport(kubeconfig: Path | None, context: str | None) -> Transport:
-    from scheduler_ext.cluster.client.transport import Transport
-
-    return Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
 
 
 def _observer(

@@ -77,7 +77,7 @@ class Live:
             return FromObjects(transport, str(self.kubeconfig), config)
         try:
             asked = FromExtender(ActiveExtender.find(transport, self.extender_namespace, _FIND_S))
-            asked.check(_FIND_S)
+            asked.required("/inventory?node=", timeout_s=_FIND_S)
             return asked
         except UnreachableError as error:
             # An API server that does not answer this would not answer about its objects either.
@@ -102,7 +102,7 @@ def _live(
 live_options = bundled(
     _live,
     "live",
-    kubeconfig_option_with("Kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)."),
+    kubeconfig_option_with(help="Kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)."),
     context_option,
     click.option(
         "--from",
@@ -133,27 +133,23 @@ class FromExtender:
     def __init__(self, extender: ActiveExtender) -> None:
         self._extender = extender
 
-    def check(self, timeout_s: float) -> None:
-        """Raises ClusterError where the extender cannot be asked at all."""
-        self._asked("/inventory?node=", timeout_s)
-
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """The Explanation of a pod; None without a pod of this name that requests GPUs."""
         return self._extender.get(f"/explain?pod={quote(namespace, safe='')}/{quote(name, safe='')}")
 
     def inventory(self) -> dict[str, Any]:
-        return self._asked("/inventory")
+        return self.required("/inventory")
 
     def ledger(self) -> dict[str, Any]:
-        return self._asked("/debug/ledger")
+        """The holdings of pods: ``nodes`` of the ledger."""
+        return self.required("/debug/ledger")
 
     def pods(self) -> dict[str, Any]:
-        return self._asked("/pods")
+        return self.required("/pods")
 
-    def _asked(self, path: str, timeout_s: float | None = None) -> dict[str, Any]:
-        from scheduler_ext.cluster.active_extender import ANSWER_S
-
-        answer = self._extender.get(path, ANSWER_S if timeout_s is None else timeout_s)
+    def required(self, path: str, **limits: float) -> dict[str, Any]:
+        """The answer of a route that every current release has. Raises ClusterError."""
+        answer = self._extender.get(path, **limits)
         if answer is None:
             raise ClusterError(f"extender {self._extender.pod} knows no {path}: it is of an older release")
         return answer

@@ -7,7 +7,7 @@ import click
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, shortfall
 from scheduler_ext.cli.inputs import OnePod, one_pod_options
 from scheduler_ext.cli.options import output_option
-from scheduler_ext.cli.output import not_modelled, print_notes, print_output, print_table, printable
+from scheduler_ext.cli.output import Columns, not_modelled, print_items, print_notes, print_output, printable
 from scheduler_ext.whatif.capacity import capacity as capacity_of
 
 # Nodes without room in the table; a large cluster has many, all alike.
@@ -44,10 +44,11 @@ def _print(answer: dict[str, Any], *, wide: bool) -> None:
     nodes = answer["nodes"]
     empty = [node for node in nodes if node["count"] == 0]
     shown = nodes if wide else [node for node in nodes if node["count"] != 0] + empty[:_SHOWN_EMPTY]
-    rows = [
-        (node["node"], "no limit" if node["count"] is None else node["count"], node["limit"])
-        for node in shown
-    ]
-    print_table(("NODE", "COUNT", "LIMIT"), rows, wide=wide)
+    columns: Columns = {
+        "NODE": "node",
+        "COUNT": lambda node: "no limit" if node["count"] is None else node["count"],
+        "LIMIT": "limit",
+    }
+    print_items(columns, shown, wide=wide)
     if len(shown) < len(nodes):
         click.echo(f"and {len(nodes) - len(shown)} nodes that take none; -o wide shows them")

@@ -7,7 +7,15 @@ import click
 
 from scheduler_ext.cli.inputs import OnePod, one_pod_options
 from scheduler_ext.cli.options import output_option
-from scheduler_ext.cli.output import not_modelled, print_notes, print_output, print_table, printable
+from scheduler_ext.cli.output import (
+    Columns,
+    not_modelled,
+    print_items,
+    print_notes,
+    print_output,
+    print_table,
+    printable,
+)
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.explain.explain import explain as explain_pod
 
@@ -52,21 +60,17 @@ def _print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
 
 def print_nodes(explanation: dict[str, Any], *, wide: bool, here: str | None = None) -> None:
     """The verdict of every node, and the scores of the nodes that fit; ``here`` is the pod's own node."""
-    rows = [
-        (
-            node["node"],
-            node["verdict"] + (", is here" if node["node"] == here else ""),
-            node["score"] if node["verdict"] == "fits" else "",
-            f"{node['total']:.3f}" if node["total"] is not None else "",
-            node["model"] or "-",
-            f"{node['freeGpus']} of {node['gpus']}",
-            node["reason"] or devices(node["devices"]),
-            nearest_miss(node),
-        )
-        for node in explanation["nodes"]
-    ]
-    header = ("NODE", "VERDICT", "SCORE", "TOTAL", "MODEL", "FREE GPUS", "REASON OR DEVICES", "NEAREST MISS")
-    print_table(header, rows, wide=wide)
+    columns: Columns = {
+        "NODE": "node",
+        "VERDICT": lambda node: node["verdict"] + (", is here" if node["node"] == here else ""),
+        "SCORE": lambda node: node["score"] if node["verdict"] == "fits" else "",
+        "TOTAL": lambda node: "" if node["total"] is None else f"{node['total']:.3f}",
+        "MODEL": lambda node: node["model"] or "-",
+        "FREE GPUS": lambda node: f"{node['freeGpus']} of {node['gpus']}",
+        "REASON OR DEVICES": lambda node: node["reason"] or devices(node["devices"]),
+        "NEAREST MISS": _nearest_miss,
+    }
+    print_items(columns, explanation["nodes"], wide=wide)
     fitting = [node for node in explanation["nodes"] if node["verdict"] == "fits" and node["terms"]]
     if fitting:
         click.echo()
@@ -118,18 +122,17 @@ def asking(answer: dict[str, Any]) -> str:
 
 def devices(entries: list[dict[str, Any]]) -> str:
     """The devices of each container, or their number where the device plugin picks them."""
-    shares = [_share(e) for e in entries if e["uuid"]]
+    shares = [
+        f"{e['container']}: {e['uuid']}" + (f" {mib} MiB" if (mib := e.get("memoryMiB")) is not None else "")
+        for e in entries
+        if e["uuid"]
+    ]
     picked = Counter(e["container"] for e in entries if not e["uuid"])
     counts = [f"{container}: {count} by device plugin" for container, count in picked.items()]
     return ", ".join([*shares, *counts])
 
 
-def _share(entry: dict[str, Any]) -> str:
-    mib = entry.get("memoryMiB")
-    return f"{entry['container']}: {entry['uuid']}" + (f" {mib} MiB" if mib is not None else "")
-
-
-def nearest_miss(node: dict[str, Any]) -> str:
+def _nearest_miss(node: dict[str, Any]) -> str:
     """The numbers behind a rejection."""
     miss = node["nearestMiss"]
     if miss is None:

@@ -15,6 +15,18 @@ from scheduler_ext.core.errors import SchedulerExtError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 _MODULES = {"nodes": "node", "reasons": "reference", "check-config": "reference"}
+# The commands of `kubectl gpu-placement`.
+CLUSTER_COMMANDS = (
+    "why",
+    "nodes",
+    "node",
+    "pods",
+    "explain",
+    "capacity",
+    "simulate",
+    "reasons",
+    "completion",
+)
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.kubeconfigs import implied_kubeconfig, transport_of
+from scheduler_ext.cli.kubeconfigs import kubeconfig_of, transport_of
 from scheduler_ext.cli.options import (
+    FILE_OR_STDIN,
     bundled,
     config_option,
     context_option,
-    filename_option,
     inventory_option,
     kubeconfig_option,
     namespace_option,
@@ -161,10 +161,8 @@ def source_of(
         if context is not None:
             raise click.UsageError("--context: a file has none; give it with a kubeconfig")
         return Source(inventory_file, None)
-    found = implied_kubeconfig(context) if kubeconfig is None else Kubeconfig((kubeconfig,), context)
-    if found is None:
-        raise click.UsageError(f"nothing to read from: give one of {flag}, --kubeconfig, or set KUBECONFIG")
-    return Source(None, found)
+    missing = f"nothing to read from: give one of {flag}, --kubeconfig, or set KUBECONFIG"
+    return Source(None, kubeconfig_of(kubeconfig, context, missing))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +199,12 @@ class OnePod:
 one_pod_options = bundled(
     OnePod,
     "asked",
-    filename_option(
-        "File with a Pod or a workload with a pod template; - reads standard input.", required=True
+    click.option(
+        "-f",
+        "--filename",
+        type=FILE_OR_STDIN,
+        required=True,
+        help="File with a Pod or a workload with a pod template; - reads standard input.",
     ),
     click.option("--pod", "pod_name", help="Name of the pod, where the file has several."),
     namespace_option,

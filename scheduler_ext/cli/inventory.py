@@ -15,17 +15,8 @@ from scheduler_ext.cli.options import (
     kubeconfig_option,
     output_option,
 )
-from scheduler_ext.cli.output import print_notes, print_output, print_table
+from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
 from scheduler_ext.views.listing import inventory_list
-
-_NODE_HEADER = (
-    *("NODE", "STATE", "SOURCE", "GPUS", "SICK", "CORDONED"),
-    *("HELD UNSEEN", "MODEL", "FREE MIB", "MIG FREE"),
-)
-_DEVICE_HEADER = (
-    *("NODE", "GPU", "UUID", "MODEL", "HEALTH", "CORDONED"),
-    *("TOTAL MIB", "USED", "REQUESTED", "FREE", "MIG FREE"),
-)
 
 
 @click.command()
@@ -55,7 +46,11 @@ def print_listing(listing: dict[str, Any], output: str) -> None:
 def print_inventory(listing: dict[str, Any], *, wide: bool) -> None:
     """A line for each node, or with ``wide`` for each GPU."""
     items = listing["items"]
-    (_print_devices if wide else _print_nodes)(items)
+    if wide:
+        devices = [{"item": item} | device for item in items for device in item["devices"]]
+        print_items(_DEVICE_COLUMNS, devices, wide=True)
+    else:
+        print_items(_NODE_COLUMNS, items)
     for item in items:
         notes = [each["text"] for each in item["unattributed"]]
         if item["problem"]:
@@ -65,59 +60,22 @@ def print_inventory(listing: dict[str, Any], *, wide: bool) -> None:
         print_notes(f"{item['node']}: {note}" for note in notes)
 
 
-def _print_nodes(items: list[dict[str, Any]]) -> None:
-    rows = []
-    for item in items:
-        devices = item["devices"]
-        free = [device["memory"]["freeMiB"] for device in devices]
-        rows.append(
-            (
-                item["node"],
-                item["state"],
-                item["source"] + (", report refused" if item["problem"] else ""),
-                len(devices),
-                sum(not device["healthy"] for device in devices),
-                _cordoned(item),
-                sum(each["count"] for each in item["unattributed"]),
-                ", ".join(dict.fromkeys(device["model"] for device in devices)) or "-",
-                "unknown"
-                if None in free
-                else f"{sum(free)} of {sum(d['memory']['totalMiB'] for d in devices)}",
-                counted(item["migFree"]),
-            )
-        )
-    print_table(_NODE_HEADER, rows)
+def _free_memory(item: dict[str, Any]) -> str:
+    memories = [device["memory"] for device in item["devices"]]
+    free = [memory["freeMiB"] for memory in memories]
+    return "unknown" if None in free else f"{sum(free)} of {sum(each['totalMiB'] for each in memories)}"
 
 
-def _print_devices(items: list[dict[str, Any]]) -> None:
-    rows = []
-    for item in items:
-        for device in item["devices"]:
-            memory = device["memory"]
-            rows.append(
-                (
-                    item["node"],
-                    device["index"],
-                    device["uuid"] or "-",
-                    device["model"],
-                    "Healthy" if device["healthy"] else "Unhealthy",
-                    "yes" if device["cordoned"] else "-",
-                    *("-" if memory[key] is None else memory[key] for key in ("totalMiB", "usedMiB")),
-                    *_promised_and_free(device),
-                    _unheld(device, item["state"]),
-                )
-            )
-    print_table(_DEVICE_HEADER, rows, wide=True)
-
-
-def _promised_and_free(device: dict[str, Any]) -> tuple[object, object]:
-    """Both amounts; bounds for a GPU that may be held."""
+def _bounded(device: dict[str, Any], exact: str, sign: str, bound: str) -> object:
+    """An amount of memory; a bound for a GPU that may be held."""
     memory = device["memory"]
     if memory["freeMiB"] is None:
-        return "-", "-"
-    if device["mayBeHeld"]:
-        return f"≥{memory['requestedAtLeastMiB']}", f"≤{memory['freeAtMostMiB']}"
-    return memory["requestedMiB"], memory["freeMiB"]
+        return "-"
+    return f"{sign}{memory[bound]}" if device["mayBeHeld"] else memory[exact]
+
+
+def _or_dash(value: object) -> object:
+    return "-" if value is None else value
 
 
 def _cordoned(item: dict[str, Any]) -> str:
@@ -126,9 +84,9 @@ def _cordoned(item: dict[str, Any]) -> str:
     return f"{count}, {unknown} unknown" if unknown else str(count)
 
 
-def _unheld(device: dict[str, Any], state: str) -> str:
+def _unheld(device: dict[str, Any]) -> str:
     """The GPU's instances without a known holder, if the GPU takes pods."""
-    open_ = state != "Missing" and device["healthy"] and not device["cordoned"]
+    open_ = device["item"]["state"] != "Missing" and device["healthy"] and not device["cordoned"]
     instances = device["mig"]["instances"]
     free: Counter[str] = Counter()
     for instance in instances:
@@ -140,3 +98,30 @@ def _unheld(device: dict[str, Any], state: str) -> str:
 def counted(instances: Mapping[str, int]) -> str:
     """MIG instances by profile, such as 2x1g.10gb."""
     return ",".join(f"{count}x{profile}" for profile, count in sorted(instances.items())) or "-"
+
+
+_NODE_COLUMNS: Columns = {
+    "NODE": "node",
+    "STATE": "state",
+    "SOURCE": lambda item: item["source"] + (", report refused" if item["problem"] else ""),
+    "GPUS": lambda item: len(item["devices"]),
+    "SICK": lambda item: sum(not device["healthy"] for device in item["devices"]),
+    "CORDONED": _cordoned,
+    "HELD UNSEEN": lambda item: sum(each["count"] for each in item["unattributed"]),
+    "MODEL": lambda item: ", ".join(dict.fromkeys(each["model"] for each in item["devices"])) or "-",
+    "FREE MIB": _free_memory,
+    "MIG FREE": lambda item: counted(item["migFree"]),
+}
+_DEVICE_COLUMNS: Columns = {
+    "NODE": lambda device: device["item"]["node"],
+    "GPU": "index",
+    "UUID": lambda device: device["uuid"] or "-",
+    "MODEL": "model",
+    "HEALTH": lambda device: "Healthy" if device["healthy"] else "Unhealthy",
+    "CORDONED": lambda device: "yes" if device["cordoned"] else "-",
+    "TOTAL MIB": lambda device: _or_dash(device["memory"]["totalMiB"]),
+    "USED": lambda device: _or_dash(device["memory"]["usedMiB"]),
+    "REQUESTED": lambda device: _bounded(device, "requestedMiB", "≥", "requestedAtLeastMiB"),
+    "FREE": lambda device: _bounded(device, "freeMiB", "≤", "freeAtMostMiB"),
+    "MIG FREE": _unheld,
+}

@@ -24,28 +24,29 @@ _TIMEOUT_S = 2.0
 Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-def kubeconfig_of(given: Path | None, context: str | None) -> Kubeconfig:
+def kubeconfig_of(
+    given: Path | None,
+    context: str | None,
+    missing: str = "no kubeconfig: give --kubeconfig, or set KUBECONFIG",
+) -> Kubeconfig:
     """The file given, those of $KUBECONFIG, or ~/.kube/config.
 
-    Raises click.UsageError where none of these is set; ClusterError for a named file that is missing.
+    Raises click.UsageError with the text ``missing`` where there is none; ClusterError where $KUBECONFIG
+    names only missing files.
     """
-    found = implied_kubeconfig(context) if given is None else Kubeconfig((given,), context)
-    if found is None:
-        raise click.UsageError("no kubeconfig: give --kubeconfig, or set KUBECONFIG")
-    return found
-
-
-def implied_kubeconfig(context: str | None) -> Kubeconfig | None:
-    """The files of $KUBECONFIG, or ~/.kube/config; None where neither exists. Raises ClusterError."""
+    if given is not None:
+        return Kubeconfig((given,), context)
     named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     try:
         there = tuple(path for path in named or [Path.home() / ".kube" / "config"] if path.exists())
     except OSError as error:
         raise ClusterError(f"kubeconfig {error.filename}: {error.strerror}") from None
-    if named and not there:
+    if there:
+        return Kubeconfig(there, context)
+    if named:
         names = os.pathsep.join(map(str, named))
         raise ClusterError(f"kubeconfig {names}: No such file or directory; $KUBECONFIG names it")
-    return Kubeconfig(there, context) if there else None
+    raise click.UsageError(missing)
 
 
 def _beginning(found: Callable[[click.Context], list[str]]) -> Complete:

@@ -3,25 +3,9 @@
 import click
 
 from scheduler_ext import __version__
-from scheduler_ext.cli.group import CONTEXT_SETTINGS, CommandGroup, LazyCommands
+from scheduler_ext.cli.group import CLUSTER_COMMANDS, CONTEXT_SETTINGS, CommandGroup, LazyCommands
 
-_NAMES = (
-    "serve",
-    "agent",
-    "why",
-    "nodes",
-    "node",
-    "pods",
-    "inventory",
-    "explain",
-    "capacity",
-    "simulate",
-    "replay",
-    "reasons",
-    "check-config",
-    "completion",
-    "demo",
-)
+_NAMES = (*CLUSTER_COMMANDS, "serve", "agent", "inventory", "replay", "check-config", "demo")
 
 
 @click.group(

@@ -12,6 +12,7 @@ from scheduler_ext.cli.kubeconfigs import complete_contexts, complete_namespaces
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.wire.times import duration_s
 
+_Value = TypeVar("_Value")
 Command = TypeVar("Command", bound=Callable[..., Any] | click.Command)
 
 FILE = click.Path(path_type=Path)
@@ -46,21 +47,12 @@ def bundled(
     return bundle
 
 
-def kubeconfig_option_with(help_text: str) -> Callable[[Command], Command]:
-    """The option ``--kubeconfig``."""
-    return click.option("--kubeconfig", type=FILE, help=help_text)
-
-
 def config_option_with(help_text: str) -> Callable[[Command], Command]:
     """The option ``--config``."""
     return click.option("--config", "config_file", type=FILE, help=help_text)
 
 
-def filename_option(help_text: str, *, required: bool = False) -> Callable[[Command], Command]:
-    """The option ``-f``."""
-    return click.option("-f", "--filename", type=FILE_OR_STDIN, required=required, help=help_text)
-
-
+kubeconfig_option_with = functools.partial(click.option, "--kubeconfig", type=FILE)
 inventory_option = click.option(
     "--inventory",
     "inventory_file",
@@ -69,9 +61,8 @@ inventory_option = click.option(
     "gpunodes,nodes,pods -A -o yaml`; - reads standard input.",
 )
 kubeconfig_option = kubeconfig_option_with(
-    "Kubeconfig of a live cluster, read once (default: $KUBECONFIG, then ~/.kube/config)."
+    help="Kubeconfig of a live cluster, read once (default: $KUBECONFIG, then ~/.kube/config)."
 )
-followed_option = kubeconfig_option_with("Kubeconfig of the cluster to watch.")
 log_format_option = click.option(
     "--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True
 )
@@ -99,38 +90,33 @@ without_namespace_options = together(
 )
 
 
-class NamespacedName(click.ParamType[tuple[str, str]]):
-    """NAMESPACE/NAME."""
+class Parsed(click.ParamType[_Value]):
+    """An option's text as a function reads it, which raises ConfigError."""
 
-    name = "namespace/name"
+    def __init__(self, name: str, read: Callable[[str], _Value]) -> None:
+        self.name = name
+        self._read = read
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, str]:
-        if isinstance(value, tuple):
-            return value
-        namespace, slash, name = str(value).partition("/")
-        if not (namespace and slash and name) or "/" in name:
-            self.fail(f"{value!r} is no NAMESPACE/NAME such as gpu-scheduler/gpu-scheduler", param, ctx)
-        return namespace, name
-
-
-class Duration(click.ParamType[float]):
-    """A duration such as 5s or 2m30s, in seconds."""
-
-    name = "duration"
-
-    def __init__(self, least_s: float, most_s: float) -> None:
-        self._least_s = least_s
-        self._most_s = most_s
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> _Value:
         try:
-            return duration_s("duration", str(value), self._least_s, self._most_s)
+            return self._read(value) if isinstance(value, str) else value
         except ConfigError as error:
-            self.fail(str(error).removeprefix("duration: "), param, ctx)
+            self.fail(str(error).removeprefix(f"{self.name}: "), param, ctx)
+
+
+def _namespaced_name(text: str) -> tuple[str, str]:
+    namespace, slash, name = text.partition("/")
+    if not (namespace and slash and name) or "/" in name:
+        raise ConfigError(f"{text!r} is no NAMESPACE/NAME such as gpu-scheduler/gpu-scheduler")
+    return namespace, name
+
+
+NAMESPACED_NAME = Parsed("namespace/name", _namespaced_name)
+
+
+def duration(least_s: float, most_s: float) -> Parsed[float]:
+    """A duration such as 5s or 2m30s, in seconds."""
+    return Parsed("duration", lambda text: duration_s("duration", text, least_s, most_s))
 
 
 def check_context(kubeconfig: Path | None, context: str | None) -> None:

@@ -23,6 +23,9 @@ _BREAKS: Final = (
     re.compile(r".", re.DOTALL),
 )
 
+Columns = dict[str, str | Callable[[Any], object]]
+"""Titles of a table; each with the key of its values in an item, or with a function of the item."""
+
 
 def print_output(
     output: str,
@@ -59,6 +62,15 @@ def print_notes(notes: Iterable[str]) -> None:
 def not_modelled(features: Iterable[str]) -> list[str]:
     """The notes on what kube-scheduler compares and this package does not."""
     return [f"not modelled here, kube-scheduler may decide otherwise: {feature}" for feature in features]
+
+
+def print_items(columns: Columns, items: Sequence[Any], *, wide: bool = False) -> None:
+    """A table with a row for each item."""
+    rows = [
+        [item[value] if isinstance(value, str) else value(item) for value in columns.values()]
+        for item in items
+    ]
+    print_table(tuple(columns), rows, wide=wide)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], *, wide: bool = False) -> None:

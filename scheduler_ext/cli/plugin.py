@@ -3,15 +3,14 @@
 import click
 
 from scheduler_ext import __version__
-from scheduler_ext.cli.group import CONTEXT_SETTINGS, CommandGroup, LazyCommands
+from scheduler_ext.cli.group import CLUSTER_COMMANDS, CONTEXT_SETTINGS, CommandGroup, LazyCommands
 
 NAME = "kubectl gpu-placement"
-_NAMES = ("why", "nodes", "node", "pods", "explain", "capacity", "simulate", "reasons", "completion")
 
 
 @click.group(
     cls=CommandGroup,
-    commands=LazyCommands("scheduler_ext.cli", _NAMES),
+    commands=LazyCommands("scheduler_ext.cli", CLUSTER_COMMANDS),
     context_settings=CONTEXT_SETTINGS,
 )
 @click.version_option(__version__, prog_name=NAME)

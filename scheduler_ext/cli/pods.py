@@ -7,7 +7,23 @@ import click
 
 from scheduler_ext.cli.answers import Live, live_options
 from scheduler_ext.cli.options import all_namespaces_option, namespace_option
-from scheduler_ext.cli.output import print_output, print_table
+from scheduler_ext.cli.output import Columns, print_items, print_output
+
+_COLUMNS: Columns = {
+    "NAME": "name",
+    "STATE": "state",
+    "NODE": lambda item: item["node"] or "-",
+    "PRIORITY": "priority",
+    "ASKS": "asks",
+    "GPUS": lambda item: ",".join(device["uuid"] for device in item["devices"]) or "-",
+    "REASON": "reason",
+}
+_WIDE: Columns = {
+    "NEAREST": "nearest",
+    "MOST NODES": lambda item: (
+        "{nodes} of {of}: {reason}".format_map(item["commonest"]) if item["commonest"] else ""
+    ),
+}
 
 
 @click.command()
@@ -31,30 +47,8 @@ def _print(only: str | None, listing: dict[str, Any], *, wide: bool) -> None:
     if not items:
         click.echo("No pods with GPUs" + (f" in namespace {only}" if only is not None else ""), err=True)
         return
-    header = ["NAME", "STATE", "NODE", "PRIORITY", "ASKS", "GPUS", "REASON"]
-    rows = [
-        [
-            item["name"],
-            item["state"],
-            item["node"] or "-",
-            item["priority"],
-            item["asks"],
-            ",".join(device["uuid"] for device in item["devices"]) or "-",
-            item["reason"] or "",
-        ]
-        for item in items
-    ]
-    if wide:
-        header += ["NEAREST", "MOST NODES"]
-        rows = [
-            [*row, item["nearest"] or "", _commonest(item["commonest"])]
-            for row, item in zip(rows, items, strict=True)
-        ]
-    if only is None:
-        header.insert(0, "NAMESPACE")
-        rows = [[item["namespace"], *row] for row, item in zip(rows, items, strict=True)]
-    print_table(header, rows, wide=wide)
-
-
-def _commonest(commonest: dict[str, Any] | None) -> str:
-    return f"{commonest['nodes']} of {commonest['of']}: {commonest['reason']}" if commonest else ""
+    print_items(
+        ({"NAMESPACE": "namespace"} if only is None else {}) | _COLUMNS | (_WIDE if wide else {}),
+        items,
+        wide=wide,
+    )

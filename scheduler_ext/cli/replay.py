@@ -7,7 +7,7 @@ import click
 
 from scheduler_ext.cli.explain import answer_with
 from scheduler_ext.cli.inputs import naming, read_pod
-from scheduler_ext.cli.options import NamespacedName, filename_option, output_option
+from scheduler_ext.cli.options import FILE_OR_STDIN, NAMESPACED_NAME, output_option
 from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.snapshot_dump import Dump, revived
@@ -17,9 +17,12 @@ from scheduler_ext.wire.snapshot_file import decode_snapshot_file
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--pod", type=NamespacedName(), help="A pod of the snapshot, NAMESPACE/NAME.")
-@filename_option(
-    "File with one Pod or one workload; the pod need not be in the snapshot. - reads standard input."
+@click.option("--pod", type=NAMESPACED_NAME, help="A pod of the snapshot, NAMESPACE/NAME.")
+@click.option(
+    "-f",
+    "--filename",
+    type=FILE_OR_STDIN,
+    help="File with one Pod or one workload; the pod need not be in the snapshot. - reads standard input.",
 )
 @output_option
 @click.pass_context

@@ -17,14 +17,16 @@ import click
 from scheduler_ext.cli.inputs import STDIN, one_source, read_config
 from scheduler_ext.cli.options import (
     FILE,
-    NamespacedName,
+    NAMESPACED_NAME,
+    Parsed,
     check_context,
     config_option,
     context_option,
-    followed_option,
     inventory_option,
+    kubeconfig_option_with,
     log_format_option,
 )
+from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.extender.extender import Extender
@@ -44,37 +46,32 @@ BuildSource = Callable[[Extender, Configuration], tuple[Source, Callable[[], Non
 """Makes the source of an extender's nodes, and says how to stop it; runs in the worker process."""
 
 
-class Listen(click.ParamType[tuple[str, int]]):
+def _listen(text: str) -> tuple[str, int]:
     """HOST:PORT, [V6]:PORT; port 0 is any free one."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{text!r} is no HOST:PORT such as 127.0.0.1:8888")
+    return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
 
-    name = "host:port"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        if isinstance(value, tuple):
-            return value
-        host, colon, port = str(value).rpartition(":")
-        if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535:
-            self.fail(f"{value!r} is no HOST:PORT such as 127.0.0.1:8888", param, ctx)
-        return host.removeprefix("[").removesuffix("]") or "0.0.0.0", int(port)
+_LISTEN = Parsed("host:port", _listen)
 
 
 @click.command()
 @config_option
 @inventory_option
-@followed_option
+@kubeconfig_option_with(help="Kubeconfig of the cluster to watch.")
 @context_option
 @click.option("--in-cluster", is_flag=True, help="Watch the cluster of this pod.")
 @click.option(
     "--lease",
-    type=NamespacedName(),
+    type=NAMESPACED_NAME,
     help="kube-scheduler's Lease, NAMESPACE/NAME: this extender writes to the cluster only while its pod "
     "holds the Lease (default: always).",
 )
 @click.option(
     "--own-lease",
-    type=NamespacedName(),
+    type=NAMESPACED_NAME,
     help="A separate Lease, NAMESPACE/NAME, for an extender without a kube-scheduler in its pod: only the "
     "holder writes to the cluster.",
 )
@@ -86,13 +83,13 @@ class Listen(click.ParamType[tuple[str, int]]):
     help="Name of this pod, compared with the holder of the Lease.",
 )
 @click.option(
-    "--listen", type=Listen(), default="127.0.0.1:8888", show_default=True, help="kube-scheduler's verbs."
+    "--listen", type=_LISTEN, default="127.0.0.1:8888", show_default=True, help="kube-scheduler's verbs."
 )
 @click.option(
-    "--health-listen", type=Listen(), default="127.0.0.1:8889", show_default=True, help="Probes and metrics."
+    "--health-listen", type=_LISTEN, default="127.0.0.1:8889", show_default=True, help="Probes and metrics."
 )
 @click.option(
-    "--inspect-listen", type=Listen(), default="127.0.0.1:8890", show_default=True, help="Loopback only."
+    "--inspect-listen", type=_LISTEN, default="127.0.0.1:8890", show_default=True, help="Loopback only."
 )
 @click.option(
     "--tls-cert-file",
@@ -100,11 +97,7 @@ class Listen(click.ParamType[tuple[str, int]]):
     help="Serve the API over TLS: its certificate, followed by intermediates.",
 )
 @click.option("--tls-key-file", type=FILE, help="The key of that certificate.")
-@click.option(
-    "--client-ca-file",
-    type=FILE,
-    help="CA of the required client certificates.",
-)
+@click.option("--client-ca-file", type=FILE, help="CA of the required client certificates.")
 @log_format_option
 @click.option("--workers", type=int, hidden=True, help="Anything but 1 is refused.")
 def serve(
@@ -148,7 +141,7 @@ def serve(
     from scheduler_ext.server.gunicorn_server import run_server
     from scheduler_ext.server.server_options import ServerOptions, is_loopback
 
-    tls = tls_files(tls_cert_file, tls_key_file, client_ca_file)
+    tls = _tls_files(tls_cert_file, tls_key_file, client_ca_file)
     configure_logs(log_format)
     config = read_config(config_file)
     if config.bind.enabled and inventory_file is not None:
@@ -173,30 +166,30 @@ def serve(
             *listen,
         )
     build_source: BuildSource = (
-        partial(file_source, inventory_file)
+        partial(_file_source, inventory_file)
         if inventory_file
-        else partial(cluster_source, kubeconfig, context, lease, own_lease, pod_name)
+        else partial(_cluster_source, kubeconfig, context, lease, own_lease, pod_name)
     )
-    run_server(options, lambda: build_apps(config, build_source, tls.cert_file if tls else None))
+    run_server(options, lambda: _build_apps(config, build_source, tls.cert_file if tls else None))
 
 
-def tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Path | None) -> TlsFiles | None:
+def _tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Path | None) -> TlsFiles | None:
     """The files of TLS, or None without any. Raises click.UsageError when some are missing."""
     from scheduler_ext.server.server_options import TlsFiles
 
-    if cert_file and key_file and client_ca_file:
-        return TlsFiles(cert_file, key_file, client_ca_file)
     flags = {"--tls-cert-file": cert_file, "--tls-key-file": key_file, "--client-ca-file": client_ca_file}
     missing = [flag for flag, file in flags.items() if file is None]
     if len(missing) == len(flags):
         return None
+    if cert_file and key_file and client_ca_file:
+        return TlsFiles(cert_file, key_file, client_ca_file)
     raise click.UsageError(
         f"missing {' and '.join(missing)}: TLS takes the server's certificate, its key, and the CA of the "
         f"clients, because without client certificates every client could ask; give all three or none"
     )
 
 
-def file_source(path: Path, extender: Extender, config: Configuration) -> tuple[Source, Callable[[], None]]:
+def _file_source(path: Path, extender: Extender, config: Configuration) -> tuple[Source, Callable[[], None]]:
     """An inventory file, read before anything is served. Raises InventoryError."""
     source = InventorySource(path, extender, config.resource_names())
     source.load()
@@ -204,7 +197,7 @@ def file_source(path: Path, extender: Extender, config: Configuration) -> tuple[
     return source, source.stop
 
 
-def cluster_source(
+def _cluster_source(
     kubeconfig: Path | None,
     context: str | None,
     lease: tuple[str, str] | None,
@@ -232,7 +225,9 @@ def cluster_source(
     return live, live.stop
 
 
-def build_apps(config: Configuration, build_source: BuildSource, certificate_file: Path | None = None) -> Any:
+def _build_apps(
+    config: Configuration, build_source: BuildSource, certificate_file: Path | None = None
+) -> Any:
     """The three applications over one extender and its source. Raises InventoryError, ClusterError."""
     from scheduler_ext.server.app import api_app, health_app, inspect_app
     from scheduler_ext.server.cluster_routes import questions_blueprint
