@@ -17,8 +17,6 @@ then cannot succeed. A list of pods that is read after the intents contains ever
 out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias, TypeVar

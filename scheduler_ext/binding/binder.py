@@ -1,7 +1,5 @@
 """Binds on request: one bind per pod at a time, by its deadline; promises left open are settled later."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import time

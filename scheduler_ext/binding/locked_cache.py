@@ -3,8 +3,6 @@
 Memory is promised only here, in one step with the decision that the node has it.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping

@@ -4,8 +4,6 @@ After ``Unknown`` nothing is certain: the API server may have done it, may still
 reading the object shows it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar
 

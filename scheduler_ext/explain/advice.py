@@ -1,7 +1,5 @@
 """Advice for a pod that fits nowhere: existing names, smaller requests, kube-scheduler's filters."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

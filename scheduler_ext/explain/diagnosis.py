@@ -1,7 +1,5 @@
 """Why a pod fits nowhere, and which changes would help."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A decision about a pod in numbers, for people and programs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches

@@ -1,7 +1,5 @@
 """Past and present decisions about a pod: where it went, or why it waits."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The verdicts of kube-scheduler's own filters on every Node, while pods are added and removed."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace

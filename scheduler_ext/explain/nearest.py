@@ -1,7 +1,5 @@
 """The node that came nearest to accepting a pod that all nodes refuse: the first thing to change."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass

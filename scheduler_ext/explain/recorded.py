@@ -1,7 +1,5 @@
 """The record of a pod's decisions, whole or as the row of a list, as plain JSON values."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from scheduler_ext.extender.answer import Candidate

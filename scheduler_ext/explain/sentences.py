@@ -1,7 +1,5 @@
 """Requests, holdings, and obstacles between a pod and a node, in words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The state of a running extender as one value: all that explanations elsewhere follow from."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The pods with GPUs, and those that wait for some with their reason and their nearest node."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter, OrderedDict

@@ -1,7 +1,5 @@
 """The extender's reply, and the values that are counted and recorded about it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The extender: holds the latest snapshot and answers kube-scheduler's verbs from it."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterable, Mapping

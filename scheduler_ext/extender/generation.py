@@ -1,7 +1,5 @@
 """One published snapshot, the views that pods have of it, and the latest decisions on it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from threading import Lock
 

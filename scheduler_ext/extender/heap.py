@@ -1,7 +1,5 @@
 """Memory of a process that runs for weeks: measures against its growth."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -8,8 +8,6 @@ The watch lags behind kube-scheduler: seconds on a busy control plane, up to 38 
 server. Until it shows a nomination, other pods would be given the same place, and its victims again.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

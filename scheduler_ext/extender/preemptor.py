@@ -1,7 +1,5 @@
 """Answers preempt: which of kube-scheduler's candidates help, and which pods to evict there."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

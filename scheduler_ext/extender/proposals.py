@@ -1,7 +1,5 @@
 """kube-scheduler's proposed victims without pods that must stay: it does not check the extender's answer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction

@@ -5,8 +5,6 @@ decodes the pod, and computes the scores of the best nodes. Each node takes one 
 asked about it.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import Counter, OrderedDict, deque

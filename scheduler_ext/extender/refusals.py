@@ -4,8 +4,6 @@ kube-scheduler retries a refused pod after an event that it can see. For events 
 healthy again, memory is free again) the extender writes one, but only if that helps a waiting pod.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from threading import Lock

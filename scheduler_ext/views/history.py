@@ -1,7 +1,5 @@
 """Unallocated GPUs, the part that future demand could not use, and samples of both over the last hours."""
 
-from __future__ import annotations
-
 from collections import deque
 from threading import Lock
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The whole ledger as plain JSON values: who holds what, on which GPU, and how sure that is."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any

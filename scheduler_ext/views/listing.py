@@ -1,7 +1,5 @@
 """The inventory as a list for people and programs: every GPU with its used, requested and free memory."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType

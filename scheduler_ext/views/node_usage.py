@@ -1,7 +1,5 @@
 """Promised, unexplained and free memory of GPUs, and the GPUs of nodes in numbers that may be summed."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -17,8 +17,6 @@ A node with GPUs is ``[name, pool, kind, state, marks, namespaces, unattributed,
   ``[start, size, profile, held]``, held null where it may be.
 """
 
-from __future__ import annotations
-
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Set

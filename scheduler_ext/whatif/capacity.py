@@ -1,7 +1,5 @@
 """How many more of a pod a cluster takes, node by node, and what refuses the next one."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Hashable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The pods that kube-scheduler would evict for a pod that fits nowhere, asking preempt as it does live."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 

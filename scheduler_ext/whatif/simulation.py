@@ -1,7 +1,5 @@
 """Where pods would go that come to a cluster one after the other."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """A dry run on a whole cluster: pods are bound and evicted in memory only."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
