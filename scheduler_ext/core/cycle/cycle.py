@@ -114,7 +114,7 @@ class Decision:
         fit = None
         if request.shares is not None:
             cost = share_cost(request, self.snapshot, strategy, self.policy.weights)
-            fit = ShareFit(self.view.share_room_mib(), request.shares, self.fits, cost)
+            fit = ShareFit(self.view.share_room_mib(), request.shares).place(self.fits, cost)
         level = priority_level(request.priority, self.policy.high_priority)
         return Scoring(request, self.snapshot, self.view.units, fit, strategy, level)
 

@@ -3,6 +3,7 @@ each on the GPU of least cost) settles nearly all states; where it fails, a sear
 refused only if no placement exists. The search is bounded, because pods come from untrusted sources."""
 
 from collections.abc import Callable, Sequence
+from typing import Self
 
 import numpy as np
 
@@ -29,15 +30,7 @@ class ShareFit:
     """The places of one request's shares in every state: ``slots[i]`` of the i-th share (running ones first),
     ``[state]``, -1 where ``fits`` is false; ``load_mib`` ``[slot, state]`` is the peak of all on each GPU."""
 
-    def __init__(
-        self,
-        room_mib: Ints,
-        shares: ShareAsk,
-        where: Bools,
-        cost: Cost = tightest,
-        steps: list[int] | None = None,
-    ) -> None:
-        """``steps[0]`` is the remaining number of search steps, counted down; MAX_SEARCH_STEPS by default."""
+    def __init__(self, room_mib: Ints, shares: ShareAsk) -> None:
         states = room_mib.shape[1]
         self._room = room_mib
         self._shares = shares
@@ -46,19 +39,25 @@ class ShareFit:
             np.full(states, -1, np.int32) for _ in range(len(shares.running) + len(shares.init))
         ]
         self.fits: Bools = np.zeros(states, np.bool_)
+        self.load_mib: Ints = np.zeros_like(room_mib)
+
+    def place(self, where: Bools, cost: Cost = tightest, steps: list[int] | None = None) -> Self:
+        """Place the shares in the states of ``where``. ``steps[0]`` is the remaining number of search steps,
+        counted down; MAX_SEARCH_STEPS by default."""
         # Necessary: the largest share fits on a GPU, and the sum does not exceed the total of all GPUs.
-        usable = np.maximum(room_mib, 0)
-        possible = where & (usable.max(0) >= shares.largest_mib)
+        usable = np.maximum(self._room, 0)
+        possible = where & (usable.max(0) >= self._shares.largest_mib)
         if len(self.slots) > 1:
-            possible &= usable.sum(0, dtype=np.int64) >= shares.total_mib
+            possible &= usable.sum(0, dtype=np.int64) >= self._shares.total_mib
         self._place_greedily(possible, cost)
         # What best fit can place is never left to the bounded search, so that every cost gives the same fit.
         if cost is not tightest and len(self.slots) > 1 and (possible & ~self.fits).any():
             self._place_greedily(possible & ~self.fits, tightest)
         self._search(possible & ~self.fits, [MAX_SEARCH_STEPS] if steps is None else steps)
         self.load_mib = self._peak()
-        if shares.init and len(self.slots) > 1:
+        if self._shares.init and len(self.slots) > 1:
             self._hold_less(cost)
+        return self
 
     def _place_greedily(self, undecided: Bools, cost: Cost) -> None:
         running = self._shares.running
@@ -164,7 +163,7 @@ def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] 
     if len(shares.running) + len(shares.init) == 1:
         fits: Bools = np.any(room_mib >= shares.largest_mib, axis=0)
         return fits
-    return ShareFit(room_mib, shares, where, steps=steps).fits
+    return ShareFit(room_mib, shares).place(where, steps=steps).fits
 
 
 def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:

@@ -65,7 +65,7 @@ def everywhere(states: Sequence[object]) -> np.ndarray[tuple[int], np.dtype[np.b
 def test_shares_fit_exactly_where_some_placement_exists(
     states: list[list[int]], shares: ShareAsk, cost: Cost
 ) -> None:
-    fit = ShareFit(columns(states), shares, everywhere(states), cost)
+    fit = ShareFit(columns(states), shares).place(everywhere(states), cost)
     expected = [oracle.place(room, shares) is not None for room in states]
     event(f"fit: {sum(expected)} of {len(expected)}")
     assert fit.fits.tolist() == expected
@@ -76,7 +76,7 @@ def test_shares_fit_exactly_where_some_placement_exists(
 def test_no_gpu_is_promised_more_than_its_room_in_any_phase(
     states: list[list[int]], shares: ShareAsk, cost: Cost
 ) -> None:
-    fit = ShareFit(columns(states), shares, everywhere(states), cost)
+    fit = ShareFit(columns(states), shares).place(everywhere(states), cost)
     for i, room in enumerate(states):
         where = [int(slots[i]) for slots in fit.slots]
         if not fit.fits[i]:
@@ -93,8 +93,8 @@ def test_a_state_that_is_not_asked_about_gets_nothing_and_changes_nothing(
     states: list[list[int]], shares: ShareAsk, cost: Cost, data: st.DataObject
 ) -> None:
     where = np.array([data.draw(st.booleans()) for _ in states])
-    asked = ShareFit(columns(states), shares, where, cost)
-    of_all = ShareFit(columns(states), shares, everywhere(states), cost)
+    asked = ShareFit(columns(states), shares).place(where, cost)
+    of_all = ShareFit(columns(states), shares).place(everywhere(states), cost)
     assert asked.fits.tolist() == (of_all.fits & where).tolist()
     for some, every in zip(asked.slots, of_all.slots, strict=True):
         assert some.tolist() == np.where(where, every, -1).tolist()
@@ -177,7 +177,7 @@ def test_shares_of_a_pod_are_placed_together(
         tuple(InitShare(f"i{i}", mib, tuple(range(sidecars))) for i, (mib, sidecars) in enumerate(init)),
     )
     for cost in COSTS:
-        assert ShareFit(columns([room]), shares, everywhere([room]), cost).fits.tolist() == [fits]
+        assert ShareFit(columns([room]), shares).place(everywhere([room]), cost).fits.tolist() == [fits]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_shares_of_a_pod_are_placed_together(
     ],
 )
 def test_one_share_goes_where_it_costs_least(cost: Cost, slot: int) -> None:
-    fit = ShareFit(columns([(4, 6, 9)]), ShareAsk((("c", 5),)), everywhere([0]), cost)
+    fit = ShareFit(columns([(4, 6, 9)]), ShareAsk((("c", 5),))).place(everywhere([0]), cost)
     assert [slots.tolist() for slots in fit.slots] == [[slot]]
 
 
@@ -215,7 +215,7 @@ def test_what_a_pod_holds_anyway_comes_first(
         tuple(InitShare(f"i{i}", mib, tuple(range(sidecars))) for i, (mib, sidecars) in enumerate(init)),
     )
     for cost in COSTS:
-        fit = ShareFit(columns([room]), shares, everywhere([room]), cost)
+        fit = ShareFit(columns([room]), shares).place(everywhere([room]), cost)
         # From the last continuing one: a sidecar goes where it costs least.
         assert [int(slot[0]) for slot in fit.slots][len(running) - 1 :] == slots
 
@@ -226,7 +226,7 @@ def test_what_best_fit_places_fits_under_every_cost_even_without_search(
     monkeypatch.setattr(allocate, "MAX_SEARCH_STEPS", 0)
     # Spreading would put 6 on the GPU of 10 and leave no room for the second 5.
     shares = ShareAsk((("a", 5), ("b", 5), ("c", 6)))
-    fit = ShareFit(columns([(10, 6)]), shares, everywhere([0]), emptiest)
+    fit = ShareFit(columns([(10, 6)]), shares).place(everywhere([0]), emptiest)
     assert [slots.tolist() for slots in fit.slots] == [[0], [0], [1]]
 
 
@@ -235,7 +235,7 @@ def test_an_init_container_needs_no_search_where_only_the_app_is_in_its_way(
 ) -> None:
     monkeypatch.setattr(allocate, "MAX_SEARCH_STEPS", 0)
     shares = ShareAsk((("app", 8),), (InitShare("init", 10, ()),))
-    assert ShareFit(columns([(10,)]), shares, everywhere([0])).fits.tolist() == [True]
+    assert ShareFit(columns([(10,)]), shares).place(everywhere([0])).fits.tolist() == [True]
 
 
 def test_an_exhausted_budget_refuses() -> None:
@@ -274,7 +274,7 @@ def test_a_hostile_pod_gets_no_more_search_than_there_is_budget(
         # Only the last GPU may be in the way, after a search of all others.
         tuple(InitShare(f"i{i}", init_mib if i == init - 1 else 1, beside) for i in range(init)),
     )
-    ShareFit(room, shares, np.ones(states, np.bool_), emptiest)
+    ShareFit(room, shares).place(np.ones(states, np.bool_), emptiest)
     # The last step may exceed the budget by one look at all GPUs and init containers.
     assert min(left, default=0) >= -(16 + init * (running + 16))
 
