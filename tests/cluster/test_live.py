@@ -391,3 +391,15 @@ def test_pods_that_wait_are_known_with_their_manifest(living: Living) -> None:
     assert b"SECRET" not in pending.manifest
     living.bind("w", "a")
     eventually(lambda: not living.live.pending())
+
+
+def test_the_heap_is_settled_once_when_the_first_inventory_is_complete(
+    living: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: list[bool] = []
+    monkeypatch.setattr(live_module, "settle_heap", lambda: settled.append(living.live.snapshot is not None))
+    living.start()
+    eventually(lambda: settled)
+    living.report("a", gpu(0), gpu(1))
+    eventually(lambda: len(living.info("a").devices) == 2)
+    assert settled == [True]
