@@ -399,7 +399,7 @@ def test_the_heap_is_settled_once_when_the_first_inventory_is_complete(
     settled: list[bool] = []
     monkeypatch.setattr(live_module, "settle_heap", lambda: settled.append(living.live.snapshot is not None))
     living.start()
-    eventually(lambda: settled)
+    eventually(lambda: bool(settled))
     living.report("a", gpu(0), gpu(1))
     eventually(lambda: len(living.info("a").devices) == 2)
     assert settled == [True]

@@ -14,10 +14,10 @@ import struct
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from scheduler_ext.counters import Counts
 from scheduler_ext.server.http.body import BODY, BODY_RECEIVED, BodyError, BodyTooLarge, receive_body
-from scheduler_ext.server.http.cut_connections import CUT_CONNECTIONS, CutReason
 from scheduler_ext.server.http.exchange import (
     MAX_HEAD_BYTES,
     HeadError,
@@ -38,6 +38,12 @@ _SLICE_BYTES = 64 * 1024
 # After its last reply a client has this long to close first, which spares it a reset.
 LINGER_S = 2.0
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+# head, body: the request did not arrive in time. reply: the client did not read its reply in time. tls: the
+# handshake failed or did not end in time. pressure: too many connections, or too many bytes of requests and
+# replies. error: an unexpected exception, which is in the log.
+CutReason = Literal["head", "body", "reply", "tls", "pressure", "error"]
 
 
 class Phase(enum.Enum):
@@ -61,6 +67,9 @@ class Listener(Protocol):
     address: Any
     stopping: bool
     durations_s: dict[Phase, float]
+
+    @property
+    def cut(self) -> Counts: ...
 
     def pool(self, path: str) -> Executor: ...
     def enter(self, connection: Connection, phase: Phase) -> None: ...
@@ -99,7 +108,7 @@ class Connection:
         except OSError:
             pass
         except Exception:
-            CUT_CONNECTIONS.inc("error")
+            self._server.cut.inc("error")
             log.exception("connection from %s given up", self._peer[0])
         finally:
             self._server.forget(self)
@@ -138,7 +147,7 @@ class Connection:
                 self._transport, _ = await self._loop.connect_accepted_socket(lambda: protocol, self._sock)
                 transport = await protocol.agreed() if isinstance(protocol, TlsProtocol) else self._transport
         except (ssl.SSLError, TimeoutError) as error:
-            CUT_CONNECTIONS.inc("tls")
+            self._server.cut.inc("tls")
             log_refusal(error, self._peer[0])
             raise
         # What one read may add to the bytes that are counted.
@@ -229,7 +238,7 @@ class Connection:
         except BaseException:
             # SystemExit, too: the pool would keep it to itself.
             log.exception("the application failed on %s %s", request.method, request.path)
-            self._call(_count_error)
+            self._call(server.cut.inc, "error")
             rest, keep_alive = [error_reply(500, "internal error; the log has the details")], False
         try:
             if not server.certificates and not self._writer.transport.get_write_buffer_size():
@@ -275,7 +284,7 @@ class Connection:
             self.reply = []
 
     def _cut(self, reason: CutReason) -> None:
-        CUT_CONNECTIONS.inc(reason)
+        self._server.cut.inc(reason)
         log.info("slow client %s cut off: its %s is overdue", self._peer[0], reason)
 
     async def _linger(self) -> None:
@@ -299,10 +308,6 @@ class Connection:
                 if not received:
                     return
                 discarded += len(received)
-
-
-def _count_error() -> None:
-    CUT_CONNECTIONS.inc("error")
 
 
 def _resolve(done: asyncio.Future[Any], value: Any) -> None:

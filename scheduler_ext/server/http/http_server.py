@@ -14,11 +14,11 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
+from scheduler_ext.counters import Counter
 from scheduler_ext.server.http import listeners
-from scheduler_ext.server.http.connection import LINGER_S, Connection, Phase
-from scheduler_ext.server.http.cut_connections import CUT_CONNECTIONS
+from scheduler_ext.server.http.connection import LINGER_S, Connection, CutReason, Phase
 from scheduler_ext.server.http.exchange import HeadError
 from scheduler_ext.server.http.tls import ServerCertificates
 from scheduler_ext.server.server_options import Limits
@@ -36,6 +36,13 @@ _KEEPALIVE_S = 120.0
 
 class HttpServer:
     """One listener, its connections and its threads; used on the event loop only."""
+
+    cut = Counter(
+        "gpu_extender_connections_cut",
+        "Connections ended by the server because of slow, refused or too many clients, by reason.",
+        ("reason",),
+        get_args(CutReason),
+    )
 
     def __init__(
         self,
@@ -127,7 +134,7 @@ class HttpServer:
             if victim.phase is Phase.WRITING:
                 self._cut(victim)
             else:
-                CUT_CONNECTIONS.inc("pressure")
+                self.cut.inc("pressure")
                 victim.refuse(HeadError(503, "too many unfinished requests; send the whole request at once"))
                 self.enter(victim, Phase.CLOSING)
                 self.hold(victim, -victim.held_bytes)
@@ -153,7 +160,7 @@ class HttpServer:
             time.sleep(0.01)
             return False
         if self._count(*Phase) >= self.limits.max_connections and not self._make_room():
-            CUT_CONNECTIONS.inc("pressure")
+            self.cut.inc("pressure")
             sock.close()
             return True
         sock.setblocking(False)
@@ -175,7 +182,7 @@ class HttpServer:
         return False
 
     def _cut(self, connection: Connection) -> None:
-        CUT_CONNECTIONS.inc("pressure")
+        self.cut.inc("pressure")
         if connection.phase is Phase.WRITING:
             connection.reset_at_close()
         self._drop(connection)

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 # These declare counters, which have zero values also where nothing counts: an inventory file has no cluster.
 import scheduler_ext.cluster.live
-import scheduler_ext.server.http.cut_connections  # noqa: F401
+import scheduler_ext.server.http.http_server  # noqa: F401
 from scheduler_ext import counters
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.node.promisable import drift_mib

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scheduler_ext.server.http.connection import Connection
-from scheduler_ext.server.http.cut_connections import CUT_CONNECTIONS
+from scheduler_ext.server.http.http_server import HttpServer
 from scheduler_ext.server.http.listeners import listen
 from tests.server.http.in_process import serving
 from tests.server.process.server_process import call, connect, eventually, read_reply, read_to_end, request
@@ -67,7 +67,7 @@ def address() -> Iterator[tuple[str, int]]:
 
 
 def errors() -> int:
-    return CUT_CONNECTIONS["error"]
+    return int(vars(HttpServer)["cut"].total()["error"])
 
 
 @pytest.mark.parametrize(

@@ -20,11 +20,11 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from scheduler_ext.server.gunicorn_server import refuse_workers, run_server
 from scheduler_ext.server.http.body import BODY_RECEIVED, BodyError, read_body
-from scheduler_ext.server.http.cut_connections import CUT_CONNECTIONS, CutReason
+from scheduler_ext.server.http.http_server import HttpServer
 from scheduler_ext.server.server_options import Apps, ServerOptions, TlsFiles
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
             {"let-go": LET_GO, "go-on": GO_ON}[gate].set()
             return _json(start_response, {})
         case ["cuts"]:
-            return _json(start_response, {reason: CUT_CONNECTIONS[reason] for reason in get_args(CutReason)})
+            return _json(start_response, vars(HttpServer)["cut"].total())
         case _:
             return _json(start_response, {"path": environ["PATH_INFO"]})
 
