@@ -29,7 +29,7 @@ class Pulse:
         self.beat()
 
     def beat(self, bounded_s: float = 0.0) -> None:
-        """Record a heartbeat; the next step ends by itself within ``bounded_s``, or is a driver call."""
+        """Record a heartbeat; the next step takes at most ``bounded_s``, unless it is a driver call."""
         self.last = time.monotonic()
         if self._descriptor is not None:
             due = self.last + bounded_s + self.stuck_after_s * _PROBE_LATER

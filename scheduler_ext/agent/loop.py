@@ -67,16 +67,16 @@ def run_agent(
                     pulse.beat(REQUESTS_S)
                     reporter.offer(status)
             except Exception:
-                log.exception("no report this time")
+                log.exception("nothing was reported in this round; trying again")
             if observer.source.must_restart:
                 log.error(
-                    "the driver was replaced under this process; ending, to be started with its library"
+                    "the driver was replaced while this process ran; exiting, to restart with its library"
                 )
                 return RESTART
             if observer.problem is None:
                 worked_at = clock()
             elif worked_at is not None and clock() - worked_at >= GONE_S:
-                log.error("no GPU could be read for %g s; ending, to be started again", GONE_S)
+                log.error("no GPU could be read for %g s; exiting, to be restarted", GONE_S)
                 return RESTART
             pulse.beat(interval_s)
             stopped.wait(interval_s)
@@ -144,7 +144,7 @@ class Watchdog(Background):
 
 
 def _give_up(after_s: float) -> None:
-    sys.stderr.write(f"error: a call to the GPU driver has not come back for {after_s:g} s; ending\n")
+    sys.stderr.write(f"error: a call to the GPU driver has not returned for {after_s:g} s; exiting\n")
     sys.stderr.flush()
     # Threads that hang in the driver would prevent an ordinary exit.
     os._exit(RESTART)

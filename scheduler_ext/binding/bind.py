@@ -99,7 +99,7 @@ Steps: TypeAlias = Generator[Call, Any, T]
 class BindResult:
     """How a bind ended: ``kind`` for metrics, ``error`` for kube-scheduler, empty where the pod is bound.
 
-    Kinds: bound, repeated (was bound there already), refused (not ours to bind), conflict (fits no more),
+    Kinds: bound, repeated (was bound there already), refused (not ours to bind), conflict (no longer fits),
     failed (the API server refused), unknown (not known yet; the promise is kept). ``devices`` are the UUIDs
     by container of a pod that this bind bound.
     """
@@ -127,7 +127,7 @@ class Wanted:
 @dataclass(frozen=True, slots=True)
 class Binding:
     """Binds pods for one extender. ``ours`` decides whether a scheduler's pods are bound here; ``count``
-    counts conflicts: "fence" (another extender wrote), "gone" (fits no more), "pod" (the pod changed)."""
+    counts conflicts: "fence" (another extender wrote), "gone" (no longer fits), "pod" (the pod changed)."""
 
     locked: LockedCache
     ours: Callable[[str], bool]
@@ -149,9 +149,7 @@ class Binding:
             pending = yield from self._try(wanted, pending)
         if isinstance(pending, BindResult):
             return pending
-        return BindResult(
-            "failed", f"{wanted.pod} was not bound: it was refused twice, as one that had changed"
-        )
+        return BindResult("failed", f"{wanted.pod} was not bound: it changed during both attempts")
 
     def _try(self, wanted: Wanted, pending: PendingPod) -> Steps[PendingPod | BindResult]:
         problem = self._refusal(pending, wanted)
@@ -183,7 +181,7 @@ class Binding:
         return BindResult("conflict", f"{pod} no longer fits on node {node}: {reserved}")
 
     def settle(self, node: str, intent: Intent) -> Steps[bool]:
-        """Find out how a promise ended whose Binding was not answered; False while that is open."""
+        """Find out whether a Binding without an answer succeeded; False while that is not known."""
         read: Outcome[PodNow | None] = yield GetPod(intent.pod.namespace, intent.pod.name)
         return isinstance(read, Done) and self._learn(intent, node, read.value) is not None
 
@@ -267,13 +265,13 @@ class Binding:
         turn: Outcome[None] = yield OneWriter(node)
         problem = None
         if not isinstance(turn, Done):
-            problem = f"others are being bound to node {node}, and no time was left"
+            problem = f"the time ran out while other pods were being bound to node {node}"
         for _ in range(_FENCE_TRIES):
             if problem is None and self.locked.fence_of(node) is None:
                 problem = yield from self._catch_up(node)
             if problem is None and self.locked.is_outdated(reserved):
-                # Another extender may have taken the place; also while another bind of this extender had its
-                # turn and read the reservation.
+                # This bind, or one that had its turn before, has read the reservation since the place was
+                # chosen: another extender may have taken it.
                 self.locked.withdraw(reserved)
                 again = self._reserve(reserved.pending, node)
                 if isinstance(again, BindResult):

@@ -52,8 +52,8 @@ _RESULTS = ("bound", "repeated", "refused", "conflict", "failed", "unknown", "st
 _CONFLICTS = ("gone", "fence", "pod")
 # The part of the remaining time that the Binding may take.
 _POST_PART = 0.75
-# A promise left open is checked after the first time, then at growing intervals up to the last; its pod's
-# version in the cache is compared at every tick.
+# An open promise is checked after _FIRST_LOOK_S, then at intervals that double up to _SELDOM_S. At every
+# _TICK_S, its pod's version in the cache is compared: a change makes it due at once.
 _FIRST_LOOK_S = 1.0
 _TICK_S = 0.25
 _SELDOM_S = 30.0
@@ -157,7 +157,7 @@ class Binder(Background):
             try:
                 result = other.end.result(max(0.0, deadline - time.monotonic()))
             except TimeoutError:
-                return BindResult("unknown", f"{wanted.pod} is being bound to node {other.node} still")
+                return BindResult("unknown", f"{wanted.pod} is still being bound to node {other.node}")
             if other.node == wanted.node:
                 return BindResult("repeated" if result.kind == "bound" else result.kind, result.error)
         result = BindResult("failed", f"{wanted.pod} was not bound: internal error; see the log")
@@ -208,7 +208,7 @@ class Binder(Background):
         with self._lock:
             writer = self._writers[node]
         if not writer.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            return Unsent(f"others are being bound to node {node}, and no time was left")
+            return Unsent(f"the time ran out while other pods were being bound to node {node}")
         turn.callback(writer.release)
         return Done(None)
 
@@ -293,4 +293,4 @@ class Binder(Background):
         try:
             self._run(self._binding.settle(node, intent), time.monotonic() + self.deadline_s)
         except Exception:
-            log.exception("what became of pod %s/%s is not known", intent.pod.namespace, intent.pod.name)
+            log.exception("the open bind of pod %s/%s was not checked", intent.pod.namespace, intent.pod.name)

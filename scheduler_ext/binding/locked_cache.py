@@ -53,8 +53,8 @@ class LockedCache:
         name: str = "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``name`` identifies this extender in intents: two of one name would take each other's for their
-        own."""
+        """``name`` identifies this extender in intents. It must be unique: two extenders of one name would
+        take each other's intents for their own."""
         self.cache = cache
         self.lock = Lock()
         self._extender = extender
@@ -126,7 +126,7 @@ class LockedCache:
             cache.remove_pod(uid, self._monotonic())
 
     def withdraw(self, reserved: Reserved) -> None:
-        """A place is not needed: no Binding was posted, or it was refused.
+        """Give up a place: no Binding was posted for it, or the API server refused the Binding.
 
         Where another extender may have posted the same Binding, or is about to, the written intent stays
         until its outcome is known; where none is written, the promise stays.
@@ -180,8 +180,8 @@ class LockedCache:
         )
 
     def fence(self, found: Reservation, pods: Iterable[BoundPod] | None = None) -> None:
-        """A node's reservation: as read, with the ``pods`` that were found bound to the node afterwards, or
-        as this extender has just written it (None)."""
+        """Take over a node's reservation: as it was read, with the ``pods`` that were on the node when they
+        were listed afterwards; or, with None for ``pods``, as this extender has just written it."""
         with self as cache:
             for pod in pods or ():
                 self._confirm(pod, found.node)
@@ -214,7 +214,7 @@ class LockedCache:
                 self._fences.pop(node, None)
 
     def update_intents(self, node: str, intents: Iterable[Intent]) -> None:
-        """A node's reservation as a watch reports it: nothing new where this extender writes it itself."""
+        """Take over a node's reservation from the watch, unless this extender has its version already."""
         with self as cache:
             if node not in self._fences:
                 cache.update_intents(node, intents)

@@ -71,7 +71,7 @@ class AgentError(SchedulerExtError):
     type=duration(0, 86400),
     default="5m",
     show_default=True,
-    help="Time without a new error after which a GPU is healthy again, for errors that end by silence.",
+    help="Time without a new error after which a GPU is healthy again, unless it needs a reset or a reboot.",
 )
 @click.option(
     "--pod-resources",
@@ -95,7 +95,7 @@ class AgentError(SchedulerExtError):
 @click.option(
     "--heartbeat",
     type=click.Path(),
-    help="File for the time of the next sign of life, for a liveness probe.",
+    help="File for the time at which the next heartbeat is due; a liveness probe reads it.",
 )
 @log_format_option
 def agent(

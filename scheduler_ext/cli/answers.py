@@ -84,8 +84,8 @@ class Live:
             raise ClusterError(f"kubeconfig {self.kubeconfig}: {error}") from None
         except ClusterError as error:
             if self.source == "extender":
-                raise ClusterError(f"no extender can be asked: {error}") from None
-            note = f"Note: answered from the cluster's objects, as no extender can be asked: {error}"
+                raise ClusterError(f"no extender is available: {error}") from None
+            note = f"Note: answered from the cluster's objects, because no extender is available: {error}"
         return FromObjects(transport, str(self.kubeconfig), config, note)
 
 
@@ -151,7 +151,7 @@ class FromExtender:
         """The answer of a route that every current release has. Raises ClusterError."""
         answer = self._extender.get(path, **limits)
         if answer is None:
-            raise ClusterError(f"extender {self._extender.pod} knows no {path}: it is of an older release")
+            raise ClusterError(f"extender {self._extender.pod} does not serve {path}: its release is older")
         return answer
 
 

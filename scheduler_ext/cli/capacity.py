@@ -34,12 +34,12 @@ def _print(answer: dict[str, Any], *, wide: bool) -> None:
     click.echo(printable(asking(answer)))
     print_notes([*answer["warnings"], *not_modelled(answer["notModelled"])])
     total = "no limit is known" if answer["total"] is None else answer["total"]
-    click.echo(f"More of it that fit: {total}")
+    click.echo(f"Additional pods that fit: {total}")
     following = answer["next"]
     if following["reason"] is not None:
         where = f" on {following['node']}" if following["node"] else ""
         miss = f" ({shortfall(following['nearestMiss'])})" if following["nearestMiss"] is not None else ""
-        click.echo(printable(f"The next one: {following['reason']}{where}{miss}"))
+        click.echo(printable(f"Next pod blocked by: {following['reason']}{where}{miss}"))
     click.echo()
     nodes = answer["nodes"]
     empty = [node for node in nodes if node["count"] == 0]

@@ -94,7 +94,7 @@ def _weight(term: dict[str, Any]) -> str:
 def print_why_not(explanation: dict[str, Any]) -> None:
     """The reasons why a pod fits on no node, the nearest node, and advice."""
     if explanation["invalid"]:
-        click.echo("Fits nowhere: first correct what cannot be read.")
+        click.echo("Fits nowhere: correct the invalid GPU request first.")
         return
     reasons = [f"{count} {reason}" for reason, count in explanation["counts"].items()]
     click.echo(f"Fits nowhere: {printable(', '.join(reasons)) or NO_NODES}.")

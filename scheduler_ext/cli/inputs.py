@@ -159,7 +159,7 @@ def source_of(
         if kubeconfig is not None:
             raise click.UsageError(f"{flag} and --kubeconfig are too many: give one of {flag}, --kubeconfig")
         if context is not None:
-            raise click.UsageError("--context: a file has none; give it with a kubeconfig")
+            raise click.UsageError("--context: an inventory file has no contexts; give it with a kubeconfig")
         return Source(inventory_file, None)
     missing = f"nothing to read from: give one of {flag}, --kubeconfig, or set KUBECONFIG"
     return Source(None, kubeconfig_of(kubeconfig, context, missing))

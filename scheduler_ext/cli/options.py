@@ -122,4 +122,4 @@ def duration(least_s: float, most_s: float) -> Parsed[float]:
 def check_context(kubeconfig: Path | None, context: str | None) -> None:
     """Raises click.UsageError for a context without a kubeconfig."""
     if context is not None and kubeconfig is None:
-        raise click.UsageError("--context: a context is one of a kubeconfig's; give --kubeconfig too")
+        raise click.UsageError("--context: names a context of a kubeconfig; give --kubeconfig too")

@@ -133,7 +133,7 @@ def serve(
         if given is not None and inventory_file is not None:
             raise click.UsageError(f"{flag}: an inventory file has no cluster to lead; leave it out")
     if lease is not None and own_lease is not None:
-        raise click.UsageError("--lease and --own-lease: one of them says who is active; give one")
+        raise click.UsageError("--lease and --own-lease exclude each other; give one of them")
     refusal = refuse_workers(os.environ, workers)
     if refusal is not None:
         raise click.UsageError(refusal)

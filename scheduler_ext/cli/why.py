@@ -56,7 +56,7 @@ def _print(answer: dict[str, Any], *, wide: bool) -> None:
         )
     else:
         if gone:
-            click.echo("If it came again now:")
+            click.echo("If the pod were created again now:")
         if answer["fits"]:
             fits = "Fits" if gone else "It waits, and fits now"
             tries = "" if gone else " kube-scheduler has yet to try again."
@@ -111,7 +111,7 @@ def _print_again(answer: dict[str, Any]) -> None:
     if here is None:
         return
     if here["verdict"] != "fits":
-        click.echo(printable(f"No decision is remembered. It would not go there again: {here['reason']}"))
+        click.echo(printable(f"No decision is recorded. It would not fit there again: {here['reason']}"))
         return
     terms = ", ".join(_term(term, mean) for term, mean in _strongest(here["terms"], fitting))
     best = (
@@ -119,8 +119,9 @@ def _print_again(answer: dict[str, Any]) -> None:
     )
     click.echo(
         printable(
-            f"No decision is remembered. If it came again now: of {len(answer['nodes'])} nodes "
-            f"{len(fitting)} would fit, {best}" + (f"; for this one speak {terms}" if terms else "")
+            f"No decision is recorded. If the pod were created again now, {len(fitting)} of "
+            f"{len(answer['nodes'])} nodes would fit; {best}"
+            + (f"; in favour of this node: {terms}" if terms else "")
         )
     )
 

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class EventHandler(Generic[T]):
-    """Removes what a list does not bring by its end. All calls come from the reflector's thread."""
+    """Removes known objects that a complete list lacks. All calls come from the reflector's thread."""
 
     kind = "object"
     together = 100
@@ -25,7 +25,7 @@ class EventHandler(Generic[T]):
     _unlisted: set[str] = field(default_factory=set, init=False)
 
     def begin(self) -> None:
-        """A list begins. What comes while it is read may be newer than the list, and stays."""
+        """A list begins. Objects that arrive while it is read may be newer than the list, and stay."""
         self._unlisted = self.known()
 
     def seen(self, items: Sequence[T], clock: ServerClock) -> None:

@@ -74,7 +74,7 @@ class LiveInventory(Background):
         leader: BuildLeader | None = None,
         name: str = "",
     ) -> None:
-        """``leader`` makes what decides whether this extender, called ``name``, is active; None: always."""
+        """``leader`` makes the election that decides whether this extender is active; None: it always is."""
         super().__init__("publisher")
         self._extender = extender
         self._server = transport.server
@@ -179,7 +179,7 @@ class LiveInventory(Background):
             if not health.synced:
                 return f"the list of {health.name} is not complete"
             if not health.connected and health.silent_s > self._oldest_s:
-                return f"the watch of {health.name} is lost for {health.silent_s:.0f} s"
+                return f"the watch of {health.name} has been lost for {health.silent_s:.0f} s"
         return None
 
     def start(self) -> None:

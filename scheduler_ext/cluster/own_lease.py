@@ -95,10 +95,10 @@ class Election(Background):
         try:
             self._write(LeaseSpec("", 1, now, now, self._seen.spec.lease_transitions), wait_s)
         except ClusterError as error:
-            log.warning("Lease %s/%s was not given back: %s", self._namespace, self._name, error)
+            log.warning("Lease %s/%s was not released: %s", self._namespace, self._name, error)
 
     def attempt(self) -> None:
-        """Acquire or renew the Lease, if that may be."""
+        """Acquire the Lease if it is free, or renew it if this candidate holds it."""
         # A process that was paused was not active meanwhile, even if it becomes active at once.
         self._report()
         try:
@@ -111,7 +111,7 @@ class Election(Background):
             self.problem = str(error)
         else:
             if self.problem is not None:
-                log.info("Lease %s/%s: it goes on", self._namespace, self._name)
+                log.info("Lease %s/%s can be read and written again", self._namespace, self._name)
             self.problem = None
         self._report()
 

@@ -287,7 +287,7 @@ class Reflector(Background, Generic[U]):
         self._connected = True
         self._answer_s = ANSWER_S
         if self._problem is not None:
-            log.info("watch of %s goes on", self.name)
+            log.info("watch of %s restored", self.name)
             self._problem = None
             self._transport.server.watch_is_back()
 

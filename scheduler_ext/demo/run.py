@@ -70,7 +70,7 @@ class DemoServer:
         """Print the log of the server until it exits. Raises SchedulerExtError then."""
         for line in self._log:
             sys.stderr.write(line.decode(errors="replace"))
-        raise SchedulerExtError(f"the server ended by itself with status {self._process.wait()}")
+        raise SchedulerExtError(f"the server exited unexpectedly with status {self._process.wait()}")
 
     def connection(self) -> HTTPConnection:
         """One keep-alive connection, as kube-scheduler holds it."""
@@ -148,7 +148,7 @@ def run_demo(print_table: PrintTable, *, serve_on: bool, port: int) -> None:
         objects = read_objects(path.read_bytes())
         print(
             f"An extender serves {len(objects.nodes)} nodes at {server.urls['api']}."
-            " What kube-scheduler would hear from it:\n"
+            " Its answers to kube-scheduler about the sample pods:\n"
         )
         connection = server.connection()
         pods = zip(read_pods(text), _raw_pods(text), strict=True)

@@ -32,8 +32,8 @@ _REMEDIES = {
     "NotOffered": "its own filters refuse it (see the pod's events), or it examines few nodes "
     "(percentageOfNodesToScore)",
     "NodeName": "leave spec.nodeName out; with it, a pod skips the scheduler",
-    "TaintToleration": "tolerate the taint in spec.tolerations, if the pod may be there",
-    "NodeAffinity": "change spec.nodeSelector or the node affinity, or label nodes so",
+    "TaintToleration": "tolerate the taint in spec.tolerations, if the pod may run there",
+    "NodeAffinity": "change spec.nodeSelector or the node affinity, or label nodes to match",
     "NodeResourcesFit": "ask less of it, wait for other pods, or add nodes",
 }
 
@@ -139,7 +139,7 @@ def remedy(example: Refused, alike: Sequence[Refused], needs: PodNeeds) -> str:
         case "NodeUnschedulable":
             return f"uncordon it with `kubectl uncordon {example.node.info.name}`, or use others"
         case "TaintToleration" if rejection.have:
-            return f"if the pod may be there, add to its spec.tolerations: {_toleration(rejection.have)}"
+            return f"if the pod may run there, add to its spec.tolerations: {_toleration(rejection.have)}"
         case "NodeResourcesFit" if rejection.alone:
             return _less(rejection)
         case "NodeAffinity":

@@ -63,7 +63,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
         return told
     near = nearest(refused, case.decision, case.needs, case.ours)
     if near is None:
-        return told | {"advice": [f"There are {NO_NODES}: none has been seen yet, or there is none"]}
+        return told | {"advice": [f"There are {NO_NODES}: none has been seen yet, or none exists"]}
     miss = miss_of(near, case.decision)
     leaving: list[BoundPod] = []
     if near.in_tree is None:

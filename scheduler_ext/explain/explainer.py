@@ -73,7 +73,7 @@ def other_scheduler(name: str, was_asked: bool, config: Configuration) -> str | 
     if was_asked or not name or name in config.scheduler_names:
         return None
     ours = ", ".join(config.scheduler_names)
-    return f"its schedulerName is {name}, and that one has not asked about it; what asks is {ours}"
+    return f"its schedulerName is {name}, which has not asked about it; the extender serves {ours}"
 
 
 class Explainer:
@@ -183,14 +183,14 @@ class Explainer:
             pod = read_redacted(record.pod)
             gone = self._source.is_gone(record.uid)
             last = (
-                f"no pod {namespace}/{name} waits for GPUs or holds any now; this is of the last one "
-                f"of that name that was decided about: uid {record.uid}, at {time_text(record.at)}"
+                f"no pod {namespace}/{name} waits for GPUs or holds any now; the last decision about a pod "
+                f"of that name: uid {record.uid}, at {time_text(record.at)}"
             )
             return _Found(pod, wish(pod, self.config), record, warnings=(last,) if gone else (), gone=gone)
         raise RequestError(
             404,
-            f"pod {namespace}/{name}: no pod of this name waits for GPUs or holds some here, and none was "
-            "decided about lately; POST its manifest to ask what would become of it",
+            f"pod {namespace}/{name}: no pod of this name waits for GPUs or holds some here, and there is no "
+            "recent decision about one; POST its manifest to ask where it would fit",
         )
 
     def _holder(self, namespace: str, name: str) -> tuple[BoundPod, str, Sequence[Mapping[str, Any]]] | None:

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 _REMEMBERED_PODS = 64
 # Larger pods are not remembered: most have 2 to 10 kB, and any client may send one.
 _REMEMBERED_POD_BYTES = 64 * 1024
-# In the bytes of pods with a nomination and of few others, so that few pods are decoded to check.
+# Occurs in the bytes of every pod with a nomination and of few others, so that few pods are decoded.
 _NOMINATED = b'"nominatedNodeName"'
 # A request that causes the lookup of all tables that any decision may need.
 _SMALLEST_SHARE = GpuRequest(shares=ShareAsk((("", 1),)))
@@ -197,8 +197,8 @@ class Extender:
         return generation.decide(request, seen)
 
     def _with_all_steps(self, decision: Decision, names: list[str]) -> Decision:
-        """The decision on the only node of a request, such as a nominated one, with all search steps spent on
-        this node: preempt has accepted the node in this way."""
+        """The decision; for a request with a single node, such as a nominated one, made again for that node
+        alone if the search steps ran out, because preempt accepted the node in this way."""
         snapshot = decision.snapshot
         only = snapshot.nodes.get(names[0]) if len(names) == 1 else None
         if only is None or not decision.exhausted:
@@ -209,7 +209,7 @@ class Extender:
     def _after_refusal(
         self, args: ExtenderArgs, decision: Decision, rows: Ints, refused: dict[str, str], *, nowhere: bool
     ) -> dict[str, str]:
-        """Remember the refusal, and move from ``refused`` to the result the nodes where preemption helps."""
+        """Remember the refusal. Move the nodes where preemption helps from ``refused`` to the result."""
         request, snapshot = decision.request, decision.snapshot
         if nowhere and isinstance(request, GpuRequest) and args.nodes is None:
             self.refusals.remember(request, rows, snapshot, time.monotonic())
@@ -271,7 +271,7 @@ _AnyNode = TypeVar("_AnyNode", Node, Node | None)
 
 
 def _without_the_impossible(nodes: Mapping[str, _AnyNode]) -> dict[str, _AnyNode]:
-    """The same nodes, except that no GPU is known of nodes that no table accepts."""
+    """The same nodes; those with amounts that no table can hold become nodes without known GPUs."""
     kept = dict(nodes)
     for name, node in nodes.items():
         if node is None:
@@ -279,7 +279,7 @@ def _without_the_impossible(nodes: Mapping[str, _AnyNode]) -> dict[str, _AnyNode
         try:
             Table({name: node}, spare=0)
         except Exception:
-            log.exception("node %s: its amounts cannot be, so none of its GPUs is known", name)
+            log.exception("node %s: its amounts are impossible, so none of its GPUs is known", name)
             kept[name] = _unknown(node.info)
     return kept
 

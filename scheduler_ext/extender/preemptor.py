@@ -34,7 +34,7 @@ _RESCUABLE_PART = 10
 _RESCUE_S = 0.25
 # The part of an answer's time that is left for writing it when the search for cheaper victims ends.
 _RESERVED = 0.1
-# The number of pods for which a refusal by filter on the node of their place is remembered.
+# The number of remembered refusals by filter, each of one pod on a node where it has its place.
 _REMEMBERED = 1024
 
 
@@ -106,7 +106,7 @@ class Preemptor:
         return chosen
 
     def refused(self, pod: kube.Pod, nodes: Collection[str]) -> None:
-        """Filter has refused a pod on these nodes, where kube-scheduler counts that it fits.
+        """Filter has refused a pod on these nodes, although it fits there by kube-scheduler's own filters.
 
         kube-scheduler may then remove the pod's nomination. If the pod waits for pods that only
         kube-scheduler knows to be gone, its place is kept.

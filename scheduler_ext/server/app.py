@@ -137,7 +137,7 @@ def health_app(source: Source, metrics: Metrics) -> Flask:
 
 
 def inspect_app(*questions: Blueprint) -> Flask:
-    """The loopback listener for questions about decisions, and the live page; only for browsers on this host.
+    """The loopback listener for questions about decisions, and the live page; only for clients on this host.
 
     A listener on loopback is out of other hosts' reach, but not out of a web page's reach: a name that first
     resolves to the page's own server and then to 127.0.0.1 (DNS rebinding) makes the browser take this server
@@ -152,7 +152,7 @@ def inspect_app(*questions: Blueprint) -> Flask:
         name, colon, port = host.lower().rpartition(":")
         try:
             if not is_loopback(name if colon and (not port or port.isdecimal()) else host.lower()):
-                problem = f"Host: {host[:80]!r} is not this host; ask for 127.0.0.1, [::1] or localhost"
+                problem = f"Host: {host[:80]!r} is not this host; use 127.0.0.1, [::1] or localhost"
                 raise RequestError(403, problem)
             refuse_other_pages(request.environ)
         except RequestError as error:

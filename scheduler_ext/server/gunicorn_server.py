@@ -61,7 +61,7 @@ def run_server(options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
     `ready api=http://HOST:PORT health=http://HOST:PORT inspect=http://HOST:PORT`, with https for an API
     that speaks TLS.
 
-    Exits with status 1 and one message when an address cannot be had, when a file of `options.tls` cannot
+    Exits with status 1 and one message when an address is not available, when a file of `options.tls` cannot
     be used, when `build_apps` raises, or when the worker process dies.
     """
     for name in _FOREIGN_ENVIRONMENT:

@@ -199,7 +199,7 @@ class SingleWorkerArbiter(Arbiter):  # type: ignore[misc]
     def _ignore(self) -> None:
         log.warning("signal ignored: there is one worker, and settings are read at the start only")
 
-    # More workers, other binaries and reloads in a second worker are what must not happen here.
+    # gunicorn uses these signals for more workers, other binaries and reloads, which must not happen here.
     handle_hup = handle_ttin = handle_ttou = handle_usr1 = handle_usr2 = handle_winch = _ignore
 
 

@@ -61,8 +61,8 @@ class Manifest:
         """Notes that a reader of an answer about this pod needs."""
         if self.workload is None:
             return []
-        number = "one on each node" if self.copies is None else f"{self.copies} of it"
-        return [f"a pod of the template of {self.workload}, which wants {number}"]
+        number = "one on each node" if self.copies is None else f"{self.copies} in total"
+        return [f"a pod from the template of {self.workload}, which runs {number}"]
 
     def named(self, name: str | None, namespace: str | None) -> Manifest:
         """The same pod under another name."""

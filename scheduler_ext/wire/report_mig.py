@@ -56,7 +56,7 @@ def read_mig(path: str, entry: MigStatus, model: GpuModel, total_mib: int) -> Mi
     _check_places(path, instances, entry.grid_size or MAX_GRID)
     illegal = _first_illegal(geometry, instances)
     if illegal is not None and _own_placements(entry):
-        problem = "its size or start is none of its profile's in the same report"
+        problem = "its size or start does not match its profile in the same report"
         raise FieldError(f"{path}.instances[{illegal}]", problem)
     if illegal is not None:
         # The built-in table does not describe this device after all.

@@ -85,7 +85,7 @@ class Decoder(Generic[T]):
                 page = self._raw_page.decode(body)
                 read = [self._read(raw) for raw in page.items or ()]
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ClusterError(f"a list that is none: {error}") from None
+            raise ClusterError(f"not a readable list: {error}") from None
         metadata = page.metadata or ListMeta()
         items = [each for each in read if not isinstance(each, Broken)]
         broken = [each for each in read if isinstance(each, Broken)]
@@ -101,7 +101,7 @@ class Decoder(Generic[T]):
             version = (metadata.resource_version if metadata else None) or ""
             return Event(event.type, version, None if event.type == "BOOKMARK" else self._read(event.object))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise ClusterError(f"a watch event that is none: {error}") from None
+            raise ClusterError(f"not a readable watch event: {error}") from None
 
     def _read(self, raw: Raw) -> T | Broken:
         try:

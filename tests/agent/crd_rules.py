@@ -180,7 +180,7 @@ RULES: dict[str, Callable[[Any], bool]] = {
     "a profile's starts leave the grid of the device": lambda m: all(
         start + p["size"] <= (_grid(m) or 32) for p in m.get("profiles", []) for start in p["starts"]
     ),
-    "an instance's size or start is none of its profile's": _as_its_profile,
+    "an instance's size or start does not match its profile": _as_its_profile,
     "a profile that has starts needs a size and maxInstances of at least 1": (
         lambda p: not p["starts"] or min(p["size"], p["maxInstances"]) >= 1
     ),

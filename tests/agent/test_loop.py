@@ -219,7 +219,7 @@ def test_a_driver_of_another_version_is_reported_before_the_end(
     (told,) = rig.recorder.offered
     assert told.summary is not None
     assert told.summary.healthy == 0
-    assert "the driver was replaced under this process" in caplog.text
+    assert "the driver was replaced while this process ran" in caplog.text
     assert rig.source.closed
 
 

@@ -241,7 +241,7 @@ class TestOnANode:
         world.driver.faults = {"*": 18}
         world.driver.write()
         assert agent.wait() == 1
-        assert "the driver was replaced under this process; ending" in agent.stderr
+        assert "the driver was replaced while this process ran; exiting" in agent.stderr
 
     @pytest.mark.process
     def test_a_kubelet_that_restarts(self, world: World) -> None:

@@ -113,7 +113,7 @@ def test_a_driver_call_that_hangs_ends_the_agent(node: Node) -> None:
     node.driver.delays_us = {"nvmlDeviceGetMemoryInfo_v2": FOR_EVER_US}
     node.driver.write()
     assert agent.wait() == 1
-    assert "a call to the GPU driver has not come back for 4 s; ending" in agent.stderr
+    assert "a call to the GPU driver has not returned for 4 s; exiting" in agent.stderr
     eventually(lambda: not node.passes())
 
 

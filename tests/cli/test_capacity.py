@@ -45,8 +45,9 @@ def test_the_table_says_what_limits(tmp_path: Path, written: Written) -> None:
     lines = run("capacity", "-f", asking, "--inventory", cluster).stdout.splitlines()
     assert lines[:3] == [
         "Pod default/p asks 30000 MiB for main",
-        "More of it that fit: 2",
-        "The next one: Insufficient GPU memory on one device on a100-1 (GPU-0: needs 30000, has 13728 MiB)",
+        "Additional pods that fit: 2",
+        "Next pod blocked by: Insufficient GPU memory on one device on a100-1 "
+        "(GPU-0: needs 30000, has 13728 MiB)",
     ]
     rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in lines[4:]}
     assert rows["NODE"] == ["COUNT", "LIMIT"]
@@ -68,7 +69,7 @@ def test_nodes_that_take_none_are_many_and_shown_on_request(tmp_path: Path, writ
 def test_no_limit_and_notes_are_shown(cluster: Path, written: Written) -> None:
     asking = pod("p", {}, annotations={"gpu.scheduler-ext.io/modle": "T4"}, schedulingGates=[{"name": "g"}])
     output = run("capacity", "-f", written("pod.yaml", asking), "--inventory", cluster).stdout
-    assert "More of it that fit: no limit is known" in output
+    assert "Additional pods that fit: no limit is known" in output
     assert "Note: annotation gpu.scheduler-ext.io/modle: unknown, does nothing" in output
     assert "Note: not modelled here, kube-scheduler may decide otherwise: scheduling gates" in output
 

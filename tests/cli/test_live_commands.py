@@ -151,7 +151,7 @@ def test_only_the_extender_reports_past_decisions(beside: World) -> None:
 def test_without_an_extender_the_objects_answer_and_a_note_says_so(without: World) -> None:
     code, out, err = without.run("why", "pod/waits")
     assert (code, "Asked" in out) == (3, False)
-    assert err.startswith("Note: answered from the cluster's objects, as no extender can be asked: ")
+    assert err.startswith("Note: answered from the cluster's objects, because no extender is available: ")
 
 
 def test_a_pod_that_fits_now_and_one_that_has_its_node(world: World) -> None:
@@ -165,7 +165,8 @@ def test_why_a_pod_is_where_it_is_without_a_decision_that_is_remembered(world: W
     lines = world.run("why", "small")[1].splitlines()
     assert lines[1:] == [
         "It is on node mig with MIG-b.",
-        "No decision is remembered. If it came again now: of 4 nodes 1 would fit, this one is the best",
+        "No decision is recorded. If the pod were created again now, 1 of 4 nodes would fit; "
+        "this one is the best",
     ]
     wide = world.run("why", "small", "-o", "wide")[1]
     assert re.search(r"^mig +fits, is here ", wide, re.MULTILINE)
@@ -175,7 +176,7 @@ def test_why_a_pod_is_where_it_is_without_a_decision_that_is_remembered(world: W
 def test_why_a_pod_is_where_it_would_not_go_again(without: World) -> None:
     without.server.store.put(NODES, node("mig", {"nvidia.com/mig-1g.10gb": "1"}, unschedulable=True))
     out = without.run("why", "small")[1]
-    assert "No decision is remembered. It would not go there again: node(s) were unschedulable" in out
+    assert "No decision is recorded. It would not fit there again: node(s) were unschedulable" in out
 
 
 @pytest.mark.parametrize("arguments", [["why", "waits"], ["nodes", "--from", "extender"]])
@@ -190,8 +191,9 @@ def test_a_server_that_is_no_api_server_is_reported(
 
 def test_why_of_a_pod_that_another_scheduler_is_to_place(without: World) -> None:
     without.server.store.put(PODS, pod("stranger", {WHOLE: "1"}, schedulerName="default-scheduler"))
-    told = "its schedulerName is default-scheduler, and that one has not asked about it"
-    assert f"Note: {told}; what asks is gpu-scheduler" in without.run("why", "stranger")[1].splitlines()
+    told = "its schedulerName is default-scheduler, which has not asked about it"
+    note = f"Note: {told}; the extender serves gpu-scheduler"
+    assert note in without.run("why", "stranger")[1].splitlines()
     assert told in without.run("pods", "-o", "wide")[1]
 
 
@@ -391,7 +393,7 @@ def test_an_extender_that_does_not_listen_is_skipped_or_reported(beside: World) 
     assert (code, "pod gpu-scheduler/gpu-scheduler-b, port 8890: " in err) == (0, True)
     assert "connection refused" in err
     code, _, err = beside.run("nodes", "--from", "extender")
-    assert (code, "no extender can be asked" in err) == (1, True)
+    assert (code, "no extender is available" in err) == (1, True)
 
 
 def test_an_extender_that_is_silent_is_passed_over(beside: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,7 +403,7 @@ def test_an_extender_that_is_silent_is_passed_over(beside: World, monkeypatch: p
         code, out, err = beside.run("nodes", "-o", "name")
     assert (code, out.splitlines()[0]) == (0, "node/busy")
     assert err == (
-        "Note: answered from the cluster's objects, as no extender can be asked: "
+        "Note: answered from the cluster's objects, because no extender is available: "
         "pod gpu-scheduler/gpu-scheduler-b, port 8890: no answer in time\n"
     )
 

@@ -52,7 +52,7 @@ def test_its_commands_ask_the_cluster_of_kubectl(
     asking = str(written("pod.yaml", pod("p", {WHOLE: "1"})))
     for arguments, told in (
         (["nodes", "-o", "name", "--from", "cluster"], "node/n"),
-        (["capacity", "-f", asking], "More of it that fit: 2"),
+        (["capacity", "-f", asking], "Additional pods that fit: 2"),
         (["explain", "-f", asking], "Fits; best: n"),
         (["simulate", "cluster", "--pods", asking], "1 of 1 pods fit"),
     ):

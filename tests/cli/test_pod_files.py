@@ -27,7 +27,7 @@ def pytorch_job() -> Json:
     return {"kind": "PyTorchJob", "metadata": {"name": "train"}, "spec": {"pytorchReplicaSpecs": roles}}
 
 
-NOTE = "a pod of the template of Deployment web, which wants 3 of it"
+NOTE = "a pod from the template of Deployment web, which runs 3 in total"
 
 
 @pytest.mark.parametrize("command", ["explain", "capacity"])
@@ -63,9 +63,9 @@ def test_all_replicas_come_in_a_simulation(cluster: Path, written: Written) -> N
         *("default/train-master", "default/train-worker-0", "default/train-worker-1"),
     ]
     assert result.stderr.splitlines() == [
-        "Note: a pod of the template of Deployment web, which wants 12 of it",
-        "Note: a pod of the template of PyTorchJob train, which wants 1 of it",
-        "Note: a pod of the template of PyTorchJob train, which wants 2 of it",
+        "Note: a pod from the template of Deployment web, which runs 12 in total",
+        "Note: a pod from the template of PyTorchJob train, which runs 1 in total",
+        "Note: a pod from the template of PyTorchJob train, which runs 2 in total",
     ]
 
 

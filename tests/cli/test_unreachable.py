@@ -20,7 +20,7 @@ from tests.cluster.api.api_requests import lists
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import gpu, gpu_node, node
 
-NOTE = "Note: answered from the cluster's objects, as no extender can be asked: "
+NOTE = "Note: answered from the cluster's objects, because no extender is available: "
 
 
 @pytest.fixture

@@ -92,10 +92,10 @@ def test_the_answer_says_first_that_it_is_gone_and_then_the_decision(gone: World
     code, out, err = gone.run("why", "large")
     note, asks, then, nearest, *_, last = out.splitlines()
     assert note.startswith(
-        "Note: no pod default/large waits for GPUs or holds any now; this is of the last one of that name "
-        "that was decided about: uid uid-large-"
+        "Note: no pod default/large waits for GPUs or holds any now; the last decision about a pod of that "
+        "name: uid uid-large-"
     )
-    assert (asks, then) == ("Pod default/large asks nvidia.com/gpu=9", "If it came again now:")
+    assert (asks, then) == ("Pod default/large asks nvidia.com/gpu=9", "If the pod were created again now:")
     assert nearest == "Fits nowhere: 1 Insufficient nvidia.com/gpu per device."
     assert re.match("Asked once at .* of 1 nodes 0 fitted", last)
     assert (code, err.count("\n")) == (1, 1)
@@ -105,7 +105,7 @@ def test_the_answer_says_first_that_it_is_gone_and_then_the_decision(gone: World
 def test_one_that_would_fit_is_not_said_to_wait(gone: World) -> None:
     code, out, _ = gone.run("why", "small")
     assert code == 1
-    assert "If it came again now:\nFits; best: n.\n" in out
+    assert "If the pod were created again now:\nFits; best: n.\n" in out
     assert "It waits" not in out
 
 

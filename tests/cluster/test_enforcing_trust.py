@@ -80,8 +80,8 @@ def test_nothing_is_bound_while_a_watch_is_lost_for_too_long(
     # A watch that is lost for a moment does not matter.
     assert why_not(enforced) == ""
     enforced.live._oldest_s = 0.2
-    eventually(lambda: f"the watch of {name} is lost for" in why_not(enforced))
-    assert f"p was not bound: the watch of {name} is lost for" in enforced.bind("p", "a")
+    eventually(lambda: f"the watch of {name} has been lost for" in why_not(enforced))
+    assert f"p was not bound: the watch of {name} has been lost for" in enforced.bind("p", "a")
     assert enforced.counted() == {"standby": 1}
     refusal.lift()
     enforced.live._oldest_s = 60.0

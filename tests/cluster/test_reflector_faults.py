@@ -90,7 +90,7 @@ def test_a_server_that_is_away_and_back_again(followed: Followed, caplog: pytest
     # Logged once, not at every try, and at the end.
     lost, found = (record.getMessage() for record in caplog.records)
     assert lost.startswith("watch of nodes lost, the last state stays in force: ")
-    assert found == "watch of nodes goes on"
+    assert found == "watch of nodes restored"
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["as an event", "as an answer"])

@@ -248,7 +248,7 @@ def test_the_rights_that_a_port_forward_needs(
         code, out, err = told([*kubectl, "why", placed, "-n", workload.namespace, "-o", "json"], kubeconfig)
     active = workload.installation.active().name
     note = (
-        "Note: answered from the cluster's objects, as no extender can be asked: "
+        "Note: answered from the cluster's objects, because no extender is available: "
         f'pod {NAMESPACE}/{active}, port {INSPECTION_PORT}: 403 Forbidden: pods "{active}" is forbidden:'
     )
     assert (code, json.loads(out)["recorded"] is not None) == (0, asked)

@@ -36,7 +36,7 @@ def selecting(asking: Json, labels: Json) -> Json:
         pytest.param(
             wish({WHOLE: "1"}, min_cuda="13.0"),
             [gpu_node("a", [gpu(0)], cudaVersion="12.4"), gpu_node("b", [gpu(0)], cudaVersion="12.8")],
-            "the driver of b supports CUDA 12.8, needs 13.0",
+            "the driver of b supports CUDA 12.8; the pod needs 13.0",
             [
                 'With gpu.scheduler-ext.io/min-cuda: "12.8" instead of "13.0" it would fit on 1 node now',
                 "Without the annotation gpu.scheduler-ext.io/min-cuda it would fit on 2 nodes now",
@@ -160,8 +160,8 @@ def selecting(asking: Json, labels: Json) -> Json:
             "n: node(s) didn't match Pod's node affinity/selector (needs gpu=a100)",
             [
                 "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) didn't match Pod's node "
-                "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes so; none "
-                "of them has a label gpu"
+                "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes to match; "
+                "none of them has a label gpu"
             ],
             id="a nodeSelector on a label that no node has",
         ),
@@ -171,7 +171,7 @@ def selecting(asking: Json, labels: Json) -> Json:
             "n: node(s) didn't match Pod's node affinity/selector (needs zone=east, has zone=west)",
             [
                 "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) didn't match Pod's node "
-                "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes so; "
+                "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes to match; "
                 "their zone is west"
             ],
             id="a nodeSelector on another value: which there are",

@@ -78,7 +78,7 @@ def secret(held: Json) -> Json:
         pytest.param(
             wish({WHOLE: "1"}, min_cuda="13.0"),
             whole_node("a", None),
-            "the driver of a does not say which CUDA it supports, needs 13.0",
+            "the driver of a does not say which CUDA it supports; the pod needs 13.0",
             ["Without the annotation gpu.scheduler-ext.io/min-cuda it would fit on 1 node now"],
             id="a driver that is too old, or does not say",
         ),
@@ -98,7 +98,7 @@ def secret(held: Json) -> Json:
             "n: node(s) had untolerated taint(s) (has nvidia.com/gpu:NoSchedule)",
             [
                 "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) had untolerated "
-                "taint(s)): if the pod may be there, add to its spec.tolerations: {key: nvidia.com/gpu, "
+                "taint(s)): if the pod may run there, add to its spec.tolerations: {key: nvidia.com/gpu, "
                 "operator: Exists, effect: NoSchedule}"
             ],
             id="an untolerated taint: the toleration",
@@ -142,7 +142,7 @@ def secret(held: Json) -> Json:
             pod("p", {SHARE: "8192"}),
             [],
             None,
-            ["There are no nodes available to schedule pods: none has been seen yet, or there is none"],
+            ["There are no nodes available to schedule pods: none has been seen yet, or none exists"],
             id="no nodes at all",
         ),
     ],

@@ -42,8 +42,8 @@ def test_a_deleted_one_is_explained_by_its_record_after_the_note_that_it_is_gone
     told = there.explainer().of_name("default", "p")
     assert (told["gone"], told["boundTo"], told["recorded"]["filters"]) == (True, None, 1)
     assert told["warnings"][0] == (
-        "no pod default/p waits for GPUs or holds any now; this is of the last one of that name that was "
-        f"decided about: uid old, at {told['recorded']['at'][:19]}Z"
+        "no pod default/p waits for GPUs or holds any now; the last decision about a pod of that name: "
+        f"uid old, at {told['recorded']['at'][:19]}Z"
     )
     assert len(told["warnings"]) == 2
 

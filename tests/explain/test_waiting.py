@@ -185,7 +185,7 @@ def test_one_that_cannot_be_looked_into_takes_no_other_with_it(monkeypatch: pyte
 def test_a_scheduler_that_does_not_ask_is_reported_until_it_does() -> None:
     stranger = pod("p", {WHOLE: "1"}, schedulerName="batch")
     there = running(*whole_node("n", None), stranger)
-    told = "its schedulerName is batch, and that one has not asked about it; what asks is gpu-scheduler"
+    told = "its schedulerName is batch, which has not asked about it; the extender serves gpu-scheduler"
     assert [line["nearest"] for line in board(there).lines()] == [told]
     assert told in there.explainer().of_name("default", "p")["warnings"]
     ask(there.extender, stranger, ["n"])

@@ -167,8 +167,8 @@ def test_an_answer_says_that_its_pod_is_of_a_template() -> None:
     ]
     manifests = read_manifests(yaml.safe_dump_all(objects).encode())
     assert [each.notes() for each in manifests] == [
-        ["a pod of the template of Deployment team/w, which wants 3 of it"],
-        ["a pod of the template of DaemonSet team/d, which wants one on each node"],
+        ["a pod from the template of Deployment team/w, which runs 3 in total"],
+        ["a pod from the template of DaemonSet team/d, which runs one on each node"],
         [],
     ]
 

@@ -74,7 +74,7 @@ class TestPages:
         ],
     )
     def test_no_list_is_an_error(self, body: bytes) -> None:
-        with pytest.raises(ClusterError, match=r"^a list that is none: "):
+        with pytest.raises(ClusterError, match=r"^not a readable list: "):
             NODES.page(body)
 
 
@@ -119,7 +119,7 @@ class TestEvents:
         ],
     )
     def test_no_event_is_an_error(self, body: bytes) -> None:
-        with pytest.raises(ClusterError, match=r"^a watch event that is none: "):
+        with pytest.raises(ClusterError, match=r"^not a readable watch event: "):
             NODES.event(body)
 
     def test_a_kind_of_event_from_the_future_is_read(self) -> None:

@@ -88,7 +88,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     type=TARGET,
     default="trace",
     show_default=True,
-    help="Demand that policies expect: the pods of the trace, those so far (online), the first N (first:N).",
+    help="Pods whose demand policies expect: all (trace), those so far (online), or the first N (first:N).",
 )
 @click.option(
     "--points", is_flag=True, help="Map the scores of every policy to 0..10, the range of an extender."

@@ -62,7 +62,7 @@ class InventoryEvents:
                     self._warn(name, uid, reason, note, "")
                 continue
             name, (uid, note) = next(iter(found.items()))
-            more = f"{note}; {len(found) - 1} more nodes are in the same trouble"
+            more = f"{note}; {len(found) - 1} more nodes have the same problem"
             self._warn(name, uid, reason, more, "many")
 
 
@@ -137,15 +137,15 @@ class ShareNodes:
             pods = [f"{pod.namespace}/{pod.name}" for pod in holdings_of(info, self.resources).unplaced]
             if pods:
                 note = (
-                    f"node {info.name} takes no new share while it has pods whose share is on a GPU that "
-                    f"nobody knows: no annotation names one of this node. Another scheduler bound them, or "
-                    f"their GPU is gone: {', '.join(pods)}"
+                    f"node {info.name} takes no new share until its pods with a share on an unknown GPU are "
+                    f"gone. No annotation names a GPU of this node for these shares: another scheduler bound "
+                    f"the pods, or their GPU was removed. Pods: {', '.join(pods)}"
                 )
                 return _Problem(info.uid, "ShareWithoutGPU", note, len(pods))
         if info.share_node and info.allocatable is not None and not is_of_shares(info):
             note = (
-                f"node {info.name} is labelled to share its GPUs, but a device plugin hands them out as "
-                f"well: take the label off, or keep the plugin away; until then no share is placed here"
+                f"node {info.name} is labelled to share its GPUs, but a device plugin hands them out too, so "
+                f"no share is placed there: remove the label, or keep the device plugin off the node"
             )
             return _Problem(info.uid, "SharedByDevicePlugin", note)
         return None

@@ -82,12 +82,12 @@ class Decision:
         return self.view.share_room_mib()
 
     def nearest_miss(self, name: str) -> NearestMiss | None:
-        """The nearest miss of the first filter that refuses a node; None without one."""
+        """The nearest miss of the first filter that refuses a node; None for a fit or an invalid request."""
         if isinstance(self.request, InvalidRequest):
             return None
         node = self.snapshot.nodes[name]
         if self.exhausted:
-            # All steps for placing shares are spent on this node.
+            # Judge the node alone, with all search steps for it.
             return nearest_miss(self.request, node)
         return _closest(self._stages, node, self.snapshot.state_at(name))
 
@@ -101,7 +101,7 @@ class Decision:
 
     @lazy
     def _stages(self) -> _Stages:
-        """Each filter's view and result. They are computed again, because most decisions never need them."""
+        """Each filter's view and result, computed on demand because most decisions never need them."""
         assert isinstance(self.request, GpuRequest)
         return _stages(self.request, self.snapshot)
 
@@ -159,7 +159,7 @@ def score_nodes(decision: Decision) -> Scored:
     weights, scoring = decision.policy.weights, decision.scoring
     applied = [score for score in SCORES if weights.get(score.name, 0.0) > 0.0 and score.applies(scoring)]
     terms = [(score, weights[score.name], score.value(scoring)) for score in applied]
-    # Independent of the weights: nodes known by labels only come after every reported one.
+    # Whatever the weights: a node known only by its labels ranks below every node with a report.
     if scoring.request.asks_gpu and REPORTED.applies(scoring):
         others = sum(weight for _, weight, _ in terms) or 1.0
         terms.append((REPORTED, others * REPORTED_TO_OTHERS, REPORTED.value(scoring)))
@@ -171,9 +171,9 @@ def score_nodes(decision: Decision) -> Scored:
 
 
 def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
-    """Which of the nodes at ``rows`` to give back, ``[row]``: those that fit, at most ``limit`` (0: all). The
-    best by total; names decide only among equals at the edge. A pod with soft preferences of its own gets
-    all, so that those can choose; so does one that requests no GPU, which may go anywhere."""
+    """Which of the nodes at ``rows`` to return to kube-scheduler, ``[row]``: the ``limit`` best that fit (0:
+    all that fit), by total; names break a tie for the last places. All that fit are returned for a pod that
+    requests no GPU, and for a pod with soft preferences, so that kube-scheduler can apply these to all."""
     state = decision.snapshot.state_of[rows]
     fits = decision.fits[state]
     count = int(np.count_nonzero(fits))

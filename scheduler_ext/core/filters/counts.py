@@ -38,7 +38,7 @@ class _Count(Filter):
         return passed
 
     def miss(self, view: View, node: Node) -> NearestMiss:
-        """Of several counts, the one that the node is furthest from."""
+        """The shortage of units; of several requested resources, the one with the largest shortage."""
         have = {}
         for ask in view.request.units:
             if (ask.profile is not None) is self.mig:
@@ -72,8 +72,8 @@ class GpuCount(_Count):
     name = "gpu-count"
     reason = Reason(
         "Insufficient nvidia.com/gpu per device",
-        "The node has too few whole GPUs that are healthy and not held by a pod (of any configured resource"
-        " name).",
+        "The node has too few healthy whole GPUs that no pod holds under any of the configured resource"
+        " names.",
         "Wait for a pod to finish, ask for fewer GPUs, or add nodes.",
     )
     mig = False
@@ -85,7 +85,7 @@ class MigPlacement(_Count):
     name = "mig-placement"
     reason = Reason(
         "node(s) had no free MIG placement",
-        "Too few free MIG instances of the asked profile exist on the node.",
+        "The node has too few free MIG instances of the requested profile.",
         "Wait for an instance, ask for a profile the node offers, or change its MIG configuration.",
     )
     mig = True

@@ -8,12 +8,12 @@ from scheduler_ext.core.node.node import Node
 
 
 class FreshInventory(Filter):
-    """Refuses nodes without a report; nodes known by labels only accept whole GPUs, nothing finer."""
+    """Refuses nodes without a recent report; a node known only by its labels takes whole GPUs only."""
 
     name = "fresh-inventory"
     reason = Reason(
         "node(s) had no fresh GPU inventory",
-        "Nothing recent is known of the node's GPUs; nodes known by labels only take whole GPUs alone.",
+        "The node's GPUs have no recent report; a node known only by its labels takes whole GPUs only.",
         "Check that the node's agent runs and reports, or that the inventory file lists the node.",
     )
     kind = MissKind.PASSING

@@ -10,7 +10,7 @@ from scheduler_ext.core.node.node import Node
 
 
 class Health(Filter):
-    """Refuses nodes that lack GPUs only because some are unhealthy; the count refuses larger lacks."""
+    """Refuses nodes that lack GPUs only because some are unhealthy; later filters refuse larger shortages."""
 
     name = "health"
     reason = Reason(

@@ -1,4 +1,4 @@
-"""Are single GPUs large enough, were they empty, and is enough of their memory free?"""
+"""Could an empty GPU of the node hold the request, and do its GPUs have enough free memory now?"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -94,7 +94,7 @@ class FreeMemory(_Memory):
     reason = Reason(
         "Insufficient GPU memory on one device",
         "No single GPU has the asked memory free, though the node's sum may suffice.",
-        "Ask for a smaller share or a lower min-free-memory; a neighbour that leaves also helps.",
+        "Ask for a smaller share or a lower min-free-memory, or wait for other pods on the GPU to end.",
     )
     kind = MissKind.AMOUNT
     relaxed: ClassVar = {"min-free-memory": _less_memory("min_free_mib")}

@@ -39,4 +39,4 @@ class Sharing(Filter):
         return NearestMiss(self.name, None, needed, "shared" if node.state.shared else "exclusive", "sharing")
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
-        return f"{node.info.name} has {miss.have} GPUs, needs {miss.needed} ones"
+        return f"{node.info.name} has {miss.have} GPUs; the pod needs {miss.needed} ones"

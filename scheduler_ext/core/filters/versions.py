@@ -86,7 +86,7 @@ class ComputeCapability(_Version):
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         known = f"compute capability {miss.have}" if miss.have else "an unknown compute capability"
-        return f"{where(node, miss.device)} has {known}, needs {miss.needed}"
+        return f"{where(node, miss.device)} has {known}; the pod needs {miss.needed}"
 
 
 class Cuda(_Version):
@@ -109,4 +109,4 @@ class Cuda(_Version):
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         does = f"supports CUDA {miss.have}" if miss.have else "does not say which CUDA it supports"
-        return f"the driver of {node.info.name} {does}, needs {miss.needed}"
+        return f"the driver of {node.info.name} {does}; the pod needs {miss.needed}"

@@ -98,7 +98,7 @@ def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: R
         held.unknown[ask.resource] += max(0, ask.count - found)
     if pod.request.shares is not None:
         held.requested[resources.share] += pod.request.shares.total_mib
-        # What it is seen to use may be a part of what it will, so that no sighting opens the node.
+        # Its observed use may be only a part of its later use, so an observation does not reopen the node.
         names = [name for name, _ in pod.request.shares.by_container]
         if devices and not all(_annotated(pod, name, devices) for name in names):
             held.unplaced.append(pod)
@@ -108,8 +108,8 @@ def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: R
 
 
 def _count_departed(pod: BoundPod, devices: tuple[Device, ...], held: Holdings) -> None:
-    """What the report counts as used that a pod used which has left since. As the agent saw it, else as much
-    as the pod asked. Of a GPU that it had to itself, all."""
+    """Count the memory that the report still shows as used by a pod that has left since: the use that the
+    agent saw, otherwise all use of a GPU that it held alone, otherwise the amount that it requested."""
     asked = share_peaks(pod, devices)
     for device in devices:
         mine = [holder for holder in device.holders if pod.is_holder(holder)]

@@ -1,4 +1,4 @@
-"""Pods that wait for a node where others are leaving for them: who may count on what they wait for."""
+"""Nominated pods, which wait for victims to leave a node: which other pods may use the freed room."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -9,7 +9,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 
 
 def seen_differently(infos: Iterable[NodeInfo], uid: str, priority: int) -> dict[str, NodeInfo]:
-    """Those of the unsettled nodes that a pod of that uid and priority sees otherwise, as it sees them."""
+    """The unsettled nodes that a pod of that uid and priority sees differently, each as that pod sees it."""
     return {info.name: seen for info in infos if (seen := seen_by(info, uid, priority)) is not info}
 
 

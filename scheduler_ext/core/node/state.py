@@ -68,9 +68,9 @@ def resolve_held(
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
         adrift=_adrift(held, [slot for slot, _ in slots]),
         limits=limits,
-        # A share that another binder bound may be on any GPU: till it is gone, the node promises nothing new.
+        # A share that another binder bound may be on any GPU: until it is gone, the node takes no new share.
         share_limit=0 if held.unplaced else _limit(info, held, resources.share),
-        # A Node object that speaks of no GPU says that there is none, which is not the same as unknown.
+        # A Node object without GPUs shows that the node has none; without a Node object, that is unknown.
         fresh=info.freshness == "Fresh" and (source is not None or info.allocatable is not None),
         estimated=info.report is None,
         changing=info.changing,

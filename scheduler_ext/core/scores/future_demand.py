@@ -55,8 +55,8 @@ class Balance:
 
 
 class WholeGpus:
-    """1 where pods of several GPUs can use as many of the node's whole ones as before. Parts of one GPU are
-    useless to a pod of several: 0 for it where GPUs are shared."""
+    """1 where pods of several GPUs can use as many of the node's whole GPUs as before. For such a pod itself,
+    0 on nodes whose GPUs are time-sliced or under MPS, where it would only get parts of GPUs."""
 
     name = "whole-gpus"
     most_gpus = 4.0

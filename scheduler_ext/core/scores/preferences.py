@@ -65,7 +65,7 @@ class Priority:
 
 
 class Spot:
-    """On spot nodes higher for lower priorities; on on-demand nodes the reverse."""
+    """Sends pods of low priority to spot nodes, and pods of high priority to on-demand nodes."""
 
     name = "spot"
 

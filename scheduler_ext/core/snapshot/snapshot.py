@@ -64,8 +64,8 @@ class Snapshot:
 
     @lazy
     def scarcity(self) -> Floats:
-        """How much of each model pods want that do not take any, by how much of it there is, ``[model]``, 0
-        to 1. The root, because otherwise a little demand would count for nothing."""
+        """How scarce each model is, ``[model]``, 0 to 1: the demand for it from pods that do not take every
+        model, over its number of GPUs. The square root, because otherwise a small demand would not count."""
         cluster = self.cluster
         if cluster is not self:
             if cluster.models == self.models:

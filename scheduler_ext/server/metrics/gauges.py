@@ -81,7 +81,7 @@ class SourceMetrics(Collector):
         yield _gauge("forecast_classes", "Kinds of pods in the demand forecast.", kinds)
         yield _gauge(
             "ledger_drift_mib",
-            "GPU memory that pods use beyond their shares, by node of shares.",
+            "GPU memory that pods on nodes with shares use beyond the requested amounts, by node.",
             {node: mib for node, mib in self._drift.of(snapshot).items() if mib is not None},
             "node",
         )

@@ -45,7 +45,7 @@ FAMILIES = (
     ),
     GpuFamily(
         "gpu_extender_gpus_unattributed",
-        "The minimum number of these GPUs that pods hold without an agent's observation.",
+        "Allocated GPUs whose holder no agent has reported; a lower bound.",
         attrgetter("unattributed"),
         sparse=True,
     ),

@@ -74,8 +74,8 @@ class Metrics:
             self._rejections.labels(reason.text)
         self._blind_rejections = Counter(
             "gpu_extender_autoscaler_blind_rejections",
-            "Filter calls that refused every node, once for each reason: an autoscaler expects the pod to be "
-            "placed on one of them and adds no node.",
+            "Filter calls that refused every node, once for each reason. An autoscaler expects the pod to "
+            "fit on one of these nodes, and adds none.",
             ("reason",),
             registry=registry,
         )
@@ -91,7 +91,7 @@ class Metrics:
             # Read at each scrape: the server reads a changed file within a second, or logs why not.
             Gauge(
                 "gpu_extender_certificate_expiry_timestamp_seconds",
-                "End of the certificate in --tls-cert-file, in seconds since 1970; 0 if the file has none.",
+                "Expiry of the certificate in --tls-cert-file, in seconds since 1970; 0 if unreadable.",
                 registry=registry,
             ).set_function(lambda: _expiry(certificate_file))
 

@@ -224,7 +224,7 @@ def test_many_nodes_in_trouble_are_one_event() -> None:
     found.follow({f"n{i}": node_in("Missing", f"n{i}") for i in range(5000)})
     ((name, note),) = told
     assert name == "n0"
-    assert note.endswith("; 4999 more nodes are in the same trouble")
+    assert note.endswith("; 4999 more nodes have the same problem")
 
 
 def test_a_cluster_of_cpu_nodes_has_no_reports(living: Living) -> None:

@@ -146,7 +146,7 @@ def test_a_pod_of_a_deployment_is_explained_by_its_name(server: Product) -> None
     asking = {"kind": "Deployment", "metadata": {"name": "web", "namespace": "team"}, "spec": spec}
     answer = sent(server, json.dumps(asking).encode(), "Content-Type: application/json").json()
     assert (answer["pod"], answer["best"]) == ({"namespace": "team", "name": "web"}, ["tainted"])
-    assert answer["warnings"] == ["a pod of the template of Deployment team/web, which wants 2 of it"]
+    assert answer["warnings"] == ["a pod from the template of Deployment team/web, which runs 2 in total"]
 
 
 def test_a_manifest_larger_than_kubectl_applies_is_refused_unread(server: Product) -> None:
@@ -314,7 +314,7 @@ def test_a_snapshot_is_replayed_by_the_command_line_with_the_same_answer(
     template = {"spec": pod("new", {WHOLE: "8"})["spec"]}
     written.write_text(json.dumps({"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}))
     told = run("replay", file, "-f", written)
-    assert told.stdout.startswith("Pod default/j asks nvidia.com/gpu=8\nNote: a pod of the template of Job j")
+    assert told.stdout.startswith("Pod default/j asks nvidia.com/gpu=8\nNote: a pod from the template of Job j")
 
 
 @pytest.mark.parametrize(

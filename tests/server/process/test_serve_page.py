@@ -87,7 +87,7 @@ def test_only_this_host_is_answered_for(server: Product, host: str, status: int,
     assert reply.status == status
     if status == 403:
         assert reply.json() == {
-            "error": f"Host: {host!r} is not this host; ask for 127.0.0.1, [::1] or localhost"
+            "error": f"Host: {host!r} is not this host; use 127.0.0.1, [::1] or localhost"
         }
 
 
