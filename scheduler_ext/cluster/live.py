@@ -19,7 +19,7 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.enforcing import Enforcing
 from scheduler_ext.cluster.events.event_recorder import EventRecorder
-from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems, ShareNodes
+from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems
 from scheduler_ext.cluster.events.placement_events import PlacementEvents
 from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.inventory_handlers import BudgetHandler, NodeHandler, PodHandler, ReportHandler
@@ -87,8 +87,7 @@ class LiveInventory(Background):
         self._cache, self._lock = cache, self.locked.lock
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
         self._recorder = EventRecorder(transport, self.active)
-        self._share_nodes = ShareNodes(self._recorder.warn, resources)
-        self._inventory_events = InventoryEvents(self._recorder.warn)
+        self._inventory_events = InventoryEvents(self._recorder.warn, resources)
         self._placements = PlacementEvents(extender.record, self._recorder.write)
         self._oldest_s = config.inventory_ages_s()[0]
         self._report_problems = ReportProblems()
@@ -218,7 +217,7 @@ class LiveInventory(Background):
             problems=self._problems(watches, now),
             report_ages_s=ages,
             active=self.active(),
-            unplaced=self._share_nodes.unplaced(),
+            unplaced=dict(self._inventory_events.unplaced),
             forecast_age_s=self._forecasting.age_s,
         )
 
@@ -293,7 +292,6 @@ class LiveInventory(Background):
         self.locked.publish_owed()
         if self.enforcing is not None:
             self.enforcing.follow(infos, records)
-        self._share_nodes.follow(infos)
         unlabelled = {name for name, record in records.items() if record is not None and record.unlabelled}
         reported = {name for name, info in infos.items() if info is not None and info.report is not None}
         self._inventory_events.follow(infos, unlabelled - reported)

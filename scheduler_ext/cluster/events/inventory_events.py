@@ -3,6 +3,7 @@ no known pod uses, and share nodes that are closed to shares.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
@@ -24,46 +25,66 @@ Event is left out for a while."""
 STALE = "GPUInventoryStale"
 UNLABELLED = "GPUNodeUnlabelled"
 UNACCOUNTED = "GPUUnaccountedUsage"
+UNPLACED = "ShareWithoutGPU"
+PLUGIN = "SharedByDevicePlugin"
 REFUSED = "GPUReportRefused"
 CORDON = "GPUCordonUnknown"
 # More nodes than this with one problem get one Event, about the first of them.
 _APART = 5
+# Nodes that are closed to shares get an Event each, and another one when the note changes.
+_OF_SHARES = (UNPLACED, PLUGIN)
 # CUDA contexts of monitoring tools take less.
 _LEAST_MIB = 1024
 _LEAST_PERCENT = 5
 
 
+@dataclass(eq=False)
 class InventoryEvents:
-    """Keeps the problems of nodes and writes their Events while they last. For one thread."""
+    """Keeps the problems of nodes and writes their Events while they last; for one thread. ``unplaced``, that
+    any thread may copy, has the number of pods with a share on an unknown GPU, by node."""
 
-    def __init__(self, warn: Warn) -> None:
-        self._warn = warn
-        # By reason and node: the uid of the node, and the note.
-        self._found: dict[str, dict[str, tuple[str | None, str]]] = {
-            reason: {} for reason in (STALE, UNLABELLED, UNACCOUNTED)
-        }
+    warn: Warn
+    resources: ResourceNames
+    unplaced: dict[str, int] = field(default_factory=dict, init=False)
+    # By reason and node: the uid of the node, and the note.
+    _found: defaultdict[str, dict[str, tuple[str | None, str]]] = field(
+        default_factory=lambda: defaultdict(dict), init=False
+    )
 
     def follow(self, infos: Mapping[str, NodeInfo | None], unlabelled: Collection[str] = ()) -> None:
         """Look at nodes that changed; ``unlabelled`` are those without a label that brings an agent."""
         for name, info in infos.items():
+            pods = self._unplaced(info)
+            self.unplaced.pop(name, None)
+            if pods:
+                self.unplaced[name] = len(pods)
             notes = {
                 STALE: _stale(info) if name not in unlabelled else None,
                 UNLABELLED: _no_agent(name) if name in unlabelled else None,
                 UNACCOUNTED: _unaccounted(info),
+                UNPLACED: _closed_by(pods, name) if pods else None,
+                PLUGIN: _handed_out(info) if not pods else None,
             }
             for reason, note in notes.items():
-                self._found[reason].pop(name, None)
+                before = self._found[reason].pop(name, None)
                 if info is not None and note is not None:
-                    self._found[reason][name] = (info.uid, note)
+                    self._found[reason][name] = found = info.uid, note
+                    if reason in _OF_SHARES and found != before:
+                        log.error("%s", note)
         # All problems, not only new ones: a standby writes no Events, and the API server drops old ones.
-        for reason, found in self._found.items():
-            if len(found) <= _APART:
-                for name, (uid, note) in found.items():
-                    self._warn(name, uid, reason, note, "")
+        for reason, of_nodes in self._found.items():
+            if len(of_nodes) <= _APART or reason in _OF_SHARES:
+                for name, (uid, note) in of_nodes.items():
+                    self.warn(name, uid, reason, note, note if reason in _OF_SHARES else "")
                 continue
-            name, (uid, note) = next(iter(found.items()))
-            more = f"{note}; {len(found) - 1} more nodes have the same problem"
-            self._warn(name, uid, reason, more, "many")
+            name, (uid, note) = next(iter(of_nodes.items()))
+            more = f"{note}; {len(of_nodes) - 1} more nodes have the same problem"
+            self.warn(name, uid, reason, more, "many")
+
+    def _unplaced(self, info: NodeInfo | None) -> list[str]:
+        if info is None or not any(pod.request.shares is not None for pod in info.pods):
+            return []
+        return [f"{pod.namespace}/{pod.name}" for pod in holdings_of(info, self.resources).unplaced]
 
 
 def _stale(info: NodeInfo | None) -> str | None:
@@ -97,58 +118,21 @@ def _unaccounted(info: NodeInfo | None) -> str | None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Problem:
-    """The problem of one node; ``pods`` counts pods with a share on an unknown GPU."""
-
-    uid: str | None
-    reason: str
-    note: str
-    pods: int = 0
+def _closed_by(pods: list[str], name: str) -> str:
+    return (
+        f"node {name} takes no new share until its pods with a share on an unknown GPU are gone. No "
+        f"annotation names a GPU of this node for these shares: another scheduler bound the pods, or their "
+        f"GPU was removed. Pods: {', '.join(pods)}"
+    )
 
 
-@dataclass(eq=False)
-class ShareNodes:
-    """Keeps the nodes that are closed to shares though they have room. ``unplaced`` is for any thread."""
-
-    warn: Warn
-    resources: ResourceNames
-    _problems: dict[str, _Problem] = field(default_factory=dict, init=False)
-
-    def unplaced(self) -> dict[str, int]:
-        """The number of pods that hold a share on an unknown GPU, by node."""
-        return {name: found.pods for name, found in list(self._problems.items()) if found.pods}
-
-    def follow(self, infos: Mapping[str, NodeInfo | None]) -> None:
-        """Look at nodes that changed."""
-        for name, info in infos.items():
-            found = self._problem(info) if info is not None else None
-            before = self._problems.pop(name, None)
-            if found is not None:
-                self._problems[name] = found
-                if found != before:
-                    log.error("%s", found.note)
-        # All problems, not only new ones, as with those of the inventory.
-        for name, found in self._problems.items():
-            self.warn(name, found.uid, found.reason, found.note, found.note)
-
-    def _problem(self, info: NodeInfo) -> _Problem | None:
-        if any(pod.request.shares is not None for pod in info.pods):
-            pods = [f"{pod.namespace}/{pod.name}" for pod in holdings_of(info, self.resources).unplaced]
-            if pods:
-                note = (
-                    f"node {info.name} takes no new share until its pods with a share on an unknown GPU are "
-                    f"gone. No annotation names a GPU of this node for these shares: another scheduler bound "
-                    f"the pods, or their GPU was removed. Pods: {', '.join(pods)}"
-                )
-                return _Problem(info.uid, "ShareWithoutGPU", note, len(pods))
-        if info.share_node and info.allocatable is not None and not is_of_shares(info):
-            note = (
-                f"node {info.name} is labelled to share its GPUs, but a device plugin hands them out too, so "
-                f"no share is placed there: remove the label, or keep the device plugin off the node"
-            )
-            return _Problem(info.uid, "SharedByDevicePlugin", note)
+def _handed_out(info: NodeInfo | None) -> str | None:
+    if info is None or not info.share_node or info.allocatable is None or is_of_shares(info):
         return None
+    return (
+        f"node {info.name} is labelled to share its GPUs, but a device plugin hands them out too, so no "
+        "share is placed there: remove the label, or keep the device plugin off the node"
+    )
 
 
 class ReportProblems:

@@ -19,7 +19,7 @@ from tests.cluster.api.api_requests import writes
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.cluster.living import ROOM, Living
-from tests.core.reported import device
+from tests.core.reported import NAMES, device
 from tests.kube_objects import Json, gpu, names_body, node, pod
 
 WHOLE = "nvidia.com/gpu"
@@ -186,7 +186,7 @@ def test_a_node_that_gets_no_agent_is_an_event_with_the_command_that_helps(livin
 
 def test_a_node_that_gets_no_agent_is_not_said_to_have_an_old_report_as_well() -> None:
     told: list[tuple[str, str]] = []
-    found = InventoryEvents(lambda name, uid, reason, note, about: told.append((name, reason)))
+    found = InventoryEvents(lambda name, uid, reason, note, about: told.append((name, reason)), NAMES)
     found.follow({"n": NodeInfo("n", freshness="Missing")}, {"n"})
     assert told == [("n", "GPUNodeUnlabelled")]
     found.follow({"n": NodeInfo("n", freshness="Missing")})
@@ -207,7 +207,7 @@ def node_in(state: str, name: str = "n") -> NodeInfo:
 
 def test_a_recovered_node_is_reported_no_more() -> None:
     told: list[str] = []
-    found = InventoryEvents(lambda name, uid, reason, note, about: told.append(name))
+    found = InventoryEvents(lambda name, uid, reason, note, about: told.append(name), NAMES)
     stale = node_in("Stale")
     found.follow({"n": stale})
     found.follow({})
@@ -220,7 +220,7 @@ def test_a_recovered_node_is_reported_no_more() -> None:
 
 def test_many_nodes_in_trouble_are_one_event() -> None:
     told: list[tuple[str, str]] = []
-    found = InventoryEvents(lambda name, uid, reason, note, about: told.append((name, note)))
+    found = InventoryEvents(lambda name, uid, reason, note, about: told.append((name, note)), NAMES)
     found.follow({f"n{i}": node_in("Missing", f"n{i}") for i in range(5000)})
     ((name, note),) = told
     assert name == "n0"

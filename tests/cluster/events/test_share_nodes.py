@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.cluster.events.inventory_events import ShareNodes
+from scheduler_ext.cluster.events.inventory_events import InventoryEvents
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
 
@@ -26,7 +26,7 @@ class Told:
     def __init__(self) -> None:
         self.reasons: list[str] = []
         self.notes: list[str] = []
-        self.nodes = ShareNodes(self.warn, NAMES)
+        self.nodes = InventoryEvents(self.warn, NAMES)
 
     def warn(self, name: str, uid: str | None, reason: str, note: str, about: str) -> None:
         assert (name, uid, about) == ("n", "node-uid", note)
@@ -59,13 +59,13 @@ def test_pods_are_named_and_counted() -> None:
     told = Told()
     told.nodes.follow({"n": shared(UNPLACED, bound("other", wants(5, SHARE)))})
     assert told.notes[0].endswith(": ns/unplaced, ns/other")
-    assert told.nodes.unplaced() == {"n": 2}
+    assert told.nodes.unplaced == {"n": 2}
 
 
 def test_a_node_without_a_pod_of_unknown_place_is_not_counted() -> None:
     told = Told()
     told.nodes.follow({"n": shared(plugin=1)})
-    assert told.nodes.unplaced() == {}
+    assert told.nodes.unplaced == {}
 
 
 def test_it_is_reported_again_while_it_lasts_because_the_active_one_may_have_changed() -> None:
@@ -81,4 +81,4 @@ def test_nothing_is_reported_when_it_is_over(after: NodeInfo | None) -> None:
     told.nodes.follow({"n": shared(UNPLACED)})
     told.nodes.follow({"n": after})
     assert told.reasons == ["ShareWithoutGPU"]
-    assert told.nodes.unplaced() == {}
+    assert told.nodes.unplaced == {}
