@@ -35,13 +35,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.counters import Counter
 from scheduler_ext.extender.answer import Answer, Bound
 from scheduler_ext.extender.record import Record
-from scheduler_ext.wire import kube
-from scheduler_ext.wire.binding import (
-    binding_body,
-    decode_binding_args,
-    device_annotations,
-    encode_binding_result,
-)
+from scheduler_ext.wire import binding, kube
 from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name, pod_uid
 
 log = logging.getLogger(__name__)
@@ -136,7 +130,7 @@ class Binder(Background):
 
     def bind(self, body: bytes, deadline: float) -> Answer:
         """The reply to bind, by the deadline (monotonic). Raises RequestError (400) naming the field."""
-        args = decode_binding_args(body)
+        args = binding.decode_binding_args(body)
         wanted = Wanted(args.namespace, args.name, args.uid, args.node)
         result = self._bind(wanted, deadline)
         self.results.inc(result.kind)
@@ -144,7 +138,7 @@ class Binder(Background):
         self._record.bound(wanted.uid, wanted.namespace, wanted.name, end)
         if result.error:
             log.warning("bind: %s", result.error)
-        return Answer(encode_binding_result(result.error), 1, int(not result.error))
+        return Answer(binding.encode_binding_result(result.error), 1, int(not result.error))
 
     def _bind(self, wanted: Wanted, deadline: float) -> BindResult:
         while True:
@@ -230,9 +224,9 @@ class Binder(Background):
 
     def _posted(self, reserved: Reserved, deadline: float) -> Outcome[None]:
         pod, node = reserved.pending.pod, reserved.node
-        annotations = device_annotations(node, pod.request, reserved.devices, self._resources)
+        annotations = binding.device_annotations(node, pod.request, reserved.devices, self._resources)
         metadata = kube.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        body = binding_body(metadata, node, annotations, reserved.pending.resource_version or None)
+        body = binding.binding_body(metadata, node, annotations, reserved.pending.resource_version or None)
         return self._api.post_binding(pod.namespace, pod.name, body, deadline)
 
     def _now(self, read: Outcome[kube.Pod | None]) -> Outcome[PodNow | None]:

@@ -20,16 +20,10 @@ from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.framework.reasons import INVALID_REQUEST
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.request import wishes
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.core.request.wishes import (
-    ANNOTATION_PREFIX,
-    WISHES,
-    resource_hint,
-    spelling_hint,
-    unknown_annotations,
-)
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.diagnosis import Case, diagnosis
 from scheduler_ext.explain.intree_nodes import InTreeNodes
@@ -270,14 +264,15 @@ def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources:
     annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
     found = [
         f"annotation {key}: unknown, does nothing{_meant(key, resources.share)}"
-        for key in unknown_annotations(annotations)
+        for key in wishes.unknown_annotations(annotations)
     ]
     others = [name for name in resource_names(pod.spec or kube.PodSpec()) if not resources.is_gpu(name)]
-    hints = [(f"annotation {name}", spelling_hint(name, resources.share)) for name in sorted(annotations)]
-    hints += [(f"resource {name}", resource_hint(name, resources.share)) for name in others]
+    share = resources.share
+    hints = [(f"annotation {name}", wishes.spelling_hint(name, share)) for name in sorted(annotations)]
+    hints += [(f"resource {name}", wishes.resource_hint(name, share)) for name in others]
     found += [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
     if isinstance(request, GpuRequest) and not request.asks_gpu:
-        asked = [key for key in annotations if key.startswith(ANNOTATION_PREFIX)]
+        asked = [key for key in annotations if key.startswith(wishes.ANNOTATION_PREFIX)]
         text = "the pod asks no GPU resource, so every node is fine"
         found.append(f"{text} and its annotations do nothing" if asked else text)
     return found
@@ -287,5 +282,5 @@ def _meant(key: str, share: str) -> str:
     """The annotation that the author may have meant, or where the resource of shares belongs."""
     if key == share:
         return "; it is a resource: ask it in a container's resources.limits"
-    close = get_close_matches(key.removeprefix(ANNOTATION_PREFIX).lower(), WISHES, n=1)
-    return f"; did you mean {ANNOTATION_PREFIX}{close[0]}?" if close else ""
+    close = get_close_matches(key.removeprefix(wishes.ANNOTATION_PREFIX).lower(), wishes.WISHES, n=1)
+    return f"; did you mean {wishes.ANNOTATION_PREFIX}{close[0]}?" if close else ""

@@ -10,15 +10,9 @@ from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree import NodeFacts, Taint
+from scheduler_ext.core.node import node_labels
 from scheduler_ext.core.node.estimate import MAX_COUNT, Estimate, caps_from_labels, estimate_from_labels
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
-from scheduler_ext.core.node.node_labels import (
-    NVIDIA,
-    change_in_progress,
-    is_spot,
-    lacks_agent_label,
-    node_pool,
-)
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import allocatable_cpu_milli
@@ -48,17 +42,17 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         estimate=estimate_from_labels(labels, capacity) or _bare_estimate(capacity, resources),
         caps=caps_from_labels(labels),
         share_node=labels.get(SHARE_NODE_LABEL) == "memory",
-        spot=is_spot(labels),
+        spot=node_labels.is_spot(labels),
         # An autoscaler's taint comes before the deletion.
-        changing=change_in_progress(labels)
+        changing=node_labels.change_in_progress(labels)
         or metadata.deletion_timestamp is not None
         or any(taint.key in DELETION_TAINTS for taint in taints),
         advertised=(stated.get(resources.share), allocatable.get(resources.share)),
         cpu_milli=allocatable_cpu_milli(status.allocatable),
-        pool=node_pool(labels),
+        pool=node_labels.node_pool(labels),
         # An agent can run wherever NVIDIA's device plugin hands out whole GPUs or MIG instances.
-        unlabelled=lacks_agent_label(labels)
-        and any(count > 0 and name.startswith(NVIDIA) for name, count in capacity.items()),
+        unlabelled=node_labels.lacks_agent_label(labels)
+        and any(count > 0 and name.startswith(node_labels.NVIDIA) for name, count in capacity.items()),
     )
 
 

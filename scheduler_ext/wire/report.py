@@ -8,16 +8,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model
-from scheduler_ext.wire.gpunode import (
-    DeviceStatus,
-    GpuNode,
-    GpuNodeMeta,
-    GpuNodeStatus,
-    HealthStatus,
-    MemoryStatus,
-    MigStatus,
-    SharingStatus,
-)
+from scheduler_ext.wire import gpunode
 from scheduler_ext.wire.kube import listed, strings
 from scheduler_ext.wire.report_mig import FieldError, check_uuid, read_holder, read_mig
 
@@ -26,7 +17,7 @@ MAX_DEVICES = 64
 CORDONED_ANNOTATION = "gpu.scheduler-ext.io/cordoned"
 
 
-def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
+def read_report(node: gpunode.GpuNode, previous: Report | None = None) -> Report | None:
     """The report of a GPUNode, or None if it has no status yet.
 
     ``previous`` is the last good report of the same node. Raises ImpossibleReportError naming node and field.
@@ -34,7 +25,7 @@ def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
     status = node.status
     if status is None or (status.devices is None and status.sequence is None):
         return None
-    metadata = node.metadata or GpuNodeMeta()
+    metadata = node.metadata or gpunode.GpuNodeMeta()
     cordoned = frozenset(listed(strings(metadata.annotations).get(CORDONED_ANNOTATION, "")))
     try:
         _check_sequence(status, previous)
@@ -43,7 +34,7 @@ def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
         name = metadata.name or "?"
         raise ImpossibleReportError(f"GPUNode {name}: {error}; the report is refused") from None
     partitioned = any(device.mig.enabled for device in devices)
-    sharing = status.sharing or SharingStatus()
+    sharing = status.sharing or gpunode.SharingStatus()
     return Report(
         devices=devices,
         driver_version=status.driver_version,
@@ -60,7 +51,7 @@ def read_report(node: GpuNode, previous: Report | None = None) -> Report | None:
     )
 
 
-def _check_sequence(status: GpuNodeStatus, previous: Report | None) -> None:
+def _check_sequence(status: gpunode.GpuNodeStatus, previous: Report | None) -> None:
     if previous is None or previous.sequence is None or status.sequence is None:
         return
     if status.boot_id == previous.boot_id and status.sequence < previous.sequence:
@@ -70,7 +61,7 @@ def _check_sequence(status: GpuNodeStatus, previous: Report | None) -> None:
         )
 
 
-def _devices(entries: list[DeviceStatus], cordoned: frozenset[str]) -> tuple[Device, ...]:
+def _devices(entries: list[gpunode.DeviceStatus], cordoned: frozenset[str]) -> tuple[Device, ...]:
     if len(entries) > MAX_DEVICES:
         raise FieldError("devices", f"{len(entries)} devices; a node has at most {MAX_DEVICES}")
     _check_unique(_uuids(entries))
@@ -89,7 +80,7 @@ def _check_unique(values: Iterable[tuple[str, Hashable]]) -> None:
         seen[value] = path
 
 
-def _uuids(entries: list[DeviceStatus]) -> Iterator[tuple[str, str]]:
+def _uuids(entries: list[gpunode.DeviceStatus]) -> Iterator[tuple[str, str]]:
     """The UUIDs of GPUs, then of their instances: no two on a node are equal."""
     for i, device in enumerate(entries):
         yield f"devices[{i}].uuid", device.uuid
@@ -98,12 +89,12 @@ def _uuids(entries: list[DeviceStatus]) -> Iterator[tuple[str, str]]:
             yield f"devices[{i}].mig.instances[{j}].uuid", instance.uuid
 
 
-def _device(path: str, entry: DeviceStatus, *, cordoned: bool) -> Device:
+def _device(path: str, entry: gpunode.DeviceStatus, *, cordoned: bool) -> Device:
     check_uuid(f"{path}.uuid", entry.uuid)
     memory = _memory(f"{path}.memory", entry.memory)
     vendor, name = (entry.vendor or "nvidia").lower(), entry.model or entry.product or "unknown"
     model = canonical_model(name, vendor=vendor, memory_mib=memory.total_mib)
-    health = entry.health or HealthStatus()
+    health = entry.health or gpunode.HealthStatus()
     capability = _version(entry.compute_capability)
     return Device(
         uuid=entry.uuid,
@@ -116,7 +107,7 @@ def _device(path: str, entry: DeviceStatus, *, cordoned: bool) -> Device:
         healthy=health.state != "Unhealthy",
         health_reason=health.reason or "",
         cordoned=cordoned,
-        mig=read_mig(f"{path}.mig", entry.mig or MigStatus(), model, memory.total_mib),
+        mig=read_mig(f"{path}.mig", entry.mig or gpunode.MigStatus(), model, memory.total_mib),
         holders=tuple(
             read_holder(f"{path}.holders[{i}]", holder, memory.total_mib)
             for i, holder in enumerate(entry.holders or ())
@@ -124,7 +115,7 @@ def _device(path: str, entry: DeviceStatus, *, cordoned: bool) -> Device:
     )
 
 
-def _memory(path: str, entry: MemoryStatus) -> Memory:
+def _memory(path: str, entry: gpunode.MemoryStatus) -> Memory:
     memory = Memory(entry.total_mib, entry.reserved_mib or 0, entry.used_mib or 0, entry.unaccounted_mib)
     taken = memory.used_mib + memory.reserved_mib
     # One per cent, because NVML reads its numbers one after the other.

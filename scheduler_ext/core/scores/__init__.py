@@ -1,28 +1,19 @@
 """The scores and their default weights."""
 
 from scheduler_ext.core.framework.criterion import Score
-from scheduler_ext.core.scores.future_demand import (
-    Balance,
-    Fragmentation,
-    MigPlaceability,
-    ModelScarcity,
-    NodeScarcity,
-    ResidualValue,
-    Tightness,
-    WholeGpus,
-)
+from scheduler_ext.core.scores import future_demand
 from scheduler_ext.core.scores.preferences import BestFit, ModelPreference, NodeHealth, Priority, Spot
 
 SCORES: tuple[Score, ...] = (
-    ResidualValue(),
-    Fragmentation(),
-    Balance(),
-    WholeGpus(),
-    Tightness(),
-    ModelScarcity(),
-    NodeScarcity(),
+    future_demand.ResidualValue(),
+    future_demand.Fragmentation(),
+    future_demand.Balance(),
+    future_demand.WholeGpus(),
+    future_demand.Tightness(),
+    future_demand.ModelScarcity(),
+    future_demand.NodeScarcity(),
     BestFit(),
-    MigPlaceability(),
+    future_demand.MigPlaceability(),
     ModelPreference(),
     NodeHealth(),
     Priority(),

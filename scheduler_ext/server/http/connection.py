@@ -17,15 +17,8 @@ from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from scheduler_ext.counters import Counts
+from scheduler_ext.server.http import exchange
 from scheduler_ext.server.http.body import BODY, BODY_RECEIVED, BodyError, BodyTooLarge, receive_body
-from scheduler_ext.server.http.exchange import (
-    MAX_HEAD_BYTES,
-    HeadError,
-    answer,
-    error_reply,
-    parse_head,
-    read_head,
-)
 from scheduler_ext.server.http.tls import ServerCertificates, TlsProtocol, log_refusal
 from scheduler_ext.server.server_options import Limits
 
@@ -94,7 +87,7 @@ class Connection:
         self._pool_sock = sock.dup()
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._reader = asyncio.StreamReader(MAX_HEAD_BYTES, self._loop)
+        self._reader = asyncio.StreamReader(exchange.MAX_HEAD_BYTES, self._loop)
         # Whether the client may be busy sending, and read its reply only afterwards.
         self._sending = False
         self.task = self._loop.create_task(self._run())
@@ -118,7 +111,7 @@ class Connection:
             else:
                 self._transport.abort()
 
-    def refuse(self, error: HeadError) -> None:
+    def refuse(self, error: exchange.HeadError) -> None:
         """Have the pending or next read raise an error."""
         self._reader.set_exception(error)
 
@@ -158,11 +151,11 @@ class Connection:
 
     async def _converse(self) -> None:
         """Answer one request after the other. Raises OSError."""
-        refusal: HeadError | None = None
+        refusal: exchange.HeadError | None = None
         try:
             while await self._exchange():
                 self.served += 1
-        except HeadError as error:
+        except exchange.HeadError as error:
             refusal = error
         if refusal:
             # The others are counted as cut off.
@@ -172,7 +165,7 @@ class Connection:
             self._server.hold(self, -self.held_bytes)
             # Reading goes on after `refuse`.
             self._reader.set_exception(None)  # type: ignore[arg-type]
-            await self._send([error_reply(refusal.status, str(refusal))])
+            await self._send([exchange.error_reply(refusal.status, str(refusal))])
 
     async def _exchange(self) -> bool:
         """Answer the next request; whether another one may follow. Raises HeadError, OSError."""
@@ -185,14 +178,14 @@ class Connection:
         request = None
         try:
             async with self._within(Phase.READING):
-                head = await read_head(self._reader, first)
-                request, length, expects_continue = parse_head(head, self._peer, self._server.cfg)
+                head = await exchange.read_head(self._reader, first)
+                request, length, expects_continue = exchange.parse_head(head, self._peer, self._server.cfg)
                 body = await self._body(length, expects_continue)
         except TimeoutError:
             self._cut("head" if request is None else "body")
             late = f"the request did not arrive whole within {self._server.limits.read_timeout_s:g} s"
             if request is None:
-                raise HeadError(408, late, sending=False) from None
+                raise exchange.HeadError(408, late, sending=False) from None
             body = BodyError(408, late)
         # On a thread of the pool; the job itself ends after the reply is on its way.
         self._server.enter(self, Phase.SERVING)
@@ -231,7 +224,7 @@ class Connection:
         # Freed after the reply, because freeing what the application left in it may take longer than sending.
         environ = None
         try:
-            pieces, keep_alive, environ = answer(
+            pieces, keep_alive, environ = exchange.answer(
                 server.app, request, more, addresses, server.cfg, lambda: server.stopping or failed
             )
             rest = [memoryview(piece) for piece in pieces if piece]
@@ -239,7 +232,7 @@ class Connection:
             # SystemExit, too: the pool would keep it to itself.
             log.exception("the application failed on %s %s", request.method, request.path)
             self._call(server.cut.inc, "error")
-            rest, keep_alive = [error_reply(500, "internal error; the log has the details")], False
+            rest, keep_alive = [exchange.error_reply(500, "internal error; the log has the details")], False
         try:
             if not server.certificates and not self._writer.transport.get_write_buffer_size():
                 self._send_now(rest)
