@@ -20,7 +20,7 @@ from scheduler_ext.core.forecast.mig_value import (
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
 from scheduler_ext.core.gpu.mig_profile import Profile, window
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.sim.mig.mig_placements import MigPlacements, least_cost
+from scheduler_ext.sim.mig.mig_policies import MigPlacements, least_cost
 from tests.core.gpu.test_mig_profile_oracle import geometries
 from tests.mig_oracle import cost_of
 

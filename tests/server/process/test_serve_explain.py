@@ -7,15 +7,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 import yaml
 from flask import Flask
 
-from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.server.explain_routes import explanations_blueprint
+from scheduler_ext.server.inspect_routes import explanations_blueprint
 from tests.cli.commands import run
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod
 from tests.server.process.product import Product
@@ -172,7 +171,8 @@ def test_one_pod_is_explained_at_a_time() -> None:
             return {"nodes": []}
 
     app = Flask("explain")
-    app.register_blueprint(explanations_blueprint(cast(Explainer, Counting())))
+    explainer: Any = Counting()
+    app.register_blueprint(explanations_blueprint(explainer))
     asked = [Thread(target=lambda: app.test_client().get("/explain?pod=a/b")) for _ in range(4)]
     for thread in asked:
         thread.start()
@@ -314,7 +314,9 @@ def test_a_snapshot_is_replayed_by_the_command_line_with_the_same_answer(
     template = {"spec": pod("new", {WHOLE: "8"})["spec"]}
     written.write_text(json.dumps({"kind": "Job", "metadata": {"name": "j"}, "spec": {"template": template}}))
     told = run("replay", file, "-f", written)
-    assert told.stdout.startswith("Pod default/j asks nvidia.com/gpu=8\nNote: a pod from the template of Job j")
+    assert told.stdout.startswith(
+        "Pod default/j asks nvidia.com/gpu=8\nNote: a pod from the template of Job j"
+    )
 
 
 @pytest.mark.parametrize(
