@@ -14,7 +14,11 @@ from scheduler_ext.cli.output import printable
 from scheduler_ext.core.errors import SchedulerExtError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_MODULES = {"nodes": "node", "reasons": "reference", "check-config": "reference"}
+_MODULES = {
+    **dict.fromkeys(("nodes", "pods"), "node"),
+    **dict.fromkeys(("capacity", "replay"), "explain"),
+    **dict.fromkeys(("reasons", "check-config"), "reference"),
+}
 # The commands of `kubectl gpu-placement`.
 CLUSTER_COMMANDS = (
     "why",
@@ -31,8 +35,7 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 
 
 class LazyCommands(Mapping[str, click.Command]):
-    """The commands of a package, imported on demand; a command and its module have the same name, except for
-    those in _MODULES."""
+    """The commands of a package, imported on demand from the module of the same name or of _MODULES."""
 
     def __init__(self, package: str, names: Sequence[str]) -> None:
         self._package = package

@@ -1,5 +1,6 @@
-"""``scheduler-ext nodes`` and ``node``: the GPU nodes of a live cluster, and one of them in full."""
+"""``scheduler-ext nodes``, ``node`` and ``pods``: the GPU nodes of a live cluster and the pods on them."""
 
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -8,8 +9,8 @@ import click
 from scheduler_ext.cli.answers import Live, live_options
 from scheduler_ext.cli.inventory import print_listing
 from scheduler_ext.cli.kubeconfigs import complete_nodes
-from scheduler_ext.cli.options import without_namespace_options
-from scheduler_ext.cli.output import print_notes, print_output, printable, styled
+from scheduler_ext.cli.options import all_namespaces_option, namespace_option, without_namespace_options
+from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, printable, styled
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.explain.explain import API_VERSION
 
@@ -18,6 +19,21 @@ _BAR_CELLS = 40
 # free unless a pod holds this GPU and the agent has not seen which GPU the pod holds.
 _PROMISED, _USED, _UNKNOWN, _FREE, _MAYBE = "#", "+", "!", ".", "?"
 _COLOURS = {_PROMISED: "blue", _USED: "cyan", _UNKNOWN: "red"}
+_POD_COLUMNS: Columns = {
+    "NAME": "name",
+    "STATE": "state",
+    "NODE": lambda item: item["node"] or "-",
+    "PRIORITY": "priority",
+    "ASKS": "asks",
+    "GPUS": lambda item: ",".join(device["uuid"] for device in item["devices"]) or "-",
+    "REASON": "reason",
+}
+_WIDE_POD_COLUMNS: Columns = {
+    "NEAREST": "nearest",
+    "MOST NODES": lambda item: (
+        "{nodes} of {of}: {reason}".format_map(item["commonest"]) if item["commonest"] else ""
+    ),
+}
 
 
 @click.command()
@@ -158,3 +174,33 @@ def _amounts(device: dict[str, Any]) -> str:
     if device["mayBeHeld"]:
         return f"at most {free} of {total} MiB free, may be held"
     return f"{free} of {total} MiB free"
+
+
+@click.command()
+@namespace_option
+@all_namespaces_option
+@live_options
+def pods(namespace: str | None, all_namespaces: bool, live: Live, output: str) -> None:
+    """List the pods that hold GPUs or wait for them.
+
+    Shows the GPUs of each pod, or the reason why it waits.
+    """
+    only = None if all_namespaces else live.namespace(namespace)
+    listing = live.answers().pods()
+    items = [item for item in listing["items"] if only is None or item["namespace"] == only]
+    names = (item["name"] for item in items)
+    print_output(output, {**listing, "items": items}, "pod", names, partial(_print_pods, only))
+
+
+def _print_pods(only: str | None, listing: dict[str, Any], *, wide: bool) -> None:
+    items = listing["items"]
+    if not items:
+        click.echo("No pods with GPUs" + (f" in namespace {only}" if only is not None else ""), err=True)
+        return
+    print_items(
+        ({"NAMESPACE": "namespace"} if only is None else {})
+        | _POD_COLUMNS
+        | (_WIDE_POD_COLUMNS if wide else {}),
+        items,
+        wide=wide,
+    )
