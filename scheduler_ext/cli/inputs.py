@@ -11,12 +11,14 @@ import click
 
 from scheduler_ext.cli.kubeconfigs import kubeconfig_of, transport_of
 from scheduler_ext.cli.options import (
+    FILE,
     FILE_OR_STDIN,
+    Command,
+    Decorator,
     bundled,
-    config_option,
     context_option,
     inventory_option,
-    kubeconfig_option,
+    kubeconfig_option_with,
     namespace_option,
 )
 from scheduler_ext.cli.output import printable
@@ -59,6 +61,16 @@ def read_config(path: Path | None) -> Configuration:
         return Configuration()
     with naming(path, ConfigError):
         return load_config(read_file(path, MAX_CONFIGURATION_BYTES))
+
+
+def config_option_with(help_text: str) -> Callable[[Command], Command]:
+    """The option ``--config``, which the command gets as a Configuration."""
+    return click.option(
+        "--config", type=FILE, callback=lambda _ctx, _param, path: read_config(path), help=help_text
+    )
+
+
+config_option = config_option_with("ExtenderConfiguration file (default: built-in defaults).")
 
 
 def read_input(path: Path) -> bytes:
@@ -148,21 +160,31 @@ class Source:
         return state
 
 
-def source_of(
-    inventory_file: Path | None, kubeconfig: Path | None, context: str | None, flag: str = "--inventory"
-) -> Source:
-    """The named cluster, or kubectl's own; ``flag`` is the option for the file.
+def source_options(flag: str = "--inventory", file_option: Decorator = inventory_option) -> Decorator:
+    """Options for the named cluster, or kubectl's own, as ``source``; ``flag`` is the option for the file.
 
     Raises click.UsageError; ClusterError where $KUBECONFIG names a missing file.
     """
-    if inventory_file is not None:
+
+    def source_of(inventory_file: Path | None, kubeconfig: Path | None, context: str | None) -> Source:
+        if inventory_file is None:
+            missing = f"nothing to read from: give one of {flag}, --kubeconfig, or set KUBECONFIG"
+            return Source(None, kubeconfig_of(kubeconfig, context, missing))
         if kubeconfig is not None:
             raise click.UsageError(f"{flag} and --kubeconfig are too many: give one of {flag}, --kubeconfig")
         if context is not None:
             raise click.UsageError("--context: a file has none; give it with a kubeconfig")
         return Source(inventory_file, None)
-    missing = f"nothing to read from: give one of {flag}, --kubeconfig, or set KUBECONFIG"
-    return Source(None, kubeconfig_of(kubeconfig, context, missing))
+
+    return bundled(
+        source_of,
+        "source",
+        file_option,
+        kubeconfig_option_with(
+            help="Kubeconfig of a live cluster, read once (default: $KUBECONFIG, then ~/.kube/config)."
+        ),
+        context_option,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,22 +194,18 @@ class OnePod:
     filename: Path
     pod_name: str | None
     namespace: str | None
-    inventory_file: Path | None
-    kubeconfig: Path | None
-    context: str | None
-    config_file: Path | None
+    source: Source
+    config: Configuration
 
     def answer(
         self, question: Callable[[kube.Pod, ClusterState, Configuration], dict[str, Any]]
     ) -> dict[str, Any]:
         """The answer to a question, with the notes on the pod. Raises SchedulerExtError naming the file."""
-        config = read_config(self.config_file)
-        source = source_of(self.inventory_file, self.kubeconfig, self.context)
-        namespace, only = source.namespace(self.namespace), self.namespace is not None
+        namespace, only = self.source.namespace(self.namespace), self.namespace is not None
         given = read_pod(self.filename, namespace, only=only, name=self.pod_name)
-        state = source.state(config, with_objects=True)
+        state = self.source.state(self.config, with_objects=True)
         try:
-            answer = question(given.pod, state, config)
+            answer = question(given.pod, state, self.config)
         except PodError as error:
             raise PodError(f"{self.filename}: {error}") from None
         except InventoryError as error:
@@ -208,8 +226,6 @@ one_pod_options = bundled(
     ),
     click.option("--pod", "pod_name", help="Name of the pod, where the file has several."),
     namespace_option,
-    inventory_option,
-    kubeconfig_option,
-    context_option,
+    source_options(),
     config_option,
 )

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler_ext.cli.inputs import STDIN, one_source, read_config
+from scheduler_ext.cli.inputs import STDIN, config_option, one_source
 from scheduler_ext.cli.options import (
     FILE,
     NAMESPACED_NAME,
     Parsed,
     check_context,
-    config_option,
     context_option,
     inventory_option,
     kubeconfig_option_with,
@@ -101,7 +100,7 @@ _LISTEN = Parsed("host:port", _listen)
 @log_format_option
 @click.option("--workers", type=int, hidden=True, help="Anything but 1 is refused.")
 def serve(
-    config_file: Path | None,
+    config: Configuration,
     inventory_file: Path | None,
     kubeconfig: Path | None,
     context: str | None,
@@ -143,7 +142,6 @@ def serve(
 
     tls = _tls_files(tls_cert_file, tls_key_file, client_ca_file)
     configure_logs(log_format)
-    config = read_config(config_file)
     if config.bind.enabled and inventory_file is not None:
         raise click.UsageError("bind.enabled: an inventory file has no cluster to bind in; set it to false")
     try:

@@ -9,35 +9,29 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, shortfall
-from scheduler_ext.cli.inputs import every_pod_of, read_config, read_pod_list, source_of
+from scheduler_ext.cli.inputs import Source, config_option, every_pod_of, read_pod_list, source_options
 from scheduler_ext.cli.inventory import counted
-from scheduler_ext.cli.options import (
-    FILE,
-    FILE_OR_STDIN,
-    config_option,
-    context_option,
-    kubeconfig_option,
-    namespace_option,
-    output_option,
-)
+from scheduler_ext.cli.options import FILE, FILE_OR_STDIN, namespace_option, output_option
 from scheduler_ext.cli.output import not_modelled, print_notes, print_output, print_table, printable
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.core.errors import InventoryError, SimulationError
 from scheduler_ext.whatif.simulation import by_priority
 from scheduler_ext.whatif.simulation import simulate as simulate_pods
+from scheduler_ext.wire.config import Configuration
 
 _SHOWN_NOTES = 5
 
 
 @click.command()
-@click.option(
+@source_options(
     "--cluster",
-    "cluster_file",
-    type=FILE_OR_STDIN,
-    help="Inventory file, or `kubectl get nodes,pods,pdb,gpunodes.gpu.scheduler-ext.io -A -o yaml`.",
+    click.option(
+        "--cluster",
+        "inventory_file",
+        type=FILE_OR_STDIN,
+        help="Inventory file, or `kubectl get nodes,pods,pdb,gpunodes.gpu.scheduler-ext.io -A -o yaml`.",
+    ),
 )
-@kubeconfig_option
-@context_option
 @click.option(
     "--pods",
     "pods_file",
@@ -59,13 +53,11 @@ _SHOWN_NOTES = 5
 @click.pass_context
 def cluster(
     ctx: click.Context,
-    cluster_file: Path | None,
-    kubeconfig: Path | None,
-    context: str | None,
+    source: Source,
     pods_file: Path,
     namespace: str | None,
     order: str,
-    config_file: Path | None,
+    config: Configuration,
     output: str,
     out: Path | None,
 ) -> None:
@@ -74,9 +66,7 @@ def cluster(
     Each pod goes to the node that kube-scheduler and the extender would choose. Exit 0 if all pods fit, 3 if
     any pod does not.
     """
-    source = source_of(cluster_file, kubeconfig, context, "--cluster")
     check_file("--out", out)
-    config = read_config(config_file)
     manifests = read_pod_list(pods_file, source.namespace(namespace), only=namespace is not None)
     pods = every_pod_of(manifests, pods_file)
     state = source.state(config, with_objects=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from scheduler_ext.cli.inputs import read_config
-from scheduler_ext.cli.options import FILE, config_option_with
+from scheduler_ext.cli.inputs import config_option_with
+from scheduler_ext.cli.options import FILE
 from scheduler_ext.cli.output import printable
 from scheduler_ext.cli.simulate.options import (
     INTREE_WEIGHT,
@@ -31,6 +31,7 @@ from scheduler_ext.sim.protocols import PROTOCOLS
 from scheduler_ext.sim.scheduler import TIES, Settings
 from scheduler_ext.sim.trace_workload import admits, model_of
 from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.wire.config import Configuration
 
 # Characters of a model's name in a note: with a broken quote, a cell may hold half a file.
 _SHOWN_CHARACTERS = 80
@@ -144,7 +145,7 @@ def trace(
     protocol: str,
     load: float,
     policies: Sequence[str],
-    config_file: Path | None,
+    config: Configuration,
     seeds: Sequence[int],
     ties: str,
     target: str,
@@ -168,9 +169,8 @@ def trace(
         raise click.UsageError("--lifetimes: no pod leaves in inflation; take --protocol churn")
     if nodes is not None:
         _check_nothing_is_generated(ctx)
-    if config_file is not None and Default.name not in policies:
+    if _given(ctx, "config") and Default.name not in policies:
         raise click.UsageError(f"--config: only the policy {Default.name} is configured; add it or drop this")
-    knobs = read_config(config_file).policy()
     sweep.check()
     check_plots("--png", png)
     check_folder("--write", write)
@@ -181,6 +181,7 @@ def trace(
         write_traces(write, shapes, traces)
     _report_missing_models(shapes, traces)
     settings = Settings(ties=ties, points=points, sampled_percent=sample, intree=dict(intree))
+    knobs = config.policy()
     tasks = [
         partial(
             PROTOCOLS[protocol],
