@@ -76,10 +76,6 @@ class Observer:
             self.problem = self.problem or "no GPU has what a report needs"
         return status
 
-    def close(self) -> None:
-        """Close NVML."""
-        self.source.close()
-
 
 def last_reading(device: DeviceStatus) -> DeviceReading:
     """The reading behind a reported device that no longer answers, without health and momentary values."""
