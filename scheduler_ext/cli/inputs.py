@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -148,13 +148,11 @@ class Source:
         assert self.kubeconfig is not None
         from scheduler_ext.cluster.one_shot import cluster_state
 
-        transport = transport_of(self.kubeconfig)
-        try:
-            state = cluster_state(transport, str(self.kubeconfig), config, with_objects=with_objects)
-        except ClusterError as error:
-            raise ClusterError(f"kubeconfig {self.kubeconfig}: {error}") from None
-        finally:
-            transport.close()
+        with closing(transport_of(self.kubeconfig)) as transport:
+            try:
+                state = cluster_state(transport, str(self.kubeconfig), config, with_objects=with_objects)
+            except ClusterError as error:
+                raise ClusterError(f"kubeconfig {self.kubeconfig}: {error}") from None
         for problem in state.problems.values():
             click.echo(printable(f"warning: {problem}"), err=True)
         return state
