@@ -73,10 +73,6 @@ class DemoServer:
             sys.stderr.write(line.decode(errors="replace"))
         raise SchedulerExtError(f"the server ended by itself with status {self._process.wait()}")
 
-    def connection(self) -> HTTPConnection:
-        """One keep-alive connection, as kube-scheduler holds it."""
-        return HTTPConnection(self.urls["api"].removeprefix("http://"), timeout=5)
-
 
 def _raw_pods(text: bytes) -> Iterator[dict[str, Any]]:
     """The pods as kube-scheduler sends them: without kind, with the defaults of the API server."""
@@ -164,7 +160,8 @@ def demo(once: bool, port: int) -> None:
             f"An extender serves {len(objects.nodes)} nodes at {server.urls['api']}."
             " What kube-scheduler would hear from it:\n"
         )
-        connection = server.connection()
+        # One keep-alive connection, as kube-scheduler holds it.
+        connection = HTTPConnection(server.urls["api"].removeprefix("http://"), timeout=5)
         pods = zip(read_pods(text), _raw_pods(text), strict=True)
         rows = [_ask(connection, pod, raw, objects) for pod, raw in pods]
         connection.close()

@@ -13,7 +13,6 @@ from scheduler_ext.cli.kubeconfigs import kubeconfig_of, transport_of
 from scheduler_ext.cli.options import (
     FILE,
     FILE_OR_STDIN,
-    Command,
     Decorator,
     bundled,
     context_option,
@@ -63,14 +62,13 @@ def read_config(path: Path | None) -> Configuration:
         return load_config(read_file(path, MAX_CONFIGURATION_BYTES))
 
 
-def config_option_with(help_text: str) -> Callable[[Command], Command]:
-    """The option ``--config``, which the command gets as a Configuration."""
-    return click.option(
-        "--config", type=FILE, callback=lambda _ctx, _param, path: read_config(path), help=help_text
-    )
-
-
-config_option = config_option_with("ExtenderConfiguration file (default: built-in defaults).")
+# The command gets it as a Configuration.
+config_option = click.option(
+    "--config",
+    type=FILE,
+    callback=lambda _ctx, _param, path: read_config(path),
+    help="ExtenderConfiguration file (default: built-in defaults).",
+)
 
 
 def read_input(path: Path) -> bytes:

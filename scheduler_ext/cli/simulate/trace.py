@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from scheduler_ext.cli.inputs import config_option_with
+from scheduler_ext.cli.inputs import read_config
 from scheduler_ext.cli.options import FILE
 from scheduler_ext.cli.output import printable
 from scheduler_ext.cli.simulate.options import (
@@ -31,7 +31,6 @@ from scheduler_ext.sim.protocols import PROTOCOLS
 from scheduler_ext.sim.scheduler import TIES, Settings
 from scheduler_ext.sim.trace_workload import admits, model_of
 from scheduler_ext.sim.world import NodeShape
-from scheduler_ext.wire.config import Configuration
 
 # Characters of a model's name in a note: with a broken quote, a cell may hold half a file.
 _SHOWN_CHARACTERS = 80
@@ -72,7 +71,12 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     help="Requested GPUs at the end (inflation) or at a time (churn), as a fraction of all GPUs.",
 )
 @policy_option(POLICIES)
-@config_option_with("ExtenderConfiguration file with weights and strategy for the default policy.")
+@click.option(
+    "--config",
+    "config_file",
+    type=FILE,
+    help="ExtenderConfiguration file with weights and strategy for the default policy.",
+)
 @seeds_option
 @click.option(
     "--ties",
@@ -145,7 +149,7 @@ def trace(
     protocol: str,
     load: float,
     policies: Sequence[str],
-    config: Configuration,
+    config_file: Path | None,
     seeds: Sequence[int],
     ties: str,
     target: str,
@@ -164,13 +168,10 @@ def trace(
 
     Inflation: pods arrive and stay until requests exceed the GPUs. Churn: pods arrive and leave at random.
     """
-    _check(nodes, pods, protocol, priorities)
-    if protocol != "churn" and _given(ctx, "lifetimes"):
-        raise click.UsageError("--lifetimes: no pod leaves in inflation; take --protocol churn")
-    if nodes is not None:
-        _check_nothing_is_generated(ctx)
-    if _given(ctx, "config") and Default.name not in policies:
+    _check(ctx, nodes, pods, protocol, priorities)
+    if config_file is not None and Default.name not in policies:
         raise click.UsageError(f"--config: only the policy {Default.name} is configured; add it or drop this")
+    knobs = read_config(config_file).policy()
     sweep.check()
     check_plots("--png", png)
     check_folder("--write", write)
@@ -181,7 +182,6 @@ def trace(
         write_traces(write, shapes, traces)
     _report_missing_models(shapes, traces)
     settings = Settings(ties=ties, points=points, sampled_percent=sample, intree=dict(intree))
-    knobs = config.policy()
     tasks = [
         partial(
             PROTOCOLS[protocol],
@@ -211,13 +211,26 @@ def trace(
         write_plots(png, outcomes)
 
 
-def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: str) -> None:
+def _check(
+    ctx: click.Context, nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: str
+) -> None:
+    def given(name: str) -> bool:
+        return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+
     if (nodes is None) != (not pods):
         raise click.UsageError("--nodes and --pods come together; give both, or neither for made-up ones")
     if len({path.stem for path in pods}) < len(pods):
         raise click.UsageError("--pods: two files have the same name, by which their results are known")
     if priorities != "none" and protocol != "churn":
         raise click.UsageError("--priorities: no pod is evicted in inflation; take --protocol churn")
+    if given("lifetimes") and protocol != "churn":
+        raise click.UsageError("--lifetimes: no pod leaves in inflation; take --protocol churn")
+    for name in ("generate", "generator_seed", "write"):
+        if nodes is not None and given(name):
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(
+                f"{option}: the nodes and pods of --nodes and --pods are files already; drop it"
+            )
 
 
 def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
@@ -233,16 +246,3 @@ def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
             wanted = " or ".join(lost[0])[:_SHOWN_CHARACTERS]
             note = f"note: {name}: no node has a model that {len(lost)} pods ask for, such as {wanted};"
             click.echo(printable(f"{note} they count as rejected"), err=True)
-
-
-def _given(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-
-
-def _check_nothing_is_generated(ctx: click.Context) -> None:
-    for name in ("generate", "generator_seed", "write"):
-        if _given(ctx, name):
-            option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(
-                f"{option}: the nodes and pods of --nodes and --pods are files already; drop it"
-            )
