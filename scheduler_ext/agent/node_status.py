@@ -182,20 +182,14 @@ def _instances(
         holder = held.instances.get(instance.uuid)
         status = InstanceStatus(instance.uuid, name, holder=_bounded(holder) if holder else None)
         if instance.start is not None and instance.size is not None:
-            units = range(instance.start, instance.start + instance.size)
-            if _may_lie(units, profiles.get(name), grid) and taken.isdisjoint(units):
+            units, profile = range(instance.start, instance.start + instance.size), profiles.get(name)
+            inside = units and units.start >= 0 and units.stop <= grid
+            places = [range(start, start + profile.size) for start in profile.starts] if profile else []
+            if inside and (not places or units in places) and taken.isdisjoint(units):
                 taken.update(units)
                 status = status.but(start=instance.start, size=instance.size)
         found.append(status)
     return found
-
-
-def _may_lie(units: range, profile: ProfileStatus | None, grid: int) -> bool:
-    if not units or units.start < 0 or units.stop > grid:
-        return False
-    if profile is None or not profile.starts:
-        return True
-    return len(units) == profile.size and units.start in profile.starts
 
 
 def _bounded(holder: HolderStatus) -> HolderStatus:

@@ -134,8 +134,7 @@ class NvmlSource:
         seen = {device.uuid for device in found.values()}
         silent = {}
         for index, fault in failed.items():
-            known = by_index.get(index)
-            if known is None or known.uuid in seen:
+            if (known := by_index.get(index)) is None or known.uuid in seen:
                 silent[index] = fault
             else:
                 known.forget(fault)

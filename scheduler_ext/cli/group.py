@@ -61,8 +61,9 @@ class CommandGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with the first paragraph of their help, wrapped and never cut off."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        helps = [(name, cleandoc(command.help or "")) for name, command in commands if command]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _summary(command)) for name, command in commands if command])
+            formatter.write_dl([(name, " ".join(text.split("\n\n")[0].split())) for name, text in helps])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -82,7 +83,3 @@ class CommandGroup(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             click.echo(f"Error: standard output: {error.strerror}", err=True)
             sys.exit(1)
-
-
-def _summary(command: click.Command) -> str:
-    return " ".join(cleandoc(command.help or "").split("\n\n")[0].split())

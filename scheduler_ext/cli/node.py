@@ -100,7 +100,9 @@ def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -
     for instance in device["mig"]["instances"]:
         state = "free?" if instance["mayBeHeld"] else "free" if instance["free"] else "held"
         line = f"  {instance['profile']:<12} {_slots(instance):<12} {state:<5} {instance['uuid']}"
-        holder = next((each for each in holdings if _holds(each, instance)), None)
+        place = (instance["profile"], instance["start"])
+        its = (each for each in holdings if (each["profile"], each["start"]) == place)
+        holder = None if instance["free"] else next(its, None)
         if holder is not None:
             holdings.remove(holder)
             line += f"  {_who(holder)}"
@@ -115,11 +117,6 @@ def _slots(instance: dict[str, Any]) -> str:
     if start is None:
         return f"{size} slots" if size > 1 else "1 slot"
     return f"slots {start}-{start + size - 1}" if size > 1 else f"slot {start}"
-
-
-def _holds(holding: dict[str, Any], instance: dict[str, Any]) -> bool:
-    same = (holding["profile"], holding["start"]) == (instance["profile"], instance["start"])
-    return same and not instance["free"]
 
 
 def _holding(holding: dict[str, Any]) -> str:

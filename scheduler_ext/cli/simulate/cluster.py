@@ -3,6 +3,7 @@
 import io
 from collections import Counter
 from contextlib import nullcontext, redirect_stdout
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, shortfall
 from scheduler_ext.cli.inputs import Source, config_option, every_pod_of, read_pod_list, source_options
 from scheduler_ext.cli.inventory import counted
 from scheduler_ext.cli.options import FILE, FILE_OR_STDIN, namespace_option, output_option
-from scheduler_ext.cli.output import not_modelled, print_notes, print_output, print_table, printable
+from scheduler_ext.cli.output import Columns, not_modelled, print_items, print_notes, print_output, printable
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.core.errors import InventoryError, SimulationError
 from scheduler_ext.whatif.simulation import by_priority
@@ -76,9 +77,8 @@ def cluster(
         raise SimulationError(f"{pods_file}: {error}") from None
     except InventoryError as error:
         raise InventoryError(f"{state.source}: {error}") from None
-    for manifest in manifests:
-        for note in manifest.notes():
-            click.echo(printable(f"Note: {note}"), err=True)
+    for note in chain.from_iterable(manifest.notes() for manifest in manifests):
+        click.echo(printable(f"Note: {note}"), err=True)
     items = simulation["items"]
     placed = (item["pod"].partition("/")[2] for item in items if item["node"] is not None)
     text = io.StringIO()
@@ -106,25 +106,19 @@ def _print(simulation: dict[str, Any], *, wide: bool) -> None:
         who = ", ".join(shown) + (f" and {more} more" if more else "")
         print_notes(not_modelled([f"{feature} ({who})"]))
     click.echo()
-    header = ["POD", "NODE", "REASON OR DEVICES", "NEAREST MISS", "VICTIMS"]
-    rows = [
-        [
-            item["pod"],
-            item["node"] or "none",
-            item["reason"] or devices(item["devices"]),
-            item["message"] or (shortfall(item["nearestMiss"]) if item["nearestMiss"] else ""),
-            ", ".join(item["victims"]),
-        ]
-        for item in items
-    ]
+    columns: Columns = {
+        "POD": "pod",
+        "NODE": lambda item: item["node"] or "none",
+        "REASON OR DEVICES": lambda item: item["reason"] or devices(item["devices"]),
+        "NEAREST MISS": lambda item: (
+            item["message"] or (shortfall(item["nearestMiss"]) if item["nearestMiss"] else "")
+        ),
+        "VICTIMS": lambda item: ", ".join(item["victims"]),
+    }
     if wide:
-        header += ["NEAREST NODE", "MIG INSTANCES"]
-        rows = [
-            [
-                *row,
-                item["nearestNode"],
-                counted(Counter(e["profile"] for e in item["devices"] if e["profile"])),
-            ]
-            for row, item in zip(rows, items, strict=True)
-        ]
-    print_table(header, rows, wide=wide)
+        columns |= {"NEAREST NODE": "nearestNode", "MIG INSTANCES": _instances}
+    print_items(columns, items, wide=wide)
+
+
+def _instances(item: dict[str, Any]) -> str:
+    return counted(Counter(entry["profile"] for entry in item["devices"] if entry["profile"]))
