@@ -36,8 +36,6 @@ class Place(NamedTuple):
 
 
 class DeviceIds:
-    """The ids of one reading's devices and instances."""
-
     def __init__(self, reading: NodeReading) -> None:
         self._by_uuid = {device.uuid: device for device in reading.devices}
         # The N of /dev/nvidiaN: NVML's index only where the minor number could not be read.

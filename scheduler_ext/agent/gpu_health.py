@@ -87,8 +87,6 @@ _ACTIONS: Mapping[int, tuple[str, Cure]] = {
 
 @dataclass(slots=True)
 class _Record:
-    """The known errors of one GPU."""
-
     # By remedy. The first error of each kind stays, because its consequences would only change the text.
     lasting: dict[Cure, str] = field(default_factory=dict)
     quiet: tuple[str, Cure] | None = None

@@ -18,7 +18,7 @@ import click
 from scheduler_ext.cli.inputs import config_option
 from scheduler_ext.cli.kubeconfigs import complete_namespaces, kubeconfig_of, transport_of
 from scheduler_ext.cli.options import bundled, context_option, kubeconfig_option_with, output_option
-from scheduler_ext.cli.output import printable
+from scheduler_ext.cli.output import show
 from scheduler_ext.core.errors import ClusterError, RequestError
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.explain.explainer import Explainer, other_scheduler, unschedulable_message
@@ -172,7 +172,7 @@ class FromObjects:
         except ClusterError as error:
             raise ClusterError(f"kubeconfig {self._source}: {error}") from None
         if self._note is not None:
-            click.echo(printable(self._note), err=True)
+            show(self._note, err=True)
             self._note = None
 
     @cached_property

@@ -15,7 +15,7 @@ from scheduler_ext.cli.output import (
     print_notes,
     print_output,
     print_table,
-    printable,
+    show,
 )
 from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
 from scheduler_ext.core.intree import NO_NODES
@@ -107,10 +107,10 @@ def answer_with(ctx: click.Context, explanation: dict[str, Any], output: str) ->
 
 def _print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
     """The table; ``wide`` shows the scores of all nodes that fit."""
-    click.echo(printable(asking(explanation)))
+    show(asking(explanation))
     print_notes([*explanation["warnings"], *not_modelled(explanation["notModelled"])])
     if explanation["fits"]:
-        click.echo(printable(f"Fits; best: {', '.join(explanation['best'][:10])}"))
+        show(f"Fits; best: {', '.join(explanation['best'][:10])}")
     else:
         print_why_not(explanation)
     click.echo()
@@ -156,13 +156,13 @@ def print_why_not(explanation: dict[str, Any]) -> None:
         click.echo("Fits nowhere: first correct what cannot be read.")
         return
     reasons = [f"{count} {reason}" for reason, count in explanation["counts"].items()]
-    click.echo(f"Fits nowhere: {printable(', '.join(reasons)) or NO_NODES}.")
+    show(f"Fits nowhere: {', '.join(reasons) or NO_NODES}.")
     if explanation["nearest"] is not None:
-        click.echo(f"Nearest: {printable(explanation['nearest']['text'])}")
+        show(f"Nearest: {explanation['nearest']['text']}")
     if explanation["advice"]:
         click.echo("What would help:")
         for advice in explanation["advice"]:
-            click.echo(f"  - {printable(advice)}")
+            show(f"  - {advice}")
 
 
 def asking(answer: dict[str, Any]) -> str:
@@ -172,11 +172,9 @@ def asking(answer: dict[str, Any]) -> str:
         return f"{who}: its GPU request is invalid: {answer['invalid']}"
     request = answer["request"]
     parts = [f"{name}={count}" for kind in ("gpus", "mig") for name, count in request[kind].items()]
-    shares = request["shares"]
-    parts += [f"{share['memoryMiB']} MiB for {share['container']}" for share in shares[:_SHARES]]
-    if len(shares) > _SHARES:
-        parts.append(f"and {len(shares) - _SHARES} more shares")
-    return f"{who} asks {', '.join(parts) or 'no GPU'}"
+    shares = [f"{share['memoryMiB']} MiB for {share['container']}" for share in request["shares"]]
+    more = [f"and {len(shares) - _SHARES} more shares"] if shares[_SHARES:] else []
+    return f"{who} asks {', '.join([*parts, *shares[:_SHARES], *more]) or 'no GPU'}"
 
 
 def devices(entries: list[dict[str, Any]]) -> str:
@@ -192,7 +190,6 @@ def devices(entries: list[dict[str, Any]]) -> str:
 
 
 def _nearest_miss(node: dict[str, Any]) -> str:
-    """The numbers behind a rejection."""
     miss = node["nearestMiss"]
     if miss is None:
         return "" if node["by"] == "gpu" else "by kubernetes"
@@ -228,7 +225,7 @@ def capacity(ctx: click.Context, asked: OnePod, output: str) -> None:
 
 
 def _print_capacity(answer: dict[str, Any], *, wide: bool) -> None:
-    click.echo(printable(asking(answer)))
+    show(asking(answer))
     print_notes([*answer["warnings"], *not_modelled(answer["notModelled"])])
     total = "no limit is known" if answer["total"] is None else answer["total"]
     click.echo(f"More of it that fit: {total}")
@@ -236,7 +233,7 @@ def _print_capacity(answer: dict[str, Any], *, wide: bool) -> None:
     if following["reason"] is not None:
         where = f" on {following['node']}" if following["node"] else ""
         miss = f" ({shortfall(following['nearestMiss'])})" if following["nearestMiss"] is not None else ""
-        click.echo(printable(f"The next one: {following['reason']}{where}{miss}"))
+        show(f"The next one: {following['reason']}{where}{miss}")
     click.echo()
     nodes = answer["nodes"]
     empty = [node for node in nodes if node["count"] == 0]

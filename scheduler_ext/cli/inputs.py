@@ -20,7 +20,7 @@ from scheduler_ext.cli.options import (
     kubeconfig_option_with,
     namespace_option,
 )
-from scheduler_ext.cli.output import printable
+from scheduler_ext.cli.output import show
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import (
     ClusterError,
@@ -34,7 +34,7 @@ from scheduler_ext.sources.clusterstate import ClusterState, file_state, state_o
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, load_config
 from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, read_file, read_stream
-from scheduler_ext.wire.manifests import Manifest, every_pod, in_namespace
+from scheduler_ext.wire.manifests import Manifest, in_namespace
 from scheduler_ext.wire.objects import read_manifests, read_objects
 
 STDIN = "-"
@@ -106,12 +106,6 @@ def read_pod(filename: Path, namespace: str, *, only: bool, name: str | None = N
     raise InventoryError(f"{filename}: {found}; choose one: {names}{more}")
 
 
-def every_pod_of(manifests: list[Manifest], filename: Path) -> list[kube.Pod]:
-    """All pods of a file's manifests, replicas included. Raises InventoryError naming the file."""
-    with naming(filename, InventoryError):
-        return every_pod(manifests)
-
-
 def one_source(**flags: object) -> None:
     """Raises click.UsageError unless exactly one of these was given."""
     names = [f"--{name.replace('_', '-')}" for name in flags]
@@ -152,7 +146,7 @@ class Source:
             except ClusterError as error:
                 raise ClusterError(f"kubeconfig {self.kubeconfig}: {error}") from None
         for problem in state.problems.values():
-            click.echo(printable(f"warning: {problem}"), err=True)
+            show(f"warning: {problem}", err=True)
         return state
 
 

@@ -10,7 +10,7 @@ from scheduler_ext.cli.answers import Live, live_options
 from scheduler_ext.cli.inventory import print_listing
 from scheduler_ext.cli.kubeconfigs import complete_nodes
 from scheduler_ext.cli.options import all_namespaces_option, namespace_option, without_namespace_options
-from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, printable, styled
+from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, printable, show, styled
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.explain.explain import API_VERSION
 
@@ -68,7 +68,7 @@ def node(name: str, live: Live, output: str) -> None:
 
 def _print(found: dict[str, Any], *, wide: bool) -> None:
     held = found["holdings"]
-    click.echo(printable(f"Node {found['node']}: {found['state']}, known by its {found['source']}"))
+    show(f"Node {found['node']}: {found['state']}, known by its {found['source']}")
     if found["problem"]:
         print_notes([f"its report is refused: {found['problem']}"])
     click.echo(
@@ -82,7 +82,7 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
         click.echo()
     for entry in held["unknownDevices"]:
         who = f"{entry['namespace']}/{entry['name']}"
-        click.echo(printable(f"on an unknown GPU: {entry['count']} {entry['resource']} of {who}"))
+        show(f"on an unknown GPU: {entry['count']} {entry['resource']} of {who}")
 
 
 def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -> None:
@@ -106,9 +106,9 @@ def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -
         if holder is not None:
             holdings.remove(holder)
             line += f"  {_who(holder)}"
-        click.echo(printable(line))
+        show(line)
     for holding in holdings:
-        click.echo(printable(f"  {_holding(holding)}"))
+        show(f"  {_holding(holding)}")
 
 
 def _slots(instance: dict[str, Any]) -> str:

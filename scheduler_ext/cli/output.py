@@ -40,7 +40,7 @@ def print_output(
     elif output == "name":
         # As kubectl names objects, a line each: node/a.
         for name in names:
-            click.echo(printable(f"{kind}/{name}"))
+            show(f"{kind}/{name}")
     else:
         table(value, wide=output == "wide")
 
@@ -56,7 +56,7 @@ def print_structured(value: dict[str, Any], form: str) -> None:
 def print_notes(notes: Iterable[str]) -> None:
     """Notes for users, a line each."""
     for note in notes:
-        click.echo(printable(f"Note: {note}"))
+        show(f"Note: {note}")
 
 
 def not_modelled(features: Iterable[str]) -> list[str]:
@@ -157,6 +157,11 @@ def styled(text: str, **style: Any) -> str:
     # https://no-color.org
     colourless = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
     return text if colourless or not (text and style) else click.style(text, **style)
+
+
+def show(text: str, *, err: bool = False) -> None:
+    """Print a text that names objects, without control characters."""
+    click.echo(printable(text), err=err)
 
 
 def printable(text: str) -> str:

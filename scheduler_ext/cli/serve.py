@@ -31,18 +31,17 @@ from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import share_one_arena
 from scheduler_ext.sources.file_source import InventorySource
-from scheduler_ext.sources.source_status import Source
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import duration_s
 
 if TYPE_CHECKING:
-    from scheduler_ext.cluster.live import BuildLeader
+    from scheduler_ext.cluster.live import BuildLeader, LiveInventory
     from scheduler_ext.server.server_options import TlsFiles
 
 log = logging.getLogger(__name__)
 
-BuildSource = Callable[[Extender, Configuration], tuple[Source, Callable[[], None]]]
-"""Makes the source of an extender's nodes, and says how to stop it; runs in the worker process."""
+BuildSource = Callable[[Extender, Configuration], "InventorySource | LiveInventory"]
+"""Makes the source of an extender's nodes; runs in the worker process."""
 
 
 def _listen(text: str) -> tuple[str, int]:
@@ -187,12 +186,12 @@ def _tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Pa
     )
 
 
-def _file_source(path: Path, extender: Extender, config: Configuration) -> tuple[Source, Callable[[], None]]:
+def _file_source(path: Path, extender: Extender, config: Configuration) -> InventorySource:
     """An inventory file, read before anything is served. Raises InventoryError."""
     source = InventorySource(path, extender, config.resource_names())
     source.load()
     source.start()
-    return source, source.stop
+    return source
 
 
 def _cluster_source(
@@ -203,7 +202,7 @@ def _cluster_source(
     pod_name: str,
     extender: Extender,
     config: Configuration,
-) -> tuple[Source, Callable[[], None]]:
+) -> LiveInventory:
     """A cluster, watched from now on; ready when it has been listed. Raises ClusterError."""
     from scheduler_ext.cluster.client.transport import Transport
     from scheduler_ext.cluster.live import LiveInventory
@@ -220,7 +219,7 @@ def _cluster_source(
         leader = partial(Election, namespace=own_lease[0], name=own_lease[1], identity=identity)
     live = LiveInventory(transport, extender, config, leader, pod_name)
     live.start()
-    return live, live.stop
+    return live
 
 
 def _build_apps(
@@ -239,7 +238,7 @@ def _build_apps(
     # Other threads decode for long stretches; waiting requests get the interpreter sooner this way.
     sys.setswitchinterval(0.0002)
     extender = Extender(config)
-    source, stop = build_source(extender, config)
+    source = build_source(extender, config)
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     explainer = Explainer(source, extender.record, config, extender.places)
     waiting = Waiting(source, extender.record, explainer)
@@ -252,7 +251,7 @@ def _build_apps(
 
     def close() -> None:
         feed.stop()
-        stop()
+        source.stop()
         extender.record.stop(1.0)
 
     return Apps(

@@ -10,15 +10,16 @@ from typing import Any
 import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, shortfall
-from scheduler_ext.cli.inputs import Source, config_option, every_pod_of, read_pod_list, source_options
+from scheduler_ext.cli.inputs import Source, config_option, naming, read_pod_list, source_options
 from scheduler_ext.cli.inventory import counted
 from scheduler_ext.cli.options import FILE, FILE_OR_STDIN, namespace_option, output_option
-from scheduler_ext.cli.output import Columns, not_modelled, print_items, print_notes, print_output, printable
+from scheduler_ext.cli.output import Columns, not_modelled, print_items, print_notes, print_output, show
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.core.errors import InventoryError, SimulationError
 from scheduler_ext.whatif.simulation import by_priority
 from scheduler_ext.whatif.simulation import simulate as simulate_pods
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.manifests import every_pod
 
 _SHOWN_NOTES = 5
 
@@ -69,7 +70,8 @@ def cluster(
     """
     check_file("--out", out)
     manifests = read_pod_list(pods_file, source.namespace(namespace), only=namespace is not None)
-    pods = every_pod_of(manifests, pods_file)
+    with naming(pods_file, InventoryError):
+        pods = every_pod(manifests)
     state = source.state(config, with_objects=True)
     try:
         simulation = simulate_pods(by_priority(pods) if order == "priority" else pods, state, config)
@@ -78,7 +80,7 @@ def cluster(
     except InventoryError as error:
         raise InventoryError(f"{state.source}: {error}") from None
     for note in chain.from_iterable(manifest.notes() for manifest in manifests):
-        click.echo(printable(f"Note: {note}"), err=True)
+        show(f"Note: {note}", err=True)
     items = simulation["items"]
     placed = (item["pod"].partition("/")[2] for item in items if item["node"] is not None)
     text = io.StringIO()
@@ -99,7 +101,7 @@ def _print(simulation: dict[str, Any], *, wide: bool) -> None:
     features: dict[str, list[str]] = {}
     for item in items:
         for feature in item["notModelled"]:
-            features.setdefault(feature, []).append(printable(item["pod"]))
+            features.setdefault(feature, []).append(item["pod"])
     for feature, pods in features.items():
         shown = pods if wide else pods[:_SHOWN_NOTES]
         more = len(pods) - len(shown)

@@ -9,7 +9,7 @@ from click.core import ParameterSource
 
 from scheduler_ext.cli.inputs import read_config
 from scheduler_ext.cli.options import FILE
-from scheduler_ext.cli.output import printable
+from scheduler_ext.cli.output import show
 from scheduler_ext.cli.simulate.options import (
     INTREE_WEIGHT,
     TARGET,
@@ -245,4 +245,4 @@ def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
         if lost:
             wanted = " or ".join(lost[0])[:_SHOWN_CHARACTERS]
             note = f"note: {name}: no node has a model that {len(lost)} pods ask for, such as {wanted};"
-            click.echo(printable(f"{note} they count as rejected"), err=True)
+            show(f"{note} they count as rejected", err=True)
