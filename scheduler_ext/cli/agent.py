@@ -84,9 +84,7 @@ class AgentError(SchedulerExtError):
     help="PodResources socket of the kubelet; without it, the GPU of each pod is unknown.",
 )
 @click.option(
-    "--nvml-library",
-    type=FILE,
-    help="Path of libnvidia-ml.so.1 (default: the library search path).",
+    "--nvml-library", type=FILE, help="Path of libnvidia-ml.so.1 (default: the library search path)."
 )
 @click.option(
     "--stuck-after",
@@ -96,9 +94,7 @@ class AgentError(SchedulerExtError):
     help="Limit for one driver call; then the agent exits, to be restarted.",
 )
 @click.option(
-    "--heartbeat",
-    type=click.Path(),
-    help="File for the time of the next sign of life, for a liveness probe.",
+    "--heartbeat", type=click.Path(), help="File for the time of the next sign of life, for a liveness probe."
 )
 @log_format_option
 def agent(

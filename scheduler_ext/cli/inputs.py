@@ -106,15 +106,6 @@ def read_pod(filename: Path, namespace: str, *, only: bool, name: str | None = N
     raise InventoryError(f"{filename}: {found}; choose one: {names}{more}")
 
 
-def one_source(**flags: object) -> None:
-    """Raises click.UsageError unless exactly one of these was given."""
-    names = [f"--{name.replace('_', '-')}" for name in flags]
-    given = [name for name, value in zip(names, flags.values(), strict=True) if value]
-    if len(given) != 1:
-        which = " and ".join(given) + " are too many" if given else "nothing to read from"
-        raise click.UsageError(f"{which}: give one of {', '.join(names)}")
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """The cluster of a command: an inventory file or a kubeconfig; the other is None."""

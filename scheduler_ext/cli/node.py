@@ -86,16 +86,15 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
 
 
 def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -> None:
-    memory, uuid = device["memory"], device["uuid"] or "one of several, known by labels"
-    words = [] if device["healthy"] else ["UNHEALTHY"]
-    words += ["cordoned"] if device["cordoned"] else []
+    uuid = device["uuid"] or "one of several, known by labels"
+    words = ([] if device["healthy"] else ["UNHEALTHY"]) + (["cordoned"] if device["cordoned"] else [])
     index = device["index"] if device["index"] is not None else "-"
     head = f"GPU {index}  {device['model']}  {uuid}" + (f"  {', '.join(words)}" if words else "")
     click.echo()
     click.echo(styled(printable(head), fg="red" if not device["healthy"] else None, bold=True))
-    click.echo(f"  [{_bar(memory, may_be_held=device['mayBeHeld'])}] {_amounts(device)}")
+    click.echo(f"  [{_bar(device['memory'], may_be_held=device['mayBeHeld'])}] {_amounts(device)}")
     if wide:
-        click.echo(f"  {_parts(memory)}")
+        click.echo(f"  {_parts(device['memory'])}")
     holdings = list(held["holdings"])
     for instance in device["mig"]["instances"]:
         state = "free?" if instance["mayBeHeld"] else "free" if instance["free"] else "held"
@@ -108,7 +107,8 @@ def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -
             line += f"  {_who(holder)}"
         show(line)
     for holding in holdings:
-        show(f"  {_holding(holding)}")
+        memory = "all of it" if holding["memoryMiB"] is None else f"{holding['memoryMiB']:,} MiB"
+        show(f"  {_who(holding)}: {memory if holding['profile'] is None else holding['profile']}")
 
 
 def _slots(instance: dict[str, Any]) -> str:
@@ -117,14 +117,6 @@ def _slots(instance: dict[str, Any]) -> str:
     if start is None:
         return f"{size} slots" if size > 1 else "1 slot"
     return f"slots {start}-{start + size - 1}" if size > 1 else f"slot {start}"
-
-
-def _holding(holding: dict[str, Any]) -> str:
-    if holding["profile"] is not None:
-        what = holding["profile"]
-    else:
-        what = f"{holding['memoryMiB']:,} MiB" if holding["memoryMiB"] is not None else "all of it"
-    return f"{_who(holding)}: {what}"
 
 
 def _who(holding: dict[str, Any]) -> str:
@@ -168,9 +160,8 @@ def _amounts(device: dict[str, Any]) -> str:
     memory = device["memory"]
     free = "unknown" if memory["freeAtMostMiB"] is None else f"{memory['freeAtMostMiB']:,}"
     total = "unknown" if memory["totalMiB"] is None else f"{memory['totalMiB']:,}"
-    if device["mayBeHeld"]:
-        return f"at most {free} of {total} MiB free, may be held"
-    return f"{free} of {total} MiB free"
+    amounts = f"{free} of {total} MiB free"
+    return f"at most {amounts}, may be held" if device["mayBeHeld"] else amounts
 
 
 @click.command()

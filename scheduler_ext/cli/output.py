@@ -28,11 +28,7 @@ Columns = dict[str, str | Callable[[Any], object]]
 
 
 def print_output(
-    output: str,
-    value: dict[str, Any],
-    kind: str,
-    names: Iterable[str],
-    table: Callable[..., None],
+    output: str, value: dict[str, Any], kind: str, names: Iterable[str], table: Callable[..., None]
 ) -> None:
     """A value in the form of ``-o``: structured, as ``names`` of objects, or by ``table(value, wide=)``."""
     if output in ("json", "yaml"):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler_ext.cli.inputs import STDIN, config_option, one_source
+from scheduler_ext.cli.inputs import STDIN, config_option
 from scheduler_ext.cli.options import (
     FILE,
     NAMESPACED_NAME,
@@ -90,9 +90,7 @@ _LISTEN = Parsed("host:port", _listen)
     "--inspect-listen", type=_LISTEN, default="127.0.0.1:8890", show_default=True, help="Loopback only."
 )
 @click.option(
-    "--tls-cert-file",
-    type=FILE,
-    help="Serve the API over TLS: its certificate, followed by intermediates.",
+    "--tls-cert-file", type=FILE, help="Serve the API over TLS: its certificate, followed by intermediates."
 )
 @click.option("--tls-key-file", type=FILE, help="The key of that certificate.")
 @click.option("--client-ca-file", type=FILE, help="CA of the required client certificates.")
@@ -123,12 +121,16 @@ def serve(
     # Here, because gunicorn reads its environment when imported, and the other commands need no server.
     from scheduler_ext.server.gunicorn_server import refuse_workers
 
-    one_source(inventory=inventory_file, kubeconfig=kubeconfig, in_cluster=in_cluster)
+    sources = {"--inventory": inventory_file, "--kubeconfig": kubeconfig, "--in-cluster": in_cluster}
+    given = [flag for flag, value in sources.items() if value]
+    if len(given) != 1:
+        which = " and ".join(given) + " are too many" if given else "nothing to read from"
+        raise click.UsageError(f"{which}: give one of {', '.join(sources)}")
     check_context(kubeconfig, context)
     if inventory_file is not None and str(inventory_file) == STDIN:
         raise click.UsageError("--inventory -: serve reads its inventory again when it changes; give a file")
-    for flag, given in (("--lease", lease), ("--own-lease", own_lease)):
-        if given is not None and inventory_file is not None:
+    for flag, named in (("--lease", lease), ("--own-lease", own_lease)):
+        if named is not None and inventory_file is not None:
             raise click.UsageError(f"{flag}: an inventory file has no cluster to lead; leave it out")
     if lease is not None and own_lease is not None:
         raise click.UsageError("--lease and --own-lease: one of them says who is active; give one")

@@ -57,10 +57,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     help="Seed of the generator: the same seed gives the same nodes and pods.",
 )
 @click.option(
-    "--write",
-    type=FILE,
-    metavar="DIR",
-    help="Folder for the generated nodes.csv and generated.csv.",
+    "--write", type=FILE, metavar="DIR", help="Folder for the generated nodes.csv and generated.csv."
 )
 @click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="inflation", show_default=True)
 @click.option(
@@ -99,10 +96,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     "--points", is_flag=True, help="Map the scores of every policy to 0..10, the range of an extender."
 )
 @click.option(
-    "--intree",
-    type=INTREE_WEIGHT,
-    multiple=True,
-    help="Add a score of kube-scheduler; implies --points.",
+    "--intree", type=INTREE_WEIGHT, multiple=True, help="Add a score of kube-scheduler; implies --points."
 )
 @click.option(
     "--sample",
