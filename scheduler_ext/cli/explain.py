@@ -46,7 +46,7 @@ def explain(ctx: click.Context, asked: OnePod, output: str) -> None:
     Shows the verdict of every node with the numbers behind it, and each score. Exit 0 if the pod fits on some
     node, 3 if it fits on none.
     """
-    answer_with(ctx, asked.answer(explain_pod), output)
+    _answer_with(ctx, asked.answer(explain_pod), output)
 
 
 @click.command()
@@ -76,7 +76,7 @@ def replay(
     except OverflowError as error:
         # Such a number decodes as an integer, and does not fit a column.
         raise SnapshotFileError(f"{file}: a number in it is out of range: {error}") from None
-    answer_with(ctx, explanation, output)
+    _answer_with(ctx, explanation, output)
 
 
 def _explained(file: Path, pod: tuple[str, str] | None, filename: Path | None) -> dict[str, Any]:
@@ -99,8 +99,7 @@ def _explained(file: Path, pod: tuple[str, str] | None, filename: Path | None) -
         raise PodError(f"{file}: {error}") from None
 
 
-def answer_with(ctx: click.Context, explanation: dict[str, Any], output: str) -> None:
-    """Print an Explanation in the form of ``-o``, and exit."""
+def _answer_with(ctx: click.Context, explanation: dict[str, Any], output: str) -> None:
     print_output(output, explanation, "node", explanation["best"], _print_explanation)
     ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)
 

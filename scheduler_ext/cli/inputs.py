@@ -186,11 +186,10 @@ class OnePod:
         given = read_pod(self.filename, namespace, only=only, name=self.pod_name)
         state = self.source.state(self.config, with_objects=True)
         try:
-            answer = question(given.pod, state, self.config)
+            with naming(state.source, InventoryError):
+                answer = question(given.pod, state, self.config)
         except PodError as error:
             raise PodError(f"{self.filename}: {error}") from None
-        except InventoryError as error:
-            raise InventoryError(f"{state.source}: {error}") from None
         answer["warnings"][:0] = given.notes()
         return answer
 

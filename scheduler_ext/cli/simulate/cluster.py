@@ -74,11 +74,10 @@ def cluster(
         pods = every_pod(manifests)
     state = source.state(config, with_objects=True)
     try:
-        simulation = simulate_pods(by_priority(pods) if order == "priority" else pods, state, config)
+        with naming(state.source, InventoryError):
+            simulation = simulate_pods(by_priority(pods) if order == "priority" else pods, state, config)
     except SimulationError as error:
         raise SimulationError(f"{pods_file}: {error}") from None
-    except InventoryError as error:
-        raise InventoryError(f"{state.source}: {error}") from None
     for note in chain.from_iterable(manifest.notes() for manifest in manifests):
         show(f"Note: {note}", err=True)
     items = simulation["items"]
