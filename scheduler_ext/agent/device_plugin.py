@@ -36,11 +36,11 @@ class Place(NamedTuple):
 
 
 class DeviceIds:
-    """The ids of one reading's devices and instances."""
-
     def __init__(self, reading: NodeReading) -> None:
         self._by_uuid = {device.uuid: device for device in reading.devices}
-        self._by_minor = {device.minor: device for device in reading.devices if device.minor is not None}
+        # The N of /dev/nvidiaN: NVML's index only where the minor number could not be read.
+        self._by_number = {device.index: device for device in reading.devices if device.minor is None}
+        self._by_number |= {device.minor: device for device in reading.devices if device.minor is not None}
         self._by_index = {device.index: device for device in reading.devices}
         self._instances = {
             instance.uuid: Place(device.uuid, instance.uuid)
@@ -58,7 +58,7 @@ class DeviceIds:
         if match := _OLD_MIG.fullmatch(name):
             return _instance_place(self._by_uuid.get(match[1]), int(match[2]))
         if match := _GKE.fullmatch(name):
-            device = self._numbered(int(match[1]))
+            device = self._by_number.get(int(match[1]))
             if match[2] is not None:
                 return _instance_place(device, int(match[2]))
             return Place(device.uuid) if device else None
@@ -66,12 +66,6 @@ class DeviceIds:
             indexed = self._by_index.get(int(name))
             return Place(indexed.uuid) if indexed else None
         return None
-
-    def _numbered(self, number: int) -> DeviceReading | None:
-        """The device of /dev/nvidiaN; by NVML's index only if its minor number could not be read."""
-        indexed = self._by_index.get(number)
-        by_index = indexed if indexed is not None and indexed.minor is None else None
-        return self._by_minor.get(number, by_index)
 
 
 def without_replica(device_id: str) -> str:

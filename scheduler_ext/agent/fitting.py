@@ -13,11 +13,9 @@ _INSTANCE_UUID = re.compile(r"MIG-[A-Za-z0-9._:/-]{0,92}")
 # Names of namespaces and containers, and of nodes and pods.
 LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 NODE_NAME = POD_NAME = re.compile(r"[a-z0-9](?:[-.a-z0-9]{0,251}[a-z0-9])?")
-_FORMS = {
-    "cudaVersion": re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}"),
-    "computeCapability": re.compile(r"[0-9]{1,2}\.[0-9]{1,2}"),
-    "pciBusID": re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]"),
-}
+CUDA_VERSION = re.compile(r"[0-9]{1,3}(\.[0-9]{1,3}){0,2}")
+COMPUTE_CAPABILITY = re.compile(r"[0-9]{1,2}\.[0-9]{1,2}")
+PCI_BUS_ID = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 
 
 def fitting(devices: Iterable[DeviceReading]) -> tuple[tuple[DeviceReading, ...], tuple[str, ...]]:
@@ -55,6 +53,6 @@ def bounded(number: int | None, most: int = MAX_MIB) -> int | None:
     return None if number is None else max(0, min(number, most))
 
 
-def matching(field: str, text: str | None) -> str | None:
+def matching(form: re.Pattern[str], text: str | None) -> str | None:
     """The text if it has the form of its field, otherwise None."""
-    return text if text is not None and _FORMS[field].fullmatch(text) else None
+    return text if text is not None and form.fullmatch(text) else None

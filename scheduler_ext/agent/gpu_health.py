@@ -87,8 +87,6 @@ _ACTIONS: Mapping[int, tuple[str, Cure]] = {
 
 @dataclass(slots=True)
 class _Record:
-    """The known errors of one GPU."""
-
     # By remedy. The first error of each kind stays, because its consequences would only change the text.
     lasting: dict[Cure, str] = field(default_factory=dict)
     quiet: tuple[str, Cure] | None = None
@@ -204,16 +202,16 @@ def repairs(annotation: str | None, wall: float) -> Mapping[str, float]:
         if uuid and at is not None and at <= wall + _AHEAD_S:
             found[uuid] = at
         elif part.strip():
-            _log_once(part.strip(), future=at is not None and bool(uuid))
+            wrong = "is in the future of this node's clock" if uuid and at is not None else "is not UUID@TIME"
+            fix = "and changes nothing; write it like GPU-1@2026-11-21T07:13:08Z"
+            log_once(log, logging.ERROR, f"annotation {REPAIRED_ANNOTATION}: {part.strip()!r} {wrong}, {fix}")
     return found
 
 
-@lru_cache(maxsize=64)
-def _log_once(part: str, *, future: bool) -> None:
-    """Log once per part: the annotation is read every few seconds."""
-    problem = "is in the future of this node's clock" if future else "is not UUID@TIME"
-    fix = "and changes nothing; write it like GPU-1@2026-11-21T07:13:08Z"
-    log.error("annotation %s: %r %s, %s", REPAIRED_ANNOTATION, part, problem, fix)
+@lru_cache(maxsize=128)
+def log_once(to: logging.Logger, level: int, text: str) -> None:
+    """Log a text that is found again with each reading, every few seconds."""
+    to.log(level, "%s", text)
 
 
 def _xid_reason(xid: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from scheduler_ext.agent.device_plugin import DeviceIds, Place
-from scheduler_ext.agent.fitting import LABEL, POD_NAME
+from scheduler_ext.agent.fitting import LABEL, POD_NAME, matching
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading, Process
 from scheduler_ext.agent.pod_resources import Allocation
 from scheduler_ext.agent.processes import NOT_A_POD
@@ -48,19 +48,15 @@ def find_holdings(
     given: dict[Place, list[HolderStatus]] = {}
     for allocation in sorted(allocations or ()):
         holder = HolderStatus(
-            namespace=_allowed(LABEL, allocation.namespace),
-            name=_allowed(POD_NAME, allocation.pod),
-            container=_allowed(LABEL, allocation.container),
+            namespace=matching(LABEL, allocation.namespace),
+            name=matching(POD_NAME, allocation.pod),
+            container=matching(LABEL, allocation.container),
         )
         for device_id in sorted(set(allocation.device_ids)):
             place = ids.place(allocation.resource, device_id)
             if place is not None:
                 given.setdefault(place, []).append(holder)
     return {device.uuid: _holdings_of(device, given, pod_of) for device in reading.devices}
-
-
-def _allowed(pattern: re.Pattern[str], text: str) -> str | None:
-    return text if pattern.fullmatch(text) else None
 
 
 def _holdings_of(
@@ -106,7 +102,7 @@ def _use(
         if pod is not None and pod != NOT_A_POD:
             pods[pod] = pods.get(pod, 0) + (process.used_mib or 0)
     holders = [
-        HolderStatus(uid=_allowed(_UID, uid), memory_mib=min(used, total_mib))
+        HolderStatus(uid=matching(_UID, uid), memory_mib=min(used, total_mib))
         for uid, used in sorted(pods.items())
     ]
     return holders, sum(pods.values()) if all_known else None

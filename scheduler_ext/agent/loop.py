@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
@@ -16,7 +15,6 @@ from scheduler_ext.agent.alive import Pulse
 from scheduler_ext.background import Background
 
 if TYPE_CHECKING:
-    from scheduler_ext.agent.fake import FakeReadings
     from scheduler_ext.agent.observer import Observer
     from scheduler_ext.agent.reporter import Reporter
 
@@ -57,10 +55,10 @@ def run_agent(
                     status = observer.observe(node.labels if node is not None else {}, reporter.repaired)
                 if observer.problem != problem:
                     problem = observer.problem
-                    if problem is not None:
-                        log.error("no GPU of this node can be used: %s", problem)
-                    else:
+                    if problem is None:
                         log.info("GPUs can be used again")
+                    else:
+                        log.error("no GPU of this node can be used: %s", problem)
                 # Without the node's labels, the report would briefly be wrong about how GPUs are shared; on a
                 # node where no GPU was ever seen, there is nothing to report.
                 if begun and (observer.problem is None or status.devices):
@@ -83,33 +81,8 @@ def run_agent(
         return 0
     finally:
         with watchdog:
-            observer.close()
+            observer.source.close()
         watchdog.stop()
-
-
-def run_fake(
-    readings: FakeReadings,
-    names: tuple[str, ...],
-    reporter_of: Callable[[str], Reporter],
-    interval_s: float,
-    stopped: Event,
-    pulse: Pulse | None = None,
-) -> int:
-    """Report these nodes of a file, or all nodes if none is named, until stopped."""
-    pulse = pulse or Pulse()
-    reporter = cache(reporter_of)
-    while not stopped.is_set():
-        for name, status in readings.statuses().items():
-            if names and name not in names:
-                continue
-            pulse.beat(REQUESTS_S)
-            reporter(name).node()
-            reporter(name).offer(status)
-            if stopped.is_set():
-                break
-        pulse.beat(interval_s)
-        stopped.wait(interval_s)
-    return 0
 
 
 class Watchdog(Background):
@@ -135,7 +108,6 @@ class Watchdog(Background):
         self._pulse.beat()
 
     def run(self) -> None:
-        """Watch until stopped."""
         after_s = self._pulse.stuck_after_s
         while not self.stopped.wait(after_s / 10):
             if self._inside and self._pulse.quiet_for_s() > after_s:

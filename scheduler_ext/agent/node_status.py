@@ -8,11 +8,11 @@ being reported.
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from types import MappingProxyType
 
-from scheduler_ext.agent.fitting import bounded, fitting, fitting_instances, matching
-from scheduler_ext.agent.gpu_health import Health
+from scheduler_ext.agent import fitting
+from scheduler_ext.agent.fitting import bounded, matching
+from scheduler_ext.agent.gpu_health import Health, log_once
 from scheduler_ext.agent.holders import Holdings
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
 from scheduler_ext.core.errors import ImpossibleReportError
@@ -59,9 +59,9 @@ def node_status(
     operator's repair by UUID.
     """
     devices = []
-    fitting_devices, left_out = fitting(reading.devices)
+    fitting_devices, left_out = fitting.fitting(reading.devices)
     for text in left_out:
-        _log_once(logging.ERROR, f"not reported: {text}")
+        log_once(log, logging.ERROR, f"not reported: {text}")
     for device in fitting_devices:
         # Also while no GPU can be used: NVML reports XIDs once, and they count when the driver is back.
         judged = health.judge(device, now, wall, repaired.get(device.uuid))
@@ -71,21 +71,15 @@ def node_status(
         devices.append(_device(device, holdings.get(device.uuid, Holdings()), judged))
     devices, left_out = agreeing(devices)
     for text in left_out:
-        _log_once(logging.WARNING, text)
+        log_once(log, logging.WARNING, text)
     return WrittenStatus(
         devices=devices,
         summary=summary(devices),
         driver_version=_text(reading.driver_version, _VERSION_CHARS),
-        cuda_version=matching("cudaVersion", reading.cuda_version),
+        cuda_version=matching(fitting.CUDA_VERSION, reading.cuda_version),
         mig_strategy=mig_strategy,  # type: ignore[arg-type]
         sharing=sharing,
     )
-
-
-@lru_cache(maxsize=64)
-def _log_once(level: int, text: str) -> None:
-    """A status is built every few seconds."""
-    log.log(level, "%s", text)
 
 
 def summary(devices: list[DeviceStatus]) -> SummaryStatus:
@@ -112,12 +106,14 @@ def _device(device: DeviceReading, held: Holdings, health: HealthStatus) -> Devi
         model=model.name[:_NAME_CHARS],
         product=_text(device.product, _NAME_CHARS),
         architecture=_text(device.architecture, _ARCHITECTURE_CHARS),
-        compute_capability=matching("computeCapability", "{}.{}".format(*capability) if capability else None),
+        compute_capability=matching(
+            fitting.COMPUTE_CAPABILITY, "{}.{}".format(*capability) if capability else None
+        ),
         memory=_memory(device, held.unaccounted_mib),
         utilization_percent=bounded(device.utilization_percent, 100),
         health=health.but(reason=_text(health.reason, _REASON_CHARS)),
         numa_node=device.numa_node if device.numa_node in _NUMA_NODES else None,
-        pci_bus_id=matching("pciBusID", device.pci_bus_id),
+        pci_bus_id=matching(fitting.PCI_BUS_ID, device.pci_bus_id),
         mig=_mig(device, held),
         holders=[_bounded(holder) for holder in held.holders] or None,
     )
@@ -179,27 +175,21 @@ def _instances(
     """Each instance, with its place if that is one of its profile's and not taken yet."""
     found = []
     taken: set[int] = set()
-    for instance in fitting_instances(instances):
+    for instance in fitting.fitting_instances(instances):
         name = _profile_name(instance.profile)
         if name is None:
             continue
         holder = held.instances.get(instance.uuid)
         status = InstanceStatus(instance.uuid, name, holder=_bounded(holder) if holder else None)
         if instance.start is not None and instance.size is not None:
-            units = range(instance.start, instance.start + instance.size)
-            if _may_lie(units, profiles.get(name), grid) and taken.isdisjoint(units):
+            units, profile = range(instance.start, instance.start + instance.size), profiles.get(name)
+            inside = units and units.start >= 0 and units.stop <= grid
+            places = [range(start, start + profile.size) for start in profile.starts] if profile else []
+            if inside and (not places or units in places) and taken.isdisjoint(units):
                 taken.update(units)
                 status = status.but(start=instance.start, size=instance.size)
         found.append(status)
     return found
-
-
-def _may_lie(units: range, profile: ProfileStatus | None, grid: int) -> bool:
-    if not units or units.start < 0 or units.stop > grid:
-        return False
-    if profile is None or not profile.starts:
-        return True
-    return len(units) == profile.size and units.start in profile.starts
 
 
 def _bounded(holder: HolderStatus) -> HolderStatus:

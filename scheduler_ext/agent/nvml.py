@@ -70,9 +70,7 @@ class Nvml:
                 raise DriverGone(f"{NOT_LOADABLE}{error}") from error
         try:
             self.ask("nvmlInit")
-        except DriverGone:
-            raise
-        except NvmlError as error:
+        except OF_NODE as error:
             raise DriverGone(f"{NOT_STARTING}{error}") from error
         self.is_open = True
 

@@ -114,7 +114,7 @@ class NvmlSource:
         read = [device.read(self._nvml) for device in self._devices]
         silent = None if read else next(iter(self._silent.values()), None)
         # A node whose GPUs cannot be read is not a node without GPUs.
-        problem = f"{NO_UUID}{silent}" if silent is not None else None
+        problem = None if silent is None else f"{NO_UUID}{silent}"
         return NodeReading(tuple(map(self._with_xids, read)), *self._versions, problem=problem)
 
     def _find_devices(self, count: int) -> None:
@@ -134,8 +134,7 @@ class NvmlSource:
         seen = {device.uuid for device in found.values()}
         silent = {}
         for index, fault in failed.items():
-            known = by_index.get(index)
-            if known is None or known.uuid in seen:
+            if (known := by_index.get(index)) is None or known.uuid in seen:
                 silent[index] = fault
             else:
                 known.forget(fault)

@@ -40,7 +40,7 @@ class Observer:
     ) -> None:
         self.source = source
         self._kubelet = PodResources(pod_resources)
-        self._processes = Processes(proc) if sees_host_processes(proc) else None
+        self._pod_of = Processes(proc).pod_of if sees_host_processes(proc) else None
         self._health = health
         self._clock = clock
         self._wall_clock = wall_clock
@@ -59,11 +59,10 @@ class Observer:
         """The present status; ``labels`` are the Node's, ``repaired`` is the GPUNode's annotation."""
         reading = self.source.read()
         allocatable = self._kubelet.allocatable()
-        pod_of = self._processes.pod_of if self._processes is not None else None
         wall = self._wall_clock()
         status = node_status(
             reading,
-            find_holdings(reading, self._kubelet.read(), pod_of),
+            find_holdings(reading, self._kubelet.read(), self._pod_of),
             self._health,
             self._clock(),
             mig_strategy(labels, allocatable),
@@ -75,10 +74,6 @@ class Observer:
         if reading.devices and not status.devices:
             self.problem = self.problem or "no GPU has what a report needs"
         return status
-
-    def close(self) -> None:
-        """Close NVML."""
-        self.source.close()
 
 
 def last_reading(device: DeviceStatus) -> DeviceReading:

@@ -174,17 +174,14 @@ class PodResources:
 
 
 def _allocations(answer: bytes) -> tuple[Allocation, ...]:
-    return tuple(
-        sorted(
-            {
-                Allocation(pod.namespace, pod.name, container.name, resource, ids)
-                for pod in ListPodResourcesResponse.FromString(answer).pod_resources
-                for container in pod.containers
-                for resource, ids in _ids(container.devices).items()
-                if ids
-            }
-        )
-    )
+    found = {
+        Allocation(pod.namespace, pod.name, container.name, resource, ids)
+        for pod in ListPodResourcesResponse.FromString(answer).pod_resources
+        for container in pod.containers
+        for resource, ids in _ids(container.devices).items()
+        if ids
+    }
+    return tuple(sorted(found))
 
 
 def _allocatable(answer: bytes) -> Mapping[str, tuple[str, ...]]:

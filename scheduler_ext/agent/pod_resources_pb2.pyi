@@ -8,39 +8,17 @@ from google.protobuf.internal import containers as _containers
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class ListPodResourcesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
 class ListPodResourcesResponse(_message.Message):
     __slots__ = ("pod_resources",)
     POD_RESOURCES_FIELD_NUMBER: _ClassVar[int]
     pod_resources: _containers.RepeatedCompositeFieldContainer[PodResources]
     def __init__(self, pod_resources: _Iterable[PodResources | _Mapping] | None = ...) -> None: ...
 
-class AllocatableResourcesRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
-
 class AllocatableResourcesResponse(_message.Message):
     __slots__ = ("devices",)
     DEVICES_FIELD_NUMBER: _ClassVar[int]
     devices: _containers.RepeatedCompositeFieldContainer[ContainerDevices]
     def __init__(self, devices: _Iterable[ContainerDevices | _Mapping] | None = ...) -> None: ...
-
-class GetPodResourcesRequest(_message.Message):
-    __slots__ = ("pod_name", "pod_namespace")
-    POD_NAME_FIELD_NUMBER: _ClassVar[int]
-    POD_NAMESPACE_FIELD_NUMBER: _ClassVar[int]
-    pod_name: str
-    pod_namespace: str
-    def __init__(self, pod_name: str | None = ..., pod_namespace: str | None = ...) -> None: ...
-
-class GetPodResourcesResponse(_message.Message):
-    __slots__ = ("pod_resources",)
-    POD_RESOURCES_FIELD_NUMBER: _ClassVar[int]
-    pod_resources: PodResources
-    def __init__(self, pod_resources: PodResources | _Mapping | None = ...) -> None: ...
 
 class PodResources(_message.Message):
     __slots__ = ("containers", "name", "namespace")

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import uuid
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from scheduler_ext.agent.alive import Pulse
+from scheduler_ext.agent.fitting import NODE_NAME
+from scheduler_ext.agent.loop import boot_id, run_agent
 from scheduler_ext.cli.options import (
     FILE,
     check_context,
@@ -24,9 +27,9 @@ from scheduler_ext.cli.options import (
 )
 from scheduler_ext.cli.output import print_structured
 from scheduler_ext.core.errors import SchedulerExtError
+from scheduler_ext.wire.gpunode import plain
 
 if TYPE_CHECKING:
-    from scheduler_ext.agent.alive import Pulse
     from scheduler_ext.agent.observer import Observer
     from scheduler_ext.cluster.client.transport import Transport
 
@@ -81,9 +84,7 @@ class AgentError(SchedulerExtError):
     help="PodResources socket of the kubelet; without it, the GPU of each pod is unknown.",
 )
 @click.option(
-    "--nvml-library",
-    type=FILE,
-    help="Path of libnvidia-ml.so.1 (default: the library search path).",
+    "--nvml-library", type=FILE, help="Path of libnvidia-ml.so.1 (default: the library search path)."
 )
 @click.option(
     "--stuck-after",
@@ -129,32 +130,30 @@ def agent(
         transport = Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
     observer = partial(_observer, nvml_library, pod_resources, recover_after)
     if once:
-        if fake is not None:
-            _print_fake(fake, node_names)
-        else:
+        if fake is None:
             _print_once(observer(), node_names[0], transport)
+            return
+        from scheduler_ext.agent.fake import FakeReadings
+
+        for number, (name, status) in enumerate(FakeReadings(fake, node_names).statuses().items()):
+            if number:
+                click.echo("---")
+            print_structured(plain(name, status), "yaml")
         return
     assert transport is not None
-    status = _run(transport, node_names, fake, interval, observer, _pulse(stuck_after, heartbeat))
+    try:
+        pulse = Pulse(stuck_after, heartbeat)
+    except OSError as error:
+        raise AgentError(f"--heartbeat: {heartbeat} cannot be written: {error.strerror}") from None
+    exit_status = _run(transport, node_names, fake, interval, observer, pulse)
     # Python removes signal handlers while it exits; a pending alarm would change the exit status.
     signal.setitimer(signal.ITIMER_REAL, 0)
-    raise SystemExit(status)
-
-
-def _pulse(stuck_after_s: float, file: str | None) -> Pulse:
-    from scheduler_ext.agent.alive import Pulse
-
-    try:
-        return Pulse(stuck_after_s, file)
-    except OSError as error:
-        raise AgentError(f"--heartbeat: {file} cannot be written: {error.strerror}") from None
+    raise SystemExit(exit_status)
 
 
 def _check_usage(
     names: tuple[str, ...], kubeconfig: Path | None, in_cluster: bool, once: bool, fake: Path | None
 ) -> None:
-    from scheduler_ext.agent.fitting import NODE_NAME
-
     if fake is None and len(names) != 1:
         raise click.UsageError("--node-name: give the one Node whose GPUs these are, or set NODE_NAME")
     for name in names:
@@ -176,24 +175,10 @@ def _run(
     observer: Callable[..., Observer],
     pulse: Pulse,
 ) -> int:
-    from scheduler_ext.agent.loop import boot_id, run_agent, run_fake
     from scheduler_ext.agent.reporter import Reporter
 
     stopped = Event()
-    _end_on_signals(stopped)
-    if fake is None:
-        reporter = Reporter(transport, names[0], boot_id())
-        return run_agent(observer(beat=pulse.beat), reporter, interval_s, stopped, pulse=pulse)
-    from scheduler_ext.agent.fake import FakeReadings
 
-    # Fake machines booted at the start of this process.
-    boot = str(uuid.uuid4())
-    readings = FakeReadings(fake)
-    _check_names(fake, names, readings.statuses())
-    return run_fake(readings, names, lambda name: Reporter(transport, name, boot), interval_s, stopped, pulse)
-
-
-def _end_on_signals(stopped: Event) -> None:
     def end(*_: object) -> None:
         stopped.set()
         signal.setitimer(signal.ITIMER_REAL, _END_S)
@@ -202,6 +187,15 @@ def _end_on_signals(stopped: Event) -> None:
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, end)
+    if fake is None:
+        reporter = Reporter(transport, names[0], boot_id())
+        return run_agent(observer(beat=pulse.beat), reporter, interval_s, stopped, pulse=pulse)
+    from scheduler_ext.agent.fake import FakeReadings, run_fake
+
+    # Fake machines booted at the start of this process.
+    boot = str(uuid.uuid4())
+    readings = FakeReadings(fake, names)
+    return run_fake(readings, lambda name: Reporter(transport, name, boot), interval_s, stopped, pulse)
 
 
 def _observer(
@@ -223,9 +217,7 @@ def _observer(
 
 def _print_once(observer: Observer, name: str, transport: Transport | None) -> None:
     """The GPUNode as it would be written; without a cluster, from the node alone."""
-    from scheduler_ext.agent.loop import boot_id
     from scheduler_ext.agent.reporter import Reporter
-    from scheduler_ext.wire.gpunode import plain
 
     try:
         if transport is None:
@@ -238,22 +230,4 @@ def _print_once(observer: Observer, name: str, transport: Transport | None) -> N
             raise AgentError(f"no GPU can be read: {observer.problem}")
         print_structured(plain(name, status), "yaml")
     finally:
-        observer.close()
-
-
-def _check_names(path: Path, names: tuple[str, ...], known: Container[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise AgentError(f"{path}: no GPUNode {name} in it")
-
-
-def _print_fake(path: Path, names: tuple[str, ...]) -> None:
-    from scheduler_ext.agent.fake import FakeReadings
-    from scheduler_ext.wire.gpunode import plain
-
-    statuses = FakeReadings(path).statuses()
-    _check_names(path, names, statuses)
-    for number, name in enumerate(names or statuses):
-        if number:
-            click.echo("---")
-        print_structured(plain(name, statuses[name]), "yaml")
+        observer.source.close()

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,17 +15,10 @@ from urllib.parse import quote
 
 import click
 
-from scheduler_ext.cli.inputs import read_config
+from scheduler_ext.cli.inputs import config_option
 from scheduler_ext.cli.kubeconfigs import complete_namespaces, kubeconfig_of, transport_of
-from scheduler_ext.cli.options import (
-    bundled,
-    config_option,
-    context_option,
-    kubeconfig_option_with,
-    output_option,
-)
-from scheduler_ext.cli.output import printable
-from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
+from scheduler_ext.cli.options import bundled, context_option, kubeconfig_option_with, output_option
+from scheduler_ext.cli.output import show
 from scheduler_ext.core.errors import ClusterError, RequestError
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.explain.explainer import Explainer, other_scheduler, unschedulable_message
@@ -49,58 +41,54 @@ _SOURCES = ("auto", "extender", "cluster")
 _FIND_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
 class Live:
     """The live cluster of a command and the source of its answers; ``source`` is one of _SOURCES."""
 
-    kubeconfig: Kubeconfig
-    source: str
-    extender_namespace: str
-    config_file: Path | None
+    def __init__(
+        self,
+        kubeconfig: Path | None,
+        context: str | None,
+        source: str,
+        extender_namespace: str,
+        config: Configuration,
+    ) -> None:
+        self._kubeconfig = kubeconfig_of(kubeconfig, context)
+        self._source = source
+        self._extender_namespace = extender_namespace
+        self._config = config
 
     def namespace(self, chosen: str | None) -> str:
         """The chosen namespace, or that of the context. Raises ClusterError."""
-        return self.kubeconfig.namespace() if chosen is None else chosen
+        return self._kubeconfig.namespace() if chosen is None else chosen
 
     def answers(self) -> FromExtender | FromObjects:
         """The source of answers; "auto" falls back to the cluster's objects, with a note.
 
-        Raises ClusterError, ConfigError.
+        Raises ClusterError.
         """
-        config = read_config(self.config_file)
         from scheduler_ext.cluster.active_extender import ActiveExtender
         from scheduler_ext.cluster.client.transport import UnreachableError
 
-        transport = transport_of(self.kubeconfig)
+        transport = transport_of(self._kubeconfig)
         click.get_current_context().call_on_close(transport.close)
-        if self.source == "cluster":
-            return FromObjects(transport, str(self.kubeconfig), config)
+        if self._source == "cluster":
+            return FromObjects(transport, str(self._kubeconfig), self._config)
         try:
-            asked = FromExtender(ActiveExtender.find(transport, self.extender_namespace, _FIND_S))
+            asked = FromExtender(ActiveExtender.find(transport, self._extender_namespace, _FIND_S))
             asked.required("/inventory?node=", timeout_s=_FIND_S)
             return asked
         except UnreachableError as error:
             # An API server that does not answer this would not answer about its objects either.
-            raise ClusterError(f"kubeconfig {self.kubeconfig}: {error}") from None
+            raise ClusterError(f"kubeconfig {self._kubeconfig}: {error}") from None
         except ClusterError as error:
-            if self.source == "extender":
+            if self._source == "extender":
                 raise ClusterError(f"no extender is available: {error}") from None
             note = f"Note: answered from the cluster's objects, because no extender is available: {error}"
-        return FromObjects(transport, str(self.kubeconfig), config, note)
-
-
-def _live(
-    kubeconfig: Path | None,
-    context: str | None,
-    source: str,
-    extender_namespace: str,
-    config_file: Path | None,
-) -> Live:
-    return Live(kubeconfig_of(kubeconfig, context), source, extender_namespace, config_file)
+        return FromObjects(transport, str(self._kubeconfig), self._config, note)
 
 
 live_options = bundled(
-    _live,
+    Live,
     "live",
     kubeconfig_option_with(help="Kubeconfig file (default: $KUBECONFIG, then ~/.kube/config)."),
     context_option,
@@ -184,7 +172,7 @@ class FromObjects:
         except ClusterError as error:
             raise ClusterError(f"kubeconfig {self._source}: {error}") from None
         if self._note is not None:
-            click.echo(printable(self._note), err=True)
+            show(self._note, err=True)
             self._note = None
 
     @cached_property
@@ -197,13 +185,28 @@ class FromObjects:
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """The Explanation by all of kube-scheduler's filters: all Nodes and pods are known here."""
-        body = self._manifest(namespace, name)
+        from scheduler_ext.cluster.client.transport import RefusedError
+
+        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        with self._answering():
+            try:
+                body = self._transport.json(path)
+            except RefusedError as error:
+                if error.status != 404:
+                    raise
+                body = None
         if body is None:
             return None
         (pod,) = read_pods(json.dumps({"kind": "Pod"} | body).encode())
         spec = pod.spec or kube.PodSpec()
         if spec.node_name:
-            return self._bound(namespace, name)
+            # A pod on its node is explained as if it were created again.
+            try:
+                return self._explainer.of_name(namespace, name)
+            except RequestError as error:
+                if error.status == 404:
+                    return None
+                raise ClusterError(str(error)) from None
         if not asks_gpu(spec, self._config.resource_names()) or is_finished(pod):
             return None
         explanation = explain(pod, self._state, self._config)
@@ -217,27 +220,6 @@ class FromObjects:
             "kubeScheduler": unschedulable_message(pod),
             "recorded": None,
         }
-
-    def _manifest(self, namespace: str, name: str) -> dict[str, Any] | None:
-        from scheduler_ext.cluster.client.transport import RefusedError
-
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
-        with self._answering():
-            try:
-                return self._transport.json(path)
-            except RefusedError as error:
-                if error.status == 404:
-                    return None
-                raise
-
-    def _bound(self, namespace: str, name: str) -> dict[str, Any] | None:
-        """A pod on its node, explained as if it were created again."""
-        try:
-            return self._explainer.of_name(namespace, name)
-        except RequestError as error:
-            if error.status == 404:
-                return None
-            raise ClusterError(str(error)) from None
 
     def inventory(self) -> dict[str, Any]:
         state = self._state

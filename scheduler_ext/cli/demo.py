@@ -1,10 +1,140 @@
 """``scheduler-ext demo``: a real extender on a sample inventory, with the requests of kube-scheduler."""
 
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import shlex
+import signal
+import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
 
 import click
+import yaml
 
 from scheduler_ext.cli.output import print_table
+from scheduler_ext.core.errors import SchedulerExtError
+from scheduler_ext.core.intree import intree_rejection
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.node_info import node_facts
+from scheduler_ext.wire.objects import Objects, read_objects, read_pods
+from scheduler_ext.wire.pod import pod_ask, pod_needs
+
+_HEADER = ("POD", "ASKS", "FITS", "BEST (SCORE)", "WHY NOT THE OTHERS")
+
+
+class DemoServer:
+    """A ``scheduler-ext serve`` process, stopped at the end of the context."""
+
+    def __init__(self, inventory: str, port: int) -> None:
+        self._command = [
+            *(sys.executable, "-m", "scheduler_ext", "serve", "--inventory", inventory),
+            *("--listen", f"127.0.0.1:{port}", "--health-listen", f"127.0.0.1:{port and port + 1}"),
+            *("--inspect-listen", f"127.0.0.1:{port and port + 2}"),
+        ]
+
+    def __enter__(self) -> DemoServer:
+        # Unbuffered: `skip_log` would not see buffered lines.
+        self._process = subprocess.Popen(self._command, stderr=subprocess.PIPE, bufsize=0)
+        assert self._process.stderr is not None
+        self._log = self._process.stderr
+        logged = b""
+        for line in self._log:
+            if line.startswith(b"ready "):
+                self.urls = dict(part.split("=", 1) for part in line.decode().split()[1:])
+                return self
+            logged += line
+        self._process.wait()
+        raise SchedulerExtError(f"the server did not start: {logged.decode(errors='replace').strip()}")
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(15)
+        self._log.close()
+
+    def skip_log(self) -> None:
+        """Discard the log so far, such as a warning about an invalid sample pod."""
+        while select.select([self._log], [], [], 0)[0] and self._log.read(65536):
+            pass
+
+    def wait(self) -> None:
+        """Print the log of the server until it exits. Raises SchedulerExtError then."""
+        for line in self._log:
+            sys.stderr.write(line.decode(errors="replace"))
+        raise SchedulerExtError(f"the server exited unexpectedly with status {self._process.wait()}")
+
+
+def _raw_pods(text: bytes) -> Iterator[dict[str, Any]]:
+    """The pods as kube-scheduler sends them: without kind, with the defaults of the API server."""
+    for number, pod in enumerate(yaml.safe_load_all(text), 1):
+        metadata = {"namespace": "default", "uid": f"demo-{number}", **pod["metadata"]}
+        yield {"metadata": metadata, "spec": pod["spec"], "status": {"phase": "Pending"}}
+
+
+def _ask(connection: HTTPConnection, pod: kube.Pod, raw: dict[str, Any], objects: Objects) -> tuple[str, ...]:
+    """The row of one pod, by the steps of kube-scheduler: its own filters, then filter, then prioritize."""
+    why_not: Counter[str] = Counter()
+    names, passed = [], []
+    points: dict[str, int] = {}
+    pods = objects.pods_by_node()
+    for name, node in objects.nodes.items():
+        facts = node_facts(node, pods.get(name, ()))
+        refused = intree_rejection(pod_needs(pod), facts, ignore_resources=frozenset())
+        if refused is None:
+            names.append(name)
+        else:
+            why_not[refused.reason] += 1
+    random.Random(raw["metadata"]["uid"]).shuffle(names)
+    if names:
+        args = {"Pod": raw, "Nodes": None, "NodeNames": names}
+        result = _post(connection, "/filter", args)
+        why_not.update(result["FailedAndUnresolvableNodes"].values())
+        passed = result["NodeNames"]
+        if passed:
+            entries = _post(connection, "/prioritize", {**args, "NodeNames": passed})
+            points = {entry["Host"]: entry["Score"] for entry in entries}
+    most = max(points.values(), default=0)
+    best = sorted(name for name, score in points.items() if score == most)
+    more = f" +{len(best) - 2}" if len(best) > 2 else ""
+    reasons = sorted(why_not.items(), key=lambda item: (-item[1], item[0]))
+    return (
+        raw["metadata"]["name"],
+        _asks(pod),
+        f"{len(passed)} of {len(names)}",
+        f"{', '.join(best[:2])}{more} ({most})" if best else "none",
+        ", ".join(f"{count} {reason}" for reason, count in reasons),
+    )
+
+
+def _post(connection: HTTPConnection, path: str, args: dict[str, Any]) -> Any:
+    connection.request("POST", path, json.dumps(args), {"Content-Type": "application/json"})
+    response = connection.getresponse()
+    body = response.read()
+    if response.status != 200:
+        raise SchedulerExtError(f"{path}: {response.status} {body.decode(errors='replace')}")
+    return json.loads(body)
+
+
+def _asks(pod: kube.Pod) -> str:
+    """The GPU request and the annotations of a pod."""
+    ask = pod_ask(pod, ResourceNames())
+    parts = [
+        f"{name.removeprefix('nvidia.com/').removeprefix('gpu.scheduler-ext.io/')}={amount}"
+        for container in ask.containers
+        for name, amount in container.limits.items()
+    ]
+    parts += [f"{key.removeprefix(ANNOTATION_PREFIX)}={value}" for key, value in ask.annotations.items()]
+    return " ".join(parts + ([f"priority={ask.priority}"] if ask.priority else []))
 
 
 @click.command()
@@ -22,6 +152,44 @@ def demo(once: bool, port: int) -> None:
 
     Sends 15 pods to the extender, as kube-scheduler would, and prints the decisions.
     """
-    from scheduler_ext.demo.run import run_demo
+    package = files("scheduler_ext.demo")
+    text = package.joinpath("pods.yaml").read_bytes()
+    with as_file(package.joinpath("sample-inventory.yaml")) as path, DemoServer(str(path), port) as server:
+        objects = read_objects(path.read_bytes())
+        print(
+            f"An extender serves {len(objects.nodes)} nodes at {server.urls['api']}."
+            " Its answers to kube-scheduler about the sample pods:\n"
+        )
+        # One keep-alive connection, as kube-scheduler holds it.
+        connection = HTTPConnection(server.urls["api"].removeprefix("http://"), timeout=5)
+        pods = zip(read_pods(text), _raw_pods(text), strict=True)
+        rows = [_ask(connection, pod, raw, objects) for pod, raw in pods]
+        connection.close()
+        print_table(_HEADER, rows)
+        print(
+            "\nFITS: the nodes that fit, of those that kube-scheduler's own filters leave. "
+            "BEST: the score from 0 to 10."
+        )
+        if once or not sys.stdout.isatty():
+            print(_how_to_go_on(path))
+            return
+        server.skip_log()
+        print(
+            f"\nStill serving: see the cluster at {server.urls['inspect']}/ and metrics at "
+            f"{server.urls['health']}/metrics, or ask it yourself. Ctrl-C ends.",
+            flush=True,
+        )
+        try:
+            server.wait()
+        except KeyboardInterrupt:
+            print("\nstopping")
 
-    run_demo(print_table, serve_on=not once and sys.stdout.isatty(), port=port)
+
+def _how_to_go_on(inventory: Path) -> str:
+    """The next steps after a demo that ends by itself; ``inventory`` is the sample."""
+    program = shlex.quote(sys.argv[0] if sys.argv[0].endswith("scheduler-ext") else "scheduler-ext")
+    return (
+        "\nThe server has stopped. To keep it and its page, run the demo in a terminal and without --once or "
+        "ONCE=1.\nTo ask about a pod of your own:\n"
+        f"  {program} explain -f POD.yaml --inventory {shlex.quote(os.path.relpath(inventory))}"
+    )

@@ -1,12 +1,13 @@
-"""``scheduler-ext explain``: the verdict of every node on a pod."""
+"""``scheduler-ext explain``, ``replay`` and ``capacity``: the verdict of every node on a pod."""
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import click
 
-from scheduler_ext.cli.inputs import OnePod, one_pod_options
-from scheduler_ext.cli.options import output_option
+from scheduler_ext.cli.inputs import OnePod, naming, one_pod_options, read_pod
+from scheduler_ext.cli.options import FILE_OR_STDIN, NAMESPACED_NAME, output_option
 from scheduler_ext.cli.output import (
     Columns,
     not_modelled,
@@ -14,14 +15,22 @@ from scheduler_ext.cli.output import (
     print_notes,
     print_output,
     print_table,
-    printable,
+    show,
 )
+from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.explain.explain import explain as explain_pod
+from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.snapshot_dump import Dump, revived
+from scheduler_ext.whatif.capacity import capacity as capacity_of
+from scheduler_ext.wire.files import read_file
+from scheduler_ext.wire.snapshot_file import decode_snapshot_file
 
 WOULD_NOT_FIT = 3
 # Shares of a pod in its line.
 _SHARES = 8
+# Nodes without room in the table; a large cluster has many, all alike.
+_SHOWN_EMPTY = 10
 _SIDES = (("needs", "needed"), ("has", "have"))
 # Units that are no amounts: "needs Fresh report, has labels only" is complete.
 _WORDS = ("state", "labels", "health", "model", "sharing")
@@ -37,21 +46,70 @@ def explain(ctx: click.Context, asked: OnePod, output: str) -> None:
     Shows the verdict of every node with the numbers behind it, and each score. Exit 0 if the pod fits on some
     node, 3 if it fits on none.
     """
-    answer_with(ctx, asked.answer(explain_pod), output)
+    _answer_with(ctx, asked.answer(explain_pod), output)
 
 
-def answer_with(ctx: click.Context, explanation: dict[str, Any], output: str) -> None:
-    """Print an Explanation in the form of ``-o``, and exit."""
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--pod", type=NAMESPACED_NAME, help="A pod of the snapshot, NAMESPACE/NAME.")
+@click.option(
+    "-f",
+    "--filename",
+    type=FILE_OR_STDIN,
+    help="File with one Pod or one workload; the pod need not be in the snapshot. - reads standard input.",
+)
+@output_option
+@click.pass_context
+def replay(
+    ctx: click.Context, file: Path, pod: tuple[str, str] | None, filename: Path | None, output: str
+) -> None:
+    """Explain a pod from the saved state of an extender.
+
+    GET /debug/snapshot saves the state. The answer is the answer of the extender at that time. Exit 0 if the
+    pod fits on some node, 3 if it fits on none.
+    """
+    if (pod is None) == (filename is None):
+        which = "nothing to explain" if pod is None else "--pod and -f are too many"
+        raise click.UsageError(f"{which}: give one of --pod, -f")
+    try:
+        explanation = _explained(file, pod, filename)
+    except OverflowError as error:
+        # Such a number decodes as an integer, and does not fit a column.
+        raise SnapshotFileError(f"{file}: a number in it is out of range: {error}") from None
+    _answer_with(ctx, explanation, output)
+
+
+def _explained(file: Path, pod: tuple[str, str] | None, filename: Path | None) -> dict[str, Any]:
+    with naming(file, SnapshotFileError):
+        replayed = revived(decode_snapshot_file(read_file(file), Dump))
+    explainer = Explainer(replayed, replayed.record, replayed.config)
+    try:
+        if pod is not None:
+            return explainer.of_name(*pod)
+        assert filename is not None
+        # A snapshot belongs to no context: a pod without a namespace is in kubectl's default.
+        given = read_pod(filename, "default", only=False)
+        return explainer.of_manifest(given.pod, given.notes())
+    except RequestError as error:
+        if pod is not None and error.status == 404:
+            raise PodError(
+                f"{file}: pod {pod[0]}/{pod[1]}: no pod of this name waits for GPUs or holds some there, and "
+                "none was decided about lately; give its manifest with -f FILE"
+            ) from None
+        raise PodError(f"{file}: {error}") from None
+
+
+def _answer_with(ctx: click.Context, explanation: dict[str, Any], output: str) -> None:
     print_output(output, explanation, "node", explanation["best"], _print_explanation)
     ctx.exit(0 if explanation["fits"] else WOULD_NOT_FIT)
 
 
 def _print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
     """The table; ``wide`` shows the scores of all nodes that fit."""
-    click.echo(printable(asking(explanation)))
+    show(asking(explanation))
     print_notes([*explanation["warnings"], *not_modelled(explanation["notModelled"])])
     if explanation["fits"]:
-        click.echo(printable(f"Fits; best: {', '.join(explanation['best'][:10])}"))
+        show(f"Fits; best: {', '.join(explanation['best'][:10])}")
     else:
         print_why_not(explanation)
     click.echo()
@@ -97,13 +155,13 @@ def print_why_not(explanation: dict[str, Any]) -> None:
         click.echo("Fits nowhere: correct the invalid GPU request first.")
         return
     reasons = [f"{count} {reason}" for reason, count in explanation["counts"].items()]
-    click.echo(f"Fits nowhere: {printable(', '.join(reasons)) or NO_NODES}.")
+    show(f"Fits nowhere: {', '.join(reasons) or NO_NODES}.")
     if explanation["nearest"] is not None:
-        click.echo(f"Nearest: {printable(explanation['nearest']['text'])}")
+        show(f"Nearest: {explanation['nearest']['text']}")
     if explanation["advice"]:
         click.echo("What would help:")
         for advice in explanation["advice"]:
-            click.echo(f"  - {printable(advice)}")
+            show(f"  - {advice}")
 
 
 def asking(answer: dict[str, Any]) -> str:
@@ -113,11 +171,9 @@ def asking(answer: dict[str, Any]) -> str:
         return f"{who}: its GPU request is invalid: {answer['invalid']}"
     request = answer["request"]
     parts = [f"{name}={count}" for kind in ("gpus", "mig") for name, count in request[kind].items()]
-    shares = request["shares"]
-    parts += [f"{share['memoryMiB']} MiB for {share['container']}" for share in shares[:_SHARES]]
-    if len(shares) > _SHARES:
-        parts.append(f"and {len(shares) - _SHARES} more shares")
-    return f"{who} asks {', '.join(parts) or 'no GPU'}"
+    shares = [f"{share['memoryMiB']} MiB for {share['container']}" for share in request["shares"]]
+    more = [f"and {len(shares) - _SHARES} more shares"] if shares[_SHARES:] else []
+    return f"{who} asks {', '.join([*parts, *shares[:_SHARES], *more]) or 'no GPU'}"
 
 
 def devices(entries: list[dict[str, Any]]) -> str:
@@ -133,7 +189,6 @@ def devices(entries: list[dict[str, Any]]) -> str:
 
 
 def _nearest_miss(node: dict[str, Any]) -> str:
-    """The numbers behind a rejection."""
     miss = node["nearestMiss"]
     if miss is None:
         return "" if node["by"] == "gpu" else "by kubernetes"
@@ -150,3 +205,43 @@ def shortfall(miss: dict[str, Any]) -> str:
     have = "unknown" if miss["have"] is None else miss["have"]
     needed = f"needs {miss['needed']}, " if miss["needed"] is not None else ""
     return f"{where}{needed}has {have}{unit}"
+
+
+@click.command()
+@one_pod_options
+@output_option
+@click.pass_context
+def capacity(ctx: click.Context, asked: OnePod, output: str) -> None:
+    """Count how many more pods like this one fit.
+
+    Shows the count for each node and the reason that blocks the next pod. Exit 0 if at least one pod fits, 3
+    if none fits.
+    """
+    answer = asked.answer(capacity_of)
+    names = (node["node"] for node in answer["nodes"] if node["count"] != 0)
+    print_output(output, answer, "node", names, _print_capacity)
+    ctx.exit(WOULD_NOT_FIT if answer["total"] == 0 else 0)
+
+
+def _print_capacity(answer: dict[str, Any], *, wide: bool) -> None:
+    show(asking(answer))
+    print_notes([*answer["warnings"], *not_modelled(answer["notModelled"])])
+    total = "no limit is known" if answer["total"] is None else answer["total"]
+    click.echo(f"Additional pods that fit: {total}")
+    following = answer["next"]
+    if following["reason"] is not None:
+        where = f" on {following['node']}" if following["node"] else ""
+        miss = f" ({shortfall(following['nearestMiss'])})" if following["nearestMiss"] is not None else ""
+        show(f"Next pod blocked by: {following['reason']}{where}{miss}")
+    click.echo()
+    nodes = answer["nodes"]
+    empty = [node for node in nodes if node["count"] == 0]
+    shown = nodes if wide else [node for node in nodes if node["count"] != 0] + empty[:_SHOWN_EMPTY]
+    columns: Columns = {
+        "NODE": "node",
+        "COUNT": lambda node: "no limit" if node["count"] is None else node["count"],
+        "LIMIT": "limit",
+    }
+    print_items(columns, shown, wide=wide)
+    if len(shown) < len(nodes):
+        click.echo(f"and {len(nodes) - len(shown)} nodes that take none; -o wide shows them")

@@ -14,7 +14,11 @@ from scheduler_ext.cli.output import printable
 from scheduler_ext.core.errors import SchedulerExtError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_MODULES = {"nodes": "node", "reasons": "reference", "check-config": "reference"}
+_MODULES = {
+    **dict.fromkeys(("nodes", "pods"), "node"),
+    **dict.fromkeys(("capacity", "replay"), "explain"),
+    **dict.fromkeys(("reasons", "check-config"), "reference"),
+}
 # The commands of `kubectl gpu-placement`.
 CLUSTER_COMMANDS = (
     "why",
@@ -31,8 +35,7 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 
 
 class LazyCommands(Mapping[str, click.Command]):
-    """The commands of a package, imported on demand; a command and its module have the same name, except for
-    those in _MODULES."""
+    """The commands of a package, imported on demand from the module of the same name or of _MODULES."""
 
     def __init__(self, package: str, names: Sequence[str]) -> None:
         self._package = package
@@ -58,8 +61,9 @@ class CommandGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands with the first paragraph of their help, wrapped and never cut off."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        helps = [(name, cleandoc(command.help or "")) for name, command in commands if command]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _summary(command)) for name, command in commands if command])
+            formatter.write_dl([(name, " ".join(text.split("\n\n")[0].split())) for name, text in helps])
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -79,7 +83,3 @@ class CommandGroup(click.Group):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             click.echo(f"Error: standard output: {error.strerror}", err=True)
             sys.exit(1)
-
-
-def _summary(command: click.Command) -> str:
-    return " ".join(cleandoc(command.help or "").split("\n\n")[0].split())

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +11,16 @@ import click
 
 from scheduler_ext.cli.kubeconfigs import kubeconfig_of, transport_of
 from scheduler_ext.cli.options import (
+    FILE,
     FILE_OR_STDIN,
+    Decorator,
     bundled,
-    config_option,
     context_option,
     inventory_option,
-    kubeconfig_option,
+    kubeconfig_option_with,
     namespace_option,
 )
-from scheduler_ext.cli.output import printable
+from scheduler_ext.cli.output import show
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import (
     ClusterError,
@@ -33,7 +34,7 @@ from scheduler_ext.sources.clusterstate import ClusterState, file_state, state_o
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, load_config
 from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, read_file, read_stream
-from scheduler_ext.wire.manifests import Manifest, every_pod, in_namespace
+from scheduler_ext.wire.manifests import Manifest, in_namespace
 from scheduler_ext.wire.objects import read_manifests, read_objects
 
 STDIN = "-"
@@ -59,6 +60,15 @@ def read_config(path: Path | None) -> Configuration:
         return Configuration()
     with naming(path, ConfigError):
         return load_config(read_file(path, MAX_CONFIGURATION_BYTES))
+
+
+# The command gets it as a Configuration.
+config_option = click.option(
+    "--config",
+    type=FILE,
+    callback=lambda _ctx, _param, path: read_config(path),
+    help="ExtenderConfiguration file (default: built-in defaults).",
+)
 
 
 def read_input(path: Path) -> bytes:
@@ -96,21 +106,6 @@ def read_pod(filename: Path, namespace: str, *, only: bool, name: str | None = N
     raise InventoryError(f"{filename}: {found}; choose one: {names}{more}")
 
 
-def every_pod_of(manifests: list[Manifest], filename: Path) -> list[kube.Pod]:
-    """All pods of a file's manifests, replicas included. Raises InventoryError naming the file."""
-    with naming(filename, InventoryError):
-        return every_pod(manifests)
-
-
-def one_source(**flags: object) -> None:
-    """Raises click.UsageError unless exactly one of these was given."""
-    names = [f"--{name.replace('_', '-')}" for name in flags]
-    given = [name for name, value in zip(names, flags.values(), strict=True) if value]
-    if len(given) != 1:
-        which = " and ".join(given) + " are too many" if given else "nothing to read from"
-        raise click.UsageError(f"{which}: give one of {', '.join(names)}")
-
-
 @dataclass(frozen=True, slots=True)
 class Source:
     """The cluster of a command: an inventory file or a kubeconfig; the other is None."""
@@ -136,33 +131,41 @@ class Source:
         assert self.kubeconfig is not None
         from scheduler_ext.cluster.one_shot import cluster_state
 
-        transport = transport_of(self.kubeconfig)
-        try:
-            state = cluster_state(transport, str(self.kubeconfig), config, with_objects=with_objects)
-        except ClusterError as error:
-            raise ClusterError(f"kubeconfig {self.kubeconfig}: {error}") from None
-        finally:
-            transport.close()
+        with closing(transport_of(self.kubeconfig)) as transport:
+            try:
+                state = cluster_state(transport, str(self.kubeconfig), config, with_objects=with_objects)
+            except ClusterError as error:
+                raise ClusterError(f"kubeconfig {self.kubeconfig}: {error}") from None
         for problem in state.problems.values():
-            click.echo(printable(f"warning: {problem}"), err=True)
+            show(f"warning: {problem}", err=True)
         return state
 
 
-def source_of(
-    inventory_file: Path | None, kubeconfig: Path | None, context: str | None, flag: str = "--inventory"
-) -> Source:
-    """The named cluster, or kubectl's own; ``flag`` is the option for the file.
+def source_options(flag: str = "--inventory", file_option: Decorator = inventory_option) -> Decorator:
+    """Options for the named cluster, or kubectl's own, as ``source``; ``flag`` is the option for the file.
 
     Raises click.UsageError; ClusterError where $KUBECONFIG names a missing file.
     """
-    if inventory_file is not None:
+
+    def source_of(inventory_file: Path | None, kubeconfig: Path | None, context: str | None) -> Source:
+        if inventory_file is None:
+            missing = f"nothing to read from: give one of {flag}, --kubeconfig, or set KUBECONFIG"
+            return Source(None, kubeconfig_of(kubeconfig, context, missing))
         if kubeconfig is not None:
             raise click.UsageError(f"{flag} and --kubeconfig are too many: give one of {flag}, --kubeconfig")
         if context is not None:
             raise click.UsageError("--context: an inventory file has no contexts; give it with a kubeconfig")
         return Source(inventory_file, None)
-    missing = f"nothing to read from: give one of {flag}, --kubeconfig, or set KUBECONFIG"
-    return Source(None, kubeconfig_of(kubeconfig, context, missing))
+
+    return bundled(
+        source_of,
+        "source",
+        file_option,
+        kubeconfig_option_with(
+            help="Kubeconfig of a live cluster, read once (default: $KUBECONFIG, then ~/.kube/config)."
+        ),
+        context_option,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,26 +175,21 @@ class OnePod:
     filename: Path
     pod_name: str | None
     namespace: str | None
-    inventory_file: Path | None
-    kubeconfig: Path | None
-    context: str | None
-    config_file: Path | None
+    source: Source
+    config: Configuration
 
     def answer(
         self, question: Callable[[kube.Pod, ClusterState, Configuration], dict[str, Any]]
     ) -> dict[str, Any]:
         """The answer to a question, with the notes on the pod. Raises SchedulerExtError naming the file."""
-        config = read_config(self.config_file)
-        source = source_of(self.inventory_file, self.kubeconfig, self.context)
-        namespace, only = source.namespace(self.namespace), self.namespace is not None
+        namespace, only = self.source.namespace(self.namespace), self.namespace is not None
         given = read_pod(self.filename, namespace, only=only, name=self.pod_name)
-        state = source.state(config, with_objects=True)
+        state = self.source.state(self.config, with_objects=True)
         try:
-            answer = question(given.pod, state, config)
+            with naming(state.source, InventoryError):
+                answer = question(given.pod, state, self.config)
         except PodError as error:
             raise PodError(f"{self.filename}: {error}") from None
-        except InventoryError as error:
-            raise InventoryError(f"{state.source}: {error}") from None
         answer["warnings"][:0] = given.notes()
         return answer
 
@@ -208,8 +206,6 @@ one_pod_options = bundled(
     ),
     click.option("--pod", "pod_name", help="Name of the pod, where the file has several."),
     namespace_option,
-    inventory_option,
-    kubeconfig_option,
-    context_option,
+    source_options(),
     config_option,
 )

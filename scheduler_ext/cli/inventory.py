@@ -2,39 +2,24 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
-from scheduler_ext.cli.inputs import read_config, source_of
-from scheduler_ext.cli.options import (
-    config_option,
-    context_option,
-    inventory_option,
-    kubeconfig_option,
-    output_option,
-)
+from scheduler_ext.cli.inputs import Source, config_option, source_options
+from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
 from scheduler_ext.views.listing import inventory_list
+from scheduler_ext.wire.config import Configuration
 
 
 @click.command()
-@inventory_option
-@kubeconfig_option
-@context_option
+@source_options()
 @config_option
 @output_option
-def inventory(
-    inventory_file: Path | None,
-    kubeconfig: Path | None,
-    context: str | None,
-    config_file: Path | None,
-    output: str,
-) -> None:
+def inventory(source: Source, config: Configuration, output: str) -> None:
     """List nodes with their GPUs, free memory and MIG instances."""
-    config = read_config(config_file)
-    state = source_of(inventory_file, kubeconfig, context).state(config)
+    state = source.state(config)
     print_listing(inventory_list(state.infos.values(), config, state.ages_s, state.problems), output)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -49,6 +50,13 @@ def kubeconfig_of(
     raise click.UsageError(missing)
 
 
+def transport_of(kubeconfig: Kubeconfig) -> Transport:
+    """The client for a kubeconfig, imported here because that takes longer than most commands."""
+    from scheduler_ext.cluster.client.transport import Transport
+
+    return Transport(kubeconfig.configuration())
+
+
 def _beginning(found: Callable[[click.Context], list[str]]) -> Complete:
     """The names that begin with the incomplete word."""
 
@@ -62,32 +70,19 @@ def _beginning(found: Callable[[click.Context], list[str]]) -> Complete:
     return complete
 
 
-def _pods(ctx: click.Context) -> list[str]:
-    kubeconfig = _kubeconfig(ctx)
-    namespace = ctx.params.get("namespace") or kubeconfig.namespace()
-    return _names(kubeconfig, f"/api/v1/namespaces/{quote(namespace, safe='')}/pods")
+def _names(path: str) -> Complete:
+    """The names of the API's objects at this path, where ``{}`` is the chosen namespace."""
 
+    def found(ctx: click.Context) -> list[str]:
+        kubeconfig = kubeconfig_of(ctx.params.get("kubeconfig"), ctx.params.get("context"))
+        namespace = ctx.params.get("namespace") or kubeconfig.namespace()
+        with closing(transport_of(kubeconfig)) as transport:
+            return transport.names(path.format(quote(namespace, safe="")), _TIMEOUT_S)
 
-def _kubeconfig(ctx: click.Context) -> Kubeconfig:
-    return kubeconfig_of(ctx.params.get("kubeconfig"), ctx.params.get("context"))
-
-
-def _names(kubeconfig: Kubeconfig, path: str) -> list[str]:
-    transport = transport_of(kubeconfig)
-    try:
-        return transport.names(path, _TIMEOUT_S)
-    finally:
-        transport.close()
-
-
-def transport_of(kubeconfig: Kubeconfig) -> Transport:
-    """The client for a kubeconfig, imported here because that takes longer than most commands."""
-    from scheduler_ext.cluster.client.transport import Transport
-
-    return Transport(kubeconfig.configuration())
+    return _beginning(found)
 
 
 complete_contexts = _beginning(lambda ctx: kubeconfig_of(ctx.params.get("kubeconfig"), None).contexts())
-complete_namespaces = _beginning(lambda ctx: _names(_kubeconfig(ctx), "/api/v1/namespaces"))
-complete_nodes = _beginning(lambda ctx: _names(_kubeconfig(ctx), "/api/v1/nodes"))
-complete_pods = _beginning(_pods)
+complete_namespaces = _names("/api/v1/namespaces")
+complete_nodes = _names("/api/v1/nodes")
+complete_pods = _names("/api/v1/namespaces/{}/pods")

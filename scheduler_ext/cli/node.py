@@ -1,5 +1,6 @@
-"""``scheduler-ext nodes`` and ``node``: the GPU nodes of a live cluster, and one of them in full."""
+"""``scheduler-ext nodes``, ``node`` and ``pods``: the GPU nodes of a live cluster and the pods on them."""
 
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -8,8 +9,8 @@ import click
 from scheduler_ext.cli.answers import Live, live_options
 from scheduler_ext.cli.inventory import print_listing
 from scheduler_ext.cli.kubeconfigs import complete_nodes
-from scheduler_ext.cli.options import without_namespace_options
-from scheduler_ext.cli.output import print_notes, print_output, printable, styled
+from scheduler_ext.cli.options import all_namespaces_option, namespace_option, without_namespace_options
+from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, printable, show, styled
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.explain.explain import API_VERSION
 
@@ -18,6 +19,21 @@ _BAR_CELLS = 40
 # free unless a pod holds this GPU and the agent has not seen which GPU the pod holds.
 _PROMISED, _USED, _UNKNOWN, _FREE, _MAYBE = "#", "+", "!", ".", "?"
 _COLOURS = {_PROMISED: "blue", _USED: "cyan", _UNKNOWN: "red"}
+_POD_COLUMNS: Columns = {
+    "NAME": "name",
+    "STATE": "state",
+    "NODE": lambda item: item["node"] or "-",
+    "PRIORITY": "priority",
+    "ASKS": "asks",
+    "GPUS": lambda item: ",".join(device["uuid"] for device in item["devices"]) or "-",
+    "REASON": "reason",
+}
+_WIDE_POD_COLUMNS: Columns = {
+    "NEAREST": "nearest",
+    "MOST NODES": lambda item: (
+        "{nodes} of {of}: {reason}".format_map(item["commonest"]) if item["commonest"] else ""
+    ),
+}
 
 
 @click.command()
@@ -52,7 +68,7 @@ def node(name: str, live: Live, output: str) -> None:
 
 def _print(found: dict[str, Any], *, wide: bool) -> None:
     held = found["holdings"]
-    click.echo(printable(f"Node {found['node']}: {found['state']}, known by its {found['source']}"))
+    show(f"Node {found['node']}: {found['state']}, known by its {found['source']}")
     if found["problem"]:
         print_notes([f"its report is refused: {found['problem']}"])
     click.echo(
@@ -66,31 +82,33 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
         click.echo()
     for entry in held["unknownDevices"]:
         who = f"{entry['namespace']}/{entry['name']}"
-        click.echo(printable(f"on an unknown GPU: {entry['count']} {entry['resource']} of {who}"))
+        show(f"on an unknown GPU: {entry['count']} {entry['resource']} of {who}")
 
 
 def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -> None:
-    memory, uuid = device["memory"], device["uuid"] or "one of several, known by labels"
-    words = [] if device["healthy"] else ["UNHEALTHY"]
-    words += ["cordoned"] if device["cordoned"] else []
+    uuid = device["uuid"] or "one of several, known by labels"
+    words = ([] if device["healthy"] else ["UNHEALTHY"]) + (["cordoned"] if device["cordoned"] else [])
     index = device["index"] if device["index"] is not None else "-"
     head = f"GPU {index}  {device['model']}  {uuid}" + (f"  {', '.join(words)}" if words else "")
     click.echo()
     click.echo(styled(printable(head), fg="red" if not device["healthy"] else None, bold=True))
-    click.echo(f"  [{_bar(memory, may_be_held=device['mayBeHeld'])}] {_amounts(device)}")
+    click.echo(f"  [{_bar(device['memory'], may_be_held=device['mayBeHeld'])}] {_amounts(device)}")
     if wide:
-        click.echo(f"  {_parts(memory)}")
+        click.echo(f"  {_parts(device['memory'])}")
     holdings = list(held["holdings"])
     for instance in device["mig"]["instances"]:
         state = "free?" if instance["mayBeHeld"] else "free" if instance["free"] else "held"
         line = f"  {instance['profile']:<12} {_slots(instance):<12} {state:<5} {instance['uuid']}"
-        holder = next((each for each in holdings if _holds(each, instance)), None)
+        place = (instance["profile"], instance["start"])
+        its = (each for each in holdings if (each["profile"], each["start"]) == place)
+        holder = None if instance["free"] else next(its, None)
         if holder is not None:
             holdings.remove(holder)
             line += f"  {_who(holder)}"
-        click.echo(printable(line))
+        show(line)
     for holding in holdings:
-        click.echo(printable(f"  {_holding(holding)}"))
+        memory = "all of it" if holding["memoryMiB"] is None else f"{holding['memoryMiB']:,} MiB"
+        show(f"  {_who(holding)}: {memory if holding['profile'] is None else holding['profile']}")
 
 
 def _slots(instance: dict[str, Any]) -> str:
@@ -99,19 +117,6 @@ def _slots(instance: dict[str, Any]) -> str:
     if start is None:
         return f"{size} slots" if size > 1 else "1 slot"
     return f"slots {start}-{start + size - 1}" if size > 1 else f"slot {start}"
-
-
-def _holds(holding: dict[str, Any], instance: dict[str, Any]) -> bool:
-    same = (holding["profile"], holding["start"]) == (instance["profile"], instance["start"])
-    return same and not instance["free"]
-
-
-def _holding(holding: dict[str, Any]) -> str:
-    if holding["profile"] is not None:
-        what = holding["profile"]
-    else:
-        what = f"{holding['memoryMiB']:,} MiB" if holding["memoryMiB"] is not None else "all of it"
-    return f"{_who(holding)}: {what}"
 
 
 def _who(holding: dict[str, Any]) -> str:
@@ -155,6 +160,35 @@ def _amounts(device: dict[str, Any]) -> str:
     memory = device["memory"]
     free = "unknown" if memory["freeAtMostMiB"] is None else f"{memory['freeAtMostMiB']:,}"
     total = "unknown" if memory["totalMiB"] is None else f"{memory['totalMiB']:,}"
-    if device["mayBeHeld"]:
-        return f"at most {free} of {total} MiB free, may be held"
-    return f"{free} of {total} MiB free"
+    amounts = f"{free} of {total} MiB free"
+    return f"at most {amounts}, may be held" if device["mayBeHeld"] else amounts
+
+
+@click.command()
+@namespace_option
+@all_namespaces_option
+@live_options
+def pods(namespace: str | None, all_namespaces: bool, live: Live, output: str) -> None:
+    """List the pods that hold GPUs or wait for them.
+
+    Shows the GPUs of each pod, or the reason why it waits.
+    """
+    only = None if all_namespaces else live.namespace(namespace)
+    listing = live.answers().pods()
+    items = [item for item in listing["items"] if only is None or item["namespace"] == only]
+    names = (item["name"] for item in items)
+    print_output(output, {**listing, "items": items}, "pod", names, partial(_print_pods, only))
+
+
+def _print_pods(only: str | None, listing: dict[str, Any], *, wide: bool) -> None:
+    items = listing["items"]
+    if not items:
+        click.echo("No pods with GPUs" + (f" in namespace {only}" if only is not None else ""), err=True)
+        return
+    print_items(
+        ({"NAMESPACE": "namespace"} if only is None else {})
+        | _POD_COLUMNS
+        | (_WIDE_POD_COLUMNS if wide else {}),
+        items,
+        wide=wide,
+    )

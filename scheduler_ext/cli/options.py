@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import click
 
 from scheduler_ext.cli.kubeconfigs import complete_contexts, complete_namespaces
-from scheduler_ext.core.errors import ConfigError
+from scheduler_ext.core.errors import ConfigError, SchedulerExtError
 from scheduler_ext.wire.times import duration_s
 
 _Value = TypeVar("_Value")
 Command = TypeVar("Command", bound=Callable[..., Any] | click.Command)
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 FILE = click.Path(path_type=Path)
 FILE_OR_STDIN = click.Path(path_type=Path, allow_dash=True)
@@ -30,9 +31,7 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
     return all_of_them
 
 
-def bundled(
-    build: Callable[..., Any], parameter: str, *options: Callable[[Callable[..., None]], Callable[..., None]]
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def bundled(build: Callable[..., Any], parameter: str, *options: Decorator) -> Decorator:
     """Options whose values reach the command as one ``parameter``: ``build`` of all of them, by name."""
     names = inspect.signature(build).parameters
 
@@ -47,11 +46,6 @@ def bundled(
     return bundle
 
 
-def config_option_with(help_text: str) -> Callable[[Command], Command]:
-    """The option ``--config``."""
-    return click.option("--config", "config_file", type=FILE, help=help_text)
-
-
 kubeconfig_option_with = functools.partial(click.option, "--kubeconfig", type=FILE)
 inventory_option = click.option(
     "--inventory",
@@ -60,16 +54,12 @@ inventory_option = click.option(
     help="File of GPUNode, Node and Pod objects, for example the output of `kubectl get "
     "gpunodes,nodes,pods -A -o yaml`; - reads standard input.",
 )
-kubeconfig_option = kubeconfig_option_with(
-    help="Kubeconfig of a live cluster, read once (default: $KUBECONFIG, then ~/.kube/config)."
-)
 log_format_option = click.option(
     "--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True
 )
 context_option = click.option(
     "--context", shell_complete=complete_contexts, help="Kubeconfig context (default: current-context)."
 )
-config_option = config_option_with("ExtenderConfiguration file (default: built-in defaults).")
 output_option = click.option(
     "-o",
     "--output",
@@ -91,7 +81,7 @@ without_namespace_options = together(
 
 
 class Parsed(click.ParamType[_Value]):
-    """An option's text as a function reads it, which raises ConfigError."""
+    """An option's text as a function reads it, which raises SchedulerExtError."""
 
     def __init__(self, name: str, read: Callable[[str], _Value]) -> None:
         self.name = name
@@ -100,7 +90,7 @@ class Parsed(click.ParamType[_Value]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> _Value:
         try:
             return self._read(value) if isinstance(value, str) else value
-        except ConfigError as error:
+        except SchedulerExtError as error:
             self.fail(str(error).removeprefix(f"{self.name}: "), param, ctx)
 
 

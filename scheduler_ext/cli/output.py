@@ -28,11 +28,7 @@ Columns = dict[str, str | Callable[[Any], object]]
 
 
 def print_output(
-    output: str,
-    value: dict[str, Any],
-    kind: str,
-    names: Iterable[str],
-    table: Callable[..., None],
+    output: str, value: dict[str, Any], kind: str, names: Iterable[str], table: Callable[..., None]
 ) -> None:
     """A value in the form of ``-o``: structured, as ``names`` of objects, or by ``table(value, wide=)``."""
     if output in ("json", "yaml"):
@@ -40,7 +36,7 @@ def print_output(
     elif output == "name":
         # As kubectl names objects, a line each: node/a.
         for name in names:
-            click.echo(printable(f"{kind}/{name}"))
+            show(f"{kind}/{name}")
     else:
         table(value, wide=output == "wide")
 
@@ -56,7 +52,7 @@ def print_structured(value: dict[str, Any], form: str) -> None:
 def print_notes(notes: Iterable[str]) -> None:
     """Notes for users, a line each."""
     for note in notes:
-        click.echo(printable(f"Note: {note}"))
+        show(f"Note: {note}")
 
 
 def not_modelled(features: Iterable[str]) -> list[str]:
@@ -80,7 +76,8 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], *, wide
     """
     titles = [printable(title) for title in header]
     cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
-    widths, gap = _layout([titles, *cells], None if wide else _columns())
+    columns = (sys.stdout.isatty() and os.get_terminal_size(sys.stdout.fileno()).columns) or COLUMNS
+    widths, gap = _layout([titles, *cells], None if wide else columns)
     _print_row(titles, widths, gap, bold=True)
     for row in cells:
         _print_row(row, widths, gap)
@@ -122,11 +119,6 @@ def _capped(natural: Sequence[int], least: Sequence[int], cap: int) -> list[int]
     return [max(floor, min(width, cap)) for width, floor in zip(natural, least, strict=True)]
 
 
-def _columns() -> int:
-    """The width of the terminal, or 120 for other outputs."""
-    return (sys.stdout.isatty() and os.get_terminal_size(sys.stdout.fileno()).columns) or COLUMNS
-
-
 def _print_row(cells: Sequence[str], widths: Sequence[int], gap: str, **style: Any) -> None:
     """The cells below their titles, on as many lines as the longest cell needs; colours take no width."""
     wrapped = [_wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
@@ -158,12 +150,14 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 def styled(text: str, **style: Any) -> str:
     """The text in a style of `click.style`, if the terminal shows colours."""
-    return click.style(text, **style) if text and style and _in_colour() else text
+    # https://no-color.org
+    colourless = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty()
+    return text if colourless or not (text and style) else click.style(text, **style)
 
 
-def _in_colour() -> bool:
-    """Whether to print colours: https://no-color.org, and TERM=dumb."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def show(text: str, *, err: bool = False) -> None:
+    """Print a text that names objects, without control characters."""
+    click.echo(printable(text), err=err)
 
 
 def printable(text: str) -> str:

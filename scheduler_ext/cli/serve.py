@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scheduler_ext.cli.inputs import STDIN, one_source, read_config
+from scheduler_ext.cli.inputs import STDIN, config_option
 from scheduler_ext.cli.options import (
     FILE,
     NAMESPACED_NAME,
     Parsed,
     check_context,
-    config_option,
     context_option,
     inventory_option,
     kubeconfig_option_with,
@@ -32,18 +31,17 @@ from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import share_one_arena
 from scheduler_ext.sources.file_source import InventorySource
-from scheduler_ext.sources.source_status import Source
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import duration_s
 
 if TYPE_CHECKING:
-    from scheduler_ext.cluster.live import BuildLeader
+    from scheduler_ext.cluster.live import BuildLeader, LiveInventory
     from scheduler_ext.server.server_options import TlsFiles
 
 log = logging.getLogger(__name__)
 
-BuildSource = Callable[[Extender, Configuration], tuple[Source, Callable[[], None]]]
-"""Makes the source of an extender's nodes, and says how to stop it; runs in the worker process."""
+BuildSource = Callable[[Extender, Configuration], "InventorySource | LiveInventory"]
+"""Makes the source of an extender's nodes; runs in the worker process."""
 
 
 def _listen(text: str) -> tuple[str, int]:
@@ -92,16 +90,14 @@ _LISTEN = Parsed("host:port", _listen)
     "--inspect-listen", type=_LISTEN, default="127.0.0.1:8890", show_default=True, help="Loopback only."
 )
 @click.option(
-    "--tls-cert-file",
-    type=FILE,
-    help="Serve the API over TLS: its certificate, followed by intermediates.",
+    "--tls-cert-file", type=FILE, help="Serve the API over TLS: its certificate, followed by intermediates."
 )
 @click.option("--tls-key-file", type=FILE, help="The key of that certificate.")
 @click.option("--client-ca-file", type=FILE, help="CA of the required client certificates.")
 @log_format_option
 @click.option("--workers", type=int, hidden=True, help="Anything but 1 is refused.")
 def serve(
-    config_file: Path | None,
+    config: Configuration,
     inventory_file: Path | None,
     kubeconfig: Path | None,
     context: str | None,
@@ -125,12 +121,16 @@ def serve(
     # Here, because gunicorn reads its environment when imported, and the other commands need no server.
     from scheduler_ext.server.gunicorn_server import refuse_workers
 
-    one_source(inventory=inventory_file, kubeconfig=kubeconfig, in_cluster=in_cluster)
+    sources = {"--inventory": inventory_file, "--kubeconfig": kubeconfig, "--in-cluster": in_cluster}
+    given = [flag for flag, value in sources.items() if value]
+    if len(given) != 1:
+        which = " and ".join(given) + " are too many" if given else "nothing to read from"
+        raise click.UsageError(f"{which}: give one of {', '.join(sources)}")
     check_context(kubeconfig, context)
     if inventory_file is not None and str(inventory_file) == STDIN:
         raise click.UsageError("--inventory -: serve reads its inventory again when it changes; give a file")
-    for flag, given in (("--lease", lease), ("--own-lease", own_lease)):
-        if given is not None and inventory_file is not None:
+    for flag, named in (("--lease", lease), ("--own-lease", own_lease)):
+        if named is not None and inventory_file is not None:
             raise click.UsageError(f"{flag}: an inventory file has no cluster to lead; leave it out")
     if lease is not None and own_lease is not None:
         raise click.UsageError("--lease and --own-lease exclude each other; give one of them")
@@ -143,7 +143,6 @@ def serve(
 
     tls = _tls_files(tls_cert_file, tls_key_file, client_ca_file)
     configure_logs(log_format)
-    config = read_config(config_file)
     if config.bind.enabled and inventory_file is not None:
         raise click.UsageError("bind.enabled: an inventory file has no cluster to bind in; set it to false")
     try:
@@ -189,12 +188,12 @@ def _tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Pa
     )
 
 
-def _file_source(path: Path, extender: Extender, config: Configuration) -> tuple[Source, Callable[[], None]]:
+def _file_source(path: Path, extender: Extender, config: Configuration) -> InventorySource:
     """An inventory file, read before anything is served. Raises InventoryError."""
     source = InventorySource(path, extender, config.resource_names())
     source.load()
     source.start()
-    return source, source.stop
+    return source
 
 
 def _cluster_source(
@@ -205,7 +204,7 @@ def _cluster_source(
     pod_name: str,
     extender: Extender,
     config: Configuration,
-) -> tuple[Source, Callable[[], None]]:
+) -> LiveInventory:
     """A cluster, watched from now on; ready when it has been listed. Raises ClusterError."""
     from scheduler_ext.cluster.client.transport import Transport
     from scheduler_ext.cluster.live import LiveInventory
@@ -222,7 +221,7 @@ def _cluster_source(
         leader = partial(Election, namespace=own_lease[0], name=own_lease[1], identity=identity)
     live = LiveInventory(transport, extender, config, leader, pod_name)
     live.start()
-    return live, live.stop
+    return live
 
 
 def _build_apps(
@@ -240,7 +239,7 @@ def _build_apps(
     # Other threads decode for long stretches; waiting requests get the interpreter sooner this way.
     sys.setswitchinterval(0.0002)
     extender = Extender(config)
-    source, stop = build_source(extender, config)
+    source = build_source(extender, config)
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     explainer = Explainer(source, extender.record, config, extender.places)
     waiting = Waiting(source, extender.record, explainer)
@@ -253,7 +252,7 @@ def _build_apps(
 
     def close() -> None:
         feed.stop()
-        stop()
+        source.stop()
         extender.record.stop(1.0)
 
     return Apps(

@@ -8,7 +8,7 @@ from scheduler_ext.cli.answers import Live, live_options
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, asking, devices, print_nodes, print_why_not
 from scheduler_ext.cli.kubeconfigs import complete_pods
 from scheduler_ext.cli.options import namespace_option
-from scheduler_ext.cli.output import not_modelled, print_notes, print_output, printable
+from scheduler_ext.cli.output import not_modelled, print_notes, print_output, show
 from scheduler_ext.core.errors import PodError
 
 
@@ -47,25 +47,23 @@ def _print(answer: dict[str, Any], *, wide: bool) -> None:
         # The user first has to see that no such pod waits.
         lines[:2] = reversed(lines[:2])
     for line in lines:
-        click.echo(printable(line))
+        show(line)
     if answer["boundTo"]:
         # Older extenders do not report the devices.
         which = ", ".join(held["uuid"] for held in answer.get("holds", ()))
-        click.echo(
-            printable(f"It is on node {answer['boundTo']}" + (f" with {which}" if which else "") + ".")
-        )
+        show(f"It is on node {answer['boundTo']}" + (f" with {which}" if which else "") + ".")
     else:
         if gone:
             click.echo("If the pod were created again now:")
         if answer["fits"]:
             fits = "Fits" if gone else "It waits, and fits now"
             tries = "" if gone else " kube-scheduler has yet to try again."
-            click.echo(printable(f"{fits}; best: {', '.join(answer['best'][:5])}.{tries}"))
+            show(f"{fits}; best: {', '.join(answer['best'][:5])}.{tries}")
         else:
             print_why_not(answer)
     if not answer["boundTo"] and answer["kubeScheduler"]:
         says = "said" if gone else "says"
-        click.echo(printable(f"kube-scheduler {says}: {answer['kubeScheduler']}"))
+        show(f"kube-scheduler {says}: {answer['kubeScheduler']}")
     if answer["recorded"] is not None:
         _print_recorded(answer["recorded"])
     elif answer["boundTo"]:
@@ -81,17 +79,15 @@ def _print_recorded(recorded: dict[str, Any]) -> None:
     if recorded["filters"]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in recorded["reasons"].items())
         asked = "Asked once" if recorded["filters"] == 1 else f"Asked {recorded['filters']} times, last"
-        click.echo(
-            printable(
-                f"{asked} at {_time(recorded['at'])}: of {recorded['nodesIn']} "
-                f"nodes {recorded['nodesOut']} fitted" + (f"; {reasons}" if reasons else "")
-            )
+        show(
+            f"{asked} at {_time(recorded['at'])}: of {recorded['nodesIn']} "
+            f"nodes {recorded['nodesOut']} fitted" + (f"; {reasons}" if reasons else "")
         )
     best, bound = recorded["best"], recorded["bound"]
     if best is not None:
         values = {term["name"]: _term(term, term["mean"]) for term in best["terms"]}
         terms = ", ".join(values[name] for name in best["strongest"])
-        click.echo(printable(f"Best was {best['node']} of {best['of']}" + (f": {terms}" if terms else "")))
+        show(f"Best was {best['node']} of {best['of']}" + (f": {terms}" if terms else ""))
     if bound is not None:
         by = "seen there" if bound["result"] == "seen" else bound["result"]
         given = [
@@ -101,7 +97,7 @@ def _print_recorded(recorded: dict[str, Any]) -> None:
         ]
         which = f" on {devices(given)}" if given else ""
         error = f": {bound['error']}" if bound["error"] else ""
-        click.echo(printable(f"Node {bound['node']}: {by} at {_time(bound['at'])}{which}{error}"))
+        show(f"Node {bound['node']}: {by} at {_time(bound['at'])}{which}{error}")
 
 
 def _print_again(answer: dict[str, Any]) -> None:
@@ -111,18 +107,16 @@ def _print_again(answer: dict[str, Any]) -> None:
     if here is None:
         return
     if here["verdict"] != "fits":
-        click.echo(printable(f"No decision is recorded. It would not fit there again: {here['reason']}"))
+        show(f"No decision is recorded. It would not fit there again: {here['reason']}")
         return
     terms = ", ".join(_term(term, mean) for term, mean in _strongest(here["terms"], fitting))
     best = (
         "this one is the best" if answer["boundTo"] in answer["best"] else f"{answer['best'][0]} is the best"
     )
-    click.echo(
-        printable(
-            f"No decision is recorded. If the pod were created again now, {len(fitting)} of "
-            f"{len(answer['nodes'])} nodes would fit; {best}"
-            + (f"; in favour of this node: {terms}" if terms else "")
-        )
+    show(
+        f"No decision is recorded. If the pod were created again now, {len(fitting)} of "
+        f"{len(answer['nodes'])} nodes would fit; {best}"
+        + (f"; in favour of this node: {terms}" if terms else "")
     )
 
 

@@ -1,1 +1,1 @@
-"""The product on a laptop: a sample cluster and a dozen pods, through the real server."""
+"""A sample cluster and a dozen pods for it, the data of ``scheduler-ext demo``."""

@@ -72,10 +72,7 @@ def file_state(
 
 
 def state_of(
-    objects: Objects,
-    source: str,
-    resources: ResourceNames,
-    previous: Mapping[str, NodeInfo] | None = None,
+    objects: Objects, source: str, resources: ResourceNames, previous: Mapping[str, NodeInfo] | None = None
 ) -> ClusterState:
     """The cluster of an inventory. Raises InventoryError naming object and field; it has to have a node."""
     refuse_without_nodes(objects)

@@ -105,7 +105,6 @@ class InventorySource(Background):
         log.info("inventory read: %d nodes, generation %d", len(infos), snapshot.generation)
 
     def run(self) -> None:
-        """Look for changes until stopped."""
         while not self.stopped.wait(POLL_S):
             try:
                 self.load(if_changed=True)

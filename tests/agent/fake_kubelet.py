@@ -15,8 +15,6 @@ from scheduler_ext.agent.pod_resources_pb2 import (
     AllocatableResourcesResponse,
     ContainerDevices,
     ContainerResources,
-    GetPodResourcesRequest,
-    GetPodResourcesResponse,
     ListPodResourcesResponse,
     PodResources,
 )
@@ -88,18 +86,12 @@ class FakeKubelet:
             context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
         if self.failure is not None:
             context.abort(*self.failure)
-        return self.raw if self.raw is not None else self._answer(method, request, context)
+        return self.raw if self.raw is not None else self._answer(method)
 
-    def _answer(self, method: str, request: bytes, context: grpc.ServicerContext) -> bytes:
+    def _answer(self, method: str) -> bytes:
         if method == "List":
             return ListPodResourcesResponse(pod_resources=self.pods).SerializeToString()
-        if method == "GetAllocatableResources":
-            return AllocatableResourcesResponse(devices=self.offered).SerializeToString()
-        asked = GetPodResourcesRequest.FromString(request)
-        for found in self.pods:
-            if (found.name, found.namespace) == (asked.pod_name, asked.pod_namespace):
-                return GetPodResourcesResponse(pod_resources=found).SerializeToString()
-        return context.abort(grpc.StatusCode.UNKNOWN, f"pod {asked.pod_name} not found")
+        return AllocatableResourcesResponse(devices=self.offered).SerializeToString()
 
 
 class _Methods(grpc.GenericRpcHandler):
@@ -110,7 +102,7 @@ class _Methods(grpc.GenericRpcHandler):
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[bytes, bytes] | None:
         service, _, method = details.method.lstrip("/").partition("/")
-        known = {"List", "GetAllocatableResources", "Get"} - self._kubelet.missing
+        known = {"List", "GetAllocatableResources"} - self._kubelet.missing
         if service != "v1.PodResourcesLister" or method not in known:
             return None
 

@@ -13,9 +13,9 @@ import pytest
 
 from scheduler_ext.agent import alive as alive_module
 from scheduler_ext.agent.alive import Pulse
-from scheduler_ext.agent.fake import FakeReadings
+from scheduler_ext.agent.fake import FakeReadings, run_fake
 from scheduler_ext.agent.gpu_health import Health
-from scheduler_ext.agent.loop import GONE_S, RESTART, Watchdog, boot_id, run_agent, run_fake
+from scheduler_ext.agent.loop import GONE_S, RESTART, Watchdog, boot_id, run_agent
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
 from scheduler_ext.agent.observer import Observer
 from scheduler_ext.agent.reporter import OwnNode, Reporter
@@ -256,13 +256,13 @@ class TestFake:
     )
     def test_nodes(self, file: Path, names: tuple[str, ...], reported: list[str]) -> None:
         made, stopped = Made(len(reported) * 2), Event()
-        assert run_fake(FakeReadings(file), names, made.reporter(stopped), 0, stopped) == 0
+        assert run_fake(FakeReadings(file, names), made.reporter(stopped), 0, stopped) == 0
         assert {name: len(one.offered) for name, one in made.reporters.items()} == dict.fromkeys(reported, 2)
 
     def test_a_changed_file(self, file: Path) -> None:
         made, stopped = Made(5), Event()
         made.at[2] = lambda: file.write_bytes(inventory(gpu_node("a", []), gpu_node("d", [gpu(0)])))
-        assert run_fake(FakeReadings(file), (), made.reporter(stopped), 0, stopped) == 0
+        assert run_fake(FakeReadings(file), made.reporter(stopped), 0, stopped) == 0
         assert {
             name: [len(s.devices or ()) for s in one.offered] for name, one in made.reporters.items()
         } == {
@@ -274,7 +274,7 @@ class TestFake:
 
     def test_a_stop_does_not_wait_for_the_end_of_the_round(self, file: Path) -> None:
         made, stopped = Made(2), Event()
-        run_fake(FakeReadings(file), (), made.reporter(stopped), 0, stopped)
+        run_fake(FakeReadings(file), made.reporter(stopped), 0, stopped)
         assert list(made.reporters) == ["a", "b"]
 
 

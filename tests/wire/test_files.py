@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from scheduler_ext.cli import main
 from scheduler_ext.cli.inputs import read_config
-from scheduler_ext.cli.main import main
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
 from scheduler_ext.core.errors import ClusterError, ConfigError, InventoryError
 from scheduler_ext.core.request.resource_names import ResourceNames

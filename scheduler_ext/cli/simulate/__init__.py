@@ -4,9 +4,7 @@ import click
 
 from scheduler_ext.cli.group import CommandGroup, LazyCommands
 
-_NAMES = ("trace", "mig", "cluster")
 
-
-@click.group(cls=CommandGroup, commands=LazyCommands(__name__, _NAMES))
+@click.group(cls=CommandGroup, commands=LazyCommands(__name__, ("trace", "mig", "cluster")))
 def simulate() -> None:
     """Simulate the placement of many pods."""

@@ -3,41 +3,37 @@
 import io
 from collections import Counter
 from contextlib import nullcontext, redirect_stdout
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import click
 
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, shortfall
-from scheduler_ext.cli.inputs import every_pod_of, read_config, read_pod_list, source_of
+from scheduler_ext.cli.inputs import Source, config_option, naming, read_pod_list, source_options
 from scheduler_ext.cli.inventory import counted
-from scheduler_ext.cli.options import (
-    FILE,
-    FILE_OR_STDIN,
-    config_option,
-    context_option,
-    kubeconfig_option,
-    namespace_option,
-    output_option,
-)
-from scheduler_ext.cli.output import not_modelled, print_notes, print_output, print_table, printable
+from scheduler_ext.cli.options import FILE, FILE_OR_STDIN, namespace_option, output_option
+from scheduler_ext.cli.output import Columns, not_modelled, print_items, print_notes, print_output, show
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.core.errors import InventoryError, SimulationError
 from scheduler_ext.whatif.simulation import by_priority
 from scheduler_ext.whatif.simulation import simulate as simulate_pods
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.manifests import every_pod
 
 _SHOWN_NOTES = 5
 
 
 @click.command()
-@click.option(
+@source_options(
     "--cluster",
-    "cluster_file",
-    type=FILE_OR_STDIN,
-    help="Inventory file, or `kubectl get nodes,pods,pdb,gpunodes.gpu.scheduler-ext.io -A -o yaml`.",
+    click.option(
+        "--cluster",
+        "inventory_file",
+        type=FILE_OR_STDIN,
+        help="Inventory file, or `kubectl get nodes,pods,pdb,gpunodes.gpu.scheduler-ext.io -A -o yaml`.",
+    ),
 )
-@kubeconfig_option
-@context_option
 @click.option(
     "--pods",
     "pods_file",
@@ -59,13 +55,11 @@ _SHOWN_NOTES = 5
 @click.pass_context
 def cluster(
     ctx: click.Context,
-    cluster_file: Path | None,
-    kubeconfig: Path | None,
-    context: str | None,
+    source: Source,
     pods_file: Path,
     namespace: str | None,
     order: str,
-    config_file: Path | None,
+    config: Configuration,
     output: str,
     out: Path | None,
 ) -> None:
@@ -74,21 +68,18 @@ def cluster(
     Each pod goes to the node that kube-scheduler and the extender would choose. Exit 0 if all pods fit, 3 if
     any pod does not.
     """
-    source = source_of(cluster_file, kubeconfig, context, "--cluster")
     check_file("--out", out)
-    config = read_config(config_file)
     manifests = read_pod_list(pods_file, source.namespace(namespace), only=namespace is not None)
-    pods = every_pod_of(manifests, pods_file)
+    with naming(pods_file, InventoryError):
+        pods = every_pod(manifests)
     state = source.state(config, with_objects=True)
     try:
-        simulation = simulate_pods(by_priority(pods) if order == "priority" else pods, state, config)
+        with naming(state.source, InventoryError):
+            simulation = simulate_pods(by_priority(pods) if order == "priority" else pods, state, config)
     except SimulationError as error:
         raise SimulationError(f"{pods_file}: {error}") from None
-    except InventoryError as error:
-        raise InventoryError(f"{state.source}: {error}") from None
-    for manifest in manifests:
-        for note in manifest.notes():
-            click.echo(printable(f"Note: {note}"), err=True)
+    for note in chain.from_iterable(manifest.notes() for manifest in manifests):
+        show(f"Note: {note}", err=True)
     items = simulation["items"]
     placed = (item["pod"].partition("/")[2] for item in items if item["node"] is not None)
     text = io.StringIO()
@@ -109,32 +100,26 @@ def _print(simulation: dict[str, Any], *, wide: bool) -> None:
     features: dict[str, list[str]] = {}
     for item in items:
         for feature in item["notModelled"]:
-            features.setdefault(feature, []).append(printable(item["pod"]))
+            features.setdefault(feature, []).append(item["pod"])
     for feature, pods in features.items():
         shown = pods if wide else pods[:_SHOWN_NOTES]
         more = len(pods) - len(shown)
         who = ", ".join(shown) + (f" and {more} more" if more else "")
         print_notes(not_modelled([f"{feature} ({who})"]))
     click.echo()
-    header = ["POD", "NODE", "REASON OR DEVICES", "NEAREST MISS", "VICTIMS"]
-    rows = [
-        [
-            item["pod"],
-            item["node"] or "none",
-            item["reason"] or devices(item["devices"]),
-            item["message"] or (shortfall(item["nearestMiss"]) if item["nearestMiss"] else ""),
-            ", ".join(item["victims"]),
-        ]
-        for item in items
-    ]
+    columns: Columns = {
+        "POD": "pod",
+        "NODE": lambda item: item["node"] or "none",
+        "REASON OR DEVICES": lambda item: item["reason"] or devices(item["devices"]),
+        "NEAREST MISS": lambda item: (
+            item["message"] or (shortfall(item["nearestMiss"]) if item["nearestMiss"] else "")
+        ),
+        "VICTIMS": lambda item: ", ".join(item["victims"]),
+    }
     if wide:
-        header += ["NEAREST NODE", "MIG INSTANCES"]
-        rows = [
-            [
-                *row,
-                item["nearestNode"],
-                counted(Counter(e["profile"] for e in item["devices"] if e["profile"])),
-            ]
-            for row, item in zip(rows, items, strict=True)
-        ]
-    print_table(header, rows, wide=wide)
+        columns |= {"NEAREST NODE": "nearestNode", "MIG INSTANCES": _instances}
+    print_items(columns, items, wide=wide)
+
+
+def _instances(item: dict[str, Any]) -> str:
+    return counted(Counter(entry["profile"] for entry in item["devices"] if entry["profile"]))

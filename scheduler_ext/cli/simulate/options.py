@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from scheduler_ext.cli.options import FILE, Command, bundled, together
+from scheduler_ext.cli.options import FILE, Command, Parsed, bundled, together
 from scheduler_ext.cli.simulate.results import FORMS, check_file, print_means, report_text, write_text
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.expectation import first_count
@@ -35,30 +35,10 @@ class FiniteFloat(click.FloatRange):
         return number
 
 
-class Jobs(click.ParamType[int]):
-    """The number of parallel runs: 1 or more, or -1 for one per core."""
-
-    name = "integer"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        jobs = click.INT.convert(value, param, ctx)
-        if jobs < 1 and jobs != -1:
-            self.fail(f"{jobs} runs at a time; give 1 or more, or -1 for one per core", param, ctx)
-        return int(jobs)
-
-
-class Parsed(click.ParamType[_Value]):
-    """An option's text as a function reads it, which raises SimulationError."""
-
-    def __init__(self, name: str, read: Callable[[str], _Value]) -> None:
-        self.name = name
-        self._read = read
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> _Value:
-        try:
-            return self._read(value) if isinstance(value, str) else value
-        except SimulationError as error:
-            self.fail(str(error), param, ctx)
+def _checked_jobs(_ctx: click.Context, _param: click.Parameter, jobs: int) -> int:
+    if jobs < 1 and jobs != -1:
+        raise click.BadParameter(f"{jobs} runs at a time; give 1 or more, or -1 for one per core")
+    return jobs
 
 
 def split_names(text: str, known: Collection[str] | None = None) -> tuple[str, ...]:
@@ -135,7 +115,8 @@ def sweep_options(jobs: int) -> Callable[[Command], Command]:
     return together(
         click.option(
             "--jobs",
-            type=Jobs(),
+            type=int,
+            callback=_checked_jobs,
             default=jobs,
             show_default=True,
             help="Parallel runs; -1: one per core.",

@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 import click
 
@@ -129,18 +130,15 @@ def print_refused(runs: Sequence[Run]) -> None:
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         groups.setdefault((run.trace, run.policy), []).append(run)
-    rows = [
-        [trace, policy, *(_refused(group, name) for name in classes)]
-        for (trace, policy), group in groups.items()
-    ]
+    rows = []
+    for labels, group in groups.items():
+        means = (
+            fmean(run.rejected_by_class.get(name, 0) / max(run.arrived_milli, 1) for run in group)
+            for name in classes
+        )
+        rows.append([*labels, *(f"{100 * mean:.2f}" for mean in means)])
     click.echo("\nRefused in the end, in per cent of all GPUs that were asked, by what a pod asks:")
     print_table(["TRACE", "POLICY", *classes], rows, wide=True)
-
-
-def _refused(runs: Sequence[Run], name: str) -> str:
-    """The mean refused part of the requests, in per cent."""
-    parts = [run.rejected_by_class.get(name, 0) / max(run.arrived_milli, 1) for run in runs]
-    return f"{100 * sum(parts) / len(parts):.2f}"
 
 
 def _cell(value: float | None) -> str | None:

@@ -8,8 +8,8 @@ import click
 from click.core import ParameterSource
 
 from scheduler_ext.cli.inputs import read_config
-from scheduler_ext.cli.options import FILE, config_option_with
-from scheduler_ext.cli.output import printable
+from scheduler_ext.cli.options import FILE
+from scheduler_ext.cli.output import show
 from scheduler_ext.cli.simulate.options import (
     INTREE_WEIGHT,
     TARGET,
@@ -57,10 +57,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     help="Seed of the generator: the same seed gives the same nodes and pods.",
 )
 @click.option(
-    "--write",
-    type=FILE,
-    metavar="DIR",
-    help="Folder for the generated nodes.csv and generated.csv.",
+    "--write", type=FILE, metavar="DIR", help="Folder for the generated nodes.csv and generated.csv."
 )
 @click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="inflation", show_default=True)
 @click.option(
@@ -71,7 +68,12 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     help="Requested GPUs at the end (inflation) or at a time (churn), as a fraction of all GPUs.",
 )
 @policy_option(POLICIES)
-@config_option_with("ExtenderConfiguration file with weights and strategy for the default policy.")
+@click.option(
+    "--config",
+    "config_file",
+    type=FILE,
+    help="ExtenderConfiguration file with weights and strategy for the default policy.",
+)
 @seeds_option
 @click.option(
     "--ties",
@@ -94,10 +96,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     "--points", is_flag=True, help="Map the scores of every policy to 0..10, the range of an extender."
 )
 @click.option(
-    "--intree",
-    type=INTREE_WEIGHT,
-    multiple=True,
-    help="Add a score of kube-scheduler; implies --points.",
+    "--intree", type=INTREE_WEIGHT, multiple=True, help="Add a score of kube-scheduler; implies --points."
 )
 @click.option(
     "--sample",
@@ -163,11 +162,7 @@ def trace(
 
     Inflation: pods arrive and stay until requests exceed the GPUs. Churn: pods arrive and leave at random.
     """
-    _check(nodes, pods, protocol, priorities)
-    if protocol != "churn" and _given(ctx, "lifetimes"):
-        raise click.UsageError("--lifetimes: no pod leaves in inflation; take --protocol churn")
-    if nodes is not None:
-        _check_nothing_is_generated(ctx)
+    _check(ctx, nodes, pods, protocol, priorities)
     if config_file is not None and Default.name not in policies:
         raise click.UsageError(f"--config: only the policy {Default.name} is configured; add it or drop this")
     knobs = read_config(config_file).policy()
@@ -210,13 +205,26 @@ def trace(
         write_plots(png, outcomes)
 
 
-def _check(nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: str) -> None:
+def _check(
+    ctx: click.Context, nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: str
+) -> None:
+    def given(name: str) -> bool:
+        return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
+
     if (nodes is None) != (not pods):
         raise click.UsageError("--nodes and --pods come together; give both, or neither for made-up ones")
     if len({path.stem for path in pods}) < len(pods):
         raise click.UsageError("--pods: two files have the same name, by which their results are known")
     if priorities != "none" and protocol != "churn":
         raise click.UsageError("--priorities: no pod is evicted in inflation; take --protocol churn")
+    if given("lifetimes") and protocol != "churn":
+        raise click.UsageError("--lifetimes: no pod leaves in inflation; take --protocol churn")
+    for name in ("generate", "generator_seed", "write"):
+        if nodes is not None and given(name):
+            option = f"--{name.replace('_', '-')}"
+            raise click.UsageError(
+                f"{option}: the nodes and pods of --nodes and --pods are files already; drop it"
+            )
 
 
 def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
@@ -231,17 +239,4 @@ def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
         if lost:
             wanted = " or ".join(lost[0])[:_SHOWN_CHARACTERS]
             note = f"note: {name}: no node has a model that {len(lost)} pods ask for, such as {wanted};"
-            click.echo(printable(f"{note} they count as rejected"), err=True)
-
-
-def _given(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-
-
-def _check_nothing_is_generated(ctx: click.Context) -> None:
-    for name in ("generate", "generator_seed", "write"):
-        if _given(ctx, name):
-            option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(
-                f"{option}: the nodes and pods of --nodes and --pods are files already; drop it"
-            )
+            show(f"{note} they count as rejected", err=True)
