@@ -7,15 +7,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
+from scheduler_ext.agent import nvml_errors
 from scheduler_ext.agent.node_reading import DeviceReading
-from scheduler_ext.agent.nvml_errors import (
-    CANNOT_BE_READ,
-    GPU_IS_LOST,
-    PAGE_RETIREMENT_PENDING,
-    RESET_REQUIRED,
-    ROW_REMAPPING_FAILED,
-    is_of_the_node,
-)
 from scheduler_ext.wire.gpunode import HealthStatus
 from scheduler_ext.wire.times import seconds, time_text
 
@@ -67,10 +60,10 @@ RECOVER_AFTER_S = 300.0
 _XID = re.compile(r"XID ([0-9]+): ")
 # Conditions that NVML reports now, and the remedy of each.
 _FAULTS: Mapping[str, tuple[str, Cure]] = {
-    GPU_IS_LOST: ("; needs a reset or a reboot of the node", "GPUReset"),
-    RESET_REQUIRED: ("", "GPUReset"),
-    PAGE_RETIREMENT_PENDING: ("; needs a GPU reset", "GPUReset"),
-    ROW_REMAPPING_FAILED: ("; the GPU has to be replaced", "Quiet"),
+    nvml_errors.GPU_IS_LOST: ("; needs a reset or a reboot of the node", "GPUReset"),
+    nvml_errors.RESET_REQUIRED: ("", "GPUReset"),
+    nvml_errors.PAGE_RETIREMENT_PENDING: ("; needs a GPU reset", "GPUReset"),
+    nvml_errors.ROW_REMAPPING_FAILED: ("; the GPU has to be replaced", "Quiet"),
 }
 # nvmlDeviceGpuRecoveryAction_t: the action that the driver asks for. 0 is none.
 _ASKS = "the driver asks "
@@ -120,8 +113,8 @@ class Health:
         """
         record = self._records.setdefault(uuid, _Record())
         record.reset_pending |= bool(known.reset_pending)
-        reason = known.reason or CANNOT_BE_READ
-        if known.state != "Unhealthy" or is_of_the_node(reason) or reason.startswith(_ASKS):
+        reason = known.reason or nvml_errors.CANNOT_BE_READ
+        if known.state != "Unhealthy" or nvml_errors.is_of_the_node(reason) or reason.startswith(_ASKS):
             return
         record.error_at = max(record.error_at, seconds(known.last_error_at) or reported_at)
         xid = int(found[1]) if (found := _XID.match(reason)) else 0

@@ -18,20 +18,7 @@ from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, Nod
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.mig_profile import MAX_GRID, parse_profile
 from scheduler_ext.core.gpu.models import canonical_model
-from scheduler_ext.wire.gpunode import (
-    DeviceStatus,
-    GpuNode,
-    GpuNodeStatus,
-    HealthStatus,
-    HolderStatus,
-    InstanceStatus,
-    MemoryStatus,
-    MigStatus,
-    ProfileStatus,
-    SharingStatus,
-    SummaryStatus,
-    WrittenStatus,
-)
+from scheduler_ext.wire import gpunode
 from scheduler_ext.wire.report import read_report
 
 log = logging.getLogger(__name__)
@@ -49,10 +36,10 @@ def node_status(
     health: Health,
     now: float,
     mig_strategy: str | None = None,
-    sharing: SharingStatus | None = None,
+    sharing: gpunode.SharingStatus | None = None,
     wall: float = 0.0,
     repaired: Mapping[str, float] = MappingProxyType({}),
-) -> WrittenStatus:
+) -> gpunode.WrittenStatus:
     """The status without its time and sequence number.
 
     ``holdings`` are by device UUID. ``now`` and ``wall`` are as in Health; ``repaired`` has the time of an
@@ -67,12 +54,12 @@ def node_status(
         judged = health.judge(device, now, wall, repaired.get(device.uuid))
         if reading.problem and not health.lasts(device.uuid):
             # Lasting errors must still be known when the driver is back, possibly to another agent.
-            judged = HealthStatus("Unhealthy", reading.problem, reset_pending=judged.reset_pending)
+            judged = gpunode.HealthStatus("Unhealthy", reading.problem, reset_pending=judged.reset_pending)
         devices.append(_device(device, holdings.get(device.uuid, Holdings()), judged))
     devices, left_out = agreeing(devices)
     for text in left_out:
         log_once(log, logging.WARNING, text)
-    return WrittenStatus(
+    return gpunode.WrittenStatus(
         devices=devices,
         summary=summary(devices),
         driver_version=_text(reading.driver_version, _VERSION_CHARS),
@@ -82,13 +69,13 @@ def node_status(
     )
 
 
-def summary(devices: list[DeviceStatus]) -> SummaryStatus:
+def summary(devices: list[gpunode.DeviceStatus]) -> gpunode.SummaryStatus:
     """The totals of the devices; the API server refuses any other."""
     models = list(dict.fromkeys(device.model for device in devices if device.model))
     listed = ", ".join(models)
     total_mib = sum(device.memory.total_mib for device in devices)
     used_mib = sum(device.memory.used_mib or 0 for device in devices)
-    return SummaryStatus(
+    return gpunode.SummaryStatus(
         gpus=len(devices),
         healthy=sum(device.health is None or device.health.state != "Unhealthy" for device in devices),
         model=listed if listed.split(", ") == models and len(listed) <= _SUMMARY_CHARS else None,
@@ -96,10 +83,10 @@ def summary(devices: list[DeviceStatus]) -> SummaryStatus:
     )
 
 
-def _device(device: DeviceReading, held: Holdings, health: HealthStatus) -> DeviceStatus:
+def _device(device: DeviceReading, held: Holdings, health: gpunode.HealthStatus) -> gpunode.DeviceStatus:
     model = canonical_model(device.product or "unknown", vendor=device.vendor, memory_mib=device.total_mib)
     capability = device.compute_capability
-    return DeviceStatus(
+    return gpunode.DeviceStatus(
         uuid=device.uuid,
         index=device.index,
         vendor=device.vendor,
@@ -123,27 +110,27 @@ def _text(text: str | None, most: int) -> str | None:
     return None if text is None else _CONTROL.sub("?", text)[:most]
 
 
-def _memory(device: DeviceReading, unaccounted_mib: int | None) -> MemoryStatus:
+def _memory(device: DeviceReading, unaccounted_mib: int | None) -> gpunode.MemoryStatus:
     """NVML reads its numbers one after the other, so together they may exceed the total for a moment."""
     total_mib = bounded(device.total_mib) or 0
     reserved_mib = bounded(device.reserved_mib, total_mib)
     used_mib = bounded(device.used_mib, total_mib - (reserved_mib or 0))
     # The parts are unknown where the whole is.
     unaccounted_mib = bounded(unaccounted_mib, used_mib) if used_mib is not None else None
-    return MemoryStatus(total_mib, reserved_mib, used_mib, unaccounted_mib)
+    return gpunode.MemoryStatus(total_mib, reserved_mib, used_mib, unaccounted_mib)
 
 
-def _mig(device: DeviceReading, held: Holdings) -> MigStatus | None:
+def _mig(device: DeviceReading, held: Holdings) -> gpunode.MigStatus | None:
     if device.mig_enabled is None and not device.profiles:
         return None
     # Without a grid that all profiles fit on, placements are meaningless.
     grid = device.grid_size if device.grid_size and 0 < device.grid_size <= MAX_GRID else 0
-    profiles: dict[str, ProfileStatus] = {}
+    profiles: dict[str, gpunode.ProfileStatus] = {}
     for profile in device.profiles:
         name = _profile_name(profile.name)
         if name is not None and len(profiles) < _MAX_PROFILES:
             profiles.setdefault(name, _profile(name, profile, grid))
-    return MigStatus(
+    return gpunode.MigStatus(
         enabled=bool(device.mig_enabled),
         grid_size=grid or None,
         profiles=[*profiles.values()] or None,
@@ -159,19 +146,22 @@ def _profile_name(name: str) -> str | None:
         return None
 
 
-def _profile(name: str, profile: ProfileReading, grid: int) -> ProfileStatus:
+def _profile(name: str, profile: ProfileReading, grid: int) -> gpunode.ProfileStatus:
     size = profile.size or 0
     starts = sorted({start for start in profile.starts or () if 0 <= start <= grid - size})
     most = bounded(profile.max_instances, _MAX_INSTANCES_OF_PROFILE) or 0
     if size <= 0 or not starts or most <= 0:
         # Its placements may not be read.
         size, starts = 0, []
-    return ProfileStatus(name, size, starts, most, bounded(profile.memory_mib) or None)
+    return gpunode.ProfileStatus(name, size, starts, most, bounded(profile.memory_mib) or None)
 
 
 def _instances(
-    instances: Iterable[InstanceReading], profiles: Mapping[str, ProfileStatus], grid: int, held: Holdings
-) -> list[InstanceStatus]:
+    instances: Iterable[InstanceReading],
+    profiles: Mapping[str, gpunode.ProfileStatus],
+    grid: int,
+    held: Holdings,
+) -> list[gpunode.InstanceStatus]:
     """Each instance, with its place if that is one of its profile's and not taken yet."""
     found = []
     taken: set[int] = set()
@@ -180,7 +170,7 @@ def _instances(
         if name is None:
             continue
         holder = held.instances.get(instance.uuid)
-        status = InstanceStatus(instance.uuid, name, holder=_bounded(holder) if holder else None)
+        status = gpunode.InstanceStatus(instance.uuid, name, holder=_bounded(holder) if holder else None)
         if instance.start is not None and instance.size is not None:
             units, profile = range(instance.start, instance.start + instance.size), profiles.get(name)
             inside = units and units.start >= 0 and units.stop <= grid
@@ -192,11 +182,11 @@ def _instances(
     return found
 
 
-def _bounded(holder: HolderStatus) -> HolderStatus:
+def _bounded(holder: gpunode.HolderStatus) -> gpunode.HolderStatus:
     return holder.but(memory_mib=bounded(holder.memory_mib))
 
 
-def agreeing(devices: Iterable[DeviceStatus]) -> tuple[list[DeviceStatus], tuple[str, ...]]:
+def agreeing(devices: Iterable[gpunode.DeviceStatus]) -> tuple[list[gpunode.DeviceStatus], tuple[str, ...]]:
     """The devices in a form that the extender accepts, and a message for each part that had to be left out.
 
     A device that contradicts itself, or a device before it, loses parts in this order, as far as needed: its
@@ -205,7 +195,7 @@ def agreeing(devices: Iterable[DeviceStatus]) -> tuple[list[DeviceStatus], tuple
     kept = list(devices)
     if _problem(kept) is None:
         return kept, ()
-    found: list[DeviceStatus] = []
+    found: list[gpunode.DeviceStatus] = []
     left_out = []
     for device in kept:
         problem = _problem([*found, device])
@@ -218,7 +208,7 @@ def agreeing(devices: Iterable[DeviceStatus]) -> tuple[list[DeviceStatus], tuple
     return found, tuple(left_out)
 
 
-def _ever_less(device: DeviceStatus) -> Iterator[DeviceStatus]:
+def _ever_less(device: gpunode.DeviceStatus) -> Iterator[gpunode.DeviceStatus]:
     yield device
     most = device.memory.total_mib
     less = device.but(holders=[_at_most(holder, most) for holder in device.holders or ()] or None)
@@ -229,19 +219,19 @@ def _ever_less(device: DeviceStatus) -> Iterator[DeviceStatus]:
         less = less.but(mig=None)
     yield less
     holders = [_at_most(holder, 0) for holder in less.holders or ()]
-    yield less.but(memory=MemoryStatus(total_mib=0), holders=holders or None)
+    yield less.but(memory=gpunode.MemoryStatus(total_mib=0), holders=holders or None)
 
 
-def _at_most(holder: HolderStatus | None, mib: int) -> HolderStatus | None:
+def _at_most(holder: gpunode.HolderStatus | None, mib: int) -> gpunode.HolderStatus | None:
     """The holder stays, whatever amount was read for it."""
     if holder is None or holder.memory_mib is None or holder.memory_mib <= mib:
         return holder
     return holder.but(memory_mib=mib)
 
 
-def _problem(devices: Sequence[DeviceStatus]) -> str | None:
+def _problem(devices: Sequence[gpunode.DeviceStatus]) -> str | None:
     try:
-        read_report(GpuNode(status=GpuNodeStatus(devices=list(devices))))
+        read_report(gpunode.GpuNode(status=gpunode.GpuNodeStatus(devices=list(devices))))
     except ImpossibleReportError as error:
         return str(error)
     return None

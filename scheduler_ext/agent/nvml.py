@@ -14,18 +14,8 @@ from typing import Any, NewType
 
 import pynvml
 
+from scheduler_ext.agent import nvml_errors
 from scheduler_ext.agent.node_reading import Process
-from scheduler_ext.agent.nvml_errors import (
-    CANNOT_BE_READ,
-    NOT_LOADABLE,
-    NOT_STARTING,
-    DeviceLost,
-    DriverGone,
-    NotReadable,
-    NotThere,
-    NvmlError,
-    error_of,
-)
 
 log = logging.getLogger(__name__)
 
@@ -36,9 +26,9 @@ MigMode = enum.Enum("MigMode", "UNSUPPORTED OFF ON")
 
 # The errors that mean "no value" for a value of the node, a GPU or a MIG device: whatever NVML returns for
 # the node, no GPU is at fault; a MIG device that is gone is NotThere.
-OF_NODE = (NotReadable, NotThere, DeviceLost)
-OF_GPU = (NotReadable, NotThere)
-OF_MIG_DEVICE = (NotReadable,)
+OF_NODE = (nvml_errors.NotReadable, nvml_errors.NotThere, nvml_errors.DeviceLost)
+OF_GPU = (nvml_errors.NotReadable, nvml_errors.NotThere)
+OF_MIG_DEVICE = (nvml_errors.NotReadable,)
 
 _NODE_MASK_WORDS = 16
 
@@ -67,11 +57,11 @@ class Nvml:
             try:
                 pynvml.nvmlLib = ctypes.CDLL(str(self._library))
             except OSError as error:
-                raise DriverGone(f"{NOT_LOADABLE}{error}") from error
+                raise nvml_errors.DriverGone(f"{nvml_errors.NOT_LOADABLE}{error}") from error
         try:
             self.ask("nvmlInit")
         except OF_NODE as error:
-            raise DriverGone(f"{NOT_STARTING}{error}") from error
+            raise nvml_errors.DriverGone(f"{nvml_errors.NOT_STARTING}{error}") from error
         self.is_open = True
 
     def close(self) -> None:
@@ -80,7 +70,7 @@ class Nvml:
             self.is_open = False
             try:
                 self.ask("nvmlShutdown")
-            except NvmlError as error:
+            except nvml_errors.NvmlError as error:
                 log.debug("NVML did not shut down: %s", error)
 
     def ask(self, function: str, *arguments: object) -> Any:
@@ -97,7 +87,7 @@ class Nvml:
             raise self._garbled(function) from None
 
     def get(
-        self, function: str, *arguments: object, absent: tuple[type[NvmlError], ...] = OF_GPU
+        self, function: str, *arguments: object, absent: tuple[type[nvml_errors.NvmlError], ...] = OF_GPU
     ) -> Any | None:
         """The value of a call; None for an error of these kinds."""
         try:
@@ -132,10 +122,10 @@ class Nvml:
             return info.total, _mib(info.used), _mib(info.reserved)
         try:
             info = self.ask("nvmlDeviceGetMemoryInfo", gpu)
-        except NotReadable as error:
+        except nvml_errors.NotReadable as error:
             if error.absent or error.denied:
                 return None
-            raise DeviceLost(CANNOT_BE_READ) from error
+            raise nvml_errors.DeviceLost(nvml_errors.CANNOT_BE_READ) from error
         return info.total, _mib(info.used), None
 
     def recovery_action(self, gpu: Handle) -> int | None:
@@ -148,7 +138,7 @@ class Nvml:
         if code == pynvml.NVML_SUCCESS:
             return int(values[0].value.uiVal)
         error = self._ours(function, code, str(pynvml.NVMLError(code)))
-        if isinstance(error, DeviceLost | DriverGone):
+        if isinstance(error, nvml_errors.DeviceLost | nvml_errors.DriverGone):
             raise error
         return None
 
@@ -158,7 +148,7 @@ class Nvml:
         return self.get("nvmlDeviceGetTotalEccErrors", gpu, *kinds)
 
     def processes(
-        self, handle: Handle, absent: tuple[type[NvmlError], ...] = OF_GPU
+        self, handle: Handle, absent: tuple[type[nvml_errors.NvmlError], ...] = OF_GPU
     ) -> tuple[Process, ...] | None:
         """Compute, graphics and MPS processes by PID, each with its largest memory in any of these lists."""
         kinds = ("Compute", "Graphics", "MPSCompute")
@@ -174,9 +164,9 @@ class Nvml:
     def mig_mode(self, gpu: Handle) -> MigMode | None:
         try:
             current, _ = self.ask("nvmlDeviceGetMigMode", gpu)
-        except NotReadable as error:
+        except nvml_errors.NotReadable as error:
             return MigMode.UNSUPPORTED if error.absent else None
-        except NotThere:
+        except nvml_errors.NotThere:
             return None
         return MigMode.ON if current == pynvml.NVML_DEVICE_MIG_ENABLE else MigMode.OFF
 
@@ -214,20 +204,20 @@ class Nvml:
             self._garbled(function)
             return None
 
-    def _garbled(self, function: str) -> NotReadable:
-        error = NotReadable("its text is not UTF-8")
+    def _garbled(self, function: str) -> nvml_errors.NotReadable:
+        error = nvml_errors.NotReadable("its text is not UTF-8")
         error.absent = True
         self._log_once(function, error)
         return error
 
-    def _ours(self, function: str, code: int, text: str) -> NvmlError:
-        error = error_of(code, text)
-        if isinstance(error, NotReadable) and not error.absent and not error.timeout:
+    def _ours(self, function: str, code: int, text: str) -> nvml_errors.NvmlError:
+        error = nvml_errors.error_of(code, text)
+        if isinstance(error, nvml_errors.NotReadable) and not error.absent and not error.timeout:
             self.passing_failures += not error.denied
             self._log_once(function, error)
         return error
 
-    def _log_once(self, function: str, error: NotReadable) -> None:
+    def _log_once(self, function: str, error: nvml_errors.NotReadable) -> None:
         """Log once per function, because the agent reads every few seconds."""
         if (function, str(error)) not in self._logged:
             self._logged.add((function, str(error)))

@@ -2,17 +2,9 @@
 
 from dataclasses import replace
 
+from scheduler_ext.agent import nvml_errors
 from scheduler_ext.agent.node_reading import DeviceReading
 from scheduler_ext.agent.nvml import Handle, MigMode, Nvml
-from scheduler_ext.agent.nvml_errors import (
-    CANNOT_BE_READ,
-    GPU_IS_LOST,
-    PAGE_RETIREMENT_PENDING,
-    RESET_REQUIRED,
-    ROW_REMAPPING_FAILED,
-    DeviceLost,
-    NotThere,
-)
 from scheduler_ext.agent.nvml_mig import grid_size, read_instances, read_profiles
 
 # nvmlDeviceArchitecture_t, in the words of GPU feature discovery's label nvidia.com/gpu.family.
@@ -35,7 +27,7 @@ class TrackedDevice:
         self.uuid = known.uuid
         self.index = known.index
         self.handle: Handle | None = None
-        self.fault = CANNOT_BE_READ
+        self.fault = nvml_errors.CANNOT_BE_READ
         self._fixed = known
         self._fixed_for: MigMode | None = None
         self._complete = False
@@ -55,12 +47,12 @@ class TrackedDevice:
         if self.handle is not None:
             try:
                 return self._read(nvml, self.handle)
-            except DeviceLost as lost:
+            except nvml_errors.DeviceLost as lost:
                 self.forget(str(lost))
-            except NotThere:
-                self.forget(CANNOT_BE_READ)
+            except nvml_errors.NotThere:
+                self.forget(nvml_errors.CANNOT_BE_READ)
         # Only a reset ends either state.
-        waits = True if self.fault in (GPU_IS_LOST, RESET_REQUIRED) else None
+        waits = True if self.fault in (nvml_errors.GPU_IS_LOST, nvml_errors.RESET_REQUIRED) else None
         return replace(self.last_known(), faults=(self.fault,), reset_pending=waits)
 
     def last_known(self) -> DeviceReading:
@@ -122,9 +114,9 @@ class TrackedDevice:
             # remapping does not heal meanwhile.
             pages = nvml.get("nvmlDeviceGetRetiredPagesPendingStatus", handle)
             if pages:
-                return PAGE_RETIREMENT_PENDING, True
+                return nvml_errors.PAGE_RETIREMENT_PENDING, True
             pending = None if pages is None and self._fixed.instances else False
-        return (ROW_REMAPPING_FAILED if self._remap_failed else None), pending
+        return (nvml_errors.ROW_REMAPPING_FAILED if self._remap_failed else None), pending
 
     def _read_fixed(self, nvml: Nvml, handle: Handle, mode: MigMode | None) -> None:
         failures = nvml.passing_failures

@@ -8,19 +8,10 @@ from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
+from scheduler_ext.agent import nvml_errors
 from scheduler_ext.agent.node_reading import DeviceReading, NodeReading
 from scheduler_ext.agent.nvml import OF_NODE, Handle, Nvml, address
 from scheduler_ext.agent.nvml_device import TrackedDevice
-from scheduler_ext.agent.nvml_errors import (
-    CANNOT_BE_READ,
-    NO_UUID,
-    NOT_COUNTED,
-    DeviceLost,
-    DriverGone,
-    NotReadable,
-    NotThere,
-    Uninitialized,
-)
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +43,7 @@ class NvmlSource:
         self._devices: list[TrackedDevice] = []
         self._count = 0
         self._versions: tuple[str | None, str | None] = (None, None)
-        self._gone: DriverGone | None = None
+        self._gone: nvml_errors.DriverGone | None = None
         self._retry_at = 0.0
         self._delay_s = FIRST_RETRY_S
         self._silent: dict[int, str] = {}
@@ -76,11 +67,11 @@ class NvmlSource:
             if self._nvml.is_open:
                 try:
                     return self._sweep()
-                except Uninitialized as forgotten:
+                except nvml_errors.Uninitialized as forgotten:
                     log.warning("%s; initialising it again", forgotten)
                     self._release(str(forgotten))
             return self._opened_sweep()
-        except DriverGone as gone:
+        except nvml_errors.DriverGone as gone:
             self._release(str(gone))
             self._gone = gone
             self._retry_at = self._now() + self._delay_s
@@ -89,7 +80,7 @@ class NvmlSource:
 
     def close(self) -> None:
         """Close NVML; a later reading would initialise it again."""
-        self._release(CANNOT_BE_READ)
+        self._release(nvml_errors.CANNOT_BE_READ)
 
     def _opened_sweep(self) -> NodeReading:
         self._nvml.open()
@@ -107,14 +98,14 @@ class NvmlSource:
         try:
             count = int(self._nvml.ask("nvmlDeviceGetCount"))
         except OF_NODE as error:
-            raise DriverGone(f"{NOT_COUNTED}{error}") from error
+            raise nvml_errors.DriverGone(f"{nvml_errors.NOT_COUNTED}{error}") from error
         if count != self._count or any(device.handle is None for device in self._devices) or self._silent:
             self._find_devices(count)
         self._xids.collect(self._devices)
         read = [device.read(self._nvml) for device in self._devices]
         silent = None if read else next(iter(self._silent.values()), None)
         # A node whose GPUs cannot be read is not a node without GPUs.
-        problem = None if silent is None else f"{NO_UUID}{silent}"
+        problem = None if silent is None else f"{nvml_errors.NO_UUID}{silent}"
         return NodeReading(tuple(map(self._with_xids, read)), *self._versions, problem=problem)
 
     def _find_devices(self, count: int) -> None:
@@ -127,7 +118,9 @@ class NvmlSource:
                 handle = self._nvml.ask("nvmlDeviceGetHandleByIndex", index)
                 uuid = str(self._nvml.ask("nvmlDeviceGetUUID", handle))
             except OF_NODE as error:
-                failed[index] = str(error) if isinstance(error, DeviceLost) else CANNOT_BE_READ
+                failed[index] = (
+                    str(error) if isinstance(error, nvml_errors.DeviceLost) else nvml_errors.CANNOT_BE_READ
+                )
                 continue
             found[index] = by_uuid.get(uuid) or TrackedDevice(DeviceReading(uuid, index, total_mib=0))
             found[index].index, found[index].handle = index, handle
@@ -148,7 +141,7 @@ class NvmlSource:
     def _with_xids(self, device: DeviceReading) -> DeviceReading:
         return replace(device, xids=self._xids.take(device.uuid))
 
-    def _without_driver(self, gone: DriverGone) -> NodeReading:
+    def _without_driver(self, gone: nvml_errors.DriverGone) -> NodeReading:
         devices = tuple(self._with_xids(device.last_known()) for device in self._devices)
         return NodeReading(devices, problem=str(gone))
 
@@ -156,7 +149,7 @@ class NvmlSource:
         """Release everything that belongs to one initialisation of NVML."""
         try:
             self._xids.close()
-        except DriverGone as error:
+        except nvml_errors.DriverGone as error:
             log.debug("NVML did not free its events: %s", error)
         self._nvml.close()
         for device in self._devices:
@@ -184,10 +177,10 @@ class XidEvents:
                 self._events = self._nvml.ask("nvmlEventSetCreate")
             self._register(devices, self._events)
             self._drain()
-        except NotReadable as error:
+        except nvml_errors.NotReadable as error:
             self._supported = not (error.absent or error.denied)
             self.close()
-        except (DeviceLost, NotThere):
+        except (nvml_errors.DeviceLost, nvml_errors.NotThere):
             # A set that contains a lost GPU returns nothing else from then on: create another without it.
             self.close()
 
@@ -215,7 +208,7 @@ class XidEvents:
         for _ in range(_MOST_EVENTS_AT_ONCE):
             try:
                 event = self._nvml.ask("nvmlEventSetWait_v2", self._events, 0)
-            except NotReadable as error:
+            except nvml_errors.NotReadable as error:
                 if error.timeout:
                     return
                 raise

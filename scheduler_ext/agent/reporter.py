@@ -12,17 +12,7 @@ from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.wire.gpunode import (
-    DeviceStatus,
-    GpuNodeStatus,
-    HolderStatus,
-    MemoryStatus,
-    WrittenStatus,
-    object_body,
-    read_annotations,
-    read_gpu_node,
-    status_body,
-)
+from scheduler_ext.wire import gpunode
 from scheduler_ext.wire.kube import ObjectMeta, read_node, strings
 from scheduler_ext.wire.times import time_text
 
@@ -49,11 +39,11 @@ class Schedule:
     """The last written status, and when the present one is due. Time is an argument, in seconds."""
 
     chance: Callable[[], float] = random.random
-    _written: WrittenStatus | None = None
+    _written: gpunode.WrittenStatus | None = None
     _written_at: float = 0.0
     _refresh_s: float = REFRESH_S
 
-    def due(self, status: WrittenStatus, now: float) -> bool:
+    def due(self, status: gpunode.WrittenStatus, now: float) -> bool:
         """Whether this status is due now."""
         if self._written is None:
             return True
@@ -64,7 +54,7 @@ class Schedule:
             or (age_s >= NEWS_EVERY_S and _is_news(self._written, status))
         )
 
-    def written(self, status: WrittenStatus, now: float) -> None:
+    def written(self, status: gpunode.WrittenStatus, now: float) -> None:
         """Record that the status was written."""
         self._written, self._written_at = status, now
         self._refresh_s = REFRESH_S * (1 + REFRESH_SPREAD * (2 * self.chance() - 1))
@@ -118,7 +108,7 @@ class Reporter:
                 self._read_node()
         return self._node
 
-    def begin(self, remember: Callable[[GpuNodeStatus], None]) -> bool:
+    def begin(self, remember: Callable[[gpunode.GpuNodeStatus], None]) -> bool:
         """Create or read the GPUNode, and pass on its status of this boot; True when that is done."""
         if self._node is not None and self._clock() >= self._not_before:
             with self._attempt():
@@ -128,7 +118,7 @@ class Reporter:
                 return True
         return False
 
-    def offer(self, status: WrittenStatus) -> bool:
+    def offer(self, status: gpunode.WrittenStatus) -> bool:
         """Write this status if it is due; True if it was written."""
         now = self._clock()
         if now >= self._not_before and self._schedule.due(status, now):
@@ -142,7 +132,7 @@ class Reporter:
                 return True
         return False
 
-    def look(self, remember: Callable[[GpuNodeStatus], None]) -> OwnNode:
+    def look(self, remember: Callable[[gpunode.GpuNodeStatus], None]) -> OwnNode:
         """The Node, after passing on the status of this boot; writes nothing. Raises ClusterError."""
         node = self._read_node()
         try:
@@ -155,17 +145,17 @@ class Reporter:
                 remember(written)
         return node
 
-    def numbered(self, status: WrittenStatus) -> WrittenStatus:
+    def numbered(self, status: gpunode.WrittenStatus) -> gpunode.WrittenStatus:
         """The status as it would be written next."""
         return status.but(
             reported_at=time_text(self._wall_clock()), sequence=self._sequence + 1, boot_id=self._boot_id
         )
 
-    def _write(self, status: WrittenStatus) -> None:
+    def _write(self, status: gpunode.WrittenStatus) -> None:
         node = self._node or self._read_node()
         if self._created_for != node.uid:
             self._create(node.uid)
-        body = status_body(self._name, self.numbered(status))
+        body = gpunode.status_body(self._name, self.numbered(status))
         try:
             reply = self._transport.send("PATCH", f"{_GPU_NODES}/{self._name}/status", body, APPLY, _OURS)
         except RefusedError as error:
@@ -177,7 +167,7 @@ class Reporter:
                 self._created_for = None
             raise
         self._sequence += 1
-        self.repaired = read_annotations(reply.body).get(REPAIRED_ANNOTATION)
+        self.repaired = gpunode.read_annotations(reply.body).get(REPAIRED_ANNOTATION)
 
     def _read_node(self) -> OwnNode:
         reply = self._transport.get(f"/api/v1/nodes/{self._name}", _FROM_CACHE)
@@ -189,16 +179,16 @@ class Reporter:
             self._schedule.forget()
         return node
 
-    def _create(self, uid: str) -> GpuNodeStatus | None:
+    def _create(self, uid: str) -> gpunode.GpuNodeStatus | None:
         """Take over a GPUNode that was read or created; returns its status if it is from this boot."""
-        path, body = f"{_GPU_NODES}/{self._name}", object_body(self._name, uid)
+        path, body = f"{_GPU_NODES}/{self._name}", gpunode.object_body(self._name, uid)
         written = self._of_this_boot(self._transport.send("PATCH", path, body, APPLY, _OURS).body)
         self._created_for = uid
         return written
 
-    def _of_this_boot(self, body: bytes) -> GpuNodeStatus | None:
-        self.repaired = read_annotations(body).get(REPAIRED_ANNOTATION)
-        written = read_gpu_node(body).status
+    def _of_this_boot(self, body: bytes) -> gpunode.GpuNodeStatus | None:
+        self.repaired = gpunode.read_annotations(body).get(REPAIRED_ANNOTATION)
+        written = gpunode.read_gpu_node(body).status
         if written is not None and written.boot_id != self._boot_id:
             written = None
         # The last sequence number written during this boot.
@@ -218,22 +208,22 @@ class Reporter:
                 self._problem = str(error)
 
 
-def _outline(status: WrittenStatus) -> WrittenStatus:
+def _outline(status: gpunode.WrittenStatus) -> gpunode.WrittenStatus:
     """The part that affects decisions, without measurements, holders and texts for people."""
     devices = [_device_outline(device) for device in status.devices or ()]
     return status.but(devices=devices, summary=None, reported_at=None, sequence=None)
 
 
-def _device_outline(device: DeviceStatus) -> DeviceStatus:
+def _device_outline(device: gpunode.DeviceStatus) -> gpunode.DeviceStatus:
     mig = device.mig
     if mig is not None and mig.instances:
         mig = mig.but(instances=[instance.but(holder=None) for instance in mig.instances])
-    memory = MemoryStatus(device.memory.total_mib)
+    memory = gpunode.MemoryStatus(device.memory.total_mib)
     health = device.health.but(last_error_at=None) if device.health is not None else None
     return device.but(memory=memory, health=health, utilization_percent=None, holders=None, mig=mig)
 
 
-def _is_news(before: WrittenStatus, after: WrittenStatus) -> bool:
+def _is_news(before: gpunode.WrittenStatus, after: gpunode.WrittenStatus) -> bool:
     """Whether memory moved by much or a holder came or went; the devices are the same."""
     return any(
         _holders(old) != _holders(new) or _moved(old, new)
@@ -241,7 +231,7 @@ def _is_news(before: WrittenStatus, after: WrittenStatus) -> bool:
     )
 
 
-def _holders(device: DeviceStatus) -> list[tuple[str, HolderStatus]]:
+def _holders(device: gpunode.DeviceStatus) -> list[tuple[str, gpunode.HolderStatus]]:
     """All holders and the instance that each is on, without the memory they use."""
     instances = (device.mig.instances if device.mig is not None else None) or []
     held = [("", holder) for holder in device.holders or ()]
@@ -249,7 +239,7 @@ def _holders(device: DeviceStatus) -> list[tuple[str, HolderStatus]]:
     return [(where, holder.but(memory_mib=None)) for where, holder in held]
 
 
-def _moved(before: DeviceStatus, after: DeviceStatus) -> bool:
+def _moved(before: gpunode.DeviceStatus, after: gpunode.DeviceStatus) -> bool:
     enough_mib = max(NEWS_MIB, after.memory.total_mib * NEWS_PERCENT / 100)
     return any(
         (old is None) != (new is None) or abs((old or 0) - (new or 0)) > enough_mib
@@ -257,7 +247,7 @@ def _moved(before: DeviceStatus, after: DeviceStatus) -> bool:
     )
 
 
-def _amounts(device: DeviceStatus) -> list[int | None]:
+def _amounts(device: gpunode.DeviceStatus) -> list[int | None]:
     memory = device.memory
     held = [holder.memory_mib for holder in device.holders or ()]
     return [memory.used_mib, memory.reserved_mib, memory.unaccounted_mib, *held]
