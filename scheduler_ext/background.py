@@ -7,10 +7,8 @@ log = logging.getLogger(__name__)
 
 
 class Background:
-    """Work in daemon threads: a subclass defines ``run``, which returns soon after ``stopped`` is set.
-
-    A thread that dies of an exception logs its name and the traceback; the rest of the process goes on.
-    """
+    """Work in daemon threads: a subclass defines ``run``, which returns soon after ``stopped`` is set. A
+    thread that dies of an exception logs its name and the traceback; the rest of the process goes on."""
 
     def __init__(self, name: str, threads: int = 1) -> None:
         names = [name] if threads == 1 else [f"{name}-{i}" for i in range(threads)]

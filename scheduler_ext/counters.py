@@ -24,12 +24,9 @@ class Counts(collections.Counter[LabelValues]):
 
 
 class Counter:
-    """A class attribute that reads as the ``Counts`` of each object.
-
-    ``name`` is the metric's name without ``_total``, ``what`` its help, ``labels`` the names of its labels. A
-    scrape shows the sum over all objects of the process, and 0 for each of ``zeros``, label values that were
-    not counted yet.
-    """
+    """A class attribute that reads as the ``Counts`` of each object. ``name`` is the metric's name without
+    ``_total``, ``what`` its help, ``labels`` the names of its labels. A scrape shows the sum over all objects
+    of the process, and 0 for each of ``zeros``, label values that were not counted yet."""
 
     declared: ClassVar[list[Counter]] = []
 

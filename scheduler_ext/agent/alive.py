@@ -15,11 +15,9 @@ _WIDTH = 24
 
 
 class Pulse:
-    """The time of the loop's last heartbeat, for the watchdog in this process and the probe outside it.
-
-    The file contains the time at which the next heartbeat is due, in seconds of the machine's monotonic
-    clock, because a wall clock may be set.
-    """
+    """The time of the loop's last heartbeat, for the watchdog in this process and the probe outside it. The
+    file contains the time at which the next heartbeat is due, in seconds of the machine's monotonic clock,
+    because a wall clock may be set."""
 
     def __init__(self, stuck_after_s: float = STUCK_AFTER_S, file: str | None = None) -> None:
         """Raises OSError if the file cannot be written."""

@@ -96,21 +96,16 @@ class _Record:
 
 @dataclass(slots=True)
 class Health:
-    """The known errors of each GPU by UUID.
-
-    Time is an argument: ``now`` in seconds of one clock, ``wall`` in seconds since 1970, which a later agent
-    can compare.
-    """
+    """The known errors of each GPU by UUID. Time is an argument: ``now`` in seconds of one clock, ``wall`` in
+    seconds since 1970, which a later agent can compare."""
 
     recover_after_s: float = RECOVER_AFTER_S
     _records: dict[str, _Record] = field(default_factory=dict)
     _ignored: set[tuple[str, int]] = field(default_factory=set)
 
     def remember(self, uuid: str, known: HealthStatus, now: float, reported_at: float = 0.0) -> None:
-        """Take over what an earlier agent reported in the same boot.
-
-        NVML reports an error once, to the listener of that moment. Conditions that still hold are read again.
-        """
+        """Take over what an earlier agent reported in the same boot. NVML reports an error once, to the
+        listener of that moment. Conditions that still hold are read again."""
         record = self._records.setdefault(uuid, _Record())
         record.reset_pending |= bool(known.reset_pending)
         reason = known.reason or nvml_errors.CANNOT_BE_READ

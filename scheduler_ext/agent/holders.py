@@ -22,8 +22,7 @@ _UID = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 @dataclass(frozen=True, slots=True)
 class Holdings:
     """The holders of one device and, by UUID, of its instances; memory used outside pods in MiB, None if
-    unknown. A holder's memory is the known use of its processes, None for what the kubelet allocated.
-    """
+    unknown. A holder's memory is the known use of its processes, None for what the kubelet allocated."""
 
     holders: tuple[HolderStatus, ...] = ()
     instances: Mapping[str, HolderStatus] = field(default_factory=dict)
@@ -42,8 +41,7 @@ def find_holdings(
     GPU appears twice, then one for each pod with processes on it. The kubelet knows names, processes lead to
     UIDs: the same pod may appear by name without memory and by UID with memory, and only a reader that knows
     the pods can join the two. An instance has one holder: the container that was given it, otherwise the pod
-    that uses most.
-    """
+    that uses most."""
     ids = DeviceIds(reading)
     given: dict[Place, list[HolderStatus]] = {}
     for allocation in sorted(allocations or ()):
@@ -88,10 +86,8 @@ def _use(
     processes: Iterable[Process] | None, pod_of: PodOf | None, total_mib: int
 ) -> tuple[list[HolderStatus], int | None]:
     """The pods that use a device or an instance, and the sum of their processes' memory in MiB; None as soon
-    as the pod or the memory of one process is unknown.
-
-    A pod's use is the known use of its processes, at most the total: processes may share memory.
-    """
+    as the pod or the memory of one process is unknown. A pod's use is the known use of its processes, at most
+    the total: processes may share memory."""
     if processes is None or pod_of is None:
         return [], None
     pods: dict[str, int] = {}

@@ -40,11 +40,8 @@ def node_status(
     wall: float = 0.0,
     repaired: Mapping[str, float] = MappingProxyType({}),
 ) -> gpunode.WrittenStatus:
-    """The status without its time and sequence number.
-
-    ``holdings`` are by device UUID. ``now`` and ``wall`` are as in Health; ``repaired`` has the time of an
-    operator's repair by UUID.
-    """
+    """The status without its time and sequence number. ``holdings`` are by device UUID. ``now`` and ``wall``
+    are as in Health; ``repaired`` has the time of an operator's repair by UUID."""
     devices = []
     fitting_devices, left_out = fitting.fitting(reading.devices)
     for text in left_out:
@@ -187,11 +184,9 @@ def _bounded(holder: gpunode.HolderStatus) -> gpunode.HolderStatus:
 
 
 def agreeing(devices: Iterable[gpunode.DeviceStatus]) -> tuple[list[gpunode.DeviceStatus], tuple[str, ...]]:
-    """The devices in a form that the extender accepts, and a message for each part that had to be left out.
-
-    A device that contradicts itself, or a device before it, loses parts in this order, as far as needed: its
-    holders' memory beyond the total, its MIG instances, its memory, and finally the whole device.
-    """
+    """The devices in a form that the extender accepts, and a message for each part that had to be left out. A
+    device that contradicts itself, or a device before it, loses parts in this order, as far as needed: its
+    holders' memory beyond the total, its MIG instances, its memory, and finally the whole device."""
     kept = list(devices)
     if _problem(kept) is None:
         return kept, ()

@@ -35,10 +35,8 @@ _NODE_MASK_WORDS = 16
 
 class Nvml:
     """NVML's calls by their names in pynvml, and methods for those that need its constants or structures.
-
     Every call may raise DriverGone; calls on a GPU DeviceLost, calls on a MIG device NotThere once the device
-    is gone. An unreadable value is None.
-    """
+    is gone. An unreadable value is None."""
 
     def __init__(self, library: Path | None = None, beat: Callable[[], None] = lambda: None) -> None:
         """``beat`` is called before each call, which distinguishes one hanging call from many that return."""
@@ -113,10 +111,8 @@ class Nvml:
         return nodes.bit_length() - 1 if nodes.bit_count() == 1 else None
 
     def memory(self, gpu: Handle) -> tuple[int, int, int | None] | None:
-        """Total bytes, used MiB and reserved MiB; without the last, used memory includes it.
-
-        None if not supported or not permitted; any other failure makes the GPU unusable.
-        """
+        """Total bytes, used MiB and reserved MiB; without the last, used memory includes it. None if not
+        supported or not permitted; any other failure makes the GPU unusable."""
         info = self.get("nvmlDeviceGetMemoryInfo", gpu, pynvml.nvmlMemory_v2)
         if info is not None:
             return info.total, _mib(info.used), _mib(info.reserved)

@@ -43,10 +43,8 @@ class NvmlError(Exception):
 
 class NotReadable(NvmlError):  # noqa: N818
     """This value cannot be read: not supported, not permitted, an older library, or the call failed.
-
     ``absent``: this GPU or library never has the value. ``denied``: no permission. ``timeout``: none came in
-    time.
-    """
+    time."""
 
     absent = denied = timeout = False
 

@@ -27,9 +27,7 @@ _NAMED = re.compile(r"\bMIG (\S+)$")
 
 def read_profiles(nvml: Nvml, gpu: Handle, total_bytes: int | None) -> tuple[ProfileReading, ...]:
     """All profiles of a GPU, in NVML's order; their places need privilege and are None without it.
-
-    ``total_bytes`` is the GPU's memory, from which a profile's name is computed where NVML has none.
-    """
+    ``total_bytes`` is the GPU's memory, from which a profile's name is computed where NVML has none."""
     profiles: dict[str, ProfileReading] = {}
     for index in range(_MAX_PROFILES):
         try:
@@ -59,22 +57,18 @@ def grid_size(profiles: tuple[ProfileReading, ...]) -> int | None:
 
 
 def _gigabytes(memory_mib: int, total_bytes: int) -> int:
-    """The GB in a profile's name: whole eighths of the GPU's memory, halves rounded up.
-
-    As in go-nvlib's getMigMemorySizeGB; round() would make 3g.70gb of an H200's 3g.71gb.
-    """
+    """The GB in a profile's name: whole eighths of the GPU's memory, halves rounded up. As in go-nvlib's
+    getMigMemorySizeGB; round() would make 3g.70gb of an H200's 3g.71gb."""
     eighths = -(-8 * (memory_mib << 20) // total_bytes)
     return (eighths * -(-total_bytes >> 30) + 4) // 8
 
 
 def read_instances(nvml: Nvml, gpu: Handle, total_bytes: int | None) -> tuple[InstanceReading, ...]:
-    """The MIG devices of a GPU, with their processes; places need privilege and are None without it.
-
-    A GPU instance may be divided into several MIG devices (1c.3g.40gb). Then each has a part of its units, in
+    """The MIG devices of a GPU, with their processes; places need privilege and are None without it. A GPU
+    instance may be divided into several MIG devices (1c.3g.40gb). Then each has a part of its units, in
     NVML's order and the last with the remainder, so that together they take what the GPU instance takes and
     none overlaps. Such a part is not a place of a profile; device plugins do not offer such devices. A GPU
-    instance without any compute instance is no MIG device and is not reported.
-    """
+    instance without any compute instance is no MIG device and is not reported."""
     for _ in range(_ATTEMPTS - 1):
         # A GPU that is partitioned during the reading may show instances from before and after.
         with contextlib.suppress(NotThere):

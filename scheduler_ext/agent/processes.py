@@ -24,20 +24,16 @@ _POD = re.compile(rf"pod{_UID}|(?:.*-)?kubepods(?:-besteffort|-burstable)?-pod{_
 
 
 class Processes:
-    """Pods of processes by PID, below one procfs that shows the host's processes; for one thread.
-
-    A static pod's UID is the kubelet's own hash, which differs from the UID of its mirror pod in the API.
-    """
+    """Pods of processes by PID, below one procfs that shows the host's processes; for one thread. A static
+    pod's UID is the kubelet's own hash, which differs from the UID of its mirror pod in the API."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
         self._known: LRUCache[tuple[int, str], str] = LRUCache(_CACHED)
 
     def pod_of(self, pid: int) -> str | None:
-        """The UID of a process's pod, NOT_A_POD, or None: the process is gone or unreadable.
-
-        Control groups are read once in the life of a process, because kubelet's pods do not exchange them.
-        """
+        """The UID of a process's pod, NOT_A_POD, or None: the process is gone or unreadable. Control groups
+        are read once in the life of a process, because kubelet's pods do not exchange them."""
         started = self._started(pid)
         if started is None:
             return None
@@ -58,12 +54,10 @@ class Processes:
 
 
 def sees_host_processes(proc: Path = Path("/proc")) -> bool:
-    """Whether a procfs, and this process with it, is in the host's PID namespace (hostPID: true).
-
-    Two conditions must hold. PID 2 is a kernel thread: kernel threads exist in the host's namespace only, and
-    no process can take their flag. And this process has one PID there: a container that only mounts the
-    host's /proc has two, and NVML then shows it no process but its own. False if that cannot be read.
-    """
+    """Whether a procfs, and this process with it, is in the host's PID namespace (hostPID: true). Two
+    conditions must hold. PID 2 is a kernel thread: kernel threads exist in the host's namespace only, and no
+    process can take their flag. And this process has one PID there: a container that only mounts the host's
+    /proc has two, and NVML then shows it no process but its own. False if that cannot be read."""
     fields = _stat_fields(proc, 2)
     if len(fields) <= 6 or not fields[6].isdecimal() or not int(fields[6]) & _KERNEL_THREAD:
         return False

@@ -83,10 +83,8 @@ class PostBinding:
 
 @dataclass(frozen=True, slots=True)
 class OneWriter:
-    """Wait until no other bind of this extender writes this node's reservation: ``Outcome[None]``.
-
-    The turn ends with the bind, or when its Binding is posted.
-    """
+    """Wait until no other bind of this extender writes this node's reservation: ``Outcome[None]``. The turn
+    ends with the bind, or when its Binding is posted."""
 
     node: str
 
@@ -98,11 +96,9 @@ Steps: TypeAlias = Generator[Call, Any, T]
 @dataclass(frozen=True, slots=True)
 class BindResult:
     """How a bind ended: ``kind`` for metrics, ``error`` for kube-scheduler, empty where the pod is bound.
-
     Kinds: bound, repeated (was bound there already), refused (not ours to bind), conflict (no longer fits),
     failed (the API server refused), unknown (not known yet; the promise is kept). ``devices`` are the UUIDs
-    by container of a pod that this bind bound.
-    """
+    by container of a pod that this bind bound."""
 
     kind: str
     error: str = ""

@@ -78,11 +78,9 @@ class LockedCache:
 
     def reserve(self, pending: PendingPod, node: str) -> Reserved | str:
         """Run the filters for the node on the current promises, choose the GPUs, promise them: Assume.
-
         Returns the reason where the pod does not fit. A Binding of this version of the pod that may be in
         flight is repeated unchanged: of two different ones either could succeed. It is repeated in this
-        extender's name, so that the extender that posted it reads the new name before it drops the intent.
-        """
+        extender's name, so that the extender that posted it reads the new name before it drops the intent."""
         pod = pending.pod
         key = (pod.uid, pending.resource_version)
         with self as cache:
@@ -114,9 +112,7 @@ class LockedCache:
 
     def confirm(self, pod: BoundPod, node: str) -> None:
         """A pod is bound to a node, as the API server answered; the watch may have reported newer facts.
-
-        Filter already sees the place as taken: this is published with the next changes.
-        """
+        Filter already sees the place as taken: this is published with the next changes."""
         with self:
             self._confirm(pod, node)
 
@@ -126,11 +122,9 @@ class LockedCache:
             cache.remove_pod(uid, self._monotonic())
 
     def withdraw(self, reserved: Reserved) -> None:
-        """Give up a place: no Binding was posted for it, or the API server refused the Binding.
-
-        Where another extender may have posted the same Binding, or is about to, the written intent stays
-        until its outcome is known; where none is written, the promise stays.
-        """
+        """Give up a place: no Binding was posted for it, or the API server refused the Binding. Where another
+        extender may have posted the same Binding, or is about to, the written intent stays until its outcome
+        is known; where none is written, the promise stays."""
         key, node = reserved.key, reserved.node
         with self as cache:
             written = cache.intents_on(node).get(key)
@@ -154,11 +148,9 @@ class LockedCache:
 
     def with_intent(self, reserved: Reserved) -> Reservation:
         """A node's reservation to write: all open intents, this one, and as many of the binds that wait for
-        their turn as there is room for, so that one write serves them all.
-
-        Left out are binds that were decided before the last read of the reservation, and those with a written
-        intent: a Binding that another extender may post as well is written in its own turn, in its own name.
-        """
+        their turn as there is room for, so that one write serves them all. Left out are binds that were
+        decided before the last read of the reservation, and those with a written intent: a Binding that
+        another extender may post as well is written in its own turn, in its own name."""
         node = reserved.node
         with self as cache:
             # Where the fence was invalidated meanwhile, this tries to create an existing object, and is
@@ -197,10 +189,8 @@ class LockedCache:
             return self._reads[reserved.node] != reserved.intent.reads
 
     def is_written(self, reserved: Reserved) -> bool:
-        """Whether another bind of this extender wrote this intent with its own while this one waited.
-
-        An intent whose Binding may be in flight (``again``) is written again by the bind that posts it.
-        """
+        """Whether another bind of this extender wrote this intent with its own while this one waited. An
+        intent whose Binding may be in flight (``again``) is written again by the bind that posts it."""
         with self as cache:
             known = reserved.node in self._fences
             return known and not reserved.again and reserved.key in cache.intents_on(reserved.node)

@@ -62,10 +62,8 @@ class Live:
         return self._kubeconfig.namespace() if chosen is None else chosen
 
     def answers(self) -> FromExtender | FromObjects:
-        """The source of answers; "auto" falls back to the cluster's objects, with a note.
-
-        Raises ClusterError.
-        """
+        """The source of answers; "auto" falls back to the cluster's objects, with a note. Raises
+        ClusterError."""
         from scheduler_ext.cluster.active_extender import ActiveExtender
         from scheduler_ext.cluster.client.transport import UnreachableError
 
@@ -113,10 +111,8 @@ live_options = bundled(
 
 
 class FromExtender:
-    """Answers of the active extender's inspection listener, as plain JSON values, one connection each.
-
-    All methods raise ClusterError, InventoryError.
-    """
+    """Answers of the active extender's inspection listener, as plain JSON values, one connection each. All
+    methods raise ClusterError, InventoryError."""
 
     def __init__(self, extender: ActiveExtender) -> None:
         self._extender = extender
@@ -144,10 +140,8 @@ class FromExtender:
 
 
 class FromObjects:
-    """Answers from the cluster's own objects, as a running extender would give them.
-
-    The cluster is read once, for the first question.
-    """
+    """Answers from the cluster's own objects, as a running extender would give them. The cluster is read
+    once, for the first question."""
 
     def __init__(
         self, transport: Transport, source: str, config: Configuration, note: str | None = None

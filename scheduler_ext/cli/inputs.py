@@ -83,19 +83,15 @@ def read_input(path: Path) -> bytes:
 
 
 def read_pod_list(filename: Path, namespace: str, *, only: bool) -> list[Manifest]:
-    """The pods of a file or of standard input; pods without a namespace are in ``namespace``.
-
-    With ``only``, pods of other namespaces are an error. Raises InventoryError naming the file.
-    """
+    """The pods of a file or of standard input; pods without a namespace are in ``namespace``. With ``only``,
+    pods of other namespaces are an error. Raises InventoryError naming the file."""
     with naming(filename, InventoryError):
         return in_namespace(read_manifests(read_input(filename)), namespace, only=only)
 
 
 def read_pod(filename: Path, namespace: str, *, only: bool, name: str | None = None) -> Manifest:
-    """The only pod of a file, or the pod with this name; otherwise as ``read_pod_list``.
-
-    Raises InventoryError naming the file.
-    """
+    """The only pod of a file, or the pod with this name; otherwise as ``read_pod_list``. Raises
+    InventoryError naming the file."""
     manifests = read_pod_list(filename, namespace, only=only)
     chosen = manifests if name is None else [each for each in manifests if each.name == name]
     if len(chosen) == 1:
@@ -143,9 +139,7 @@ class Source:
 
 def source_options(flag: str = "--inventory", file_option: Decorator = inventory_option) -> Decorator:
     """Options for the named cluster, or kubectl's own, as ``source``; ``flag`` is the option for the file.
-
-    Raises click.UsageError; ClusterError where $KUBECONFIG names a missing file.
-    """
+    Raises click.UsageError; ClusterError where $KUBECONFIG names a missing file."""
 
     def source_of(inventory_file: Path | None, kubeconfig: Path | None, context: str | None) -> Source:
         if inventory_file is None:

@@ -30,11 +30,8 @@ def kubeconfig_of(
     context: str | None,
     missing: str = "no kubeconfig: give --kubeconfig, or set KUBECONFIG",
 ) -> Kubeconfig:
-    """The file given, those of $KUBECONFIG, or ~/.kube/config.
-
-    Raises click.UsageError with the text ``missing`` where there is none; ClusterError where $KUBECONFIG
-    names only missing files.
-    """
+    """The file given, those of $KUBECONFIG, or ~/.kube/config. Raises click.UsageError with the text
+    ``missing`` where there is none; ClusterError where $KUBECONFIG names only missing files."""
     if given is not None:
         return Kubeconfig((given,), context)
     named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]

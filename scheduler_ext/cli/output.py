@@ -70,10 +70,8 @@ def print_items(columns: Columns, items: Sequence[Any], *, wide: bool = False) -
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], *, wide: bool = False) -> None:
-    """Rows under a header, with cells wrapped to the width of the terminal, or to 120 columns.
-
-    ``wide`` keeps each row on one line of any length.
-    """
+    """Rows under a header, with cells wrapped to the width of the terminal, or to 120 columns. ``wide`` keeps
+    each row on one line of any length."""
     titles = [printable(title) for title in header]
     cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
     columns = (sys.stdout.isatty() and os.get_terminal_size(sys.stdout.fileno()).columns) or COLUMNS

@@ -40,11 +40,9 @@ class ActiveExtender:
 
     @classmethod
     def find(cls, transport: Transport, namespace: str, timeout_s: float) -> ActiveExtender:
-        """The pod in a namespace that holds the Lease; where none is held, any that runs an extender.
-
-        The API server has ``timeout_s`` for each answer. Raises ClusterError with the reason where there is
-        none; UnreachableError where the API server does not answer.
-        """
+        """The pod in a namespace that holds the Lease; where none is held, any that runs an extender. The API
+        server has ``timeout_s`` for each answer. Raises ClusterError with the reason where there is none;
+        UnreachableError where the API server does not answer."""
         path = f"/api/v1/namespaces/{quote(namespace)}/pods"
         found = transport.json(path, {"labelSelector": _LABELS}, timeout_s)
         names = [pod["metadata"]["name"] for pod in found.get("items") or () if _runs_an_extender(pod)]
@@ -92,10 +90,8 @@ def _holder(transport: Transport, namespace: str, timeout_s: float) -> str:
 def get_from_pod(
     transport: Transport, namespace: str, pod: str, port: int, path: str, timeout_s: float = ANSWER_S
 ) -> tuple[int, bytes]:
-    """The status and body of a GET on a pod's loopback; no silence may last longer than ``timeout_s``.
-
-    Raises ClusterError where no answer comes.
-    """
+    """The status and body of a GET on a pod's loopback; no silence may last longer than ``timeout_s``. Raises
+    ClusterError where no answer comes."""
     url = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/portforward"
     asked = f"GET {path} HTTP/1.1\r\nHost: {_HOST}\r\nConnection: close\r\n\r\n"
     where = f"pod {namespace}/{pod}, port {port}"

@@ -64,10 +64,8 @@ class Bindings:
 
     def put_reservation(self, wanted: Reservation, deadline: float) -> Outcome[Reservation]:
         """Write a node's reservation, if it still has the version it was read at; returns it as written.
-
         Without a version it is created. Refused with 409 where another writer was first, with 404 where it is
-        gone. Raises ValueError for content that must not be written.
-        """
+        gone. Raises ValueError for content that must not be written."""
         body = reservation_body(wanted)
         if wanted.resource_version is None:
             reply = self._ask("POST", RESERVATIONS, deadline, body)

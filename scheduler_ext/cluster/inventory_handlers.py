@@ -232,8 +232,7 @@ def received_at(
     metadata: GpuNodeMeta, clock: ServerClock, now: float, otherwise: float | None = None
 ) -> float:
     """When the API server took the last status, by our monotonic clock: neither the agent's clock nor the
-    moment of reading counts. ``otherwise`` (``now``) where no entry of managedFields has the time.
-    """
+    moment of reading counts. ``otherwise`` (``now``) where no entry of managedFields has the time."""
     stamps = [seconds(entry.time) for entry in metadata.managed_fields or () if entry.subresource == "status"]
     stamp = max((stamp for stamp in stamps if stamp is not None), default=None)
     if stamp is None:

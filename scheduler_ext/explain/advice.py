@@ -131,8 +131,7 @@ def _without(request: GpuRequest, *wishes: str) -> GpuRequest:
 
 def remedy(example: Refused, alike: Sequence[Refused], needs: PodNeeds) -> str:
     """The change that helps, as the end of a sentence. ``example`` is the nearest of the nodes that the same
-    filter of kube-scheduler refuses (``alike``).
-    """
+    filter of kube-scheduler refuses (``alike``)."""
     rejection = example.in_tree
     assert rejection is not None
     match rejection.plugin:

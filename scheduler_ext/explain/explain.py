@@ -45,11 +45,9 @@ class KubeView:
 
 
 def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:
-    """The Explanation of a pod on a cluster, best node first, as plain JSON values.
-
-    kube-scheduler's own filters run first where Node objects are known, then the extender's, as in a cluster.
-    Raises PodError for the pod, InventoryError for an object of the inventory, naming the unreadable field.
-    """
+    """The Explanation of a pod on a cluster, best node first, as plain JSON values. kube-scheduler's own
+    filters run first where Node objects are known, then the extender's, as in a cluster. Raises PodError for
+    the pod, InventoryError for an object of the inventory, naming the unreadable field."""
     sizing = config.sizing()
     request = wish(pod, config)
     decision = filter_nodes(request, state.snapshot(sizing), sizing.policy)

@@ -91,25 +91,20 @@ class Explainer:
 
     @_bad_request()
     def of_name(self, namespace: str, name: str) -> dict[str, Any]:
-        """The Explanation of a pod that is waiting, was decided about recently, or holds GPUs.
-
-        Raises RequestError: 404 for any other, 503 before the first inventory.
-        """
+        """The Explanation of a pod that is waiting, was decided about recently, or holds GPUs. Raises
+        RequestError: 404 for any other, 503 before the first inventory."""
         return self._explained(self._found(namespace, name))
 
     @_bad_request()
     def of_manifest(self, pod: kube.Pod, notes: Sequence[str] = ()) -> dict[str, Any]:
-        """The Explanation of a pod that need not exist, with notes about it among the warnings.
-
-        Raises RequestError (400) naming the problem.
-        """
+        """The Explanation of a pod that need not exist, with notes about it among the warnings. Raises
+        RequestError (400) naming the problem."""
         return self._explained(_Found(pod, wish(pod, self.config), warnings=notes))
 
     @_bad_request()
     def of_waiting(self, waiting: PendingPod) -> dict[str, Any]:
         """For a waiting pod, the part of its Explanation about all nodes together: ``counts``, ``nearest``,
-        ``advice``, and the number of ``nodes``. Raises RequestError.
-        """
+        ``advice``, and the number of ``nodes``. Raises RequestError."""
         pod = read_redacted(waiting.manifest)
         found = _Found(pod, wish(pod, self.config), self._record.of_pod(waiting.pod))
         decision, kube_view = self._decided(found)
@@ -144,8 +139,7 @@ class Explainer:
 
     def _kube_view(self, found: _Found, snapshot: Snapshot) -> KubeView:
         """The verdicts of kube-scheduler's own filters, as far as they can be computed here: everything about
-        the node itself, and CPU; and from the last request the nodes that they removed.
-        """
+        the node itself, and CPU; and from the last request the nodes that they removed."""
         needs = needs_of(found.pod)
         ignored = frozenset({*needs.requests, "pods"}) - {_CPU}
         facts = {

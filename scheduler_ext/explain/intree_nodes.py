@@ -33,10 +33,8 @@ class _Judged:
 
 
 class InTreeNodes:
-    """The nodes of a cluster. For nodes without a Node object only the name is compared.
-
-    Raises InventoryError for a Node, or a pod on it, with an unreadable amount.
-    """
+    """The nodes of a cluster. For nodes without a Node object only the name is compared. Raises
+    InventoryError for a Node, or a pod on it, with an unreadable amount."""
 
     def __init__(self, objects: Objects, resources: ResourceNames, names: Iterable[str]) -> None:
         self._resources = resources

@@ -42,8 +42,7 @@ class _Kind(IntEnum):
 @dataclass(frozen=True, slots=True)
 class Refused:
     """A node (or ``alike`` ones) that refuses a pod: ``code`` is the verdict of the extender's filters (FITS:
-    only kube-scheduler's refuse), ``facts`` is the node as kube-scheduler's filters see it.
-    """
+    only kube-scheduler's refuse), ``facts`` is the node as kube-scheduler's filters see it."""
 
     node: Node
     code: int
@@ -64,16 +63,14 @@ def nearest(
     ours: frozenset[str],
     known: Lacks | None = None,
 ) -> Refused | None:
-    """The refusal that came nearest to a fit; None without any.
-
-    One obstacle is nearer than two. Of single ones, the nearest is an amount that others hold, then a state
-    that ends by itself (a change in progress, a late report), then a mismatch of the node (kube-scheduler's),
-    then one of its GPUs (the extender's), each ordered by the position of the filter, and last an amount that
-    the node does not even have when empty. Of amounts, sizes and versions the smallest missing part is
-    nearest; of equal ones a node with MIG instances if the pod requests them, the most frequent reason, then
-    the first name. ``decision`` is about these nodes; ``ours`` are resources that kube-scheduler leaves to
-    the extender; ``known`` is kept between calls about the same nodes.
-    """
+    """The refusal that came nearest to a fit; None without any. One obstacle is nearer than two. Of single
+    ones, the nearest is an amount that others hold, then a state that ends by itself (a change in progress, a
+    late report), then a mismatch of the node (kube-scheduler's), then one of its GPUs (the extender's), each
+    ordered by the position of the filter, and last an amount that the node does not even have when empty. Of
+    amounts, sizes and versions the smallest missing part is nearest; of equal ones a node with MIG instances
+    if the pod requests them, the most frequent reason, then the first name. ``decision`` is about these
+    nodes; ``ours`` are resources that kube-scheduler leaves to the extender; ``known`` is kept between calls
+    about the same nodes."""
     assert isinstance(decision.request, GpuRequest)
     near: list[Refused] = []
     best: _Stage = (_Kind.NO_GPUS, -1)

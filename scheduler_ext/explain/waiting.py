@@ -44,8 +44,7 @@ _ITEM: dict[str, Any] = dict.fromkeys(
 
 class Waiting:
     """Safe to use from any thread. The nearest node is computed once for equal pods, a few kinds at a time,
-    so that it takes little time; a result stays until the kind's turn comes again.
-    """
+    so that it takes little time; a result stays until the kind's turn comes again."""
 
     def __init__(
         self,
@@ -66,21 +65,18 @@ class Waiting:
 
     def reasons(self) -> dict[str, int]:
         """The number of waiting pods by reason: the reason of ``lines``; for pods that are not examined yet,
-        the most frequent reason of the last filter.
-        """
+        the most frequent reason of the last filter."""
         known = {(line["namespace"], line["name"]): line["reason"] for line in self._listed(_AT_SCRAPE_S)}
         pods = ((each, known.get((each.pod.namespace, each.pod.name))) for each in self._source.pending())
         return dict(Counter(reason or _reason(each, self._record.of_pod(each.pod)) for each, reason in pods))
 
     def lines(self) -> list[dict[str, Any]]:
-        """The waiting pods, the highest priority first, then the longest waiting; at most 500.
-
-        Plain JSON values: ``namespace``, ``name``, ``uid``, ``priority``, ``since``, ``asks``, ``filters``
-        (how often kube-scheduler asked), ``reason`` (of the node that is nearest to a fit; until that is
-        known, the most frequent reason of the last filter), ``nearest`` (a sentence, or None), ``commonest``
-        (the ``reason`` that refuses most, its number of ``nodes``, ``of`` all; or None), ``nominated`` (the
-        node where it waits for others to leave).
-        """
+        """The waiting pods, the highest priority first, then the longest waiting; at most 500. Plain JSON
+        values: ``namespace``, ``name``, ``uid``, ``priority``, ``since``, ``asks``, ``filters`` (how often
+        kube-scheduler asked), ``reason`` (of the node that is nearest to a fit; until that is known, the most
+        frequent reason of the last filter), ``nearest`` (a sentence, or None), ``commonest`` (the ``reason``
+        that refuses most, its number of ``nodes``, ``of`` all; or None), ``nominated`` (the node where it
+        waits for others to leave)."""
         return self._listed(_AT_ONCE_S)
 
     def _listed(self, at_once_s: float) -> list[dict[str, Any]]:

@@ -26,11 +26,9 @@ class Basis(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply and its counts; ``problem`` is set if the pod's request is invalid.
-
-    The sender of the reply holds ``args``, the decoded request, until the reply is out: releasing thousands
-    of names takes a good part of a millisecond.
-    """
+    """A reply and its counts; ``problem`` is set if the pod's request is invalid. The sender of the reply
+    holds ``args``, the decoded request, until the reply is out: releasing thousands of names takes a good
+    part of a millisecond."""
 
     body: bytes
     nodes_in: int

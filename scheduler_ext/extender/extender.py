@@ -51,11 +51,8 @@ _SMALLEST_SHARE = GpuRequest(shares=ShareAsk((("", 1),)))
 
 
 class Extender:
-    """Answers filter and prioritize; both are safe to call from several threads.
-
-    Readers take the current generation once and never look again. They share no lock with writers, and never
-    touch the table.
-    """
+    """Answers filter and prioritize; both are safe to call from several threads. Readers take the current
+    generation once and never look again. They share no lock with writers, and never touch the table."""
 
     def __init__(self, config: Configuration) -> None:
         self.sizing = config.sizing()
@@ -84,10 +81,8 @@ class Extender:
         return generation.snapshot if generation is not None else None
 
     def replace_nodes(self, infos: Iterable[NodeInfo], forecast: Forecast | None = None) -> Snapshot:
-        """Publish these nodes as the next generation; for one writer at a time.
-
-        Without a ``forecast`` of future demand the last one stays.
-        """
+        """Publish these nodes as the next generation; for one writer at a time. Without a ``forecast`` of
+        future demand the last one stays."""
         nodes = {info.name: self._known_or_not(info) for info in infos}
         with self._writing:
             forecast = forecast or self._table.forecast
@@ -100,10 +95,8 @@ class Extender:
         return snapshot
 
     def expect(self, forecast: Forecast) -> None:
-        """Publish the next generation with another forecast of future demand.
-
-        A forecast made for the ``kinds`` of the latest snapshot keeps no writer waiting here.
-        """
+        """Publish the next generation with another forecast of future demand. A forecast made for the
+        ``kinds`` of the latest snapshot keeps no writer waiting here."""
         with self._writing:
             self._table.forecast = forecast
             if self._generation is not None:
@@ -238,11 +231,9 @@ class Extender:
         return request
 
     def _dry_run(self, args: ExtenderArgs, snapshot: Snapshot) -> Snapshot:
-        """A snapshot of the Node objects in the request, for this request alone.
-
-        A known node (same name and uid) keeps its devices and holdings with the labels and allocatable in the
-        request; any other, such as an autoscaler's template, follows from its labels.
-        """
+        """A snapshot of the Node objects in the request, for this request alone. A known node (same name and
+        uid) keeps its devices and holdings with the labels and allocatable in the request; any other, such as
+        an autoscaler's template, follows from its labels."""
         nodes = {}
         for i, (name, node) in enumerate(zip(args.names, args.nodes or (), strict=True)):
             try:

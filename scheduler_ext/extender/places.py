@@ -30,12 +30,9 @@ _NODES = 16
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One pod's place: ``victims`` by node; kube-scheduler chose one of these nodes.
-
-    From the time of naming: ``known`` are the uids of the victims known there, ``leaving`` of those already
-    leaving, ``before`` is the node that the pod was nominated to, and ``version`` its resourceVersion. Times
-    are monotonic.
-    """
+    """One pod's place: ``victims`` by node; kube-scheduler chose one of these nodes. From the time of naming:
+    ``known`` are the uids of the victims known there, ``leaving`` of those already leaving, ``before`` is the
+    node that the pod was nominated to, and ``version`` its resourceVersion. Times are monotonic."""
 
     pod: BoundPod
     version: str
@@ -73,8 +70,7 @@ class Places:
         gone: bool = False,
     ) -> None:
         """Preempt names these victims for a pod, in place of earlier ones. Only nodes that kube-scheduler can
-        choose count. ``gone``: kube-scheduler knows that these victims have left.
-        """
+        choose count. ``gone``: kube-scheduler knows that these victims have left."""
         now = self._monotonic()
         likely = _chosen_from(victims, snapshot)
         nominated = (snapshot.nodes[name].info for name in snapshot.unsettled)
@@ -145,8 +141,7 @@ class Places:
 
     def disprove(self, asking: BoundPod, proposed: Mapping[str, Sequence[str]], snapshot: Snapshot) -> None:
         """If kube-scheduler may have chosen one of several nodes for a pod, remove those where it now
-        proposes victims (uids by node) for another pod and sees no room for both.
-        """
+        proposes victims (uids by node) for another pod and sees no room for both."""
         for uid, place in list(self._places.items()):
             if len(place.victims) == 1 or uid == asking.uid or place.pod.priority < asking.priority:
                 continue
@@ -247,10 +242,8 @@ class Places:
 
 
 def likeliest(victims: Mapping[str, Victims], snapshot: Snapshot) -> dict[str, Victims]:
-    """All nodes if there are few; of many, the first of those that kube-scheduler would choose from.
-
-    Also all of many, if the priority of some victim is unknown here, as for pods without GPUs.
-    """
+    """All nodes if there are few; of many, the first of those that kube-scheduler would choose from. Also all
+    of many, if the priority of some victim is unknown here, as for pods without GPUs."""
     if len(victims) <= _NODES or not _are_known(victims, snapshot):
         return dict(victims)
     return {name: victims[name] for name in _chosen_from(victims, snapshot)[:_NODES]}
@@ -262,18 +255,15 @@ def _uids(pods: Iterable[BoundPod]) -> set[str]:
 
 def _all_leave(place: Place, info: NodeInfo) -> bool:
     """Whether the node shows that all victims there are leaving; for victims that were leaving when they were
-    named, that they are gone.
-    """
+    named, that they are gone."""
     victims = place.known.intersection(place.victims[info.name].uids)
     here = (pod for pod in info.pods if pod.holds and pod.uid in victims)
     return bool(victims) and all(pod.terminating and pod.uid not in place.leaving for pod in here)
 
 
 def _chosen_from(victims: Mapping[str, Victims], snapshot: Snapshot) -> list[str]:
-    """The nodes that are best in kube-scheduler's order; it takes one of them at random.
-
-    All nodes, if the priority of some victim is unknown here.
-    """
+    """The nodes that are best in kube-scheduler's order; it takes one of them at random. All nodes, if the
+    priority of some victim is unknown here."""
     if not _are_known(victims, snapshot):
         return list(victims)
     costs: dict[str, tuple[int, int, int, int]] = {}

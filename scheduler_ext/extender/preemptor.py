@@ -57,8 +57,7 @@ class Preemptor:
 
     def preempt(self, body: bytes, deadline: float) -> Answer:
         """The reply to preempt. Past the deadline (monotonic) the results so far; RequestError 503 if there
-        are none. Raises RequestError (400) naming the field.
-        """
+        are none. Raises RequestError (400) naming the field."""
         began = time.monotonic()
         args = decode_preemption(body)
         snapshot = self._snapshot()
@@ -107,10 +106,8 @@ class Preemptor:
 
     def refused(self, pod: kube.Pod, nodes: Collection[str]) -> None:
         """Filter has refused a pod on these nodes, although it fits there by kube-scheduler's own filters.
-
         kube-scheduler may then remove the pod's nomination. If the pod waits for pods that only
-        kube-scheduler knows to be gone, its place is kept.
-        """
+        kube-scheduler knows to be gone, its place is kept."""
         uid, nominated = pod_uid(pod), _nominated_node(pod)
         self._hear(pod)
         place = self._places.of(uid)
@@ -147,8 +144,7 @@ class Preemptor:
         before the pod itself shows its nomination. Therefore the place that preempt named counts; and if the
         node would accept the pod now although filter has just refused it, kube-scheduler gets no victims and
         is nudged. Victims that kube-scheduler still proposes may not have been evicted, so they are named
-        again: an empty answer would leave the pod without any event that wakes it.
-        """
+        again: an empty answer would leave the pod without any event that wakes it."""
         self._hear(args.pod)
         uid, nominated = pod_uid(args.pod), _nominated_node(args.pod)
         place = self._places.of(uid)
@@ -180,8 +176,7 @@ class Preemptor:
 
     def rescuable(self, pod: kube.Pod, names: Sequence[str], snapshot: Snapshot) -> list[str]:
         """The nodes refused by filter that would accept the pod if pods of lower priority left; as many as
-        kube-scheduler would examine, and as fit into a moment.
-        """
+        kube-scheduler would examine, and as fit into a moment."""
         preemption = self._preemption(pod)
         if preemption is None:
             return []
@@ -237,8 +232,7 @@ def _named_again(
     args: PreemptionArgs, victims: Mapping[str, Victims], snapshot: Snapshot
 ) -> dict[str, Victims]:
     """The named victims, by node, that kube-scheduler still proposes and that are not leaving; with several
-    nodes, none if some victim is leaving, because kube-scheduler has then chosen that node.
-    """
+    nodes, none if some victim is leaving, because kube-scheduler has then chosen that node."""
     again: dict[str, Victims] = {}
     for name, named in victims.items():
         if name not in args.proposals or name not in snapshot.nodes:

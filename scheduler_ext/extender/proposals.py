@@ -14,11 +14,8 @@ from scheduler_ext.wire.pod import other_requests, pod_priority
 
 @dataclass(frozen=True, slots=True)
 class Admissible:
-    """The proposal for one node: uids that exist as far as known, the most important first.
-
-    ``staying`` are the holdings of proposed pods of no lower priority. ``price`` orders nodes roughly like
-    kube-scheduler.
-    """
+    """The proposal for one node: uids that exist as far as known, the most important first. ``staying`` are
+    the holdings of proposed pods of no lower priority. ``price`` orders nodes roughly like kube-scheduler."""
 
     info: NodeInfo
     uids: tuple[str, ...]
@@ -36,8 +33,7 @@ def admissible(
     resources: ResourceNames,
 ) -> dict[str, Admissible]:
     """The proposal for each of these nodes; ``uid`` and ``priority`` are of the pod that looks for a place.
-    Victims that are the pod itself, or on another node, are left out.
-    """
+    Victims that are the pod itself, or on another node, are left out."""
     unknown = {
         victim
         for name, info in infos.items()

@@ -51,11 +51,9 @@ class Offered:
 
 @dataclass(slots=True)
 class Recorded:
-    """The recorded decisions about one pod. Times are wall time in seconds.
-
-    ``number`` counts every change of any record. ``pod`` is the redacted manifest. ``nodes_in`` to
-    ``problem`` are of the last filter, ``candidates`` are the best nodes of the last prioritize.
-    """
+    """The recorded decisions about one pod. Times are wall time in seconds. ``number`` counts every change of
+    any record. ``pod`` is the redacted manifest. ``nodes_in`` to ``problem`` are of the last filter,
+    ``candidates`` are the best nodes of the last prioritize."""
 
     uid: str
     namespace: str

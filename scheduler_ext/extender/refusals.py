@@ -49,10 +49,8 @@ class Refusals:
 
     def cured(self, snapshot: Snapshot, changed: Mapping[str, float]) -> list[str]:
         """A small set of changed nodes that together can host every previously refused request that now fits.
-
         kube-scheduler retries those pods that may fit on the very node of the event. A cured request is
-        forgotten: its pods are requested again, and remembered if that does not help.
-        """
+        forgotten: its pods are requested again, and remembered if that does not help."""
         with self._lock:
             waiting = list(self._refused.items())
         nodes = {name: snapshot.nodes[name] for name in sorted(changed) if name in snapshot.nodes}

@@ -24,8 +24,7 @@ _LINKED_PATHS: Final = ("/", "/page", "/page/")
 
 def check_content(environ: Mapping[str, str], types: tuple[str, ...], send: str) -> None:
     """Raises RequestError (415) for a compressed body, or one of another type; "" is a body without a
-    type.
-    """
+    type."""
     encoding = environ.get("HTTP_CONTENT_ENCODING", "")
     if encoding.lower() not in ("", "identity"):
         raise RequestError(415, f"Content-Encoding: {encoding[:80]!r}; send the body as it is")

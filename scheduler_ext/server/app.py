@@ -138,12 +138,10 @@ def health_app(source: Source, metrics: Metrics) -> Flask:
 
 def inspect_app(*questions: Blueprint) -> Flask:
     """The loopback listener for questions about decisions, and the live page; only for clients on this host.
-
     A listener on loopback is out of other hosts' reach, but not out of a web page's reach: a name that first
     resolves to the page's own server and then to 127.0.0.1 (DNS rebinding) makes the browser take this server
     for the page's. Such a request still has the page's name in Host. A page can also send requests here under
-    its own name, which the browser puts into Origin and Sec-Fetch-Site.
-    """
+    its own name, which the browser puts into Origin and Sec-Fetch-Site."""
     app = _bare_app("inspect")
 
     @app.before_request

@@ -31,11 +31,9 @@ _ONE_WORKER = (
 
 
 def refuse_workers(environ: Mapping[str, str], workers_flag: int | None) -> str | None:
-    """The message to refuse to start with when anything but one worker is asked for, else None.
-
-    Checks the command line flag (None: not given), GUNICORN_CMD_ARGS and WEB_CONCURRENCY; a value that
-    cannot be read is refused too, because its meaning is unknown.
-    """
+    """The message to refuse to start with when anything but one worker is asked for, else None. Checks the
+    command line flag (None: not given), GUNICORN_CMD_ARGS and WEB_CONCURRENCY; a value that cannot be read is
+    refused too, because its meaning is unknown."""
     if workers_flag is not None and workers_flag != 1:
         return f"--workers {workers_flag}: {_ONE_WORKER}"
     parser = argparse.ArgumentParser(add_help=False, exit_on_error=False)
@@ -62,8 +60,7 @@ def run_server(options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
     that speaks TLS.
 
     Exits with status 1 and one message when an address is not available, when a file of `options.tls` cannot
-    be used, when `build_apps` raises, or when the worker process dies.
-    """
+    be used, when `build_apps` raises, or when the worker process dies."""
     for name in _FOREIGN_ENVIRONMENT:
         os.environ.pop(name, None)
     _raise_open_files()

@@ -16,10 +16,8 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Apps:
-    """The WSGI applications of the three listeners, built inside the worker process.
-
-    `close` is called once on the way out, after the last answer.
-    """
+    """The WSGI applications of the three listeners, built inside the worker process. `close` is called once
+    on the way out, after the last answer."""
 
     api: WSGIApplication
     health: WSGIApplication
@@ -55,8 +53,7 @@ class ServerOptions:
     gives to `read_body`: a larger body is refused as soon as its size is known.
     `threads` is the number of API requests handled at once.
 
-    Raises ValueError when the inspection listener would be reachable from another host.
-    """
+    Raises ValueError when the inspection listener would be reachable from another host."""
 
     api_listen: tuple[str, int]
     health_listen: tuple[str, int]

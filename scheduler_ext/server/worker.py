@@ -141,10 +141,8 @@ class StdlibLogger(Logger):  # type: ignore[misc]
 
 
 class ExtenderApplication(BaseApplication):  # type: ignore[misc]
-    """gunicorn's settings, and what the worker builds its applications from.
-
-    A BaseApplication reads no command line, no configuration file and no GUNICORN_CMD_ARGS.
-    """
+    """gunicorn's settings, and what the worker builds its applications from. A BaseApplication reads no
+    command line, no configuration file and no GUNICORN_CMD_ARGS."""
 
     def __init__(self, options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
         self.options = options

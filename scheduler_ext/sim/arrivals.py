@@ -20,11 +20,9 @@ _DRAWN_MODELS = (1, 2)
 def inflated(
     pods: Sequence[TracePod], capacity_milli: int, load: float, random: np.random.Generator
 ) -> list[TracePod]:
-    """The trace in random order, then pods of it at random, up to ``load`` times the capacity.
-
-    A trace that requests more loses random pods instead. The inflation protocol of Weng et al., USENIX
-    ATC'23. Raises SimulationError where no pod requests a GPU or no pod is left.
-    """
+    """The trace in random order, then pods of it at random, up to ``load`` times the capacity. A trace that
+    requests more loses random pods instead. The inflation protocol of Weng et al., USENIX ATC'23. Raises
+    SimulationError where no pod requests a GPU or no pod is left."""
     asked = asked_milli(pods)
     most = load * capacity_milli
     order = list(random.permutation(len(pods)))
@@ -51,10 +49,8 @@ def inflated(
 def constrained(
     pods: Sequence[TracePod], cluster: Cluster, percent: float, random: np.random.Generator
 ) -> list[TracePod]:
-    """The pods, with ``percent`` of the GPU pods restricted to one or two models.
-
-    A model is drawn by its part of the cluster's GPUs; other pods keep their models.
-    """
+    """The pods, with ``percent`` of the GPU pods restricted to one or two models. A model is drawn by its
+    part of the cluster's GPUs; other pods keep their models."""
     gpus = np.bincount(cluster.model, weights=cluster.gpus, minlength=len(cluster.models))
     parts = gpus / gpus.sum()
     offered = int(np.count_nonzero(parts))
@@ -70,10 +66,8 @@ def constrained(
 
 
 def prioritised(pods: Sequence[TracePod], source: str, random: np.random.Generator) -> list[TracePod]:
-    """The pods with priorities by QoS class ("qos"), at random ("drawn"), or unchanged ("none").
-
-    Raises SimulationError for "qos" where no pod has a QoS class.
-    """
+    """The pods with priorities by QoS class ("qos"), at random ("drawn"), or unchanged ("none"). Raises
+    SimulationError for "qos" where no pod has a QoS class."""
     if source == "none":
         return list(pods)
     if source == "qos":

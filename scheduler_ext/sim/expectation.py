@@ -22,10 +22,8 @@ def workload_of(pods: Sequence[TracePod]) -> Workload:
 
 
 def first_count(target: str) -> int | None:
-    """N of a target "first:N"; None for the targets "trace" and "online".
-
-    Raises SimulationError for anything else.
-    """
+    """N of a target "first:N"; None for the targets "trace" and "online". Raises SimulationError for anything
+    else."""
     match = _FIRST_PATTERN.fullmatch(target)
     if match is None and target not in ("trace", "online"):
         raise SimulationError(

@@ -21,13 +21,10 @@ from scheduler_ext.sim.world import Cluster, NodeShape, World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One policy on one sequence of pods.
-
-    ``load`` is arrived demand (inflation) or offered load (churn) over capacity; ``target`` as in
-    Expectation. ``constrain_percent`` of the GPU pods are restricted to models. ``priorities`` is "none",
-    "qos" or "drawn", for preemption in churn. Churn lasts ``warm_up`` and then ``measured`` mean lifetimes.
-    ``knobs`` are the weights and the strategy of the default policy.
-    """
+    """One policy on one sequence of pods. ``load`` is arrived demand (inflation) or offered load (churn) over
+    capacity; ``target`` as in Expectation. ``constrain_percent`` of the GPU pods are restricted to models.
+    ``priorities`` is "none", "qos" or "drawn", for preemption in churn. Churn lasts ``warm_up`` and then
+    ``measured`` mean lifetimes. ``knobs`` are the weights and the strategy of the default policy."""
 
     trace: str
     nodes: tuple[NodeShape, ...]
@@ -46,11 +43,9 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The run for the report, and the values for plots.
-
-    ``allocation_percent`` and ``fragmentation_percent`` are of the cluster, by arrived load in per cent;
-    ``rooms_milli`` is ``[slot, node]`` at the end, -1 where a node has no such GPU; ``models`` is ``[node]``.
-    """
+    """The run for the report, and the values for plots. ``allocation_percent`` and ``fragmentation_percent``
+    are of the cluster, by arrived load in per cent; ``rooms_milli`` is ``[slot, node]`` at the end, -1 where
+    a node has no such GPU; ``models`` is ``[node]``."""
 
     run: Run
     allocation_percent: Mapping[int, float]
@@ -60,11 +55,9 @@ class Outcome:
 
 
 class Simulation:
-    """The cluster of an experiment, its pods, and the accounts of those that arrived.
-
-    Demand is in thousandths of a GPU; what arrives is either allocated or rejected. Raises SimulationError
-    for impossible settings.
-    """
+    """The cluster of an experiment, its pods, and the accounts of those that arrived. Demand is in
+    thousandths of a GPU; what arrives is either allocated or rejected. Raises SimulationError for impossible
+    settings."""
 
     def __init__(self, experiment: Experiment) -> None:
         self._experiment = experiment

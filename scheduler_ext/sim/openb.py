@@ -54,18 +54,14 @@ class _Row:
 
 
 def read_traces(nodes_csv: Path, pods_csv: Sequence[Path]) -> tuple[tuple[NodeShape, ...], Traces]:
-    """The nodes, and the pods of each file by its name without the suffix.
-
-    Raises SimulationError, which names file, line and column.
-    """
+    """The nodes, and the pods of each file by its name without the suffix. Raises SimulationError, which
+    names file, line and column."""
     return tuple(read_nodes(nodes_csv)), {path.stem: tuple(read_pods(path)) for path in pods_csv}
 
 
 def write_traces(folder: Path, nodes: Sequence[NodeShape], traces: Traces) -> None:
     """Write ``nodes.csv`` and a CSV of pods for each trace, by its name, as ``read_traces`` reads them.
-
-    Raises SimulationError where they cannot be written.
-    """
+    Raises SimulationError where they cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -30,10 +30,8 @@ class Target:
 
 
 class Policy:
-    """Base of the policies: a choice of nodes from the pod, the nodes and the expected workload.
-
-    A node's evaluation may depend only on that node, the kind and the workload.
-    """
+    """Base of the policies: a choice of nodes from the pod, the nodes and the expected workload. A node's
+    evaluation may depend only on that node, the kind and the workload."""
 
     name: str
     # The tie rule of the policy ("first" or "random"); None leaves it to the scheduler.

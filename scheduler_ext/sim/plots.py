@@ -19,11 +19,9 @@ Grouped = Mapping[str, Sequence[Outcome]]
 
 
 def write_plots(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
-    """Write the pictures of each trace into a folder.
-
-    They are TRACE-cluster.png and, for inflation, TRACE-allocation.png and TRACE-fragmentation.png. Raises
-    SimulationError where matplotlib is missing, or the folder or a picture cannot be written.
-    """
+    """Write the pictures of each trace into a folder. They are TRACE-cluster.png and, for inflation,
+    TRACE-allocation.png and TRACE-fragmentation.png. Raises SimulationError where matplotlib is missing, or
+    the folder or a picture cannot be written."""
     by_trace: dict[str, dict[str, list[Outcome]]] = {}
     for outcome in outcomes:
         by_trace.setdefault(outcome.run.trace, {}).setdefault(outcome.run.policy, []).append(outcome)
@@ -111,10 +109,8 @@ def _clusters(trace: str, by_policy: Grouped) -> Any:
 
 
 def _cells(outcome: Outcome) -> tuple[Floats, list[tuple[str, int, int]]]:
-    """The used part of each GPU, ``[slot, node]``, and the range of each model's nodes.
-
-    Nodes are sorted by model and use; slots without a GPU are nan.
-    """
+    """The used part of each GPU, ``[slot, node]``, and the range of each model's nodes. Nodes are sorted by
+    model and use; slots without a GPU are nan."""
     rooms = outcome.rooms_milli.astype(np.float64)
     used = np.where(rooms < 0, np.nan, 100.0 * (1.0 - rooms / GPU_MILLI))
     # The fullest GPU of a node is on top.

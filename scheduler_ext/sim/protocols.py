@@ -16,11 +16,9 @@ FRAGMENTATION_PERCENT = 90
 
 
 def run_inflation(experiment: Experiment) -> Outcome:
-    """Run an experiment in which pods arrive one by one and stay, until requests exceed the cluster.
-
-    A pod that fits on no node is dropped, and counts as arrived; any other pod is placed. Raises
-    SimulationError for impossible settings.
-    """
+    """Run an experiment in which pods arrive one by one and stay, until requests exceed the cluster. A pod
+    that fits on no node is dropped, and counts as arrived; any other pod is placed. Raises SimulationError
+    for impossible settings."""
     simulation = Simulation(experiment)
     world, capacity_milli = simulation.world, simulation.world.cluster.capacity_milli
     measure = Fragmentation(world.cluster, workload_of(simulation.pods).top(TARGET_PART))
@@ -58,13 +56,11 @@ def run_inflation(experiment: Experiment) -> Outcome:
 
 
 def run_churn(experiment: Experiment) -> Outcome:
-    """Run an experiment in which pods arrive at random times, run for random times, and leave.
-
-    Arrivals are Poisson and lifetimes exponential with mean 1, so that the offered load is the rate times the
-    mean demand over the capacity. A pod that fits on no node leaves at once, unless it may evict others. For
-    a seed, the same pods arrive at the same times with the same lifetimes, whatever the policy: margins are
-    paired. Raises SimulationError for impossible settings.
-    """
+    """Run an experiment in which pods arrive at random times, run for random times, and leave. Arrivals are
+    Poisson and lifetimes exponential with mean 1, so that the offered load is the rate times the mean demand
+    over the capacity. A pod that fits on no node leaves at once, unless it may evict others. For a seed, the
+    same pods arrive at the same times with the same lifetimes, whatever the policy: margins are paired.
+    Raises SimulationError for impossible settings."""
     simulation = Simulation(experiment)
     world, pods, random = simulation.world, simulation.pods, simulation.random
     residents = Residents(world)

@@ -79,13 +79,10 @@ INTREE_SCORES: Mapping[str, Callable[[PodKind, NodesView], Longs]] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of kube-scheduler.
-
-    ``ties`` among the best nodes: any of them ("random", as in kube-scheduler) or the first of an order drawn
-    once ("first", as in the published comparison). ``points`` maps scores to 0 to 10, the range of an
-    extender. ``sampled_percent`` of the nodes suffice; 100 is all, 0 kube-scheduler's default for this size.
-    ``intree``: weights of kube-scheduler's own scores, by name.
-    """
+    """The settings of kube-scheduler. ``ties`` among the best nodes: any of them ("random", as in
+    kube-scheduler) or the first of an order drawn once ("first", as in the published comparison). ``points``
+    maps scores to 0 to 10, the range of an extender. ``sampled_percent`` of the nodes suffice; 100 is all, 0
+    kube-scheduler's default for this size. ``intree``: weights of kube-scheduler's own scores, by name."""
 
     ties: str = "random"
     points: bool = False

@@ -12,11 +12,9 @@ API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 
 class Run(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One policy on one sequence of pods; fields that do not apply are None.
-
-    ``allocation_percent`` is by arrived load in per cent, as text. Amounts are in thousandths of a GPU (of a
-    slice for MIG), ``rejected_by_class`` by the class of the request.
-    """
+    """One policy on one sequence of pods; fields that do not apply are None. ``allocation_percent`` is by
+    arrived load in per cent, as text. Amounts are in thousandths of a GPU (of a slice for MIG),
+    ``rejected_by_class`` by the class of the request."""
 
     trace: str
     policy: str
@@ -85,10 +83,8 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
 
 
 def as_csv(runs: Sequence[Run]) -> str:
-    """One line per run with the values of the JSON.
-
-    Each arrived load and each class with rejected requests has a column of its own, after the others.
-    """
+    """One line per run with the values of the JSON. Each arrived load and each class with rejected requests
+    has a column of its own, after the others."""
     classes = sorted({name for run in runs for name in run.rejected_by_class})
     loads = list(dict.fromkeys(load for run in runs for load in run.allocation_percent or {}))
     rows = []

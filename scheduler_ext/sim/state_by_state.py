@@ -82,10 +82,8 @@ _Step = tuple[list[float], list[float], list[float]]
 
 
 class StateByState:
-    """Decides by the strategy ``fragmentation``, for nodes as sim.node_states makes them.
-
-    Pods are as in traces: with one share or some whole GPUs, without a priority.
-    """
+    """Decides by the strategy ``fragmentation``, for nodes as sim.node_states makes them. Pods are as in
+    traces: with one share or some whole GPUs, without a priority."""
 
     def __init__(self, cluster: Snapshot, shapes: list[int], policy: Policy) -> None:
         """``shapes`` are the states of ``cluster`` that stand for each shape."""
@@ -163,10 +161,8 @@ class StateByState:
     def _demand(
         self, shape: _Shape, rooms: tuple[int, ...], cpu: int, idle: float, whole: int, taken: int = 0
     ) -> _Demand:
-        """With these rooms and this CPU.
-
-        So many whole GPUs are ``taken``: they are still in ``rooms``, but no more in ``idle`` and ``whole``.
-        """
+        """With these rooms and this CPU. So many whole GPUs are ``taken``: they are still in ``rooms``, but
+        no more in ``idle`` and ``whole``."""
         unusable, several, _ = self._step(shape.row, cpu)
         worth = sum([shape.values[room] for room in rooms]) - taken
         usable = worth

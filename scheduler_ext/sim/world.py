@@ -71,12 +71,9 @@ class Cluster:
 
 
 class World:
-    """A cluster with its running pods.
-
-    ``cpu_free`` (milli) and ``memory_free`` (MiB) are ``[node]``; ``room_milli`` is ``[slot, node]``, 0 for
-    slots without a GPU; ``tasks`` is ``[tag, node]``, the number of pods that share a GPU (tag 0) or hold
-    that many whole GPUs.
-    """
+    """A cluster with its running pods. ``cpu_free`` (milli) and ``memory_free`` (MiB) are ``[node]``;
+    ``room_milli`` is ``[slot, node]``, 0 for slots without a GPU; ``tasks`` is ``[tag, node]``, the number of
+    pods that share a GPU (tag 0) or hold that many whole GPUs."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

@@ -28,10 +28,8 @@ AGAIN_S = 30.0
 
 
 class InventorySource(Background):
-    """Supplies an extender from a file. A file with an error leaves the old inventory in place.
-
-    Reports of a file do not age while it is served: they count as received when it was read.
-    """
+    """Supplies an extender from a file. A file with an error leaves the old inventory in place. Reports of a
+    file do not age while it is served: they count as received when it was read."""
 
     # A file has no cluster to bind in.
     binder = None

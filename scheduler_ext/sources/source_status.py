@@ -47,11 +47,8 @@ class WatchHealth:
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
     """``age_s`` is the time since the last data; ``broken`` while the present data is refused; ``problems``
-    are the reasons why the inventory may be out of date.
-
-    ``report_ages_s`` and ``unplaced`` (pods with a share on an unknown GPU) are by node. ``forecast_age_s``
-    is the age of the demand forecast.
-    """
+    are the reasons why the inventory may be out of date. ``report_ages_s`` and ``unplaced`` (pods with a
+    share on an unknown GPU) are by node. ``forecast_age_s`` is the age of the demand forecast."""
 
     checks: Sequence[Check]
     age_s: float

@@ -18,8 +18,7 @@ _MOST = 1440
 class Sample(NamedTuple):
     """One moment. ``at`` is wall time in seconds; ``gpus`` exist, ``healthy`` of them are healthy, and pods
     hold ``held`` of these, parts of GPUs included; future pods cannot use ``unusable`` of the ``unallocated``
-    GPUs without MIG; ``waiting`` pods request GPUs and have no node.
-    """
+    GPUs without MIG; ``waiting`` pods request GPUs and have no node."""
 
     at: float
     gpus: int
@@ -72,11 +71,9 @@ class History:
 
 def fragmentation(snapshot: Snapshot) -> tuple[float, float]:
     """(unallocated, unusable) in GPUs, by the forecast of the decisions (``core.forecast.demand``).
-
     Unallocated is the unheld part of healthy GPUs that are neither shared by time nor in MIG mode; unusable
     is the part of it that future pods cannot use, weighted by the frequency of those pods. Missing nodes do
-    not count.
-    """
+    not count."""
     by_model = fragmentation_by_model(snapshot).values()
     return sum(idle for idle, _ in by_model), sum(unusable for _, unusable in by_model)
 

@@ -107,11 +107,9 @@ def total(amounts: Iterable[Amounts]) -> Amounts:
 
 
 def node_usage(node: Node, resources: ResourceNames, headroom_percent: int) -> NodeUsage:
-    """What a node's GPUs come to; nothing of a node whose agent is Missing, for it may be gone.
-
-    Of a GPU known by labels only nothing is known of its memory. ``headroom_percent`` is what shares leave
-    untouched, on nodes of shares.
-    """
+    """What a node's GPUs come to; nothing of a node whose agent is Missing, for it may be gone. Of a GPU
+    known by labels only nothing is known of its memory. ``headroom_percent`` is what shares leave untouched,
+    on nodes of shares."""
     info = node.info
     if info.freshness == "Missing":
         return NodeUsage()

@@ -156,10 +156,8 @@ class Change(NamedTuple):
 
 
 class OverviewRows:
-    """Rows as JSON by node, each with the version at which it changed last.
-
-    ``update`` is for one thread; ``since`` for any, and waits for no computation.
-    """
+    """Rows as JSON by node, each with the version at which it changed last. ``update`` is for one thread;
+    ``since`` for any, and waits for no computation."""
 
     def __init__(self, resources: ResourceNames, headroom_percent: int) -> None:
         self._resources = resources

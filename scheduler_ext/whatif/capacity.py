@@ -21,11 +21,9 @@ from scheduler_ext.wire.pod import not_modelled, pod_name
 
 
 def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:
-    """The Capacity of a cluster for a pod, as plain JSON values: nodes with most first, then by name.
-
-    A count is null, and so is the total, where no known limit applies. Raises PodError for the pod,
-    InventoryError for an object of the inventory, naming the field that cannot be read.
-    """
+    """The Capacity of a cluster for a pod, as plain JSON values: nodes with most first, then by name. A count
+    is null, and so is the total, where no known limit applies. Raises PodError for the pod, InventoryError
+    for an object of the inventory, naming the field that cannot be read."""
     request = wish(pod, config)
     namespace, _, name = pod_name(pod).partition("/")
     if isinstance(request, InvalidRequest):

@@ -29,11 +29,9 @@ NO_LIMIT = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Vessel:
-    """A node to be filled with at most ``most`` copies.
-
-    ``rooms`` are those of its GPUs by slot, where the copies have shares. ``settled``: no pod holds a whole
-    GPU that may be any of them, so that a share on one GPU changes no other.
-    """
+    """A node to be filled with at most ``most`` copies. ``rooms`` are those of its GPUs by slot, where the
+    copies have shares. ``settled``: no pod holds a whole GPU that may be any of them, so that a share on one
+    GPU changes no other."""
 
     node: Node
     most: int
@@ -66,10 +64,8 @@ class Fill:
 def fill_all(
     vessels: Sequence[Vessel], request: GpuRequest, sizing: Sizing, within: Snapshot | None = None
 ) -> list[Fill]:
-    """The copies that each node takes; as many as ``most`` where the request asks no GPU.
-
-    ``within`` is the cluster whose forecast chooses the GPUs, as for a decision there.
-    """
+    """The copies that each node takes; as many as ``most`` where the request asks no GPU. ``within`` is the
+    cluster whose forecast chooses the GPUs, as for a decision there."""
     shares = request.shares
     if not request.asks_gpu:
         return [Fill(vessel.most) for vessel in vessels]

@@ -43,10 +43,8 @@ def find_eviction(
 def _proposals(
     asker: Asker, cluster: WhatIf, budgets: Sequence[Budget], preemption: Preemption, empty_victims: bool
 ) -> Iterator[tuple[str, Victims]]:
-    """The victims that kube-scheduler finds by its own filters, which count GPUs, node by node.
-
-    Without a Node object it has no amounts to count; it is then assumed to leave the choice to the extender.
-    """
+    """The victims that kube-scheduler finds by its own filters, which count GPUs, node by node. Without a
+    Node object it has no amounts to count; it is then assumed to leave the choice to the extender."""
     counted = cluster.in_tree.refused(asker.needs, with_gpus=True)
     for name in sorted(cluster.infos):
         facts, rejection = cluster.in_tree.facts(name), counted.get(name)

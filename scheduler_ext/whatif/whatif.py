@@ -47,10 +47,8 @@ class Resident:
 
 
 class WhatIf:
-    """The state of a cluster, changed pod by pod; decisions are those of explain.
-
-    Raises InventoryError for an object that cannot be read.
-    """
+    """The state of a cluster, changed pod by pod; decisions are those of explain. Raises InventoryError for
+    an object that cannot be read."""
 
     def __init__(self, state: ClusterState, config: Configuration) -> None:
         self.sizing = config.sizing()

@@ -70,11 +70,9 @@ def binding_body(
 def device_annotations(
     node: str, request: GpuRequest, devices: Mapping[str, tuple[str, ...]], resources: ResourceNames
 ) -> dict[str, str]:
-    """The extender's decision, for people and for the container runtime.
-
-    ``devices`` are the UUIDs by container of containers that asked for a share. The device plugin chooses the
-    units that it hands out: of these only resource and count are known.
-    """
+    """The extender's decision, for people and for the container runtime. ``devices`` are the UUIDs by
+    container of containers that asked for a share. The device plugin chooses the units that it hands out: of
+    these only resource and count are known."""
     containers: list[dict[str, Any]] = []
     told: dict[str, str] = {}
     for container, resource, count in request.by_container:

@@ -45,10 +45,8 @@ def decode_answer(kind: type[_T], body: bytes) -> _T:
 def decode_body(
     decoder: msgspec.json.Decoder[_T], body: bytes, prefix: str = "", kind: str = "ExtenderArgs"
 ) -> _T:
-    """A request from kube-scheduler, or a part of one that begins with ``prefix``.
-
-    ``kind`` is its name in extender/v1. Raises RequestError (400) naming the field.
-    """
+    """A request from kube-scheduler, or a part of one that begins with ``prefix``. ``kind`` is its name in
+    extender/v1. Raises RequestError (400) naming the field."""
     try:
         # msgspec checks UTF-8 only in strings that it keeps; skipped ones must be valid, too.
         if not body.isascii():

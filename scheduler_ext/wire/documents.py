@@ -20,10 +20,8 @@ _DIRECTIVE: Final = re.compile("(?:^|[\n\r\x85\u2028\u2029])(%[^\n\r\x85\u2028\u
 
 
 def json_documents(body: bytes, limits: Limits = FILE) -> Iterator[tuple[str, bytes]]:
-    """The documents of a text that are not null, each with its place ("document 2"), as JSON.
-
-    Raises DocumentError, possibly after some documents.
-    """
+    """The documents of a text that are not null, each with its place ("document 2"), as JSON. Raises
+    DocumentError, possibly after some documents."""
     text = _utf8(body)
     if text.lstrip()[:1] == b"{":
         try:

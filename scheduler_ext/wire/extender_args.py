@@ -49,10 +49,8 @@ class _OfPod(Struct, frozen=True):
 
 
 class ExtenderArgs(_OfPod, frozen=True):
-    """A filter or prioritize request: the pod and either names or whole Node objects.
-
-    ``raw_nodes`` are the bytes of the Node objects, for the reply; None in the names form.
-    """
+    """A filter or prioritize request: the pod and either names or whole Node objects. ``raw_nodes`` are the
+    bytes of the Node objects, for the reply; None in the names form."""
 
     names: list[str]
     nodes: list[kube.Node] | None = None
@@ -89,10 +87,7 @@ class _Victims(Struct, Generic[_Pod], rename="pascal", gc=False):
 
 class Proposal(Struct, frozen=True):
     """The pods that kube-scheduler would evict from one node, the most important first, and its count of
-    violations.
-
-    ``pods`` are the same victims as objects if whole pods were sent, otherwise empty.
-    """
+    violations. ``pods`` are the same victims as objects if whole pods were sent, otherwise empty."""
 
     uids: tuple[str, ...] = ()
     violations: int = 0
@@ -140,12 +135,9 @@ def decode_args(body: bytes) -> ExtenderArgs:
 def encode_filter_result(
     args: ExtenderArgs, passed: list[int], refused: dict[str, str], rescuable: dict[str, str] | None = None
 ) -> bytes:
-    """The reply to filter: the positions of nodes that passed, and why the others failed.
-
-    A failed node is unresolvable unless it is in ``rescuable``: kube-scheduler's preemption (up to 1.37) runs
-    without extenders, so it would search for victims in vain, and try the pod again hundreds of times a
-    second.
-    """
+    """The reply to filter: the positions of nodes that passed, and why the others failed. A failed node is
+    unresolvable unless it is in ``rescuable``: kube-scheduler's preemption (up to 1.37) runs without
+    extenders, so it would search for victims in vain, and try the pod again hundreds of times a second."""
     nodes = {"items": [args.raw_nodes[i] for i in passed]} if args.raw_nodes is not None else None
     names = [args.names[i] for i in passed] if nodes is None else None
     return _encoder.encode(_FilterResult(nodes, names, rescuable or {}, refused))
@@ -160,11 +152,9 @@ encode_json = _encoder.encode
 
 
 def decode_preemption(body: bytes) -> PreemptionArgs:
-    """A preempt request with its pod still undecoded. Raises RequestError (400) naming the field.
-
-    A request with both forms null, empty or absent concerns no node; if both are set, the one with node names
-    counts. A node without a list has no proposed victims.
-    """
+    """A preempt request with its pod still undecoded. Raises RequestError (400) naming the field. A request
+    with both forms null, empty or absent concerns no node; if both are set, the one with node names counts. A
+    node without a list has no proposed victims."""
     args = decode_body(_preemption_decoder, body, kind=_PREEMPTION)
     raw_pod = _raw_pod(args.pod, _PREEMPTION)
     whole, metas = args.node_name_to_victims or {}, args.node_name_to_meta_victims or {}

@@ -42,8 +42,7 @@ class FileTooLargeError(OSError):
 
 def read_file(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """The whole file. Raises OSError; UnansweredError if nothing comes for too long, FileTooLargeError if
-    there are more than ``max_bytes``.
-    """
+    there are more than ``max_bytes``."""
     answers: SimpleQueue[bytes | Exception | None] = SimpleQueue()
     Thread(target=_read, args=(path, max_bytes, answers.put), name="read-file", daemon=True).start()
     pieces: list[bytes] = []

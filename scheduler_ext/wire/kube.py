@@ -195,10 +195,8 @@ read_node = partial(decode_answer, Node)
 
 
 def quantity_text(raw: Raw) -> str:
-    """A quantity as text, from a string or a bare number; null is 0, as in Go.
-
-    Raises QuantityError for anything else.
-    """
+    """A quantity as text, from a string or a bare number; null is 0, as in Go. Raises QuantityError for
+    anything else."""
     text = bytes(raw)
     if text[:1] == b'"':
         return msgspec.json.decode(text, type=str)

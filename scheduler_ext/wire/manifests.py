@@ -38,10 +38,8 @@ _ENDS_OF_NAMES: Final = ("GroupSpec", "Template", "template", "Spec")
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A pod to ask about: from a text, or from a template of ``workload`` ("Deployment team/web").
-
-    ``copies`` is how many the workload runs; None for one on each node.
-    """
+    """A pod to ask about: from a text, or from a template of ``workload`` ("Deployment team/web"). ``copies``
+    is how many the workload runs; None for one on each node."""
 
     pod: kube.Pod
     workload: str | None = None
@@ -73,9 +71,7 @@ class Manifest:
 
 def distinct(manifests: Iterable[Manifest]) -> list[Manifest]:
     """The manifests with unique pod names; pods of a second workload of one name get a name with their kind.
-
-    Raises InventoryError for a pod that occurs twice, which would hold its GPUs twice.
-    """
+    Raises InventoryError for a pod that occurs twice, which would hold its GPUs twice."""
     taken: set[str] = set()
     named = []
     for manifest in manifests:
@@ -89,10 +85,8 @@ def distinct(manifests: Iterable[Manifest]) -> list[Manifest]:
 
 
 def in_namespace(manifests: Iterable[Manifest], namespace: str, *, only: bool) -> list[Manifest]:
-    """The manifests; those without a namespace get this one, as from kubectl.
-
-    With ``only``, raises InventoryError for a pod of another namespace.
-    """
+    """The manifests; those without a namespace get this one, as from kubectl. With ``only``, raises
+    InventoryError for a pod of another namespace."""
     placed = []
     for manifest in manifests:
         named = manifest.namespace or namespace
@@ -106,9 +100,7 @@ def in_namespace(manifests: Iterable[Manifest], namespace: str, *, only: bool) -
 
 def every_pod(manifests: Iterable[Manifest]) -> list[kube.Pod]:
     """Every pod of the manifests, the pods of a template numbered; one for a workload with one on each node.
-
-    Raises InventoryError if there are too many, or none.
-    """
+    Raises InventoryError if there are too many, or none."""
     manifests = list(manifests)
     wanted = sum(1 if each.copies is None else each.copies for each in manifests)
     if not 0 < wanted <= _MAX_PODS:
@@ -168,10 +160,7 @@ def template_manifests(
     kind: str, metadata: kube.ObjectMeta, document: bytes | msgspec.Raw, where: str
 ) -> list[Manifest]:
     """A pod for each template of an object, named after the workload, and after the role if there are
-    several.
-
-    Raises InventoryError naming the object and the field.
-    """
+    several. Raises InventoryError naming the object and the field."""
     whole = decode_object(document, dict[str, Any], where)
     found = list(islice(_templates(whole, _Place(), iter(range(_MAX_VALUES))), _MAX_TEMPLATES))
     if not found:

@@ -26,10 +26,7 @@ DELETION_TAINTS = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "
 
 
 def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
-    """The GPU part of a Node object.
-
-    Raises QuantityError naming the resource for an unreadable amount.
-    """
+    """The GPU part of a Node object. Raises QuantityError naming the resource for an unreadable amount."""
     metadata, status = node.metadata or kube.ObjectMeta(), node.status or kube.NodeStatus()
     taints = (node.spec or kube.NodeSpec()).taints or ()
     labels = strings(metadata.labels)
@@ -64,10 +61,7 @@ def node_info(
     resources: ResourceNames,
 ) -> NodeInfo:
     """The known state of a node. Without a Node object nothing limits it; without a report its labels are
-    used.
-
-    Raises QuantityError naming the resource for an unreadable amount.
-    """
+    used. Raises QuantityError naming the resource for an unreadable amount."""
     if node is None:
         return NodeInfo(name, report=report, freshness="Fresh" if report else "Missing", pods=tuple(pods))
     return node_record(node, resources).info(name, report, NodePods(tuple(pods)))
@@ -110,9 +104,7 @@ def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estima
 
 def node_constraints(node: kube.Node) -> NodeFacts:
     """The fields of a Node that kube-scheduler's own filters compare, except amounts, which are left empty.
-
-    Labels are interned, because thousands of nodes have the same.
-    """
+    Labels are interned, because thousands of nodes have the same."""
     metadata, spec = node.metadata or kube.ObjectMeta(), node.spec or kube.NodeSpec()
     return NodeFacts(
         name=metadata.name or "",
@@ -126,10 +118,8 @@ def node_constraints(node: kube.Node) -> NodeFacts:
 
 
 def node_facts(node: kube.Node, pods: Sequence[kube.Pod]) -> NodeFacts:
-    """A node as kube-scheduler's own filters see it, with the pods that hold resources there.
-
-    Raises QuantityError naming the resource for an unreadable amount.
-    """
+    """A node as kube-scheduler's own filters see it, with the pods that hold resources there. Raises
+    QuantityError naming the resource for an unreadable amount."""
     status = node.status or kube.NodeStatus()
     requested: dict[str, Fraction] = {}
     for pod in pods:

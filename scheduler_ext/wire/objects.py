@@ -35,9 +35,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Objects:
     """The objects of a file by kind and name, decoded; ``skipped`` counts kinds that are ignored here.
-
-    ``budgets`` are its PodDisruptionBudgets, which decide about evictions in a simulation.
-    """
+    ``budgets`` are its PodDisruptionBudgets, which decide about evictions in a simulation."""
 
     gpu_nodes: dict[str, gpunode.GpuNode] = field(default_factory=dict)
     nodes: dict[str, kube.Node] = field(default_factory=dict)
@@ -84,10 +82,8 @@ class _Object:
 
 
 def read_objects(text: bytes) -> Objects:
-    """The objects of an inventory file's bytes. Raises InventoryError naming the object and the field.
-
-    A cluster without objects is an empty List; a file without even a List is still being written.
-    """
+    """The objects of an inventory file's bytes. Raises InventoryError naming the object and the field. A
+    cluster without objects is an empty List; a file without even a List is still being written."""
     objects = Objects()
     for each in _each_object(text, FILE, "GPUNode, Node, Pod or a List of them"):
         _add(objects, each)
@@ -101,10 +97,8 @@ def read_pods(text: bytes) -> list[kube.Pod]:
 
 
 def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
-    """The pods of a text and of its pod templates, in order; other objects are skipped.
-
-    Raises InventoryError, also if there are none, and for Nodes and GPUNodes, which belong into an inventory.
-    """
+    """The pods of a text and of its pod templates, in order; other objects are skipped. Raises
+    InventoryError, also if there are none, and for Nodes and GPUNodes, which belong into an inventory."""
     manifests: list[Manifest] = []
     others = []
     for each in _each_object(text, limits, "a Pod, a workload such as a Deployment, or a List of them"):
@@ -137,11 +131,9 @@ def refuse_without_nodes(objects: Objects) -> None:
 def assemble(
     objects: Objects, resources: ResourceNames, previous: Mapping[str, NodeInfo] | None = None
 ) -> dict[str, NodeInfo]:
-    """Every node of the objects, by name: reports, Nodes and pods put together.
-
-    ``previous`` are the nodes of the last good file; the sequences of new reports must not fall below theirs.
-    Raises InventoryError (ImpossibleReportError) naming the object and the field.
-    """
+    """Every node of the objects, by name: reports, Nodes and pods put together. ``previous`` are the nodes of
+    the last good file; the sequences of new reports must not fall below theirs. Raises InventoryError
+    (ImpossibleReportError) naming the object and the field."""
     reports: dict[str, Report | None] = {}
     for name, gpu_node in objects.gpu_nodes.items():
         last = previous.get(name) if previous else None
@@ -192,8 +184,7 @@ def _pods_by_node(
 
 def workload_of(pods: Iterable[kube.Pod], resources: ResourceNames) -> Workload:
     """The demand of these pods as a live inventory would observe it, in the order of their creation; an
-    unreadable pod counts as nothing.
-    """
+    unreadable pod counts as nothing."""
     arrivals = ObservedDemand()
     arrivals.hold()
     for pod in pods:

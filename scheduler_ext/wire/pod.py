@@ -136,10 +136,8 @@ def may_preempt(pod: kube.Pod) -> bool:
 
 
 def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
-    """A pod on a node as a holder: its amounts and devices; its wishes only matter for ``asked``.
-
-    Raises QuantityError for an amount of the wrong JSON type.
-    """
+    """A pod on a node as a holder: its amounts and devices; its wishes only matter for ``asked``. Raises
+    QuantityError for an amount of the wrong JSON type."""
     ask = pod_ask(pod, resources)
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
     request = parse_holding(ask, resources)
@@ -215,10 +213,8 @@ def other_requests(spec: kube.PodSpec, resources: ResourceNames) -> Mapping[str,
 
 
 def pod_needs(pod: kube.Pod) -> PodNeeds:
-    """The fields that kube-scheduler's own filters compare.
-
-    Raises QuantityError for a quantity that cannot be read or is negative; no cluster admits those.
-    """
+    """The fields that kube-scheduler's own filters compare. Raises QuantityError for a quantity that cannot
+    be read or is negative; no cluster admits those."""
     spec = pod.spec or kube.PodSpec()
     requests = pod_amounts(spec)
     for name, amount in requests.items():

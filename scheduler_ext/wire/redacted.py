@@ -15,11 +15,9 @@ _KINDS_BOUND_TO_NODES = (b"persistentVolumeClaim", b"ephemeral")
 
 
 def redacted_pod(pod: kube.Pod) -> bytes:
-    """The pod as JSON, with the fields of ``kube.Pod`` alone and only this project's annotations.
-
-    Decoding it again gives a pod with the same request and the same decision. Labels are left out: no
-    decision about the pod itself reads them.
-    """
+    """The pod as JSON, with the fields of ``kube.Pod`` alone and only this project's annotations. Decoding it
+    again gives a pod with the same request and the same decision. Labels are left out: no decision about the
+    pod itself reads them."""
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
     ours = {
         key: value for key, value in (metadata.annotations or {}).items() if key.startswith(ANNOTATION_PREFIX)

@@ -31,10 +31,8 @@ _Name = Annotated[str, Meta(min_length=1, max_length=253)]
 
 
 class ShareSpec(KubeStruct):
-    """One container's share, those of running containers first.
-
-    ``beside`` has the positions of the running shares that exist at the same time as an init container's.
-    """
+    """One container's share, those of running containers first. ``beside`` has the positions of the running
+    shares that exist at the same time as an init container's."""
 
     container: _Name
     memory_mib: Annotated[int, Meta(ge=1, le=MAX_COUNT)] = msgspec.field(name="memoryMiB")
@@ -123,11 +121,8 @@ def reservation(found: GpuReservation) -> Reservation:
 
 
 def reservation_body(wanted: Reservation) -> dict[str, Any]:
-    """The body of POST, and of PUT if ``wanted`` has a version, which is its precondition.
-
-    Raises ValueError for content that must never be written: too many intents, or a share without exactly one
-    GPU.
-    """
+    """The body of POST, and of PUT if ``wanted`` has a version, which is its precondition. Raises ValueError
+    for content that must never be written: too many intents, or a share without exactly one GPU."""
     if len(wanted.intents) > MAX_INTENTS:
         raise ValueError(f"{len(wanted.intents)} intents on node {wanted.node}; at most {MAX_INTENTS}")
     metadata: dict[str, Any] = {"name": wanted.node}

@@ -23,12 +23,9 @@ _MERGE_KEY: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a YAML text.
-
-    ``depth`` is the number of nesting levels; ``values`` the number of scalars, lists and mappings that the
-    text itself may have, None for any number; ``repeated_bytes`` the memory that aliases and merge keys may
-    add, None if both are refused.
-    """
+    """Limits of a YAML text. ``depth`` is the number of nesting levels; ``values`` the number of scalars,
+    lists and mappings that the text itself may have, None for any number; ``repeated_bytes`` the memory that
+    aliases and merge keys may add, None if both are refused."""
 
     depth: int
     values: int | None
@@ -45,10 +42,8 @@ POSTED: Final = Limits(depth=100, values=20_000, repeated_bytes=None)
 
 
 def yaml_values(text: bytes, limits: Limits) -> Iterator[Any]:
-    """The documents of a UTF-8 text as plain values; an alias is the same value in several places.
-
-    Raises DocumentError, possibly after some documents.
-    """
+    """The documents of a UTF-8 text as plain values; an alias is the same value in several places. Raises
+    DocumentError, possibly after some documents."""
     try:
         loader = _LOADER(text)
         try:

@@ -50,10 +50,8 @@ class Backoff:
 
 @dataclass(eq=False)
 class Retry:
-    """The wait of one kind of request; one thread at a time.
-
-    With ``probes``, it takes turns with others to find out whether a server that is away is back.
-    """
+    """The wait of one kind of request; one thread at a time. With ``probes``, it takes turns with others to
+    find out whether a server that is away is back."""
 
     server: Availability
     backoff: Backoff

@@ -121,10 +121,7 @@ class Stream:
     heard: Callable[[], None]
 
     def batches(self) -> Iterator[list[bytes]]:
-        """Whole lines as they arrive, in batches.
-
-        Raises UnreachableError; SilentError when nothing comes.
-        """
+        """Whole lines as they arrive, in batches. Raises UnreachableError; SilentError when nothing comes."""
         unfinished = bytearray()
         while True:
             with _translated():
@@ -212,11 +209,9 @@ class Transport:
         timeout_s: float | None = None,
         accept: str = JSON,
     ) -> Reply:
-        """One request, within ``timeout_s`` where given; types of JSON take objects, others bytes.
-
-        Raises RefusedError; UnsentError where the server cannot have received it; UnreachableError where it
-        may have.
-        """
+        """One request, within ``timeout_s`` where given; types of JSON take objects, others bytes. Raises
+        RefusedError; UnsentError where the server cannot have received it; UnreachableError where it may
+        have."""
         end = None if timeout_s is None else self._monotonic() + timeout_s
         timeouts = (CONNECT_S, READ_S) if timeout_s is None else timeout_s
         response = self._request(method, path, query, body, content_type, timeouts, accept)
@@ -243,10 +238,8 @@ class Transport:
     def watch(
         self, path: str, query: Query, silence_s: float = SILENCE_S, answer_s: float = ANSWER_S
     ) -> Iterator[Stream]:
-        """A streamed GET, answered within ``answer_s`` and then silent for at most ``silence_s``.
-
-        Raises RefusedError, UnreachableError.
-        """
+        """A streamed GET, answered within ``answer_s`` and then silent for at most ``silence_s``. Raises
+        RefusedError, UnreachableError."""
         response = self._request("GET", path, query, None, JSON, (CONNECT_S, answer_s))
         try:
             if response.status != 200:
@@ -261,10 +254,8 @@ class Transport:
 
     @contextlib.contextmanager
     def websocket(self, path: str, query: Query, silence_s: float) -> Iterator[WebSocket]:
-        """A WebSocket, silent for at most ``silence_s``.
-
-        Raises RefusedError, UnreachableError, also of what fails while it is open.
-        """
+        """A WebSocket, silent for at most ``silence_s``. Raises RefusedError, UnreachableError, also of what
+        fails while it is open."""
         # Imported here: servers do not need it.
         from kubernetes.stream.ws_client import create_websocket, get_websocket_url
         from websocket import (

@@ -136,10 +136,8 @@ def _handed_out(info: NodeInfo | None) -> str | None:
 
 
 class ReportProblems:
-    """The problems of nodes' current reports, by node; safe to use from several threads.
-
-    A problem stays until it is solved, so that the extender that becomes active later writes its Event.
-    """
+    """The problems of nodes' current reports, by node; safe to use from several threads. A problem stays
+    until it is solved, so that the extender that becomes active later writes its Event."""
 
     # Of nodes that have a report.
     refusals = Counter(

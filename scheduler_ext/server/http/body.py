@@ -44,9 +44,7 @@ async def receive_body(
     reader: StreamReader, length: int | None, limit_bytes: int, hold: Callable[[int], None]
 ) -> bytes:
     """The body of that many bytes; None: a chunked one. `hold` is called with the bytes that each read adds.
-
-    Raises BodyError.
-    """
+    Raises BodyError."""
     pieces: list[bytes] = []
     size = 0
     try:
@@ -101,10 +99,8 @@ def received_at(environ: MutableMapping[str, Any]) -> float:
 
 
 def read_body(environ: MutableMapping[str, Any], limit_bytes: int) -> bytes:
-    """The whole body of a request of at most `limit_bytes`; environ[BODY_RECEIVED] is set afterwards.
-
-    Raises BodyError; the connection closes after the reply, which reaches a client that is still sending.
-    """
+    """The whole body of a request of at most `limit_bytes`; environ[BODY_RECEIVED] is set afterwards. Raises
+    BodyError; the connection closes after the reply, which reaches a client that is still sending."""
     if BODY not in environ:
         # Under any other WSGI server, a test client for example.
         environ[BODY] = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))

@@ -44,10 +44,8 @@ _FOR_BROWSERS = (
 
 
 class HeadError(Exception):
-    """A request that the application does not see; `status` and str() are for the client.
-
-    `sending`: the client may still be sending, and read its reply only afterwards.
-    """
+    """A request that the application does not see; `status` and str() are for the client. `sending`: the
+    client may still be sending, and read its reply only afterwards."""
 
     def __init__(self, status: int, message: str, sending: bool = True) -> None:
         super().__init__(message)
@@ -78,9 +76,7 @@ async def read_head(reader: StreamReader, first: bytes) -> bytes:
 
 def parse_head(head: bytes, peer: Any, cfg: Any) -> tuple[Any, int | None, bool]:
     """The parsed request, its body's length (None: chunked), and whether the client expects "100 Continue".
-
-    Raises HeadError.
-    """
+    Raises HeadError."""
     try:
         request = Request(cfg, IterUnreader([head]), peer)
     except Exception as error:
@@ -139,11 +135,9 @@ def answer(
     is_last: Callable[[], bool],
 ) -> tuple[list[bytes], bool, WSGIEnvironment]:
     """The application's reply as bytes to send, whether the connection may be used again, and the environ.
-
     `more` is added to the environ. `addresses` are those of the client and of the listener. `is_last`, called
     after the application, says whether this is the connection's last reply. Raises what the application
-    raises.
-    """
+    raises."""
     reply = CollectedReply()
     response, environ = wsgi.create(request, reply, *addresses, cfg)
     environ |= more

@@ -76,10 +76,8 @@ class HttpServer:
         asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     async def stop(self, grace_s: float, linger_s: float) -> None:
-        """Stop accepting, and finish what is open within `grace_s`.
-
-        Idle connections stay open for `linger_s`, for a request that is already on its way.
-        """
+        """Stop accepting, and finish what is open within `grace_s`. Idle connections stay open for
+        `linger_s`, for a request that is already on its way."""
         loop = asyncio.get_running_loop()
         until = loop.time() + grace_s
         self.stopping = True
@@ -121,10 +119,8 @@ class HttpServer:
             self.relieve()
 
     def relieve(self) -> None:
-        """Cut connections until unanswered requests and unsent replies are within their bound.
-
-        The connection that has waited for longest is cut, but a single reply may exceed the bound.
-        """
+        """Cut connections until unanswered requests and unsent replies are within their bound. The connection
+        that has waited for longest is cut, but a single reply may exceed the bound."""
         reading, writing = self._connections[Phase.READING], self._connections[Phase.WRITING]
         while self._request_bytes + self._reply_bytes() > self.limits.max_held_bytes:
             oldest = [*list(reading)[:1], *(list(writing)[:1] if len(writing) > 1 else ())]

@@ -26,8 +26,7 @@ def listen(name: str, address: tuple[str, int], send_buffer_bytes: int | None = 
     `send_buffer_bytes` bounds what the kernel keeps for each client that does not read, which counts against
     the container's memory too; the kernel's own bound is some megabytes.
 
-    Raises ListenError.
-    """
+    Raises ListenError."""
     host, port = address[0].strip("[]"), address[1]
     is_ipv6 = ":" in host
     family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
@@ -55,13 +54,10 @@ def url(listener: socket.socket, scheme: str = "http") -> str:
 
 
 async def leave(listener: socket.socket, accept: Callable[[], bool]) -> None:
-    """Stop listening without resetting a connection.
-
-    Closing a listener resets the connections that completed their TCP handshake but were not accepted, and
-    their clients have often sent a request by then. So new handshakes are stopped first, `accept` is called
-    until it returns False because there is no more connection, and only then is the socket closed. Later
-    clients see their connection refused.
-    """
+    """Stop listening without resetting a connection. Closing a listener resets the connections that completed
+    their TCP handshake but were not accepted, and their clients have often sent a request by then. So new
+    handshakes are stopped first, `accept` is called until it returns False because there is no more
+    connection, and only then is the socket closed. Later clients see their connection refused."""
     _ignore_new_handshakes(listener)
     until = time.monotonic() + _HANDSHAKE_S
     while accept() or time.monotonic() < until:
@@ -71,11 +67,9 @@ async def leave(listener: socket.socket, accept: Callable[[], bool]) -> None:
 
 def _ignore_new_handshakes(listener: socket.socket) -> None:
     """Make the kernel drop SYN segments to this listener, by a classic BPF program of four instructions.
-
     Sockets of TCP see the segment from its TCP header on; byte 13 holds the flags (linux/filter.h,
-    Documentation/networking/filter.rst). Needs no privilege. Where the kernel has no socket filters,
-    a connection made in the last microseconds may be reset.
-    """
+    Documentation/networking/filter.rst). Needs no privilege. Where the kernel has no socket filters, a
+    connection made in the last microseconds may be reset."""
     load_flags = (0x30, 0, 0, 13)  # BPF_LD | BPF_B | BPF_ABS
     if_syn = (0x45, 0, 1, 0x02)  # BPF_JMP | BPF_JSET | BPF_K
     drop, keep = (0x06, 0, 0, 0), (0x06, 0, 0, 0xFFFFFFFF)  # BPF_RET

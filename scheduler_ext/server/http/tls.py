@@ -39,10 +39,8 @@ class CertificateError(Exception):
 
 
 class ServerCertificates:
-    """Supplies the TLS context for new connections; a renewal that cannot be used leaves the old one.
-
-    Raises CertificateError when the files cannot be used at the start.
-    """
+    """Supplies the TLS context for new connections; a renewal that cannot be used leaves the old one. Raises
+    CertificateError when the files cannot be used at the start."""
 
     def __init__(self, files: TlsFiles) -> None:
         self._files = files
@@ -51,10 +49,8 @@ class ServerCertificates:
         """For the next connection. Never changed, only replaced as a whole."""
 
     def look(self) -> None:
-        """Load what has been renewed since the last look.
-
-        kubelet renews a mounted Secret by swapping a symbolic link, so the resolved files are compared.
-        """
+        """Load what has been renewed since the last look. kubelet renews a mounted Secret by swapping a
+        symbolic link, so the resolved files are compared."""
         seen = self._identity()
         renewed, self._seen = seen != self._seen, seen
         if not renewed and self.context.session_stats()["number"] <= _MAX_SESSIONS:
@@ -84,9 +80,7 @@ def _identity(path: Path) -> tuple[int, ...] | None:
 
 def not_after(path: Path) -> float:
     """The end of the first certificate in a PEM file, which is the server's own, in seconds since 1970.
-
-    Raises OSError when the file cannot be read or has no certificate.
-    """
+    Raises OSError when the file cannot be read or has no certificate."""
     # Python has no documented decoder of a certificate of one's own.
     certificate = ssl._ssl._test_decode_cert(str(path))  # type: ignore[attr-defined]
     return float(ssl.cert_time_to_seconds(certificate["notAfter"]))
@@ -157,10 +151,8 @@ def _reason(error: Exception) -> str:
 
 class TlsProtocol(SSLProtocol):
     """asyncio's TLS of one connection, with small buffers, and the alert that says why a client is refused.
-
     asyncio.sslproto has no documented stability; tests/server/http/test_asyncio_contract.py fails when it
-    changes.
-    """
+    changes."""
 
     # asyncio's own 256 KiB for each connection would be 256 MiB for 1,000 strangers.
     max_size = 32 * 1024

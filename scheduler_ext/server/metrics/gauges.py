@@ -32,9 +32,7 @@ _BYTES_PER_MIB = 2**20
 
 class SourceMetrics(Collector):
     """The inventory, its watches, promised GPUs and waiting pods, and every counter that a class declares.
-
-    Values of nodes are computed again only for nodes that changed.
-    """
+    Values of nodes are computed again only for nodes that changed."""
 
     def __init__(self, source: Watched, resources: ResourceNames, pending: Pending) -> None:
         self._source = source

@@ -26,10 +26,8 @@ _CONTROL = re.compile(
 
 
 class GpuFamily(NamedTuple):
-    """One gauge, of a field of Amounts or Instances; ``sparse`` if there is no series for 0.
-
-    ``of`` is what the series are of: the GPUs of a model, the memory of GPUs, in bytes, or MIG instances.
-    """
+    """One gauge, of a field of Amounts or Instances; ``sparse`` if there is no series for 0. ``of`` is what
+    the series are of: the GPUs of a model, the memory of GPUs, in bytes, or MIG instances."""
 
     name: str
     what: str
@@ -88,8 +86,7 @@ def labels_of(**labels: str) -> str:
 
 def visible(text: bytes) -> bytes:
     """Exposition text with control characters of label values escaped as a backslash, which the format
-    doubles, and their number.
-    """
+    doubles, and their number."""
     return _CONTROL.sub(lambda found: f"\\\\x{ord(found[0].decode()):02x}".encode(), text)
 
 

@@ -46,8 +46,7 @@ class Metrics:
         certificate_file: Path | None = None,
     ) -> None:
         """``pending`` returns the number of waiting pods by reason; ``certificate_file`` has the certificate
-        of the API.
-        """
+        of the API."""
         # Otherwise every counter has one more series, which no query uses; the switch is per process.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = CollectorRegistry()
@@ -120,8 +119,7 @@ class Metrics:
 
     def render(self, asked_at: float = math.inf) -> tuple[bytes, bytes]:
         """The exposition text in two parts. A scrape whose request came (monotonic seconds) before the last
-        text was begun gets that very text: scrapes that wait for each other share one.
-        """
+        text was begun gets that very text: scrapes that wait for each other share one."""
         with self._rendering:
             if self._rendered_at <= asked_at:
                 self._rendered_at = time.monotonic()

@@ -39,8 +39,7 @@ _MOST_DECISIONS = 200
 
 class Seen(NamedTuple):
     """The state that a page has already, as the id of its last event: the process, and a number for each
-    part.
-    """
+    part."""
 
     process: str = ""
     nodes: int = 0
@@ -98,9 +97,7 @@ class PageFeed(Background):
 
     def since(self, seen: Seen) -> tuple[Seen, bytes] | None:
         """The changes that a page has not seen yet, as one JSON object; None while nothing is known at all.
-
-        Unchanged parts are left out.
-        """
+        Unchanged parts are left out."""
         self._asked_now()
         status, (pending_number, pending) = self.status(), self._pending
         if not self._rows.version or not pending_number:

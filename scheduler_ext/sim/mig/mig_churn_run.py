@@ -36,11 +36,9 @@ _LONGEST_WAIT_PODS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigChurn:
-    """One experiment, for several policies and seeds.
-
-    ``mix`` is by profile name; ``arrivals`` count after the warm-up. ``target`` is the policies' knowledge:
-    the ``mix`` itself, or ``online``, the pods that have arrived.
-    """
+    """One experiment, for several policies and seeds. ``mix`` is by profile name; ``arrivals`` count after
+    the warm-up. ``target`` is the policies' knowledge: the ``mix`` itself, or ``online``, the pods that have
+    arrived."""
 
     geometry: Geometry
     mix: Mapping[str, float]

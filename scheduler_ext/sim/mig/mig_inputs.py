@@ -52,11 +52,9 @@ class _GeometryFile(Struct, forbid_unknown_fields=True):
 
 def read_geometry(name_or_file: str) -> Geometry:
     """The geometry of a known GPU such as A100-80GB, else of a JSON file ``{"grid":8,"profiles":[...]}``.
-
     Each profile has ``name``, ``size`` and ``starts`` in units of the grid, and may have ``maxInstances``:
-    without it, or where it is null, as many as fit. Names are ``profile_name``'s.
-    Raises SimulationError naming the file and the field.
-    """
+    without it, or where it is null, as many as fit. Names are ``profile_name``'s. Raises SimulationError
+    naming the file and the field."""
     known = geometry_for(name_or_file)
     if known is not None:
         return known
@@ -86,9 +84,7 @@ def _profile(field: str, entry: _ProfileEntry) -> Profile:
 
 def profile_name(text: str) -> str:
     """The canonical name of one of NVIDIA's profiles, and any other name as it is: a GPU may be made up.
-
-    Raises ValueError for a name that a mix could not be written with.
-    """
+    Raises ValueError for a name that a mix could not be written with."""
     try:
         return parse_profile(text)
     except ValueError:
@@ -100,12 +96,10 @@ def profile_name(text: str) -> str:
 
 
 def parse_mix(text: str, geometry: Geometry) -> dict[str, float]:
-    """The parts of each profile, summing to 1, of ``7g.80gb=.3,1g.10gb=.7`` or of a mix by name.
-
-    Parts are relative: 3 and 7 are .3 and .7. ``uniform`` has all shapes of the geometry equally often; the
-    other names are mixes of the six shapes of seven slices on eight units. Raises SimulationError for an
-    unknown profile and for invalid parts.
-    """
+    """The parts of each profile, summing to 1, of ``7g.80gb=.3,1g.10gb=.7`` or of a mix by name. Parts are
+    relative: 3 and 7 are .3 and .7. ``uniform`` has all shapes of the geometry equally often; the other names
+    are mixes of the six shapes of seven slices on eight units. Raises SimulationError for an unknown profile
+    and for invalid parts."""
     if text == UNIFORM:
         return _normalised({geometry.profiles[index].name: 1.0 for index in shapes(geometry)})
     if text in _NAMED:

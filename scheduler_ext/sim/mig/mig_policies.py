@@ -78,11 +78,9 @@ class MigPolicy:
         self._starts = tables.start
 
     def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
-        """The GPU and the start for one more instance of the geometry's ``profile``, by index.
-
-        ``masks`` ``[gpu]`` are the occupied units of each GPU, all units if the GPU can take no such profile.
-        None if it fits on no GPU.
-        """
+        """The GPU and the start for one more instance of the geometry's ``profile``, by index. ``masks``
+        ``[gpu]`` are the occupied units of each GPU, all units if the GPU can take no such profile. None if
+        it fits on no GPU."""
         costs = self._costs[profile].take(masks)
         gpu = int(costs.argmin())
         if costs[gpu] == np.inf:
@@ -156,11 +154,9 @@ def mfi(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
 
 
 def fragmentation_score(geometry: Geometry) -> Floats:
-    """The score of MFI for every occupancy mask, ``[mask]``; profiles of one shape count once.
-
-    The sum, over the profiles that are no larger than the free units and over the starts of each, of the
-    profile's size where that window overlaps an occupied unit.
-    """
+    """The score of MFI for every occupancy mask, ``[mask]``; profiles of one shape count once. The sum, over
+    the profiles that are no larger than the free units and over the starts of each, of the profile's size
+    where that window overlaps an occupied unit."""
     masks = np.arange(1 << geometry.grid, dtype=np.int64)
     free = geometry.grid - np.bitwise_count(masks)
     score = np.zeros(len(masks))

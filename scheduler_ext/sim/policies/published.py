@@ -82,10 +82,8 @@ class DotProduct(Policy):
 
 
 class GpuClustering(Policy):
-    """Pods with the same number of GPUs share nodes, after Gandiva (Xiao et al., OSDI'18).
-
-    Within a tier, the fuller node is better.
-    """
+    """Pods with the same number of GPUs share nodes, after Gandiva (Xiao et al., OSDI'18). Within a tier, the
+    fuller node is better."""
 
     name = "gpu-clustering"
 
@@ -103,10 +101,8 @@ class GpuClustering(Policy):
 
 
 class GpuPacking(Policy):
-    """GPUs in use before free ones, and free GPUs of used nodes before those of free nodes.
-
-    After MLaaS in the Wild (Weng et al., NSDI'22).
-    """
+    """GPUs in use before free ones, and free GPUs of used nodes before those of free nodes. After MLaaS in
+    the Wild (Weng et al., NSDI'22)."""
 
     name = "gpu-packing"
 
