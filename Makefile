@@ -26,7 +26,7 @@ test: .venv ## Run the tests (two to three minutes)
 	@$(PYTEST) -m "not e2e and not browser and not process" $(ARGS)
 	@echo "not run here: slow processes (make test-process), a browser (make test-page), a control plane (make e2e)"
 
-test-process: .venv ## Run the tests that each start a server, an agent or a benchmark and wait for it (a minute and a half)
+test-process: .venv ## Run the tests that each start a server, an agent or a benchmark and wait for it (two minutes)
 	@$(PYTEST) -m process $(ARGS)
 
 test-page: .venv ## Open the live page in a browser and use it (half a minute, chromium and chromedriver)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import ast
-import io
 import re
-import tokenize
 from collections import Counter
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -30,21 +26,10 @@ MOST_PER_1000_WORDS = {
 }
 
 
-def docstrings(source: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield ast.get_docstring(node) or ""
-
-
-def comments(source: str) -> Iterator[str]:
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT:
-            yield token.string.lstrip("# ")
-
-
 def prose_of_code() -> str:
-    sources = [path.read_text() for path in PYTHON if path != Path(__file__)]
-    return "\n".join(text for source in sources for text in [*docstrings(source), *comments(source)])
+    """Comments and docstrings, by their marks alone: a parser of all files takes ten times as long."""
+    found = (re.findall(r'(?ms)"""(.*?)"""|(?:^|\s)# ([^\n]*)', path.read_text()) for path in PYTHON)
+    return "\n".join(text for each in found for text in map("".join, each))
 
 
 def prose_of_pages() -> str:

@@ -30,6 +30,8 @@ from scheduler_ext.extender.extender import Extender
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration, load_config
 
+pytestmark = pytest.mark.process
+
 NODES = 240
 KUBECONFIG = Path("/somewhere/kubeconfig")
 URL = "http://127.0.0.1:1234"

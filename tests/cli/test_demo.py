@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.commands import WHOLE, Written, run
 from tests.kube_objects import pod
 
@@ -27,6 +29,7 @@ def test_a_demo_that_ends_by_itself_prints_how_to_go_on(written: Written) -> Non
     assert "Pod default/mine asks nvidia.com/gpu=1" in answer.stdout
 
 
+@pytest.mark.process
 def test_a_demo_that_serves_on_shows_no_warning_about_its_own_pods(tmp_path: Path) -> None:
     ours, theirs = os.openpty()
     with open(tmp_path / "stderr", "wb") as log, subprocess.Popen(DEMO, stdout=theirs, stderr=log) as demo:

@@ -41,7 +41,7 @@ NOTHING_TO_SHOW = {
     ("Nudges, refused reports and cut connections", "reports refused"),
 }
 
-pytestmark = needs_prometheus
+pytestmark = [needs_prometheus, pytest.mark.process]
 
 
 @pytest.fixture(scope="module")

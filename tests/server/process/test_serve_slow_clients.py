@@ -16,6 +16,8 @@ from tests.server.http.slow_clients import CLIENTS, SlowClients
 from tests.server.process.product import GOOD, ONE_GPU, Product, assert_well, config_file
 from tests.server.process.server_process import call, connect, eventually, read_reply, read_to_end, request
 
+pytestmark = pytest.mark.process
+
 TIMEOUT_S = 1.5
 FILTER = request("/filter", GOOD)
 # With 20,000 names of 253 bytes the reply of 6 MB is beyond what the kernel takes off the server's hands.

@@ -30,6 +30,8 @@ from tests.server.process.server_process import (
     timed,
 )
 
+pytestmark = pytest.mark.process
+
 TIMEOUT_S = 1.5
 LENGTH = request("/length", b"x" * 100_000)
 
@@ -239,7 +241,6 @@ def test_strangers_take_little_memory(server: ServerProcess, hello: bytes) -> No
         assert resident_mib(server) - before_mib < 100
 
 
-@pytest.mark.process
 def test_a_flood_of_handshakes_delays_requests_and_keeps_no_client_out(
     patient: ServerProcess, hello: bytes
 ) -> None:
@@ -263,6 +264,7 @@ def test_a_flood_of_handshakes_delays_requests_and_keeps_no_client_out(
 # Opens connections as fast as it can, each with a hello and no more, until its standard input ends.
 FLOOD = """
 import contextlib, select, socket, sys
+
 while not select.select([sys.stdin], [], [], 0)[0]:
     with contextlib.ExitStack() as stack:
         for _ in range(900):
