@@ -1,8 +1,6 @@
-"""Liveness of the agent's loop: its heartbeat, and the probe that the kubelet runs to check it.
-
-``python3 -m scheduler_ext.agent.alive FILE`` is the liveness probe. It starts once a minute on every GPU
-node, so this file imports almost nothing: a run takes some 25 ms of CPU, a run of the full command 60 ms.
-"""
+"""Liveness of the agent's loop: its heartbeat, and the probe that the kubelet runs to check it. ``python3 -m
+scheduler_ext.agent.alive FILE`` is the liveness probe. It starts once a minute on every GPU node, so this
+file imports almost nothing: a run takes some 25 ms of CPU, a run of the full command 60 ms."""
 
 import os
 import sys

@@ -1,9 +1,6 @@
-"""The readings of a node as the status of its GPUNode.
-
-The API server refuses a status that does not fit its schema, and the extender a status that contradicts
-itself, so NVML's values are adjusted or left out: one unusual number or name must not prevent the rest from
-being reported.
-"""
+"""The readings of a node as the status of its GPUNode. The API server refuses a status that does not fit its
+schema, and the extender a status that contradicts itself, so NVML's values are adjusted or left out: one
+unusual number or name must not prevent the rest from being reported."""
 
 import logging
 import re

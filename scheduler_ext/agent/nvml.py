@@ -1,8 +1,6 @@
-"""Calls of NVML with own exceptions; the only file that uses pynvml, and handles its traps.
-
-pynvml keeps the library and its function pointers per process: one Nvml at a time, on one thread. A GPU's
-handle does not expire, so a call that rejects its arguments says nothing about the GPU.
-"""
+"""Calls of NVML with own exceptions; the only file that uses pynvml, and handles its traps. pynvml keeps the
+library and its function pointers per process: one Nvml at a time, on one thread. A GPU's handle does not
+expire, so a call that rejects its arguments says nothing about the GPU."""
 
 import ctypes
 import enum

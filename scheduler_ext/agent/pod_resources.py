@@ -1,9 +1,6 @@
-"""Device ids held by each container, from the kubelet's PodResources API.
-
-The API is optional: without its socket the agent reports the rest, and uses the API as soon as the socket
-appears. Source: k8s.io/kubelet/pkg/apis/podresources/v1, and the kubelet's rate limit in
-pkg/kubelet/apis/podresources.
-"""
+"""Device ids held by each container, from the kubelet's PodResources API. The API is optional: without its
+socket the agent reports the rest, and uses the API as soon as the socket appears. Source:
+k8s.io/kubelet/pkg/apis/podresources/v1, and the kubelet's rate limit in pkg/kubelet/apis/podresources."""
 
 import logging
 import time

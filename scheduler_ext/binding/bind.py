@@ -14,8 +14,7 @@ Preconditions on a pod cannot fence two different pods. Nor can a counter on the
 list the pods between our counting and our Binding. An intent states what its Binding will hold. Every
 extender counts it until its pod is seen bound or gone, or at another version than the Binding names, which
 then cannot succeed. A list of pods that is read after the intents contains every pod whose intent was taken
-out.
-"""
+out."""
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
-"""The scheduler cache behind its lock, and the fence of each node: Reserve, Confirm, Forget.
-
-Memory is promised only here, in one step with the decision that the node has it.
-"""
+"""The scheduler cache behind its lock, and the fence of each node: Reserve, Confirm, Forget. Memory is
+promised only here, in one step with the decision that the node has it."""
 
 import time
 from collections import Counter

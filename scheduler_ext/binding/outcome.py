@@ -1,8 +1,6 @@
-"""How a call to the API server ended, as far as promises of GPU memory depend on it.
-
-After ``Unknown`` nothing is certain: the API server may have done it, may still do it, or never will. Only
-reading the object shows it.
-"""
+"""How a call to the API server ended, as far as promises of GPU memory depend on it. After ``Unknown``
+nothing is certain: the API server may have done it, may still do it, or never will. Only reading the object
+shows it."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeAlias, TypeVar

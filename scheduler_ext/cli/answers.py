@@ -1,7 +1,5 @@
-"""Answers about a live cluster: from its active extender, or from its own objects.
-
-The extender also knows its past decisions and the placements under way. The objects need no extender.
-"""
+"""Answers about a live cluster: from its active extender, or from its own objects. The extender also knows
+its past decisions and the placements under way. The objects need no extender."""
 
 from __future__ import annotations
 

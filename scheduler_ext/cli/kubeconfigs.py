@@ -1,7 +1,5 @@
-"""The kubeconfig that a command reads, and shell completion from it or from its cluster.
-
-Without --kubeconfig it is the one that kubectl would read. A completion that fails is empty and silent.
-"""
+"""The kubeconfig that a command reads, and shell completion from it or from its cluster. Without --kubeconfig
+it is the one that kubectl would read. A completion that fails is empty and silent."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
-"""Keeps the amount of memory shares that nodes advertise correct, in capacity and in allocatable.
-
-A kubelet that registers its node again sets resources it does not know to 0, and copies capacity to
-allocatable. Therefore every observed amount that differs is written again until the watch shows it as wanted:
-by a patch of that one amount, never two at once for one node. After a success several nodes are written at
-once, because a patch is mostly waiting; before it, and after a pause, one by one.
-"""
+"""Keeps the amount of memory shares that nodes advertise correct, in capacity and in allocatable. A kubelet
+that registers its node again sets resources it does not know to 0, and copies capacity to allocatable.
+Therefore every observed amount that differs is written again until the watch shows it as wanted: by a patch
+of that one amount, never two at once for one node. After a success several nodes are written at once, because
+a patch is mostly waiting; before it, and after a pause, one by one."""
 
 import logging
 import time

@@ -1,8 +1,6 @@
-"""The API server calls of binding a pod: each ends by its deadline, and returns its outcome.
-
-Only an expired list is retried here: the caller holds promises, and decides what a missing answer means for
-them. All reads are consistent: none comes from a stale cache of the API server.
-"""
+"""The API server calls of binding a pod: each ends by its deadline, and returns its outcome. Only an expired
+list is retried here: the caller holds promises, and decides what a missing answer means for them. All reads
+are consistent: none comes from a stale cache of the API server."""
 
 import time
 from collections.abc import Callable

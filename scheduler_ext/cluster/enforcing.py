@@ -1,8 +1,6 @@
-"""Enforcing mode on a live cluster: this extender binds pods, and advertises the memory shares of nodes.
-
-Only the active extender does. An extender that becomes active lists pods and reservations again before its
-first bind, because a standby's watches may be late.
-"""
+"""Enforcing mode on a live cluster: this extender binds pods, and advertises the memory shares of nodes. Only
+the active extender does. An extender that becomes active lists pods and reservations again before its first
+bind, because a standby's watches may be late."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field

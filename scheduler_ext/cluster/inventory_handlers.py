@@ -1,7 +1,5 @@
-"""The event handlers of Nodes, GPUNodes and Pods, which update the scheduler cache, and of budgets.
-
-Objects are decoded before the lock is taken, so that it is held for microseconds.
-"""
+"""The event handlers of Nodes, GPUNodes and Pods, which update the scheduler cache, and of budgets. Objects
+are decoded before the lock is taken, so that it is held for microseconds."""
 
 import logging
 import math

@@ -3,8 +3,7 @@
     reflectors (a thread each) ──► Cache, under one lock ──► publisher ──► Extender
                                                                  └──► EventRecorder: nudges, Events
 
-Changes that arrive together are published together: a publication costs a millisecond at 5000 nodes.
-"""
+Changes that arrive together are published together: a publication costs a millisecond at 5000 nodes."""
 
 import logging
 import time

@@ -1,8 +1,6 @@
-"""Background work in turns with pauses, so that requests find the interpreter free.
-
-Reading a large list keeps Python's interpreter busy for seconds. Three lists read at once, after an outage of
-the API server, made some answers ten times as slow.
-"""
+"""Background work in turns with pauses, so that requests find the interpreter free. Reading a large list
+keeps Python's interpreter busy for seconds. Three lists read at once, after an outage of the API server, made
+some answers ten times as slow."""
 
 import contextlib
 import time

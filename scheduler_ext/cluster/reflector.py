@@ -1,8 +1,6 @@
-"""Follows one kind of object of an API server: a list, then a watch from its version.
-
-A watch that is lost resumes where it ended. Where the server no longer knows that version (410), everything
-is listed again and compared, so that objects deleted meanwhile are removed.
-"""
+"""Follows one kind of object of an API server: a list, then a watch from its version. A watch that is lost
+resumes where it ended. Where the server no longer knows that version (410), everything is listed again and
+compared, so that objects deleted meanwhile are removed."""
 
 import logging
 import math

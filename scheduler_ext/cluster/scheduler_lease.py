@@ -1,8 +1,6 @@
-"""Leader election by kube-scheduler's Lease: the extender in the pod that holds it is active.
-
-An extender that receives no update of the Lease for longer than its duration is not active: another pod may
-hold it by then.
-"""
+"""Leader election by kube-scheduler's Lease: the extender in the pod that holds it is active. An extender
+that receives no update of the Lease for longer than its duration is not active: another pod may hold it by
+then."""
 
 import logging
 from collections.abc import Callable, Collection, Sequence

@@ -5,8 +5,7 @@
       └──► nothing is heard for a minute ──► forgotten
 
 The watch lags behind kube-scheduler: seconds on a busy control plane, up to 38 s after a restart of the API
-server. Until it shows a nomination, other pods would be given the same place, and its victims again.
-"""
+server. Until it shows a nomination, other pods would be given the same place, and its victims again."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

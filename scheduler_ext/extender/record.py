@@ -1,9 +1,7 @@
-"""The last decisions, kept for questions about them: the request, the result, and the binder.
-
-A request leaves a note of constant size in a queue, and is done. A thread of the record reads the notes: it
-decodes the pod, and computes the scores of the best nodes. Each node takes one bit: whether kube-scheduler
-asked about it.
-"""
+"""The last decisions, kept for questions about them: the request, the result, and the binder. A request
+leaves a note of constant size in a queue, and is done. A thread of the record reads the notes: it decodes the
+pod, and computes the scores of the best nodes. Each node takes one bit: whether kube-scheduler asked about
+it."""
 
 import logging
 import time

@@ -1,8 +1,6 @@
-"""Requests that no node accepted, and the changes that cure them.
-
-kube-scheduler retries a refused pod after an event that it can see. For events that it cannot see (a GPU is
-healthy again, memory is free again) the extender writes one, but only if that helps a waiting pod.
-"""
+"""Requests that no node accepted, and the changes that cure them. kube-scheduler retries a refused pod after
+an event that it can see. For events that it cannot see (a GPU is healthy again, memory is free again) the
+extender writes one, but only if that helps a waiting pod."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
-"""Accepted requests: by the type of their body, and by the web page from which a browser sends them.
-
-A web page may have a browser send a "simple" request anywhere, also to a listener on loopback: a GET, or a
-POST of text, of a form, or without a type. The page cannot read the answer, but the server works for it.
-"""
+"""Accepted requests: by the type of their body, and by the web page from which a browser sends them. A web
+page may have a browser send a "simple" request anywhere, also to a listener on loopback: a GET, or a POST of
+text, of a form, or without a type. The page cannot read the answer, but the server works for it."""
 
 from collections.abc import Mapping
 from typing import Final

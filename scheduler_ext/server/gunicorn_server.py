@@ -1,8 +1,6 @@
-"""Run the server: the entry for the command line.
-
-gunicorn itself is imported in `run_server` only: it reads WEB_CONCURRENCY while it is imported, and fails
-there on a value that `refuse_workers` should have reported.
-"""
+"""Run the server: the entry for the command line. gunicorn itself is imported in `run_server` only: it reads
+WEB_CONCURRENCY while it is imported, and fails there on a value that `refuse_workers` should have
+reported."""
 
 import argparse
 import os

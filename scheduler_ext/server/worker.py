@@ -6,8 +6,7 @@ kill, all of which a respawning parent would hide.
 
 From gunicorn this uses the documented base class `Worker` and settings, and beyond the documentation
 `Arbiter.LISTENERS` and its signal handlers; tests/server/http/test_gunicorn_contract.py fails when they
-change.
-"""
+change."""
 
 import asyncio
 import contextlib

@@ -1,8 +1,6 @@
 """The CSV files of Alibaba's GPU cluster trace of 2023 ("openb"): nodes, and pods with parts of GPUs.
-
-Columns: Weng et al., "Beware of Fragmentation" (USENIX ATC'23), alibaba/clusterdata
-cluster-trace-gpu-v2023. The times of the pods are not read: they are no part of the requests.
-"""
+Columns: Weng et al., "Beware of Fragmentation" (USENIX ATC'23), alibaba/clusterdata cluster-trace-gpu-v2023.
+The times of the pods are not read: they are no part of the requests."""
 
 import csv
 import re

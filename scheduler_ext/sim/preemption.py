@@ -1,12 +1,10 @@
-"""The running pods, and preemption: the cheapest set of victims of lower priority on one node.
-
-The search is that of kube-scheduler (pkg/scheduler/framework/preemption): remove all lower pods of a node,
-add back the pods that may stay, the highest priority first, and choose the cheapest set of the examined
-nodes. The cost differs. After the highest victim priority, kube-scheduler compares the sum of priorities, the
-number of pods and their start times, and adds back equal pods by start time. Here the cost is the demand of
-the victims and their number, and the pods with the largest demand are added back first, since a run reports
-evicted demand. There are no disruption budgets.
-"""
+"""The running pods, and preemption: the cheapest set of victims of lower priority on one node. The search is
+that of kube-scheduler (pkg/scheduler/framework/preemption): remove all lower pods of a node, add back the
+pods that may stay, the highest priority first, and choose the cheapest set of the examined nodes. The cost
+differs. After the highest victim priority, kube-scheduler compares the sum of priorities, the number of pods
+and their start times, and adds back equal pods by start time. Here the cost is the demand of the victims and
+their number, and the pods with the largest demand are added back first, since a run reports evicted demand.
+There are no disruption budgets."""
 
 import heapq
 import random

@@ -1,8 +1,6 @@
-"""A miniature kube-scheduler: the nodes that fit a pod, their scores, and the choice among equals.
-
-Its own scores come from kube-scheduler 1.36, pkg/scheduler/framework/plugins/noderesources: integers of 0 to
-100 per resource, and an extended resource counts only where the pod asks for it.
-"""
+"""A miniature kube-scheduler: the nodes that fit a pod, their scores, and the choice among equals. Its own
+scores come from kube-scheduler 1.36, pkg/scheduler/framework/plugins/noderesources: integers of 0 to 100 per
+resource, and an extended resource counts only where the pod asks for it."""
 
 import random
 import time

@@ -1,9 +1,7 @@
-"""The default policy's result for a kind of pod in one state of a simulated node, in plain Python.
-
-After a placement few states are new to a kind of pod. For so few, calling numpy takes ten times as long as
-computing (docs/decisions/0020-state-by-state-simulation.md). The tables are the core's, and so is the result,
-except for rounding.
-"""
+"""The default policy's result for a kind of pod in one state of a simulated node, in plain Python. After a
+placement few states are new to a kind of pod. For so few, calling numpy takes ten times as long as computing
+(docs/decisions/0020-state-by-state-simulation.md). The tables are the core's, and so is the result, except
+for rounding."""
 
 import math
 from bisect import bisect_right

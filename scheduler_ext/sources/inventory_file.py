@@ -1,9 +1,7 @@
-"""Reads an inventory file in a child process.
-
-Decoding a large cluster fragments the heap. In the serving process that would slow down every later request
-(decoding 5000 names took about half as long again), and reading would block the interpreter for longer. So a
-child process reads the file, and only the result is transferred, in one piece.
-"""
+"""Reads an inventory file in a child process. Decoding a large cluster fragments the heap. In the serving
+process that would slow down every later request (decoding 5000 names took about half as long again), and
+reading would block the interpreter for longer. So a child process reads the file, and only the result is
+transferred, in one piece."""
 
 import contextlib
 import gc

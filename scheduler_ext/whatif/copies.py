@@ -1,8 +1,6 @@
 """How many copies of one pod a node takes, one after the other, each placed as the extender would place it.
-
 The result equals placing them one by one, which would take minutes where thousands fit on thousands of nodes:
-single shares are divided by arithmetic, and other copies are placed on all nodes side by side.
-"""
+single shares are divided by arithmetic, and other copies are placed on all nodes side by side."""
 
 from __future__ import annotations
 

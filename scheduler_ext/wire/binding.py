@@ -1,7 +1,5 @@
-"""Bind: kube-scheduler's request and its reply, and the Binding that is posted to the API server.
-
-The API server copies the annotations of a Binding onto the pod in the same step as its node.
-"""
+"""Bind: kube-scheduler's request and its reply, and the Binding that is posted to the API server. The API
+server copies the annotations of a Binding onto the pod in the same step as its node."""
 
 from collections.abc import Mapping
 from functools import partial

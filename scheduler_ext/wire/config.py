@@ -1,7 +1,5 @@
 """ExtenderConfiguration ``config.scheduler-ext.io/v1alpha1``: every setting, its bounds and its default.
-
-``docs/reference/configuration.md`` documents each setting; a test compares the two.
-"""
+``docs/reference/configuration.md`` documents each setting; a test compares the two."""
 
 import re
 from typing import Annotated, Literal

@@ -1,7 +1,5 @@
-"""CPU amounts in thousandths of a core, read quickly, because nothing else of most pods matters here.
-
-These amounts only influence scores, so an unreadable one counts as 0 and raises no error.
-"""
+"""CPU amounts in thousandths of a core, read quickly, because nothing else of most pods matters here. These
+amounts only influence scores, so an unreadable one counts as 0 and raises no error."""
 
 import math
 from functools import lru_cache

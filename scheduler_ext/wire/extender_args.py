@@ -5,8 +5,7 @@ byte strings, because kube-scheduler reuses the connection only after a Content-
 
 For preempt it sends uids with nodeCacheCapable, otherwise whole pods; the reply has uids either way. A null
 among the victims crashes kube-scheduler and an empty list of them is an error to it (up to 1.37), so neither
-is ever written.
-"""
+is ever written."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Generic, TypeVar

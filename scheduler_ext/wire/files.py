@@ -1,9 +1,6 @@
-"""Reading of files that may never answer, such as a pipe without a writer, or never end.
-
-On a dead mount the kernel lets a process wait forever for open or read. Therefore another thread does both,
-and is abandoned if it gets no answer in time. A device such as /dev/zero never ends, so no file is read
-beyond a limit.
-"""
+"""Reading of files that may never answer, such as a pipe without a writer, or never end. On a dead mount the
+kernel lets a process wait forever for open or read. Therefore another thread does both, and is abandoned if
+it gets no answer in time. A device such as /dev/zero never ends, so no file is read beyond a limit."""
 
 import errno
 import os

@@ -1,7 +1,5 @@
-"""GPUNode ``gpu.scheduler-ext.io/v1alpha1`` as written: a node's report about its GPUs, field by field.
-
-Sizes and starts of MIG profiles and instances are units of the device's placement grid.
-"""
+"""GPUNode ``gpu.scheduler-ext.io/v1alpha1`` as written: a node's report about its GPUs, field by field. Sizes
+and starts of MIG profiles and instances are units of the device's placement grid."""
 
 from functools import partial
 from typing import Annotated, Any, Literal, Self

@@ -1,9 +1,7 @@
-"""Kubernetes' objects, reduced to the fields that this extender reads, decoded like Go's JSON decoder.
-
-null means absent for every field, unknown fields are skipped, and of duplicate keys the last wins (msgspec
-does both). Quantities stay undecoded text until they are needed, because the API accepts strings and bare
-numbers alike and most are never needed.
-"""
+"""Kubernetes' objects, reduced to the fields that this extender reads, decoded like Go's JSON decoder. null
+means absent for every field, unknown fields are skipped, and of duplicate keys the last wins (msgspec does
+both). Quantities stay undecoded text until they are needed, because the API accepts strings and bare numbers
+alike and most are never needed."""
 
 from functools import partial
 from typing import Annotated

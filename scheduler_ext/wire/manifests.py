@@ -1,9 +1,8 @@
-"""Pods of a text: plain ones, and the pod templates of a Deployment, a Job, or a custom kind.
-
-A template is a mapping with ``spec.containers`` at any place of the object: ``spec.template`` of most kinds,
+"""Pods of a text: plain ones, and the pod templates of a Deployment, a Job, or a custom kind. A template is a
+mapping with ``spec.containers`` at any place of the object: ``spec.template`` of most kinds,
 ``spec.jobTemplate.spec.template`` of a CronJob, ``spec.pytorchReplicaSpecs.Worker.template`` of a PyTorchJob,
-``spec.workerGroupSpecs[].template`` of a RayCluster. A mapping ``podSpec`` with ``containers`` is also one.
-"""
+``spec.workerGroupSpecs[].template`` of a RayCluster. A mapping ``podSpec`` with ``containers`` is also
+one."""
 
 from __future__ import annotations
 

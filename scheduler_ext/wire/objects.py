@@ -1,8 +1,6 @@
-"""An inventory file: GPUNode, Node and Pod objects, from a dump of a cluster or written by hand.
-
-YAML (several documents) or JSON, single objects or Lists. The whole file is read before any of it is used:
-one wrong object refuses the file, and the message names it.
-"""
+"""An inventory file: GPUNode, Node and Pod objects, from a dump of a cluster or written by hand. YAML
+(several documents) or JSON, single objects or Lists. The whole file is read before any of it is used: one
+wrong object refuses the file, and the message names it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress

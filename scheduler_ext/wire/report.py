@@ -1,7 +1,5 @@
-"""The content of a GPUNode, checked and as core values.
-
-A report that contradicts itself is refused whole, because half of a wrong report is no better.
-"""
+"""The content of a GPUNode, checked and as core values. A report that contradicts itself is refused whole,
+because half of a wrong report is no better."""
 
 from collections.abc import Hashable, Iterable, Iterator
 

@@ -1,8 +1,6 @@
-"""GPUReservation ``gpu.scheduler-ext.io/v1alpha1``: the intents of one node, bytes to values and back.
-
-An object that is partly unreadable counts as broken as a whole, because an overlooked intent is memory that
-is promised twice.
-"""
+"""GPUReservation ``gpu.scheduler-ext.io/v1alpha1``: the intents of one node, bytes to values and back. An
+object that is partly unreadable counts as broken as a whole, because an overlooked intent is memory that is
+promised twice."""
 
 from typing import Annotated, Any
 

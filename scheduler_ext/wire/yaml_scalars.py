@@ -1,8 +1,6 @@
-"""JSON values of YAML's scalars: text, whole numbers, floats, booleans and null.
-
-Plain scalars are read by YAML 1.1 as in PyYAML: ``on`` is true, ``010`` is 8, ``0o10`` and ``1e3`` are text.
-Two of its forms stay text, as in kubectl: timestamps, and numbers to the base of 60 (``1:30``).
-"""
+"""JSON values of YAML's scalars: text, whole numbers, floats, booleans and null. Plain scalars are read by
+YAML 1.1 as in PyYAML: ``on`` is true, ``010`` is 8, ``0o10`` and ``1e3`` are text. Two of its forms stay
+text, as in kubectl: timestamps, and numbers to the base of 60 (``1:30``)."""
 
 import math
 import re

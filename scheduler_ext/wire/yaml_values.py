@@ -1,9 +1,7 @@
-"""YAML to plain values, bounded before anything is built.
-
-A text of a few hundred bytes can describe more than any memory holds: an alias repeats a value of any size,
-and a merge key (``<<``) repeats the keys of other mappings. Therefore values are built from the events of the
-parser, and the size of a value is known before an alias repeats it.
-"""
+"""YAML to plain values, bounded before anything is built. A text of a few hundred bytes can describe more
+than any memory holds: an alias repeats a value of any size, and a merge key (``<<``) repeats the keys of
+other mappings. Therefore values are built from the events of the parser, and the size of a value is known
+before an alias repeats it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field

@@ -1,8 +1,6 @@
-"""Whether the API server answers, shared by all requests of one process.
-
-While the server is away, the requests that wait for it take turns: about one connection attempt per second,
-however many wait. The first answer ends the wait of all.
-"""
+"""Whether the API server answers, shared by all requests of one process. While the server is away, the
+requests that wait for it take turns: about one connection attempt per second, however many wait. The first
+answer ends the wait of all."""
 
 import math
 import random

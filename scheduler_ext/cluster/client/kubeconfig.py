@@ -1,8 +1,6 @@
-"""Kubeconfigs, merged as kubectl merges them: of an entry in several files the first counts.
-
-The official client connects to a context. The files are merged here, because the client lets the last file
-choose the context, and continues without credentials where a plugin fails.
-"""
+"""Kubeconfigs, merged as kubectl merges them: of an entry in several files the first counts. The official
+client connects to a context. The files are merged here, because the client lets the last file choose the
+context, and continues without credentials where a plugin fails."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""When a request to the API server is repeated after a failure.
-
-The wait for a server that answers with errors grows from try to try, and is at least the pause that it asks
-for. A server that is away is tried at short intervals, in turns. A wait ends early when an outage that others
-shared is over.
-"""
+"""When a request to the API server is repeated after a failure. The wait for a server that answers with
+errors grows from try to try, and is at least the pause that it asks for. A server that is away is tried at
+short intervals, in turns. A wait ends early when an outage that others shared is over."""
 
 import math
 import random

@@ -1,8 +1,6 @@
-"""Requests to a Kubernetes API as bytes, over the official client's connections.
-
-The client renews tokens, runs exec plugins, and handles TLS and proxies. Its models are not used: 50,000 pods
-would take 5 GB as models.
-"""
+"""Requests to a Kubernetes API as bytes, over the official client's connections. The client renews tokens,
+runs exec plugins, and handles TLS and proxies. Its models are not used: 50,000 pods would take 5 GB as
+models."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""Writes nudges on Nodes, and Events, in a thread of its own, so that no decision waits for them.
-
-A nudge is an annotation on one Node: kube-scheduler retries rejected pods when a Node changes. Both queues
-are bounded. An Event that fails is logged and dropped; a nudge that fails is tried again for as long as the
-pods would wait without it.
-"""
+"""Writes nudges on Nodes, and Events, in a thread of its own, so that no decision waits for them. A nudge is
+an annotation on one Node: kube-scheduler retries rejected pods when a Node changes. Both queues are bounded.
+An Event that fails is logged and dropped; a nudge that fails is tried again for as long as the pods would
+wait without it."""
 
 import logging
 import time

@@ -1,6 +1,5 @@
 """Problems of nodes, reported by Events: stale and refused reports, nodes without an agent, GPU memory that
-no known pod uses, and share nodes that are closed to shares.
-"""
+no known pod uses, and share nodes that are closed to shares."""
 
 import logging
 from collections import defaultdict

@@ -6,8 +6,7 @@
 A uid that is gone never comes back, whatever arrives late; a new pod of the same name has another uid. A
 bound pod is never unbound, so a message from before its binding changes nothing. An intent is an assumption
 that is written down for all extenders. It counts until its Binding is known to have succeeded or to be unable
-to succeed. A pod may have several intents, on one node or on many; at most one of them comes true.
-"""
+to succeed. A pod may have several intents, on one node or on many; at most one of them comes true."""
 
 from collections import OrderedDict
 from collections.abc import Iterable

@@ -1,8 +1,6 @@
-"""Serve HTTP/1.1 on one listener: an event loop waits for all clients, and a pool of threads only computes.
-
-A request reaches the pool when it is whole and leaves it when its reply is, so a client that is slow to
-send or to read costs a socket and its bytes, never a thread.
-"""
+"""Serve HTTP/1.1 on one listener: an event loop waits for all clients, and a pool of threads only computes. A
+request reaches the pool when it is whole and leaves it when its reply is, so a client that is slow to send or
+to read costs a socket and its bytes, never a thread."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""The metrics about GPUs with a series for each model, node or GPU.
-
-Tens of thousands of series: their text is built here, some fifty times as fast as from samples, and again
-only for nodes that changed since the last scrape.
-"""
+"""The metrics about GPUs with a series for each model, node or GPU. Tens of thousands of series: their text
+is built here, some fifty times as fast as from samples, and again only for nodes that changed since the last
+scrape."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
-"""The page's data, kept ready by its own thread, so that no request waits for a computation.
-
-The thread works only while the page is open, except for one sample of the history now and then.
-"""
+"""The page's data, kept ready by its own thread, so that no request waits for a computation. The thread works
+only while the page is open, except for one sample of the history now and then."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """MIG churn: pods that request one instance each arrive and leave; a pod that does not fit leaves at once.
-
 Arrivals are Poisson, lifetimes exponential with mean 1. The offered load is the mean number of slices in use
 if every pod were accepted, over all slices. Acceptance is weighted by slices: counting requests would reward
-a policy that starves the large ones. A slice is a unit of the placement grid.
-"""
+a policy that starves the large ones. A slice is a unit of the placement grid."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """FGD: the node and the GPU with the least growth of fragmentation, and this measure, by tables.
-
 Fragmentation is the idle GPUs that pods of a workload cannot use (Weng et al., "Beware of Fragmentation",
 USENIX ATC'23): for a class of pods, all idle GPUs of a node are fragmented if the node lacks CPU, the model,
 or enough GPUs with room; otherwise those with too little room are. The fragmentation of a node is the mean
-over the classes, by frequency.
-"""
+over the classes, by frequency."""
 
 import numpy as np
 

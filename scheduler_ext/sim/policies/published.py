@@ -1,8 +1,6 @@
 """The published policies that score a node from its own resources, and kube-scheduler's two ways to pack.
-
 Weng et al. (USENIX ATC'23) compare all but these two and first fit: by integers of 0 to 100, of amounts over
-those of the largest node.
-"""
+those of the largest node."""
 
 import numpy as np
 
