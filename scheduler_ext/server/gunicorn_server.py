@@ -61,7 +61,10 @@ def run_server(options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
     be used, when `build_apps` raises, or when the worker process dies."""
     for name in _FOREIGN_ENVIRONMENT:
         os.environ.pop(name, None)
-    _raise_open_files()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     try:
         sockets = [
             listen("the API", options.api_listen),
@@ -74,10 +77,3 @@ def run_server(options: ServerOptions, build_apps: Callable[[], Apps]) -> None:
     from scheduler_ext.server.worker import run_arbiter
 
     run_arbiter(options, build_apps, sockets)
-
-
-def _raise_open_files() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

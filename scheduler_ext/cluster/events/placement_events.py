@@ -8,7 +8,7 @@ from typing import Any
 from scheduler_ext.cluster.events.event_recorder import event_body
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.extender.answer import Bound, Candidate
+from scheduler_ext.extender.answer import Bound
 from scheduler_ext.extender.record import Record, Recorded
 
 REASON = "GPUPlacement"
@@ -58,14 +58,10 @@ def _note(pod: BoundPod, node: str, entry: Recorded) -> str:
     devices = [f"{container}: {', '.join(uuids)}" for container, uuids in sorted(pod.devices.items())]
     where = f"on {node}" + (f" ({'; '.join(devices)})" if devices else ", GPUs picked by the device plugin")
     candidate = next((each for each in entry.candidates if each.node == node), None)
-    return f"{where}; {_why(candidate, entry)}"
-
-
-def _why(candidate: Candidate | None, entry: Recorded) -> str:
     # kube-scheduler asks for no scores where one node fits, and adds scores of its own.
     if candidate is None:
         only = entry.nodes_out == 1
-        return "the only node that fitted" if only else f"one of {entry.nodes_out} that fitted"
+        return f"{where}; " + ("the only node" if only else f"one of {entry.nodes_out}") + " that fitted"
     rank = "best" if candidate is entry.candidates[0] else "among the best"
     terms = [f"{term.name} {term.value:.2f} (mean {term.mean:.2f})" for term in candidate.strongest]
-    return f"{rank} of {candidate.of} that fitted" + (f": {', '.join(terms)}" if terms else "")
+    return f"{where}; {rank} of {candidate.of} that fitted" + (f": {', '.join(terms)}" if terms else "")

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -35,14 +36,10 @@ class MigPlacements:
     start: npt.NDArray[np.int8]
 
 
-def _ascending(profile: Profile) -> Iterable[int]:
-    return profile.starts
-
-
 def least_cost(
     geometry: Geometry,
     cost: Callable[[Masks, Masks], Floats],
-    order: Callable[[Profile], Iterable[int]] = _ascending,
+    order: Callable[[Profile], Iterable[int]] = attrgetter("starts"),
 ) -> MigPlacements:
     """The cheapest start for every mask and profile; of equally cheap starts the first in ``order``. ``cost``
     takes the masks before and after an instance is created, each ``[case]``."""
