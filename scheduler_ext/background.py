@@ -1,9 +1,17 @@
-"""The base of all background threads: started once, stopped by an event, and logged when they die."""
+"""The base of all background threads, and turns for their work, which leave the interpreter to requests."""
 
+import contextlib
 import logging
-from threading import Event, Thread, current_thread
+import time
+from collections.abc import Callable, Iterator
+from threading import Event, Lock, Thread, current_thread
 
 log = logging.getLogger(__name__)
+
+# The length of a pause, in lengths of the turn before it: a request seldom meets two turns.
+_PAUSE = 2.0
+# The longest pause, so that a stop stays prompt.
+_LONGEST_S = 0.5
 
 
 class Background:
@@ -46,3 +54,22 @@ class Background:
             self.run()
         except Exception:
             log.critical("thread %s died of an unexpected error", current_thread().name, exc_info=True)
+
+
+class RateLimiter:
+    """One worker at a time, with a pause after its turn while ``served`` says that requests may be waiting.
+    Reading a large list keeps Python's interpreter busy for seconds. Three lists read at once, after an
+    outage of the API server, made some answers ten times as slow."""
+
+    def __init__(self, served: Callable[[], bool]) -> None:
+        self._served = served
+        self._lock = Lock()
+
+    @contextlib.contextmanager
+    def turn(self) -> Iterator[None]:
+        """Do a small piece of work."""
+        with self._lock:
+            started = time.monotonic()
+            yield
+            if self._served():
+                time.sleep(min(_PAUSE * (time.monotonic() - started), _LONGEST_S))

@@ -6,8 +6,7 @@ import time
 from collections.abc import Callable
 from threading import Lock
 
-from scheduler_ext.background import Background
-from scheduler_ext.cluster.rate_limiter import RateLimiter
+from scheduler_ext.background import Background, RateLimiter
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from threading import Event
 from typing import Any, TypeAlias
 
-from scheduler_ext.background import Background
+from scheduler_ext.background import Background, RateLimiter
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import Transport
@@ -23,7 +23,6 @@ from scheduler_ext.cluster.events.placement_events import PlacementEvents
 from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.inventory_handlers import BudgetHandler, NodeHandler, PodHandler, ReportHandler
 from scheduler_ext.cluster.own_lease import Election
-from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.core.cache.cache import Cache

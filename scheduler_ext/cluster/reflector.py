@@ -10,7 +10,7 @@ from dataclasses import replace
 from threading import Event
 from typing import Generic, TypeVar
 
-from scheduler_ext.background import Background
+from scheduler_ext.background import Background, RateLimiter
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import (
     ANSWER_S,
@@ -25,7 +25,6 @@ from scheduler_ext.cluster.client.transport import (
     passes,
 )
 from scheduler_ext.cluster.event_handler import EventHandler
-from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.counters import Counter
 from scheduler_ext.sources.source_status import WatchHealth

@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import islice, takewhile
 from threading import Lock
 from typing import TypeVar
@@ -11,19 +12,26 @@ from cachetools import TTLCache
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Candidate, Victims
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.places import BEHIND_S, Places, likeliest
-from scheduler_ext.extender.proposals import admissible
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender_args import PreemptionArgs, decode_preemption, encode_victims
-from scheduler_ext.wire.pod import bound_pod, may_preempt, other_requests, pod_request, pod_uid
+from scheduler_ext.wire.pod import (
+    bound_pod,
+    may_preempt,
+    other_requests,
+    pod_priority,
+    pod_request,
+    pod_uid,
+)
 
 T = TypeVar("T")
 
@@ -244,3 +252,52 @@ def _named_again(
         if uids:
             again[name] = Victims(uids, named.violations)
     return again
+
+
+@dataclass(frozen=True, slots=True)
+class Admissible:
+    """The proposal for one node: uids that exist as far as known, the most important first. ``staying`` are
+    the holdings of proposed pods of no lower priority. ``price`` orders nodes roughly like kube-scheduler."""
+
+    info: NodeInfo
+    uids: tuple[str, ...]
+    violations: int
+    staying: tuple[Mapping[str, Fraction], ...]
+    price: tuple[int, ...]
+
+
+def admissible(
+    args: PreemptionArgs,
+    infos: Mapping[str, NodeInfo],
+    snapshot: Snapshot,
+    uid: str,
+    priority: int,
+    resources: ResourceNames,
+) -> dict[str, Admissible]:
+    """The proposal for each of these nodes; ``uid`` and ``priority`` are of the pod that looks for a place.
+    Victims that are the pod itself, or on another node, are left out."""
+    unknown = {
+        victim
+        for name, info in infos.items()
+        for victim in set(args.proposals[name].uids) - {pod.uid for pod in info.pods}
+    }
+    elsewhere = {uid}
+    if unknown:
+        elsewhere |= {
+            pod.uid for node in snapshot.nodes.values() for pod in node.info.pods if pod.uid in unknown
+        }
+    found = {}
+    for name, info in infos.items():
+        proposal = args.proposals[name]
+        here = {pod.uid: pod for pod in info.pods}
+        # Proposed whole pods that are unknown on the node and must stay.
+        pods = zip(proposal.uids, proposal.pods, strict=False)
+        high = {each: pod for each, pod in pods if each not in here and pod_priority(pod) >= priority}
+        uids = tuple(
+            each for each in proposal.uids if each in here or (each not in elsewhere and each not in high)
+        )
+        lower = [here[each].priority for each in uids if each in here]
+        price = (proposal.violations, max(lower, default=0), sum(lower), len(uids))
+        staying = tuple(other_requests(pod.spec or kube.PodSpec(), resources) for pod in high.values())
+        found[name] = Admissible(info, uids, proposal.violations, staying, price)
+    return found

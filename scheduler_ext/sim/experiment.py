@@ -10,12 +10,11 @@ import numpy.typing as npt
 
 from scheduler_ext.core.cycle.policy import Policy as Knobs
 from scheduler_ext.sim.arrivals import constrained, prioritised
-from scheduler_ext.sim.expectation import Expectation
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.simulation_report import Run
-from scheduler_ext.sim.trace_workload import PodKind, TracePod
+from scheduler_ext.sim.trace_workload import Expectation, PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, NodeShape, World
 
 

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from itertools import chain
 
 from scheduler_ext.sim.arrivals import asked_milli, inflated
-from scheduler_ext.sim.expectation import workload_of
 from scheduler_ext.sim.experiment import Experiment, Outcome, Simulation, at_load
 from scheduler_ext.sim.policies.fgd import TARGET_PART, Fragmentation
 from scheduler_ext.sim.preemption import Preemption, Residents
+from scheduler_ext.sim.trace_workload import workload_of
 from scheduler_ext.sim.world import NodesView
 
 # The loads of a report besides the last one, in per cent of the capacity.

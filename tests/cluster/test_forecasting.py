@@ -7,10 +7,10 @@ from threading import Lock
 
 import pytest
 
+from scheduler_ext.background import RateLimiter
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.forecasting import EVERY_S, Forecasting
 from scheduler_ext.cluster.inventory_handlers import PodHandler
-from scheduler_ext.cluster.rate_limiter import RateLimiter
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.resource_names import ResourceNames

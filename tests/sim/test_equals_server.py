@@ -17,13 +17,12 @@ from scheduler_ext.core.node.node import NOBODY, Node, NodeState, Slot
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.snapshot.table import build_snapshot
-from scheduler_ext.sim.expectation import workload_of
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.node_states import NodeStates
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies.default import Default, request_of
 from scheduler_ext.sim.scheduler import Scheduler, Settings
-from scheduler_ext.sim.trace_workload import PodKind, task_class
+from scheduler_ext.sim.trace_workload import PodKind, task_class, workload_of
 from scheduler_ext.sim.world import Cluster, NodeShape, NodesView, World
 from scheduler_ext.wire.config import Configuration, ScoreSection
 from tests.sim.server_side import (

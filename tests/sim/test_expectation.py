@@ -6,8 +6,7 @@ import pytest
 
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
-from scheduler_ext.sim.expectation import Expectation, workload_of
-from scheduler_ext.sim.trace_workload import PodKind, TracePod, task_class
+from scheduler_ext.sim.trace_workload import Expectation, PodKind, TracePod, task_class, workload_of
 from tests.sim.small import share, whole
 
 PODS = [

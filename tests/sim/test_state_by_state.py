@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cycle.policy import STRATEGIES, Policy
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
-from scheduler_ext.sim.expectation import workload_of
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.scheduler import Scheduler, Settings
-from scheduler_ext.sim.trace_workload import PodKind, task_class
+from scheduler_ext.sim.trace_workload import PodKind, task_class, workload_of
 from scheduler_ext.sim.world import Cluster, NodesView, World
 from tests.sim.server_side import clusters, kinds, lived_in, several_kinds, steps, workloads
 from tests.sim.small import cluster_of, fits, share, whole, world_with

@@ -14,10 +14,10 @@ import click
 from scheduler_ext.cli.options import FILE, Command, Parsed, bundled, together
 from scheduler_ext.cli.simulate.results import FORMS, check_file, print_means, report_text, write_text
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.expectation import first_count
 from scheduler_ext.sim.scheduler import INTREE_SCORES
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.sweep import BACKENDS, run_all
+from scheduler_ext.sim.trace_workload import first_count
 
 _SEEDS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 # A typing error must not start a million simulations.

@@ -5,10 +5,9 @@ from dataclasses import replace
 from typing import ClassVar
 
 from scheduler_ext.core.framework.allocate import fit_shares
-from scheduler_ext.core.framework.criterion import Filter, View
+from scheduler_ext.core.framework.criterion import Change, Filter, Lower, Trial, View
 from scheduler_ext.core.framework.miss import MissKind, NearestMiss, plain_sentence, where
 from scheduler_ext.core.framework.reasons import Reason
-from scheduler_ext.core.framework.relaxation import Change, Lower, Trial
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, Slot, Unit
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk

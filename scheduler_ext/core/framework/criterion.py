@@ -5,6 +5,7 @@ that the next ones consider the same GPUs. A score answers with one float per st
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -16,12 +17,35 @@ from scheduler_ext.core.forecast.demand import Demand
 from scheduler_ext.core.framework.allocate import ShareFit
 from scheduler_ext.core.framework.miss import MissKind, NearestMiss, lacking_part, plain_sentence, where
 from scheduler_ext.core.framework.reasons import Reason
-from scheduler_ext.core.framework.relaxation import Change, Lower, Trial
 from scheduler_ext.core.node.columns import Bools, Floats, Ints, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+
+Change = tuple[str, GpuRequest]
+"""A change in words, and the request after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A cluster on which changed requests are tried; ``where`` returns the nodes that fit, ``[row]``."""
+
+    snapshot: Snapshot
+    where: Callable[[GpuRequest], Bools]
+
+    def fits(self, changed: GpuRequest) -> int:
+        return int(np.count_nonzero(self.where(changed)))
+
+    def largest(self, most: int, changed: Callable[[int], GpuRequest]) -> int:
+        """The largest amount from 1 to ``most`` that fits, as all below it do; 0 if there is none."""
+        if most < 1 or not self.fits(changed(1)):
+            return 0
+        return bisect_left(range(1, most + 1), True, key=lambda amount: not self.fits(changed(amount)))
+
+
+Lower = Callable[[GpuRequest, Trial], Change | None]
+"""The mildest change of a wish with which the request fits; None if there is none."""
 
 
 class Offer(NamedTuple):

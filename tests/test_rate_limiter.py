@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from scheduler_ext.cluster.rate_limiter import RateLimiter
+from scheduler_ext.background import RateLimiter
 
 
 @pytest.fixture
