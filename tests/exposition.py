@@ -23,7 +23,7 @@ from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.server.metrics import Metrics
+from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.source_status import SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration, MetricsSection

@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.counters import Counter
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.server.metrics import Metrics
+from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration
 

@@ -11,7 +11,7 @@ from flask import Flask
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.app import api_app, health_app, inspect_app
 from scheduler_ext.server.inspect_routes import explanations_blueprint, questions_blueprint
-from scheduler_ext.server.metrics import Metrics
+from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.server.page.routes import page_blueprint
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration

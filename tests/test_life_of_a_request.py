@@ -23,7 +23,7 @@ from scheduler_ext.agent.observer import Observer
 from scheduler_ext.agent.reporter import Reporter
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.server.app import api_app
-from scheduler_ext.server.metrics import Metrics
+from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.wire.config import Configuration
 from tests.agent.nvml_mock.fixtures import Rig, fake_library, rig
 from tests.agent.nvml_mock.presets import t4

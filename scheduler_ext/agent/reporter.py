@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import starmap
 from typing import NamedTuple
 
 from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
@@ -48,10 +49,11 @@ class Schedule:
         if self._written is None:
             return True
         age_s = now - self._written_at
+        pairs = zip(self._written.devices or (), status.devices or (), strict=False)
         return (
             age_s >= self._refresh_s
             or (age_s >= LEAST_S and _outline(status) != _outline(self._written))
-            or (age_s >= NEWS_EVERY_S and _is_news(self._written, status))
+            or (age_s >= NEWS_EVERY_S and any(starmap(_is_news, pairs)))
         )
 
     def written(self, status: gpunode.WrittenStatus, now: float) -> None:
@@ -223,11 +225,12 @@ def _device_outline(device: gpunode.DeviceStatus) -> gpunode.DeviceStatus:
     return device.but(memory=memory, health=health, utilization_percent=None, holders=None, mig=mig)
 
 
-def _is_news(before: gpunode.WrittenStatus, after: gpunode.WrittenStatus) -> bool:
-    """Whether memory moved by much or a holder came or went; the devices are the same."""
-    return any(
-        _holders(old) != _holders(new) or _moved(old, new)
-        for old, new in zip(before.devices or (), after.devices or (), strict=False)
+def _is_news(before: gpunode.DeviceStatus, after: gpunode.DeviceStatus) -> bool:
+    """Whether memory of a device moved by much, or a holder came or went."""
+    enough_mib = max(NEWS_MIB, after.memory.total_mib * NEWS_PERCENT / 100)
+    return _holders(before) != _holders(after) or any(
+        (old is None) != (new is None) or abs((old or 0) - (new or 0)) > enough_mib
+        for old, new in zip(_amounts(before), _amounts(after), strict=False)
     )
 
 
@@ -237,14 +240,6 @@ def _holders(device: gpunode.DeviceStatus) -> list[tuple[str, gpunode.HolderStat
     held = [("", holder) for holder in device.holders or ()]
     held += [(instance.uuid, instance.holder) for instance in instances if instance.holder is not None]
     return [(where, holder.but(memory_mib=None)) for where, holder in held]
-
-
-def _moved(before: gpunode.DeviceStatus, after: gpunode.DeviceStatus) -> bool:
-    enough_mib = max(NEWS_MIB, after.memory.total_mib * NEWS_PERCENT / 100)
-    return any(
-        (old is None) != (new is None) or abs((old or 0) - (new or 0)) > enough_mib
-        for old, new in zip(_amounts(before), _amounts(after), strict=False)
-    )
 
 
 def _amounts(device: gpunode.DeviceStatus) -> list[int | None]:

@@ -230,7 +230,7 @@ def _build_apps(
     """The three applications over one extender and its source. Raises InventoryError, ClusterError."""
     from scheduler_ext.server.app import api_app, health_app, inspect_app
     from scheduler_ext.server.inspect_routes import explanations_blueprint, questions_blueprint
-    from scheduler_ext.server.metrics import Metrics
+    from scheduler_ext.server.metrics.registry import Metrics
     from scheduler_ext.server.page.feed import PageFeed
     from scheduler_ext.server.page.routes import page_blueprint
     from scheduler_ext.server.server_options import Apps

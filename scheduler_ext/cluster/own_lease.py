@@ -18,7 +18,7 @@ from scheduler_ext.cluster.client.transport import JSON, RefusedError, Reply, Tr
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.scheduler_lease import WORD
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.wire.lease import HeldLease, LeaseSpec, new_lease, read_lease, renewed_lease
+from scheduler_ext.wire.kube import HeldLease, LeaseSpec, new_lease, read_lease, renewed_lease
 from scheduler_ext.wire.times import micro_time
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from threading import Lock
 from scheduler_ext.cluster.client.transport import ServerClock, Transport
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.reflector import Reflector
-from scheduler_ext.wire.lease import Lease, LeaseSpec
+from scheduler_ext.wire.kube import Lease, LeaseSpec
 from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.filters.counts import offers
 from scheduler_ext.core.framework.criterion import Trial
-from scheduler_ext.core.framework.miss import few
+from scheduler_ext.core.framework.refusal import few
 from scheduler_ext.core.intree import InTreeRejection, PodNeeds
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node

@@ -17,7 +17,7 @@ from scheduler_ext.core.cycle.cycle import (
 )
 from scheduler_ext.core.cycle.placement import share_devices
 from scheduler_ext.core.errors import PodError
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST
+from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.request import wishes

@@ -9,7 +9,7 @@ from typing import Any
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision
 from scheduler_ext.core.filters import BY_NAME, FILTER_OF, REASONS
-from scheduler_ext.core.framework.miss import MissKind
+from scheduler_ext.core.framework.refusal import MissKind
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.intree.resource_fit import shortages
 from scheduler_ext.core.node.node import Node, NodeState

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scheduler_ext.core.filters import BY_NAME
-from scheduler_ext.core.framework.miss import NearestMiss, plain_sentence, where
+from scheduler_ext.core.framework.refusal import NearestMiss, plain_sentence, where
 from scheduler_ext.core.node.holdings import unknown_shares
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest

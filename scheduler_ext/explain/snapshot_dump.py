@@ -91,10 +91,13 @@ def taken(
         generation=snapshot.generation,
         at=time.time(),
         configuration=config,
-        nodes=[_redacted(node.info) for node in snapshot.nodes.values()],
+        nodes=[
+            replace(info, pods=_without_labels(info.pods), nominated=_without_labels(info.nominated))
+            for info in (node.info for node in snapshot.nodes.values())
+        ],
         workload=list(workload.parts.items()),
         unknown=workload.unknown,
-        waiting=[replace(each, pod=_without_labels(each.pod)) for each in pending],
+        waiting=[replace(each, pod=replace(each.pod, labels={})) for each in pending],
         facts=list(facts.values()),
         decisions=[replace(each, offered=None) for each in decisions],
         names=[list(each) for _, each in names.values()],
@@ -120,13 +123,5 @@ def revived(dump: Dump) -> Moment:
     return Moment(snapshot, dump.waiting, facts, config, record, dump.gone)
 
 
-def _redacted(info: NodeInfo) -> NodeInfo:
-    return replace(
-        info,
-        pods=tuple(map(_without_labels, info.pods)),
-        nominated=tuple(map(_without_labels, info.nominated)),
-    )
-
-
-def _without_labels(pod: BoundPod) -> BoundPod:
-    return replace(pod, labels={})
+def _without_labels(pods: Iterable[BoundPod]) -> tuple[BoundPod, ...]:
+    return tuple(replace(pod, labels={}) for pod in pods)

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Any
 
 from scheduler_ext.core.errors import RequestError
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST
+from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.explainer import Explainer, Seen, held_devices, other_scheduler

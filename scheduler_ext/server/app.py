@@ -14,7 +14,7 @@ from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.accepted import check_content, refuse_browsers, refuse_other_pages
 from scheduler_ext.server.http.body import BODY_RECEIVED, BodyError, read_body, received_at
-from scheduler_ext.server.metrics import CONTENT_TYPE, Metrics
+from scheduler_ext.server.metrics.registry import CONTENT_TYPE, Metrics
 from scheduler_ext.server.replies import json_reply, problem_reply
 from scheduler_ext.server.server_options import is_loopback
 from scheduler_ext.sources.source_status import Source

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST
+from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.table import build_snapshot

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST
+from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError

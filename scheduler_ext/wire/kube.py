@@ -3,8 +3,9 @@ means absent for every field, unknown fields are skipped, and of duplicate keys 
 both). Quantities stay undecoded text until they are needed, because the API accepts strings and bare numbers
 alike and most are never needed."""
 
+from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -189,6 +190,50 @@ class PodDisruptionBudget(KubeStruct):
     status: PodDisruptionBudgetStatus | None = None
 
 
+class LeaseSpec(KubeStruct):
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+
+
+class Lease(KubeStruct):
+    metadata: ObjectMeta | None = None
+    spec: LeaseSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLease:
+    """A Lease that will be written again; ``whole`` has also the fields of other writers."""
+
+    spec: LeaseSpec
+    version: str
+    whole: dict[str, Any]
+
+
+def read_lease(body: bytes) -> HeldLease:
+    """A Lease from the API server. Raises ClusterError naming the field."""
+    lease = decode_answer(Lease, body)
+    version = (lease.metadata.resource_version if lease.metadata else None) or ""
+    return HeldLease(lease.spec or LeaseSpec(), version, msgspec.json.decode(body))
+
+
+def new_lease(namespace: str, name: str, spec: LeaseSpec) -> dict[str, Any]:
+    """The body that creates a Lease."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": msgspec.to_builtins(spec),
+    }
+
+
+def renewed_lease(held: HeldLease, spec: LeaseSpec) -> dict[str, Any]:
+    """The body that replaces a Lease if it is still at its version."""
+    return held.whole | {"spec": (held.whole.get("spec") or {}) | msgspec.to_builtins(spec)}
+
+
 read_node = partial(decode_answer, Node)
 
 
@@ -240,17 +285,16 @@ def listed(annotation: str) -> tuple[str, ...]:
 def budget(read: PodDisruptionBudget) -> Budget:
     """The disruptions that are allowed; none before the controller has written the status."""
     metadata, status = read.metadata or ObjectMeta(), read.status or PodDisruptionBudgetStatus()
-    selector = read.spec.selector if read.spec is not None else None
+    found = read.spec.selector if read.spec is not None else None
+    selector = None
+    if found is not None:
+        # A null value is an empty one, as in Go: without it the selector would match too many pods.
+        labels = {key: value or "" for key, value in (found.match_labels or {}).items()}
+        selector = Selector(labels, requirements(found.match_expressions))
     return Budget(
         namespace=metadata.namespace or "default",
         name=metadata.name or "",
-        selector=_selector(selector) if selector is not None else None,
+        selector=selector,
         allowed=status.disruptions_allowed or 0,
         disrupted=frozenset(status.disrupted_pods or ()),
     )
-
-
-def _selector(selector: LabelSelector) -> Selector:
-    # A null value is an empty one, as in Go: without it the selector would match more pods than it should.
-    labels = {key: value or "" for key, value in (selector.match_labels or {}).items()}
-    return Selector(labels, requirements(selector.match_expressions))

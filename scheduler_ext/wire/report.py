@@ -24,7 +24,11 @@ def read_report(node: gpunode.GpuNode, previous: Report | None = None) -> Report
     metadata = node.metadata or gpunode.GpuNodeMeta()
     cordoned = frozenset(listed(strings(metadata.annotations).get(CORDONED_ANNOTATION, "")))
     try:
-        _check_sequence(status, previous)
+        same_boot = previous is not None and status.boot_id == previous.boot_id
+        before = previous.sequence if previous is not None and same_boot else None
+        if before is not None and status.sequence is not None and status.sequence < before:
+            problem = f"went back from {before} to {status.sequence} within bootID {status.boot_id}"
+            raise FieldError("sequence", problem)
         devices = _devices(status.devices or [], cordoned)
     except FieldError as error:
         name = metadata.name or "?"
@@ -45,16 +49,6 @@ def read_report(node: gpunode.GpuNode, previous: Report | None = None) -> Report
         reported_at=status.reported_at,
         cordoned_strangers=tuple(sorted(cordoned - {device.uuid for device in devices})),
     )
-
-
-def _check_sequence(status: gpunode.GpuNodeStatus, previous: Report | None) -> None:
-    if previous is None or previous.sequence is None or status.sequence is None:
-        return
-    if status.boot_id == previous.boot_id and status.sequence < previous.sequence:
-        raise FieldError(
-            "sequence",
-            f"went back from {previous.sequence} to {status.sequence} within bootID {status.boot_id}",
-        )
 
 
 def _devices(entries: list[gpunode.DeviceStatus], cordoned: frozenset[str]) -> tuple[Device, ...]:

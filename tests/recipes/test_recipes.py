@@ -17,8 +17,8 @@ _FILTER = '''"""Is the node important enough for the pod?"""
 from __future__ import annotations
 
 from scheduler_ext.core.framework.criterion import Filter, View
-from scheduler_ext.core.framework.miss import NearestMiss
-from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.refusal import NearestMiss
+from scheduler_ext.core.framework.refusal import Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest

@@ -15,7 +15,7 @@ from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.app import ANSWER, api_app
 from scheduler_ext.server.http.body import BODY, BODY_RECEIVED, BodyError, BodyTooLarge
-from scheduler_ext.server.metrics import Metrics
+from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration
 from tests.server.process.product import GOOD, INVENTORY

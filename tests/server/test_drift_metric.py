@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from scheduler_ext.core.gpu.gpu import Memory
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.server.metrics import Metrics
+from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.wire.config import Configuration
 from tests.core.reported import device, node
 from tests.server.test_gpu_metrics import Fixed, scraped

@@ -13,16 +13,17 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.core.filters.memory import FreeMemory
 from scheduler_ext.core.filters.model import Model
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST
+from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.server.metrics import Metrics, gpu_metrics
+from scheduler_ext.server.metrics import gpu_metrics
 from scheduler_ext.server.metrics.gauges import MAX_NAMESPACES, OTHERS
 from scheduler_ext.server.metrics.gpu_metrics import FAMILIES, Detail, labels_of, visible
+from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.views.node_usage import NodeUsage, node_usage
 from scheduler_ext.wire.config import Configuration, MetricsSection

@@ -14,8 +14,7 @@ from scheduler_ext.core.cycle.share_cost import share_cost
 from scheduler_ext.core.filters import FILTERS, REASONS
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS, ShareFit
 from scheduler_ext.core.framework.criterion import Filter, Score, Scoring, View
-from scheduler_ext.core.framework.miss import NearestMiss
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST
+from scheduler_ext.core.framework.refusal import INVALID_REQUEST, NearestMiss
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node

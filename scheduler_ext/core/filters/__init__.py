@@ -11,7 +11,7 @@ from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.filters.sharing import Sharing
 from scheduler_ext.core.filters.versions import ComputeCapability, Cuda
 from scheduler_ext.core.framework.criterion import Filter
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST, Reason
+from scheduler_ext.core.framework.refusal import INVALID_REQUEST, Reason
 
 # The first filter that refuses a node names the reason.
 FILTERS: tuple[Filter, ...] = (

@@ -1,8 +1,7 @@
 """Do the node's labels say that its GPUs are being changed?"""
 
 from scheduler_ext.core.framework.criterion import Filter, View
-from scheduler_ext.core.framework.miss import MissKind, NearestMiss
-from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from scheduler_ext.core.framework.criterion import Change, Filter, Trial, View
-from scheduler_ext.core.framework.miss import MissKind, NearestMiss
-from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest

@@ -3,8 +3,7 @@
 import numpy as np
 
 from scheduler_ext.core.framework.criterion import Filter, View
-from scheduler_ext.core.framework.miss import MissKind, NearestMiss, device_of, where
-from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason, device_of, where
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 

@@ -6,8 +6,7 @@ from typing import ClassVar
 
 from scheduler_ext.core.framework.allocate import fit_shares
 from scheduler_ext.core.framework.criterion import Change, Filter, Lower, Trial, View
-from scheduler_ext.core.framework.miss import MissKind, NearestMiss, plain_sentence, where
-from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason, plain_sentence, where
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, Slot, Unit
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk

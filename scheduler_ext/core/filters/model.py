@@ -7,8 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from scheduler_ext.core.framework.criterion import Change, Filter, Trial, View
-from scheduler_ext.core.framework.miss import NAMED, NearestMiss, few, where
-from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.refusal import NAMED, NearestMiss, Reason, few, where
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest

@@ -3,8 +3,7 @@
 from typing import ClassVar
 
 from scheduler_ext.core.framework.criterion import Filter, View
-from scheduler_ext.core.framework.miss import NearestMiss
-from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.refusal import NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest

@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import ClassVar
 
 from scheduler_ext.core.framework.criterion import Change, Filter, Lower, Trial, View
-from scheduler_ext.core.framework.miss import MissKind, NearestMiss, lacking_part, where
-from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason, lacking_part, where
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node, NodeState, version_number
 from scheduler_ext.core.request.request import GpuRequest

@@ -15,8 +15,14 @@ import numpy as np
 
 from scheduler_ext.core.forecast.demand import Demand
 from scheduler_ext.core.framework.allocate import ShareFit
-from scheduler_ext.core.framework.miss import MissKind, NearestMiss, lacking_part, plain_sentence, where
-from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.refusal import (
+    MissKind,
+    NearestMiss,
+    Reason,
+    lacking_part,
+    plain_sentence,
+    where,
+)
 from scheduler_ext.core.node.columns import Bools, Floats, Ints, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node

@@ -17,7 +17,7 @@ from prometheus_client import (
 
 from scheduler_ext import __version__
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST
+from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.server.http.tls import not_after
 from scheduler_ext.server.metrics.gauges import Pending, SourceMetrics

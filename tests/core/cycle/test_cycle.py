@@ -22,7 +22,7 @@ from scheduler_ext.core.cycle.cycle import (
 )
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.framework.reasons import INVALID_REQUEST
+from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk, UnitAsk

@@ -15,7 +15,7 @@ from scheduler_ext.core.filters.memory import FreeMemory, TotalMemory
 from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.filters.sharing import Sharing
 from scheduler_ext.core.filters.versions import ComputeCapability, Cuda
-from scheduler_ext.core.framework.reasons import Reason
+from scheduler_ext.core.framework.refusal import Reason
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest

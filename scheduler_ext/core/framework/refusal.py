@@ -1,4 +1,7 @@
-"""A filter's nearest miss on a node: its kind, its numbers, and the words for both."""
+"""Why a filter refuses a node: the reason, and the nearest miss with its kind, its numbers and its words.
+Reasons are constants without numbers or names. kube-scheduler groups nodes by identical text, and a text that
+varies between attempts wakes the pod again (measured: over a thousand filter calls in ten seconds for one
+pod)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +10,22 @@ from enum import Enum
 from scheduler_ext.core.node.node import Node
 
 NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a node is refused: kube-scheduler's text, its meaning, and the remedy."""
+
+    text: str
+    meaning: str
+    remedy: str
+
+
+INVALID_REQUEST = Reason(
+    "pod's GPU request is invalid",
+    "A quantity or annotation of the pod cannot be read, is absurd, or contradicts another.",
+    "Run `scheduler-ext explain -f pod.yaml`: it names the field and the fix.",
+)
 
 
 class MissKind(Enum):
