@@ -38,11 +38,9 @@ class TextFormatter(logging.Formatter):
 
 def configure_logs(form: str) -> None:
     """Send all logs to stderr in one form, ``json`` or ``text``."""
+    text = TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler = logging.StreamHandler(sys.stderr)
-    if form == "json":
-        handler.setFormatter(JsonFormatter())
-    else:
-        handler.setFormatter(TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(JsonFormatter() if form == "json" else text)
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logging.INFO)

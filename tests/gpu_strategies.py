@@ -53,6 +53,8 @@ _holders = st.one_of(
     ),
 )
 
+STRATEGIES = ("fragmentation", "binpack", "spread")
+
 
 _reserved_mib = st.sampled_from((0, 0, 700))
 _used = st.sampled_from((0, 0, 1, 4))

@@ -25,7 +25,7 @@ from scheduler_ext.binding.bind import (
     Steps,
     Wanted,
 )
-from scheduler_ext.binding.locked_cache import LockedCache, Reserved
+from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.binding.outcome import Done, ListedPods, Outcome, Unknown, Unsent
 from scheduler_ext.core.cache.intent import Intent, Reservation
 from scheduler_ext.core.errors import OverAllocationError
@@ -216,15 +216,14 @@ class Binder(Background):
             case PostBinding(reserved):
                 # Where no answer comes, time is left to read the pod.
                 now = time.monotonic()
-                return self._posted(reserved, now + (deadline - now) * _POST_PART)
+                deadline = now + (deadline - now) * _POST_PART
+                pod, node = reserved.pending.pod, reserved.node
+                annotations = binding.device_annotations(node, pod.request, reserved.devices, self._resources)
+                metadata = kube.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
+                version = reserved.pending.resource_version or None
+                body = binding.binding_body(metadata, node, annotations, version)
+                return self._api.post_binding(pod.namespace, pod.name, body, deadline)
         raise AssertionError(call)
-
-    def _posted(self, reserved: Reserved, deadline: float) -> Outcome[None]:
-        pod, node = reserved.pending.pod, reserved.node
-        annotations = binding.device_annotations(node, pod.request, reserved.devices, self._resources)
-        metadata = kube.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
-        body = binding.binding_body(metadata, node, annotations, reserved.pending.resource_version or None)
-        return self._api.post_binding(pod.namespace, pod.name, body, deadline)
 
     def _now(self, read: Outcome[kube.Pod | None]) -> Outcome[PodNow | None]:
         if not isinstance(read, Done):

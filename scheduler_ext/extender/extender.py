@@ -27,7 +27,6 @@ from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.record import Record
 from scheduler_ext.extender.refusals import Refusals
-from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.extender_args import (
     ExtenderArgs,
@@ -237,20 +236,15 @@ class Extender:
         nodes = {}
         for i, (name, node) in enumerate(zip(args.names, args.nodes or (), strict=True)):
             try:
-                info = with_node(self._known(name, node, snapshot), node, self._resources)
+                known, uid = snapshot.nodes.get(name), node.metadata.uid if node.metadata else None
+                # An inventory without Node objects has no uids; there the name decides.
+                is_same = known is not None and known.info.uid in (None, uid)
+                before = known.info if known is not None and is_same else NodeInfo(name)
+                info = with_node(before, node, self._resources)
             except QuantityError as error:
                 raise RequestError(400, f"Nodes.items[{i}].status: {error}") from None
             nodes[name] = self._resolved(info)
         return build_snapshot(nodes, snapshot.generation, within=snapshot.cluster)
-
-    @staticmethod
-    def _known(name: str, node: kube.Node, snapshot: Snapshot) -> NodeInfo:
-        known = snapshot.nodes.get(name)
-        uid = node.metadata.uid if node.metadata else None
-        # An inventory without Node objects has no uids; there the name decides.
-        if known is not None and known.info.uid in (None, uid):
-            return known.info
-        return NodeInfo(name)
 
 
 def _unknown(info: NodeInfo) -> Node:

@@ -41,28 +41,21 @@ def refuse_browsers(environ: Mapping[str, str]) -> None:
 def refuse_other_pages(environ: Mapping[str, str]) -> None:
     """Raises RequestError (403) for a request of another origin's page, except a link to the live page."""
     origin = environ.get("HTTP_ORIGIN")
-    if origin is not None and _host(origin) != _without_default_port(environ.get("HTTP_HOST", "").lower()):
+    if origin is not None and _host(origin) != environ.get("HTTP_HOST", "").lower().removesuffix(":80"):
         raise RequestError(403, f"Origin: {origin[:80]!r} is another web page, which may not ask here")
     site = environ.get("HTTP_SEC_FETCH_SITE", "none")
-    if site not in _SAME_PAGE and not _is_link(environ):
-        raise RequestError(403, f"Sec-Fetch-Site: {site[:80]!r} is another web page, which may not ask here")
-
-
-def _is_link(environ: Mapping[str, str]) -> bool:
-    """Whether a browser opens the live page, in a window or tab of its own."""
-    return (
+    # A browser opens the live page, in a window or tab of its own.
+    is_link = (
         environ.get("REQUEST_METHOD") in ("GET", "HEAD")
         and environ.get("PATH_INFO") in _LINKED_PATHS
         and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
         and environ.get("HTTP_SEC_FETCH_DEST") == "document"
     )
+    if site not in _SAME_PAGE and not is_link:
+        raise RequestError(403, f"Sec-Fetch-Site: {site[:80]!r} is another web page, which may not ask here")
 
 
 def _host(origin: str) -> str | None:
     """The host of an HTTP origin; None for any other, such as null."""
     scheme, separator, host = origin.lower().partition("://")
-    return _without_default_port(host) if separator and scheme in ("http", "https") else None
-
-
-def _without_default_port(host: str) -> str:
-    return host.removesuffix(":80")
+    return host.removesuffix(":80") if separator and scheme in ("http", "https") else None

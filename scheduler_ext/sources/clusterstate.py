@@ -13,14 +13,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.wire.files import FileTooLargeError, read_file
-from scheduler_ext.wire.objects import (
-    Objects,
-    assemble,
-    read_objects,
-    refuse_without_nodes,
-    waiting,
-    workload_of,
-)
+from scheduler_ext.wire.objects import Objects, assemble, read_objects, waiting, workload_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +66,10 @@ def state_of(
     objects: Objects, source: str, resources: ResourceNames, previous: Mapping[str, NodeInfo] | None = None
 ) -> ClusterState:
     """The cluster of an inventory. Raises InventoryError naming object and field; it has to have a node."""
-    refuse_without_nodes(objects)
+    if not objects.nodes and not objects.gpu_nodes:
+        raise InventoryError(
+            "no Node and no GPUNode in it; `kubectl get gpunodes,nodes,pods -A -o yaml` writes an inventory"
+        )
     return ClusterState(
         source,
         objects,

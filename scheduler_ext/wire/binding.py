@@ -50,19 +50,16 @@ def binding_body(
     pod: kube.ObjectMeta, node: str, annotations: Mapping[str, str], resource_version: str | None
 ) -> dict[str, Any]:
     """The POST that binds a pod if its uid still matches, and its version where one is given."""
-    version = {} if resource_version is None else {"resourceVersion": resource_version}
-    return {
-        "apiVersion": "v1",
-        "kind": "Binding",
-        "metadata": {
-            "name": pod.name,
-            "namespace": pod.namespace,
-            "uid": pod.uid,
-            "annotations": dict(annotations),
-            **version,
-        },
-        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    metadata = {
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "uid": pod.uid,
+        "annotations": dict(annotations),
     }
+    if resource_version is not None:
+        metadata["resourceVersion"] = resource_version
+    target = {"apiVersion": "v1", "kind": "Node", "name": node}
+    return {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target}
 
 
 def device_annotations(

@@ -87,18 +87,9 @@ def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estima
     for name, count in capacity.items():
         if name in resources.whole and count > 0:
             vendor = vendor_of(name) or "nvidia"
-            return Estimate(
-                vendor=vendor,
-                model=canonical_model("unknown", vendor=vendor),
-                count=min(count, MAX_COUNT),
-                memory_mib=None,
-                compute_capability=None,
-                cuda_version=None,
-                driver_version=None,
-                sharing_strategy="none",
-                replicas=1,
-                mig_strategy="mixed" if any(key.startswith(MIG_PREFIX) for key in capacity) else "none",
-            )
+            mig = "mixed" if any(key.startswith(MIG_PREFIX) for key in capacity) else "none"
+            model = canonical_model("unknown", vendor=vendor)
+            return Estimate(vendor, model, min(count, MAX_COUNT), mig_strategy=mig)
     return None
 
 
@@ -111,9 +102,6 @@ def node_constraints(node: kube.Node) -> NodeFacts:
         labels={sys.intern(key): sys.intern(value) for key, value in strings(metadata.labels).items()},
         taints=tuple(Taint(t.key or "", t.value or "", t.effect or "") for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
-        allocatable={},
-        requested={},
-        pod_count=0,
     )
 
 

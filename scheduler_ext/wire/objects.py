@@ -118,14 +118,6 @@ def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
     return distinct(manifests)
 
 
-def refuse_without_nodes(objects: Objects) -> None:
-    """Raises InventoryError for the objects of a cluster without any node."""
-    if not objects.nodes and not objects.gpu_nodes:
-        raise InventoryError(
-            "no Node and no GPUNode in it; `kubectl get gpunodes,nodes,pods -A -o yaml` writes an inventory"
-        )
-
-
 def assemble(
     objects: Objects, resources: ResourceNames, previous: Mapping[str, NodeInfo] | None = None
 ) -> dict[str, NodeInfo]:

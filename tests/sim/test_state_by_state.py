@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.policy import STRATEGIES, Policy
+from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
@@ -18,6 +18,7 @@ from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind, task_class, workload_of
 from scheduler_ext.sim.world import Cluster, NodesView, World
+from tests.gpu_strategies import STRATEGIES
 from tests.sim.server_side import clusters, kinds, lived_in, several_kinds, steps, workloads
 from tests.sim.small import cluster_of, fits, share, whole, world_with
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from scheduler_ext.core.cycle.placement import Placement, Sizing, place
-from scheduler_ext.core.cycle.policy import STRATEGIES, Policy
+from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
@@ -18,7 +18,7 @@ from scheduler_ext.core.node.promisable import overallocated
 from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk, UnitAsk
 from scheduler_ext.whatif.copies import Fill, Vessel, fill_all, filled
 from tests.examples import examples
-from tests.gpu_strategies import one_in
+from tests.gpu_strategies import STRATEGIES, one_in
 from tests.strategies import RESOURCES, clusters, requests, share_asks
 
 # More than most of the random nodes hold; a copy at a time takes long.

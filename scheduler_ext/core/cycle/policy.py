@@ -6,8 +6,6 @@ from dataclasses import dataclass, field
 
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 
-STRATEGIES = ("fragmentation", "binpack", "spread")
-
 
 @dataclass(frozen=True, slots=True)
 class Policy:

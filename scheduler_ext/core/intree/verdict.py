@@ -3,7 +3,7 @@ and with the texts of kube-scheduler 1.36. Host ports, volumes, topology spread 
 out."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
@@ -24,9 +24,9 @@ class NodeFacts:
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     unschedulable: bool
-    allocatable: Mapping[str, Fraction]
-    requested: Mapping[str, Fraction]
-    pod_count: int
+    allocatable: Mapping[str, Fraction] = field(default_factory=dict)
+    requested: Mapping[str, Fraction] = field(default_factory=dict)
+    pod_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,13 +34,13 @@ class Estimate:
     vendor: str
     model: GpuModel
     count: int
-    memory_mib: int | None
-    compute_capability: tuple[int, int] | None
-    cuda_version: tuple[int, ...] | None
-    driver_version: str | None
-    sharing_strategy: str
-    replicas: int
-    mig_strategy: str
+    memory_mib: int | None = None
+    compute_capability: tuple[int, int] | None = None
+    cuda_version: tuple[int, ...] | None = None
+    driver_version: str | None = None
+    sharing_strategy: str = "none"
+    replicas: int = 1
+    mig_strategy: str = "none"
 
 
 def estimate_from_labels(labels: Labels, capacity: Mapping[str, int]) -> Estimate | None:

@@ -7,7 +7,7 @@ from operator import or_
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile, window
-from scheduler_ext.core.gpu.models import GpuModel, canonical_model
+from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
@@ -226,21 +226,20 @@ class _WholeUnits:
         free = [instance for instance in same if instance.uuid not in held.instances]
         if not same:
             return
-        memory_mib = device.instance_memory_mib(same[0])
+        memory_mib, model = device.instance_memory_mib(same[0]), device.model
+        if profile is None:
+            # Under strategy single: A100-80GB-MIG-1G.10GB, which A100 does not match.
+            name_of_slice = f"{model.name}-MIG-{same[0].profile.replace('+', '.')}"
+            model = canonical_model(name_of_slice, vendor=model.vendor)
         yield Unit(
             name,
             free=len(free) * self.replicas,
             memory_mib=memory_mib,
             free_mib=memory_mib,
-            model=device.model if profile else _slice_model(device.model, same[0].profile),
+            model=model,
             gpu_part=same[0].size / sum(instance.size for instance in device.mig.instances) / self.replicas,
             mig_room=_mig_room(device, held, free),
         )
-
-
-def _slice_model(model: GpuModel, profile: str) -> GpuModel:
-    """The name of a GPU under MIG strategy single: A100-80GB-MIG-1G.10GB, which A100 does not match."""
-    return canonical_model(f"{model.name}-MIG-{profile.replace('+', '.')}", vendor=model.vendor)
 
 
 def _mig_room(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> MigRoom | None:

@@ -66,16 +66,16 @@ class ServerCertificates:
                 log.info("certificates renewed: new connections get those of %s", self._files.cert_file)
 
     def _identity(self) -> list[tuple[int, ...] | None]:
-        return [_identity(path) for _, path in self._files.by_flag()]
-
-
-def _identity(path: Path) -> tuple[int, ...] | None:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    # The change time covers permissions too: an unreadable key that is made readable is read again.
-    return (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+        found: list[tuple[int, ...] | None] = []
+        for _, path in self._files.by_flag():
+            try:
+                stat = path.stat()
+            except OSError:
+                found.append(None)
+            else:
+                # The change time covers permissions, too: an unreadable key that is made readable is read.
+                found.append((stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+        return found
 
 
 def not_after(path: Path) -> float:

@@ -96,7 +96,11 @@ class PageFeed(Background):
     def since(self, seen: Seen) -> tuple[Seen, bytes] | None:
         """The changes that a page has not seen yet, as one JSON object; None while nothing is known at all.
         Unchanged parts are left out."""
-        self._asked_now()
+        now = time.monotonic()
+        if now > self._watched_until:
+            self._looked_at = now
+        self._watched_until = now + _WATCHED_S
+        self._asked.set()
         status, (pending_number, pending) = self.status(), self._pending
         if not self._rows.version or not pending_number:
             return None
@@ -119,8 +123,8 @@ class PageFeed(Background):
             parts.append(b'"pending":' + pending)
         if samples:
             parts.append(b'"samples":' + encode_json(samples))
-        now = Seen(self._process, change.version, latest, pending_number, samples_number)
-        return now, b"{" + b",".join(parts) + b"}"
+        shown = Seen(self._process, change.version, latest, pending_number, samples_number)
+        return shown, b"{" + b",".join(parts) + b"}"
 
     def status(self) -> dict[str, Any]:
         """The state of the source, and whether the shown data follows it, as plain JSON values."""
@@ -134,13 +138,6 @@ class PageFeed(Background):
             return self._status
         problems = [*self._status.get("problems", ()), *_plain(own, time.time())]
         return self._status | {"broken": True, "problems": problems}
-
-    def _asked_now(self) -> None:
-        now = time.monotonic()
-        if now > self._watched_until:
-            self._looked_at = now
-        self._watched_until = now + _WATCHED_S
-        self._asked.set()
 
     def run(self) -> None:
         """Keep the state until stopped."""

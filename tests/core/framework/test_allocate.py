@@ -10,7 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
-from scheduler_ext.core.cycle.policy import STRATEGIES, Policy
+from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.framework import allocate
 from scheduler_ext.core.framework.allocate import (
     Cost,
@@ -23,6 +23,7 @@ from scheduler_ext.core.node.columns import Floats, Ints
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk
 from tests import oracle
+from tests.gpu_strategies import STRATEGIES
 from tests.strategies import clusters, requests, share_asks, snapshot_of
 
 

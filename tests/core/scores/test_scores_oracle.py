@@ -11,7 +11,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
-from scheduler_ext.core.cycle.policy import STRATEGIES, Policy
+from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
@@ -21,6 +21,7 @@ from scheduler_ext.core.scores.future_demand import Balance
 from tests import score_oracle
 from tests.core.asked import mig, t4, whole
 from tests.core.reported import device, node, sliced
+from tests.gpu_strategies import STRATEGIES
 from tests.strategies import clusters, requests, several_requests, snapshot_of, workloads
 
 
