@@ -22,7 +22,7 @@ run: .venv ## Serve a sample cluster, print the decisions for 15 pods, keep serv
 
 # Four workers for two cores, because many tests wait for a process. A file's tests share their servers.
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/e2e
-test: .venv ## Run the tests (two to three minutes)
+test: .venv ## Run the tests (two and a half minutes on two cores)
 	@$(PYTEST) -m "not e2e and not browser and not process" $(ARGS)
 	@echo "not run here: slow processes (make test-process), a browser (make test-page), a control plane (make e2e)"
 

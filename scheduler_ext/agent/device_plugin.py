@@ -34,6 +34,8 @@ class Place(NamedTuple):
 
 
 class DeviceIds:
+    """The device ids that the device plugin may use for the devices of a reading."""
+
     def __init__(self, reading: NodeReading) -> None:
         self._by_uuid = {device.uuid: device for device in reading.devices}
         # The N of /dev/nvidiaN: NVML's index only where the minor number could not be read.

@@ -95,7 +95,7 @@ class Enforcing:
         self.advertiser.stop()
 
     def turned(self, active: bool) -> None:
-        """This extender became active, or ceased to be."""
+        """Follow the change of this extender between active and standby."""
         if active:
             self._locked.invalidate_fence()
             for reflector in self._relisted:

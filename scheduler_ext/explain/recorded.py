@@ -28,6 +28,7 @@ def decision_row(entry: Recorded) -> dict[str, Any]:
 
 
 def recorded_values(record: Recorded) -> dict[str, Any]:
+    """The whole record of one pod."""
     bound = record.bound
     return {
         "at": micro_time(record.at),

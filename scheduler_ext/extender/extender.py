@@ -150,16 +150,12 @@ class Extender:
         _check(deadline)
         rows = decision.snapshot.rows(args.names)
         passed = np.flatnonzero(select_candidates(decision, rows, self._policy.max_candidates)).tolist()
-        _check(deadline)
         refused, rejected = _refusals(args.names, decision.verdict[decision.snapshot.state_of[rows]])
         rescuable = self._after_refusal(args, decision, rows, refused, nowhere=not passed)
         reply = encode_filter_result(args, passed, refused, rescuable)
         _check(deadline)
-        problem, request = None, decision.request
-        if isinstance(request, InvalidRequest):
-            problem = f"pod {pod_name(args.pod)[:300]}: {request.message}"
         basis = Basis(args.raw_pod, decision, rows)
-        return Answer(reply, len(args.names), len(passed), rejected, problem, args, basis)
+        return Answer(reply, len(args.names), len(passed), rejected, _problem(args, decision), args, basis)
 
     def prioritize(self, body: bytes, deadline: float) -> Answer:
         """The reply to prioritize: points for exactly the requested names; 0 for a node that does not fit."""
@@ -286,6 +282,13 @@ def _refusals(names: list[str], codes: Codes) -> tuple[dict[str, str], dict[str,
         else:
             refused = part
     return refused, rejected
+
+
+def _problem(args: ExtenderArgs, decision: Decision) -> str | None:
+    request = decision.request
+    return (
+        f"pod {pod_name(args.pod)[:300]}: {request.message}" if isinstance(request, InvalidRequest) else None
+    )
 
 
 def _check(deadline: float) -> None:

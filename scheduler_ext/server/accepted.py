@@ -11,10 +11,7 @@ from scheduler_ext.core.errors import RequestError
 
 # Before a browser sends one of these for another page, it asks the server. It does not ask for forms, for
 # text/plain, and for a body without a type.
-MANIFEST_TYPES: Final = (
-    *("application/json", "application/yaml"),
-    *("application/x-yaml", "text/yaml", "text/x-yaml"),
-)
+MANIFEST_TYPES = ("application/json", "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml")
 _SAME_PAGE: Final = ("same-origin", "none")
 # Another page may contain links to these.
 _LINKED_PATHS: Final = ("/", "/page", "/page/")

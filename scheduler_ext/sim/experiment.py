@@ -76,7 +76,7 @@ class Simulation:
         self._rejected: Counter[str] = Counter()
 
     def expect(self, kind: PodKind) -> None:
-        """Tell the policy of an arriving pod."""
+        """Report an arriving pod to the policy."""
         workload = self._expectation.saw(kind)
         if workload is not None:
             self.scheduler.retarget(workload)

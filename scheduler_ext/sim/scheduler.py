@@ -53,7 +53,7 @@ def _least_allocated(kind: PodKind, nodes: NodesView) -> Longs:
 
 
 def _balance_gain(kind: PodKind, nodes: NodesView) -> Longs:
-    """Of the requested parts of CPU and memory: 75 is no change, 50 to 100."""
+    """How the pod changes the balance of CPU and memory: 50 (worse) to 100 (better), 75 is unchanged."""
     before, after = _balance(PodKind(0, 0), nodes), _balance(kind, nodes)
     gain: Longs = 50 + (50 + after - before) // 2
     return gain

@@ -79,7 +79,7 @@ def fragmentation(snapshot: Snapshot) -> tuple[float, float]:
 
 
 def fragmentation_by_model(snapshot: Snapshot) -> dict[str, tuple[float, float]]:
-    """(unallocated, unusable) in GPUs, of a node with several models by that of its first GPU."""
+    """(unallocated, unusable) in GPUs; a node with several models counts under the model of its first GPU."""
     models: dict[str, int] = {}
     names, of = [], []
     for name, node in snapshot.nodes.items():

@@ -66,7 +66,7 @@ def node_ledger(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
 
 
 def _alone(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> Holdings:
-    """One pod's part: the part that would remain without all others."""
+    """The holdings of one pod alone."""
     return holdings_of(replace(info, pods=(pod,), nominated=()), resources)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.gpu.room import DeviceHoldings, Room
+from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, Room
 from scheduler_ext.core.node.attribution import attribute
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
@@ -50,7 +50,7 @@ def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_
     # Where GPUs are shared, several pods may have units that are called one GPU.
     if held.units and not shared:
         # A whole GPU is promised with all it has.
-        requested = max(requested, memory.total_mib - memory.reserved_mib)
+        requested = max(requested, Room.of(memory, NOTHING_HELD).share_total)
     for instance in device.mig.instances:
         if instance.uuid in held.instances:
             requested += device.instance_memory_mib(instance)

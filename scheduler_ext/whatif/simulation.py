@@ -1,4 +1,4 @@
-"""Where pods would go that come to a cluster one after the other."""
+"""Placement of pods that arrive in a cluster one after the other."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -85,8 +85,8 @@ class WhatIf:
         return {name_of(each.pod): node for node, here in nodes for each in here.values()}
 
     def best(self, asker: Asker) -> str | None:
-        """The node that a pod goes to: of those that fit the one with most points, of equals the one with
-        the best total, then the first by name. None where it fits nowhere."""
+        """The node that the pod is placed on: the highest points, then the highest total, then the first
+        name; None where it fits nowhere."""
         totals = self._decide(asker.request).totals[self.snapshot.state_of[:-1]]
         refused = [name for name in self.in_tree.refused(asker.needs) if name in self.infos]
         totals[self.snapshot.rows(refused)] = -np.inf
@@ -98,7 +98,7 @@ class WhatIf:
         return list(self.infos)[int(equal[ranks[equal].argmin()])]
 
     def refusal(self, asker: Asker) -> dict[str, Any] | None:
-        """Of a pod that fits nowhere, the refusal nearest to a fit, as plain values; None without nodes."""
+        """The nearest refusal of a pod that fits nowhere, as plain values; None without nodes."""
         decision = self._decide(asker.request)
         codes = decision.verdict[self.snapshot.state_of[:-1]].tolist()
         refused = self.in_tree.refused(asker.needs)

@@ -152,6 +152,7 @@ def filter_nodes(
 
 
 def score_nodes(decision: Decision) -> Scored:
+    """Every applied score and the weighted total of each node state that fits."""
     total = np.zeros(len(decision.verdict))
     if not isinstance(decision.request, GpuRequest):
         return Scored([], np.where(decision.fits, total, -np.inf))

@@ -115,7 +115,7 @@ A, B = {"app": "a"}, {"app": "b"}
             gpus(on_gpu("a", 0, started_at=9.0), on_gpu("b", 0)),
             whole(),
             "b",
-            id="who has not started is younger",
+            id="a pod that has not started is the youngest",
         ),
         pytest.param(
             gpus(
