@@ -119,15 +119,17 @@ def test_bodies_that_wait_for_a_thread_count(server: ServerProcess) -> None:
         assert get(server.api, "/go-on").status == 200
 
 
-def test_connections_never_exceed_their_limit_and_probes_are_answered(server: ServerProcess) -> None:
+def test_connections_stay_at_their_limit_and_probes_are_answered(server: ServerProcess) -> None:
     """Four requests occupy the threads, and those that wait for a thread make room for new connections."""
     with NonReaders() as clients:
         clients.ask(server.health, request("/wait", method="GET"), CONNECTIONS + 100)
         eventually(lambda: cuts(server) >= 100)
         for _ in range(5):
             assert get(server.health, "/livez").body == b"ok"
-            # One more for a moment: while it is accepted another one is closed.
-            assert CONNECTIONS - 1 <= len(held(server.worker_pid(), server.health)) <= CONNECTIONS + 1
+            # The event loop takes some turns to close a connection that it has cut.
+            eventually(
+                lambda: CONNECTIONS - 1 <= len(held(server.worker_pid(), server.health)) <= CONNECTIONS + 1
+            )
         assert get(server.api, "/go-on").status == 200
 
 
