@@ -12,6 +12,7 @@ import socket
 import ssl
 import struct
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -60,15 +61,40 @@ class Listener(Protocol):
     address: Any
     stopping: bool
     durations_s: dict[Phase, float]
+    answered: deque[Connection]
 
     @property
     def cut(self) -> Counts: ...
 
+    def settle(self) -> None: ...
+    def has_room(self, count: int) -> bool: ...
     def pool(self, path: str) -> Executor: ...
     def enter(self, connection: Connection, phase: Phase) -> None: ...
     def forget(self, connection: Connection) -> None: ...
     def hold(self, connection: Connection, count: int) -> None: ...
     def relieve(self) -> None: ...
+
+
+class _Streams(asyncio.StreamReaderProtocol):
+    """The streams of a connection. A request that arrives whole, as most do, does not pass through them."""
+
+    def __init__(self, connection: Connection, reader: asyncio.StreamReader) -> None:
+        super().__init__(reader)
+        self._connection = connection
+
+    def data_received(self, data: bytes) -> None:
+        if not self._connection.take(data):
+            super().data_received(data)
+            self._connection.wake()
+
+    def eof_received(self) -> bool | None:
+        stays_open = super().eof_received()
+        self._connection.wake()
+        return stays_open
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._connection.wake()
 
 
 class Connection:
@@ -90,6 +116,9 @@ class Connection:
         self._reader = asyncio.StreamReader(exchange.MAX_HEAD_BYTES, self._loop)
         # Whether the client may be busy sending, and read its reply only afterwards.
         self._sending = False
+        # What the coroutine waits for: None, bytes to read; else the reply that is left to send, and whether
+        # another request may follow.
+        self._turn: asyncio.Future[tuple[list[memoryview], bool] | None] = self._loop.create_future()
         self.task = self._loop.create_task(self._run())
 
     async def _run(self) -> None:
@@ -132,7 +161,7 @@ class Connection:
 
     async def _open(self) -> None:
         """Make the streams, after the TLS handshake if there is one. Raises OSError."""
-        streams = asyncio.StreamReaderProtocol(self._reader, loop=self._loop)
+        streams = _Streams(self, self._reader)
         certificates = self._server.certificates
         protocol = TlsProtocol(self._loop, streams, certificates.context) if certificates else streams
         try:
@@ -154,7 +183,7 @@ class Connection:
         refusal: exchange.HeadError | None = None
         try:
             while await self._exchange():
-                self.served += 1
+                pass
         except exchange.HeadError as error:
             refusal = error
         if refusal:
@@ -168,17 +197,62 @@ class Connection:
             await self._send([exchange.error_reply(refusal.status, str(refusal))])
 
     async def _exchange(self) -> bool:
-        """Answer the next request; whether another one may follow. Raises HeadError, OSError."""
-        first = b""
-        with contextlib.suppress(TimeoutError):
-            async with self._within(Phase.IDLE):
-                first = await self._reader.read(1)
-        if not first:
+        """Wait for the client or for the application, and do what is due; whether the connection stays open.
+        Raises HeadError, OSError."""
+        self._turn = self._loop.create_future()
+        try:
+            async with asyncio.timeout(None) as self.deadline:
+                if self.phase is not Phase.SERVING:
+                    self._await_request()
+                reply = await self._turn
+        except TimeoutError:
             return False
+        if reply is None:
+            return await self._receive()
+        rest, keep_alive = reply
+        if rest:
+            await self._send(rest)
+        return keep_alive
+
+    def _await_request(self) -> None:
+        self._server.enter(self, Phase.IDLE)
+        self.deadline.reschedule(self._loop.time() + self._server.durations_s[Phase.IDLE])
+        if self._is_ahead():
+            self._turn.set_result(None)
+
+    def _is_ahead(self) -> bool:
+        """Whether the client has sent what is not read, or has ended its side."""
+        reader: Any = self._reader
+        return bool(reader._buffer) or reader.at_eof() or reader.exception() is not None
+
+    def wake(self) -> None:
+        """The streams have changed."""
+        self._server.settle()
+        if self.phase is Phase.IDLE and not self._turn.done():
+            self._turn.set_result(None)
+
+    def take(self, data: bytes) -> bool:
+        """Serve the request that these bytes are, without the coroutine; False when they are not one."""
+        self._server.settle()
+        if self.phase is not Phase.IDLE or self._turn.done() or not self._server.has_room(len(data)):
+            return False
+        whole = exchange.whole_request(data, self._peer, self._server.cfg)
+        if whole is None or len(whole[1]) > self._server.limits.max_body_bytes:
+            return False
+        self.deadline.reschedule(None)
+        self._server.hold(self, len(whole[1]))
+        self._serve(*whole)
+        return True
+
+    async def _receive(self) -> bool:
+        """Receive a request and serve it; False when the client has ended its side. Raises HeadError,
+        OSError."""
         request = None
         try:
             async with self._within(Phase.READING):
-                head = await exchange.read_head(self._reader, first)
+                head = await exchange.read_head(self._reader)
+                if not head:
+                    return False
                 request, length, expects_continue = exchange.parse_head(head, self._peer, self._server.cfg)
                 body = await self._body(length, expects_continue)
         except TimeoutError:
@@ -187,16 +261,26 @@ class Connection:
             if request is None:
                 raise exchange.HeadError(408, late, sending=False) from None
             body = BodyError(408, late)
-        # On a thread of the pool; the job itself ends after the reply is on its way.
+        self._serve(request, body)
+        return True
+
+    def _serve(self, request: Any, body: bytes | BodyError) -> None:
+        """Answer a request on a thread of the pool; the job itself ends after the reply is on its way."""
         self._server.enter(self, Phase.SERVING)
-        done: asyncio.Future[tuple[list[memoryview], bool]] = self._loop.create_future()
-        pool = self._server.pool(request.path)
-        self._job = pool.submit(self._in_pool, request, body, time.monotonic(), done)
-        rest, keep_alive = await done
+        self._job = self._server.pool(request.path).submit(self._in_pool, request, body, time.monotonic())
+
+    def settle(self, rest: list[memoryview], keep_alive: bool, error: Exception | None = None) -> None:
+        """A thread has answered the request, and has sent the reply but for a rest, or failed to send it."""
+        if self._turn.done():
+            return
         self._server.hold(self, -self.held_bytes)
-        if rest:
-            await self._send(rest)
-        return keep_alive
+        self.served += 1
+        if error is not None:
+            self._turn.set_exception(error)
+        elif rest or not keep_alive:
+            self._turn.set_result((rest, keep_alive))
+        else:
+            self._await_request()
 
     async def _body(self, length: int | None, expects_continue: bool) -> bytes | BodyError:
         """The body, or the reason why it is missing, which is for the application to tell the client."""
@@ -215,7 +299,7 @@ class Connection:
             raise refusal
         return body
 
-    def _in_pool(self, request: Any, body: bytes | BodyError, received_at: float, done: Any) -> None:
+    def _in_pool(self, request: Any, body: bytes | BodyError, received_at: float) -> None:
         """Have the application answer one request, and send what the kernel takes at once."""
         server, failed = self._server, isinstance(body, BodyError)
         source = io.BytesIO(b"" if isinstance(body, BodyError) else body)
@@ -237,12 +321,17 @@ class Connection:
             if not server.certificates and not self._writer.transport.get_write_buffer_size():
                 self._send_now(rest)
         except Exception as error:
-            self._call(done.set_exception, error)
-        else:
-            if not rest:
-                # The client has its reply; the loop would compete for the interpreter meanwhile.
-                del environ
-            self._call(_resolve, done, (rest, keep_alive))
+            self._call(self.settle, rest, False, error)
+            return
+        if rest or not keep_alive:
+            self._call(self.settle, rest, keep_alive)
+            return
+        # The client has its reply. The loop, which would compete with other requests for the interpreter, is
+        # not woken, unless the next request has come already.
+        del environ
+        server.answered.append(self)
+        if self._is_ahead() or server.stopping:
+            self._call(server.settle)
 
     def _send_now(self, rest: list[memoryview]) -> None:
         """Send what the kernel takes, which spares a reply the way over the event loop."""
@@ -301,8 +390,3 @@ class Connection:
                 if not received:
                     return
                 discarded += len(received)
-
-
-def _resolve(done: asyncio.Future[Any], value: Any) -> None:
-    if not done.done():
-        done.set_result(value)

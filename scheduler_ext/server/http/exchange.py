@@ -51,8 +51,11 @@ class HeadError(Exception):
         self.sending = sending
 
 
-async def read_head(reader: StreamReader, first: bytes) -> bytes:
-    """The head of a request that begins with this byte, up to its empty line. Raises HeadError."""
+async def read_head(reader: StreamReader) -> bytes:
+    """The head of a request up to its empty line; b"" if the client ends its side first. Raises HeadError."""
+    first = await reader.read(1)
+    if not first:
+        return b""
     # Only bytes that HTTP can start with: a TLS hello, for example, would otherwise wait for its deadline.
     if not first.isalpha() and first != b"\r":
         raise HeadError(400, "this is not HTTP: expected a request such as POST /filter HTTP/1.1")
@@ -85,6 +88,20 @@ def parse_head(head: bytes, peer: Any, cfg: Any) -> tuple[Any, int | None, bool]
     expects_continue, request._expected_100_continue = request._expected_100_continue, False
     reader = request.body.reader
     return request, None if isinstance(reader, ChunkedReader) else reader.length, expects_continue
+
+
+def whole_request(data: bytes, peer: Any, cfg: Any) -> tuple[Any, bytes] | None:
+    """The parsed request and its body, if these bytes are exactly one request; None for all others, which
+    `read_head` and `parse_head` read or refuse."""
+    end = data.find(b"\r\n\r\n") + 4
+    head, body = data[:end], data[end:]
+    if not 4 <= end <= MAX_HEAD_BYTES or not head[:1].isalpha() or head.count(b"\n") != head.count(b"\r\n"):
+        return None
+    try:
+        request, length, expects_continue = parse_head(head, peer, cfg)
+    except HeadError:
+        return None
+    return (request, body) if length == len(body) and not expects_continue else None
 
 
 def _be_strict(request: Any) -> None:

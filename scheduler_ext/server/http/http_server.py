@@ -10,6 +10,7 @@ import itertools
 import logging
 import socket
 import time
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, get_args
@@ -68,6 +69,8 @@ class HttpServer:
         # In the order in which they entered the phase.
         self._connections: dict[Phase, dict[Connection, None]] = {phase: {} for phase in Phase}
         self._request_bytes = 0
+        # A thread has sent their reply, and they wait for the next request.
+        self.answered: deque[Connection] = deque()
 
     def start(self) -> None:
         """Accept connections from now on."""
@@ -79,6 +82,7 @@ class HttpServer:
         loop = asyncio.get_running_loop()
         until = loop.time() + grace_s
         self.stopping = True
+        self.settle()
         loop.remove_reader(self._listener)
         await listeners.leave(self._listener, self._accept)
         for phase in (Phase.HANDSHAKE, Phase.IDLE):
@@ -93,6 +97,11 @@ class HttpServer:
             self._drop(connection)
         self._pool.shutdown(wait=False)
         self._probe_pool.shutdown(wait=False)
+
+    def settle(self) -> None:
+        """Take note of the replies that threads have sent."""
+        while self.answered:
+            self.answered.popleft().settle([], True)
 
     def pool(self, path: str) -> ThreadPoolExecutor:
         """The threads for a path."""
@@ -119,8 +128,9 @@ class HttpServer:
     def relieve(self) -> None:
         """Cut connections until unanswered requests and unsent replies are within their bound. The connection
         that has waited for longest is cut, but a single reply may exceed the bound."""
+        self.settle()
         reading, writing = self._connections[Phase.READING], self._connections[Phase.WRITING]
-        while self._request_bytes + self._reply_bytes() > self.limits.max_held_bytes:
+        while not self.has_room():
             oldest = [*list(reading)[:1], *(list(writing)[:1] if len(writing) > 1 else ())]
             if not oldest:
                 return
@@ -133,6 +143,10 @@ class HttpServer:
                 self.enter(victim, Phase.CLOSING)
                 self.hold(victim, -victim.held_bytes)
 
+    def has_room(self, count: int = 0) -> bool:
+        """Whether unanswered requests and unsent replies may grow by so many bytes."""
+        return self._request_bytes + self._reply_bytes() + count <= self.limits.max_held_bytes
+
     def _reply_bytes(self) -> int:
         """A reply to several connections counts once, as that of scrapes that came together does."""
         pieces = {id(each.obj): len(each) for one in self._connections[Phase.WRITING] for each in one.reply}
@@ -143,6 +157,7 @@ class HttpServer:
 
     def _accept(self) -> bool:
         """Accept one connection; False when there is none."""
+        self.settle()
         try:
             sock, peer = self._listener.accept()
         except (BlockingIOError, ConnectionAbortedError):
