@@ -111,19 +111,10 @@ class SourceMetrics(Collector):
             states,
             "state",
         )
-        yield _gauge(
-            "namespace_requested_gpus",
-            "Requested whole GPUs and MIG instances of pods on nodes.",
-            gpus,
-            "namespace",
-            "resource",
-        )
-        yield _gauge(
-            "namespace_requested_memory_bytes",
-            "Requested GPU memory shares of pods on nodes.",
-            memory,
-            "namespace",
-        )
+        whole = "Requested whole GPUs and MIG instances of pods on nodes."
+        yield _gauge("namespace_requested_gpus", whole, gpus, "namespace", "resource")
+        shares = "Requested GPU memory shares of pods on nodes."
+        yield _gauge("namespace_requested_memory_bytes", shares, memory, "namespace")
 
 
 def _fragmentation(snapshot: Snapshot | None) -> Iterator[Family]:
@@ -150,45 +141,23 @@ def _fragmentation(snapshot: Snapshot | None) -> Iterator[Family]:
 
 
 def _status(status: SourceStatus) -> Iterator[Family]:
+    yield _gauge(
+        "inventory_age_seconds",
+        "Time since the file was read or found unchanged, or since the last event of the quietest watch.",
+        status.age_s,
+    )
+    broken = "1 while a changed inventory file is refused and the old one is served."
+    yield _gauge("inventory_broken", broken, status.broken)
+    yield _gauge("active", "1 where this extender may write to the cluster.", status.active)
     oldest_s = max(status.report_ages_s.values(), default=0.0)
-    for name, what, value in (
-        (
-            "inventory_age_seconds",
-            "Time since the file was read or found unchanged, or since the last event of the quietest watch.",
-            status.age_s,
-        ),
-        (
-            "inventory_broken",
-            "1 while a changed inventory file is refused and the old one is served.",
-            status.broken,
-        ),
-        ("active", "1 where this extender may write to the cluster.", status.active),
-        (
-            "report_age_seconds_max",
-            "The age of the oldest report of a node.",
-            oldest_s,
-        ),
-        ("forecast_age_seconds", "Time since the demand forecast was made.", status.forecast_age_s),
-    ):
-        yield _gauge(name, what, value)
-    yield _gauge(
-        "unplaced_share_pods",
-        "Pods with a share on an unknown GPU: their node takes no new share.",
-        status.unplaced,
-        "node",
-    )
-    yield _gauge(
-        "watch_connected",
-        "1 while the API server answers this watch.",
-        {watch.name: watch.connected for watch in status.watches},
-        "resource",
-    )
-    yield _gauge(
-        "watch_silence_seconds",
-        "Time since the last event of this watch.",
-        {watch.name: watch.silent_s for watch in status.watches},
-        "resource",
-    )
+    yield _gauge("report_age_seconds_max", "The age of the oldest report of a node.", oldest_s)
+    yield _gauge("forecast_age_seconds", "Time since the demand forecast was made.", status.forecast_age_s)
+    unplaced = "Pods with a share on an unknown GPU: their node takes no new share."
+    yield _gauge("unplaced_share_pods", unplaced, status.unplaced, "node")
+    connected = {watch.name: watch.connected for watch in status.watches}
+    yield _gauge("watch_connected", "1 while the API server answers this watch.", connected, "resource")
+    silent_s = {watch.name: watch.silent_s for watch in status.watches}
+    yield _gauge("watch_silence_seconds", "Time since the last event of this watch.", silent_s, "resource")
 
 
 def _gauge(

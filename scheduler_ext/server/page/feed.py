@@ -187,23 +187,21 @@ class PageFeed(Background):
         self._status_at = now + _STATUS_EVERY_S
         status = self.source.status()
         unallocated, unusable = fragmentation(snapshot) if snapshot is not None else (0.0, 0.0)
-        self._problems = {each["what"]: each for each in self._as_before(status.problems, wall_time)}
+        problems = {each["what"]: each for each in _plain(status.problems, wall_time)}
+        for what, problem in problems.items():
+            # Those that last keep the start time that was shown before.
+            before = self._problems.get(what)
+            if before is not None and abs(before["since"] - problem["since"]) < _SAME_S:
+                problem["since"] = before["since"]
+        self._problems = problems
         self._status = {
             "at": round(wall_time, 1),
             "ageSeconds": round(status.age_s, 1),
             "broken": bool(status.problems),
-            "problems": list(self._problems.values()),
+            "problems": list(problems.values()),
             "unallocated": round(unallocated, 2),
             "unusable": round(unusable, 2),
         }
-
-    def _as_before(self, problems: Iterable[Problem], wall_time: float) -> Iterable[dict[str, Any]]:
-        """The problems; those that last keep the start time that was shown before."""
-        for each in _plain(problems, wall_time):
-            before = self._problems.get(each["what"])
-            if before is not None and abs(before["since"] - each["since"]) < _SAME_S:
-                each["since"] = before["since"]
-            yield each
 
 
 def _plain(problems: Iterable[Problem], wall_time: float) -> list[dict[str, Any]]:
