@@ -84,7 +84,22 @@ def read_objects(text: bytes) -> Objects:
     cluster without objects is an empty List; a file without even a List is still being written."""
     objects = Objects()
     for each in _each_object(text, FILE, "GPUNode, Node, Pod or a List of them"):
-        _add(objects, each)
+        match each.kind:
+            case "Pod":
+                objects.pods.append(each.read(kube.Pod))
+            case "Node":
+                objects.nodes[each.name] = each.read(kube.Node, objects.nodes)
+            case "GPUNode":
+                if each.header.api_version not in (gpunode.API_VERSION, None):
+                    raise InventoryError(
+                        f"GPUNode {each.name}: apiVersion {each.header.api_version!r}; this release reads "
+                        f"{gpunode.API_VERSION}"
+                    )
+                objects.gpu_nodes[each.name] = each.read(gpunode.GpuNode, objects.gpu_nodes)
+            case "PodDisruptionBudget":
+                objects.budgets.append(budget(each.read(PodDisruptionBudget)))
+            case _:
+                objects.skipped[each.kind] = objects.skipped.get(each.kind, 0) + 1
     refuse_same_pods(objects.pods)
     return objects
 
@@ -214,25 +229,6 @@ def _objects_in(
         return
     for i, item in enumerate(decode_object(document, _List, where).items or ()):
         yield from _objects_in(f"{where}.items[{i}]", item, kind.removesuffix("List") or None, expected)
-
-
-def _add(objects: Objects, each: _Object) -> None:
-    match each.kind:
-        case "Pod":
-            objects.pods.append(each.read(kube.Pod))
-        case "Node":
-            objects.nodes[each.name] = each.read(kube.Node, objects.nodes)
-        case "GPUNode":
-            if each.header.api_version not in (gpunode.API_VERSION, None):
-                raise InventoryError(
-                    f"GPUNode {each.name}: apiVersion {each.header.api_version!r}; this release reads "
-                    f"{gpunode.API_VERSION}"
-                )
-            objects.gpu_nodes[each.name] = each.read(gpunode.GpuNode, objects.gpu_nodes)
-        case "PodDisruptionBudget":
-            objects.budgets.append(budget(each.read(PodDisruptionBudget)))
-        case _:
-            objects.skipped[each.kind] = objects.skipped.get(each.kind, 0) + 1
 
 
 def _named(kind: str, metadata: kube.ObjectMeta | None) -> str:
