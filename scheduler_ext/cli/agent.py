@@ -66,21 +66,17 @@ class AgentError(SchedulerExtError):
     type=FILE,
     help="Report the GPUNodes of this file instead of real GPUs; read again when it changes.",
 )
-@click.option(
-    "--interval", type=duration(0.05, 60), default="5s", show_default=True, help="Time between two readings."
-)
+@click.option("--interval", type=duration(0.05, 60), default="5s", help="Time between two readings.")
 @click.option(
     "--recover-after",
     type=duration(0, 86400),
     default="5m",
-    show_default=True,
     help="Time without a new error after which a GPU is healthy again, unless it needs a reset or a reboot.",
 )
 @click.option(
     "--pod-resources",
     type=FILE,
     default="/var/lib/kubelet/pod-resources/kubelet.sock",
-    show_default=True,
     help="PodResources socket of the kubelet; without it, the GPU of each pod is unknown.",
 )
 @click.option(
@@ -90,7 +86,6 @@ class AgentError(SchedulerExtError):
     "--stuck-after",
     type=duration(1, 3600),
     default="2m",
-    show_default=True,
     help="Limit for one driver call; then the agent exits, to be restarted.",
 )
 @click.option(

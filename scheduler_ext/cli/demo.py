@@ -144,7 +144,6 @@ def _asks(pod: kube.Pod) -> str:
     # Health and inspection use the next two ports.
     type=click.IntRange(0, 65533),
     default=8888,
-    show_default=True,
     help="Port of the API; 0 for any free port.",
 )
 def demo(once: bool, port: int) -> None:

@@ -31,7 +31,7 @@ CLUSTER_COMMANDS = (
     "reasons",
     "completion",
 )
-CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 
 class LazyCommands(Mapping[str, click.Command]):

@@ -54,18 +54,12 @@ inventory_option = click.option(
     help="File of GPUNode, Node and Pod objects, for example the output of `kubectl get "
     "gpunodes,nodes,pods -A -o yaml`; - reads standard input.",
 )
-log_format_option = click.option(
-    "--log-format", type=click.Choice(["json", "text"]), default="text", show_default=True
-)
+log_format_option = click.option("--log-format", type=click.Choice(["json", "text"]), default="text")
 context_option = click.option(
     "--context", shell_complete=complete_contexts, help="Kubeconfig context (default: current-context)."
 )
 output_option = click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "wide", "name", "json", "yaml"]),
-    default="table",
-    show_default=True,
+    "-o", "--output", type=click.Choice(["table", "wide", "name", "json", "yaml"]), default="table"
 )
 _namespace = functools.partial(click.option, "-n", "--namespace", shell_complete=complete_namespaces)
 _all_namespaces = functools.partial(click.option, "-A", "--all-namespaces", is_flag=True)

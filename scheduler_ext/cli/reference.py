@@ -12,9 +12,7 @@ from scheduler_ext.explain.explain import API_VERSION
 
 
 @click.command()
-@click.option(
-    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True
-)
+@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
 def reasons(output: str) -> None:
     """List the reasons for rejected nodes.
 

@@ -80,15 +80,9 @@ _LISTEN = Parsed("host:port", _listen)
     show_default="$POD_NAME, or the host name",
     help="Name of this pod, compared with the holder of the Lease.",
 )
-@click.option(
-    "--listen", type=_LISTEN, default="127.0.0.1:8888", show_default=True, help="kube-scheduler's verbs."
-)
-@click.option(
-    "--health-listen", type=_LISTEN, default="127.0.0.1:8889", show_default=True, help="Probes and metrics."
-)
-@click.option(
-    "--inspect-listen", type=_LISTEN, default="127.0.0.1:8890", show_default=True, help="Loopback only."
-)
+@click.option("--listen", type=_LISTEN, default="127.0.0.1:8888", help="kube-scheduler's verbs.")
+@click.option("--health-listen", type=_LISTEN, default="127.0.0.1:8889", help="Probes and metrics.")
+@click.option("--inspect-listen", type=_LISTEN, default="127.0.0.1:8890", help="Loopback only.")
 @click.option(
     "--tls-cert-file", type=FILE, help="Serve the API over TLS: its certificate, followed by intermediates."
 )

@@ -46,7 +46,6 @@ _SHOWN_NOTES = 5
     "--order",
     type=click.Choice(["file", "priority"]),
     default="file",
-    show_default=True,
     help="Order of the pods: as in the file, or by priority as in kube-scheduler's queue.",
 )
 @config_option

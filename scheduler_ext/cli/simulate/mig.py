@@ -12,12 +12,11 @@ from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES
 
 
 @click.command()
-@click.option("--gpus", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@click.option("--gpus", type=click.IntRange(1, 100_000), default=100)
 @click.option(
     "--geometry",
     "geometry_name",
     default="A100-80GB",
-    show_default=True,
     metavar="NAME|FILE",
     help='GPU name or JSON file: {"grid":8,"profiles":[{"name","size","starts":[],"maxInstances":7}]}.',
 )
@@ -25,7 +24,6 @@ from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES
     "--mix",
     "mix_text",
     default="uniform",
-    show_default=True,
     metavar="PROFILE=PART,...",
     help="Requested profiles in relative parts, or uniform, skew-small, skew-big, bimodal.",
 )
@@ -33,7 +31,6 @@ from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES
     "--load",
     type=FiniteFloat(0, 100, min_open=True),
     default=1.0,
-    show_default=True,
     help="Mean slices in use if every pod were accepted, as a fraction of all slices.",
 )
 @policy_option(MIG_POLICIES)
@@ -42,14 +39,12 @@ from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES
     "--arrivals",
     type=click.IntRange(1, 100_000_000),
     default=ARRIVALS,
-    show_default=True,
     help="Measured pods, after the warm-up.",
 )
 @click.option(
     "--target",
     type=click.Choice(TARGETS),
     default="mix",
-    show_default=True,
     help="The policies' knowledge of demand: the mix, or only the pods that have arrived.",
 )
 @report_options

@@ -94,7 +94,7 @@ TARGET = Parsed("target", _target)
 INTREE_WEIGHT = Parsed("NAME=WEIGHT", _intree_weight)
 # Seeds and ranges of seeds, such as 42,43,50-52: both ends included, in this order, each once.
 SEEDS = Parsed("seeds", _seeds)
-seeds_option = click.option("--seeds", type=SEEDS, default="42-51", show_default=True)
+seeds_option = click.option("--seeds", type=SEEDS, default="42-51")
 
 
 def policy_option(names: Collection[str]) -> Callable[[Command], Command]:
@@ -104,7 +104,6 @@ def policy_option(names: Collection[str]) -> Callable[[Command], Command]:
         "policies",
         type=names_of(names),
         default="default",
-        show_default=True,
         metavar="NAME,...",
         help=f"Policies: {', '.join(names)}.",
     )
@@ -114,14 +113,9 @@ def sweep_options(jobs: int) -> Callable[[Command], Command]:
     """Where and how the runs go, named as the arguments of ``run_all``; ``jobs`` is the default."""
     return together(
         click.option(
-            "--jobs",
-            type=int,
-            callback=_checked_jobs,
-            default=jobs,
-            show_default=True,
-            help="Parallel runs; -1: one per core.",
+            "--jobs", type=int, callback=_checked_jobs, default=jobs, help="Parallel runs; -1: one per core."
         ),
-        click.option("--backend", type=click.Choice(BACKENDS), default="loky", show_default=True),
+        click.option("--backend", type=click.Choice(BACKENDS), default="loky"),
         click.option("--scheduler", metavar="ADDRESS", help="Address of a Dask or Ray cluster for the runs."),
     )
 
@@ -169,6 +163,6 @@ report_options = bundled(
     Sweep,
     "sweep",
     sweep_options(jobs=1),
-    click.option("-o", "--output", type=click.Choice(FORMS), default="table", show_default=True),
+    click.option("-o", "--output", type=click.Choice(FORMS), default="table"),
     click.option("--out", type=FILE, help="File for the JSON or CSV (default: standard output)."),
 )

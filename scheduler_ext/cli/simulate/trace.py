@@ -46,25 +46,22 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     "--generate",
     type=click.IntRange(1, 100_000),
     default=200,
-    show_default=True,
     help="Number of generated nodes, with pods for them, where no CSVs are given.",
 )
 @click.option(
     "--generator-seed",
     type=click.IntRange(0, 999_999_999),
     default=GENERATOR_SEED,
-    show_default=True,
     help="Seed of the generator: the same seed gives the same nodes and pods.",
 )
 @click.option(
     "--write", type=FILE, metavar="DIR", help="Folder for the generated nodes.csv and generated.csv."
 )
-@click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="inflation", show_default=True)
+@click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="inflation")
 @click.option(
     "--load",
     type=FiniteFloat(0, 10, min_open=True),
     default=1.3,
-    show_default=True,
     help="Requested GPUs at the end (inflation) or at a time (churn), as a fraction of all GPUs.",
 )
 @policy_option(POLICIES)
@@ -79,7 +76,6 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     "--ties",
     type=click.Choice(TIES),
     default="random",
-    show_default=True,
     help=(
         "Choice between equally good nodes: random, as in kube-scheduler, or the first in an order by seed."
         " FGD as published needs --ties first."
@@ -89,7 +85,6 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     "--target",
     type=TARGET,
     default="trace",
-    show_default=True,
     help="Pods whose demand policies expect: all (trace), those so far (online), or the first N (first:N).",
 )
 @click.option(
@@ -102,28 +97,24 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     "--sample",
     type=click.IntRange(0, 100),
     default=100,
-    show_default=True,
     help="Percentage of nodes that kube-scheduler examines; 0: its default.",
 )
 @click.option(
     "--constrain",
     type=FiniteFloat(0, 100),
     default=0.0,
-    show_default=True,
     help="Percentage of GPU pods that are restricted to one or two models.",
 )
 @click.option(
     "--priorities",
     type=click.Choice(PRIORITIES),
     default="none",
-    show_default=True,
     help="Preemption in churn, by priorities: from the QoS class, or drawn at random.",
 )
 @click.option(
     "--lifetimes",
     type=FiniteFloat(0, 1000, min_open=True),
     default=5.0,
-    show_default=True,
     help="Measured time of churn in mean lifetimes, after a warm-up of three.",
 )
 @report_options
