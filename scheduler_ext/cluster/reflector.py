@@ -121,11 +121,7 @@ class Reflector(Background, Generic[U]):
 
     def health(self) -> WatchHealth:
         return WatchHealth(
-            self.name,
-            self.synced.is_set(),
-            self._connected,
-            time.monotonic() - self._heard_at,
-            self._problem,
+            self.name, self.synced.is_set(), self._connected, time.monotonic() - self._heard_at, self._problem
         )
 
     def run(self) -> None:

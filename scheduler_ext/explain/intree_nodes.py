@@ -6,13 +6,7 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.core.intree import (
-    InTreeRejection,
-    NodeFacts,
-    PodNeeds,
-    intree_rejection,
-    name_rejection,
-)
+from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds, intree_rejection, name_rejection
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.node_info import node_facts

@@ -149,11 +149,7 @@ def _one_by_one(
 
 
 def _side_by_side(
-    vessels: Sequence[Vessel],
-    request: GpuRequest,
-    shares: ShareAsk,
-    sizing: Sizing,
-    within: Snapshot | None,
+    vessels: Sequence[Vessel], request: GpuRequest, shares: ShareAsk, sizing: Sizing, within: Snapshot | None
 ) -> list[Fill]:
     """One copy per round on each node that takes one; the columns of one snapshot follow."""
     columns = _Columns(vessels, within)

@@ -53,11 +53,7 @@ def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuratio
             + "; give the pods that are to come only"
         )
     run = _Run(cluster, state.objects.budgets, config, pods)
-    return {
-        "apiVersion": API_VERSION,
-        "kind": "Simulation",
-        "items": [run.next(pod) for pod in pods],
-    }
+    return {"apiVersion": API_VERSION, "kind": "Simulation", "items": [run.next(pod) for pod in pods]}
 
 
 class _Run:

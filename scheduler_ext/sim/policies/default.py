@@ -128,10 +128,7 @@ def request_of(kind: PodKind) -> GpuRequest:
     shares = ShareAsk((("main", kind.gpu_milli),)) if kind.is_share else None
     units = (UnitAsk(WHOLE_GPU, kind.gpus),) if kind.gpus and not kind.is_share else ()
     return GpuRequest(
-        units=units,
-        shares=shares,
-        models=_wishes(kind.models),
-        cpu_milli=core_cpu_milli(kind.cpu_milli),
+        units=units, shares=shares, models=_wishes(kind.models), cpu_milli=core_cpu_milli(kind.cpu_milli)
     )
 
 
