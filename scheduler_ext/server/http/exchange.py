@@ -95,7 +95,7 @@ def whole_request(data: bytes, peer: Any, cfg: Any) -> tuple[Any, bytes] | None:
     `read_head` and `parse_head` read or refuse."""
     end = data.find(b"\r\n\r\n") + 4
     head, body = data[:end], data[end:]
-    if not 4 <= end <= MAX_HEAD_BYTES or not head[:1].isalpha() or head.count(b"\n") != head.count(b"\r\n"):
+    if not 4 <= end <= MAX_HEAD_BYTES or not head[:1].isalpha():
         return None
     try:
         request, length, expects_continue = parse_head(head, peer, cfg)

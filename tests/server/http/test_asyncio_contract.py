@@ -37,3 +37,15 @@ def test_a_reader_goes_on_after_an_exception_that_is_taken_back() -> None:
         return await reader.read(1)
 
     assert asyncio.run(read()) == b"x"
+
+
+def test_a_reader_keeps_what_is_not_read_in_an_attribute() -> None:
+    async def unread(*received: bytes) -> bool:
+        reader = asyncio.StreamReader()
+        for each in received:
+            reader.feed_data(each)
+        await reader.read(1)
+        return bool(reader._buffer)  # type: ignore[attr-defined]
+
+    assert asyncio.run(unread(b"xy"))
+    assert not asyncio.run(unread(b"x"))

@@ -70,6 +70,28 @@ def test_pipelined_requests_are_answered_in_order(server: ServerProcess) -> None
     assert [int(part.split(b",")[0]) for part in received.split(b'"length": ')[1:]] == [3, 0, 70_000, 5]
 
 
+def test_requests_that_are_sent_while_another_is_served_are_answered_in_order(server: ServerProcess) -> None:
+    with connect(server.api) as sock:
+        for milliseconds in (100, 0, 50, 0):
+            sock.sendall(request(f"/sleep/{milliseconds}", method="GET"))
+            time.sleep(0.02)
+        sock.shutdown(socket.SHUT_WR)
+        assert [read_reply(sock).json()["slept"] for _ in range(4)] == ["100", "0", "50", "0"]
+        assert sock.recv(1) == b""
+
+
+def test_a_request_directly_after_a_reply_is_answered(server: ServerProcess) -> None:
+    """The next request may arrive before the event loop knows that the reply was sent."""
+    socks = [connect(server.api) for _ in range(4)]
+    for _ in range(300):
+        for sock in socks:
+            sock.sendall(request("/length", b"x"))
+        for sock in socks:
+            assert read_reply(sock).json()["length"] == 1
+    for sock in socks:
+        sock.close()
+
+
 def chunked(*chunks: bytes, last: bytes = b"0\r\n\r\n") -> bytes:
     head = b"POST /length HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
     return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + last
