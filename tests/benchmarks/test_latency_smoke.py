@@ -143,6 +143,7 @@ def test_a_server_that_does_not_start_is_reported_with_its_last_lines() -> None:
         pytest.fail("there is no server")
 
 
+@pytest.mark.process
 def test_the_command_writes_report_and_picture_and_exits_0(noop_url: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the bench extra")
     write_inventory(tmp_path / "inventory.json", "mig", 20, seed=4)

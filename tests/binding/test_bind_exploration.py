@@ -90,6 +90,14 @@ QUICK = {
     ),
 }
 
+# A second or more each.
+SLOWER = (
+    "two of one extender against one of the other",
+    "a pod that is asked for again on another node",
+    "a pod of both, and another",
+    "a Binding that no time was left for",
+)
+
 LARGE = {
     "an old leader that wakes up, and answers that are lost": Model(
         Setting(ONE_GPU, TWO), asked("A p n", "B q n", "A q n"), Budget(lost=1, turned=1)
@@ -153,7 +161,9 @@ LARGE = {
 }
 
 
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=LONG_ALONE) if name in SLOWER else name for name in QUICK]
+)
 def test_no_memory_is_promised_twice(name: str) -> None:
     found = search(QUICK[name])
     assert found.problem is None, told(found)
@@ -402,10 +412,12 @@ def test_without_a_part_of_the_fence_memory_is_promised_twice(model: Model) -> N
         pytest.param(
             planted(sizes=SMALLER, locked=Believer, watches=True, asked=("B q n", "A p n", "A r n")),
             id="a watch that is believed",
+            marks=LONG_ALONE,
         ),
         pytest.param(
             planted(sizes=SMALL, locked=NoStamp, unsent=1, lost=1, asked=("A p n", "A p n", "A r n")),
             id="no stamp",
+            marks=LONG_ALONE,
         ),
     ],
 )

@@ -107,6 +107,7 @@ def test_a_driver_that_only_answers_slowly_passes(node: Node) -> None:
     assert agent.process.poll() is None
 
 
+@pytest.mark.process
 def test_a_driver_call_that_hangs_ends_the_agent(node: Node) -> None:
     agent = node.agent("--node-name", "n", *node.local, *node.watched)
     node.reported()

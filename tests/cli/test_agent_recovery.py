@@ -162,6 +162,7 @@ def test_a_driver_that_is_reloaded_heals_nothing(node: Node) -> None:
     assert node.health(healthy(1))["reason"] == DBE
 
 
+@pytest.mark.process
 def test_an_operator_says_that_it_is_repaired(node: Node) -> None:
     agent = node.run()
     node.health()

@@ -18,6 +18,7 @@ DEMO = [sys.executable, "-m", "scheduler_ext", "demo", "--port", "0"]
 SERVES = "Ctrl-C ends."
 
 
+@pytest.mark.process
 def test_a_demo_that_ends_by_itself_prints_how_to_go_on(written: Written) -> None:
     done = subprocess.run(DEMO, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""

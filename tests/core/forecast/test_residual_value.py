@@ -115,7 +115,7 @@ _WEIGHTS = {
 }
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @pytest.mark.parametrize("weights", _WEIGHTS)
 @pytest.mark.parametrize("count", [1, 2, 9, 64])
 @given(data=st.data())

@@ -18,6 +18,8 @@ from scheduler_ext.server.server_options import Limits
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication
 
+# Kept, because the counts of a server that is gone would be missing from the sums of later tests.
+_servers: list[HttpServer] = []
 LIMITS = Limits(2, 10, 1 << 20, 1 << 22, 1 << 16, 30, 30)
 
 
@@ -31,6 +33,7 @@ def serving(app: WSGIApplication, listener: socket.socket | None = None) -> Iter
 
     async def serve() -> None:
         server = HttpServer("test", sock, app, LIMITS, Config())
+        _servers.append(server)
         server.start()
         started.set()
         await stopped.wait()

@@ -109,6 +109,7 @@ def test_slow_clients_of_health_do_not_delay_it(server: ServerProcess) -> None:
         assert usual_s(probe_s, 1.0) < TIMEOUT_S / 2
 
 
+@pytest.mark.process
 def test_idle_connections_stay_and_serve_later(server: ServerProcess) -> None:
     with contextlib.ExitStack() as stack:
         unused = [stack.enter_context(connect(server.api)) for _ in range(CLIENTS)]

@@ -196,6 +196,7 @@ def test_413_reaches_a_client_that_is_still_sending(
         assert sock.recv(1) == b""
 
 
+@pytest.mark.process
 def test_413_reaches_a_client_that_sends_for_seconds_before_it_reads(server: ServerProcess) -> None:
     raw = request("/length", b"x" * (MAX_BODY_BYTES * 2))
     pieces = 6

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import socket
 from collections.abc import Iterable, Iterator
@@ -68,8 +67,6 @@ def address() -> Iterator[tuple[str, int]]:
 
 
 def errors() -> int:
-    # The counts of servers of earlier tests would go at any time.
-    gc.collect()
     return int(vars(HttpServer)["cut"].total()["error"])
 
 

@@ -105,6 +105,7 @@ def test_json_is_read_or_refused_in_one_line(server: Product, value: bytes) -> N
             assert_one_line(reply)
 
 
+@pytest.mark.process
 def test_others_are_answered_while_hostile_bodies_are_read(server: Product) -> None:
     bodies = [*LARGE.values(), *(bomb.encode() for bomb in BOMBS.values())]
     for body in bodies:

@@ -123,6 +123,7 @@ def test_failures_count_by_code_and_nothing_else(
     assert grown(before, server.samples()) == (expected if reaches_the_application else {})
 
 
+@pytest.mark.process
 def test_a_decision_that_takes_too_long_counts_as_503(tmp_path: Path) -> None:
     config = config_file(tmp_path, server={"decisionDeadline": "10ms"})
     with Product(config=config) as server:
@@ -172,6 +173,7 @@ def test_the_time_a_client_takes_to_send_is_not_the_extenders(server: Product) -
     eventually(is_short)
 
 
+@pytest.mark.process
 def test_withheld_nodes_are_not_refused(tmp_path: Path) -> None:
     with Product(config=config_file(tmp_path, filter={"maxCandidates": 1})) as server:
         server.ready()

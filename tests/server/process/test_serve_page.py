@@ -214,6 +214,7 @@ def test_a_large_state_is_compressed_for_those_who_take_it(server: Product) -> N
     assert packed.headers["vary"] == "Accept-Encoding"
 
 
+@pytest.mark.process
 def test_a_changed_file_is_reported_as_a_change(tmp_path: Path) -> None:
     path = tmp_path / "inventory.json"
     path.write_bytes(inventory(gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(1)])))

@@ -192,6 +192,7 @@ def test_a_taken_port_is_one_line_and_status_1(server: Product, option: str, nam
         assert line.startswith(f"error: cannot listen on {taken} for {name}: Address already in use")
 
 
+@pytest.mark.process
 def test_json_logs_are_json_but_for_the_ready_line(tmp_path: Path) -> None:
     with Product(
         "--log-format", "json", config=config_file(tmp_path, server={"readTimeout": "200ms"})

@@ -161,6 +161,7 @@ def twice_in_time(
     raise AssertionError("no certificate was good for long enough")
 
 
+@pytest.mark.process
 def test_a_session_of_an_expired_certificate_is_not_resumed(server: Product, authority: Authority) -> None:
     context, session, expires_at = twice_in_time(server, authority)
     server.logged()

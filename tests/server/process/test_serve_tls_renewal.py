@@ -71,6 +71,7 @@ def shown(server: Product) -> object:
         return serial(sock)
 
 
+@pytest.mark.process
 def test_new_connections_get_renewed_certificates_and_old_ones_stay(
     authority: Authority, volume: SecretVolume, server: Product
 ) -> None:
