@@ -7,11 +7,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.agent.crd_rules import refusals
 from tests.agent.gpunode_reports import reader_refusal
 from tests.agent.odd_reports import statuses
+from tests.examples import examples
 from tests.kube_objects import Json
 from tests.wire.gpunode_status import FULL, changed
 
@@ -88,7 +89,7 @@ def test_the_reader_takes_whatever_the_api_server_takes() -> None:
     """The stored report of a node is its last good one, so an extender that starts finds it."""
     verdicts: Counter[tuple[bool, bool]] = Counter()
 
-    @settings(max_examples=300)
+    @examples(100, long=2000)
     @given(statuses())
     def taken(status: Json) -> None:
         by_reader, by_server = reader_refusal(status), refusals(status)

@@ -17,6 +17,7 @@ from tests.cluster.api.api_paths import LEASES
 from tests.cluster.api.api_requests import writes
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.candidates import PATH, Candidates
+from tests.examples import examples
 
 Steps = Sequence[Callable[[], object]]
 
@@ -161,4 +162,4 @@ def any_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestAnyOrder.settings = settings(examples(40, long=300), stateful_step_count=30)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.wire.config import Configuration, InspectionSection
+from tests.examples import examples
 from tests.explain.explaining import explained, mig, wish
 from tests.extender.foreseeing import askers, clusters
 from tests.extender.preempting import on_gpu, on_share, share_node, whole_node
@@ -178,7 +179,7 @@ def test_pods_of_other_namespaces(hides: bool, told: str, named: str | None) -> 
     assert ("secret" in str(explanation)) is not hides
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@examples(50, long=150)
 @given(clusters(), askers())
 def test_it_fits_on_the_nearest_node_without_those_in_the_way_and_not_with_one_of_them(
     objects: list[Json], asking: Json
@@ -206,7 +207,7 @@ def test_it_fits_on_the_nearest_node_without_those_in_the_way_and_not_with_one_o
         assert not fits_without([other for other in names if other != name])
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@examples(50, long=150)
 @given(clusters(), askers(), st.sampled_from(["A100-40GB", "H100", "A100"]))
 def test_the_suggested_amounts_do_fit(objects: list[Json], asking: Json, model: str) -> None:
     asking["metadata"]["annotations"] = {"gpu.scheduler-ext.io/model": model}

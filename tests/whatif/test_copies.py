@@ -100,7 +100,7 @@ def share_nodes(draw: DrawFn) -> NodeInfo:
     return NodeInfo("node", report=Report(tuple(devices)), allocatable=allocatable, pods=tuple(pods))
 
 
-@examples(150, long=1500)
+@examples(60, long=1500)
 @given(share_nodes(), share_asks(), st.sampled_from(STRATEGIES), st.sampled_from((0, 0, 15_000)))
 def test_as_many_shares_as_one_by_one(
     info: NodeInfo, shares: ShareAsk, strategy: str, min_free_mib: int
