@@ -249,6 +249,8 @@ def test_a_client_is_refused_and_counted_and_logged_once(
         with connect(server.api, tls=context) as sock:
             call(sock, FILTER)
 
+    # Drops the lines of other tests.
+    server.logged()
     before = server.samples()
     began = time.monotonic()
     for newest in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
@@ -283,6 +285,8 @@ def test_a_client_is_refused_and_counted_and_logged_once(
     ],
 )
 def test_a_client_without_tls_is_closed_at_once(server: Product, raws: list[bytes], why: str) -> None:
+    # Drops the lines of other tests.
+    server.logged()
     before = connections_cut(server)
     for raw in raws:
         with connect(server.api) as sock:
