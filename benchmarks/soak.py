@@ -62,7 +62,7 @@ _T = 2.896
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """The change of memory over ``minutes``: the slope of a straight line through the means of `_STRETCHES`
+    """The change of memory over `minutes`: the slope of a straight line through the means of `_STRETCHES`
     stretches, in MiB a minute, and its uncertainty at 99 %.
     """
 

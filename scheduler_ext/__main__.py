@@ -1,4 +1,4 @@
-"""``python -m scheduler_ext`` is the command ``scheduler-ext``."""
+"""`python -m scheduler_ext` is the command `scheduler-ext`."""
 
 from scheduler_ext.cli import main
 

@@ -15,7 +15,7 @@ _LONGEST_S = 0.5
 
 
 class Background:
-    """Work in daemon threads: a subclass defines ``run``, which returns soon after ``stopped`` is set. A
+    """Work in daemon threads: a subclass defines `run`, which returns soon after `stopped` is set. A
     thread that dies of an exception logs its name and the traceback; the rest of the process goes on."""
 
     def __init__(self, name: str, threads: int = 1) -> None:
@@ -33,13 +33,13 @@ class Background:
             thread.start()
 
     def stop(self, wait_s: float = 0.0) -> None:
-        """End the work, and wait up to ``wait_s`` for each thread."""
+        """End the work, and wait up to `wait_s` for each thread."""
         self.stopped.set()
         if wait_s:
             self.join(wait_s)
 
     def join(self, wait_s: float) -> None:
-        """Wait up to ``wait_s`` for each thread that was started."""
+        """Wait up to `wait_s` for each thread that was started."""
         for thread in self._threads:
             if thread.is_alive():
                 thread.join(wait_s)
@@ -57,7 +57,7 @@ class Background:
 
 
 class RateLimiter:
-    """One worker at a time, with a pause after its turn while ``served`` says that requests may be waiting.
+    """One worker at a time, with a pause after its turn while `served` says that requests may be waiting.
     Reading a large list keeps Python's interpreter busy for seconds. Three lists read at once, after an
     outage of the API server, made some answers ten times as slow."""
 

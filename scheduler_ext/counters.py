@@ -18,15 +18,15 @@ class Counts(collections.Counter[LabelValues]):
     _lock = Lock()
 
     def inc(self, *labels: str, by: int = 1) -> None:
-        """Count one more; ``by`` 0 makes the counter visible before the first event."""
+        """Count one more; `by` 0 makes the counter visible before the first event."""
         with self._lock:
             self[labels[0] if len(labels) == 1 else labels] += by
 
 
 class Counter:
-    """A class attribute that reads as the ``Counts`` of each object. ``name`` is the metric's name without
-    ``_total``, ``what`` its help, ``labels`` the names of its labels. A scrape shows the sum over all objects
-    of the process, and 0 for each of ``zeros``, label values that were not counted yet."""
+    """A class attribute that reads as the `Counts` of each object. `name` is the metric's name without
+    `_total`, `what` its help, `labels` the names of its labels. A scrape shows the sum over all objects
+    of the process, and 0 for each of `zeros`, label values that were not counted yet."""
 
     declared: ClassVar[list[Counter]] = []
 

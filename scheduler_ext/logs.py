@@ -37,7 +37,7 @@ class TextFormatter(logging.Formatter):
 
 
 def configure_logs(form: str) -> None:
-    """Send all logs to stderr in one form, ``json`` or ``text``."""
+    """Send all logs to stderr in one form, `json` or `text`."""
     text = TextFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else text)

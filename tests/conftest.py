@@ -1,7 +1,7 @@
 """Settings of the whole suite: Hypothesis' examples, the order of files, and the garbage collector.
 
 Hypothesis tries the same examples on every run, and many new ones on demand.
-``pytest --hypothesis-profile=fresh`` draws new examples each time, as many as ``long`` has; its findings
+`pytest --hypothesis-profile=fresh` draws new examples each time, as many as `long` has; its findings
 belong into an example.
 """
 
@@ -86,7 +86,7 @@ class _Deaths(logging.Handler):
 
 @pytest.fixture(autouse=True)
 def deaths(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fails a test in which a background thread dies, unless it is marked ``dies``."""
+    """Fails a test in which a background thread dies, unless it is marked `dies`."""
     handler, logger = _Deaths(), logging.getLogger("scheduler_ext.background")
     logger.addHandler(handler)
     yield

@@ -16,7 +16,7 @@ from tests.oracle import available
 
 @dataclass(frozen=True)
 class Left:
-    """``residuals`` by slot, in thousandths; ``loose`` whole GPUs in no slot; ``whole`` ones in all."""
+    """`residuals` by slot, in thousandths; `loose` whole GPUs in no slot; `whole` ones in all."""
 
     kinds: tuple[DeviceKind, ...]
     residuals: tuple[int, ...]
@@ -28,7 +28,7 @@ class Left:
 
 @dataclass(frozen=True)
 class Asked:
-    """A class's request of a kind of GPU: the number of GPUs, ``size`` thousandths of each, None if it cannot
+    """A class's request of a kind of GPU: the number of GPUs, `size` thousandths of each, None if it cannot
     use them.
     """
 

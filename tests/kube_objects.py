@@ -20,7 +20,7 @@ GFD_H100 = {
 def gpu(
     index: int, uuid: str | None = None, *, total: int = 81920, model: str = "A100-80GB", **more: Any
 ) -> Json:
-    """One healthy, empty device of a report; ``more`` has further fields."""
+    """One healthy, empty device of a report; `more` has further fields."""
     return {
         "uuid": uuid or f"GPU-{index}",
         "index": index,
@@ -35,7 +35,7 @@ def holder(name: str, namespace: str = "default", **more: Any) -> Json:
 
 
 def gpu_node(name: str, devices: Sequence[Json], **status: Any) -> Json:
-    """A GPUNode; ``status`` are further fields of its status."""
+    """A GPUNode; `status` are further fields of its status."""
     return {
         "apiVersion": "gpu.scheduler-ext.io/v1alpha1",
         "kind": "GPUNode",
@@ -52,7 +52,7 @@ def node(
     labels: Json | None = None,
     **spec: Any,
 ) -> Json:
-    """A Node with room for anything but GPUs, which are as ``allocatable`` says."""
+    """A Node with room for anything but GPUs, which are as `allocatable` says."""
     room = {"cpu": "64", "memory": "512Gi", "pods": "110"} | (allocatable or {})
     return {
         "apiVersion": "v1",
@@ -72,7 +72,7 @@ def pod(
     phase: str | None = None,
     **spec: Any,
 ) -> Json:
-    """A pod of one container "main"; ``on`` is the node it is bound to."""
+    """A pod of one container "main"; `on` is the node it is bound to."""
     containers = [{"name": "main", "resources": {"limits": limits or {}}}]
     return {
         "apiVersion": "v1",

@@ -33,7 +33,7 @@ def worth_of(geometry: Geometry, mix: Mapping[str, float], mask: int, exponent: 
 def cost_of(
     geometry: Geometry, mix: Mapping[str, float], mask: int, after: int, weights: MigWeights
 ) -> float:
-    """The cost of an instance that leaves ``after`` of ``mask``."""
+    """The cost of an instance that leaves `after` of `mask`."""
     lost = worth_of(geometry, mix, mask, weights.exponent) - worth_of(geometry, mix, after, weights.exponent)
     return lost + weights.best_fit * (geometry.grid - after.bit_count()) / geometry.grid
 

@@ -1,6 +1,6 @@
 """The decision in plain Python: one node at a time, one loop per rule, slow and easy to check by eye.
 
-``FILTERS`` has one function per filter of the product, by its name, in the order in which they ask. Placement
+`FILTERS` has one function per filter of the product, by its name, in the order in which they ask. Placement
 is found by trying everything.
 """
 

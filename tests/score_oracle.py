@@ -16,7 +16,7 @@ from tests.oracle import free_units, peak_mib
 
 @dataclass(frozen=True)
 class Placed:
-    """A request on one node: ``slots[i]`` is where share i goes; ``cluster`` are the states of all nodes."""
+    """A request on one node: `slots[i]` is where share i goes; `cluster` are the states of all nodes."""
 
     request: GpuRequest
     slots: tuple[int, ...]

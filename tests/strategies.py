@@ -49,7 +49,7 @@ NODE_NAMES = ("m", "c", "x", "a", "t", "k", "z", "b", "p", "f", "s", "d")
 
 
 def share_asks(max_running: int = 3) -> SearchStrategy[ShareAsk]:
-    """Shares of up to ``max_running`` running containers and two init ones, at least one in all."""
+    """Shares of up to `max_running` running containers and two init ones, at least one in all."""
     return _share_asks(max_running)
 
 
@@ -253,7 +253,7 @@ def _nodes_of_kinds(max_kinds: int) -> SearchStrategy[list[tuple[NodeInfo, int]]
 @cache
 @st.composite
 def clusters(draw: DrawFn, max_kinds: int = 4) -> tuple[NodeInfo, ...]:
-    """One to three nodes each of one to ``max_kinds`` kinds, in no order of names."""
+    """One to three nodes each of one to `max_kinds` kinds, in no order of names."""
     kinds = draw(_nodes_of_kinds(max_kinds))
     nodes = [info for info, copies in kinds for _ in range(copies)]
     return tuple(replace(info, name=name) for info, name in zip(nodes, NODE_NAMES, strict=False))

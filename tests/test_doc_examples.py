@@ -64,7 +64,7 @@ FOLLOWED = [
 
 @pytest.mark.parametrize("page", [pytest.param(path, id=str(path.relative_to(ROOT))) for path in FOLLOWED])
 def test_every_command_stands_in_a_block_that_is_run(page: Path) -> None:
-    """The end-to-end tests run those marked ``sh``."""
+    """The end-to-end tests run those marked `sh`."""
     begins = re.compile(r"(\$ |kubectl |(\.venv/bin/)?scheduler-ext |make |cat |sed |curl |docker |pip)")
     unmarked = [body for _, named, body in FENCE.findall(page.read_text()) if named != "sh"]
     assert [body for body in unmarked if begins.match(body.lstrip())] == []

@@ -22,7 +22,7 @@ WAITING = [case for case in CASES if case[0][0].isdigit()]
 
 
 def explained(section: str, folder: Path) -> tuple[int, list[str]]:
-    """Exit code and lines of ``explain`` for the section's pod, on the sample and the section's own nodes."""
+    """Exit code and lines of `explain` for the section's pod, on the sample and the section's own nodes."""
     manifests = {yaml.safe_load(block)["kind"]: block for block in blocks(section, "yaml")}
     cluster = folder / "inventory.yaml"
     cluster.write_text("\n---\n".join(filter(None, (SAMPLE.read_text(), manifests.get("Node")))))

@@ -24,10 +24,10 @@ class Condition:
 class Floor:
     """The margin over a reference that the default policy must have, in points.
 
-    ``group`` is the name by which it is requested; ``at`` the arrived load of inflation that counts, in per
-    cent. Of the traces whose names match ``traces`` the mean of the margins counts, or the least. The
-    reference is the best of ``references``, under the condition ``against`` if that is another one, or a
-    ``figure`` in per cent.
+    `group` is the name by which it is requested; `at` the arrived load of inflation that counts, in per
+    cent. Of the traces whose names match `traces` the mean of the margins counts, or the least. The
+    reference is the best of `references`, under the condition `against` if that is another one, or a
+    `figure` in per cent.
     """
 
     group: str

@@ -14,7 +14,7 @@ MEAN = "mean"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One policy on one variant; ``ours`` and ``published`` in per cent by arrived load."""
+    """One policy on one variant; `ours` and `published` in per cent by arrived load."""
 
     variant: str
     policy: str
@@ -38,7 +38,7 @@ class Row:
 def rows_of(runs: Sequence[Run], *, as_published: bool = True) -> list[Row]:
     """A row per variant and policy, then the means over the variants per policy.
 
-    ``as_published``: run with the tie-breaking and the target of the published comparison.
+    `as_published`: run with the tie-breaking and the target of the published comparison.
     """
     rows = [
         Row(

@@ -18,9 +18,9 @@ HEADER = ("FLOOR", "TRACE", "DEFAULT", "REFERENCE", "POLICY", "MARGIN", "+-", "W
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A floor and its result: figures in per cent, ``margin`` and its standard error in points.
+    """A floor and its result: figures in per cent, `margin` and its standard error in points.
 
-    ``trace`` and ``policy`` belong to ``reference``: the trace of the least margin and its best reference;
+    `trace` and `policy` belong to `reference`: the trace of the least margin and its best reference;
     empty for a mean and if the reference is a plain figure. The error is over the seeds, each with the
     reference on the same pods; None for one seed.
     """

@@ -1,5 +1,5 @@
-"""Liveness of the agent's loop: its heartbeat, and the probe that the kubelet runs to check it. ``python3 -m
-scheduler_ext.agent.alive FILE`` is the liveness probe. It starts once a minute on every GPU node, so this
+"""Liveness of the agent's loop: its heartbeat, and the probe that the kubelet runs to check it. `python3 -m
+scheduler_ext.agent.alive FILE` is the liveness probe. It starts once a minute on every GPU node, so this
 file imports almost nothing: a run takes some 25 ms of CPU, a run of the full command 60 ms."""
 
 import os
@@ -25,7 +25,7 @@ class Pulse:
         self.beat()
 
     def beat(self, bounded_s: float = 0.0) -> None:
-        """Record a heartbeat; the next step takes at most ``bounded_s``, unless it is a driver call."""
+        """Record a heartbeat; the next step takes at most `bounded_s`, unless it is a driver call."""
         self.last = time.monotonic()
         if self._descriptor is not None:
             due = self.last + bounded_s + self.stuck_after_s * _PROBE_LATER

@@ -1,6 +1,6 @@
 """How the device plugin offers a node's GPUs, and the UUIDs behind its ids of GPUs and MIG instances.
-Sources: NVIDIA/k8s-device-plugin internal/rm (UUIDs, ``<id>::<replica>``), GKE's device plugin
-(``nvidia0/gi3/vgpu1``)."""
+Sources: NVIDIA/k8s-device-plugin internal/rm (UUIDs, `<id>::<replica>`), GKE's device plugin
+(`nvidia0/gi3/vgpu1`)."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -49,7 +49,7 @@ def fitting_instances(instances: Iterable[InstanceReading]) -> list[InstanceRead
 
 
 def bounded(number: int | None, most: int = MAX_MIB) -> int | None:
-    """The number, limited to the range from 0 to ``most``."""
+    """The number, limited to the range from 0 to `most`."""
     return None if number is None else max(0, min(number, most))
 
 

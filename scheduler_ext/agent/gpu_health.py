@@ -96,7 +96,7 @@ class _Record:
 
 @dataclass(slots=True)
 class Health:
-    """The known errors of each GPU by UUID. Time is an argument: ``now`` in seconds of one clock, ``wall`` in
+    """The known errors of each GPU by UUID. Time is an argument: `now` in seconds of one clock, `wall` in
     seconds since 1970, which a later agent can compare."""
 
     recover_after_s: float = RECOVER_AFTER_S
@@ -122,7 +122,7 @@ class Health:
     def judge(
         self, device: DeviceReading, now: float, wall: float = 0.0, repaired_at: float | None = None
     ) -> HealthStatus:
-        """The health of a GPU that an operator repaired at ``repaired_at``, in seconds since 1970."""
+        """The health of a GPU that an operator repaired at `repaired_at`, in seconds since 1970."""
         record = self._records.setdefault(device.uuid, _Record())
         if repaired_at is not None and record.error_at <= repaired_at:
             worst = record.worst()

@@ -86,7 +86,7 @@ def run_agent(
 
 
 class Watchdog(Background):
-    """Calls ``bite`` when a step inside its context has not recorded a heartbeat for too long. A driver call
+    """Calls `bite` when a step inside its context has not recorded a heartbeat for too long. A driver call
     that hangs cannot be interrupted; only a new process helps. The watchdog needs Python's global lock to
     bite, which a library that hangs while it is loaded keeps: the kubelet's probe covers that case."""
 

@@ -37,8 +37,8 @@ def node_status(
     wall: float = 0.0,
     repaired: Mapping[str, float] = MappingProxyType({}),
 ) -> gpunode.WrittenStatus:
-    """The status without its time and sequence number. ``holdings`` are by device UUID. ``now`` and ``wall``
-    are as in Health; ``repaired`` has the time of an operator's repair by UUID."""
+    """The status without its time and sequence number. `holdings` are by device UUID. `now` and `wall`
+    are as in Health; `repaired` has the time of an operator's repair by UUID."""
     devices = []
     fitting_devices, left_out = fitting.fitting(reading.devices)
     for text in left_out:

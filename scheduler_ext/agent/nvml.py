@@ -37,7 +37,7 @@ class Nvml:
     is gone. An unreadable value is None."""
 
     def __init__(self, library: Path | None = None, beat: Callable[[], None] = lambda: None) -> None:
-        """``beat`` is called before each call, which distinguishes one hanging call from many that return."""
+        """`beat` is called before each call, which distinguishes one hanging call from many that return."""
         self._beat = beat
         self._library = library
         self.is_open = False

@@ -17,11 +17,11 @@ _ARCHITECTURES = {
 
 
 class TrackedDevice:
-    """A GPU whose UUID was read. ``handle`` is None while it cannot be reached, for the reason in ``fault``.
+    """A GPU whose UUID was read. `handle` is None while it cannot be reached, for the reason in `fault`.
     A GPU that fails keeps its last known MIG instances, because pods still hold them."""
 
     def __init__(self, known: DeviceReading) -> None:
-        """``known`` is the reading to report until the GPU can be read."""
+        """`known` is the reading to report until the GPU can be read."""
         self.uuid = known.uuid
         self.index = known.index
         self.handle: Handle | None = None

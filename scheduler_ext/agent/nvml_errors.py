@@ -43,7 +43,7 @@ class NvmlError(Exception):
 
 class NotReadable(NvmlError):  # noqa: N818
     """This value cannot be read: not supported, not permitted, an older library, or the call failed.
-    ``absent``: this GPU or library never has the value. ``denied``: no permission. ``timeout``: none came in
+    `absent`: this GPU or library never has the value. `denied`: no permission. `timeout`: none came in
     time."""
 
     absent = denied = timeout = False
@@ -58,7 +58,7 @@ class DeviceLost(NvmlError):  # noqa: N818
 
 
 class DriverGone(NvmlError):  # noqa: N818
-    """No GPU of the node can be used; ``must_restart`` if only a new process can load the right library."""
+    """No GPU of the node can be used; `must_restart` if only a new process can load the right library."""
 
     must_restart = False
 
@@ -68,7 +68,7 @@ class Uninitialized(DriverGone):
 
 
 def error_of(code: int, text: str) -> NvmlError:
-    """The exception for a return code of NVML; ``text`` is NVML's own message."""
+    """The exception for a return code of NVML; `text` is NVML's own message."""
     if code == _UNINITIALIZED:
         return Uninitialized(_NOT_INITIALISED)
     if code in _PROBLEMS:

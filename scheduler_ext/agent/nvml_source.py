@@ -23,9 +23,9 @@ _MOST_EVENTS_AT_ONCE = 1000
 
 
 class NvmlSource:
-    """Keeps NVML open for as long as it works. For one thread; ``now`` is a clock in seconds. A GPU that
+    """Keeps NVML open for as long as it works. For one thread; `now` is a clock in seconds. A GPU that
     fails stays in the readings with a fault, as long as NVML counts it and its UUID was once read, by this
-    agent or an earlier one. When the whole driver fails, readings have a ``problem`` and the last known GPUs,
+    agent or an earlier one. When the whole driver fails, readings have a `problem` and the last known GPUs,
     and NVML is initialised again, after 5 s and then with growing delays up to a minute."""
 
     def __init__(
@@ -34,7 +34,7 @@ class NvmlSource:
         now: Callable[[], float] = time.monotonic,
         beat: Callable[[], None] = lambda: None,
     ) -> None:
-        """``beat`` is called before each call of the driver."""
+        """`beat` is called before each call of the driver."""
         self._nvml = Nvml(library, beat)
         self._now = now
         self._xids = XidEvents(self._nvml)

@@ -27,7 +27,7 @@ class GpuSource(Protocol):
 
 
 class Observer:
-    """Combines the readings. ``pod_resources`` is the kubelet's socket, which need not exist."""
+    """Combines the readings. `pod_resources` is the kubelet's socket, which need not exist."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Observer:
                 self._health.remember(device.uuid, device.health, self._clock(), reported_at)
 
     def observe(self, labels: Mapping[str, str], repaired: str | None = None) -> WrittenStatus:
-        """The present status; ``labels`` are the Node's, ``repaired`` is the GPUNode's annotation."""
+        """The present status; `labels` are the Node's, `repaired` is the GPUNode's annotation."""
         reading = self.source.read()
         allocatable = self._kubelet.allocatable()
         wall = self._wall_clock()

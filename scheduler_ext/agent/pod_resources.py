@@ -57,7 +57,7 @@ class Allocation:
 
 @dataclass(eq=False)
 class _UnansweredError(Exception):
-    """A failure of the socket or of a method; no earlier answer makes up for a ``final`` one."""
+    """A failure of the socket or of a method; no earlier answer makes up for a `final` one."""
 
     problem: str
     detail: str | None = None
@@ -67,8 +67,8 @@ class _UnansweredError(Exception):
 
 @dataclass(slots=True)
 class _Question(Generic[_T]):
-    """A method of the API, how its answer is read, and the last good answer, which is used for ``keep_s``.
-    ``empty_counts`` is whether an empty answer counts as an answer."""
+    """A method of the API, how its answer is read, and the last good answer, which is used for `keep_s`.
+    `empty_counts` is whether an empty answer counts as an answer."""
 
     method: str
     parse: Callable[[bytes], _T]
@@ -85,7 +85,7 @@ class _Question(Generic[_T]):
 
 
 class PodResources:
-    """The API behind one unix socket; for one thread, which no call holds for more than 2 s. ``clock`` gives
+    """The API behind one unix socket; for one thread, which no call holds for more than 2 s. `clock` gives
     seconds that never go back. Nothing raises: an unknown answer is None. While the kubelet is busy or
     restarts, its last answer is used: for 60 s for held devices, for 600 s for offered ones. Changes are
     logged once."""

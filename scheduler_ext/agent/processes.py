@@ -1,5 +1,5 @@
 """The pod of a host process, from its control groups. Sources: kubelet pkg/kubelet/cm
-(``kubepods...pod<uid>``, by systemd and cgroupfs), proc(5), pid_namespaces(7), cgroup_namespaces(7)."""
+(`kubepods...pod<uid>`, by systemd and cgroupfs), proc(5), pid_namespaces(7), cgroup_namespaces(7)."""
 
 import re
 from pathlib import Path

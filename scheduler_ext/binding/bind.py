@@ -1,6 +1,6 @@
 """Binding a pod without promising memory twice: the calls to the API server, and their consequences.
 
-One bind is a generator of calls (``Steps``): it yields a call, receives the outcome, and returns its result.
+One bind is a generator of calls (`Steps`): it yields a call, receives the outcome, and returns its result.
 It never waits and does no I/O, so that tests can try every order of the steps of two extenders.
 
 A Binding is fenced by its node's GPUReservation, a list of intents that is replaced only at the version it
@@ -36,7 +36,7 @@ _NOT_FOUND = 404
 
 @dataclass(frozen=True, slots=True)
 class PodNow:
-    """A pod as the API server has it: bound (``bound``, ``node``) or waiting (``pending``)."""
+    """A pod as the API server has it: bound (`bound`, `node`) or waiting (`pending`)."""
 
     uid: str
     node: str | None
@@ -46,7 +46,7 @@ class PodNow:
 
 @dataclass(frozen=True, slots=True)
 class GetPod:
-    """Read a pod: ``Outcome[PodNow | None]``."""
+    """Read a pod: `Outcome[PodNow | None]`."""
 
     namespace: str
     name: str
@@ -54,35 +54,35 @@ class GetPod:
 
 @dataclass(frozen=True, slots=True)
 class PodsOn:
-    """List the pods bound to a node that ask GPUs: ``Outcome[tuple[BoundPod, ...]]``."""
+    """List the pods bound to a node that ask GPUs: `Outcome[tuple[BoundPod, ...]]`."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class GetReservation:
-    """Read a node's intents: ``Outcome[Reservation | None]``."""
+    """Read a node's intents: `Outcome[Reservation | None]`."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class PutReservation:
-    """Write a node's intents at the version they were read at: ``Outcome[Reservation]``."""
+    """Write a node's intents at the version they were read at: `Outcome[Reservation]`."""
 
     wanted: Reservation
 
 
 @dataclass(frozen=True, slots=True)
 class PostBinding:
-    """Bind a pod: ``Outcome[None]``."""
+    """Bind a pod: `Outcome[None]`."""
 
     reserved: Reserved
 
 
 @dataclass(frozen=True, slots=True)
 class OneWriter:
-    """Wait until no other bind of this extender writes this node's reservation: ``Outcome[None]``. The turn
+    """Wait until no other bind of this extender writes this node's reservation: `Outcome[None]`. The turn
     ends with the bind, or when its Binding is posted."""
 
     node: str
@@ -94,9 +94,9 @@ Steps: TypeAlias = Generator[Call, Any, T]
 
 @dataclass(frozen=True, slots=True)
 class BindResult:
-    """How a bind ended: ``kind`` for metrics, ``error`` for kube-scheduler, empty where the pod is bound.
+    """How a bind ended: `kind` for metrics, `error` for kube-scheduler, empty where the pod is bound.
     Kinds: bound, repeated (was bound there already), refused (not ours to bind), conflict (no longer fits),
-    failed (the API server refused), unknown (not known yet; the promise is kept). ``devices`` are the UUIDs
+    failed (the API server refused), unknown (not known yet; the promise is kept). `devices` are the UUIDs
     by container of a pod that this bind bound."""
 
     kind: str
@@ -121,7 +121,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """Binds pods for one extender. ``ours`` decides whether a scheduler's pods are bound here; ``count``
+    """Binds pods for one extender. `ours` decides whether a scheduler's pods are bound here; `count`
     counts conflicts: "fence" (another extender wrote), "gone" (no longer fits), "pod" (the pod changed)."""
 
     locked: LockedCache

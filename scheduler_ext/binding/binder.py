@@ -83,7 +83,7 @@ class _Look:
 
 
 class Binder(Background):
-    """Answers bind; safe to call from several threads. ``may_bind`` returns why nothing is bound now, or
+    """Answers bind; safe to call from several threads. `may_bind` returns why nothing is bound now, or
     None. Its thread settles the promises whose Binding was not answered, or that other extenders left."""
 
     results = Counter("gpu_extender_bind", f"Binds by result: {', '.join(_RESULTS)}.", ("result",))

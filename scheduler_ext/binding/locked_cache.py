@@ -21,7 +21,7 @@ NEVER_WRITTEN = ""
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A pod's place on a node, promised until its Binding is settled; ``intent`` holds its shares' GPUs."""
+    """A pod's place on a node, promised until its Binding is settled; `intent` holds its shares' GPUs."""
 
     node: str
     pending: PendingPod
@@ -51,7 +51,7 @@ class LockedCache:
         name: str = "",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``name`` identifies this extender in intents. It must be unique: two extenders of one name would
+        """`name` identifies this extender in intents. It must be unique: two extenders of one name would
         take each other's intents for their own."""
         self.cache = cache
         self.lock = Lock()
@@ -140,7 +140,7 @@ class LockedCache:
 
     def fence_of(self, node: str) -> str | None:
         """The version of a node's reservation that was read or written last; None where it must be read
-        first, ``NEVER_WRITTEN`` where the node has none yet."""
+        first, `NEVER_WRITTEN` where the node has none yet."""
         with self:
             return self._fences.get(node)
 
@@ -170,8 +170,8 @@ class LockedCache:
         )
 
     def fence(self, found: Reservation, pods: Iterable[BoundPod] | None = None) -> None:
-        """Take over a node's reservation: as it was read, with the ``pods`` that were on the node when they
-        were listed afterwards; or, with None for ``pods``, as this extender has just written it."""
+        """Take over a node's reservation: as it was read, with the `pods` that were on the node when they
+        were listed afterwards; or, with None for `pods`, as this extender has just written it."""
         with self as cache:
             for pod in pods or ():
                 self._confirm(pod, found.node)
@@ -188,7 +188,7 @@ class LockedCache:
 
     def is_written(self, reserved: Reserved) -> bool:
         """Whether another bind of this extender wrote this intent with its own while this one waited. An
-        intent whose Binding may be in flight (``again``) is written again by the bind that posts it."""
+        intent whose Binding may be in flight (`again`) is written again by the bind that posts it."""
         with self as cache:
             known = reserved.node in self._fences
             return known and not reserved.again and reserved.key in cache.intents_on(reserved.node)

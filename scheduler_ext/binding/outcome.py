@@ -1,4 +1,4 @@
-"""How a call to the API server ended, as far as promises of GPU memory depend on it. After ``Unknown``
+"""How a call to the API server ended, as far as promises of GPU memory depend on it. After `Unknown`
 nothing is certain: the API server may have done it, may still do it, or never will. Only reading the object
 shows it."""
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ListedPods:
-    """The unfinished pods of a node at one version; ``broken`` pods are on the node and cannot be read."""
+    """The unfinished pods of a node at one version; `broken` pods are on the node and cannot be read."""
 
     pods: list[kube.Pod]
     broken: list[Broken]
@@ -22,14 +22,14 @@ class ListedPods:
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[T]):
-    """The API server did it, and answered ``value``."""
+    """The API server did it, and answered `value`."""
 
     value: T
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The API server did not do it, and will not; ``retry_after_s`` is the pause it asks for."""
+    """The API server did not do it, and will not; `retry_after_s` is the pause it asks for."""
 
     status: int
     message: str

@@ -1,4 +1,4 @@
-"""The command ``scheduler-ext``. Exit status: 0 fits, 1 error, 2 wrong usage, 3 would not fit."""
+"""The command `scheduler-ext`. Exit status: 0 fits, 1 error, 2 wrong usage, 3 would not fit."""
 
 import click
 

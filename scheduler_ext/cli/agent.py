@@ -1,4 +1,4 @@
-"""``scheduler-ext agent``: reports the GPUs of a node as its GPUNode."""
+"""`scheduler-ext agent`: reports the GPUs of a node as its GPUNode."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ _FIND_S = 5.0
 
 
 class Live:
-    """The live cluster of a command and the source of its answers; ``source`` is one of _SOURCES."""
+    """The live cluster of a command and the source of its answers; `source` is one of _SOURCES."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class FromExtender:
         return self.required("/inventory")
 
     def ledger(self) -> dict[str, Any]:
-        """The holdings of pods: ``nodes`` of the ledger."""
+        """The holdings of pods: `nodes` of the ledger."""
         return self.required("/debug/ledger")
 
     def pods(self) -> dict[str, Any]:

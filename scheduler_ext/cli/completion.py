@@ -1,4 +1,4 @@
-"""``scheduler-ext completion``: shell completion of commands and options."""
+"""`scheduler-ext completion`: shell completion of commands and options."""
 
 import sys
 
@@ -27,7 +27,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 
 def kubectl_complete() -> None:
-    """The entry point ``kubectl_complete-gpu_placement``, called by kubectl with the words so far."""
+    """The entry point `kubectl_complete-gpu_placement`, called by kubectl with the words so far."""
     from scheduler_ext.cli.plugin import NAME, plugin
 
     *words, incomplete = sys.argv[1:] or [""]

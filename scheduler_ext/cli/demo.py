@@ -1,4 +1,4 @@
-"""``scheduler-ext demo``: a real extender on a sample inventory, with the requests of kube-scheduler."""
+"""`scheduler-ext demo`: a real extender on a sample inventory, with the requests of kube-scheduler."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _HEADER = ("POD", "ASKS", "FITS", "BEST (SCORE)", "WHY NOT THE OTHERS")
 
 
 class DemoServer:
-    """A ``scheduler-ext serve`` process, stopped at the end of the context."""
+    """A `scheduler-ext serve` process, stopped at the end of the context."""
 
     def __init__(self, inventory: str, port: int) -> None:
         self._command = [
@@ -185,7 +185,7 @@ def demo(once: bool, port: int) -> None:
 
 
 def _how_to_go_on(inventory: Path) -> str:
-    """The next steps after a demo that ends by itself; ``inventory`` is the sample."""
+    """The next steps after a demo that ends by itself; `inventory` is the sample."""
     program = shlex.quote(sys.argv[0] if sys.argv[0].endswith("scheduler-ext") else "scheduler-ext")
     return (
         "\nThe server has stopped. To keep it and its page, run the demo in a terminal and without --once or "

@@ -1,4 +1,4 @@
-"""``scheduler-ext explain``, ``replay`` and ``capacity``: the verdict of every node on a pod."""
+"""`scheduler-ext explain`, `replay` and `capacity`: the verdict of every node on a pod."""
 
 from collections import Counter
 from pathlib import Path
@@ -105,7 +105,7 @@ def _answer_with(ctx: click.Context, explanation: dict[str, Any], output: str) -
 
 
 def _print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
-    """The table; ``wide`` shows the scores of all nodes that fit."""
+    """The table; `wide` shows the scores of all nodes that fit."""
     show(asking(explanation))
     print_notes([*explanation["warnings"], *not_modelled(explanation["notModelled"])])
     if explanation["fits"]:
@@ -117,7 +117,7 @@ def _print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
 
 
 def print_nodes(explanation: dict[str, Any], *, wide: bool, here: str | None = None) -> None:
-    """The verdict of every node, and the scores of the nodes that fit; ``here`` is the pod's own node."""
+    """The verdict of every node, and the scores of the nodes that fit; `here` is the pod's own node."""
     columns: Columns = {
         "NODE": "node",
         "VERDICT": lambda node: node["verdict"] + (", is here" if node["node"] == here else ""),

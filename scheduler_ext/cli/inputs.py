@@ -45,7 +45,7 @@ _SHOWN_NAMES = 10
 
 @contextmanager
 def naming(source: object, unreadable: type[SchedulerExtError]) -> Iterator[None]:
-    """Errors inside name their source; one of the file system becomes an ``unreadable`` error."""
+    """Errors inside name their source; one of the file system becomes an `unreadable` error."""
     try:
         yield
     except OSError as error:
@@ -83,14 +83,14 @@ def read_input(path: Path) -> bytes:
 
 
 def read_pod_list(filename: Path, namespace: str, *, only: bool) -> list[Manifest]:
-    """The pods of a file or of standard input; pods without a namespace are in ``namespace``. With ``only``,
+    """The pods of a file or of standard input; pods without a namespace are in `namespace`. With `only`,
     pods of other namespaces are an error. Raises InventoryError naming the file."""
     with naming(filename, InventoryError):
         return in_namespace(read_manifests(read_input(filename)), namespace, only=only)
 
 
 def read_pod(filename: Path, namespace: str, *, only: bool, name: str | None = None) -> Manifest:
-    """The only pod of a file, or the pod with this name; otherwise as ``read_pod_list``. Raises
+    """The only pod of a file, or the pod with this name; otherwise as `read_pod_list`. Raises
     InventoryError naming the file."""
     manifests = read_pod_list(filename, namespace, only=only)
     chosen = manifests if name is None else [each for each in manifests if each.name == name]
@@ -138,7 +138,7 @@ class Source:
 
 
 def source_options(flag: str = "--inventory", file_option: Decorator = inventory_option) -> Decorator:
-    """Options for the named cluster, or kubectl's own, as ``source``; ``flag`` is the option for the file.
+    """Options for the named cluster, or kubectl's own, as `source`; `flag` is the option for the file.
     Raises click.UsageError; ClusterError where $KUBECONFIG names a missing file."""
 
     def source_of(inventory_file: Path | None, kubeconfig: Path | None, context: str | None) -> Source:
@@ -164,7 +164,7 @@ def source_options(flag: str = "--inventory", file_option: Decorator = inventory
 
 @dataclass(frozen=True, slots=True)
 class OnePod:
-    """One pod of a file and the cluster it is compared with, as given by ``one_pod_options``."""
+    """One pod of a file and the cluster it is compared with, as given by `one_pod_options`."""
 
     filename: Path
     pod_name: str | None

@@ -1,4 +1,4 @@
-"""``scheduler-ext inventory``: the known GPUs of every node."""
+"""`scheduler-ext inventory`: the known GPUs of every node."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -24,12 +24,12 @@ def inventory(source: Source, config: Configuration, output: str) -> None:
 
 
 def print_listing(listing: dict[str, Any], output: str) -> None:
-    """An InventoryList in the form of ``-o``."""
+    """An InventoryList in the form of `-o`."""
     print_output(output, listing, "node", (item["node"] for item in listing["items"]), print_inventory)
 
 
 def print_inventory(listing: dict[str, Any], *, wide: bool) -> None:
-    """A line for each node, or with ``wide`` for each GPU."""
+    """A line for each node, or with `wide` for each GPU."""
     items = listing["items"]
     if wide:
         devices = [{"item": item} | device for item in items for device in item["devices"]]

@@ -1,4 +1,4 @@
-"""``scheduler-ext nodes``, ``node`` and ``pods``: the GPU nodes of a live cluster and the pods on them."""
+"""`scheduler-ext nodes`, `node` and `pods`: the GPU nodes of a live cluster and the pods on them."""
 
 from functools import partial
 from itertools import groupby

@@ -32,7 +32,7 @@ def together(*options: Callable[[Command], Command]) -> Callable[[Command], Comm
 
 
 def bundled(build: Callable[..., Any], parameter: str, *options: Decorator) -> Decorator:
-    """Options whose values reach the command as one ``parameter``: ``build`` of all of them, by name."""
+    """Options whose values reach the command as one `parameter`: `build` of all of them, by name."""
     names = inspect.signature(build).parameters
 
     def bundle(command: Callable[..., None]) -> Callable[..., None]:

@@ -30,7 +30,7 @@ Columns = dict[str, str | Callable[[Any], object]]
 def print_output(
     output: str, value: dict[str, Any], kind: str, names: Iterable[str], table: Callable[..., None]
 ) -> None:
-    """A value in the form of ``-o``: structured, as ``names`` of objects, or by ``table(value, wide=)``."""
+    """A value in the form of `-o`: structured, as `names` of objects, or by `table(value, wide=)`."""
     if output in ("json", "yaml"):
         print_structured(value, output)
     elif output == "name":
@@ -70,7 +70,7 @@ def print_items(columns: Columns, items: Sequence[Any], *, wide: bool = False) -
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], *, wide: bool = False) -> None:
-    """Rows under a header, with cells wrapped to the width of the terminal, or to 120 columns. ``wide`` keeps
+    """Rows under a header, with cells wrapped to the width of the terminal, or to 120 columns. `wide` keeps
     each row on one line of any length."""
     titles = [printable(title) for title in header]
     cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
@@ -102,7 +102,7 @@ def _layout(rows: Sequence[Sequence[str]], columns: int | None) -> tuple[list[in
 
 
 def _narrowed(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Widths with a sum of ``room`` where ``least`` allows: the widest columns shrink to a common width."""
+    """Widths with a sum of `room` where `least` allows: the widest columns shrink to a common width."""
     cap = max(natural)
     while cap > 1 and sum(_capped(natural, least, cap)) > room:
         cap -= 1

@@ -1,4 +1,4 @@
-"""``kubectl gpu-placement``: the commands about a live cluster, under the name that kubectl looks for."""
+"""`kubectl gpu-placement`: the commands about a live cluster, under the name that kubectl looks for."""
 
 import click
 
@@ -22,5 +22,5 @@ def plugin() -> None:
 
 
 def main() -> None:
-    """The entry point ``kubectl-gpu_placement``."""
+    """The entry point `kubectl-gpu_placement`."""
     plugin(prog_name=NAME)

@@ -1,4 +1,4 @@
-"""``scheduler-ext reasons`` and ``check-config``: meanings of rejections, and a configuration's check."""
+"""`scheduler-ext reasons` and `check-config`: meanings of rejections, and a configuration's check."""
 
 import textwrap
 from pathlib import Path

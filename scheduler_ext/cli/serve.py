@@ -1,4 +1,4 @@
-"""``scheduler-ext serve``: the extender itself."""
+"""`scheduler-ext serve`: the extender itself."""
 
 from __future__ import annotations
 

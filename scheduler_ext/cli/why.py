@@ -1,4 +1,4 @@
-"""``scheduler-ext why``: the reason why a pod waits, or is on its node."""
+"""`scheduler-ext why`: the reason why a pod waits, or is on its node."""
 
 from typing import Any
 

@@ -41,7 +41,7 @@ class ActiveExtender:
     @classmethod
     def find(cls, transport: Transport, namespace: str, timeout_s: float) -> ActiveExtender:
         """The pod in a namespace that holds the Lease; where none is held, any that runs an extender. The API
-        server has ``timeout_s`` for each answer. Raises ClusterError with the reason where there is none;
+        server has `timeout_s` for each answer. Raises ClusterError with the reason where there is none;
         UnreachableError where the API server does not answer."""
         path = f"/api/v1/namespaces/{quote(namespace)}/pods"
         found = transport.json(path, {"labelSelector": _LABELS}, timeout_s)
@@ -54,7 +54,7 @@ class ActiveExtender:
         return cls(transport, namespace, (active or sorted(names))[0])
 
     def get(self, path: str, timeout_s: float = ANSWER_S) -> dict[str, Any] | None:
-        """The JSON answer to a GET, never silent for longer than ``timeout_s``; None for 404."""
+        """The JSON answer to a GET, never silent for longer than `timeout_s`; None for 404."""
         status, body = get_from_pod(
             self.transport, self.namespace, self.pod, INSPECTION_PORT, path, timeout_s
         )
@@ -90,7 +90,7 @@ def _holder(transport: Transport, namespace: str, timeout_s: float) -> str:
 def get_from_pod(
     transport: Transport, namespace: str, pod: str, port: int, path: str, timeout_s: float = ANSWER_S
 ) -> tuple[int, bytes]:
-    """The status and body of a GET on a pod's loopback; no silence may last longer than ``timeout_s``. Raises
+    """The status and body of a GET on a pod's loopback; no silence may last longer than `timeout_s`. Raises
     ClusterError where no answer comes."""
     url = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/portforward"
     asked = f"GET {path} HTTP/1.1\r\nHost: {_HOST}\r\nConnection: close\r\n\r\n"

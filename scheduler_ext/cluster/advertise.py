@@ -42,7 +42,7 @@ _ALL_WAIT = (None, 403, 429, 503)
 
 @dataclass(slots=True)
 class _Node:
-    """A node with a wrong amount; ``wanted`` None: the amount has to be removed."""
+    """A node with a wrong amount; `wanted` None: the amount has to be removed."""
 
     wanted: int | None
     not_before: float = 0.0
@@ -51,7 +51,7 @@ class _Node:
 
 
 class Advertiser(Background):
-    """Writes while ``active`` says that this extender writes to the cluster; wrong amounts wait."""
+    """Writes while `active` says that this extender writes to the cluster; wrong amounts wait."""
 
     writes = Counter("gpu_extender_advertise_writes", "Amounts of shares written to nodes.")
     failures = Counter(
@@ -168,7 +168,7 @@ class Advertiser(Background):
         return max(min(self._retry.left_s(), _ASK_S), min(waiting) - now, 0.0) or _ASK_S
 
     def _write(self, name: str, node: _Node, wanted: int | None, pauses: int) -> None:
-        """Write an amount; ``pauses`` counts the pauses before this write began."""
+        """Write an amount; `pauses` counts the pauses before this write began."""
         amounts = {self._resources.share: None if wanted is None else str(wanted)}
         patch: dict[str, Any] = {"status": {"capacity": amounts, "allocatable": amounts}}
         path = f"/api/v1/nodes/{quote(name, safe='')}/status"

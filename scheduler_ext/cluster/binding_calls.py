@@ -36,7 +36,7 @@ _UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class Bindings:
-    """The calls; ``deadline`` is by ``monotonic``. Safe to use from several threads."""
+    """The calls; `deadline` is by `monotonic`. Safe to use from several threads."""
 
     def __init__(self, transport: Transport, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._transport = transport

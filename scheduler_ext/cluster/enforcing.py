@@ -51,7 +51,7 @@ class ReservationHandler(EventHandler[GpuReservation]):
 
 
 class Enforcing:
-    """Binds and advertises while ``active``. ``pods`` is the reflector of pods."""
+    """Binds and advertises while `active`. `pods` is the reflector of pods."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Enforcing:
         rate_limiter: RateLimiter,
         record: Record,
     ) -> None:
-        """``trusted`` returns why the cache is too old to bind on; None when it is not."""
+        """`trusted` returns why the cache is too old to bind on; None when it is not."""
         resources = config.resource_names()
         self._locked = locked
         self._active = active

@@ -71,7 +71,7 @@ def update_pod(cache: Cache, uid: str, state: PodState, now: float) -> None:
 
 @dataclass(eq=False)
 class _CacheHandler(EventHandler[T]):
-    """Updates the cache under its lock; ``changed`` is called after each update."""
+    """Updates the cache under its lock; `changed` is called after each update."""
 
     _cache: Cache
     _lock: Lock
@@ -230,7 +230,7 @@ def received_at(
     metadata: GpuNodeMeta, clock: ServerClock, now: float, otherwise: float | None = None
 ) -> float:
     """When the API server took the last status, by our monotonic clock: neither the agent's clock nor the
-    moment of reading counts. ``otherwise`` (``now``) where no entry of managedFields has the time."""
+    moment of reading counts. `otherwise` (`now`) where no entry of managedFields has the time."""
     stamps = [seconds(entry.time) for entry in metadata.managed_fields or () if entry.subresource == "status"]
     stamp = max((stamp for stamp in stamps if stamp is not None), default=None)
     if stamp is None:
@@ -247,8 +247,8 @@ def _when(
     clock: ServerClock,
     now: float,
 ) -> float:
-    """The same for a report that may have been ``received`` before: a label or an annotation that changed
-    since does not make it younger, nor does a clock that was set."""
+    """`received_at` for a report that may have been `received` before: a label or an annotation that
+    changed since does not make it younger, nor does a clock that was set."""
     if previous is None:
         return received_at(metadata, clock, now)
     numbered = report.sequence is not None
@@ -262,7 +262,7 @@ def _when(
 
 @dataclass(eq=False)
 class BudgetHandler(EventHandler[kube.PodDisruptionBudget]):
-    """Keeps all PodDisruptionBudgets; ``budgets`` may be called from any thread."""
+    """Keeps all PodDisruptionBudgets; `budgets` may be called from any thread."""
 
     kind = "PodDisruptionBudget"
     together = 250

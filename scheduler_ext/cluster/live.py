@@ -72,7 +72,7 @@ class LiveInventory(Background):
         leader: BuildLeader | None = None,
         name: str = "",
     ) -> None:
-        """``leader`` makes the election that decides whether this extender is active; None: it always is."""
+        """`leader` makes the election that decides whether this extender is active; None: it always is."""
         super().__init__("publisher")
         self._extender = extender
         self._server = transport.server

@@ -30,7 +30,7 @@ T = TypeVar("T")
 def cluster_state(
     transport: Transport, source: str, config: Configuration, *, with_objects: bool = False
 ) -> ClusterState:
-    """Every node of a cluster as of now; ``with_objects`` adds the Nodes and the pods that hold resources,
+    """Every node of a cluster as of now; `with_objects` adds the Nodes and the pods that hold resources,
     which take most of the memory. Raises ClusterError; InventoryError naming an object and its field."""
     resources = config.resource_names()
     cache = Cache(*config.inventory_ages_s(), resources, enforcing=config.bind.enabled)
@@ -94,7 +94,7 @@ def _list(
     transport: Transport, path: str, decoder: Decoder[T], problems: dict[str, str] | None = None
 ) -> Iterator[tuple[T, ServerClock]]:
     """All objects of a list, page by page, with the server's clock as of their page. An object that cannot be
-    read is added to ``problems`` by name; where that is None it raises ClusterError."""
+    read is added to `problems` by name; where that is None it raises ClusterError."""
     query = {"limit": str(PAGE)}
     while True:
         reply = transport.get(path, query)

@@ -1,7 +1,7 @@
 """Leader election by a Lease of the extender's own, where no kube-scheduler runs in its pod. As in
 kube-scheduler, a candidate that finds the Lease unchanged for its whole duration takes it. Times are by the
 candidate's monotonic clock since it saw the last change, never by the times in the Lease. The holder counts
-as active from before its write was sent until ``renew_s`` later, which ends before another candidate may take
+as active from before its write was sent until `renew_s` later, which ends before another candidate may take
 the Lease."""
 
 import logging
@@ -37,7 +37,7 @@ _NEVER = -math.inf
 
 
 class Election(Background):
-    """One candidate; ``identity`` is unique, also among restarts. ``changed`` is called in the election's
+    """One candidate; `identity` is unique, also among restarts. `changed` is called in the election's
     thread before the candidate becomes active, and after it ceased to be."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Election(Background):
 
     @property
     def active(self) -> bool:
-        """Whether this candidate holds the Lease; ends by itself ``renew_s`` after the last renewal."""
+        """Whether this candidate holds the Lease; ends by itself `renew_s` after the last renewal."""
         return self._monotonic() < self._until and not self.stopped.is_set()
 
     def stop(self, wait_s: float = _RELEASE_S) -> None:
@@ -120,7 +120,7 @@ class Election(Background):
             except Exception:
                 log.exception("unexpected error in the election; trying again")
             left_s = self._until - self._monotonic()
-            # Wakes when the term ends, so that ``changed`` is called then.
+            # Wakes when the term ends, so that `changed` is called then.
             wait_s = min(self._retry_s, left_s) if left_s > 0 else self._retry_s * random.uniform(1.0, 1.2)
             self.stopped.wait(wait_s)
 
@@ -203,7 +203,7 @@ class Election(Background):
         return min(self._renew_s / 2, left_s) if left_s > 0 else self._renew_s / 2
 
     def _hold_until(self, until: float) -> None:
-        """Set the end of the term; ``changed`` is called before ``active`` can be seen."""
+        """Set the end of the term; `changed` is called before `active` can be seen."""
         if not self._reported and self._monotonic() < until and not self.stopped.is_set():
             self._turn(True)
         self._until = until

@@ -49,7 +49,7 @@ _LONG_S = 10.0
 
 
 class Reflector(Background, Generic[U]):
-    """Follows ``path`` and calls ``handler``. ``selectors`` are query parameters such as fieldSelector."""
+    """Follows `path` and calls `handler`. `selectors` are query parameters such as fieldSelector."""
 
     restarts = Counter(
         "gpu_extender_watch_restarts",
@@ -90,7 +90,7 @@ class Reflector(Background, Generic[U]):
         self._written_after = -math.inf
         self._garbled = ("", 0)
         self.synced = Event()
-        # Set once a list is complete that began after the last call of ``relist``.
+        # Set once a list is complete that began after the last call of `relist`.
         self._fresh = Event()
         self._relist_wanted = False
 
@@ -100,7 +100,7 @@ class Reflector(Background, Generic[U]):
         super().stop(wait_s)
 
     def relist(self) -> None:
-        """List everything again, and soon; then ``relisted`` is true."""
+        """List everything again, and soon; then `relisted` is true."""
         self._fresh.clear()
         self._relist_wanted = True
         self._end_stream()
@@ -116,7 +116,7 @@ class Reflector(Background, Generic[U]):
 
     @property
     def relisted(self) -> bool:
-        """Whether a list is complete that began after the last call of ``relist``, if there was one."""
+        """Whether a list is complete that began after the last call of `relist`, if there was one."""
         return self.synced.is_set() and not self._relist_wanted and self._fresh.is_set()
 
     def health(self) -> WatchHealth:
@@ -133,7 +133,7 @@ class Reflector(Background, Generic[U]):
     def _follow(self) -> None:
         try:
             if not self._version or self._relist_wanted:
-                # In this order: a call of ``relist`` meanwhile must not take this list for its own.
+                # In this order: a call of `relist` meanwhile must not take this list for its own.
                 self._fresh.clear()
                 self._relist_wanted = False
                 self._version = ""

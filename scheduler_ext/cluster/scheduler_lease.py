@@ -90,7 +90,7 @@ class Leadership(EventHandler[Lease]):
     def _held_by(self, holder: str) -> None:
         was, now = self.active, holder.startswith(self._prefix)
         if now and not was:
-            # Before ``active`` can be seen: binding has to list again first.
+            # Before `active` can be seen: binding has to list again first.
             self._changed(True)
         with self._lock:
             self._holder, self._lapsed = holder, False

@@ -1,4 +1,4 @@
-"""The exceptions of this package. An impossible wish of a pod is no exception, but an ``InvalidRequest``."""
+"""The exceptions of this package. An impossible wish of a pod is no exception, but an `InvalidRequest`."""
 
 
 class SchedulerExtError(Exception):
@@ -46,7 +46,7 @@ class SnapshotFileError(SchedulerExtError):
 
 
 class RequestError(SchedulerExtError):
-    """A caller's bytes that are no request; ``status`` is the HTTP code to answer with."""
+    """A caller's bytes that are no request; `status` is the HTTP code to answer with."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

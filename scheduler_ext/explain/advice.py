@@ -84,7 +84,7 @@ def _together(request: GpuRequest, snapshot: Snapshot) -> Iterator[str]:
 
 
 def relaxations(request: GpuRequest, snapshot: Snapshot, policy: Policy, asked: Bools) -> list[str]:
-    """The single changes after which the pod fits on some of the nodes in ``asked``, ``[row]``."""
+    """The single changes after which the pod fits on some of the nodes in `asked`, `[row]`."""
 
     def where(changed: GpuRequest) -> Bools:
         decision = filter_nodes(changed, snapshot, policy)
@@ -130,8 +130,8 @@ def _without(request: GpuRequest, *wishes: str) -> GpuRequest:
 
 
 def remedy(example: Refused, alike: Sequence[Refused], needs: PodNeeds) -> str:
-    """The change that helps, as the end of a sentence. ``example`` is the nearest of the nodes that the same
-    filter of kube-scheduler refuses (``alike``)."""
+    """The change that helps, as the end of a sentence. `example` is the nearest of the nodes that the same
+    filter of kube-scheduler refuses (`alike`)."""
     rejection = example.in_tree
     assert rejection is not None
     match rejection.plugin:

@@ -27,8 +27,8 @@ _MOST_BLOCKERS = 256
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A pod and the nodes of its decision. ``in_tree`` are kube-scheduler's refusals, by node; ``facts`` are
-    the nodes as its filters see them, where known. ``namespace`` is the only one whose other pods are named;
+    """A pod and the nodes of its decision. `in_tree` are kube-scheduler's refusals, by node; `facts` are
+    the nodes as its filters see them, where known. `namespace` is the only one whose other pods are named;
     None names all."""
 
     uid: str
@@ -44,8 +44,8 @@ class Case:
 
 def diagnosis(case: Case) -> dict[str, Any]:
     """The number of nodes for each reason, the refusal that is nearest to a fit, and the changes that would
-    help. Plain JSON values: ``counts`` by reason; ``nearest`` (node, by, reason, nearestMiss, text,
-    wouldFitWithout) or None if it fits or there are no nodes; ``advice``, sentences, the best first."""
+    help. Plain JSON values: `counts` by reason; `nearest` (node, by, reason, nearestMiss, text,
+    wouldFitWithout) or None if it fits or there are no nodes; `advice`, sentences, the best first."""
     snapshot = case.decision.snapshot
     codes = case.decision.verdict[snapshot.state_of[:-1]].tolist()
     refused = [
@@ -94,7 +94,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
 def blockers(node: Node, request: GpuRequest, sizing: Sizing, uid: str) -> list[BoundPod]:
     """A few pods, of the lowest priorities, without which the request fits on the node; none if that does not
     help. One pod if one suffices, otherwise as many of the lowest priorities as needed, and none in vain.
-    ``uid`` is the requesting pod, which does not block itself."""
+    `uid` is the requesting pod, which does not block itself."""
     pods = sorted(
         (pod for pod in node.info.pods if pod.holds and pod.uid != uid and pod.request.asks_gpu),
         key=lambda pod: (not pod.terminating, pod.priority, pod.namespace, pod.name),

@@ -82,7 +82,7 @@ class Explainer:
     def __init__(
         self, source: Seen, record: Record, config: Configuration, places: Places | None = None
     ) -> None:
-        """``places`` are those that preempt of a running extender has named."""
+        """`places` are those that preempt of a running extender has named."""
         self._source = source
         self._record = record
         self.config = config
@@ -103,8 +103,8 @@ class Explainer:
 
     @_bad_request()
     def of_waiting(self, waiting: PendingPod) -> dict[str, Any]:
-        """For a waiting pod, the part of its Explanation about all nodes together: ``counts``, ``nearest``,
-        ``advice``, and the number of ``nodes``. Raises RequestError."""
+        """For a waiting pod, the part of its Explanation about all nodes together: `counts`, `nearest`,
+        `advice`, and the number of `nodes`. Raises RequestError."""
         pod = read_redacted(waiting.manifest)
         found = _Found(pod, wish(pod, self.config), self._record.of_pod(waiting.pod))
         decision, kube_view = self._decided(found)

@@ -57,7 +57,7 @@ class InTreeNodes:
         return frozenset(name for name in needs.requests if self._resources.is_gpu(name))
 
     def refused(self, needs: PodNeeds, *, with_gpus: bool = False) -> Mapping[str, InTreeRejection]:
-        """Every node that refuses a pod, and why; ``with_gpus`` counts GPUs as kube-scheduler does."""
+        """Every node that refuses a pod, and why; `with_gpus` counts GPUs as kube-scheduler does."""
         ignored = frozenset[str]() if with_gpus else self.ours(needs)
         key = (*_key(needs), with_gpus)
         judged = self._judged.get(key)

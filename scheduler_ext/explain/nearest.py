@@ -41,8 +41,8 @@ class _Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A node (or ``alike`` ones) that refuses a pod: ``code`` is the verdict of the extender's filters (FITS:
-    only kube-scheduler's refuse), ``facts`` is the node as kube-scheduler's filters see it."""
+    """A node (or `alike` ones) that refuses a pod: `code` is the verdict of the extender's filters (FITS:
+    only kube-scheduler's refuse), `facts` is the node as kube-scheduler's filters see it."""
 
     node: Node
     code: int
@@ -68,8 +68,8 @@ def nearest(
     late report), then a mismatch of the node (kube-scheduler's), then one of its GPUs (the extender's), each
     ordered by the position of the filter, and last an amount that the node does not even have when empty. Of
     amounts, sizes and versions the smallest missing part is nearest; of equal ones a node with MIG instances
-    if the pod requests them, the most frequent reason, then the first name. ``decision`` is about these
-    nodes; ``ours`` are resources that kube-scheduler leaves to the extender; ``known`` is kept between calls
+    if the pod requests them, the most frequent reason, then the first name. `decision` is about these
+    nodes; `ours` are resources that kube-scheduler leaves to the extender; `known` is kept between calls
     about the same nodes."""
     assert isinstance(decision.request, GpuRequest)
     near: list[Refused] = []

@@ -26,7 +26,7 @@ def asks(request: GpuRequest) -> str:
 
 def unattributed(info: NodeInfo, unknown: Mapping[str, int], share: str) -> list[dict[str, Any]]:
     """The holdings of a node's pods on unknown devices, by resource, each as plain values and a text.
-    ``unknown`` are the units by resource; ``share`` is the resource of memory shares."""
+    `unknown` are the units by resource; `share` is the resource of memory shares."""
     profiles = {ask.resource: ask.profile for pod in info.pods for ask in pod.request.units}
     sharing = info.report or info.estimate
     shared = sharing is not None and sharing.sharing_strategy != "none"
@@ -51,7 +51,7 @@ def unattributed(info: NodeInfo, unknown: Mapping[str, int], share: str) -> list
 
 def obstacle(node: Node, reason: str, miss: dict[str, Any] | None) -> str:
     """Why this node refuses, with its numbers: "node-7 GPU 3 is 2,048 MiB short (needs 50,000, has 47,952)".
-    ``miss`` is the nearest miss as plain values, None if a reason has no numbers."""
+    `miss` is the nearest miss as plain values, None if a reason has no numbers."""
     if miss is None:
         return f"{node.info.name}: {reason}"
     found = NearestMiss(**miss)
@@ -62,7 +62,7 @@ def obstacle(node: Node, reason: str, miss: dict[str, Any] | None) -> str:
 
 
 def leavers(pods: Sequence[BoundPod], namespace: str | None) -> str:
-    """The pods that would have to leave, a few of them by name; pods of other namespaces than ``namespace``
+    """The pods that would have to leave, a few of them by name; pods of other namespaces than `namespace`
     are not named, unless it is None."""
     return listed([_named(pod, namespace) for pod in pods], "and", _NAMED)
 

@@ -20,9 +20,9 @@ from scheduler_ext.wire.node_info import node_constraints
 
 @dataclass(frozen=True)
 class Dump:
-    """``workload`` holds the expected classes of pods with their frequency, ``unknown`` the fraction of pods
-    without a known class. ``gone`` are the uids of pods that are known to be deleted. ``decisions`` have no
-    ``offered``: ``asked`` has for each the index of its node names in ``names`` and one bit per name, None
+    """`workload` holds the expected classes of pods with their frequency, `unknown` the fraction of pods
+    without a known class. `gone` are the uids of pods that are known to be deleted. `decisions` have no
+    `offered`: `asked` has for each the index of its node names in `names` and one bit per name, None
     where kube-scheduler sent no request. Many decisions share a list of names."""
 
     generation: int
@@ -41,8 +41,8 @@ class Dump:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A cluster at one moment, as the source of an Explainer (``Seen``); ``record`` has the decisions until
-    then, ``gone`` the uids of pods that were known to be deleted."""
+    """A cluster at one moment, as the source of an Explainer (`Seen`); `record` has the decisions until
+    then, `gone` the uids of pods that were known to be deleted."""
 
     snapshot: Snapshot
     waiting: Sequence[PendingPod]

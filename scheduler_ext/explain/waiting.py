@@ -64,7 +64,7 @@ class Waiting:
         self._told: OrderedDict[_Kind, _Told] = OrderedDict()
 
     def reasons(self) -> dict[str, int]:
-        """The number of waiting pods by reason: the reason of ``lines``; for pods that are not examined yet,
+        """The number of waiting pods by reason: the reason of `lines`; for pods that are not examined yet,
         the most frequent reason of the last filter."""
         known = {(line["namespace"], line["name"]): line["reason"] for line in self._listed(_AT_SCRAPE_S)}
         pods = ((each, known.get((each.pod.namespace, each.pod.name))) for each in self._source.pending())
@@ -72,10 +72,10 @@ class Waiting:
 
     def lines(self) -> list[dict[str, Any]]:
         """The waiting pods, the highest priority first, then the longest waiting; at most 500. Plain JSON
-        values: ``namespace``, ``name``, ``uid``, ``priority``, ``since``, ``asks``, ``filters`` (how often
-        kube-scheduler asked), ``reason`` (of the node that is nearest to a fit; until that is known, the most
-        frequent reason of the last filter), ``nearest`` (a sentence, or None), ``commonest`` (the ``reason``
-        that refuses most, its number of ``nodes``, ``of`` all; or None), ``nominated`` (the node where it
+        values: `namespace`, `name`, `uid`, `priority`, `since`, `asks`, `filters` (how often
+        kube-scheduler asked), `reason` (of the node that is nearest to a fit; until that is known, the most
+        frequent reason of the last filter), `nearest` (a sentence, or None), `commonest` (the `reason`
+        that refuses most, its number of `nodes`, `of` all; or None), `nominated` (the node where it
         waits for others to leave)."""
         return self._listed(_AT_ONCE_S)
 
@@ -141,7 +141,7 @@ class Waiting:
             commonest = {"reason": most, "nodes": nodes, "of": told["nodes"]}
         wanted = asks(pod.request)
         if waiting.invalid is not None:
-            # The known part; ``nearest`` has the problem.
+            # The known part; `nearest` has the problem.
             wanted = f"{wanted}, and {UNREADABLE}" if wanted else UNREADABLE
         filters = entry.filters if entry is not None else 0
         text = other_scheduler(waiting.scheduler_name, filters > 0, self._explainer.config) or text
@@ -167,7 +167,7 @@ def _reason(waiting: PendingPod, entry: Recorded | None) -> str:
 
 
 def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The GPUPodList of these nodes, by namespace and name; ``waiting`` are lines of ``Waiting``."""
+    """The GPUPodList of these nodes, by namespace and name; `waiting` are lines of `Waiting`."""
     items = [
         _ITEM
         | {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "priority": pod.priority}

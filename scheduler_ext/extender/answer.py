@@ -17,7 +17,7 @@ _KEPT = 5
 
 
 class Basis(NamedTuple):
-    """The basis of an answer, for the record; ``rows`` are those of the requested nodes."""
+    """The basis of an answer, for the record; `rows` are those of the requested nodes."""
 
     raw_pod: bytes
     decision: Decision
@@ -26,8 +26,8 @@ class Basis(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply and its counts; ``problem`` is set if the pod's request is invalid. The sender of the reply
-    holds ``args``, the decoded request, until the reply is out: releasing thousands of names takes a good
+    """A reply and its counts; `problem` is set if the pod's request is invalid. The sender of the reply
+    holds `args`, the decoded request, until the reply is out: releasing thousands of names takes a good
     part of a millisecond."""
 
     body: bytes
@@ -56,7 +56,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A node that fits, its total and its terms; ``of`` is the number of nodes that fit."""
+    """A node that fits, its total and its terms; `of` is the number of nodes that fit."""
 
     node: str
     total: float
@@ -72,7 +72,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The end of a bind; ``kind`` as in ``BindResult``, ``devices`` UUIDs by container."""
+    """The end of a bind; `kind` as in `BindResult`, `devices` UUIDs by container."""
 
     at: float
     node: str
@@ -82,7 +82,7 @@ class Bound:
 
 
 def best_of(decision: Decision, rows: Ints) -> tuple[Candidate, ...]:
-    """The best few nodes at ``rows`` that fit and are known by name, best first, equal ones by name."""
+    """The best few nodes at `rows` that fit and are known by name, best first, equal ones by name."""
     snapshot = decision.snapshot
     known = rows[rows >= 0]
     fitting = known[decision.totals[snapshot.state_of[known]] > -np.inf]

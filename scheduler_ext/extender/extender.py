@@ -80,7 +80,7 @@ class Extender:
         return generation.snapshot if generation is not None else None
 
     def replace_nodes(self, infos: Iterable[NodeInfo], forecast: Forecast | None = None) -> Snapshot:
-        """Publish these nodes as the next generation; for one writer at a time. Without a ``forecast`` of
+        """Publish these nodes as the next generation; for one writer at a time. Without a `forecast` of
         future demand the last one stays."""
         nodes = {info.name: self._known_or_not(info) for info in infos}
         with self._writing:
@@ -95,7 +95,7 @@ class Extender:
 
     def expect(self, forecast: Forecast) -> None:
         """Publish the next generation with another forecast of future demand. A forecast made for the
-        ``kinds`` of the latest snapshot keeps no writer waiting here."""
+        `kinds` of the latest snapshot keeps no writer waiting here."""
         with self._writing:
             self._table.forecast = forecast
             if self._generation is not None:
@@ -144,7 +144,7 @@ class Extender:
         self._table.forecast = self._looked_up = snapshot.forecast
 
     def filter(self, body: bytes, deadline: float) -> Answer:
-        """The reply to filter. ``deadline`` is on the monotonic clock; past it RequestError 503."""
+        """The reply to filter. `deadline` is on the monotonic clock; past it RequestError 503."""
         args = decode_args(body)
         decision = self._with_all_steps(self._decide(args), args.names)
         _check(deadline)
@@ -197,7 +197,7 @@ class Extender:
     def _after_refusal(
         self, args: ExtenderArgs, decision: Decision, rows: Ints, refused: dict[str, str], *, nowhere: bool
     ) -> dict[str, str]:
-        """Remember the refusal. Move the nodes where preemption helps from ``refused`` to the result."""
+        """Remember the refusal. Move the nodes where preemption helps from `refused` to the result."""
         request, snapshot = decision.request, decision.snapshot
         if nowhere and isinstance(request, GpuRequest) and args.nodes is None:
             self.refusals.remember(request, rows, snapshot, time.monotonic())

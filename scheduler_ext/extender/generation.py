@@ -42,7 +42,7 @@ class SeenNodes:
         self._known: LRUCache[_Seen, tuple[Node, Node]] = LRUCache(_REMEMBERED_NODES)
 
     def resolved(self, node: Node, seen: NodeInfo) -> Node:
-        """The node in the view ``seen``, which follows from the node and from the pods that count."""
+        """The node in the view `seen`, which follows from the node and from the pods that count."""
         key = _key(node.info, seen)
         with self._lock:
             known = self._known.get(key)
@@ -67,7 +67,7 @@ class Generation:
         self._overlays: LRUCache[tuple[_Seen, ...], Overlay] = LRUCache(_REMEMBERED_OVERLAYS)
 
     def seen_with(self, infos: Mapping[str, NodeInfo]) -> Snapshot:
-        """The snapshot for a pod that sees these nodes differently (``Places.seen_by``), mostly as it is."""
+        """The snapshot for a pod that sees these nodes differently (`Places.seen_by`), mostly as it is."""
         snapshot = self.snapshot
         if not infos:
             return snapshot
@@ -82,7 +82,7 @@ class Generation:
         return seen
 
     def decide(self, request: GpuRequest, seen: Snapshot) -> Decision:
-        """The decision about a request on a view from ``seen_with``."""
+        """The decision about a request on a view from `seen_with`."""
         with self._lock:
             decision = self._decisions.get((request, seen))
         if decision is None:

@@ -29,9 +29,9 @@ _NODES = 16
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One pod's place: ``victims`` by node; kube-scheduler chose one of these nodes. From the time of naming:
-    ``known`` are the uids of the victims known there, ``leaving`` of those already leaving, ``before`` is the
-    node that the pod was nominated to, and ``version`` its resourceVersion. Times are monotonic."""
+    """One pod's place: `victims` by node; kube-scheduler chose one of these nodes. From the time of naming:
+    `known` are the uids of the victims known there, `leaving` of those already leaving, `before` is the
+    node that the pod was nominated to, and `version` its resourceVersion. Times are monotonic."""
 
     pod: BoundPod
     version: str
@@ -69,7 +69,7 @@ class Places:
         gone: bool = False,
     ) -> None:
         """Preempt names these victims for a pod, in place of earlier ones. Only nodes that kube-scheduler can
-        choose count. ``gone``: kube-scheduler knows that these victims have left."""
+        choose count. `gone`: kube-scheduler knows that these victims have left."""
         now = self._monotonic()
         likely = _chosen_from(victims, snapshot)
         nominated = (snapshot.nodes[name].info for name in snapshot.unsettled)
@@ -202,7 +202,7 @@ class Places:
         return ended
 
     def _follow_nomination(self, place: Place, node: str, is_new: bool) -> None:
-        """A pod is nominated to a node; ``is_new``: since its place was named."""
+        """A pod is nominated to a node; `is_new`: since its place was named."""
         uid, victims = place.pod.uid, place.victims.get(node)
         if victims is not None:
             if len(place.victims) > 1:

@@ -40,7 +40,7 @@ _REMEMBERED = 1024
 
 
 class Preemptor:
-    """Finds victims on the latest snapshot. ``budgets`` are the present PodDisruptionBudgets."""
+    """Finds victims on the latest snapshot. `budgets` are the present PodDisruptionBudgets."""
 
     def __init__(
         self,
@@ -249,8 +249,8 @@ def _named_again(
 
 @dataclass(frozen=True, slots=True)
 class Admissible:
-    """The proposal for one node: uids that exist as far as known, the most important first. ``staying`` are
-    the holdings of proposed pods of no lower priority. ``price`` orders nodes roughly like kube-scheduler."""
+    """The proposal for one node: uids that exist as far as known, the most important first. `staying` are
+    the holdings of proposed pods of no lower priority. `price` orders nodes roughly like kube-scheduler."""
 
     info: NodeInfo
     uids: tuple[str, ...]
@@ -267,7 +267,7 @@ def admissible(
     priority: int,
     resources: ResourceNames,
 ) -> dict[str, Admissible]:
-    """The proposal for each of these nodes; ``uid`` and ``priority`` are of the pod that looks for a place.
+    """The proposal for each of these nodes; `uid` and `priority` are of the pod that looks for a place.
     Victims that are the pod itself, or on another node, are left out."""
     unknown = {
         victim

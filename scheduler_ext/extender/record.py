@@ -49,9 +49,9 @@ class Offered:
 
 @dataclass(slots=True)
 class Recorded:
-    """The recorded decisions about one pod. Times are wall time in seconds. ``number`` counts every change of
-    any record. ``pod`` is the redacted manifest. ``nodes_in`` to ``problem`` are of the last filter,
-    ``candidates`` are the best nodes of the last prioritize."""
+    """The recorded decisions about one pod. Times are wall time in seconds. `number` counts every change of
+    any record. `pod` is the redacted manifest. `nodes_in` to `problem` are of the last filter,
+    `candidates` are the best nodes of the last prioritize."""
 
     uid: str
     namespace: str
@@ -85,7 +85,7 @@ class Record(Background):
     """The decisions about the last pods, limited in number and bytes. Safe to use from any thread."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
-        """With ``most`` 0 nothing is kept."""
+        """With `most` 0 nothing is kept."""
         super().__init__("decisions")
         self._most = most
         self._most_bytes = most_bytes

@@ -57,7 +57,7 @@ def api_app(
     max_body_bytes: int,
     decision_deadline_s: float,
 ) -> Flask:
-    """kube-scheduler's verbs and ``/version``; ``binder``, if there is one, has its own deadline."""
+    """kube-scheduler's verbs and `/version`; `binder`, if there is one, has its own deadline."""
     app = _bare_app("api")
 
     def serve(name: str, verb: Verb, deadline_s: float = decision_deadline_s) -> Response:

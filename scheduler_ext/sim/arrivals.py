@@ -20,7 +20,7 @@ _DRAWN_MODELS = (1, 2)
 def inflated(
     pods: Sequence[TracePod], capacity_milli: int, load: float, random: np.random.Generator
 ) -> list[TracePod]:
-    """The trace in random order, then pods of it at random, up to ``load`` times the capacity. A trace that
+    """The trace in random order, then pods of it at random, up to `load` times the capacity. A trace that
     requests more loses random pods instead. The inflation protocol of Weng et al., USENIX ATC'23. Raises
     SimulationError where no pod requests a GPU or no pod is left."""
     asked = asked_milli(pods)
@@ -49,7 +49,7 @@ def inflated(
 def constrained(
     pods: Sequence[TracePod], cluster: Cluster, percent: float, random: np.random.Generator
 ) -> list[TracePod]:
-    """The pods, with ``percent`` of the GPU pods restricted to one or two models. A model is drawn by its
+    """The pods, with `percent` of the GPU pods restricted to one or two models. A model is drawn by its
     part of the cluster's GPUs; other pods keep their models."""
     gpus = np.bincount(cluster.model, weights=cluster.gpus, minlength=len(cluster.models))
     parts = gpus / gpus.sum()
@@ -81,7 +81,7 @@ def prioritised(pods: Sequence[TracePod], source: str, random: np.random.Generat
 
 
 def asked_milli(pods: Sequence[TracePod]) -> Longs:
-    """The requests in thousandths of a GPU, ``[pod]``; raises SimulationError where no pod requests a GPU."""
+    """The requests in thousandths of a GPU, `[pod]`; raises SimulationError where no pod requests a GPU."""
     asked = np.array([pod.kind.demand_milli for pod in pods], np.int64)
     if not asked.any():
         raise SimulationError("no pod asks a GPU: give pods with num_gpu above 0")

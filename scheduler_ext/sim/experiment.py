@@ -20,10 +20,10 @@ from scheduler_ext.sim.world import Cluster, NodeShape, World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One policy on one sequence of pods. ``load`` is arrived demand (inflation) or offered load (churn) over
-    capacity; ``target`` as in Expectation. ``constrain_percent`` of the GPU pods are restricted to models.
-    ``priorities`` is "none", "qos" or "drawn", for preemption in churn. Churn lasts ``warm_up`` and then
-    ``measured`` mean lifetimes. ``knobs`` are the weights and the strategy of the default policy."""
+    """One policy on one sequence of pods. `load` is arrived demand (inflation) or offered load (churn) over
+    capacity; `target` as in Expectation. `constrain_percent` of the GPU pods are restricted to models.
+    `priorities` is "none", "qos" or "drawn", for preemption in churn. Churn lasts `warm_up` and then
+    `measured` mean lifetimes. `knobs` are the weights and the strategy of the default policy."""
 
     trace: str
     nodes: tuple[NodeShape, ...]
@@ -42,9 +42,9 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The run for the report, and the values for plots. ``allocation_percent`` and ``fragmentation_percent``
-    are of the cluster, by arrived load in per cent; ``rooms_milli`` is ``[slot, node]`` at the end, -1 where
-    a node has no such GPU; ``models`` is ``[node]``."""
+    """The run for the report, and the values for plots. `allocation_percent` and `fragmentation_percent`
+    are of the cluster, by arrived load in per cent; `rooms_milli` is `[slot, node]` at the end, -1 where
+    a node has no such GPU; `models` is `[node]`."""
 
     run: Run
     allocation_percent: Mapping[int, float]
@@ -95,7 +95,7 @@ class Simulation:
         fragmentation_curve: Mapping[int, float] | None = None,
         **measured: Any,
     ) -> Outcome:
-        """The outcome at the end; ``measured`` are the fields of a Run that a protocol adds."""
+        """The outcome at the end; `measured` are the fields of a Run that a protocol adds."""
         latencies = np.array(self.scheduler.latencies_s)
         run = Run(
             trace=self._experiment.trace,

@@ -33,7 +33,7 @@ _QOS = (("LS", 0.55), ("BE", 0.4), ("Burstable", 0.05))
 
 
 def generate_traces(node_count: int, seed: int = GENERATOR_SEED) -> tuple[tuple[NodeShape, ...], Traces]:
-    """Nodes and a trace of pods for them, as of ``read_traces``; equal for equal numbers and seeds."""
+    """Nodes and a trace of pods for them, as of `read_traces`; equal for equal numbers and seeds."""
     nodes = tuple(generate_nodes(node_count, seed))
     return nodes, {GENERATED: tuple(generate_pods(nodes, seed))}
 

@@ -39,7 +39,7 @@ class _Row:
 
     def number(self, column: str, most: int = _LARGEST) -> int:
         text = self.text(column)
-        # ``int`` alone would take 1_000 and the digits of any script.
+        # `int` alone would take 1_000 and the digits of any script.
         if not _WHOLE_NUMBER.fullmatch(text):
             raise self.error(column, f"{_shown(text)!r} is no whole number; write one of 0 to {most}")
         value = int(text)
@@ -58,7 +58,7 @@ def read_traces(nodes_csv: Path, pods_csv: Sequence[Path]) -> tuple[tuple[NodeSh
 
 
 def write_traces(folder: Path, nodes: Sequence[NodeShape], traces: Traces) -> None:
-    """Write ``nodes.csv`` and a CSV of pods for each trace, by its name, as ``read_traces`` reads them.
+    """Write `nodes.csv` and a CSV of pods for each trace, by its name, as `read_traces` reads them.
     Raises SimulationError where they cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -95,12 +95,12 @@ def read_pods(path: Path) -> list[TracePod]:
 
 
 def write_nodes(path: Path, nodes: Sequence[NodeShape]) -> None:
-    """Write nodes as ``read_nodes`` reads them."""
+    """Write nodes as `read_nodes` reads them."""
     _write(path, NODE_COLUMNS, [astuple(node) for node in nodes])
 
 
 def write_pods(path: Path, pods: Sequence[TracePod]) -> None:
-    """Write pods as ``read_pods`` reads them; their priorities are not part of the schema."""
+    """Write pods as `read_pods` reads them; their priorities are not part of the schema."""
     rows = [(pod.name, *astuple(pod.kind)[:-1], "|".join(pod.kind.models), pod.qos) for pod in pods]
     _write(path, POD_COLUMNS + OPTIONAL_POD_COLUMNS, rows)
 

@@ -11,7 +11,7 @@ from scheduler_ext.sim.world import Cluster, NodesView
 
 
 class Evaluation(NamedTuple):
-    """The result for each node, ``[node]``."""
+    """The result for each node, `[node]`."""
 
     # Higher is better, -inf does not fit.
     score: Floats
@@ -21,7 +21,7 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The knowledge of a policy in advance; ``knobs`` are for the default policy alone."""
+    """The knowledge of a policy in advance; `knobs` are for the default policy alone."""
 
     cluster: Cluster
     workload: Workload

@@ -109,7 +109,7 @@ def _clusters(trace: str, by_policy: Grouped) -> Any:
 
 
 def _cells(outcome: Outcome) -> tuple[Floats, list[tuple[str, int, int]]]:
-    """The used part of each GPU, ``[slot, node]``, and the range of each model's nodes. Nodes are sorted by
+    """The used part of each GPU, `[slot, node]`, and the range of each model's nodes. Nodes are sorted by
     model and use; slots without a GPU are nan."""
     rooms = outcome.rooms_milli.astype(np.float64)
     used = np.where(rooms < 0, np.nan, 100.0 * (1.0 - rooms / GPU_MILLI))

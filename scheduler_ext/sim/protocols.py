@@ -69,7 +69,7 @@ def run_churn(experiment: Experiment) -> Outcome:
     gap = asked_milli(pods).mean() / (experiment.load * capacity_milli)
     end = experiment.warm_up + experiment.measured
     evicted_milli = 0
-    # Allocated demand times time since the end of the warm-up, up to ``integrated_to``.
+    # Allocated demand times time since the end of the warm-up, up to `integrated_to`.
     area_milli, integrated_to = 0.0, experiment.warm_up
 
     def pass_time(until: float) -> None:

@@ -27,7 +27,7 @@ _LEAST_PERCENT = 5
 
 
 def left_and_total(kind: PodKind, nodes: NodesView) -> list[tuple[Longs, Longs]]:
-    """What is left with the pod, and the total, ``[node]`` each: of CPU, memory, and GPUs if requested."""
+    """What is left with the pod, and the total, `[node]` each: of CPU, memory, and GPUs if requested."""
     cluster = nodes.world.cluster
     rows = [
         (nodes.cpu_free - kind.cpu_milli, nodes.part(cluster.cpu_milli)),
@@ -68,7 +68,7 @@ def _balance(kind: PodKind, nodes: NodesView) -> Longs:
     return balance
 
 
-# By the names of kube-scheduler's configuration, 0 to 100 each, ``[node]``.
+# By the names of kube-scheduler's configuration, 0 to 100 each, `[node]`.
 INTREE_SCORES: Mapping[str, Callable[[PodKind, NodesView], Longs]] = {
     "NodeResourcesFit": _least_allocated,
     "NodeResourcesBalancedAllocation": _balance_gain,
@@ -77,10 +77,10 @@ INTREE_SCORES: Mapping[str, Callable[[PodKind, NodesView], Longs]] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of kube-scheduler. ``ties`` among the best nodes: any of them ("random", as in
-    kube-scheduler) or the first of an order drawn once ("first", as in the published comparison). ``points``
-    maps scores to 0 to 10, the range of an extender. ``sampled_percent`` of the nodes suffice; 100 is all, 0
-    kube-scheduler's default for this size. ``intree``: weights of kube-scheduler's own scores, by name."""
+    """The settings of kube-scheduler. `ties` among the best nodes: any of them ("random", as in
+    kube-scheduler) or the first of an order drawn once ("first", as in the published comparison). `points`
+    maps scores to 0 to 10, the range of an extender. `sampled_percent` of the nodes suffice; 100 is all, 0
+    kube-scheduler's default for this size. `intree`: weights of kube-scheduler's own scores, by name."""
 
     ties: str = "random"
     points: bool = False
@@ -109,13 +109,13 @@ class _Scored:
 
 
 class Scheduler:
-    """Decides without changing the world, and measures each decision in ``latencies_s``."""
+    """Decides without changing the world, and measures each decision in `latencies_s`."""
 
     # Kept scores, kinds of pods times nodes, of twelve bytes each.
     most_kept: ClassVar[int] = 2**24
 
     def __init__(self, world: World, policy: Policy, settings: Settings, seed: int = 0) -> None:
-        """With ``first`` ties, the order is that of the nodes in the world."""
+        """With `first` ties, the order is that of the nodes in the world."""
         self._world = world
         self._policy = policy
         self._settings = settings

@@ -12,9 +12,9 @@ API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 
 class Run(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One policy on one sequence of pods; fields that do not apply are None. ``allocation_percent`` is by
+    """One policy on one sequence of pods; fields that do not apply are None. `allocation_percent` is by
     arrived load in per cent, as text. Amounts are in thousandths of a GPU (of a slice for MIG),
-    ``rejected_by_class`` by the class of the request."""
+    `rejected_by_class` by the class of the request."""
 
     trace: str
     policy: str
@@ -50,7 +50,7 @@ _MEANS = (
 
 
 def report(runs: Sequence[Run], machine: str) -> dict[str, Any]:
-    """The SimulationReport of all runs; ``machine`` is the line of ``machine_line``."""
+    """The SimulationReport of all runs; `machine` is the line of `machine_line`."""
     return {
         "apiVersion": API_VERSION,
         "kind": "SimulationReport",

@@ -32,7 +32,7 @@ _TOTAL_SCALE = 10.0**TOTAL_DECIMALS
 
 
 def knows(policy: Policy) -> bool:
-    """Whether ``StateByState`` gives the same totals as the core under this policy."""
+    """Whether `StateByState` gives the same totals as the core under this policy."""
     used = {each.name for each in FILTERS}
     used |= {score.name for score in SCORES if policy.weights.get(score.name, 0.0) > 0.0}
     return policy.strategy == "fragmentation" and used <= _KNOWN
@@ -80,11 +80,11 @@ _Step = tuple[list[float], list[float], list[float]]
 
 
 class StateByState:
-    """Decides by the strategy ``fragmentation``, for nodes as sim.node_states makes them. Pods are as in
+    """Decides by the strategy `fragmentation`, for nodes as sim.node_states makes them. Pods are as in
     traces: with one share or some whole GPUs, without a priority."""
 
     def __init__(self, cluster: Snapshot, shapes: list[int], policy: Policy) -> None:
-        """``shapes`` are the states of ``cluster`` that stand for each shape."""
+        """`shapes` are the states of `cluster` that stand for each shape."""
         self._cluster, self._policy = cluster, policy
         self._forecast = forecast = cluster.forecast
         self._cpu_amounts = forecast.cpu_milli.tolist()
@@ -108,7 +108,7 @@ class StateByState:
         self._steps: dict[tuple[int, int], _Step] = {}
 
     def asked(self, kind: PodKind) -> Asked:
-        """The kind of pod as ``decide`` takes it."""
+        """The kind of pod as `decide` takes it."""
         cluster, cpu_milli = self._cluster, core_cpu_milli(kind.cpu_milli)
         asks_gpu, knows_cpu = kind.gpus > 0, self._forecast.knows_cpu
         packs = asks_gpu or (cpu_milli > 0 and knows_cpu)
@@ -159,8 +159,8 @@ class StateByState:
     def _demand(
         self, shape: _Shape, rooms: tuple[int, ...], cpu: int, idle: float, whole: int, taken: int = 0
     ) -> _Demand:
-        """With these rooms and this CPU. So many whole GPUs are ``taken``: they are still in ``rooms``, but
-        no more in ``idle`` and ``whole``."""
+        """With these rooms and this CPU. So many whole GPUs are `taken`: they are still in `rooms`, but
+        no more in `idle` and `whole`."""
         unusable, several, _ = self._step(shape.row, cpu)
         worth = sum([shape.values[room] for room in rooms]) - taken
         usable = worth

@@ -21,7 +21,7 @@ def run_all(
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[_Result]:
     """The results of all tasks, in their order; tasks and results are pickled for other processes.
-    ``scheduler`` is the address of a Dask scheduler or a Ray cluster. ``progress`` gets the number of newly
+    `scheduler` is the address of a Dask scheduler or a Ray cluster. `progress` gets the number of newly
     finished tasks. Raises SimulationError for a backend that cannot be used, or loses a task."""
     import joblib
 

@@ -24,8 +24,8 @@ _FIRST_PATTERN = re.compile(r"first:([1-9][0-9]{0,8})")
 
 @dataclass(frozen=True, slots=True)
 class PodKind:
-    """A request: thousandths of a core, MiB of main memory, GPUs and thousandths of each. ``gpu_milli`` below
-    1,000 is a share of one GPU. ``models`` are the admitted models, sorted; empty admits all."""
+    """A request: thousandths of a core, MiB of main memory, GPUs and thousandths of each. `gpu_milli` below
+    1,000 is a share of one GPU. `models` are the admitted models, sorted; empty admits all."""
 
     cpu_milli: int
     memory_mib: int

@@ -31,7 +31,7 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The constants of a cluster, ``[node]`` each; ``model`` indexes ``models``."""
+    """The constants of a cluster, `[node]` each; `model` indexes `models`."""
 
     names: tuple[str, ...]
     models: tuple[str, ...]
@@ -63,7 +63,7 @@ class Cluster:
         return int(self.gpus.sum()) * GPU_MILLI
 
     def admits(self, models: Sequence[str]) -> Bools:
-        """The nodes with a GPU of one of these models, ``[node]``; all nodes for no models."""
+        """The nodes with a GPU of one of these models, `[node]`; all nodes for no models."""
         if not models:
             return np.ones(len(self), np.bool_)
         admitted: Bools = np.array([admits(models, model_of(model)) for model in self.models])[self.model]
@@ -71,8 +71,8 @@ class Cluster:
 
 
 class World:
-    """A cluster with its running pods. ``cpu_free`` (milli) and ``memory_free`` (MiB) are ``[node]``;
-    ``room_milli`` is ``[slot, node]``, 0 for slots without a GPU; ``tasks`` is ``[tag, node]``, the number of
+    """A cluster with its running pods. `cpu_free` (milli) and `memory_free` (MiB) are `[node]`;
+    `room_milli` is `[slot, node]`, 0 for slots without a GPU; `tasks` is `[tag, node]`, the number of
     pods that share a GPU (tag 0) or hold that many whole GPUs."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -93,7 +93,7 @@ class World:
         return np.flatnonzero(self._changed_at > tick)
 
     def whole_gpus(self, node: int, count: int) -> tuple[int, ...]:
-        """The first ``count`` free slots of a node."""
+        """The first `count` free slots of a node."""
         free = np.flatnonzero(self.room_milli[:, node] == GPU_MILLI)[:count]
         return tuple(free.tolist())
 
@@ -129,7 +129,7 @@ class NodesView:
     """Some nodes of a world for a policy; the last axis of every array is the nodes of the view."""
 
     def __init__(self, world: World, only: Indexes | None = None) -> None:
-        """``only`` are indexes of nodes, None for all."""
+        """`only` are indexes of nodes, None for all."""
         self.world = world
         self.only = only
         self.cpu_free, self.memory_free = self.part(world.cpu_free), self.part(world.memory_free)

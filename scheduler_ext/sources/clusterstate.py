@@ -18,10 +18,10 @@ from scheduler_ext.wire.objects import Objects, assemble, read_objects, waiting,
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """Every node as a decision sees it, and the objects it came from, as far as they are kept. ``source``
-    names the cluster in messages. By node, ``ages_s`` are the ages of reports (absent: just received) and
-    ``problems`` the reasons why reports were left out. ``workload`` is the demand expected from its pods;
-    ``pending`` are the pods that ask GPUs and have no node."""
+    """Every node as a decision sees it, and the objects it came from, as far as they are kept. `source`
+    names the cluster in messages. By node, `ages_s` are the ages of reports (absent: just received) and
+    `problems` the reasons why reports were left out. `workload` is the demand expected from its pods;
+    `pending` are the pods that ask GPUs and have no node."""
 
     source: str
     objects: Objects
@@ -53,7 +53,7 @@ def load_objects(path: Path) -> Objects:
 def file_state(
     path: Path, resources: ResourceNames, previous: Mapping[str, NodeInfo] | None = None
 ) -> ClusterState:
-    """The cluster of an inventory file; ``previous`` as in assemble. Raises InventoryError naming file,
+    """The cluster of an inventory file; `previous` as in assemble. Raises InventoryError naming file,
     object and field."""
     objects = load_objects(path)
     try:

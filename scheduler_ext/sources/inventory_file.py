@@ -43,7 +43,7 @@ def read_nodes(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
 
 
 def read_nodes_apart(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
-    """The same, in a child process. Raises InventoryError, also when the child is killed."""
+    """`read_nodes` in a child process. Raises InventoryError, also when the child is killed."""
     child = subprocess.Popen(
         [sys.executable, "-m", __name__],
         stdin=subprocess.PIPE,

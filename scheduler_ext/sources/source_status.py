@@ -12,7 +12,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A condition for readiness; ``note`` describes a problem that does not fail it."""
+    """A condition for readiness; `note` describes a problem that does not fail it."""
 
     name: str
     passed: bool
@@ -25,7 +25,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why the inventory may be out of date: ``what`` cannot be read, the reason, and for how long."""
+    """Why the inventory may be out of date: `what` cannot be read, the reason, and for how long."""
 
     what: str
     text: str
@@ -34,7 +34,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class WatchHealth:
-    """The state of a watch of the API server: ``connected`` while a list or a watch is answered; ``silent_s``
+    """The state of a watch of the API server: `connected` while a list or a watch is answered; `silent_s`
     is the time since the last data."""
 
     name: str
@@ -46,9 +46,9 @@ class WatchHealth:
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """``age_s`` is the time since the last data; ``broken`` while the present data is refused; ``problems``
-    are the reasons why the inventory may be out of date. ``report_ages_s`` and ``unplaced`` (pods with a
-    share on an unknown GPU) are by node. ``forecast_age_s`` is the age of the demand forecast."""
+    """`age_s` is the time since the last data; `broken` while the present data is refused; `problems`
+    are the reasons why the inventory may be out of date. `report_ages_s` and `unplaced` (pods with a
+    share on an unknown GPU) are by node. `forecast_age_s` is the age of the demand forecast."""
 
     checks: Sequence[Check]
     age_s: float

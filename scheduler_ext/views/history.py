@@ -16,9 +16,9 @@ _MOST = 1440
 
 
 class Sample(NamedTuple):
-    """One moment. ``at`` is wall time in seconds; ``gpus`` exist, ``healthy`` of them are healthy, and pods
-    hold ``held`` of these, parts of GPUs included; future pods cannot use ``unusable`` of the ``unallocated``
-    GPUs without MIG; ``waiting`` pods request GPUs and have no node."""
+    """One moment. `at` is wall time in seconds; `gpus` exist, `healthy` of them are healthy, and pods
+    hold `held` of these, parts of GPUs included; future pods cannot use `unusable` of the `unallocated`
+    GPUs without MIG; `waiting` pods request GPUs and have no node."""
 
     at: float
     gpus: int
@@ -62,7 +62,7 @@ class History:
             self._number += 1
 
     def since(self, number: int) -> tuple[int, list[Sample]]:
-        """The number of the latest sample, and those after ``number``, the oldest first."""
+        """The number of the latest sample, and those after `number`, the oldest first."""
         with self._lock:
             newer = self._number - number if 0 <= number <= self._number else self._number
             kept = list(self._samples)
@@ -70,7 +70,7 @@ class History:
 
 
 def fragmentation(snapshot: Snapshot) -> tuple[float, float]:
-    """(unallocated, unusable) in GPUs, by the forecast of the decisions (``core.forecast.demand``).
+    """(unallocated, unusable) in GPUs, by the forecast of the decisions (`core.forecast.demand`).
     Unallocated is the unheld part of healthy GPUs that are neither shared by time nor in MIG mode; unusable
     is the part of it that future pods cannot use, weighted by the frequency of those pods. Missing nodes do
     not count."""

@@ -22,8 +22,8 @@ STATES = ("Assumed", "Confirmed", "Nominated")
 
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
-    """In MiB; ``unaccounted_mib`` is what no pod explains that holds something there, None where it is not
-    known; ``free_mib`` is what may still be promised: nothing of a GPU that takes nothing new, or has no
+    """In MiB; `unaccounted_mib` is what no pod explains that holds something there, None where it is not
+    known; `free_mib` is what may still be promised: nothing of a GPU that takes nothing new, or has no
     replica left."""
 
     requested_mib: int
@@ -38,7 +38,7 @@ def takes_new(info: NodeInfo, device: Device) -> bool:
 
 
 def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> DeviceUsage:
-    """The memory of one GPU of a node with a report; ``headroom_percent`` is what shares leave untouched, on
+    """The memory of one GPU of a node with a report; `headroom_percent` is what shares leave untouched, on
     nodes of shares."""
     memory = device.memory
     percent = headroom_percent if info.share_node else 0
@@ -65,9 +65,9 @@ def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_
 
 
 class Amounts(NamedTuple):
-    """GPUs and their memory in MiB. ``allocated`` are those that a pod holds wholly or in part,
-    ``unattributed`` those of them that pods hold at least without the agent having seen which, ``idle`` those
-    on which no process keeps any memory; ``free_mib`` is what may still be promised."""
+    """GPUs and their memory in MiB. `allocated` are those that a pod holds wholly or in part,
+    `unattributed` those of them that pods hold at least without the agent having seen which, `idle` those
+    on which no process keeps any memory; `free_mib` is what may still be promised."""
 
     gpus: int = 0
     allocated: int = 0
@@ -93,8 +93,8 @@ class Instances(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """``devices`` are the GPUs of a report; ``by_model`` all GPUs, by what the driver calls them, those known
-    by labels alone among them; ``instances`` by what the driver calls the GPU, and profile."""
+    """`devices` are the GPUs of a report; `by_model` all GPUs, by what the driver calls them, those known
+    by labels alone among them; `instances` by what the driver calls the GPU, and profile."""
 
     devices: tuple[tuple[Device, Amounts], ...] = ()
     by_model: Mapping[str, Amounts] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def total(amounts: Iterable[Amounts]) -> Amounts:
 
 def node_usage(node: Node, resources: ResourceNames, headroom_percent: int) -> NodeUsage:
     """What a node's GPUs come to; nothing of a node whose agent is Missing, for it may be gone. Of a GPU
-    known by labels only nothing is known of its memory. ``headroom_percent`` is what shares leave untouched,
+    known by labels only nothing is known of its memory. `headroom_percent` is what shares leave untouched,
     on nodes of shares."""
     info = node.info
     if info.freshness == "Missing":
@@ -138,7 +138,7 @@ def _estimated(estimate: Estimate, units: int) -> NodeUsage:
 def _amounts(
     info: NodeInfo, device: Device, held: DeviceHoldings, known: DeviceHoldings, headroom_percent: int
 ) -> Amounts:
-    """``held`` includes holdings on unknown devices, ``known`` does not."""
+    """`held` includes holdings on unknown devices, `known` does not."""
     usage = device_usage(info, device, held, headroom_percent)
     unaccounted = usage.unaccounted_mib or 0
     allocated, seen = _is_held(held), _is_held(known)
@@ -163,7 +163,7 @@ def _is_held(held: DeviceHoldings) -> bool:
 
 
 def instances_of(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instances]:
-    """MIG instances by what the driver calls their GPU, and profile; ``held`` as ``attribute`` has it."""
+    """MIG instances by what the driver calls their GPU, and profile; `held` as `attribute` has it."""
     found: dict[tuple[str, str], Instances] = {}
     for device in info.devices:
         usable = takes_new(info, device)
@@ -178,8 +178,8 @@ def instances_of(info: NodeInfo, held: Holdings) -> dict[tuple[str, str], Instan
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """The requests of a node's pods: ``units`` by (namespace, resource), ``share_mib`` by namespace; and
-    ``states``, how many pods are in each of STATES."""
+    """The requests of a node's pods: `units` by (namespace, resource), `share_mib` by namespace; and
+    `states`, how many pods are in each of STATES."""
 
     units: Counter[tuple[str, str]]
     share_mib: Counter[str]

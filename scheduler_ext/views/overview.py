@@ -1,20 +1,20 @@
 """A node as one short JSON array, for a page that shows thousands of them.
 
-A node with GPUs is ``[name, pool, kind, state, marks, namespaces, unattributed, groups]``, with a group
-``[model, totalMiB, devices]`` for GPUs that are alike:
+A node with GPUs is `[name, pool, kind, state, marks, namespaces, unattributed, groups]`, with a group
+`[model, totalMiB, devices]` for GPUs that are alike:
 
-- ``kind`` is how its GPUs are handed out: whole, shares, mig, time-slicing, mps, or labels where only their
+- `kind` is how its GPUs are handed out: whole, shares, mig, time-slicing, mps, or labels where only their
   number is known.
-- ``state`` is Fresh, Stale or Missing; ``marks`` are some of spot and changing.
-- ``namespaces`` are those whose pods hold GPUs there, ``unattributed`` are texts about what pods hold there
+- `state` is Fresh, Stale or Missing; `marks` are some of spot and changing.
+- `namespaces` are those whose pods hold GPUs there, `unattributed` are texts about what pods hold there
   on unknown GPUs.
-- A device is ``[index, reserved, requested, used, unaccounted, free, held]``: MiB, unaccounted null where
+- A device is `[index, reserved, requested, used, unaccounted, free, held]`: MiB, unaccounted null where
   it is unknown, free the memory that may still be promised, held the part of the GPU that pods hold, 0 to 1;
-  ``[index, held]`` for GPUs known by labels. Holdings on unknown GPUs count on some of those that they may be
-  on, so that sums are right. Anything unusual follows in an object: ``maybe`` where the GPU may be one of
-  those, with ``[requested, free, held]`` if it is none, ``sick`` with the reason, ``cordoned``, ``replicas``
-  (how many pods may share it), ``mig`` with the ``grid`` in slots and ``instances`` of
-  ``[start, size, profile, held]``, held null where it may be.
+  `[index, held]` for GPUs known by labels. Holdings on unknown GPUs count on some of those that they may be
+  on, so that sums are right. Anything unusual follows in an object: `maybe` where the GPU may be one of
+  those, with `[requested, free, held]` if it is none, `sick` with the reason, `cordoned`, `replicas`
+  (how many pods may share it), `mig` with the `grid` in slots and `instances` of
+  `[start, size, profile, held]`, held null where it may be.
 """
 
 import time
@@ -45,7 +45,7 @@ _REST_S = 0.002
 
 
 def node_row(node: Node, resources: ResourceNames, headroom_percent: int) -> list[Any] | None:
-    """The row of a node; None for one without GPUs. ``headroom_percent`` of each GPU stays free of shares."""
+    """The row of a node; None for one without GPUs. `headroom_percent` of each GPU stays free of shares."""
     info = node.info
     if info.report is None and info.estimate is None and info.freshness == "Fresh":
         return None
@@ -88,7 +88,7 @@ def _reported(
     node: Node, report: Report, known: Holdings, attribution: Attribution, sizes: tuple[ResourceNames, int]
 ) -> list[list[Any]]:
     """The GPUs of a node with a report, by model and memory, since one node's GPUs are nearly always alike;
-    ``known`` are the holdings on known devices."""
+    `known` are the holdings on known devices."""
     resources, headroom_percent = sizes
     certain = charged = _parts(node)
     if attribution.held is not known:
@@ -146,7 +146,7 @@ def _estimated(node: Node) -> list[list[Any]]:
 
 
 class Change(NamedTuple):
-    """What changed: rows as JSON, and names of nodes that are gone. ``full``: these are all there are."""
+    """What changed: rows as JSON, and names of nodes that are gone. `full`: these are all there are."""
 
     version: int
     generation: int
@@ -156,8 +156,8 @@ class Change(NamedTuple):
 
 
 class OverviewRows:
-    """Rows as JSON by node, each with the version at which it changed last. ``update`` is for one thread;
-    ``since`` for any, and waits for no computation."""
+    """Rows as JSON by node, each with the version at which it changed last. `update` is for one thread;
+    `since` for any, and waits for no computation."""
 
     def __init__(self, resources: ResourceNames, headroom_percent: int) -> None:
         self._resources = resources

@@ -27,8 +27,8 @@ NO_LIMIT = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Vessel:
-    """A node to be filled with at most ``most`` copies. ``rooms`` are those of its GPUs by slot, where the
-    copies have shares. ``settled``: no pod holds a whole GPU that may be any of them, so that a share on one
+    """A node to be filled with at most `most` copies. `rooms` are those of its GPUs by slot, where the
+    copies have shares. `settled`: no pod holds a whole GPU that may be any of them, so that a share on one
     GPU changes no other."""
 
     node: Node
@@ -62,7 +62,7 @@ class Fill:
 def fill_all(
     vessels: Sequence[Vessel], request: GpuRequest, sizing: Sizing, within: Snapshot | None = None
 ) -> list[Fill]:
-    """The copies that each node takes; as many as ``most`` where the request asks no GPU. ``within`` is the
+    """The copies that each node takes; as many as `most` where the request asks no GPU. `within` is the
     cluster whose forecast chooses the GPUs, as for a decision there."""
     shares = request.shares
     if not request.asks_gpu:
@@ -171,7 +171,7 @@ def _side_by_side(
 
 
 class _Columns:
-    """The GPUs of nodes, ``[slot, node]`` in the slots' first order, and the snapshot of their state now."""
+    """The GPUs of nodes, `[slot, node]` in the slots' first order, and the snapshot of their state now."""
 
     def __init__(self, vessels: Sequence[Vessel], within: Snapshot | None) -> None:
         self._first = first = _column_each([vessel.node for vessel in vessels], within)
@@ -193,7 +193,7 @@ class _Columns:
         self._order: Ints = np.zeros(self._free.shape, np.int32)
 
     def snapshot(self, requested_mib: npt.NDArray[np.int64]) -> Snapshot:
-        """All nodes, a column each, when copies request so much of each node, ``[node]``."""
+        """All nodes, a column each, when copies request so much of each node, `[node]`."""
         first, held = self._first.devices, self.held > 0
         self._order = np.lexsort((self._units, self._idle, self._free, self._rank), axis=0).astype(np.int32)
         now = replace(
@@ -216,7 +216,7 @@ class _Columns:
         )
 
     def hold(self, load_mib: Ints) -> None:
-        """Hold so much more, ``[slot, node]`` in the order of the last snapshot."""
+        """Hold so much more, `[slot, node]` in the order of the last snapshot."""
         more = np.zeros_like(self.held)
         np.put_along_axis(more, self._order, load_mib.astype(np.int64), axis=0)
         self.held += more

@@ -26,7 +26,7 @@ def find_eviction(
 ) -> tuple[str, tuple[str, ...]] | None:
     """The node, and the uids of the pods that leave it so that the asker fits there, the most important
     first; None where no pods of lower priority suffice, or where kube-scheduler would not ask
-    (``empty_victims`` as in the configuration)."""
+    (`empty_victims` as in the configuration)."""
     if not may_preempt(asker.pod):
         return None
     others = other_requests(asker.pod.spec or kube.PodSpec(), cluster.sizing.resources)

@@ -42,7 +42,7 @@ def decode_binding_args(body: bytes) -> BindingArgs:
 
 
 def encode_binding_result(error: str = "") -> bytes:
-    """The reply: bound if ``error`` is empty, otherwise the pod is scheduled again."""
+    """The reply: bound if `error` is empty, otherwise the pod is scheduled again."""
     return _encoder.encode({"Error": error})
 
 
@@ -65,7 +65,7 @@ def binding_body(
 def device_annotations(
     node: str, request: GpuRequest, devices: Mapping[str, tuple[str, ...]], resources: ResourceNames
 ) -> dict[str, str]:
-    """The extender's decision, for people and for the container runtime. ``devices`` are the UUIDs by
+    """The extender's decision, for people and for the container runtime. `devices` are the UUIDs by
     container of containers that asked for a share. The device plugin chooses the units that it hands out: of
     these only resource and count are known."""
     containers: list[dict[str, Any]] = []

@@ -1,5 +1,5 @@
-"""ExtenderConfiguration ``config.scheduler-ext.io/v1alpha1``: every setting, its bounds and its default.
-``docs/reference/configuration.md`` documents each setting; a test compares the two."""
+"""ExtenderConfiguration `config.scheduler-ext.io/v1alpha1`: every setting, its bounds and its default.
+`docs/reference/configuration.md` documents each setting; a test compares the two."""
 
 import re
 from typing import Annotated, Literal
@@ -83,7 +83,7 @@ class MetricsSection(_Section):
 
 
 class Configuration(_Section):
-    """The whole configuration; ``load_config`` returns a checked one."""
+    """The whole configuration; `load_config` returns a checked one."""
 
     api_version: str = API_VERSION
     kind: str = KIND
@@ -179,7 +179,7 @@ def check(config: Configuration) -> None:
 
 
 def _explained(error: Exception) -> str:
-    """msgspec's message with the key first: ``server.maxBodyBytes: Expected `int` >= 1024``."""
+    """msgspec's message with the key first: `server.maxBodyBytes: Expected `int` >= 1024`."""
     key, problem = located(error)
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", problem):
         where = ".".join(filter(None, (key, unknown[1])))

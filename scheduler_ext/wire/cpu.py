@@ -18,7 +18,7 @@ _NANO_PER_MILLI = 10**6
 
 
 def pod_cpu_milli(spec: kube.PodSpec) -> int:
-    """The effective CPU request of a pod, rounded up, as in ``wire.pod.pod_amounts``."""
+    """The effective CPU request of a pod, rounded up, as in `wire.pod.pod_amounts`."""
     sidecars = peak = 0
     for container in filter(None, spec.init_containers or ()):
         nano = _asked_nano(container.resources) or 0

@@ -24,7 +24,7 @@ def explained(error: Exception) -> str:
 
 
 def decode_object(document: bytes | msgspec.Raw, kind: type[_T], where: str) -> _T:
-    """An object of a file. Raises InventoryError naming the object, ``where``, and the field."""
+    """An object of a file. Raises InventoryError naming the object, `where`, and the field."""
     try:
         return msgspec.json.decode(document, type=kind)
     except msgspec.DecodeError as error:
@@ -45,7 +45,7 @@ def decode_answer(kind: type[_T], body: bytes) -> _T:
 def decode_body(
     decoder: msgspec.json.Decoder[_T], body: bytes, prefix: str = "", kind: str = "ExtenderArgs"
 ) -> _T:
-    """A request from kube-scheduler, or a part of one that begins with ``prefix``. ``kind`` is its name in
+    """A request from kube-scheduler, or a part of one that begins with `prefix`. `kind` is its name in
     extender/v1. Raises RequestError (400) naming the field."""
     try:
         # msgspec checks UTF-8 only in strings that it keeps; skipped ones must be valid, too.

@@ -48,7 +48,7 @@ class _OfPod(Struct, frozen=True):
 
 
 class ExtenderArgs(_OfPod, frozen=True):
-    """A filter or prioritize request: the pod and either names or whole Node objects. ``raw_nodes`` are the
+    """A filter or prioritize request: the pod and either names or whole Node objects. `raw_nodes` are the
     bytes of the Node objects, for the reply; None in the names form."""
 
     names: list[str]
@@ -86,7 +86,7 @@ class _Victims(Struct, Generic[_Pod], rename="pascal", gc=False):
 
 class Proposal(Struct, frozen=True):
     """The pods that kube-scheduler would evict from one node, the most important first, and its count of
-    violations. ``pods`` are the same victims as objects if whole pods were sent, otherwise empty."""
+    violations. `pods` are the same victims as objects if whole pods were sent, otherwise empty."""
 
     uids: tuple[str, ...] = ()
     violations: int = 0
@@ -135,7 +135,7 @@ def encode_filter_result(
     args: ExtenderArgs, passed: list[int], refused: dict[str, str], rescuable: dict[str, str] | None = None
 ) -> bytes:
     """The reply to filter: the positions of nodes that passed, and why the others failed. A failed node is
-    unresolvable unless it is in ``rescuable``: kube-scheduler's preemption (up to 1.37) runs without
+    unresolvable unless it is in `rescuable`: kube-scheduler's preemption (up to 1.37) runs without
     extenders, so it would search for victims in vain, and try the pod again hundreds of times a second."""
     nodes = {"items": [args.raw_nodes[i] for i in passed]} if args.raw_nodes is not None else None
     names = [args.names[i] for i in passed] if nodes is None else None
@@ -162,7 +162,7 @@ def decode_preemption(body: bytes) -> PreemptionArgs:
 
 
 def _proposal(node: str, raw: Raw, *, whole: bool) -> Proposal:
-    """The proposal for a node, with ``whole`` pods or their uids alone."""
+    """The proposal for a node, with `whole` pods or their uids alone."""
     form, field = ("Victims", "metadata.uid") if whole else ("MetaVictims", "UID")
     where = f"NodeNameTo{form}.{node[:_SHOWN_CHARS]}."
     if bytes(raw) == b"null":

@@ -1,6 +1,7 @@
 """Reading of files that may never answer, such as a pipe without a writer, or never end. On a dead mount the
 kernel lets a process wait forever for open or read. Therefore another thread does both, and is abandoned if
-it gets no answer in time. A device such as /dev/zero never ends, so no file is read beyond a limit."""
+it gets no answer in time; a Background could not be stopped then. A device such as /dev/zero never ends, so
+no file is read beyond a limit."""
 
 import errno
 import os
@@ -39,7 +40,7 @@ class FileTooLargeError(OSError):
 
 def read_file(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """The whole file. Raises OSError; UnansweredError if nothing comes for too long, FileTooLargeError if
-    there are more than ``max_bytes``."""
+    there are more than `max_bytes`."""
     answers: SimpleQueue[bytes | Exception | None] = SimpleQueue()
     Thread(target=_read, args=(path, max_bytes, answers.put), name="read-file", daemon=True).start()
     pieces: list[bytes] = []

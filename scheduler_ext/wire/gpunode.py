@@ -1,4 +1,4 @@
-"""GPUNode ``gpu.scheduler-ext.io/v1alpha1`` as written: a node's report about its GPUs, field by field. Sizes
+"""GPUNode `gpu.scheduler-ext.io/v1alpha1` as written: a node's report about its GPUs, field by field. Sizes
 and starts of MIG profiles and instances are units of the device's placement grid."""
 
 from functools import partial
@@ -42,7 +42,7 @@ class HolderStatus(_Status):
 
 
 class InstanceStatus(_Status):
-    """An existing MIG instance; it has no ``start`` and ``size`` if the agent may not read them."""
+    """An existing MIG instance; it has no `start` and `size` if the agent may not read them."""
 
     uuid: str
     profile: str
@@ -68,7 +68,7 @@ class MigStatus(_Status):
 
 
 class MemoryStatus(_Status):
-    """A device's memory in MiB; ``used`` excludes ``reserved`` as in NVML v2."""
+    """A device's memory in MiB; `used` excludes `reserved` as in NVML v2."""
 
     total_mib: Mib
     reserved_mib: Mib | None = None
@@ -120,7 +120,7 @@ class GpuNodeStatus(_Status):
 
 
 class SummaryStatus(_Status):
-    """Columns of ``kubectl get``: they must agree with the devices, and are not read."""
+    """Columns of `kubectl get`: they must agree with the devices, and are not read."""
 
     gpus: int
     healthy: int

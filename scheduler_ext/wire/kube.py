@@ -205,7 +205,7 @@ class Lease(KubeStruct):
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """A Lease that will be written again; ``whole`` has also the fields of other writers."""
+    """A Lease that will be written again; `whole` has also the fields of other writers."""
 
     spec: LeaseSpec
     version: str

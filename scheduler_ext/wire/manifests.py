@@ -1,7 +1,7 @@
 """Pods of a text: plain ones, and the pod templates of a Deployment, a Job, or a custom kind. A template is a
-mapping with ``spec.containers`` at any place of the object: ``spec.template`` of most kinds,
-``spec.jobTemplate.spec.template`` of a CronJob, ``spec.pytorchReplicaSpecs.Worker.template`` of a PyTorchJob,
-``spec.workerGroupSpecs[].template`` of a RayCluster. A mapping ``podSpec`` with ``containers`` is also
+mapping with `spec.containers` at any place of the object: `spec.template` of most kinds,
+`spec.jobTemplate.spec.template` of a CronJob, `spec.pytorchReplicaSpecs.Worker.template` of a PyTorchJob,
+`spec.workerGroupSpecs[].template` of a RayCluster. A mapping `podSpec` with `containers` is also
 one."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ENDS_OF_NAMES: Final = ("GroupSpec", "Template", "template", "Spec")
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A pod to ask about: from a text, or from a template of ``workload`` ("Deployment team/web"). ``copies``
+    """A pod to ask about: from a text, or from a template of `workload` ("Deployment team/web"). `copies`
     is how many the workload runs; None for one on each node."""
 
     pod: kube.Pod
@@ -84,7 +84,7 @@ def distinct(manifests: Iterable[Manifest]) -> list[Manifest]:
 
 
 def in_namespace(manifests: Iterable[Manifest], namespace: str, *, only: bool) -> list[Manifest]:
-    """The manifests; those without a namespace get this one, as from kubectl. With ``only``, raises
+    """The manifests; those without a namespace get this one, as from kubectl. With `only`, raises
     InventoryError for a pod of another namespace."""
     placed = []
     for manifest in manifests:
@@ -191,7 +191,7 @@ def _name(workload: str, roles: list[str], i: int) -> str:
 
 
 def _templates(value: Any, place: _Place, left: Iterator[int]) -> Iterator[tuple[_Place, Any]]:
-    """The templates in a value, in its order; ``left`` ends with the number of values to look at."""
+    """The templates in a value, in its order; `left` ends with the number of values to look at."""
     if place.depth > _MAX_DEPTH or next(left, None) is None:
         return
     if isinstance(value, list):

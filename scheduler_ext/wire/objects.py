@@ -32,8 +32,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """The objects of a file by kind and name, decoded; ``skipped`` counts kinds that are ignored here.
-    ``budgets`` are its PodDisruptionBudgets, which decide about evictions in a simulation."""
+    """The objects of a file by kind and name, decoded; `skipped` counts kinds that are ignored here.
+    `budgets` are its PodDisruptionBudgets, which decide about evictions in a simulation."""
 
     gpu_nodes: dict[str, gpunode.GpuNode] = field(default_factory=dict)
     nodes: dict[str, kube.Node] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class _Object:
         return name
 
     def read(self, kind: type[T], known: dict[str, T] | None = None) -> T:
-        """The object, whose name ``known`` must not have. Raises InventoryError naming the field."""
+        """The object, whose name `known` must not have. Raises InventoryError naming the field."""
         name, named = self.name, _named(self.kind, self.header.metadata)
         if known is not None and name in known:
             raise InventoryError(f"{named} is in the file twice; keep one")
@@ -136,7 +136,7 @@ def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
 def assemble(
     objects: Objects, resources: ResourceNames, previous: Mapping[str, NodeInfo] | None = None
 ) -> dict[str, NodeInfo]:
-    """Every node of the objects, by name: reports, Nodes and pods put together. ``previous`` are the nodes of
+    """Every node of the objects, by name: reports, Nodes and pods put together. `previous` are the nodes of
     the last good file; the sequences of new reports must not fall below theirs. Raises InventoryError
     (ImpossibleReportError) naming the object and the field."""
     reports: dict[str, Report | None] = {}

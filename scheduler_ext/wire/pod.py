@@ -136,7 +136,7 @@ def may_preempt(pod: kube.Pod) -> bool:
 
 
 def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
-    """A pod on a node as a holder: its amounts and devices; its wishes only matter for ``asked``. Raises
+    """A pod on a node as a holder: its amounts and devices; its wishes only matter for `asked`. Raises
     QuantityError for an amount of the wrong JSON type."""
     ask = pod_ask(pod, resources)
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()

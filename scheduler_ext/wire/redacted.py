@@ -15,7 +15,7 @@ _KINDS_BOUND_TO_NODES = (b"persistentVolumeClaim", b"ephemeral")
 
 
 def redacted_pod(pod: kube.Pod) -> bytes:
-    """The pod as JSON, with the fields of ``kube.Pod`` alone and only this project's annotations. Decoding it
+    """The pod as JSON, with the fields of `kube.Pod` alone and only this project's annotations. Decoding it
     again gives a pod with the same request and the same decision. Labels are left out: no decision about the
     pod itself reads them."""
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
@@ -35,7 +35,7 @@ def redacted_pod(pod: kube.Pod) -> bytes:
 
 
 def read_redacted(text: bytes) -> kube.Pod:
-    """A pod that ``redacted_pod`` wrote. Raises msgspec.MsgspecError for anything else."""
+    """A pod that `redacted_pod` wrote. Raises msgspec.MsgspecError for anything else."""
     return _decoder.decode(text)
 
 

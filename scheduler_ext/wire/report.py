@@ -26,7 +26,7 @@ class FieldError(ValueError):
 
 
 def read_report(node: gpunode.GpuNode, previous: Report | None = None) -> Report | None:
-    """The report of a GPUNode, or None if it has no status yet. ``previous`` is the last good report of the
+    """The report of a GPUNode, or None if it has no status yet. `previous` is the last good report of the
     same node. Raises ImpossibleReportError naming node and field."""
     status = node.status
     if status is None or (status.devices is None and status.sequence is None):

@@ -1,4 +1,4 @@
-"""GPUReservation ``gpu.scheduler-ext.io/v1alpha1``: the intents of one node, bytes to values and back. An
+"""GPUReservation `gpu.scheduler-ext.io/v1alpha1`: the intents of one node, bytes to values and back. An
 object that is partly unreadable counts as broken as a whole, because an overlooked intent is memory that is
 promised twice."""
 
@@ -29,7 +29,7 @@ _Name = Annotated[str, Meta(min_length=1, max_length=253)]
 
 
 class ShareSpec(KubeStruct):
-    """One container's share, those of running containers first. ``beside`` has the positions of the running
+    """One container's share, those of running containers first. `beside` has the positions of the running
     shares that exist at the same time as an init container's."""
 
     container: _Name
@@ -119,7 +119,7 @@ def reservation(found: GpuReservation) -> Reservation:
 
 
 def reservation_body(wanted: Reservation) -> dict[str, Any]:
-    """The body of POST, and of PUT if ``wanted`` has a version, which is its precondition. Raises ValueError
+    """The body of POST, and of PUT if `wanted` has a version, which is its precondition. Raises ValueError
     for content that must never be written: too many intents, or a share without exactly one GPU."""
     if len(wanted.intents) > MAX_INTENTS:
         raise ValueError(f"{len(wanted.intents)} intents on node {wanted.node}; at most {MAX_INTENTS}")

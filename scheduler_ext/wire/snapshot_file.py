@@ -1,4 +1,4 @@
-"""The bytes of ``/debug/snapshot``: the values of one release, as packed JSON with a header."""
+"""The bytes of `/debug/snapshot`: the values of one release, as packed JSON with a header."""
 
 import gzip
 import zlib

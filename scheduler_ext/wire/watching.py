@@ -39,7 +39,7 @@ class Status(KubeStruct):
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An unreadable object and the problem; ``name`` is NAMESPACE/NAME if it has one."""
+    """An unreadable object and the problem; `name` is NAMESPACE/NAME if it has one."""
 
     name: str
     uid: str
@@ -48,7 +48,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A part of a list; ``next`` is the token of the page after it, "" after the last."""
+    """A part of a list; `next` is the token of the page after it, "" after the last."""
 
     items: list[T]
     broken: list[Broken]
@@ -58,7 +58,7 @@ class Page(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Event(Generic[T]):
-    """A change: ``kind`` is ADDED, MODIFIED, DELETED, BOOKMARK (no object) or ERROR (a status)."""
+    """A change: `kind` is ADDED, MODIFIED, DELETED, BOOKMARK (no object) or ERROR (a status)."""
 
     kind: str
     resource_version: str

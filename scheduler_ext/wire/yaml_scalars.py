@@ -1,6 +1,6 @@
 """JSON values of YAML's scalars: text, whole numbers, floats, booleans and null. Plain scalars are read by
-YAML 1.1 as in PyYAML: ``on`` is true, ``010`` is 8, ``0o10`` and ``1e3`` are text. Two of its forms stay
-text, as in kubectl: timestamps, and numbers to the base of 60 (``1:30``)."""
+YAML 1.1 as in PyYAML: `on` is true, `010` is 8, `0o10` and `1e3` are text. Two of its forms stay
+text, as in kubectl: timestamps, and numbers to the base of 60 (`1:30`)."""
 
 import math
 import re
@@ -40,7 +40,7 @@ class ScalarError(ValueError):
 
 
 def scalar_value(tag: str | None, text: str, plain: bool) -> Scalar:
-    """The value of a scalar; ``plain`` means without quotes and tag. Raises ScalarError."""
+    """The value of a scalar; `plain` means without quotes and tag. Raises ScalarError."""
     if plain:
         return _plain_value(text)
     if tag is None or tag in (_NON_SPECIFIC, _PREFIX + "str"):

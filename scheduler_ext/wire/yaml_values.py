@@ -1,5 +1,5 @@
 """YAML to plain values, bounded before anything is built. A text of a few hundred bytes can describe more
-than any memory holds: an alias repeats a value of any size, and a merge key (``<<``) repeats the keys of
+than any memory holds: an alias repeats a value of any size, and a merge key (`<<`) repeats the keys of
 other mappings. Therefore values are built from the events of the parser, and the size of a value is known
 before an alias repeats it."""
 
@@ -21,8 +21,8 @@ _MERGE_KEY: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a YAML text. ``depth`` is the number of nesting levels; ``values`` the number of scalars,
-    lists and mappings that the text itself may have, None for any number; ``repeated_bytes`` the memory that
+    """Limits of a YAML text. `depth` is the number of nesting levels; `values` the number of scalars,
+    lists and mappings that the text itself may have, None for any number; `repeated_bytes` the memory that
     aliases and merge keys may add, None if both are refused."""
 
     depth: int

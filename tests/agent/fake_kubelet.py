@@ -37,7 +37,7 @@ def pod(
 
 
 class FakeKubelet:
-    """A server to be started, stopped and started again on the same path; ``calls`` are the methods asked."""
+    """A server to be started, stopped and started again on the same path; `calls` are the methods asked."""
 
     def __init__(self, socket: Path) -> None:
         self.socket = socket

@@ -1,7 +1,7 @@
 """Model two extenders and an API server, and search all orders of all their steps.
 
 A state of the world is a value: the objects of the API server, the writes on their way to it, and for each
-extender the number of its local state (``bind_states``), the answers on their way to it and its pending watch
+extender the number of its local state (`bind_states`), the answers on their way to it and its pending watch
 events. A call has two steps, done and answered, with any other steps in between. Versions count by object,
 not by server, so that equal objects are equal states.
 """
@@ -32,10 +32,10 @@ class Asked(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """How often each event may happen: answers that are ``lost`` (their write done, not done, or done late),
-    calls that are ``refused`` with 429 or never sent, Bindings refused with 409 without a change
-    (``conflicted``), pods that others ``touch``, that end (``ended``, deleted and created again), extenders
-    that are ``restarted`` or become active again (``turned``), and checks of open intents.
+    """How often each event may happen: answers that are `lost` (their write done, not done, or done late),
+    calls that are `refused` with 429 or never sent, Bindings refused with 409 without a change
+    (`conflicted`), pods that others `touch`, that end (`ended`, deleted and created again), extenders
+    that are `restarted` or become active again (`turned`), and checks of open intents.
     """
 
     lost: int = 0
@@ -63,7 +63,7 @@ class Run(NamedTuple):
 
 
 class World(NamedTuple):
-    """The whole world; ``orphans`` are writes whose sender no longer waits for the answer."""
+    """The whole world; `orphans` are writes whose sender no longer waits for the answer."""
 
     pods: tuple[Pod, ...]
     written: tuple[tuple[str, Written], ...]
@@ -86,7 +86,7 @@ class Step(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The result of a search: ``problem`` with the ``steps`` that lead there, or no problem in ``states``
+    """The result of a search: `problem` with the `steps` that lead there, or no problem in `states`
     states.
     """
 
@@ -99,7 +99,7 @@ class Found(NamedTuple):
 
 @dataclass
 class Model:
-    """A setting with its requests and possible events. With ``watches``, watch events arrive at any time,
+    """A setting with its requests and possible events. With `watches`, watch events arrive at any time,
     otherwise never.
     """
 
@@ -362,7 +362,7 @@ class Model:
 
 
 def search(model: Model, most: int = 2_000_000) -> Found:
-    """Every reachable state, nearest first, up to ``most``; ends at the first problem."""
+    """Every reachable state, nearest first, up to `most`; ends at the first problem."""
     first = model.start()
     # Each state with its predecessor and the step's number, packed in one integer, because there are
     # millions.

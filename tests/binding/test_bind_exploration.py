@@ -3,7 +3,7 @@
 Each search is complete within its bounds. Each part of the fence is also left out once, and each time the
 search finds the double promise.
 
-``--hypothesis-profile=long`` runs the searches that take minutes.
+`--hypothesis-profile=long` runs the searches that take minutes.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ bound, or may be by a pending Binding, is counted. After the delivery of all eve
 a restarted extender has the same view, filter's answers can be bound, and preempt's victims make room for
 filter. For each of these laws a planted bug is found.
 
-``--hypothesis-profile=long`` takes 100,000 steps and more.
+`--hypothesis-profile=long` takes 100,000 steps and more.
 """
 
 from __future__ import annotations

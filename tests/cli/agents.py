@@ -1,4 +1,4 @@
-"""``scheduler-ext agent`` as a process, with a fake node and cluster around it."""
+"""`scheduler-ext agent` as a process, with a fake node and cluster around it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``scheduler-ext agent`` as a process: on a fake driver, beside a fake kubelet, before a fake API server."""
+"""`scheduler-ext agent` as a process: on a fake driver, beside a fake kubelet, before a fake API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``scheduler-ext agent`` as a process that hangs or is slow, and the probe of its DaemonSet."""
+"""`scheduler-ext agent` as a process that hangs or is slow, and the probe of its DaemonSet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``scheduler-ext agent`` as a process: events that make a GPU healthy again, and others that do not."""
+"""`scheduler-ext agent` as a process: events that make a GPU healthy again, and others that do not."""
 
 from __future__ import annotations
 

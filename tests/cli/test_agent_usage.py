@@ -1,4 +1,4 @@
-"""``scheduler-ext agent``: its command line, and its output for a readings file."""
+"""`scheduler-ext agent`: its command line, and its output for a readings file."""
 
 from __future__ import annotations
 

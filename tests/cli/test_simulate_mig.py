@@ -1,4 +1,4 @@
-"""``scheduler-ext simulate mig``: report, table, CSV, and errors of one line."""
+"""`scheduler-ext simulate mig`: report, table, CSV, and errors of one line."""
 
 from __future__ import annotations
 

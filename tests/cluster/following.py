@@ -26,7 +26,7 @@ def eventually(condition: Callable[[], bool]) -> None:
 
 
 class Heard(EventHandler[Node]):
-    """A handler that records its calls, one word each; ``fail`` is called before a word is handled."""
+    """A handler that records its calls, one word each; `fail` is called before a word is handled."""
 
     together = 1000
 

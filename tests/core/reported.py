@@ -29,7 +29,7 @@ def device(index: int, **fields: Any) -> Device:
 
 
 def sliced(*instances: tuple[str, int], holders: dict[int, Any] | None = None) -> Mig:
-    """MIG with these (profile, start) instances, MIG-<start>; ``holders`` by start."""
+    """MIG with these (profile, start) instances, MIG-<start>; `holders` by start."""
     return Mig(
         enabled=True,
         geometry=geometry_for("A100-80GB"),

@@ -32,7 +32,7 @@ def only(explanation: Json) -> Json:
 
 def mig(*instances: tuple[str, int, int], held: tuple[int, ...] = ()) -> Json:
     """MIG on, with (profile, start, size) instances; an unknown holder has those whose start is in
-    ``held``.
+    `held`.
     """
     return {
         "enabled": True,

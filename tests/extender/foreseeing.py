@@ -54,7 +54,7 @@ def counts(answer: Json) -> dict[str, int | None]:
 
 
 def asks(name: str, *containers: Json, **spec: Any) -> Json:
-    """A pod with these limits by container; ``annotations`` are wishes."""
+    """A pod with these limits by container; `annotations` are wishes."""
     wishes = {ANNOTATION + key: value for key, value in spec.pop("annotations", {}).items()}
     asking = pod(name, annotations=wishes, **spec)
     asking["spec"]["containers"] = [

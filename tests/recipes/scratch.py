@@ -23,7 +23,7 @@ def recipe(title: str) -> list[str]:
 
 
 class Scratch:
-    """A copy of the repository; ``touched`` are the files that were written in it."""
+    """A copy of the repository; `touched` are the files that were written in it."""
 
     def __init__(self, directory: Path) -> None:
         self.root = directory
@@ -47,7 +47,7 @@ class Scratch:
         self.touched.add(path)
 
     def insert(self, path: str, before: str, text: str) -> None:
-        """Insert text before the first occurrence of ``before``."""
+        """Insert text before the first occurrence of `before`."""
         content = (self.root / path).read_text()
         assert before in content, f"{path} has no {before!r}"
         (self.root / path).write_text(content.replace(before, text + before, 1))

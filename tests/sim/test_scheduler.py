@@ -167,7 +167,7 @@ class TestIntree:
 
 
 class _Stub(Policy):
-    """A policy that remembers the fullest node, and that refuses all others if it ``refuses``."""
+    """A policy that remembers the fullest node, and that refuses all others if it `refuses`."""
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.refuses = refuses

@@ -20,7 +20,7 @@ def instance(uuid: str = "MIG-a", profile: str = "1g.10gb", **fields: Any) -> Js
 
 
 def sliced(*instances: Json, **fields: Any) -> Json:
-    """A GPU with these instances; ``fields`` has further ones."""
+    """A GPU with these instances; `fields` has further ones."""
     return gpu(0, mig={"enabled": True, "instances": instances}) | fields
 
 

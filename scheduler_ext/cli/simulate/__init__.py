@@ -1,4 +1,4 @@
-"""``scheduler-ext simulate``: placements that change nothing."""
+"""`scheduler-ext simulate`: placements that change nothing."""
 
 import click
 

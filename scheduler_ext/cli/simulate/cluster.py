@@ -1,4 +1,4 @@
-"""``scheduler-ext simulate cluster``: the placement of pods on a cluster, one after the other."""
+"""`scheduler-ext simulate cluster`: the placement of pods on a cluster, one after the other."""
 
 import io
 from collections import Counter

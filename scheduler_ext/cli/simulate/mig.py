@@ -1,4 +1,4 @@
-"""``scheduler-ext simulate mig``: the MIG slices that each placement policy accepts."""
+"""`scheduler-ext simulate mig`: the MIG slices that each placement policy accepts."""
 
 from collections.abc import Sequence
 from functools import partial

@@ -98,7 +98,7 @@ seeds_option = click.option("--seeds", type=SEEDS, default="42-51")
 
 
 def policy_option(names: Collection[str]) -> Callable[[Command], Command]:
-    """The simulated policies, from these ``names``."""
+    """The simulated policies, from these `names`."""
     return click.option(
         "--policy",
         "policies",
@@ -110,7 +110,7 @@ def policy_option(names: Collection[str]) -> Callable[[Command], Command]:
 
 
 def sweep_options(jobs: int) -> Callable[[Command], Command]:
-    """Where and how the runs go, named as the arguments of ``run_all``; ``jobs`` is the default."""
+    """Where and how the runs go, named as the arguments of `run_all`; `jobs` is the default."""
     return together(
         click.option(
             "--jobs", type=int, callback=_checked_jobs, default=jobs, help="Parallel runs; -1: one per core."
@@ -123,14 +123,14 @@ def sweep_options(jobs: int) -> Callable[[Command], Command]:
 def run_tasks(
     tasks: Sequence[Callable[[], _Value]], *, jobs: int, backend: str, scheduler: str | None
 ) -> list[_Value]:
-    """The results of ``run_all``, with a progress bar on a terminal."""
+    """The results of `run_all`, with a progress bar on a terminal."""
     with click.progressbar(length=len(tasks), file=sys.stderr, hidden=not sys.stderr.isatty()) as bar:
         return run_all(tasks, jobs=jobs, backend=backend, scheduler=scheduler, progress=bar.update)
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """Where and how the runs go, and their report, as given by ``report_options``."""
+    """Where and how the runs go, and their report, as given by `report_options`."""
 
     jobs: int
     backend: str

@@ -39,7 +39,7 @@ def check_file(option: str, path: Path | None) -> None:
 
 
 def check_folder(option: str, path: Path | None) -> None:
-    """The same for files in a folder, which need not exist yet."""
+    """Raises SimulationError for a folder, which need not exist yet, that cannot take files."""
     if path is None:
         return
     there = next(parent for parent in (path, *path.absolute().parents) if os.path.exists(parent))
@@ -49,7 +49,7 @@ def check_folder(option: str, path: Path | None) -> None:
 
 
 def check_plots(option: str, folder: Path | None) -> None:
-    """The same for plots, and SimulationError where there is nothing to draw them with."""
+    """Raises SimulationError for a folder that cannot take plots, or without the library that draws them."""
     check_folder(option, folder)
     if folder is not None:
         require_matplotlib()
@@ -96,7 +96,7 @@ def report_text(runs: Sequence[Run], form: str) -> str:
 
 
 def _check_access(option: str, path: Path, there: Path) -> None:
-    """``there`` is the file or folder that a write to ``path`` changes."""
+    """`there` is the file or folder that a write to `path` changes."""
     if not os.path.exists(there):
         raise unwritable(option, path, errno.ENOENT)
     if there != path and not os.path.isdir(there):

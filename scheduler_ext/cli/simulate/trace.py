@@ -1,4 +1,4 @@
-"""``scheduler-ext simulate trace``: policies compared on a trace of pods."""
+"""`scheduler-ext simulate trace`: policies compared on a trace of pods."""
 
 from collections.abc import Sequence
 from functools import partial

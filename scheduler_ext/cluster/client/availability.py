@@ -18,7 +18,7 @@ PROBE_S = 1.0
 
 @dataclass(eq=False)
 class Availability:
-    """Safe to use from several threads; all times are by ``monotonic``."""
+    """Safe to use from several threads; all times are by `monotonic`."""
 
     monotonic: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random

@@ -47,7 +47,7 @@ class Backoff:
 
 @dataclass(eq=False)
 class Retry:
-    """The wait of one kind of request; one thread at a time. With ``probes``, it takes turns with others to
+    """The wait of one kind of request; one thread at a time. With `probes`, it takes turns with others to
     find out whether a server that is away is back."""
 
     server: Availability
@@ -99,7 +99,7 @@ class Retry:
         return self._until - now
 
     def wait(self, stopped: Event) -> bool:
-        """Wait for the next try; False where ``stopped`` was set instead."""
+        """Wait for the next try; False where `stopped` was set instead."""
         while (left_s := self.left_s()) > 0:
             if stopped.wait(min(left_s, LOOK_S)):
                 return False

@@ -62,15 +62,15 @@ _MAX_LINE = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class ServerClock:
-    """The API server's clock: the time that it ``said``, and our monotonic time then. Its data was not
-    written before ``not_before`` (ours), even if the server's clock has jumped."""
+    """The API server's clock: the time that it `said`, and our monotonic time then. Its data was not
+    written before `not_before` (ours), even if the server's clock has jumped."""
 
     said: float
     heard_at: float
     not_before: float = -math.inf
 
     def monotonic(self, stamp: float) -> float:
-        """Our time when the server's clock was at ``stamp``; never later than ``heard_at``."""
+        """Our time when the server's clock was at `stamp`; never later than `heard_at`."""
         return max(self.not_before, self.heard_at - max(0.0, self.said - stamp))
 
 
@@ -83,7 +83,7 @@ class Reply:
 
 
 class RefusedError(ClusterError):
-    """The API server answered with an error; ``retry_after_s`` is the pause that it asks for."""
+    """The API server answered with an error; `retry_after_s` is the pause that it asks for."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after_s: float | None = None) -> None:
         super().__init__(f"{status} {reason or 'error'}: {message}")
@@ -112,7 +112,7 @@ def passes(error: ClusterError) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """The lines of a streamed answer; ``heard`` is called for each piece that comes."""
+    """The lines of a streamed answer; `heard` is called for each piece that comes."""
 
     response: urllib3.BaseHTTPResponse
     clock: ServerClock
@@ -186,7 +186,7 @@ class Transport:
         self._rest.close()
 
     def get(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> Reply:
-        """One GET, within ``timeout_s`` where given. Raises RefusedError, UnreachableError."""
+        """One GET, within `timeout_s` where given. Raises RefusedError, UnreachableError."""
         return self.send("GET", path, None, JSON, query, timeout_s)
 
     def names(self, path: str, timeout_s: float) -> list[str]:
@@ -207,7 +207,7 @@ class Transport:
         timeout_s: float | None = None,
         accept: str = JSON,
     ) -> Reply:
-        """One request, within ``timeout_s`` where given; types of JSON take objects, others bytes. Raises
+        """One request, within `timeout_s` where given; types of JSON take objects, others bytes. Raises
         RefusedError; UnsentError where the server cannot have received it; UnreachableError where it may
         have."""
         end = None if timeout_s is None else self._monotonic() + timeout_s
@@ -222,7 +222,7 @@ class Transport:
             response.response.release_conn()
 
     def json(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> dict[str, Any]:
-        """A GET of one JSON object. Raises as ``get`` does; ClusterError where the answer is something
+        """A GET of one JSON object. Raises as `get` does; ClusterError where the answer is something
         else."""
         body = self.get(path, query, timeout_s).body
         found = None
@@ -236,7 +236,7 @@ class Transport:
     def watch(
         self, path: str, query: Query, silence_s: float = SILENCE_S, answer_s: float = ANSWER_S
     ) -> Iterator[Stream]:
-        """A streamed GET, answered within ``answer_s`` and then silent for at most ``silence_s``. Raises
+        """A streamed GET, answered within `answer_s` and then silent for at most `silence_s`. Raises
         RefusedError, UnreachableError."""
         response = self._request("GET", path, query, None, JSON, (CONNECT_S, answer_s))
         try:
@@ -252,7 +252,7 @@ class Transport:
 
     @contextlib.contextmanager
     def websocket(self, path: str, query: Query, silence_s: float) -> Iterator[WebSocket]:
-        """A WebSocket, silent for at most ``silence_s``. Raises RefusedError, UnreachableError, also of what
+        """A WebSocket, silent for at most `silence_s`. Raises RefusedError, UnreachableError, also of what
         fails while it is open."""
         # Imported here: servers do not need it.
         from kubernetes.stream.ws_client import create_websocket, get_websocket_url
@@ -289,7 +289,7 @@ class Transport:
                 raise UnreachableError(in_words(error)) from None
 
     def _body(self, response: RESTResponse, end: float | None) -> bytes:
-        """The body, if it is complete by ``end``: a dripping answer must not block the caller."""
+        """The body, if it is complete by `end`: a dripping answer must not block the caller."""
         body = bytearray()
         with _translated():
             if end is None:
@@ -317,7 +317,7 @@ class Transport:
         timeouts: float | tuple[float, float],
         accept: str = JSON,
     ) -> RESTResponse:
-        """Send a request; ``timeouts`` are to connect and between two bytes, or one for both together."""
+        """Send a request; `timeouts` are to connect and between two bytes, or one for both together."""
         url = f"{self._configuration.host}{path}" + (f"?{urlencode(query)}" if query else "")
         agent = f"scheduler-ext/{__version__}"
         headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": agent, **self._bearer()}

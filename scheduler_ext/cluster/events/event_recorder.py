@@ -43,7 +43,7 @@ _OF_ONE_NODE = (400, 413, 422)
 
 @dataclass(slots=True)
 class _Nudge:
-    """When a node is annotated, monotonic: not before ``not_before``, and not after ``until``."""
+    """When a node is annotated, monotonic: not before `not_before`, and not after `until`."""
 
     until: float
     not_before: float = 0.0
@@ -51,7 +51,7 @@ class _Nudge:
 
 
 class EventRecorder(Background):
-    """Writes while ``active`` says that this extender writes to the cluster."""
+    """Writes while `active` says that this extender writes to the cluster."""
 
     # "refused" includes Events that are not sent while Events are forbidden.
     events = Counter(
@@ -101,7 +101,7 @@ class EventRecorder(Background):
                 self._wake.notify()
 
     def warn(self, node: str, uid: str | None, reason: str, note: str, about: str = "") -> None:
-        """Write a Warning Event on a Node, unless one of the same reason and ``about`` is recent."""
+        """Write a Warning Event on a Node, unless one of the same reason and `about` is recent."""
         with self._wake:
             if not self._active() or (node, reason, about) in self._written:
                 return
@@ -111,7 +111,7 @@ class EventRecorder(Background):
             self._put(lambda: event)
 
     def write(self, event: Callable[[], dict[str, Any]]) -> None:
-        """Write an Event on a pod, unless there were too many lately; ``event`` makes it when it is
+        """Write an Event on a pod, unless there were too many lately; `event` makes it when it is
         written."""
         with self._wake:
             if not self._active():

@@ -39,7 +39,7 @@ _LEAST_PERCENT = 5
 
 @dataclass(eq=False)
 class InventoryEvents:
-    """Keeps the problems of nodes and writes their Events while they last; for one thread. ``unplaced``, that
+    """Keeps the problems of nodes and writes their Events while they last; for one thread. `unplaced`, that
     any thread may copy, has the number of pods with a share on an unknown GPU, by node."""
 
     warn: Warn
@@ -51,7 +51,7 @@ class InventoryEvents:
     )
 
     def follow(self, infos: Mapping[str, NodeInfo | None], unlabelled: Collection[str] = ()) -> None:
-        """Look at nodes that changed; ``unlabelled`` are those without a label that brings an agent."""
+        """Look at nodes that changed; `unlabelled` are those without a label that brings an agent."""
         for name, info in infos.items():
             pods = self._unplaced(info)
             self.unplaced.pop(name, None)
@@ -156,7 +156,7 @@ class ReportProblems:
             self._unwritten[node, REFUSED] = problem, ""
 
     def accepted(self, node: str, strangers: tuple[str, ...]) -> None:
-        """A good report arrived; ``strangers`` are cordoned UUIDs that none of its devices has."""
+        """A good report arrived; `strangers` are cordoned UUIDs that none of its devices has."""
         with self._lock:
             self._unwritten.pop((node, REFUSED), None)
             if self._strangers.get(node, ()) == strangers:

@@ -17,7 +17,7 @@ _BY_US = ("bound", "repeated")
 
 @dataclass(frozen=True, eq=False)
 class PlacementEvents:
-    """Finds pods that are new on changed nodes, and records where they were bound; for one thread. ``write``
+    """Finds pods that are new on changed nodes, and records where they were bound; for one thread. `write`
     takes a function that makes the Event when it is written."""
 
     record: Record

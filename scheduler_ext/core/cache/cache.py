@@ -1,7 +1,7 @@
 """The scheduler cache: nodes, reports and pods as they arrive one by one, with the promises made to pods.
 
 The interface follows kube-scheduler's cache: Assume, Confirm and Forget for pods about to be bound, and an
-update or remove for each kind of object. GPU memory is promised only against this cache. ``now`` is the
+update or remove for each kind of object. GPU memory is promised only against this cache. `now` is the
 caller's monotonic time in seconds. The age of a report counts from when the API server received it.
 
     Node seen ── no report yet ──► estimated ── missing_after_s ──► Missing
@@ -31,7 +31,7 @@ _REPORTED_VENDORS = ("nvidia",)
 
 @dataclass(slots=True)
 class _Entry:
-    """All sources of one node. ``owner_uid`` is the uid of the Node that the report belongs to."""
+    """All sources of one node. `owner_uid` is the uid of the Node that the report belongs to."""
 
     first_seen: float = 0.0
     record: NodeRecord | None = None
@@ -60,7 +60,7 @@ class Cache(Ledger):
         resources: ResourceNames | None = None,
         enforcing: bool = False,
     ) -> None:
-        """``enforcing``: this extender binds shares, so that only nodes labelled for shares have any."""
+        """`enforcing`: this extender binds shares, so that only nodes labelled for shares have any."""
         super().__init__()
         self._stale_after_s = stale_after_s
         self._missing_after_s = missing_after_s
@@ -93,7 +93,7 @@ class Cache(Ledger):
     def update_report(
         self, name: str, report: Report, received_at: float, now: float, owner_uid: str | None = None
     ) -> None:
-        """A report, received at ``received_at``; ``owner_uid`` is the uid of the Node it belongs to."""
+        """A report, received at `received_at`; `owner_uid` is the uid of the Node it belongs to."""
         entry = self._entries.setdefault(name, _Entry(first_seen=now))
         entry.received_at = received_at
         if entry.report is not None and entry.report.devices == report.devices:

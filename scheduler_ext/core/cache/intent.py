@@ -10,8 +10,8 @@ MAX_INTENTS = 256
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One Binding: ``pod`` with only the shares and units that it will hold, the one version of the pod at
-    which the Binding can succeed, and the ``extender`` that posts it. ``reads`` is how often that extender
+    """One Binding: `pod` with only the shares and units that it will hold, the one version of the pod at
+    which the Binding can succeed, and the `extender` that posts it. `reads` is how often that extender
     had read the node's reservation when it decided; it is not written."""
 
     pod: BoundPod
@@ -31,8 +31,8 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """All intents of one node at one version; ``resource_version`` is None before the object is created,
-    ``node_uid`` where the owner is unknown. ``stamp`` makes each write differ from the last: the API server
+    """All intents of one node at one version; `resource_version` is None before the object is created,
+    `node_uid` where the owner is unknown. `stamp` makes each write differ from the last: the API server
     gives an unchanged object no new version, and such a write fences nothing."""
 
     node: str

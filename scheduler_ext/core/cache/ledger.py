@@ -36,8 +36,8 @@ class Cause(Flag):
 
 @dataclass(frozen=True, slots=True)
 class NodePods:
-    """The pods of one node. ``holding``: bound, about to be bound (their uids are in ``assumed``), or
-    departed since the last report. ``nominated``: waiting for victims to leave the node."""
+    """The pods of one node. `holding`: bound, about to be bound (their uids are in `assumed`), or
+    departed since the last report. `nominated`: waiting for victims to leave the node."""
 
     holding: tuple[BoundPod, ...] = ()
     assumed: frozenset[str] = frozenset()
@@ -88,7 +88,7 @@ _EMPTY = _Account()
 
 
 class Ledger:
-    """The pods of every node, and which nodes changed since ``take_changes``."""
+    """The pods of every node, and which nodes changed since `take_changes`."""
 
     def __init__(self) -> None:
         self._accounts: dict[str, _Account] = {}
@@ -175,7 +175,7 @@ class Ledger:
 
     def remove_pod(self, uid: str, now: float, waited: bool = False) -> str | None:
         """A pod is gone, or has finished and holds nothing; returns the node that it was on. A pod that is
-        not known, not even as one that ``waited``, leaves no trace: most pods ask no GPU."""
+        not known, not even as one that `waited`, leaves no trace: most pods ask no GPU."""
         if not waited and uid not in self._confirmed_on and uid not in self._promised_on:
             return None
         self._gone[uid] = None
@@ -224,7 +224,7 @@ class Ledger:
             self._touch(node, Cause.PROMISE)
 
     def update_intents(self, node: str, intents: Iterable[Intent], ours: bool = False) -> None:
-        """All intents in a node's reservation; ``ours``: this extender has just written them itself."""
+        """All intents in a node's reservation; `ours`: this extender has just written them itself."""
         written = {intent.key: intent for intent in intents}
         account = self._account(node)
         # A settled intent stays settled while the same extender has it written: another extender may post the

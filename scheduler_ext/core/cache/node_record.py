@@ -10,8 +10,8 @@ from scheduler_ext.core.node.node import NodeInfo
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """The amounts that a Node hands out, and the facts that its labels state. ``advertised`` is the MiB of
-    shares in capacity and in allocatable, ``pool`` the node pool, "" if unknown. ``unlabelled``: it hands out
+    """The amounts that a Node hands out, and the facts that its labels state. `advertised` is the MiB of
+    shares in capacity and in allocatable, `pool` the node pool, "" if unknown. `unlabelled`: it hands out
     NVIDIA GPUs and has no label that brings an agent."""
 
     uid: str | None = None

@@ -22,7 +22,7 @@ class ObservedDemand(SeenPods):
         self._held: list[tuple[float, TaskClass]] | None = None
 
     def hold(self) -> None:
-        """A list begins: pods that arrive until ``release`` are counted in the order of their creation."""
+        """A list begins: pods that arrive until `release` are counted in the order of their creation."""
         self._held = self._held or []
 
     def release(self) -> None:

@@ -44,15 +44,15 @@ class Scored(NamedTuple):
     """The value of every state to one request: the applied scores, and their weighted sum."""
 
     terms: list[tuple[Score, float, Floats]]
-    """(score, its part of the total, its values ``[state]``); the parts sum to 1."""
+    """(score, its part of the total, its values `[state]`); the parts sum to 1."""
     totals: Floats
-    """``[state]``, 0 to 1; -inf where the request does not fit."""
+    """`[state]`, 0 to 1; -inf where the request does not fit."""
 
 
 @dataclass(eq=False)
 class Decision:
     """One request on one snapshot: the verdict on every node state, FITS or 1 plus the place of the reason in
-    REASONS, and scores computed on first use. ``view`` is what the filters left."""
+    REASONS, and scores computed on first use. `view` is what the filters left."""
 
     request: GpuRequest | InvalidRequest
     snapshot: Snapshot
@@ -92,7 +92,7 @@ class Decision:
 
     @lazy
     def obstacles(self) -> Ints:
-        """The number of filters that refuse each state, ``[state]``, also after an earlier refusal."""
+        """The number of filters that refuse each state, `[state]`, also after an earlier refusal."""
         refused = np.zeros(len(self.verdict), np.int32)
         for _, _, passed in self._stages if isinstance(self.request, GpuRequest) else ():
             refused += ~passed
@@ -137,7 +137,7 @@ def filter_nodes(
     request: GpuRequest | InvalidRequest, snapshot: Snapshot, policy: Policy, steps: list[int] | None = None
 ) -> Decision:
     """Run all filters in their order; each state keeps the reason of the first filter that refuses it.
-    ``steps`` limit what several decisions together spend on placing shares (as for ShareFit)."""
+    `steps` limit what several decisions together spend on placing shares (as for ShareFit)."""
     verdict: Codes = np.full(len(snapshot.states), FITS, np.uint8)
     if isinstance(request, InvalidRequest):
         verdict[:] = _CODE[INVALID_REQUEST]
@@ -171,7 +171,7 @@ def score_nodes(decision: Decision) -> Scored:
 
 
 def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
-    """Which of the nodes at ``rows`` to return to kube-scheduler, ``[row]``: the ``limit`` best that fit (0:
+    """Which of the nodes at `rows` to return to kube-scheduler, `[row]`: the `limit` best that fit (0:
     all that fit), by total; names break a tie for the last places. All that fit are returned for a pod that
     requests no GPU, and for a pod with soft preferences, so that kube-scheduler can apply these to all."""
     state = decision.snapshot.state_of[rows]
@@ -193,7 +193,7 @@ def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
 
 
 def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
-    """Totals as kube-scheduler's 0 to 10. Only the best, and those within ``tolerance``, get 10; equal totals
+    """Totals as kube-scheduler's 0 to 10. Only the best, and those within `tolerance`, get 10; equal totals
     get equal points, never in inverted order. kube-scheduler breaks ties at random."""
     best = totals.max(initial=-np.inf)
     if best == -np.inf:

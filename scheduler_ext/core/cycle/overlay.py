@@ -22,13 +22,13 @@ _Value = TypeVar("_Value", bound=Hashable)
 
 
 class Overlay(Snapshot):
-    """``base``, the snapshot of a whole cluster, with the nodes of ``part`` in the place of some. A replaced
-    node has the same devices; only the pods that hold them differ. The states of ``base`` come first, those
-    of ``part`` follow. The joined columns are created when first read."""
+    """`base`, the snapshot of a whole cluster, with the nodes of `part` in the place of some. A replaced
+    node has the same devices; only the pods that hold them differ. The states of `base` come first, those
+    of `part` follow. The joined columns are created when first read."""
 
     base: Snapshot
     part: Snapshot
-    # The states of the replaced nodes, in ``base`` and in ``part``.
+    # The states of the replaced nodes, in `base` and in `part`.
     _changed: tuple[Ints, Ints]
 
     def __init__(self, **attributes: Any) -> None:
@@ -37,12 +37,12 @@ class Overlay(Snapshot):
 
     @property
     def counts_alike(self) -> bool:
-        """Whether a decision on ``base`` holds for all other nodes."""
+        """Whether a decision on `base` holds for all other nodes."""
         return self.within is not None
 
     @lazy
     def within(self) -> Snapshot | None:
-        """``base`` if the replaced nodes leave all values that nodes are compared with unchanged."""
+        """`base` if the replaced nodes leave all values that nodes are compared with unchanged."""
         before, after = (
             [of.states[state] for state in states.tolist()]
             for of, states in zip((self.base, self.part), self._changed, strict=True)
@@ -56,7 +56,7 @@ class Overlay(Snapshot):
 
     @lazy
     def left(self) -> Ints:
-        """The number of nodes that are still in each state of ``base``, ``[state]``."""
+        """The number of nodes that are still in each state of `base`, `[state]`."""
         left = self.base.node.count.copy()
         np.subtract.at(left, self._changed[0], 1)
         return left
@@ -73,7 +73,7 @@ class Overlay(Snapshot):
 
     @property
     def units(self) -> Mapping[str, UnitColumns]:
-        """Joined columns, except ``mig_room``: ``mig_loss`` answers for it."""
+        """Joined columns, except `mig_room`: `mig_loss` answers for it."""
         return self._joined[1]
 
     @property
@@ -106,7 +106,7 @@ class Overlay(Snapshot):
 
 
 def with_nodes(base: Snapshot, nodes: Mapping[str, Node]) -> Overlay:
-    """``base`` with these nodes in the place of those of the same names."""
+    """`base` with these nodes in the place of those of the same names."""
     part = build_snapshot(nodes, base.generation, within=base)
     rows = base.rows(list(nodes))
     state_of = base.state_of.copy()
@@ -167,7 +167,7 @@ class Overlaid(Decision):
 
 
 def filter_overlay(base: Decision, overlay: Overlay) -> Overlaid:
-    """``filter_nodes`` on an overlay that counts alike: only the replaced nodes are filtered."""
+    """`filter_nodes` on an overlay that counts alike: only the replaced nodes are filtered."""
     # Both parts spend the search steps of one request.
     part = filter_nodes(base.request, overlay.part, base.policy, list(base.steps))
     return Overlaid(base, part, overlay)
@@ -195,7 +195,7 @@ def _numbers(values: Sequence[_Value], among: Sequence[_Value]) -> Ints:
 
 
 def _beside(left: _Columns, right: _Columns, empty: _Columns) -> _Columns:
-    """``left`` and ``right`` side by side, written into ``empty``, which is wide and deep enough."""
+    """`left` and `right` side by side, written into `empty`, which is wide and deep enough."""
     for each in fields(empty):
         one, other, both = (getattr(columns, each.name) for columns in (left, right, empty))
         both[tuple(map(slice, one.shape))] = one

@@ -36,7 +36,7 @@ class Placement:
 def place(
     info: NodeInfo, request: GpuRequest, sizing: Sizing, within: Snapshot | None = None
 ) -> Placement | str:
-    """The GPUs of a pod's shares on a node, or the reason why the pod does not fit. ``within`` is the cluster
+    """The GPUs of a pod's shares on a node, or the reason why the pod does not fit. `within` is the cluster
     that scores compare with, as in filter and prioritize."""
     node = sizing.resolved(info)
     alone = build_snapshot({info.name: node}, 0, within=within)

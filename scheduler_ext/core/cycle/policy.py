@@ -19,6 +19,6 @@ class Policy:
 
 
 def priority_level(priority: int, high: int) -> float:
-    """A pod's priority on a logarithmic scale from 0 (lowest) over 0.5 (none) to 1 (``high`` and above)."""
+    """A pod's priority on a logarithmic scale from 0 (lowest) over 0.5 (none) to 1 (`high` and above)."""
     magnitude = min(1.0, math.log1p(abs(priority)) / math.log1p(high))
     return 0.5 + math.copysign(0.5 * magnitude, priority)

@@ -16,7 +16,7 @@ def _text(number: int) -> str:
 
 
 def _older_version(field: str, offered: Callable[[NodeState], Iterable[int]]) -> Lower:
-    """Lowers a field with a version to the newest of the ``offered`` ones that fits."""
+    """Lowers a field with a version to the newest of the `offered` ones that fits."""
 
     def lower(request: GpuRequest, trial: Trial) -> Change | None:
         asked: tuple[int, ...] = getattr(request, field)

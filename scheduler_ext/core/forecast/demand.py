@@ -1,4 +1,4 @@
-"""The value of nodes to future demand, before and after a placement. All values are ``[state]``, in GPUs, and
+"""The value of nodes to future demand, before and after a placement. All values are `[state]`, in GPUs, and
 count only idle, healthy GPUs without MIG. The model of a node's first GPU decides which pods it takes."""
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ BALANCE = 0.6
 
 @dataclass(frozen=True)
 class Demand:
-    """``residual`` (in thousandths) and ``rows`` (of the forecast) are ``[slot, state]``. ``loose`` are whole
-    GPUs in no slot; negative where a pod holds GPUs that are in the slots. ``idle`` are the GPUs without a
-    holder, ``whole`` those of them that pods can request whole."""
+    """`residual` (in thousandths) and `rows` (of the forecast) are `[slot, state]`. `loose` are whole
+    GPUs in no slot; negative where a pod holds GPUs that are in the slots. `idle` are the GPUs without a
+    holder, `whole` those of them that pods can request whole."""
 
     forecast: Forecast
     devices: DeviceColumns
@@ -34,7 +34,7 @@ class Demand:
     cpu_free_milli: Ints
 
     def after(self, cpu_milli: int, taken: int, load_mib: Ints | None) -> Demand:
-        """The demand after a pod with this CPU, ``taken`` whole GPUs, and ``load_mib`` of each GPU as
+        """The demand after a pod with this CPU, `taken` whole GPUs, and `load_mib` of each GPU as
         shares."""
         residual, idle, whole = self.residual, self.idle - taken, self.whole - taken
         if load_mib is not None:
@@ -134,7 +134,7 @@ def demand(
 
 
 def part_milli(room_mib: Ints, devices: DeviceColumns) -> Ints:
-    """Room on GPUs in thousandths of the memory for shares, ``[slot, state]``, rounded down."""
+    """Room on GPUs in thousandths of the memory for shares, `[slot, state]`, rounded down."""
     # Faster than a division of integers; the small number offsets rounding errors.
     part: Ints = (room_mib * (WHOLE / devices.share_size_mib) + 1e-6).astype(np.int32)
     return part

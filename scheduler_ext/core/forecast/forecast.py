@@ -35,7 +35,7 @@ _NEVER = np.int32(WHOLE + 1)
 
 
 class DeviceKind(NamedTuple):
-    """What decides which pods can use a GPU; ``share_mib`` is the memory for shares (0: no shares)."""
+    """What decides which pods can use a GPU; `share_mib` is the memory for shares (0: no shares)."""
 
     model: GpuModel
     share_mib: int
@@ -51,13 +51,13 @@ class NodeShape(NamedTuple):
 
 
 class Forecast:
-    """Tables for some kinds of GPUs; ``row_of`` is the row of a kind, and the last row stands for no GPU.
-    ``values`` ``[kind, residual]``: the worth of a residual, in GPUs (residual_value.py). ``unusable``
-    ``[kind, step, residual]``: its expected unusable part, in GPUs, over the pods that may arrive.
-    ``several`` ``[kind, step, whole GPUs]``: the frequency of pods that only lack whole GPUs on the node.
-    Both are after Weng et al., "Beware of Fragmentation" (USENIX ATC'23). ``runs`` ``[kind, whole GPUs]``:
-    the whole GPUs that pods of several GPUs can use. ``cores_per_gpu`` ``[kind]``: the requested CPU for each
-    GPU, 0 where unknown. A step is the number of the ascending ``cpu_milli`` that a node has free."""
+    """Tables for some kinds of GPUs; `row_of` is the row of a kind, and the last row stands for no GPU.
+    `values` `[kind, residual]`: the worth of a residual, in GPUs (residual_value.py). `unusable`
+    `[kind, step, residual]`: its expected unusable part, in GPUs, over the pods that may arrive.
+    `several` `[kind, step, whole GPUs]`: the frequency of pods that only lack whole GPUs on the node.
+    Both are after Weng et al., "Beware of Fragmentation" (USENIX ATC'23). `runs` `[kind, whole GPUs]`:
+    the whole GPUs that pods of several GPUs can use. `cores_per_gpu` `[kind]`: the requested CPU for each
+    GPU, 0 where unknown. A step is the number of the ascending `cpu_milli` that a node has free."""
 
     def __init__(self, workload: Workload, kinds: Sequence[DeviceKind]) -> None:
         self.workload = workload
@@ -96,7 +96,7 @@ class Forecast:
         return covering
 
     def kept(self, worth: float, unusable: float) -> Floats:
-        """The weighted worth of a residual less its unusable part, ``[kind, step, residual]``, flat."""
+        """The weighted worth of a residual less its unusable part, `[kind, step, residual]`, flat."""
         kept = self._kept.get((worth, unusable))
         if kept is None:
             kept = (worth * self.values[:, None, :] - unusable * self.unusable).ravel()
@@ -111,8 +111,8 @@ class Forecast:
         return np.searchsorted(self.cpu_milli, cpu_milli, side="right").astype(np.int32)
 
     def wanted(self, kinds: Sequence[DeviceKind], gpus: Floats) -> Floats:
-        """The demand of pods that do not admit all of these kinds, as a part of all demand, ``[kind]``; it
-        spreads over the admitted kinds by their ``gpus``. Some unknown pods need one certain model."""
+        """The demand of pods that do not admit all of these kinds, as a part of all demand, `[kind]`; it
+        spreads over the admitted kinds by their `gpus`. Some unknown pods need one certain model."""
         if not kinds:
             return np.zeros(0)
         admits, asked, unknown = self._demand(kinds, gpus)
@@ -126,7 +126,7 @@ class Forecast:
         return wanted
 
     def hosted(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> Floats:
-        """The demand of pods with few large enough nodes, over the GPUs of each shape, ``[shape]``, 0 to 1. A
+        """The demand of pods with few large enough nodes, over the GPUs of each shape, `[shape]`, 0 to 1. A
         class counts by the part of its admitted GPUs that is on nodes too small for it."""
         key = shapes, nodes.tobytes()
         # Read once: a decision on another snapshot may replace it.
@@ -159,8 +159,8 @@ class Forecast:
         return hosted
 
     def _demand(self, kinds: Sequence[DeviceKind], gpus: Floats) -> tuple[Bools, Floats, Floats]:
-        """The classes that admit a kind and their demand for it, ``[kind, class]``, and the demand of unknown
-        pods, ``[kind]``; all demand is 1, and spreads over kinds in proportion to their ``gpus``."""
+        """The classes that admit a kind and their demand for it, `[kind, class]`, and the demand of unknown
+        pods, `[kind]`; all demand is 1, and spreads over kinds in proportion to their `gpus`."""
         every = self._every
         # Many node shapes share few kinds.
         distinct = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
@@ -176,7 +176,7 @@ class Forecast:
 
 
 class _Classes:
-    """Classes of pods as arrays ``[class]``, and the part of unknown pods."""
+    """Classes of pods as arrays `[class]`, and the part of unknown pods."""
 
     def __init__(self, workload: Workload) -> None:
         tasks = list(workload.parts)
@@ -239,12 +239,12 @@ def _cpu_amounts(classes: _Classes) -> Ints:
 
 
 def _needed(classes: _Classes, cpu_amounts: Ints) -> Ints:
-    """The first step with enough CPU for each class, ``[class]``."""
+    """The first step with enough CPU for each class, `[class]`."""
     return (np.searchsorted(cpu_amounts, classes.cpu_milli) + (classes.cpu_milli > 0)).astype(np.int32)
 
 
 def _values(classes: _Classes, kind: DeviceKind) -> Floats:
-    """``[residual]``, from the requests of all pods, since most admit any model."""
+    """`[residual]`, from the requests of all pods, since most admit any model."""
     demand: dict[int, float] = {}
     often = (classes.weight * classes.count).tolist()
     for size, weight in zip(classes.size(kind).tolist(), often, strict=True):
@@ -263,11 +263,11 @@ def _residual_values(demand: tuple[tuple[int, float], ...]) -> Floats:
 
 
 def _unusable(classes: _Classes, kind: DeviceKind, cpu_amounts: Ints) -> Floats:
-    """``[step, residual]``, as in Forecast."""
+    """`[step, residual]`, as in Forecast."""
     usable = np.zeros((len(cpu_amounts) + 1, WHOLE + 1))
     size = classes.size(kind)
     able = (size <= WHOLE) & classes.admits(kind.model)
-    # Pods of several GPUs are in ``several``.
+    # Pods of several GPUs are in `several`.
     least = np.where(classes.gpus > 1, np.int32(0), size)[able]
     # Added at the first sufficient step and residual, then summed over all later ones.
     np.add.at(usable, (_needed(classes, cpu_amounts)[able], least), classes.weight[able])
@@ -280,7 +280,7 @@ def _unusable(classes: _Classes, kind: DeviceKind, cpu_amounts: Ints) -> Floats:
 
 
 def _several(classes: _Classes, kind: DeviceKind, cpu_amounts: Ints) -> Floats:
-    """``[step, whole GPUs]``, as in Forecast."""
+    """`[step, whole GPUs]`, as in Forecast."""
     several = np.zeros((len(cpu_amounts) + 1, MAX_GPUS + 1))
     able = (classes.gpus > 1) & (classes.size(kind) <= WHOLE) & classes.admits(kind.model)
     needed = _needed(classes, cpu_amounts)[able]
@@ -294,7 +294,7 @@ def _several(classes: _Classes, kind: DeviceKind, cpu_amounts: Ints) -> Floats:
 
 
 def _runs(classes: _Classes, kind: DeviceKind) -> Floats:
-    """``[whole GPUs]``: those that pods of several GPUs can use, weighted by their part of all demand."""
+    """`[whole GPUs]`: those that pods of several GPUs can use, weighted by their part of all demand."""
     counts = np.arange(MAX_GPUS + 1)
     able = (classes.gpus > 1) & (classes.size(kind) <= WHOLE) & classes.admits(kind.model)
     asks = _unknown_asks(kind)

@@ -21,9 +21,9 @@ DECIMALS = 9
 
 @dataclass(frozen=True, slots=True)
 class MigWeights:
-    """The weight of room for several instances, and the charge for free units. ``exponent``: a GPU that holds
+    """The weight of room for several instances, and the charge for free units. `exponent`: a GPU that holds
     a fraction of the instances that fit an empty GPU is worth this power of the fraction. Above 1, room on
-    emptier GPUs is worth more, because a larger instance may still fit there. ``best_fit`` is the charge for
+    emptier GPUs is worth more, because a larger instance may still fit there. `best_fit` is the charge for
     a GPU whose units all stay free, in GPUs, in proportion to the free units. The defaults are one pair for
     all geometries and mixes, from the middle of a plateau. The slice acceptance of 100 GPUs at offered load
     1.0 was compared with the best of first fit, best fit, MFI and FGD for 42 pairs of a geometry and a mix.
@@ -38,14 +38,14 @@ class MigWeights:
 
 @dataclass(frozen=True, eq=False)
 class MigWorth:
-    """The worth of a GPU to future MIG pods, in GPUs, ``[mask]``: ``worth`` by the room it has, ``kept``
+    """The worth of a GPU to future MIG pods, in GPUs, `[mask]`: `worth` by the room it has, `kept`
     after a placement there, less the charge for free units."""
 
     worth: Floats
     kept: Floats
 
     def cost(self, before: Masks, after: Masks) -> Floats:
-        """The cost of an instance that changes one mask into another, ``[case]``."""
+        """The cost of an instance that changes one mask into another, `[case]`."""
         lost: Floats = self.worth[before] - self.kept[after]
         return lost
 
@@ -71,7 +71,7 @@ def expected_mix(geometry: Geometry, workload: Workload) -> dict[str, float]:
 
 
 def mig_worth(geometry: Geometry, mix: Mapping[str, float], weights: MigWeights = MigWeights()) -> MigWorth:
-    """The worth of each mask to the pods of ``mix``, read-only."""
+    """The worth of each mask to the pods of `mix`, read-only."""
     worth = room_worth(geometry, mix, weights.exponent)
     masks = np.arange(1 << geometry.grid, dtype=np.int64)
     kept = worth - weights.best_fit * (geometry.grid - np.bitwise_count(masks)) / geometry.grid
@@ -81,7 +81,7 @@ def mig_worth(geometry: Geometry, mix: Mapping[str, float], weights: MigWeights 
 
 
 def room_worth(geometry: Geometry, mix: Mapping[str, float], exponent: float) -> Floats:
-    """The free units of each mask that the pods of ``mix`` can use, in GPUs, ``[mask]``. The mean over
+    """The free units of each mask that the pods of `mix` can use, in GPUs, `[mask]`. The mean over
     profiles of size * (instances that fit an empty GPU) * (fraction of these that still fit) ** exponent.
     With an exponent of 1, the free units less this value are the fragmentation of Weng et al., "Beware of
     Fragmentation" (USENIX ATC'23), of a GPU whose residual is a mask."""
@@ -94,7 +94,7 @@ def room_worth(geometry: Geometry, mix: Mapping[str, float], exponent: float) ->
 
 
 def mix_of(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
-    """The fractions of ``mix`` by profile, ``[profile]``; without any of them, all shapes are equal."""
+    """The fractions of `mix` by profile, `[profile]`; without any of them, all shapes are equal."""
     asked = np.array([max(mix.get(profile.name, 0.0), 0.0) for profile in geometry.profiles])
     if not asked.any():
         asked[list(shapes(geometry))] = 1.0
@@ -136,7 +136,7 @@ class MigRooms:
         return len(self._rooms)
 
     def losses(self, workload: Workload) -> Floats:
-        """The mean cost over the starts of each place for the pods of ``workload``, in GPUs, ``[number]``."""
+        """The mean cost over the starts of each place for the pods of `workload`, in GPUs, `[number]`."""
         # Read once: another reader may replace it.
         known_for, losses = self._known
         if known_for is not workload:

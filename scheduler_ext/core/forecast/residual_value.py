@@ -26,7 +26,7 @@ _STEADY = 0.8
 
 
 def residual_values(demand: Mapping[int, float], capacity: int) -> Floats:
-    """The worth of every residual of a GPU, in GPUs, ``[capacity + 1]``: monotonic, from 0 to 1. ``demand``
+    """The worth of every residual of a GPU, in GPUs, `[capacity + 1]`: monotonic, from 0 to 1. `demand`
     is the expected number of pods of each size. Without demand, a residual is worth its part of the GPU."""
     sizes = np.array(sorted(size for size, count in demand.items() if count > 0), np.int64)
     if not len(sizes):
@@ -64,7 +64,7 @@ def residual_values(demand: Mapping[int, float], capacity: int) -> Floats:
 
 
 def _filled(sizes: _Sizes, prices: Floats, capacity: int) -> Floats:
-    """The dearest filling of each residual with the first so many sizes, ``[sizes + 1, capacity + 1]``."""
+    """The dearest filling of each residual with the first so many sizes, `[sizes + 1, capacity + 1]`."""
     values = np.zeros((len(sizes) + 1, capacity + 1))
     for i, (size, price) in enumerate(zip(sizes.tolist(), prices.tolist(), strict=True)):
         # Residuals that differ by multiples of the size share a column. Each takes the best of: no pod of

@@ -27,8 +27,8 @@ def tightest(_before: Ints, after: Ints) -> Floats:
 
 
 class ShareFit:
-    """The places of one request's shares in every state: ``slots[i]`` of the i-th share (running ones first),
-    ``[state]``, -1 where ``fits`` is false; ``load_mib`` ``[slot, state]`` is the peak of all on each GPU."""
+    """The places of one request's shares in every state: `slots[i]` of the i-th share (running ones first),
+    `[state]`, -1 where `fits` is false; `load_mib` `[slot, state]` is the peak of all on each GPU."""
 
     def __init__(self, room_mib: Ints, shares: ShareAsk) -> None:
         states = room_mib.shape[1]
@@ -42,7 +42,7 @@ class ShareFit:
         self.load_mib: Ints = np.zeros_like(room_mib)
 
     def place(self, where: Bools, cost: Cost = tightest, steps: list[int] | None = None) -> Self:
-        """Place the shares in the states of ``where``. ``steps[0]`` is the remaining number of search steps,
+        """Place the shares in the states of `where`. `steps[0]` is the remaining number of search steps,
         counted down; MAX_SEARCH_STEPS by default."""
         # Necessary: the largest share fits on a GPU, and the sum does not exceed the total of all GPUs.
         usable = np.maximum(self._room, 0)
@@ -74,7 +74,7 @@ class ShareFit:
         self.fits = self.fits | fits
 
     def _cheapest(self, room: Ints, mib: int, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
-        """The slot of least cost for a share, ``[state]``, and the states of ``fits`` that have one."""
+        """The slot of least cost for a share, `[state]`, and the states of `fits` that have one."""
         after = room - mib
         # Adding an unreachable cost is several times faster than choosing between two arrays.
         price = cost(room, after) + (after < 0) * _TOO_DEAR
@@ -82,15 +82,15 @@ class ShareFit:
         return slot, fits & (after[slot, self._columns] >= 0)
 
     def _place_init(self, slots: list[Ints], load: Ints, fits: Bools, cost: Cost) -> Bools:
-        """Give init containers slots beside the containers that run then, and raise ``load`` by them."""
+        """Give init containers slots beside the containers that run then, and raise `load` by them."""
         for j, share in enumerate(self._shares.init, start=len(self._shares.running)):
             there = self._running_load(slots, share.beside) + np.int32(share.memory_mib)
             slots[j], fits = self._cheapest_beside(load, there, fits, cost)
         return fits
 
     def _cheapest_beside(self, load: Ints, there: Ints, fits: Bools, cost: Cost) -> tuple[Ints, Bools]:
-        """The same if the pod holds ``load`` of each GPU in any phase so far, and ``there`` in the phase of
-        the share, including it: memory that the pod holds anyway is used first. Raises ``load``."""
+        """`_cheapest` if the pod holds `load` of each GPU in any phase so far, and `there` in the phase
+        of the share, including it: memory that the pod holds anyway is used first. Raises `load`."""
         after = np.maximum(load, there)
         price = cost(self._room - load, self._room - after)
         price = price + (after > load) * _HELD_MORE + (there > self._room) * _TOO_DEAR
@@ -159,7 +159,7 @@ class ShareFit:
 
 
 def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] | None = None) -> Bools:
-    """The states of ``where`` in which all shares find a GPU; ``room_mib`` is -1 where none may go."""
+    """The states of `where` in which all shares find a GPU; `room_mib` is -1 where none may go."""
     if len(shares.running) + len(shares.init) == 1:
         fits: Bools = np.any(room_mib >= shares.largest_mib, axis=0)
         return fits
@@ -168,7 +168,7 @@ def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] 
 
 def place_exactly(room_mib: Sequence[int], shares: ShareAsk, steps: list[int]) -> tuple[int, ...] | None:
     """The slot of each share (running, then init) on one node, or None if no placement exists. Depth first,
-    largest first, one representative of equal GPUs; equal shares are tried in one order only. ``steps[0]`` is
+    largest first, one representative of equal GPUs; equal shares are tried in one order only. `steps[0]` is
     the remaining budget and is counted down; when it is used up the answer is None."""
     running = shares.running
     order = sorted(range(len(running)), key=lambda i: -running[i][1])

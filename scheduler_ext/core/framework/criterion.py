@@ -1,5 +1,5 @@
 """The interface of filters and of scores, and their input. A filter answers for all node states at once: a
-mask over ``[state]``. Filters run in order on one ``View``; those about single devices narrow the view, so
+mask over `[state]`. Filters run in order on one `View`; those about single devices narrow the view, so
 that the next ones consider the same GPUs. A score answers with one float per state, 0 (worst) to 1 (best)."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Change = tuple[str, GpuRequest]
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A cluster on which changed requests are tried; ``where`` returns the nodes that fit, ``[row]``."""
+    """A cluster on which changed requests are tried; `where` returns the nodes that fit, `[row]`."""
 
     snapshot: Snapshot
     where: Callable[[GpuRequest], Bools]
@@ -44,7 +44,7 @@ class Trial:
         return int(np.count_nonzero(self.where(changed)))
 
     def largest(self, most: int, changed: Callable[[int], GpuRequest]) -> int:
-        """The largest amount from 1 to ``most`` that fits, as all below it do; 0 if there is none."""
+        """The largest amount from 1 to `most` that fits, as all below it do; 0 if there is none."""
         if most < 1 or not self.fits(changed(1)):
             return 0
         return bisect_left(range(1, most + 1), True, key=lambda amount: not self.fits(changed(amount)))
@@ -55,7 +55,7 @@ Lower = Callable[[GpuRequest, Trial], Change | None]
 
 
 class Offer(NamedTuple):
-    """The GPUs for one part of a request, ``[slot, state]``: what a wish about one device compares."""
+    """The GPUs for one part of a request, `[slot, state]`: what a wish about one device compares."""
 
     model: Ints
     compute_capability: Ints
@@ -64,7 +64,7 @@ class Offer(NamedTuple):
 
 
 class View:
-    """One request on one snapshot; ``eligible`` are the GPUs that a share may still use."""
+    """One request on one snapshot; `eligible` are the GPUs that a share may still use."""
 
     def __init__(self, request: GpuRequest, snapshot: Snapshot, steps: list[int] | None = None) -> None:
         self.steps = steps
@@ -104,7 +104,7 @@ class View:
         return passed
 
     def share_room_mib(self, states: slice = slice(None)) -> Ints:
-        """Free MiB per GPU for the request's shares, ``[slot, state]`` of these states; -1 where none may go.
+        """Free MiB per GPU for the request's shares, `[slot, state]` of these states; -1 where none may go.
         If the pod also requests whole GPUs of the same node, the plugin may pick any unheld ones for them, so
         the shares can only count on the GPUs that remain if it picks the best."""
         free_mib = self.snapshot.devices.share_free_mib[:, states]
@@ -119,7 +119,7 @@ class View:
         return room
 
     def room_here_mib(self) -> list[int]:
-        """The same for the state in question, ``[slot]``."""
+        """The room of `share_room_mib` in the state in question, `[slot]`."""
         room: list[int] = self.share_room_mib(slice(self.only, self.only + 1))[:, 0].tolist()
         return room
 
@@ -138,7 +138,7 @@ class View:
 
 
 class Filter(ABC):
-    """One question that a node answers with yes or no, and the words for a no. ``relaxed`` lowers the
+    """One question that a node answers with yes or no, and the words for a no. `relaxed` lowers the
     annotations that the filter reads, by their names without prefix."""
 
     name: ClassVar[str]
@@ -152,7 +152,7 @@ class Filter(ABC):
 
     @abstractmethod
     def passes(self, view: View) -> Bools:
-        """The states that pass, ``[state]``."""
+        """The states that pass, `[state]`."""
 
     @abstractmethod
     def miss(self, view: View, node: Node) -> NearestMiss:
@@ -184,13 +184,13 @@ class Score(Protocol):
         """False if every node is equal for this request."""
 
     def value(self, scoring: Scoring) -> Floats:
-        """The value of each state, ``[state]``, 0 to 1; meaningless where the request does not fit."""
+        """The value of each state, `[state]`, 0 to 1; meaningless where the request does not fit."""
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """The input of scores: the request on a snapshot; ``fit`` has the places of its shares. ``strategy`` is
-    fragmentation, binpack or spread; ``level`` is the pod's priority level, 0 to 1."""
+    """The input of scores: the request on a snapshot; `fit` has the places of its shares. `strategy` is
+    fragmentation, binpack or spread; `level` is the pod's priority level, 0 to 1."""
 
     request: GpuRequest
     snapshot: Snapshot
@@ -233,7 +233,7 @@ class Scoring:
 
     @lazy
     def share_part(self) -> Floats:
-        """The GPUs' worth of the shares, ``[state]``."""
+        """The GPUs' worth of the shares, `[state]`."""
         if self.fit is None:
             return np.zeros(len(self.snapshot.states))
         size = self.snapshot.devices.share_size_mib
@@ -246,7 +246,7 @@ class Scoring:
 
     @lazy
     def idle_after(self) -> Floats:
-        """The unheld part of each node's healthy GPUs once the pod is there, ``[state]``, 0 to 1."""
+        """The unheld part of each node's healthy GPUs once the pod is there, `[state]`, 0 to 1."""
         idle = self.snapshot.idle - self.share_part
         for ask, columns in self.units:
             idle = idle - ask.count * columns.mean_gpu_part

@@ -40,7 +40,7 @@ class MissKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NearestMiss:
-    """The value that was closest to passing a filter on a node; ``device`` None: the node itself."""
+    """The value that was closest to passing a filter on a node; `device` None: the node itself."""
 
     criterion: str
     device: str | None

@@ -19,7 +19,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class MigInstance:
-    """A MIG instance that exists: units ``[start, start + size)`` of the device's placement grid. ``start``
+    """A MIG instance that exists: units `[start, start + size)` of the device's placement grid. `start`
     is None where the agent may not read it; the instance counts by its profile then."""
 
     uuid: str
@@ -36,7 +36,7 @@ class MigInstance:
 
 @dataclass(frozen=True, slots=True)
 class Mig:
-    """A device's MIG state; ``geometry`` is its own placements, else the package's table, else None."""
+    """A device's MIG state; `geometry` is its own placements, else the package's table, else None."""
 
     enabled: bool = False
     creatable: bool = False
@@ -46,7 +46,7 @@ class Mig:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A device's memory in MiB as NVML v2 counts it: ``used`` is without ``reserved``. ``unaccounted`` is use
+    """A device's memory in MiB as NVML v2 counts it: `used` is without `reserved`. `unaccounted` is use
     that no known pod explains; None where use cannot be attributed."""
 
     total_mib: int
@@ -85,7 +85,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one node's agent reported. ``cordoned_strangers`` are cordoned UUIDs that no device has."""
+    """What one node's agent reported. `cordoned_strangers` are cordoned UUIDs that no device has."""
 
     devices: tuple[Device, ...]
     driver_version: str | None = None

@@ -12,8 +12,8 @@ from scheduler_ext.core.gpu.gpu import Memory
 @dataclass(slots=True)
 class DeviceHoldings:
     """What pods hold on one device: whole units, MIG instances by UUID, and MiB promised to shares.
-    ``foreign_mib`` is used by pods that hold nothing there, ``departed_mib`` by pods that have left since the
-    report; ``pods`` are the uids of those that hold something."""
+    `foreign_mib` is used by pods that hold nothing there, `departed_mib` by pods that have left since the
+    report; `pods` are the uids of those that hold something."""
 
     units: int = 0
     instances: set[str] = field(default_factory=set)
@@ -38,9 +38,9 @@ class DeviceHoldings:
 
 
 class Room(NamedTuple):
-    """One GPU's memory in MiB. ``share_total`` is the memory that shares can have in all, ``unpromised`` the
-    rest of it after pods' requests and use that no request explains (``unaccounted`` by no known pod, foreign
-    by pods that hold nothing there), ``unused`` the rest after measured use. The smaller of the two is free,
+    """One GPU's memory in MiB. `share_total` is the memory that shares can have in all, `unpromised` the
+    rest of it after pods' requests and use that no request explains (`unaccounted` by no known pod, foreign
+    by pods that hold nothing there), `unused` the rest after measured use. The smaller of the two is free,
     so that memory is promised twice neither for pods that use less than they asked nor for pods that use
     more. Both go below 0 where the GPU is overcommitted."""
 

@@ -15,8 +15,8 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 @dataclass(frozen=True, slots=True)
 class Attribution:
     """The holdings of a node, with holdings on unknown devices assigned to as few of them as possible.
-    ``devices`` and ``instances`` are the UUIDs of those that may be held and may be free: the choice among
-    them is arbitrary, but sums over the node are right. ``unknown`` counts such units by resource."""
+    `devices` and `instances` are the UUIDs of those that may be held and may be free: the choice among
+    them is arbitrary, but sums over the node are right. `unknown` counts such units by resource."""
 
     held: Holdings
     devices: frozenset[str] = frozenset()
@@ -29,8 +29,8 @@ def attribute(
 ) -> Attribution:
     """Put what a node's pods hold on unknown devices where it may be. GPUs that take something new come
     first, because decisions subtract it from these; of these the one with the least free memory, or with the
-    most where shares are placed, because shares are kept off the emptiest ones (``core.node.state``).
-    ``node`` is the one that these holdings resolve to, where it is known."""
+    most where shares are placed, because shares are kept off the emptiest ones (`core.node.state`).
+    `node` is the one that these holdings resolve to, where it is known."""
     unknown = {name: count for name, count in sorted(held.unknown.items()) if count}
     if not unknown or info.report is None:
         return Attribution(held, unknown=unknown)

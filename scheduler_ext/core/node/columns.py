@@ -1,4 +1,4 @@
-"""The columns of a snapshot: ``[slot, state]`` arrays, so that a reduction over a node's devices runs along
+"""The columns of a snapshot: `[slot, state]` arrays, so that a reduction over a node's devices runs along
 contiguous memory. An unused column has the values of an unknown node."""
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class _Empty:
 
 @dataclass(frozen=True)
 class DeviceColumns(_Empty):
-    """Per device, ``[slot, state]``: MiB, capability as a version number, model as an index into models.
-    ``kind`` is an index into kinds (-1: no GPU), ``residual`` the part that a future pod can have of it, in
-    thousandths, ``whole`` whether that may be all of it (``core.forecast``)."""
+    """Per device, `[slot, state]`: MiB, capability as a version number, model as an index into models.
+    `kind` is an index into kinds (-1: no GPU), `residual` the part that a future pod can have of it, in
+    thousandths, `whole` whether that may be all of it (`core.forecast`)."""
 
     healthy: Bools
     model: Ints
@@ -104,11 +104,11 @@ class DeviceColumns(_Empty):
 
 @dataclass(frozen=True)
 class UnitColumns(_Empty):
-    """One resource that the device plugin hands out. ``[slot, state]``: ``offered`` by that device at all,
-    ``free`` units on healthy devices, each ``memory_mib`` large (0: unknown) and ``gpu_part`` of the GPU,
-    with ``free_mib`` free, of ``model``; ``mig_room`` where a MIG instance may lie, a number of MigRooms;
-    ``sick`` free units on unhealthy devices. ``[state]``: ``unknown`` units held on unknown devices,
-    ``limit`` the node's allocatable less requests."""
+    """One resource that the device plugin hands out. `[slot, state]`: `offered` by that device at all,
+    `free` units on healthy devices, each `memory_mib` large (0: unknown) and `gpu_part` of the GPU,
+    with `free_mib` free, of `model`; `mig_room` where a MIG instance may lie, a number of MigRooms;
+    `sick` free units on unhealthy devices. `[state]`: `unknown` units held on unknown devices,
+    `limit` the node's allocatable less requests."""
 
     offered: Bools
     free: Ints
@@ -135,7 +135,7 @@ class UnitColumns(_Empty):
 
     @lazy
     def available(self) -> Ints:
-        """Units a pod can still get, ``[state]``; may be below zero where more is held than offered."""
+        """Units a pod can still get, `[state]`; may be below zero where more is held than offered."""
         available: Ints = np.minimum(self.free.sum(0, dtype=np.int32) - self.unknown, self.limit)
         return available
 
@@ -158,7 +158,7 @@ class UnitColumns(_Empty):
         return gpus
 
     def mean_over_free(self, values: Floats) -> Floats:
-        """The mean of ``[slot, state]`` values over the GPUs with a free unit, ``[state]``; 0 without any."""
+        """The mean of `[slot, state]` values over the GPUs with a free unit, `[state]`; 0 without any."""
         mean: Floats = (values * self.has_free).sum(0) / self._free_gpus
         return mean
 
@@ -169,8 +169,8 @@ class UnitColumns(_Empty):
 
 @dataclass(frozen=True)
 class NodeColumns(_Empty):
-    """Per node state, ``[state]``; ``count`` is how many nodes are in it, ``devices`` how many slots it has.
-    ``shape`` is an index into shapes. ``loose`` are the free whole GPUs that are in no slot, below 0 where
+    """Per node state, `[state]`; `count` is how many nodes are in it, `devices` how many slots it has.
+    `shape` is an index into shapes. `loose` are the free whole GPUs that are in no slot, below 0 where
     more of those in the slots are held. The others are those of NodeState."""
 
     count: Ints

@@ -11,8 +11,8 @@ from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 @dataclass(slots=True)
 class Holdings:
-    """The holdings on one node; ``unknown`` counts units per resource whose device is not known yet,
-    ``unplaced`` are pods with a share whose device is not in their annotations: another binder bound them."""
+    """The holdings on one node; `unknown` counts units per resource whose device is not known yet,
+    `unplaced` are pods with a share whose device is not in their annotations: another binder bound them."""
 
     devices: dict[str, DeviceHoldings] = field(default_factory=dict)
     unplaced: list[BoundPod] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""One node: the report or estimate of its GPUs, its pods' holdings, and the state that follows. ``NodeState``
+"""One node: the report or estimate of its GPUs, its pods' holdings, and the state that follows. `NodeState`
 only has the values that decisions depend on, so that equal nodes are decided once."""
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ NOBODY = 11
 
 @dataclass(frozen=True, slots=True)
 class BoundPod:
-    """A pod on a node, with any binder; ``devices`` are the GPU UUIDs known per container. A ``finished`` pod
-    holds nothing, even if an older report still lists it; a ``departed`` pod left after the report, which
-    still counts its use. ``terminating`` pods hold until they are gone. ``other_requests`` are of resources
-    that are no GPU's. ``asked`` is the kind of pod at its arrival."""
+    """A pod on a node, with any binder; `devices` are the GPU UUIDs known per container. A `finished` pod
+    holds nothing, even if an older report still lists it; a `departed` pod left after the report, which
+    still counts its use. `terminating` pods hold until they are gone. `other_requests` are of resources
+    that are no GPU's. `asked` is the kind of pod at its arrival."""
 
     uid: str
     namespace: str
@@ -61,8 +61,8 @@ class BoundPod:
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """A pod that is not bound yet: what it asks (``invalid`` says why that cannot be read), and who binds it.
-    ``nominated_node`` is where it waits for others to leave; ``manifest`` is the pod as JSON, redacted."""
+    """A pod that is not bound yet: what it asks (`invalid` says why that cannot be read), and who binds it.
+    `nominated_node` is where it waits for others to leave; `manifest` is the pod as JSON, redacted."""
 
     pod: BoundPod
     resource_version: str
@@ -74,10 +74,10 @@ class PendingPod:
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node from its sources; ``allocatable`` is None without a Node object. ``assumed`` are the uids of
-    pods whose binding is in flight. ``nominated`` pods will come when others have left, and count against
-    some pods only (nominated.py). ``cpu_milli`` is the allocatable CPU, ``cpu_elsewhere_milli`` the CPU of
-    pods without GPU requests. ``pool`` is the node pool in its labels."""
+    """A node from its sources; `allocatable` is None without a Node object. `assumed` are the uids of
+    pods whose binding is in flight. `nominated` pods will come when others have left, and count against
+    some pods only (nominated.py). `cpu_milli` is the allocatable CPU, `cpu_elsewhere_milli` the CPU of
+    pods without GPU requests. `pool` is the node pool in its labels."""
 
     name: str
     uid: str | None = None
@@ -103,8 +103,8 @@ class NodeInfo:
 
 @dataclass(frozen=True, slots=True)
 class MigRoom:
-    """Where the next instance of a profile may come to lie on one GPU: at any of ``starts``, as the device
-    plugin picks; ``held`` is the occupancy mask of what pods have of it."""
+    """Where the next instance of a profile may come to lie on one GPU: at any of `starts`, as the device
+    plugin picks; `held` is the occupancy mask of what pods have of it."""
 
     geometry: Geometry
     held: int
@@ -118,8 +118,8 @@ class MigRoom:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """The units of one device under one resource name: how many are free, and the size of each. ``gpu_part``
-    is one unit's part of the GPU, 0 to 1. ``mig_room`` has the known places of a free MIG instance."""
+    """The units of one device under one resource name: how many are free, and the size of each. `gpu_part`
+    is one unit's part of the GPU, 0 to 1. `mig_room` has the known places of a free MIG instance."""
 
     resource: str
     free: int
@@ -132,7 +132,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device in a decision. ``share_free_mib`` is -1 where no share may go, ``idle`` its unheld part."""
+    """One device in a decision. `share_free_mib` is -1 where no share may go, `idle` its unheld part."""
 
     model: GpuModel
     healthy: bool
@@ -151,11 +151,11 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """All values of a node that decisions depend on. ``limits`` per resource: (resource, held on unknown
-    devices, allocatable less requests). ``gpus`` is the number of GPUs (an estimate has one slot for all);
-    ``adrift`` the GPUs' worth of holdings on unknown devices; ``neighbours`` the difficulty of evicting the
-    most evictable pod. Free CPU is in coarse steps, so that more nodes are equal. ``offers_shares`` and
-    ``offers_whole``: whether it offers shares and whole GPUs at all, held or not."""
+    """All values of a node that decisions depend on. `limits` per resource: (resource, held on unknown
+    devices, allocatable less requests). `gpus` is the number of GPUs (an estimate has one slot for all);
+    `adrift` the GPUs' worth of holdings on unknown devices; `neighbours` the difficulty of evicting the
+    most evictable pod. Free CPU is in coarse steps, so that more nodes are equal. `offers_shares` and
+    `offers_whole`: whether it offers shares and whole GPUs at all, held or not."""
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0
@@ -197,7 +197,7 @@ UNKNOWN_NODE = NodeState(fresh=False)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node with its state; ``uuids[i]`` names the device in slot i (None: estimated)."""
+    """A node with its state; `uuids[i]` names the device in slot i (None: estimated)."""
 
     info: NodeInfo
     state: NodeState

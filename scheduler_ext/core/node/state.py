@@ -46,7 +46,7 @@ def resolve_held(
     headroom_percent: int,
     known: dict[tuple[str, Hashable], Slot] | None = None,
 ) -> Node:
-    """The same after these holdings, whatever pods hold them; ``known`` are slots of the same report."""
+    """The node after these holdings, whatever pods hold them; `known` are slots of the same report."""
     known = {} if known is None else known
     slots: list[_Placed] = []
     source = info.report or info.estimate
@@ -243,7 +243,7 @@ class _WholeUnits:
 
 
 def _mig_room(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> MigRoom | None:
-    """The possible places of the next of the ``free`` instances, all of one profile; None if unknown."""
+    """The possible places of the next of the `free` instances, all of one profile; None if unknown."""
     geometry = device.mig.geometry
     profile = geometry.profile(free[0].profile) if geometry is not None and free else None
     if geometry is None or profile is None:

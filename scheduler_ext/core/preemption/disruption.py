@@ -30,8 +30,8 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A PodDisruptionBudget: ``allowed`` more pods may be disrupted now; no ``selector`` means no pod.
-    ``disrupted`` are the names of pods whose eviction the API server has granted already."""
+    """A PodDisruptionBudget: `allowed` more pods may be disrupted now; no `selector` means no pod.
+    `disrupted` are the names of pods whose eviction the API server has granted already."""
 
     namespace: str
     name: str
@@ -48,7 +48,7 @@ class Budget:
         )
 
     def counts(self, pod: BoundPod) -> bool:
-        """Whether kube-scheduler subtracts the pod's departure from ``allowed``. It does not where the
+        """Whether kube-scheduler subtracts the pod's departure from `allowed`. It does not where the
         disruption is counted already, nor for a pod without labels or a budget with an empty selector, which
         it takes to match nothing (filterPodsWithPDBViolation)."""
         return (
@@ -78,7 +78,7 @@ def budgets_of(pods: Sequence[BoundPod], budgets: Sequence[Budget]) -> list[tupl
 
 
 def over_budget(counted: Iterable[tuple[int, ...]], allowed: Sequence[int]) -> list[bool]:
-    """Which pods, leaving in this order, exceed one of their budgets; ``counted`` as from budgets_of."""
+    """Which pods, leaving in this order, exceed one of their budgets; `counted` as from budgets_of."""
     left = list(allowed)
     over = []
     for places in counted:

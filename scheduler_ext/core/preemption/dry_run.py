@@ -24,7 +24,7 @@ Gone = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Relief:
-    """The resources that the departure of one pod frees: by device UUID, and for the node. ``departed_mib``
+    """The resources that the departure of one pod frees: by device UUID, and for the node. `departed_mib`
     of a device is below zero: more of the report's use no longer counts."""
 
     devices: Mapping[str, DeviceHoldings]
@@ -36,7 +36,7 @@ class Relief:
 @dataclass(eq=False)
 class DryRun:
     """A node, the pods of it that may leave, and a request that is to fit when some of them have left.
-    ``steps`` bounds the cost of placing shares over all questions (as for ShareFit)."""
+    `steps` bounds the cost of placing shares over all questions (as for ShareFit)."""
 
     info: NodeInfo
     pods: Sequence[BoundPod]
@@ -125,7 +125,7 @@ def without(info: NodeInfo, gone: Sequence[BoundPod]) -> NodeInfo:
 
 
 def _report_on(pod: BoundPod, report: Report | None, anywhere: bool) -> Report | None:
-    """A report of the devices that a pod may be on; ``anywhere`` where its devices are unknown. Other pods
+    """A report of the devices that a pod may be on; `anywhere` where its devices are unknown. Other pods
     count as strangers there. This does not matter: they do so with the pod and without it."""
     if report is None or anywhere:
         return report

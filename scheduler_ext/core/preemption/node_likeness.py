@@ -14,8 +14,8 @@ def likeness(
     named: Sequence[str],
     request: GpuRequest,
 ) -> Hashable | None:
-    """The values that distinguish a node; None if comparing them costs more than it saves. ``pods`` are those
-    of the node, the most important first, and stand for each other by their place; ``counted`` are their
+    """The values that distinguish a node; None if comparing them costs more than it saves. `pods` are those
+    of the node, the most important first, and stand for each other by their place; `counted` are their
     budgets. Ages matter as an order, and use only to a request for memory."""
     by_uid = {pod.uid: i for i, pod in enumerate(pods)}
     by_name = {(pod.namespace, pod.name): i for i, pod in enumerate(pods)}

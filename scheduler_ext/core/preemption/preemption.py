@@ -27,8 +27,8 @@ _Amounts = Mapping[str, Fraction]
 
 @dataclass(eq=False)
 class Preemption:
-    """One pod that looks for victims, on any number of nodes. ``uid`` is the pod's; ``other_requests`` are
-    its requests of resources that are no GPU's. ``evaluations`` bounds how many sets of pods are tried per
+    """One pod that looks for victims, on any number of nodes. `uid` is the pod's; `other_requests` are
+    its requests of resources that are no GPU's. `evaluations` bounds how many sets of pods are tried per
     node before the search gives way to reprieving one by one."""
 
     request: GpuRequest
@@ -55,9 +55,9 @@ class Preemption:
     def candidate(
         self, info: NodeInfo, named: Sequence[str] = (), counted: int = 0, staying: Sequence[_Amounts] = ()
     ) -> Candidate:
-        """A node with pods that suffice and are known at once, where there are any. ``named`` are the uids
-        that kube-scheduler proposes, the most important first, and ``counted`` the violations it counts for
-        them. Those that are unknown here (they hold no GPU) stay. ``staying`` are the requests, by resource,
+        """A node with pods that suffice and are known at once, where there are any. `named` are the uids
+        that kube-scheduler proposes, the most important first, and `counted` the violations it counts for
+        them. Those that are unknown here (they hold no GPU) stay. `staying` are the requests, by resource,
         of other proposed pods that must not leave."""
         named = list(dict.fromkeys(named))
         info = self._seen(info)
@@ -79,7 +79,7 @@ class Preemption:
 
     def awaited(self, info: NodeInfo, evicted: Collection[str] = ()) -> tuple[str, ...]:
         """The uids of the leaving pods of lower priority where the node takes the pod once they have left and
-        not before; empty otherwise. ``evicted`` are leaving although the watch does not show it yet."""
+        not before; empty otherwise. `evicted` are leaving although the watch does not show it yet."""
         seen = self._seen(info)
         leaving = [pod for pod in self._lower(seen, evicted) if pod.terminating or pod.uid in evicted]
         waits = leaving and self._fits(without(seen, leaving)) and not self._fits(seen)

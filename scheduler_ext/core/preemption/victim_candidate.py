@@ -32,8 +32,8 @@ class Victims:
 
 @dataclass(frozen=True, slots=True)
 class Proposed:
-    """kube-scheduler's proposal for a node: uids ``named``, of them ``unknown`` here, and the violations it
-    ``counted``; the node's pods by uid, and all uids in their order."""
+    """kube-scheduler's proposal for a node: uids `named`, of them `unknown` here, and the violations it
+    `counted`; the node's pods by uid, and all uids in their order."""
 
     named: Sequence[str]
     unknown: Sequence[str]
@@ -67,7 +67,7 @@ class Choice:
         return self.reprieved(self._every) if kept is None else kept
 
     def cheapest(self, known: Gone | None, *, keep: bool) -> Gone | None:
-        """The cheapest set found: ``known`` unless a set is cheaper, or as cheap without ``keep``."""
+        """The cheapest set found: `known` unless a set is cheaper, or as cheap without `keep`."""
         steps = [self._evaluations * _STEPS_PER_EVALUATION]
         below = None if known is None else self.pricing.cost(known)
         if below is not None and not keep:
@@ -131,7 +131,7 @@ class Choice:
 
 
 class Case:
-    """The choice on one node and its answer. ``waiting`` is the choice among the pods that leave."""
+    """The choice on one node and its answer. `waiting` is the choice among the pods that leave."""
 
     def __init__(
         self, choice: Choice, proposed: Proposed, leaving: Sequence[BoundPod], waiting: Callable[[], Choice]
@@ -183,7 +183,7 @@ class Case:
 @dataclass(frozen=True, slots=True)
 class Candidate:
     """A node from which a few pods may leave, and which of them are known to suffice. Nodes that are alike
-    share a case; ``uids`` are this node's pods, in their order."""
+    share a case; `uids` are this node's pods, in their order."""
 
     case: Case
     uids: Sequence[str]

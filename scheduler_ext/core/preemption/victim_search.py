@@ -1,7 +1,7 @@
 """The sets of pods that could make way for a request, the cheapest first. Two pods are of one kind when they
 free the same on the same devices, or on devices that are alike and that no other pod shares with them. Pods
 of one kind under the same budgets are of one class, and the least important go first: so not every set is
-looked at but every number of each class. What a set must free at least is a sum over its pods (a ``Need``),
+looked at but every number of each class. What a set must free at least is a sum over its pods (a `Need`),
 and sets that can never reach it are not begun."""
 
 from collections import Counter
@@ -24,10 +24,10 @@ Kinds = list[tuple[Hashable, int]]
 
 
 class Cost(NamedTuple):
-    """The cost of evicting some pods; less is better, and one pod more is always worse. ``total_priority``
+    """The cost of evicting some pods; less is better, and one pod more is always worse. `total_priority`
     only counts values above zero, otherwise a pod more could make a set cheaper; for equal numbers of pods,
-    ``sum_of_priorities`` has all values. kube-scheduler, which compares nodes in this order, adds 2**31 to
-    each priority in its total, so that there fewer pods come before a lower sum. ``age`` is the earliest
+    `sum_of_priorities` has all values. kube-scheduler, which compares nodes in this order, adds 2**31 to
+    each priority in its total, so that there fewer pods come before a lower sum. `age` is the earliest
     start of those of the highest priority, negated: the latest starter goes first."""
 
     violations: int
@@ -74,7 +74,7 @@ class Pricing:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A need of the evicted pods together: at least ``much``, where the i-th frees ``gains[i]``."""
+    """A need of the evicted pods together: at least `much`, where the i-th frees `gains[i]`."""
 
     much: int
     gains: Sequence[int]
@@ -94,8 +94,8 @@ class _Class(NamedTuple):
 def cheapest_first(
     kinds: Kinds, needs: Sequence[Need], pricing: Pricing, below: Cost | None, steps: list[int]
 ) -> Iterator[tuple[Cost, Gone]]:
-    """Every number of every class that meets all needs, in the order of cost, while that is ``below``.
-    ``steps[0]`` sets may still be begun, over several searches; below 0, a search ended early."""
+    """Every number of every class that meets all needs, in the order of cost, while that is `below`.
+    `steps[0]` sets may still be begun, over several searches; below 0, a search ended early."""
     classes = _classes(kinds, needs)
     much = tuple(need.much for need in needs)
     order = count()

@@ -23,8 +23,8 @@ _SLACK = 1.25
 
 @dataclass(frozen=True, slots=True)
 class TaskClass:
-    """A kind of pod: ``gpus`` whole GPUs, ``shares_mib`` one GPU's memory each, ``mig`` instances by profile.
-    ``models`` are the ones it admits, by name or family, sorted; any where there are none."""
+    """A kind of pod: `gpus` whole GPUs, `shares_mib` one GPU's memory each, `mig` instances by profile.
+    `models` are the ones it admits, by name or family, sorted; any where there are none."""
 
     cpu_milli: int = 0
     gpus: int = 0
@@ -35,7 +35,7 @@ class TaskClass:
 
 def task_class(request: GpuRequest, cpu_milli: int, models: Iterable[str]) -> TaskClass | None:
     """The kind of pod that a request makes, its CPU rounded up; None where it asks no GPU. Shares are not
-    rounded: the tables do so for each kind of GPU (``core.forecast``), and a share of all of a GPU must not
+    rounded: the tables do so for each kind of GPU (`core.forecast`), and a share of all of a GPU must not
     become larger. Shares of init containers count only where no other containers have any."""
     if not request.asks_gpu:
         return None
@@ -72,7 +72,7 @@ def _shared(task: TaskClass) -> TaskClass:
 
 @dataclass(frozen=True)
 class Workload:
-    """How often each class comes. The parts and ``unknown``, that of pods of unknown classes, sum to 1."""
+    """How often each class comes. The parts and `unknown`, that of pods of unknown classes, sum to 1."""
 
     parts: Mapping[TaskClass, float] = field(default_factory=dict)
     unknown: float = 0.0
@@ -93,7 +93,7 @@ class Workload:
         return (apart + abs(self.unknown - other.unknown)) / 2
 
     def top(self, part: float) -> Workload:
-        """The commonest classes that make up ``part`` of the pods of known classes. Weng et al., "Beware of
+        """The commonest classes that make up `part` of the pods of known classes. Weng et al., "Beware of
         Fragmentation" (USENIX ATC'23), look at the first 95 per cent."""
         counts: dict[TaskClass, float] = {}
         covered, part = 0.0, part * sum(self.parts.values())
@@ -114,8 +114,8 @@ class SeenPods:
     """The workload of the pods seen so far, where older pods count less: events in, a Workload out."""
 
     def __init__(self, half_life: float, unknown: float = 0.0, max_classes: int | None = None) -> None:
-        """A pod counts half after ``half_life`` others. ``unknown`` pods of unknown classes came before; the
-        lightest classes join them where there are more than ``max_classes``."""
+        """A pod counts half after `half_life` others. `unknown` pods of unknown classes came before; the
+        lightest classes join them where there are more than `max_classes`."""
         self._max_classes = max_classes
         self._growth = 2.0 ** (1.0 / half_life)
         self._counts: dict[TaskClass, float] = {}

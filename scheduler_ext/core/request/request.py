@@ -24,7 +24,7 @@ MAX_SHARES = 64
 
 
 class Role(Enum):
-    """When a container runs: ``INIT`` before the others, beside earlier sidecars."""
+    """When a container runs: `INIT` before the others, beside earlier sidecars."""
 
     APP = "app"
     INIT = "init"
@@ -70,7 +70,7 @@ class UnitAsk:
 
 @dataclass(frozen=True, slots=True)
 class InitShare:
-    """An init container's share; ``beside`` are the indices of the running shares started before it."""
+    """An init container's share; `beside` are the indices of the running shares started before it."""
 
     container: str
     memory_mib: int
@@ -79,7 +79,7 @@ class InitShare:
 
 @dataclass(frozen=True, slots=True)
 class ShareAsk:
-    """Memory shares, each on one GPU of its own choice: ``running`` ones together, ``init`` ones before."""
+    """Memory shares, each on one GPU of its own choice: `running` ones together, `init` ones before."""
 
     running: tuple[tuple[str, int], ...]
     init: tuple[InitShare, ...] = ()
@@ -133,13 +133,13 @@ class GpuRequest(Wishes):
 
 @dataclass(frozen=True, slots=True)
 class InvalidRequest:
-    """A pod whose wish cannot be read, is absurd or contradicts itself; ``message`` names field and fix."""
+    """A pod whose wish cannot be read, is absurd or contradicts itself; `message` names field and fix."""
 
     message: str
 
 
 def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | InvalidRequest:
-    """A pod's wish as one ``GpuRequest``, or why it is none. Amounts are the peak over the pod's phases."""
+    """A pod's wish as one `GpuRequest`, or why it is none. Amounts are the peak over the pod's phases."""
     try:
         asked = [(container, _amounts(container, resources)) for container in pod.containers]
         request = _request(pod, asked, resources.share, parse_wishes(pod.annotations))

@@ -129,7 +129,7 @@ def shown(text: str) -> str:
 
 
 def part_hint(share: str = DEFAULT_SHARE) -> str:
-    """How a container requests a part of one GPU; ``share`` is the configured resource."""
+    """How a container requests a part of one GPU; `share` is the configured resource."""
     return f"for a part of one GPU ask {share} in MiB, such as 8192"
 
 
@@ -144,7 +144,7 @@ def spelling_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
 
 
 def resource_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
-    """The same for a resource: only ``share`` has our prefix, so that any other name is a misspelling."""
+    """`spelling_hint` for a resource: only `share` has our prefix, so any other name is a misspelling."""
     if name == share:
         return None
     return spelling_hint(name.replace(ANNOTATION_PREFIX, "gpu-", 1), share)

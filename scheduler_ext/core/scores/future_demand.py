@@ -1,4 +1,4 @@
-"""Scores of what a placement takes from future demand (``core.forecast``), for each GPU of the request."""
+"""Scores of what a placement takes from future demand (`core.forecast`), for each GPU of the request."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from scheduler_ext.core.node.columns import Floats
 
 
 def _kept(scoring: Scoring, lost: Floats, most_gpus: float = 1.0) -> Floats:
-    """1 where nothing is lost, 0 where ``most_gpus`` or more are lost for each GPU of the request."""
+    """1 where nothing is lost, 0 where `most_gpus` or more are lost for each GPU of the request."""
     kept: Floats = np.clip(1.0 - lost / scoring.gpus / most_gpus, 0.0, 1.0)
     return kept
 

@@ -21,7 +21,7 @@ Rows = npt.NDArray[np.int32]
 
 
 class NameIndex(dict[str, int]):
-    """Names to their position in ``names``; unknown names are at -1. Not to be changed once made. Many names
+    """Names to their position in `names`; unknown names are at -1. Not to be changed once made. Many names
     are compared by Python's 64-bit string hash alone, which is keyed by a random number per process: a false
     match has a chance of nodes / 2**64. Equal hashes of nodes are looked up by name."""
 
@@ -42,8 +42,8 @@ class NameIndex(dict[str, int]):
 @dataclass(frozen=True, slots=True)
 class _Table:
     """Hashes to rows, each hash at a place of its own. Hash and displace (Pagh, "Hash and Displace", WADS
-    1999): the low bits of a hash choose its group, the bits from ``shift`` on its place, and ``moves`` has by
-    how much each group is moved on, so that none meets another. ``entries`` is ``[place, (hash, row)]``."""
+    1999): the low bits of a hash choose its group, the bits from `shift` on its place, and `moves` has by
+    how much each group is moved on, so that none meets another. `entries` is `[place, (hash, row)]`."""
 
     shift: np.int64
     moves: Hashes

@@ -1,6 +1,6 @@
-"""All nodes at one generation: an immutable table that a decision reads without locks. Columns are ``[slot,
-state]``: one column per *distinct* node state, one row per device, so that equal nodes cost nothing extra.
-``state_of`` maps a node's row to its state."""
+"""All nodes at one generation: an immutable table that a decision reads without locks. Columns are `[slot,
+state]`: one column per *distinct* node state, one row per device, so that equal nodes cost nothing extra.
+`state_of` maps a node's row to its state."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from scheduler_ext.core.snapshot.name_index import NameIndex
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Every node at one generation. ``state_of`` has one entry more than there are nodes: row -1, for names
-    of no node. ``unsettled`` names nodes that some pods see differently: a pod's own assumed or nominated
-    place does not count against it. ``within`` is the whole cluster if this snapshot has fewer nodes."""
+    """Every node at one generation. `state_of` has one entry more than there are nodes: row -1, for names
+    of no node. `unsettled` names nodes that some pods see differently: a pod's own assumed or nominated
+    place does not count against it. `within` is the whole cluster if this snapshot has fewer nodes."""
 
     generation: int
     nodes: Mapping[str, Node]
@@ -64,7 +64,7 @@ class Snapshot:
 
     @lazy
     def scarcity(self) -> Floats:
-        """How scarce each model is, ``[model]``, 0 to 1: the demand for it from pods that do not take every
+        """How scarce each model is, `[model]`, 0 to 1: the demand for it from pods that do not take every
         model, over its number of GPUs. The square root, because otherwise a small demand would not count."""
         cluster = self.cluster
         if cluster is not self:
@@ -87,7 +87,7 @@ class Snapshot:
 
     @lazy
     def host_scarcity(self) -> Floats:
-        """The demand of pods that few nodes are large enough for, by GPUs of each node, ``[state]``, 0 to
+        """The demand of pods that few nodes are large enough for, by GPUs of each node, `[state]`, 0 to
         1."""
         # Nothing at the end, for nodes without GPUs.
         hosted: Floats = np.append(self._scarcity_of_shapes, 0.0).take(self.node.shape)
@@ -95,7 +95,7 @@ class Snapshot:
 
     @lazy
     def _scarcity_of_shapes(self) -> Floats:
-        """The same of each shape, ``[shape]``; 0 of those that no node of the cluster has."""
+        """The demand of `host_scarcity`, `[shape]`; 0 for shapes that no node of the cluster has."""
         cluster = self.cluster
         if cluster is not self:
             if cluster.shapes == self.shapes:
@@ -106,7 +106,7 @@ class Snapshot:
         return self.forecast.hosted(self.shapes, nodes)
 
     def mig_loss(self, resource: str) -> Floats:
-        """The cost of the next unit to future MIG pods, in GPUs, ``[state]``: the mean over the free ones."""
+        """The cost of the next unit to future MIG pods, in GPUs, `[state]`: the mean over the free ones."""
         loss = self._mig_loss.get(resource)
         if loss is None:
             columns = self.units.get(resource)
@@ -137,7 +137,7 @@ class Snapshot:
 
     @lazy
     def idle(self) -> Floats:
-        """Each node's idle healthy GPUs, ``[state]``, less holdings on unknown devices."""
+        """Each node's idle healthy GPUs, `[state]`, less holdings on unknown devices."""
         reported = (self.devices.idle * self.devices.healthy).sum(0)
         seen = np.where(self.node.estimated, self.node.gpus, reported)
         idle: Floats = np.maximum(seen - self.node.adrift, 0.0)

@@ -92,7 +92,7 @@ class Table(StateColumns):
         forecast: Forecast = NO_FORECAST,
         before: Table | None = None,
     ) -> None:
-        """``forecast`` may be changed between two snapshots. Nodes with the names of ``before`` share its
+        """`forecast` may be changed between two snapshots. Nodes with the names of `before` share its
         index of names, because recorded decisions keep theirs."""
         self._spare = spare
         self.forecast = forecast

@@ -24,7 +24,7 @@ _CONTROL = re.compile(
 
 
 class GpuFamily(NamedTuple):
-    """One gauge, of a field of Amounts or Instances; ``sparse`` if there is no series for 0. ``of`` is what
+    """One gauge, of a field of Amounts or Instances; `sparse` if there is no series for 0. `of` is what
     the series are of: the GPUs of a model, the memory of GPUs, in bytes, or MIG instances."""
 
     name: str

@@ -45,7 +45,7 @@ class Metrics:
         pending: Pending = dict,
         certificate_file: Path | None = None,
     ) -> None:
-        """``pending`` returns the number of waiting pods by reason; ``certificate_file`` has the certificate
+        """`pending` returns the number of waiting pods by reason; `certificate_file` has the certificate
         of the API."""
         # Otherwise every counter has one more series, which no query uses; the switch is per process.
         disable_created_metrics()  # type: ignore[no-untyped-call]

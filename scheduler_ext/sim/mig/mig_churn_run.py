@@ -34,8 +34,8 @@ _LONGEST_WAIT_PODS = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigChurn:
-    """One experiment, for several policies and seeds. ``mix`` is by profile name; ``arrivals`` count after
-    the warm-up. ``target`` is the policies' knowledge: the ``mix`` itself, or ``online``, the pods that have
+    """One experiment, for several policies and seeds. `mix` is by profile name; `arrivals` count after
+    the warm-up. `target` is the policies' knowledge: the `mix` itself, or `online`, the pods that have
     arrived."""
 
     geometry: Geometry
@@ -49,7 +49,7 @@ class MigChurn:
 
 @dataclass(frozen=True, slots=True)
 class _Requests:
-    """The requests ``[request]``, times in mean lifetimes; the first ``warm_up`` do not count."""
+    """The requests `[request]`, times in mean lifetimes; the first `warm_up` do not count."""
 
     profile: npt.NDArray[np.int64]
     arrives: npt.NDArray[np.float64]
@@ -143,7 +143,7 @@ class OnlineTarget:
         self._next = _FIRST_UPDATE_PODS
 
     def arrived(self, profile: int) -> None:
-        """Count a pod that requests the geometry's ``profile``, by index."""
+        """Count a pod that requests the geometry's `profile`, by index."""
         self._seen.saw(self._tasks[profile])
         if self._seen.seen >= self._next:
             self._retarget(expected_mix(self._geometry, self._seen.workload()))
@@ -151,7 +151,7 @@ class OnlineTarget:
 
 
 class MigGpus:
-    """The occupied units of each GPU, as masks ``[gpu]``, and the profiles that it cannot take."""
+    """The occupied units of each GPU, as masks `[gpu]`, and the profiles that it cannot take."""
 
     def __init__(self, geometry: Geometry, gpus: int) -> None:
         self._geometry = geometry
@@ -170,7 +170,7 @@ class MigGpus:
         self.held_units = 0
 
     def masks_for(self, profile: int) -> OccupiedMasks:
-        """The occupied units of each GPU, ``[gpu]``; all units if the GPU can take no ``profile``."""
+        """The occupied units of each GPU, `[gpu]`; all units if the GPU can take no `profile`."""
         foes = self._foes[profile]
         if not (foes or self._capped[profile]):
             return self._masks

@@ -37,7 +37,7 @@ MIX_NAMES = (UNIFORM, *_NAMED)
 
 
 class _ProfileEntry(Struct, rename="camel", forbid_unknown_fields=True):
-    """A profile in a file; ``size`` and ``starts`` are in units of the grid."""
+    """A profile in a file; `size` and `starts` are in units of the grid."""
 
     name: str
     size: int
@@ -51,9 +51,9 @@ class _GeometryFile(Struct, forbid_unknown_fields=True):
 
 
 def read_geometry(name_or_file: str) -> Geometry:
-    """The geometry of a known GPU such as A100-80GB, else of a JSON file ``{"grid":8,"profiles":[...]}``.
-    Each profile has ``name``, ``size`` and ``starts`` in units of the grid, and may have ``maxInstances``:
-    without it, or where it is null, as many as fit. Names are ``profile_name``'s. Raises SimulationError
+    """The geometry of a known GPU such as A100-80GB, else of a JSON file `{"grid":8,"profiles":[...]}`.
+    Each profile has `name`, `size` and `starts` in units of the grid, and may have `maxInstances`:
+    without it, or where it is null, as many as fit. Names are `profile_name`'s. Raises SimulationError
     naming the file and the field."""
     known = geometry_for(name_or_file)
     if known is not None:
@@ -96,8 +96,8 @@ def profile_name(text: str) -> str:
 
 
 def parse_mix(text: str, geometry: Geometry) -> dict[str, float]:
-    """The parts of each profile, summing to 1, of ``7g.80gb=.3,1g.10gb=.7`` or of a mix by name. Parts are
-    relative: 3 and 7 are .3 and .7. ``uniform`` has all shapes of the geometry equally often; the other names
+    """The parts of each profile, summing to 1, of `7g.80gb=.3,1g.10gb=.7` or of a mix by name. Parts are
+    relative: 3 and 7 are .3 and .7. `uniform` has all shapes of the geometry equally often; the other names
     are mixes of the six shapes of seven slices on eight units. Raises SimulationError for an unknown profile
     and for invalid parts."""
     if text == UNIFORM:

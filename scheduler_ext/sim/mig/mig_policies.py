@@ -27,9 +27,9 @@ _ORDERS: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {
 
 @dataclass(frozen=True, eq=False)
 class MigPlacements:
-    """The best start of every profile beside every occupancy mask, and its cost; ``[mask, profile]``. Where
-    no start fits, ``cost`` is infinite and ``start`` is -1. Profiles are in the geometry's order, and the
-    column of a profile is contiguous, so that ``cost[:, profile][masks]`` reads little memory. A mask holds
+    """The best start of every profile beside every occupancy mask, and its cost; `[mask, profile]`. Where
+    no start fits, `cost` is infinite and `start` is -1. Profiles are in the geometry's order, and the
+    column of a profile is contiguous, so that `cost[:, profile][masks]` reads little memory. A mask holds
     neither max_instances nor media engines: callers that know them exclude such GPUs."""
 
     cost: Floats
@@ -41,8 +41,8 @@ def least_cost(
     cost: Callable[[Masks, Masks], Floats],
     order: Callable[[Profile], Iterable[int]] = attrgetter("starts"),
 ) -> MigPlacements:
-    """The cheapest start for every mask and profile; of equally cheap starts the first in ``order``. ``cost``
-    takes the masks before and after an instance is created, each ``[case]``."""
+    """The cheapest start for every mask and profile; of equally cheap starts the first in `order`. `cost`
+    takes the masks before and after an instance is created, each `[case]`."""
     shape = (1 << geometry.grid, len(geometry.profiles))
     best = np.full(shape, np.inf, order="F")
     starts = np.full(shape, -1, np.int8, order="F")
@@ -68,15 +68,15 @@ class MigPolicy:
         self.retarget(mix)
 
     def retarget(self, mix: Mapping[str, float]) -> None:
-        """Expect pods by this ``mix`` from now on."""
+        """Expect pods by this `mix` from now on."""
         tables = self._placements(mix)
         # Costs are read for every GPU, the start for one.
         self._costs = list(tables.cost.T)
         self._starts = tables.start
 
     def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
-        """The GPU and the start for one more instance of the geometry's ``profile``, by index. ``masks``
-        ``[gpu]`` are the occupied units of each GPU, all units if the GPU can take no such profile. None if
+        """The GPU and the start for one more instance of the geometry's `profile`, by index. `masks`
+        `[gpu]` are the occupied units of each GPU, all units if the GPU can take no such profile. None if
         it fits on no GPU."""
         costs = self._costs[profile].take(masks)
         gpu = int(costs.argmin())
@@ -105,7 +105,7 @@ def default(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
 
 
 def first_fit(geometry: Geometry, mix: Mapping[str, float], choice: type[MigPolicy] = MigPolicy) -> MigPolicy:
-    """The lowest free start, on the first GPU or by another ``choice``: every placement costs the same."""
+    """The lowest free start, on the first GPU or by another `choice`: every placement costs the same."""
     placements = least_cost(geometry, lambda before, after: np.zeros(len(after)))
     return choice(lambda mix: placements, mix)
 
@@ -126,7 +126,7 @@ def best_fit(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
 
 
 def fgd(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
-    """FGD (Weng et al., USENIX ATC'23) on MIG masks: the least growth of the fragmentation for ``mix``."""
+    """FGD (Weng et al., USENIX ATC'23) on MIG masks: the least growth of the fragmentation for `mix`."""
 
     def placements(mix: Mapping[str, float]) -> MigPlacements:
         unusable = fragmentation(geometry, mix)
@@ -136,7 +136,7 @@ def fgd(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
 
 
 def fragmentation(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
-    """The free units that pods of ``mix`` cannot use, in the mean over its profiles, ``[mask]``."""
+    """The free units that pods of `mix` cannot use, in the mean over its profiles, `[mask]`."""
     masks = np.arange(1 << geometry.grid, dtype=np.int64)
     usable = geometry.grid * room_worth(geometry, mix, exponent=1.0)
     unusable: Floats = geometry.grid - np.bitwise_count(masks) - usable
@@ -151,7 +151,7 @@ def mfi(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
 
 
 def fragmentation_score(geometry: Geometry) -> Floats:
-    """The score of MFI for every occupancy mask, ``[mask]``; profiles of one shape count once. The sum, over
+    """The score of MFI for every occupancy mask, `[mask]`; profiles of one shape count once. The sum, over
     the profiles that are no larger than the free units and over the starts of each, of the profile's size
     where that window overlaps an occupied unit."""
     masks = np.arange(1 << geometry.grid, dtype=np.int64)

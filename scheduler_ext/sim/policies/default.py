@@ -1,6 +1,6 @@
 """The product's own policy: its filters, scores and choice of GPUs, on the states of the simulated nodes. The
 result for a kind of pod in a state is kept, as states recur. Priorities are no part of a kind, so
-``priority`` and ``spot`` never apply."""
+`priority` and `spot` never apply."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -25,7 +25,7 @@ class Fragmentation:
     """The measure for one workload on one cluster's models. A node's row stands for the classes that fit its
     model and its free CPU. For a row, a class of up to one GPU counts each GPU by itself; a class of several
     counts the whole node, less its free GPUs if they suffice. So a node's fragmentation is a sum over its
-    GPUs of ``_idle[row, room]`` less ``_usable[row, free GPUs]``."""
+    GPUs of `_idle[row, room]` less `_usable[row, free GPUs]`."""
 
     def __init__(self, cluster: Cluster, workload: Workload) -> None:
         """Classes with several shares or MIG instances are no part of the measure."""
@@ -60,13 +60,13 @@ class Fragmentation:
         self._depth = depth + 1
 
     def _row(self, nodes: NodesView, cpu_milli: int) -> Longs:
-        """The row of each node after this CPU is taken, ``[node]``."""
+        """The row of each node after this CPU is taken, `[node]`."""
         level = np.searchsorted(self._thresholds, nodes.cpu_free - cpu_milli, side="right")
         rows: Longs = nodes.model.astype(np.int64) * self._levels + level
         return rows
 
     def of(self, nodes: NodesView) -> Floats:
-        """The fragmentation in thousandths of a GPU, ``[node]``."""
+        """The fragmentation in thousandths of a GPU, `[node]`."""
         row = self._row(nodes, 0)
         idle = self._idle.take(row * (GPU_MILLI + 1) + nodes.room_milli).sum(0)
         free = (nodes.room_milli == GPU_MILLI).sum(0)
@@ -74,8 +74,8 @@ class Fragmentation:
         return fragmented
 
     def after(self, kind: PodKind, nodes: NodesView) -> Floats:
-        """The fragmentation with the pod, for nodes that have the GPUs. ``[slot, node]`` by the GPU of a
-        share, inf without room; otherwise ``[1, node]``."""
+        """The fragmentation with the pod, for nodes that have the GPUs. `[slot, node]` by the GPU of a
+        share, inf without room; otherwise `[1, node]`."""
         row = self._row(nodes, kind.cpu_milli)
         first = row * (GPU_MILLI + 1)
         idle = self._idle.take(first + nodes.room_milli)

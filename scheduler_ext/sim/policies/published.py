@@ -19,7 +19,7 @@ _FREE_NODE = 33
 
 
 def tightest_slot(kind: PodKind, room_milli: Ints) -> Ints:
-    """The first of the fullest GPUs that hold the share, of ``[slot, node]`` rooms, as ``[node]``."""
+    """The first of the fullest GPUs that hold the share, of `[slot, node]` rooms, as `[node]`."""
     if not kind.is_share:
         return np.zeros(room_milli.shape[1], np.int32)
     # A GPU without room counts as wider than any GPU.

@@ -1,7 +1,7 @@
 """The fake NVML library: how it is built, and the state file it answers from, written from Python objects.
 
-A test changes the objects and calls ``write``; the library sees the new file at its next call. Faults are
-NVML codes by function name, "*" for every function; ``"15*1"`` is code 15 at the first call only.
+A test changes the objects and calls `write`; the library sees the new file at its next call. Faults are
+NVML codes by function name, "*" for every function; `"15*1"` is code 15 at the first call only.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Fault = int | str
 def build_library(directory: Path, *, old_driver: bool = False) -> Path:
     """Build the library into a directory and return its path; skips the test without a C compiler.
 
-    ``old_driver`` leaves out functions that a library of some years ago lacks.
+    `old_driver` leaves out functions that a library of some years ago lacks.
     """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
@@ -44,7 +44,7 @@ def build_library(directory: Path, *, old_driver: bool = False) -> Path:
 
 @dataclass
 class FakeProfile:
-    """A GPU instance profile: ``index`` is the number to ask with, ``number`` the id in all other calls."""
+    """A GPU instance profile: `index` is the number to ask with, `number` the id in all other calls."""
 
     index: int
     number: int
@@ -76,7 +76,7 @@ class FakeUse:
 
 @dataclass
 class FakeMig(FakeUse):
-    """A MIG device in a GPU instance; ``profile`` is as in its NVML name, such as 1c.3g.40gb."""
+    """A MIG device in a GPU instance; `profile` is as in its NVML name, such as 1c.3g.40gb."""
 
     uuid: str = ""
     profile: str = ""
@@ -99,7 +99,7 @@ class FakeMig(FakeUse):
 
 @dataclass
 class FakeGpu(FakeUse):
-    """One GPU; ``mig`` is None where it has no such mode, ``devices`` are by index, None a hole."""
+    """One GPU; `mig` is None where it has no such mode, `devices` are by index, None a hole."""
 
     uuid: str = ""
     name: str = ""
@@ -193,7 +193,7 @@ class FakeNode:
         new.replace(self.state)
 
     def calls(self) -> Counter[str]:
-        """How often each function was called since ``forget_calls``."""
+        """How often each function was called since `forget_calls`."""
         lines = self.calls_file.read_text().splitlines() if self.calls_file.exists() else []
         return Counter(line.split()[0] for line in lines)
 

@@ -33,7 +33,7 @@ _SNAPSHOTS = 16
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A change; ``entry`` is the object after it, or as it was deleted, at the change's version."""
+    """A change; `entry` is the object after it, or as it was deleted, at the change's version."""
 
     kind: str
     entry: Entry
@@ -41,7 +41,7 @@ class Event:
 
 
 class Collection:
-    """Objects of one kind; every method needs the store's lock, which ``changed`` shares."""
+    """Objects of one kind; every method needs the store's lock, which `changed` shares."""
 
     def __init__(self, path: str, lock: threading.RLock, history: int, version: int) -> None:
         root, _, resource = path.rpartition("/")
@@ -133,7 +133,7 @@ class Collection:
         return self._events[position - self._forgotten :]
 
     def line(self, event: Event, matches: Match) -> bytes | None:
-        """An event as a watch for ``matches`` sees it: an object that leaves the selection is deleted
+        """An event as a watch for `matches` sees it: an object that leaves the selection is deleted
         there.
         """
         now = event.kind != "DELETED" and matches(event.entry)

@@ -13,7 +13,7 @@ from tests.kube_objects import Json
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One version of one object; ``body`` begins with the collection's ``apiVersion`` and ``kind``."""
+    """One version of one object; `body` begins with the collection's `apiVersion` and `kind`."""
 
     name: str
     namespace: str | None

@@ -109,7 +109,7 @@ def huge_line(size_bytes: int = 11 << 20) -> Line:
 
 
 def error_line(code: int = 410, reason: str = "Expired", message: str = "too old resource version") -> Line:
-    """An ERROR event; a server ends the watch after it, so ``End`` should follow."""
+    """An ERROR event; a server ends the watch after it, so `End` should follow."""
     return Line(b'{"type":"ERROR","object":%s}\n' % ApiError(code, reason, message).body())
 
 
@@ -130,7 +130,7 @@ class Placed:
 
 
 class Faults:
-    """The faults of a server; ``changed`` is called after one was placed. Safe in any thread."""
+    """The faults of a server; `changed` is called after one was placed. Safe in any thread."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -140,7 +140,7 @@ class Faults:
     def place(
         self, fault: AnswerFault | WatchFault, match: Match = everything, times: int | None = 1
     ) -> Placed:
-        """Apply a fault to the next ``times`` matching requests, or to all until it is lifted (None)."""
+        """Apply a fault to the next `times` matching requests, or to all until it is lifted (None)."""
         if isinstance(fault, Line) and times is None:
             raise ValueError("a line is sent a number of times")
         placed = Placed(fault, match, times)

@@ -41,7 +41,7 @@ _JSON = "application/json"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A whole answer; ``headers`` are beside Date, Content-Type and Content-Length."""
+    """A whole answer; `headers` are beside Date, Content-Type and Content-Length."""
 
     code: int
     body: bytes = b"{}"
@@ -49,7 +49,7 @@ class Answer:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """See ApiServer, which the listener carries as ``api``."""
+    """See ApiServer, which the listener carries as `api`."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True

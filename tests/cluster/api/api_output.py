@@ -21,7 +21,7 @@ class ConnectionEndError(Exception):
 
 
 class Output:
-    """The output of one connection; ``fault`` applies to the bodies of the current answer."""
+    """The output of one connection; `fault` applies to the bodies of the current answer."""
 
     def __init__(self, connection: socket.socket, stopping: threading.Event) -> None:
         self._connection = connection

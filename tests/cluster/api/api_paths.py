@@ -19,7 +19,7 @@ _PATH = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed path; ``collection`` is the path of all namespaces' objects, such as /api/v1/pods."""
+    """A parsed path; `collection` is the path of all namespaces' objects, such as /api/v1/pods."""
 
     collection: str
     namespace: str | None = None

@@ -17,7 +17,7 @@ _KEPT = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; header names are in lower case, ``at`` is by the server's clock."""
+    """One request; header names are in lower case, `at` is by the server's clock."""
 
     method: str
     path: str

@@ -72,10 +72,10 @@ class Listener(ThreadingHTTPServer):
 class ApiServer:
     """A Kubernetes API on loopback, which runs while it is entered as a context.
 
-    ``store`` has its objects, ``log`` its requests, ``faults`` its faults. ``hook`` may answer a request in
-    its place (None: it does not); ``clock`` gives the Date header and the timestamps, in seconds since 1970;
-    where ``tokens`` are set, each request needs one of them. ``gone_at_once`` answers a watch from a
-    forgotten version with HTTP 410, where kube-apiserver sends an ERROR event. ``ports`` has the local
+    `store` has its objects, `log` its requests, `faults` its faults. `hook` may answer a request in
+    its place (None: it does not); `clock` gives the Date header and the timestamps, in seconds since 1970;
+    where `tokens` are set, each request needs one of them. `gone_at_once` answers a watch from a
+    forgotten version with HTTP 410, where kube-apiserver sends an ERROR event. `ports` has the local
     stand-ins of pods' ports, by namespace, pod and port.
     """
 

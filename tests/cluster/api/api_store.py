@@ -23,7 +23,7 @@ from tests.kube_objects import Json
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a list; ``token`` leads to the next one and is empty on the last."""
+    """A part of a list; `token` leads to the next one and is empty on the last."""
 
     entries: list[Entry]
     version: int
@@ -34,8 +34,8 @@ class Page:
 class Store:
     """Collections by path, with one counter of versions for all.
 
-    An object is kept as bytes, once: pages and events refer to it. ``history`` bounds the remembered events
-    of a collection; a watch from before them is answered 410. ``clock`` gives seconds since 1970. Safe in any
+    An object is kept as bytes, once: pages and events refer to it. `history` bounds the remembered events
+    of a collection; a watch from before them is answered 410. `clock` gives seconds since 1970. Safe in any
     thread.
     """
 
@@ -81,9 +81,9 @@ class Store:
     def update(
         self, path: str, name: str, change: Callable[[Json], Json], namespace: str | None = None
     ) -> Entry:
-        """Replace an object by the result of ``change``; the version stays if it returns its argument.
+        """Replace an object by the result of `change`; the version stays if it returns its argument.
 
-        Raises ApiError 404 without such an object, and any error of ``change``.
+        Raises ApiError 404 without such an object, and any error of `change`.
         """
         with self.lock:
             entry = self.get(path, name, namespace)

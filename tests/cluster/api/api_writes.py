@@ -1,6 +1,6 @@
 """POST, PUT, PATCH and DELETE: enough of the API's rules for competing writers.
 
-Simpler than the real thing: a status is written through ``/status`` alone, for every kind; server-side apply
+Simpler than the real thing: a status is written through `/status` alone, for every kind; server-side apply
 owns the first level of spec, status, labels and annotations and sees no conflicts; a strategic merge patch
 counts as a merge patch.
 """
@@ -151,7 +151,7 @@ def _check_version(before: Json, given: Json, asked: Target) -> None:
 
 
 def _within(before: Json, after: Json, asked: Target) -> Json:
-    """The part of a change that a path admits: ``/status`` the status, any other everything else."""
+    """The part of a change that a path admits: `/status` the status, any other everything else."""
     if asked.subresource == "status":
         changed = before | {"status": after.get("status", {})}
     else:

@@ -41,13 +41,13 @@ def placement(pods: int, nodes: int, devices: int = DEVICES) -> dict[int, tuple[
 
 
 def nodes(count: int, devices: int = DEVICES) -> Iterator[Json]:
-    """Nodes of some 8 kB with ``devices`` GPUs each."""
+    """Nodes of some 8 kB with `devices` GPUs each."""
     for index in range(count):
         yield _node(index, devices)
 
 
 def gpunodes(count: int, devices: int = DEVICES, pods: int = 0) -> Iterator[Json]:
-    """The Nodes' GPUNodes, some 6 kB with 8 devices, held by some of so many ``pods``."""
+    """The Nodes' GPUNodes, some 6 kB with 8 devices, held by some of so many `pods`."""
     held = {place: index for index, place in placement(pods, count, devices).items()}
     for index in range(count):
         uuids = [device_uuid(index, device) for device in range(devices)]
@@ -68,7 +68,7 @@ def gpunodes(count: int, devices: int = DEVICES, pods: int = 0) -> Iterator[Json
 
 
 def pods(count: int, nodes: int = 5000, devices: int = DEVICES) -> Iterator[Json]:
-    """Pods of some 8 kB, bound to so many ``nodes``."""
+    """Pods of some 8 kB, bound to so many `nodes`."""
     held = placement(count, nodes, devices)
     for index in range(count):
         place = held.get(index)

@@ -67,7 +67,7 @@ class LargeOutage:
         self.kubeconfig = kubeconfig
 
     def leave(self, *, compact: bool) -> None:
-        """Go away; the cluster changes, and with ``compact`` its history is forgotten."""
+        """Go away; the cluster changes, and with `compact` its history is forgotten."""
         self._do("leave compact" if compact else "leave")
 
     def come_back(self, errors_s: float = 0.0) -> None:

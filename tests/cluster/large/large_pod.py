@@ -104,7 +104,7 @@ _MANAGED_FIELDS: list[Json] = [
 
 @dataclass(frozen=True, slots=True)
 class LargePod:
-    """The pod's identity; ``index`` counts all pods of the cluster."""
+    """The pod's identity; `index` counts all pods of the cluster."""
 
     index: int
     namespace: str
@@ -122,7 +122,7 @@ class LargePod:
 
 
 def pod(who: LargePod, *, on: str | None, gpu: bool, device: str | None) -> Json:
-    """The pod itself, running on a node or pending; ``device`` is the UUID of the GPU it holds, if any."""
+    """The pod itself, running on a node or pending; `device` is the UUID of the GPU it holds, if any."""
     resources = {"cpu": "4", "memory": "32Gi"} | ({"nvidia.com/gpu": "1"} if gpu else {})
     annotations = {
         "cni.projectcalico.org/podIP": f"{who.address}/32",

@@ -12,7 +12,7 @@ _USED_MIB = 61440
 
 
 def report(index: int, uuids: Sequence[str], holders: Sequence[LargePod | None]) -> Json:
-    """A node's status; ``holders`` has the pod that holds each device, None for a free one."""
+    """A node's status; `holders` has the pod that holds each device, None for a free one."""
     devices = [
         _device(number, uuid, holder)
         for number, (uuid, holder) in enumerate(zip(uuids, holders, strict=True))

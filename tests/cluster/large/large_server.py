@@ -1,4 +1,4 @@
-"""The command ``python -m tests.cluster.api.api_server``: a large cluster on a server of its own.
+"""The command `python -m tests.cluster.api.api_server`: a large cluster on a server of its own.
 
 SIGUSR1 starts and stops the events; SIGUSR2 ends all watches and forgets their positions, so that all objects
 are listed again.

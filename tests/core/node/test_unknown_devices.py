@@ -28,7 +28,7 @@ ESTIMATED = NodeInfo(
 
 
 def winner(kind: NodeInfo, request: GpuRequest, policy: Policy | None = None) -> str:
-    """The better node: ``full``, with seven of eight GPUs held on unreported devices, or ``empty``."""
+    """The better node: `full`, with seven of eight GPUs held on unreported devices, or `empty`."""
     infos = [replace(kind, name="full", pods=SEVEN_HELD), replace(kind, name="empty")]
     snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
     decision = filter_nodes(request, snapshot, policy or Policy())

@@ -2,7 +2,7 @@
 
 The server of the tests' kubelet is a module of its own, so that a change of it does not build Kubernetes.
 
-``python -m tests.e2e.cluster.binaries`` builds missing binaries and prints their paths.
+`python -m tests.e2e.cluster.binaries` builds missing binaries and prints their paths.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``scheduler-ext serve`` as a process, on the cluster of the golden bodies."""
+"""`scheduler-ext serve` as a process, on the cluster of the golden bodies."""
 
 from __future__ import annotations
 

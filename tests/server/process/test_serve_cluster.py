@@ -1,4 +1,4 @@
-"""``serve --kubeconfig`` as a process: ready after the lists, and still serving after an outage."""
+"""`serve --kubeconfig` as a process: ready after the lists, and still serving after an outage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``scheduler-ext serve``: how it starts, what it refuses to start with, and what is where."""
+"""`scheduler-ext serve`: how it starts, what it refuses to start with, and what is where."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``scheduler-ext serve`` over TLS: who is served, who is refused, and that HTTP is what it was."""
+"""`scheduler-ext serve` over TLS: who is served, who is refused, and that HTTP is what it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Certificates renewed while ``scheduler-ext serve`` runs, as kubelet does it in a mounted Secret."""
+"""Certificates renewed while `scheduler-ext serve` runs, as kubelet does it in a mounted Secret."""
 
 from __future__ import annotations
 
