@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import random
 import signal
 import socket
 import struct
@@ -78,6 +80,24 @@ def test_requests_that_are_sent_while_another_is_served_are_answered_in_order(se
         sock.shutdown(socket.SHUT_WR)
         replies = read_to_end(sock)
     assert [part.split(b'"')[0] for part in replies.split(b'"slept": "')[1:]] == [b"100", b"0", b"50", b"0"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_requests_are_answered_in_order_wherever_the_network_cuts_them(
+    server: ServerProcess, seed: int
+) -> None:
+    draw = random.Random(seed)
+    lengths = [draw.choice((0, 1, 500, 70_000)) for _ in range(40)]
+    requests = [request("/length", b"x" * length) for length in lengths]
+    raw, ends = b"".join(requests), list(itertools.accumulate(map(len, requests)))
+    edges = sorted({0, *draw.sample(ends, 20), *(draw.randrange(len(raw)) for _ in range(15)), len(raw)})
+    with connect(server.api) as sock:
+        for start, end in itertools.pairwise(edges):
+            sock.sendall(raw[start:end])
+            time.sleep(draw.choice((0, 0, 0.002)))
+        sock.shutdown(socket.SHUT_WR)
+        replies = read_to_end(sock)
+    assert [int(part.split(b",")[0]) for part in replies.split(b'"length": ')[1:]] == lengths
 
 
 def test_a_request_directly_after_a_reply_is_answered(server: ServerProcess) -> None:
