@@ -1,4 +1,4 @@
-"""The base of all background threads, and turns for their work, which leave the interpreter to requests."""
+"""The base of background threads, and turns for their work, which leave the interpreter to requests."""
 
 import contextlib
 import logging

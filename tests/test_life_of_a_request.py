@@ -116,6 +116,9 @@ def assert_followed(title: str, found: list[Call]) -> None:
         assert row in rest, f"{title}: {row[1]} of {row[0]} is not called, or not after the rows above it"
 
 
+POINTS = ("core/cycle/cycle.py", "points")
+
+
 class Asking:
     """kube-scheduler's requests to an extender that follows a cluster and binds."""
 
@@ -198,6 +201,24 @@ def _preempt(asking: Asking) -> None:
 )
 def test_a_request_of_kube_scheduler(asking: Asking, request_of: Callable[[Asking], None]) -> None:
     request_of(asking)
+
+
+def test_filter_scores_the_nodes_if_more_fit_than_it_returns(server: ApiServer, transport: Transport) -> None:
+    extender = Enforced(server, transport, max_candidates=1)
+    extender.start()
+    asking = Asking(extender)
+    share = extender.share("one")
+    scores = ("core/cycle/cycle.py", "score_nodes")
+    with calls() as found:
+        (best,) = asking.post("filter", names_body(share, ["a", "b"]))["NodeNames"]
+    select = ("core/cycle/cycle.py", "select_candidates")
+    assert_followed("filter", found)
+    assert scores in found[found.index(select) :]
+    with calls() as found:
+        asking.post("prioritize", names_body(share, [best]))
+    extender.live.stop()
+    assert_followed("prioritize", [*found[: found.index(POINTS)], scores, *found[found.index(POINTS) :]])
+    assert scores not in found
 
 
 def _is_healthy(extender: Enforced, name: str) -> bool:

@@ -18,6 +18,8 @@ from scheduler_ext.cli.output import (
     show,
 )
 from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
+from scheduler_ext.core.filters import BY_NAME
+from scheduler_ext.core.framework.refusal import MissKind
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.explain.explain import explain as explain_pod
 from scheduler_ext.explain.explainer import Explainer
@@ -32,8 +34,6 @@ _SHARES = 8
 # Nodes without room in the table; a large cluster has many, all alike.
 _SHOWN_EMPTY = 10
 _SIDES = (("needs", "needed"), ("has", "have"))
-# Units that are no amounts: "needs Fresh report, has labels only" is complete.
-_WORDS = ("state", "labels", "health", "model", "sharing")
 
 
 @click.command()
@@ -177,7 +177,7 @@ def asking(answer: dict[str, Any]) -> str:
 
 
 def devices(entries: list[dict[str, Any]]) -> str:
-    """The devices of each container, or their number where the device plugin picks them."""
+    """The devices of each container, or their number if the device plugin picks them."""
     shares = [
         f"{e['container']}: {e['uuid']}" + (f" {mib} MiB" if (mib := e.get("memoryMiB")) is not None else "")
         for e in entries
@@ -201,7 +201,10 @@ def _nearest_miss(node: dict[str, Any]) -> str:
 def shortfall(miss: dict[str, Any]) -> str:
     """The needed and the available amount."""
     where = f"{miss['device']}: " if miss["device"] else ""
-    unit = f" {miss['unit']}" if miss["unit"] and miss["unit"] not in _WORDS else ""
+    criterion = BY_NAME.get(miss["criterion"])
+    # The others compare words: "needs Fresh report, has labels only" is complete.
+    counted = criterion is None or criterion.kind in (MissKind.AMOUNT, MissKind.SIZE)
+    unit = f" {miss['unit']}" if miss["unit"] and counted else ""
     have = "unknown" if miss["have"] is None else miss["have"]
     needed = f"needs {miss['needed']}, " if miss["needed"] is not None else ""
     return f"{where}{needed}has {have}{unit}"

@@ -139,7 +139,7 @@ class Source:
 
 def source_options(flag: str = "--inventory", file_option: Decorator = inventory_option) -> Decorator:
     """Options for the named cluster, or kubectl's own, as `source`; `flag` is the option for the file.
-    Raises click.UsageError; ClusterError where $KUBECONFIG names a missing file."""
+    Raises click.UsageError; ClusterError if $KUBECONFIG names a missing file."""
 
     def source_of(inventory_file: Path | None, kubeconfig: Path | None, context: str | None) -> Source:
         if inventory_file is None:
@@ -198,7 +198,7 @@ one_pod_options = bundled(
         required=True,
         help="File with a Pod or a workload with a pod template; - reads standard input.",
     ),
-    click.option("--pod", "pod_name", help="Name of the pod, where the file has several."),
+    click.option("--pod", "pod_name", help="Name of the pod, if the file has several."),
     namespace_option,
     source_options(),
     config_option,

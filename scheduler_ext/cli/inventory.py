@@ -92,7 +92,7 @@ _NODE_COLUMNS: Columns = {
     "GPUS": lambda item: len(item["devices"]),
     "SICK": lambda item: sum(not device["healthy"] for device in item["devices"]),
     "CORDONED": _cordoned,
-    "HELD UNSEEN": lambda item: sum(each["count"] for each in item["unattributed"]),
+    "UNATTRIBUTED": lambda item: sum(each["count"] for each in item["unattributed"]),
     "MODEL": lambda item: ", ".join(dict.fromkeys(each["model"] for each in item["devices"])) or "-",
     "FREE MIB": _free_memory,
     "MIG FREE": lambda item: counted(item["migFree"]),

@@ -29,7 +29,7 @@ def kubeconfig_of(
     missing: str = "no kubeconfig: give --kubeconfig, or set KUBECONFIG",
 ) -> Kubeconfig:
     """The file given, those of $KUBECONFIG, or ~/.kube/config. Raises click.UsageError with the text
-    `missing` where there is none; ClusterError where $KUBECONFIG names only missing files."""
+    `missing` if there is none; ClusterError if $KUBECONFIG names only missing files."""
     if given is not None:
         return Kubeconfig((given,), context)
     named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
@@ -66,7 +66,7 @@ def _beginning(found: Callable[[click.Context], list[str]]) -> Complete:
 
 
 def _names(path: str) -> Complete:
-    """The names of the API's objects at this path, where `{}` is the chosen namespace."""
+    """The names of the API's objects at this path; `{}` is the chosen namespace."""
 
     def found(ctx: click.Context) -> list[str]:
         kubeconfig = kubeconfig_of(ctx.params.get("kubeconfig"), ctx.params.get("context"))

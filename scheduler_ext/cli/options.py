@@ -47,13 +47,9 @@ def bundled(build: Callable[..., Any], parameter: str, *options: Decorator) -> D
 
 
 kubeconfig_option_with = functools.partial(click.option, "--kubeconfig", type=FILE)
-inventory_option = click.option(
-    "--inventory",
-    "inventory_file",
-    type=FILE_OR_STDIN,
-    help="File of GPUNode, Node and Pod objects, for example the output of `kubectl get "
-    "gpunodes,nodes,pods -A -o yaml`; - reads standard input.",
-)
+INVENTORY = "GPUNode, Node and Pod objects, as printed by `kubectl get gpunodes,nodes,pods -A -o yaml`"
+inventory_option_with = functools.partial(click.option, "--inventory", "inventory_file", type=FILE_OR_STDIN)
+inventory_option = inventory_option_with(help=f"File of {INVENTORY}; - reads standard input.")
 log_format_option = click.option("--log-format", type=click.Choice(["json", "text"]), default="text")
 context_option = click.option(
     "--context", shell_complete=complete_contexts, help="Kubeconfig context (default: current-context)."

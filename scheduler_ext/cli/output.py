@@ -11,7 +11,7 @@ from typing import Any, Final
 import click
 import yaml
 
-# The width where output is not a terminal.
+# The width if the output is no terminal.
 COLUMNS: Final = 120
 _NARROWEST: Final = 4
 _GAPS: Final = ("   ", "  ", " ")
@@ -102,7 +102,7 @@ def _layout(rows: Sequence[Sequence[str]], columns: int | None) -> tuple[list[in
 
 
 def _narrowed(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]:
-    """Widths with a sum of `room` where `least` allows: the widest columns shrink to a common width."""
+    """Widths with a sum of `room` if `least` allows it: the widest columns shrink to a common width."""
     cap = max(natural)
     while cap > 1 and sum(_capped(natural, least, cap)) > room:
         cap -= 1

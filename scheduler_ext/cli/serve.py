@@ -17,11 +17,12 @@ import click
 from scheduler_ext.cli.inputs import STDIN, config_option
 from scheduler_ext.cli.options import (
     FILE,
+    INVENTORY,
     NAMESPACED_NAME,
     Parsed,
     check_context,
     context_option,
-    inventory_option,
+    inventory_option_with,
     kubeconfig_option_with,
     log_format_option,
 )
@@ -57,7 +58,7 @@ _LISTEN = Parsed("host:port", _listen)
 
 @click.command()
 @config_option
-@inventory_option
+@inventory_option_with(help=f"File of {INVENTORY}; read again when it changes.")
 @kubeconfig_option_with(help="Kubeconfig of the cluster to watch.")
 @context_option
 @click.option("--in-cluster", is_flag=True, help="Watch the cluster of this pod.")

@@ -101,7 +101,7 @@ def _print_recorded(recorded: dict[str, Any]) -> None:
 
 
 def _print_again(answer: dict[str, Any]) -> None:
-    """The decision for the pod now, where no past decision is recorded."""
+    """The decision for the pod now, if no past decision is recorded."""
     here = next((node for node in answer["nodes"] if node["node"] == answer["boundTo"]), None)
     fitting = [node for node in answer["nodes"] if node["verdict"] == "fits"]
     if here is None:

@@ -22,7 +22,7 @@ def inflated(
 ) -> list[TracePod]:
     """The trace in random order, then pods of it at random, up to `load` times the capacity. A trace that
     requests more loses random pods instead. The inflation protocol of Weng et al., USENIX ATC'23. Raises
-    SimulationError where no pod requests a GPU or no pod is left."""
+    SimulationError if no pod requests a GPU or no pod is left."""
     asked = asked_milli(pods)
     most = load * capacity_milli
     order = list(random.permutation(len(pods)))
@@ -67,7 +67,7 @@ def constrained(
 
 def prioritised(pods: Sequence[TracePod], source: str, random: np.random.Generator) -> list[TracePod]:
     """The pods with priorities by QoS class ("qos"), at random ("drawn"), or unchanged ("none"). Raises
-    SimulationError for "qos" where no pod has a QoS class."""
+    SimulationError for "qos" if no pod has a QoS class."""
     if source == "none":
         return list(pods)
     if source == "qos":
@@ -81,7 +81,7 @@ def prioritised(pods: Sequence[TracePod], source: str, random: np.random.Generat
 
 
 def asked_milli(pods: Sequence[TracePod]) -> Longs:
-    """The requests in thousandths of a GPU, `[pod]`; raises SimulationError where no pod requests a GPU."""
+    """The requests in thousandths of a GPU, `[pod]`; raises SimulationError if no pod requests a GPU."""
     asked = np.array([pod.kind.demand_milli for pod in pods], np.int64)
     if not asked.any():
         raise SimulationError("no pod asks a GPU: give pods with num_gpu above 0")

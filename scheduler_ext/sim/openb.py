@@ -59,7 +59,7 @@ def read_traces(nodes_csv: Path, pods_csv: Sequence[Path]) -> tuple[tuple[NodeSh
 
 def write_traces(folder: Path, nodes: Sequence[NodeShape], traces: Traces) -> None:
     """Write `nodes.csv` and a CSV of pods for each trace, by its name, as `read_traces` reads them.
-    Raises SimulationError where they cannot be written."""
+    Raises SimulationError if they cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -20,7 +20,7 @@ Grouped = Mapping[str, Sequence[Outcome]]
 
 def write_plots(folder: Path, outcomes: Sequence[Outcome]) -> list[Path]:
     """Write the pictures of each trace into a folder. They are TRACE-cluster.png and, for inflation,
-    TRACE-allocation.png and TRACE-fragmentation.png. Raises SimulationError where matplotlib is missing, or
+    TRACE-allocation.png and TRACE-fragmentation.png. Raises SimulationError if matplotlib is missing, or
     the folder or a picture cannot be written."""
     by_trace: dict[str, dict[str, list[Outcome]]] = {}
     for outcome in outcomes:

@@ -1,6 +1,6 @@
 """A miniature kube-scheduler: the nodes that fit a pod, their scores, and the choice among equals. Its own
 scores come from kube-scheduler 1.36, pkg/scheduler/framework/plugins/noderesources: integers of 0 to 100 per
-resource, and an extended resource counts only where the pod asks for it."""
+resource, and an extended resource counts only if the pod asks for it."""
 
 import random
 import time
@@ -215,7 +215,7 @@ class Scheduler:
         return sampled
 
     def _as_points(self, score: Floats, scored: _Scored) -> Floats:
-        """The scores as an extender's 0 to 10, and kube-scheduler's own beside them where it has a say."""
+        """The scores as an extender's 0 to 10, and kube-scheduler's own beside them if it has a say."""
         mapped = points(score).astype(np.float64) * _EXTENDER_POINT
         if scored.intree is not None:
             mapped += scored.intree

@@ -65,7 +65,7 @@ class _Shape(NamedTuple):
 
 
 class _Demand(NamedTuple):
-    """What a node holds for the pods to come, named as in core.forecast.demand."""
+    """The values of a node to future demand, named as in core.forecast.demand."""
 
     idle: float
     whole: int
@@ -134,7 +134,7 @@ class StateByState:
         )
 
     def decide(self, asked: Asked, state: State) -> tuple[float, int]:
-        """The total, -inf where it does not fit, and the slot of its share, 0 without one."""
+        """The total, -inf if it does not fit, and the slot of its share, 0 without one."""
         rooms, cpu, shape = state.room_milli, state.cpu_free_milli, self._shapes[state.shape]
         before = self._before.get(state)
         if before is None:
@@ -207,7 +207,7 @@ class StateByState:
 
 
 def _missed_by_several(several: list[float], whole: int, idle: float) -> float:
-    """As core.forecast.demand has it: what of the idle GPUs pods of several whole ones cannot use."""
+    """As core.forecast.demand has it: the idle GPUs that pods of several whole ones cannot use."""
     missed = several[min(whole, MAX_GPUS)]
     return missed * idle + (several[0] - missed) * (idle - whole)
 

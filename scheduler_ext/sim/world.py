@@ -98,7 +98,7 @@ class World:
         return tuple(free.tolist())
 
     def place(self, kind: PodKind, node: int, slots: tuple[int, ...]) -> None:
-        """Put a pod on a node and on these GPUs; raises OverAllocationError where it does not fit."""
+        """Put a pod on a node and on these GPUs; raises OverAllocationError if it does not fit."""
         rooms = [int(self.room_milli[slot, node]) for slot in slots]
         if (
             len(set(slots)) != kind.gpus

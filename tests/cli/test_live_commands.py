@@ -227,7 +227,7 @@ def test_nodes(world: World) -> None:
         "node/sick",
     ]
     _, out, _ = world.run("nodes")
-    titles = ["NODE", "STATE", "SOURCE", "GPUS", "SICK", "CORDONED", "HELD UNSEEN", "MODEL", "FREE MIB"]
+    titles = ["NODE", "STATE", "SOURCE", "GPUS", "SICK", "CORDONED", "UNATTRIBUTED", "MODEL", "FREE MIB"]
     assert re.split(r"   +", out.splitlines()[0])[:9] == titles
     assert "GPU-h" in world.run("nodes", "-o", "wide")[1]
     assert [item["node"] for item in world.json("nodes")["items"]] == ["busy", "mig", "shared", "sick"]

@@ -77,7 +77,7 @@ def test_table() -> None:
     assert "SLICE" not in header
     assert [row.split()[:3] for row in rows] == [["generated", "fgd", "2"], ["generated", "random", "2"]]
     told, header, *rows = refused.splitlines()
-    assert told == "Refused in the end, in per cent of all GPUs that were asked, by what a pod asks:"
+    assert told == "Rejected demand in per cent of all demand, by class of pods:"
     assert header.split()[:2] == ["TRACE", "POLICY"]
     runs = report_of(simulate(*SMALL, "-o", "json"))["runs"]
     for row, policy in zip(rows, ("fgd", "random"), strict=True):

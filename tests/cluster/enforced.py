@@ -12,7 +12,7 @@ from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.counters import LabelValues
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.wire.config import BindSection, Configuration
+from scheduler_ext.wire.config import BindSection, Configuration, FilterSection
 from tests.cluster.api.api_paths import GPU_NODES, LEASES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
@@ -28,9 +28,14 @@ DEVICES = "devices.gpu.scheduler-ext.io/main"
 class Enforced:
     """Two nodes of two GPUs each, shared; an extender that binds."""
 
-    def __init__(self, server: ApiServer, transport: Transport, lease: bool = False) -> None:
+    def __init__(
+        self, server: ApiServer, transport: Transport, lease: bool = False, max_candidates: int = 100
+    ) -> None:
         self.server = server
-        config = Configuration(bind=BindSection(enabled=True, deadline="60s"))
+        config = Configuration(
+            filter=FilterSection(max_candidates=max_candidates),
+            bind=BindSection(enabled=True, deadline="60s"),
+        )
         self.extender = Extender(config)
         leader = partial(Leadership, namespace="gpu-scheduler", name="gpu-scheduler", pod="me")
         self.live = LiveInventory(transport, self.extender, config, leader if lease else None, "me")

@@ -12,6 +12,9 @@ from tests.recipes.scratch import Scratch, recipe
 
 pytestmark = pytest.mark.process
 
+_SIMULATED = "scheduler_ext/sim/state_by_state.py"
+_SIMULATOR_TEST = "tests/sim/test_state_by_state.py"
+
 _FILTER = '''"""Is the node important enough for the pod?"""
 
 from __future__ import annotations
@@ -222,12 +225,13 @@ def test_a_filter(scratch: Scratch) -> None:
     )
     scratch.write("tests/core/filters/test_on_demand.py", _FILTER_TEST)
     scratch.insert("CHANGELOG.md", "### ", "- Very important pods avoid spot nodes.\n\n")
+    scratch.insert(_SIMULATED, '    *("model-preference"', '    "on-demand",\n')
     scratch.follows(recipe("A filter"), most=7)
     nodes = {node["node"]: node for node in _explained(scratch)["nodes"]}
     assert nodes["large"]["verdict"] == "fits"
     assert nodes["small"]["reason"] == "node(s) were spot capacity"
     assert nodes["small"]["nearestMiss"]["needed"] == "on-demand"
-    scratch.passes("tests/core/filters", "tests/test_docs.py", "tests/cli/test_cli.py")
+    scratch.passes("tests/core/filters", "tests/test_docs.py", "tests/cli/test_cli.py", _SIMULATOR_TEST)
 
 
 def test_a_score(scratch: Scratch) -> None:
@@ -257,11 +261,12 @@ def test_a_score(scratch: Scratch) -> None:
     )
     scratch.write("tests/core/scores/test_large_node.py", _SCORE_TEST)
     scratch.insert("CHANGELOG.md", "### ", "- Very important pods prefer large nodes.\n\n")
+    scratch.insert(_SIMULATED, '    *("model-preference"', '    "large-node",\n')
     scratch.follows(recipe("A score"), most=8)
     nodes = {node["node"]: node for node in _explained(scratch)["nodes"]}
     terms = {term["name"]: term["value"] for term in nodes["large"]["terms"]}
     assert terms["large-node"] == 0.5
-    scratch.passes("tests/core/scores", "tests/test_docs.py", "tests/test_shipped_config.py")
+    scratch.passes("tests/core/scores", "tests/test_docs.py", "tests/test_shipped_config.py", _SIMULATOR_TEST)
 
 
 def test_an_annotation(scratch: Scratch) -> None:

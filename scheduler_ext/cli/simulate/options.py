@@ -1,4 +1,4 @@
-"""Options of the simulations: policies, seeds, where the runs go, and where the report goes."""
+"""Options of the simulations: policies, seeds, the machines for the runs, and the files for the report."""
 
 import math
 import re
@@ -149,7 +149,7 @@ class Sweep:
         return run_tasks(tasks, jobs=self.jobs, backend=self.backend, scheduler=self.scheduler)
 
     def write(self, runs: Sequence[Run]) -> None:
-        """Print the report, or write it to its file; raises SimulationError where it cannot be written."""
+        """Print the report, or write it to its file; raises SimulationError if it cannot be written."""
         if self.output == "table":
             print_means(runs)
         elif self.out is None:

@@ -61,7 +61,7 @@ def unwritable(option: str, path: Path, number: int) -> SimulationError:
 
 
 def write_text(option: str, path: Path, text: str) -> None:
-    """Write the file of an option; raises SimulationError where it cannot be written."""
+    """Write the file of an option; raises SimulationError if it cannot be written."""
     try:
         # Links, such as /dev/stdout, and pipes stay in place.
         if path.is_symlink() or (path.exists() and not path.is_file()):
@@ -137,7 +137,7 @@ def print_refused(runs: Sequence[Run]) -> None:
             for name in classes
         )
         rows.append([*labels, *(f"{100 * mean:.2f}" for mean in means)])
-    click.echo("\nRefused in the end, in per cent of all GPUs that were asked, by what a pod asks:")
+    click.echo("\nRejected demand in per cent of all demand, by class of pods:")
     print_table(["TRACE", "POLICY", *classes], rows, wide=True)
 
 

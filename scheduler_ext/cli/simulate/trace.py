@@ -46,7 +46,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     "--generate",
     type=click.IntRange(1, 100_000),
     default=200,
-    help="Number of generated nodes, with pods for them, where no CSVs are given.",
+    help="Number of generated nodes, with pods for them, if no CSVs are given.",
 )
 @click.option(
     "--generator-seed",

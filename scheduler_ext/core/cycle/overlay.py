@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from scheduler_ext.core.cycle.cycle import Decision, Scored, filter_nodes
+from scheduler_ext.core.cycle.cycle import Codes, Decision, Scored, filter_nodes
 from scheduler_ext.core.framework.criterion import Scoring
 from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeColumns, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
@@ -133,8 +133,7 @@ def with_nodes(base: Snapshot, nodes: Mapping[str, Node]) -> Overlay:
 class Overlaid(Decision):
     """A decision on an overlay that counts alike: those on the snapshot below and on the replaced nodes."""
 
-    def __init__(self, base: Decision, part: Decision, overlay: Overlay) -> None:
-        verdict = np.concatenate((base.verdict, part.verdict))
+    def __init__(self, verdict: Codes, base: Decision, part: Decision, overlay: Overlay) -> None:
         super().__init__(base.request, overlay, base.policy, verdict, None)
         self._base = base
         self._part = part
@@ -170,7 +169,7 @@ def filter_overlay(base: Decision, overlay: Overlay) -> Overlaid:
     """`filter_nodes` on an overlay that counts alike: only the replaced nodes are filtered."""
     # Both parts spend the search steps of one request.
     part = filter_nodes(base.request, overlay.part, base.policy, list(base.steps))
-    return Overlaid(base, part, overlay)
+    return Overlaid(np.concatenate((base.verdict, part.verdict)), base, part, overlay)
 
 
 def _is_counted_alike(one: NodeState, other: NodeState) -> bool:

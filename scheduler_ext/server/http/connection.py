@@ -119,6 +119,8 @@ class Connection:
         # What the coroutine waits for: None, bytes to read; else the reply that is left to send, and whether
         # another request may follow.
         self._turn: asyncio.Future[tuple[list[memoryview], bool] | None] = self._loop.create_future()
+
+    def start(self) -> None:
         self.task = self._loop.create_task(self._run())
 
     async def _run(self) -> None:

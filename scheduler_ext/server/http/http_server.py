@@ -173,7 +173,9 @@ class HttpServer:
             sock.close()
             return True
         sock.setblocking(False)
-        self.enter(Connection(self, sock, peer), Phase.HANDSHAKE)
+        connection = Connection(self, sock, peer)
+        self.enter(connection, Phase.HANDSHAKE)
+        connection.start()
         return True
 
     def _make_room(self) -> bool:

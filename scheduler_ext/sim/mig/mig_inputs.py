@@ -53,7 +53,7 @@ class _GeometryFile(Struct, forbid_unknown_fields=True):
 def read_geometry(name_or_file: str) -> Geometry:
     """The geometry of a known GPU such as A100-80GB, else of a JSON file `{"grid":8,"profiles":[...]}`.
     Each profile has `name`, `size` and `starts` in units of the grid, and may have `maxInstances`:
-    without it, or where it is null, as many as fit. Names are `profile_name`'s. Raises SimulationError
+    without it, or if it is null, as many as fit. Names are `profile_name`'s. Raises SimulationError
     naming the file and the field."""
     known = geometry_for(name_or_file)
     if known is not None:

@@ -33,7 +33,7 @@ class _Decided(NamedTuple):
 
 
 class Default(Policy):
-    """Decides like the server: state by state, or by the core where that lacks a part of the policy."""
+    """Decides like the server: state by state, or by the core if that lacks a part of the policy."""
 
     name = "default"
     # Kept results, of some 150 bytes each; beyond this number all are dropped.
