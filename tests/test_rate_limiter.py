@@ -18,7 +18,7 @@ def rests(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 @pytest.mark.parametrize("served", [True, False])
-def test_it_rests_while_requests_are_served(rests: list[float], served: bool) -> None:
+def test_background_work_rests_while_requests_are_served(rests: list[float], served: bool) -> None:
     with RateLimiter(lambda: served).turn():
         pass
     assert len(rests) == served

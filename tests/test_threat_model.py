@@ -89,7 +89,7 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/manifests/test_metrics_access.py::test_only_prometheus_in_a_labelled_namespace_is_let_in",
     ),
     "Control and direction characters are escaped": (
-        "tests/cli/test_output.py::test_what_others_wrote_does_not_act_on_the_terminal",
+        "tests/cli/test_output.py::test_text_of_other_authors_does_not_control_the_terminal",
         "tests/page/test_content.py::test_hostile_names_are_text_and_nothing_else",
         "tests/page/test_content.py::test_the_policy_stops_what_does_get_in",
         "tests/page/test_content.py::test_no_asset_comes_from_elsewhere",
@@ -139,7 +139,7 @@ HELD: dict[str, tuple[str, ...]] = {
     ),
     "Ages use the API server's clock": (
         "tests/cluster/test_live.py::test_a_clock_that_is_set_back_ages_no_report",
-        "tests/cluster/test_inventory_handlers.py::test_their_age_is_by_the_servers_clock",
+        "tests/cluster/test_inventory_handlers.py::test_the_age_of_a_report_is_by_the_servers_clock",
     ),
 }
 # Statements that no test can show: about the rest of the cluster, or about a limit.

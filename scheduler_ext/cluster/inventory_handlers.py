@@ -235,7 +235,7 @@ def received_at(
     stamp = max((stamp for stamp in stamps if stamp is not None), default=None)
     if stamp is None:
         return now if otherwise is None else otherwise
-    # The server's clock as it is now: a stream has its time only once, at its begin.
+    # The server's clock as it is now: a stream has its time only once, at its start.
     return ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before).monotonic(stamp)
 
 

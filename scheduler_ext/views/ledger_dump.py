@@ -1,4 +1,4 @@
-"""The whole ledger as plain JSON values: who holds what, on which GPU, and how sure that is."""
+"""The whole ledger as plain JSON values: the holders of each GPU, with their amounts and states."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,7 +26,7 @@ def ledger_dump(snapshot: Snapshot | None, resources: ResourceNames) -> dict[str
 
 
 def node_ledger(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
-    """Who holds what on one node, and who waits for it."""
+    """The pods that hold units of one node, and those that wait for it."""
     held = holdings_of(info, resources)
     pods = [(pod, "Assumed" if pod.uid in info.assumed else "Confirmed") for pod in info.pods if pod.holds]
     pods += [(pod, "Nominated") for pod in info.nominated]

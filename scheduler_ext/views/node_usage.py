@@ -22,9 +22,8 @@ STATES = ("Assumed", "Confirmed", "Nominated")
 
 @dataclass(frozen=True, slots=True)
 class DeviceUsage:
-    """In MiB; `unaccounted_mib` is what no pod explains that holds something there, None where it is not
-    known; `free_mib` is what may still be promised: nothing of a GPU that takes nothing new, or has no
-    replica left."""
+    """Memory of one GPU in MiB. `unaccounted_mib`: use that no holder of the GPU explains, None if unknown.
+    `free_mib`: memory that may still be promised, 0 if the GPU takes no new pod or has no free replica."""
 
     requested_mib: int
     unaccounted_mib: int | None
@@ -82,8 +81,7 @@ class Amounts(NamedTuple):
 
 
 class Instances(NamedTuple):
-    """MIG instances of one profile that there are, and those that a pod may still have; and of how many
-    slots of their GPUs these are."""
+    """Existing and free MIG instances of one profile, and the slots of their GPUs that these have."""
 
     total: int = 0
     free: int = 0
@@ -93,8 +91,8 @@ class Instances(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """`devices` are the GPUs of a report; `by_model` all GPUs, by what the driver calls them, those known
-    by labels alone among them; `instances` by what the driver calls the GPU, and profile."""
+    """`devices` are the GPUs of a report. `by_model`: all GPUs by product name, including GPUs known by
+    labels only. `instances`: by product name and profile."""
 
     devices: tuple[tuple[Device, Amounts], ...] = ()
     by_model: Mapping[str, Amounts] = field(default_factory=dict)
@@ -107,9 +105,8 @@ def total(amounts: Iterable[Amounts]) -> Amounts:
 
 
 def node_usage(node: Node, resources: ResourceNames, headroom_percent: int) -> NodeUsage:
-    """What a node's GPUs come to; nothing of a node whose agent is Missing, for it may be gone. Of a GPU
-    known by labels only nothing is known of its memory. `headroom_percent` is what shares leave untouched,
-    on nodes of shares."""
+    """Usage of a node's GPUs. Empty if the agent is Missing, because the node may be gone. GPUs known by
+    labels only have no memory figures. `headroom_percent`: the part that shares leave free."""
     info = node.info
     if info.freshness == "Missing":
         return NodeUsage()

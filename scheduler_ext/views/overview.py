@@ -197,7 +197,7 @@ class OverviewRows:
             self._nodes, self._generation, self._version = nodes, snapshot.generation, version
 
     def since(self, version: int) -> Change:
-        """What changed after this version; everything where that is not known any more."""
+        """The changes since this version; all rows if the changes are no longer known."""
         with self._lock:
             full = not self._known_from <= version <= self._version or version == 0
             rows = [row for at, row in self._rows.values() if full or at > version]

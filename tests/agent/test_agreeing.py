@@ -55,14 +55,14 @@ def left(*devices: Json) -> tuple[list[Json], tuple[str, ...]]:
         ),
     ],
 )
-def test_what_stays(devices: list[Json], kept: list[Json]) -> None:
+def test_the_parts_of_a_contradictory_report_that_stay(devices: list[Json], kept: list[Json]) -> None:
     found, words = left(*devices)
     assert found == kept
     assert len(words) == 1
     assert "contradicts itself" in words[0]
 
 
-def test_what_agrees_stays_as_it_is() -> None:
+def test_a_consistent_device_stays_as_it_is() -> None:
     device = msgspec.convert(sliced(instance()), DeviceStatus)
     kept, words = agreeing([device])
     assert kept == [device]

@@ -80,7 +80,7 @@ def test_a_wrong_one_is_not(path: tuple[str | int, ...], value: Any) -> None:
         ),
     ],
 )
-def test_what_the_reader_refuses_is_refused_where_it_is_written(wrong: Json, said: str) -> None:
+def test_fields_that_the_reader_refuses_are_refused_by_the_api_server(wrong: Json, said: str) -> None:
     assert [refusal for refusal in refusals(wrong) if said in refusal]
     assert reader_refusal(wrong) or "begins with MIG-" in said
 

@@ -1,4 +1,4 @@
-"""Whatever numbers and texts a driver comes with, there is a report that everybody takes."""
+"""Any values of a driver lead to a report that the API server and the extender accept."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def gpus(count: int) -> list[DeviceReading]:
         ),
     ],
 )
-def test_who_is_left_out(device: DeviceReading, said: str) -> None:
+def test_invalid_devices_and_holders_are_left_out(device: DeviceReading, said: str) -> None:
     assert fitting([GPU, device]) == ((GPU,), (said,))
 
 
@@ -112,7 +112,7 @@ def test_a_node_with_more_gpus_than_a_report_can_have() -> None:
         pytest.param({"compute_capability": (100, 0)}, {}, id="a capability of three digits"),
     ],
 )
-def test_what_becomes_of_odd_values(changes: dict[str, object], told: dict[str, object]) -> None:
+def test_odd_values_are_bounded_or_left_out(changes: dict[str, object], told: dict[str, object]) -> None:
     def device(reading: DeviceReading) -> dict[str, object]:
         found: dict[str, object] = plain("n", node_status(NodeReading((reading,)), {}, Health(), 0))[
             "status"

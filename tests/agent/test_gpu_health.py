@@ -107,7 +107,9 @@ def patient() -> Patient:
         pytest.param(gpu(12345, action=1), "the driver asks for a GPU reset", id="after an unknown XID"),
     ],
 )
-def test_what_a_gpu_is_judged_by(patient: Patient, device: DeviceReading, reason: str | None) -> None:
+def test_the_signs_by_which_a_gpu_is_judged(
+    patient: Patient, device: DeviceReading, reason: str | None
+) -> None:
     assert patient.sees(device) == reason
 
 
@@ -143,7 +145,7 @@ class TestSilence:
             pytest.param({0: gpu(63, uuid="GPU-b")}, 1, None, id="another GPU's XID"),
         ],
     )
-    def test_it_cures_transient_errors(
+    def test_silence_cures_transient_errors(
         self, told: dict[float, DeviceReading], at: float, reason: str | None
     ) -> None:
         health = Health()
@@ -161,7 +163,7 @@ class TestSilence:
         assert [health.judge(gpu(faults=(LOST,)), 5).reason, health.judge(gpu(), 5).reason] == [None, None]
 
     @pytest.mark.parametrize("xid", LASTING)
-    def test_it_cures_no_broken_gpu(self, patient: Patient, xid: int) -> None:
+    def test_silence_cures_no_broken_gpu(self, patient: Patient, xid: int) -> None:
         reason = patient.sees(gpu(xid))
         assert patient.sees(gpu(), DAYS_S) == reason
         patient.restart()
@@ -188,7 +190,7 @@ class TestReset:
     @pytest.mark.parametrize("signs", RESETS)
     @pytest.mark.parametrize("restarted", [False, True])
     @pytest.mark.parametrize("xid", LASTING)
-    def test_it_repairs_the_possible_errors(
+    def test_a_reset_repairs_the_errors_that_it_can(
         self, patient: Patient, xid: int, restarted: bool, signs: tuple[DeviceReading, ...]
     ) -> None:
         patient.health.recover_after_s = 0
@@ -216,14 +218,14 @@ class TestReset:
         patient.sees(gpu(48, pending=None))
         assert patient.sees(gpu(), DAYS_S) == DBE
 
-    def test_what_the_driver_asks_ends_with_it(self, patient: Patient) -> None:
+    def test_a_request_of_the_driver_ends_with_the_reset(self, patient: Patient) -> None:
         for action in (1, 2, 3, 7):
             assert patient.sees(gpu(action=action)) is not None
             assert patient.last.last_error_at is None
             patient.restart()
             assert patient.sees(gpu(action=0)) is None
 
-    def test_what_the_driver_asked_is_so_while_it_cannot_be_asked(self, patient: Patient) -> None:
+    def test_a_request_of_the_driver_holds_while_the_driver_cannot_be_read(self, patient: Patient) -> None:
         reason = patient.sees(gpu(action=1))
         assert patient.sees(gpu(pending=None), DAYS_S) == reason
 
@@ -233,7 +235,7 @@ class TestRepair:
 
     @pytest.mark.parametrize("restarted", [False, True])
     @pytest.mark.parametrize("xid", XIDS)
-    def test_it_ends_every_error_before_it(self, patient: Patient, xid: int, restarted: bool) -> None:
+    def test_a_repair_ends_every_earlier_error(self, patient: Patient, xid: int, restarted: bool) -> None:
         reason = patient.sees(gpu(xid, ecc=1))
         at = WALL + patient.now
         if restarted:
@@ -242,7 +244,7 @@ class TestRepair:
         assert patient.sees(gpu(), 5, at) is None
         assert patient.sees(gpu(), 5) is None
 
-    def test_it_ends_none_that_comes_after(self, patient: Patient) -> None:
+    def test_a_repair_ends_no_later_error(self, patient: Patient) -> None:
         patient.sees(gpu(48))
         at = WALL + patient.now
         assert patient.sees(gpu(79), 5, at) == FELL
@@ -250,7 +252,7 @@ class TestRepair:
         assert patient.sees(gpu(), 5, at) == FELL
 
     @pytest.mark.parametrize("now", [gpu(faults=(LOST,)), gpu(action=1)])
-    def test_it_does_not_end_a_present_error(self, patient: Patient, now: DeviceReading) -> None:
+    def test_a_repair_does_not_end_a_present_error(self, patient: Patient, now: DeviceReading) -> None:
         assert patient.sees(now, 5, WALL + 99) is not None
 
 
@@ -267,7 +269,9 @@ class TestAnAgentBefore:
             pytest.param(None, None, id="no reason"),
         ],
     )
-    def test_it_is_taken_over(self, patient: Patient, reason: str | None, lasting: str | None) -> None:
+    def test_the_health_reported_by_an_earlier_agent_is_taken_over(
+        self, patient: Patient, reason: str | None, lasting: str | None
+    ) -> None:
         patient.last = HealthStatus("Unhealthy", reason)
         patient.restart()
         assert patient.sees(gpu()) == (lasting or reason or "GPU cannot be read")
@@ -283,7 +287,7 @@ class TestAnAgentBefore:
         patient.restart()
         assert patient.sees(gpu()) is None
 
-    def test_its_report_is_as_old_as_its_errors_at_most(self) -> None:
+    def test_an_earlier_report_is_at_most_as_old_as_its_errors(self) -> None:
         health = Health()
         health.remember("GPU-a", HealthStatus("Unhealthy", "XID 48: double-bit ECC error"), 0, WALL)
         assert health.judge(gpu(), 5, WALL + 5, WALL - 1).reason == DBE

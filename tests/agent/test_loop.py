@@ -331,17 +331,19 @@ class TestWatchdog:
         yield watching
         watching.stop()
 
-    def test_it_bites_when_a_call_does_not_come_back(self, watchdog: Watchdog, bitten: Event) -> None:
+    def test_the_watchdog_bites_when_a_call_hangs(self, watchdog: Watchdog, bitten: Event) -> None:
         with watchdog:
             assert bitten.wait(60)
 
-    def test_it_sleeps_outside_of_calls(self, clock: Clock, watchdog: Watchdog, bitten: Event) -> None:
+    def test_the_watchdog_sleeps_outside_of_calls(
+        self, clock: Clock, watchdog: Watchdog, bitten: Event
+    ) -> None:
         with suppress(ValueError), watchdog:
             raise ValueError
         clock.now += 60
         assert not bitten.wait(0.3)
 
-    def test_it_does_not_bite_while_calls_come_back(self, clock: Clock, bitten: Event) -> None:
+    def test_the_watchdog_does_not_bite_while_calls_return(self, clock: Clock, bitten: Event) -> None:
         pulse = Pulse(0.2)
         watching = Watchdog(pulse, lambda after_s: bitten.set())
         watching.start()
@@ -354,7 +356,7 @@ class TestWatchdog:
             assert bitten.wait(60)
         watching.stop()
 
-    def test_its_thread_ends(self) -> None:
+    def test_the_thread_of_the_watchdog_ends(self) -> None:
         watching = Watchdog(Pulse(0.05), lambda after_s: None)
         watching.start()
         watching.stop()

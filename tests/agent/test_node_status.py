@@ -75,7 +75,7 @@ def test_a_whole_reading_is_written_field_by_field(rig: Rig) -> None:
     ]
 
 
-def test_what_real_gpus_say_is_taken_by_everybody(rig: Rig) -> None:
+def test_every_reader_accepts_the_values_of_real_gpus(rig: Rig) -> None:
     reading = rig.read(a100_80gb_mig(), h100(1), a30(2), rtx_pro_6000(3), t4(4))
     status = node_status(reading, {}, Health(), 1000)
     assert refusals(plain("n", status)["status"]) == []
@@ -85,7 +85,7 @@ def test_what_real_gpus_say_is_taken_by_everybody(rig: Rig) -> None:
     assert [geometry and geometry.grid for geometry in geometries] == [8, 8, 4, 12, None]
 
 
-def test_what_cannot_be_read_is_left_out() -> None:
+def test_unreadable_values_are_left_out() -> None:
     assert device(DeviceReading("GPU-0", 3, 0)) == {
         "uuid": "GPU-0",
         "index": 3,
@@ -150,7 +150,7 @@ class TestHealth:
         (told,) = plain("n", back)["status"]["devices"]
         assert told["health"]["reason"] == "XID 79: GPU has fallen off the bus; needs a reboot of the node"
 
-    def test_what_lasts_is_reported_while_the_driver_is_away(self) -> None:
+    def test_lasting_errors_are_reported_while_the_driver_is_away(self) -> None:
         """An agent that starts then finds it in the report only."""
         health = Health()
         broken = DeviceReading("GPU-1", 1, 81920, xids=(48,), reset_pending=True)
@@ -165,11 +165,11 @@ class TestHealth:
 
 
 class TestHolders:
-    def test_of_a_device(self) -> None:
+    def test_the_holders_of_a_device(self) -> None:
         held = Holdings((HolderStatus(namespace="ml", name="train", container="main"),), {}, 0)
         assert device(GPU, held)["holders"] == [{"namespace": "ml", "name": "train", "container": "main"}]
 
-    def test_of_an_instance(self) -> None:
+    def test_the_holder_of_an_instance(self) -> None:
         reading = DeviceReading(
             "GPU-0",
             0,

@@ -37,7 +37,7 @@ def steady(rig: Rig, *gpus: FakeGpu) -> Counter[str]:
     return rig.node.calls()
 
 
-def test_what_stays_is_read_once(rig: Rig) -> None:
+def test_constant_values_are_read_once(rig: Rig) -> None:
     gpus = [a100_80gb_mig(0), h100(1), a30(2), rtx_pro_6000(3), t4(4)]
     rig.read(*gpus)
     first = rig.node.calls()

@@ -126,7 +126,7 @@ def test_processes(rig: Rig, uses: dict[str, list[object]], expected: tuple[Proc
     assert [instance.processes for instance in parts.instances] == [expected, (), ()]
 
 
-def test_what_changes_is_read_again(rig: Rig) -> None:
+def test_changing_values_are_read_again(rig: Rig) -> None:
     gpu = h100()
     rig.device(gpu)
     gpu.used_mib, gpu.utilization = 7000, 83
@@ -188,7 +188,7 @@ OPTIONAL = {
         pytest.param(999, id="an unknown error"),
     ],
 )
-def test_what_cannot_be_read_is_none_and_the_rest_is_there(rig: Rig, function: str, code: int) -> None:
+def test_an_unreadable_value_is_none_beside_the_others(rig: Rig, function: str, code: int) -> None:
     whole = rig.device(h100())
     rig.source.close()
     gpu = h100()

@@ -48,7 +48,7 @@ def test_a_gpu_that_fails_keeps_its_last_values(rig: Rig, faults: dict[str, Faul
 
 
 @pytest.mark.parametrize(("faults", "fault"), FAULTS[:1])
-def test_what_changed_while_it_was_lost_is_seen_after(rig: Rig, faults: dict[str, Fault], fault: str) -> None:
+def test_changes_of_a_lost_gpu_are_seen_afterwards(rig: Rig, faults: dict[str, Fault], fault: str) -> None:
     gpu = a100_80gb_mig()
     rig.device(gpu)
     gpu.faults = faults
@@ -144,7 +144,7 @@ def test_a_failed_remapping_is_not_forgotten_where_it_cannot_be_asked(rig: Rig) 
     assert rig.device().faults == ()
 
 
-def test_what_failed_once_is_asked_again(rig: Rig) -> None:
+def test_a_failed_call_is_tried_again(rig: Rig) -> None:
     gpu = a100_80gb_mig()
     gpu.faults = {"nvmlDeviceGetName": "999*1", "nvmlDeviceGetGpuInstancePossiblePlacements_v2": "27*1"}
     device = rig.device(gpu)

@@ -53,7 +53,7 @@ def test_signs(rig: Rig, gpu: FakeGpu, pending: bool | None, action: int | None)
         pytest.param({"nvmlDeviceGetFieldValues": 13}, False, id="a library without fields"),
     ],
 )
-def test_what_cannot_be_read_is_no_reset(rig: Rig, faults: dict[str, int], pending: bool | None) -> None:
+def test_an_unreadable_value_is_no_reset(rig: Rig, faults: dict[str, int], pending: bool | None) -> None:
     gpu = h100()
     rig.device(gpu)
     gpu.faults = {**faults}

@@ -54,7 +54,7 @@ def test_numbers_are_kubelets(message: str, numbers: dict[str, int]) -> None:
     assert {field.name: field.number for field in made.fields} == numbers
 
 
-def test_what_kubelet_writes_beyond_that_is_skipped() -> None:
+def test_other_fields_of_the_kubelet_are_skipped() -> None:
     """A container with CPUs, memory and a claim, its device with a NUMA node, field by field."""
     device = b"\x0a\x0envidia.com/gpu" + b"\x12\x05GPU-a" + b"\x1a\x04\x0a\x02\x08\x01"
     container = (

@@ -148,7 +148,7 @@ def test_a_living_process_is_read_once(proc: Proc, groups: str, pod: str) -> Non
     assert processes.pod_of(42) == pod
 
 
-def test_what_could_not_be_read_is_tried_again(proc: Proc) -> None:
+def test_an_unreadable_process_is_tried_again(proc: Proc) -> None:
     processes = Processes(proc.root)
     proc.process(42, "")
     assert processes.pod_of(42) is None

@@ -149,7 +149,7 @@ class TestSequence:
         assert rig.offer()
         assert (rig.report()["sequence"], rig.report()["bootID"]) == (1, "boot-2")
 
-    def test_it_goes_on_after_that_of_another_agent_of_this_node(self, rig: Rig) -> None:
+    def test_the_sequence_continues_after_another_agent_of_the_node(self, rig: Rig) -> None:
         rig.offer()
         rig.server.store.update(
             GPU_NODES, "n", lambda found: found | {"status": found["status"] | {"sequence": 40}}
@@ -172,12 +172,12 @@ def is_status(request: Request) -> bool:
 
 
 class TestTheNode:
-    def test_it_is_known_by_its_labels(self, rig: Rig) -> None:
+    def test_the_reporter_reads_the_node_and_its_labels(self, rig: Rig) -> None:
         found = rig.reporter.node()
         assert found is not None
         assert (found.uid, found.labels) == ("uid-1", {"a": "b"})
 
-    def test_its_labels_are_read_again(self, rig: Rig) -> None:
+    def test_the_labels_of_the_node_are_read_again(self, rig: Rig) -> None:
         rig.reporter.node()
         rig.server.store.put(NODES, node("n", uid="uid-1", labels={"a": "c"}))
         seen = []
@@ -235,7 +235,7 @@ class TestOutages:
         ],
     )
     @pytest.mark.parametrize("path", [f"{NODES}/n", OBJECT, STATUS])
-    def test_it_goes_on_when_it_is_over(
+    def test_reports_continue_after_an_outage(
         self, rig: Rig, caplog: pytest.LogCaptureFixture, fault: Refuse | Reset | Cut | Garbage, path: str
     ) -> None:
         caplog.set_level(logging.INFO)
@@ -259,7 +259,7 @@ class TestOutages:
         assert rig.offer(SICK, after_s=30)
         assert rig.report()["devices"][0]["health"]["state"] == "Unhealthy"
 
-    def test_it_is_tried_ever_more_slowly(self, rig: Rig) -> None:
+    def test_reports_are_tried_ever_more_slowly_during_an_outage(self, rig: Rig) -> None:
         rig.server.faults.place(Refuse(503), times=None)
         tried = []
         for _ in range(1200):
@@ -294,7 +294,7 @@ class TestOutages:
         pytest.param("boot-0", [], id="but not of the one before, which a reset ended"),
     ],
 )
-def test_what_an_agent_before_it_wrote(rig: Rig, boot: str, told: list[str]) -> None:
+def test_the_status_of_an_earlier_agent_counts_within_one_boot(rig: Rig, boot: str, told: list[str]) -> None:
     sick = gpu(0, health={"state": "Unhealthy", "reason": "XID 79: gone"})
     rig.server.store.put(GPU_NODES, gpu_node("n", [sick], bootID=boot, sequence=7))
     heard: list[str] = []

@@ -363,7 +363,7 @@ MIG_POD = replace(WHOLE_POD, request=GpuRequest(units=(UnitAsk(ONE_G, 1, "1g.10g
     ("pod", "node"),
     [pytest.param(WHOLE_POD, "n", id="a whole GPU"), pytest.param(MIG_POD, "mig", id="a MIG instance")],
 )
-def test_what_a_device_plugin_picks_is_fenced_like_a_share(
+def test_units_of_a_device_plugin_are_fenced_like_a_share(
     pod: BoundPod, node: str, told: tuple[str, ...], kind: str, holds: str
 ) -> None:
     driven = Driven().knows(pod=pod)
@@ -389,7 +389,7 @@ def test_a_pod_that_asks_nothing_of_a_gpu_is_bound_without_more() -> None:
     assert driven.bind("post ok").kind == "bound"
 
 
-def test_what_asks_nothing_is_not_written_with_others() -> None:
+def test_a_pod_without_a_gpu_request_is_not_written_with_others() -> None:
     driven = Driven().knows(pod=replace(WHOLE_POD, request=GpuRequest())).knows(Pod("q-1", 1))
     driven.locked.fence(Reservation("n", resource_version="5"), ())
     assert driven.bind("post unknown", "get same").kind == "unknown"
@@ -478,7 +478,7 @@ class TestWaitingForATurn:
         assert isinstance(posted, PostBinding)
         assert posted.reserved.devices == {"main": ("g1",)}
 
-    def test_who_was_decided_before_others_were_read_is_left_out(self) -> None:
+    def test_a_pod_placed_before_the_reservation_was_read_is_left_out(self) -> None:
         driven = Driven()
         first, second = self.asked(driven)
         assert isinstance(first.send(Done(None)), GetReservation)
@@ -489,7 +489,7 @@ class TestWaitingForATurn:
         again = self.written(second, Done(None))
         assert [intent.uid for intent in again.wanted.intents] == ["p-1", "q-1"]
 
-    def test_who_was_written_and_has_no_time_left_holds_nothing(self) -> None:
+    def test_a_written_pod_without_time_left_holds_nothing(self) -> None:
         driven = Driven()
         driven.locked.fence(Reservation("n", resource_version="5"), ())
         first, second = self.asked(driven)

@@ -87,13 +87,13 @@ class TestReserve:
         rest = ask(wants(201, SHARE))
         assert reserved(locked, replace(Q, pod=replace(Q.pod, request=rest))).devices == {"main": ("g1",)}
 
-    def test_its_promise_on_another_node_does_not_block_it(self) -> None:
+    def test_a_promise_on_another_node_does_not_block_the_pod(self) -> None:
         locked = built()
         reserved(locked, P, "m")
         later = replace(P, resource_version="2")
         assert reserved(locked, later, "m").devices == {"main": ("m0",)}
 
-    def test_what_another_writes_of_it_is_done_again_in_our_name(self) -> None:
+    def test_an_intent_of_another_extender_is_repeated_in_our_name(self) -> None:
         locked = built()
         locked.fence(read(5, Held("p-1", "1", "g1", "you")), ())
         found = reserved(locked)
@@ -109,7 +109,7 @@ class TestReserve:
 
 
 class TestFence:
-    def test_it_is_up_once_it_was_read_or_written_and_down_when_asked(self) -> None:
+    def test_a_fence_is_known_after_a_read_or_write_until_it_is_invalidated(self) -> None:
         locked = built()
         assert locked.fence_of("n") is None
         locked.fence(Reservation("n"), ())
@@ -155,14 +155,14 @@ class TestFence:
         found = reserved(locked)
         assert locked.with_intent(found).stamp != locked.with_intent(found).stamp
 
-    def test_a_watch_is_heard_where_it_is_down(self) -> None:
+    def test_intents_of_a_watch_count_without_a_known_fence(self) -> None:
         locked = built()
         locked.update_intents("n", [intent("q-1", "g0")])
         assert held(locked) == {"q": ("g0",)}
         locked.update_intents("n", [])
         assert held(locked) == {}
 
-    def test_and_not_where_it_is_up(self) -> None:
+    def test_intents_of_a_watch_do_not_replace_those_of_a_known_fence(self) -> None:
         locked = built()
         locked.fence(read(5, Held("q-1", "1", "g0", "you")))
         locked.update_intents("n", [])

@@ -40,7 +40,7 @@ def world(tmp_path: Path, library: Path) -> Iterator[World]:
 
 
 class TestOnce:
-    def test_it_prints_the_object_and_writes_nothing(self, world: World) -> None:
+    def test_once_prints_the_object_and_writes_nothing(self, world: World) -> None:
         world.kubelet.start()
         done = subprocess.run(
             [sys.executable, "-m", "scheduler_ext", "agent", "--once", *world.local],
@@ -122,7 +122,7 @@ class TestOnce:
 
 
 class TestOnANode:
-    def test_it_reports_and_what_decides_at_once(self, world: World) -> None:
+    def test_the_agent_reports_changes_that_matter_at_once(self, world: World) -> None:
         world.kubelet.start()
         world.on_node()
         first = world.reported()
@@ -274,7 +274,7 @@ class TestTheEnd:
         assert agent.wait(25) == 0
 
 
-def test_it_holds_nothing_in_memory_that_it_does_not_need(world: World) -> None:
+def test_the_agent_imports_no_module_that_it_does_not_need(world: World) -> None:
     world.kubelet.start()
     agent = world.agent("--node-name", "n", *world.local, PYTHONPROFILEIMPORTTIME="1")
     world.reported()

@@ -157,7 +157,7 @@ def test_an_api_server_that_does_not_answer_passes(node: Node) -> None:
 
 
 @pytest.mark.process
-def test_it_beats_for_nodes_of_a_file_too(node: Node, tmp_path: Path) -> None:
+def test_the_pulse_beats_for_nodes_of_a_file_too(node: Node, tmp_path: Path) -> None:
     file = tmp_path / "gpus.json"
     file.write_bytes(inventory(gpu_node("n", [gpu(0)])))
     node.agent("--fake", str(file), *node.watched)

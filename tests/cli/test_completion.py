@@ -96,7 +96,7 @@ def test_without_any_kubeconfig_there_is_nothing() -> None:
     assert completed("why", "") == completed("nodes", "--context", "") == []
 
 
-def test_what_a_server_refuses_is_nothing(server: ApiServer, kubeconfig: Path) -> None:
+def test_a_refused_list_completes_nothing(server: ApiServer, kubeconfig: Path) -> None:
     server.faults.place(Refuse(403, "Forbidden", "may not list nodes"))
     assert completed("node", "") == []
 

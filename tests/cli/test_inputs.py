@@ -136,7 +136,7 @@ def test_a_cluster_that_is_away_is_named(
     )
 
 
-def test_what_kube_scheduler_refuses_live_is_explained(
+def test_refusals_of_kube_scheduler_on_a_live_cluster_are_explained(
     server: ApiServer, written: Written, tmp_path: Path
 ) -> None:
     """kube-scheduler's own filters count every pod of a node, also pods without GPUs."""

@@ -74,7 +74,7 @@ def test_the_namespace_of_a_manifest(
 
 
 @every_command
-def test_of_an_inventory_file_it_is_default_or_the_given_one(
+def test_the_namespace_of_an_inventory_file_is_default_or_the_given_one(
     cluster: Path, written: Written, command: list[str]
 ) -> None:
     path, flag = written("pod.yaml", asking()), "--cluster" if "simulate" in command else "--inventory"

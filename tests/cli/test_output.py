@@ -60,7 +60,7 @@ def printed(header: list[str], rows: list[list[str]], *, wide: bool) -> list[str
     return out.getvalue().split("\n")[:-1]
 
 
-def test_what_others_wrote_does_not_act_on_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_of_other_authors_does_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["NODE", "GPU"], [["größe", "GPU-\x1b[2J\r\n"], [None, "GPU-1"]])
     assert capsys.readouterr().out == "NODE    GPU\ngröße   GPU-\\x1b[2J\\r\\n\n        GPU-1\n"
 

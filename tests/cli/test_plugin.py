@@ -35,7 +35,7 @@ def kubeconfig(tmp_path: Path) -> Iterator[str]:
         yield str(server.kubeconfig(tmp_path / "kubeconfig"))
 
 
-def test_it_is_installed_under_the_name_that_kubectl_looks_for() -> None:
+def test_the_plugin_has_the_name_that_kubectl_looks_for() -> None:
     done = script("kubectl-gpu_placement", "--help")
     assert (done.returncode, done.stdout.splitlines()[0]) == (
         0,
@@ -45,7 +45,7 @@ def test_it_is_installed_under_the_name_that_kubectl_looks_for() -> None:
 
 
 @pytest.mark.parametrize("command", [plugin, main], ids=["the plugin", "scheduler-ext"])
-def test_its_commands_ask_the_cluster_of_kubectl(
+def test_commands_of_the_plugin_ask_the_cluster_of_kubectl(
     kubeconfig: str, written: Written, monkeypatch: pytest.MonkeyPatch, command: click.Group
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", kubeconfig)

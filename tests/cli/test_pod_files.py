@@ -44,7 +44,7 @@ def test_a_pod_of_a_deployment_is_asked_about_by_its_name(
     assert answer["warnings"][0] == NOTE
 
 
-def test_of_several_pods_one_is_chosen_by_name(cluster: Path, written: Written) -> None:
+def test_one_of_several_pods_is_chosen_by_name(cluster: Path, written: Written) -> None:
     path = written("job.yaml", pytorch_job())
     problem = error_of(run("explain", "-f", path, "--inventory", cluster))
     assert problem == f"{path}: 2 pods in it; choose one: train-master, train-worker"

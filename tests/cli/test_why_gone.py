@@ -114,5 +114,5 @@ def test_the_cluster_itself_says_the_same_of_it(gone: World) -> None:
     assert [(code, err) for code, _, err in told] == [(told[0][0], told[0][2])] * 2
 
 
-def test_it_has_no_name_to_go_on_with(gone: World) -> None:
+def test_a_departed_pod_has_no_node_name_to_print(gone: World) -> None:
     assert gone.run("why", "large", "-o", "name")[:2] == (1, "")

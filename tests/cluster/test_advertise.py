@@ -21,7 +21,7 @@ from tests.kube_objects import SHARE
 ROOM = 81920 - 8192
 
 
-def test_it_stands_in_capacity_and_allocatable_and_nothing_else_changes(advertising: Advertising) -> None:
+def test_the_amount_is_written_to_capacity_and_allocatable_only(advertising: Advertising) -> None:
     before = advertising.server.store.get(NODES, "a").object()
     advertising.advertiser.start()
     advertising.advertiser.update("a", 81_000, (None, None))
@@ -69,7 +69,7 @@ def test_correct_fields_are_not_written(advertising: Advertising) -> None:
     assert set(advertising.written()) == {"c"}
 
 
-def test_of_several_words_the_last_counts(advertising: Advertising) -> None:
+def test_the_last_of_several_updates_is_written(advertising: Advertising) -> None:
     for mib in range(100):
         advertising.advertiser.update("a", mib, (None, None))
         advertising.advertiser.update("b", mib, (None, None))
@@ -91,7 +91,7 @@ def test_zeroed_again_it_is_written_again(advertising: Advertising) -> None:
         advertising.stands("a", 7)
 
 
-def test_it_is_written_until_the_watch_confirms(advertising: Advertising) -> None:
+def test_the_amount_is_written_until_the_watch_confirms(advertising: Advertising) -> None:
     advertising.advertiser.start()
     advertising.advertiser.update("a", 7, (None, None))
     eventually(lambda: advertising.seen("a") == (7, 7))
@@ -157,7 +157,7 @@ def amount(request: Request) -> str:
     return found
 
 
-def test_who_may_not_write_asks_for_one_node_now_and_then(
+def test_a_forbidden_writer_tries_one_node_from_time_to_time(
     advertising: Advertising, caplog: pytest.LogCaptureFixture
 ) -> None:
     refusal = advertising.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(NODES), times=None)
@@ -186,7 +186,7 @@ def test_who_may_not_write_asks_for_one_node_now_and_then(
         pytest.param(After(Reset()), id="an answer that is lost"),
     ],
 )
-def test_what_fails_is_tried_again_and_said_once(
+def test_a_failed_write_is_tried_again_and_logged_once(
     advertising: Advertising, fault: Refuse | Reset | After, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

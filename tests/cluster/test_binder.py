@@ -161,7 +161,7 @@ def test_on_another_node_at_once_the_new_place_is_reported(server: ApiServer, ex
     assert server.log.count(posts_binding) == 1
 
 
-def test_of_pods_that_do_not_fit_together_one_is_bound(server: ApiServer, extending: Extending) -> None:
+def test_one_of_the_pods_that_do_not_fit_together_is_bound(server: ApiServer, extending: Extending) -> None:
     names = ("one", "two", "three")
     for name in names:
         extending.waits(name)
@@ -275,7 +275,7 @@ def test_where_the_pod_changes_open_binds_are_checked_at_once(
     assert server.log.count(reads_pod) == looks + 1
 
 
-def test_who_has_no_turn_by_its_deadline_writes_nothing(server: ApiServer, extending: Extending) -> None:
+def test_a_pod_without_a_turn_by_its_deadline_writes_nothing(server: ApiServer, extending: Extending) -> None:
     extending.waits("one", 300)
     extending.waits("two", 300)
     held = server.faults.place(Hang(), RESERVATIONS)

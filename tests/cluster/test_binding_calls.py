@@ -34,7 +34,7 @@ def there(server: ApiServer) -> Json:
 
 
 class TestBinding:
-    def test_it_sets_the_node_and_the_annotations(self, server: ApiServer, bindings: Bindings) -> None:
+    def test_a_binding_sets_the_node_and_the_annotations(self, server: ApiServer, bindings: Bindings) -> None:
         version = there(server)["metadata"]["resourceVersion"]
         assert bindings.post_binding("default", "one", body(version=version), soon()) == Done(None)
         assert there(server)["spec"]["nodeName"] == "a"
@@ -169,7 +169,7 @@ class TestWrites:
         server.faults.place(Refuse(503, "ServiceUnavailable", "no", 2))
         assert write(bindings, soon()) == Unknown("503 ServiceUnavailable: no", 2.0)
 
-    def test_it_may_happen_after_the_caller_gave_up(
+    def test_a_write_may_happen_after_the_caller_gave_up(
         self, server: ApiServer, bindings: Bindings, write: Write, happened: Happened
     ) -> None:
         let_go = threading.Event()

@@ -137,7 +137,9 @@ class TestPodsOn:
         assert len(self.names(bindings.pods_on("a", soon()))) == 5
         assert second.hits == 1
 
-    def test_but_not_without_end(self, server: ApiServer, bindings: Bindings) -> None:
+    def test_a_list_that_always_expires_is_given_up_after_three_tries(
+        self, server: ApiServer, bindings: Bindings
+    ) -> None:
         server.faults.place(
             Refuse(410, "Expired", "too old"), lambda request: "continue" in request.query, times=None
         )
@@ -155,7 +157,7 @@ class TestReservation:
     def test_there_is_none_at_first(self, bindings: Bindings) -> None:
         assert bindings.get_reservation("a", soon()) == Done(None)
 
-    def test_it_is_created_and_read_again(self, server: ApiServer, bindings: Bindings) -> None:
+    def test_a_reservation_is_created_and_read_again(self, server: ApiServer, bindings: Bindings) -> None:
         written = value(bindings.put_reservation(Reservation("a", "uid-a", None, (INTENT,)), soon()))
         assert written == Reservation("a", "uid-a", str(server.store.version), (INTENT,))
         assert value(bindings.get_reservation("a", soon())) == written

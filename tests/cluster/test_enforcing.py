@@ -155,7 +155,7 @@ class TestLeadership:
         assert enforced.server.log.count(writes()) == 0
         assert all(check.passed for check in enforced.live.status().checks)
 
-    def test_it_lists_again_before_its_first_bind(self, enforced: Enforced) -> None:
+    def test_a_new_leader_lists_again_before_its_first_bind(self, enforced: Enforced) -> None:
         enforced.share("p")
         before = enforced.server.log.count(first_pages(PODS))
         held_by(enforced.server, "me_2")

@@ -92,7 +92,9 @@ def without_device(enforced: Enforced, on: str) -> list[tuple[str, str, int]]:
     ("resource", "on"), [pytest.param(HALF, "m", id="MIG instances"), pytest.param(WHOLE, "w", id="GPUs")]
 )
 class TestWhatADevicePluginPicks:
-    def test_it_is_bound_by_resource_and_count(self, enforced: Enforced, resource: str, on: str) -> None:
+    def test_units_of_a_device_plugin_are_bound_by_resource_and_count(
+        self, enforced: Enforced, resource: str, on: str
+    ) -> None:
         waits(enforced, "p", {resource: "1"}, container("load", {resource: "2"}))
         enforced.start()
         assert enforced.bind("p", on) == ""

@@ -89,7 +89,7 @@ def test_nothing_is_bound_while_a_watch_is_lost_for_too_long(
 
 
 @pytest.mark.parametrize("path", [PODS, GPU_RESERVATIONS])
-def test_who_becomes_active_waits_for_the_list(enforced: Enforced, path: str) -> None:
+def test_a_new_leader_waits_for_the_list(enforced: Enforced, path: str) -> None:
     held_by(enforced.server, "other_1")
     enforced.start()
     enforced.share("p")
@@ -107,7 +107,7 @@ def test_who_becomes_active_waits_for_the_list(enforced: Enforced, path: str) ->
     eventually(lambda: enforced.bind("p", "a") == "")
 
 
-def test_who_is_active_again_reads_what_another_wrote_meanwhile(enforced: Enforced) -> None:
+def test_a_returning_leader_reads_the_writes_of_the_other(enforced: Enforced) -> None:
     active(enforced)
     enforced.share("first", 1000)
     eventually(lambda: enforced.bind("first", "a") == "")

@@ -73,7 +73,7 @@ def test_the_first_expectation_is_the_existing_pods(foreseen: Foreseen) -> None:
     assert foreseen.expected().parts == {ONE: pytest.approx(0.5, abs=0.01)}
 
 
-def test_it_follows_drift_but_not_at_once(foreseen: Foreseen) -> None:
+def test_the_forecast_follows_drift_but_not_at_once(foreseen: Foreseen) -> None:
     foreseen.come(*(asking(f"q{i}", 2) for i in range(40)))
     assert not foreseen.looked(EVERY_S - 1)
     assert foreseen.looked(1)
@@ -139,7 +139,7 @@ def test_new_mig_losses_belong_to_the_next_generation_alone(foreseen: Foreseen) 
         pytest.param([pod("p", {WHOLE: ["1"]})], 0, id="no unreadable one"),
     ],
 )
-def test_who_is_counted(words: list[Json], counted: int) -> None:
+def test_the_pods_that_count_for_the_forecast(words: list[Json], counted: int) -> None:
     told = Told()
     for word in words:
         told.see_pods(word)

@@ -101,7 +101,7 @@ def told() -> Told:
 
 
 class TestNodes:
-    def test_they_come_change_and_go(self, told: Told) -> None:
+    def test_nodes_come_change_and_go(self, told: Told) -> None:
         told.see_nodes(node("a", {WHOLE: "8"}, labels=GFD_H100), node("b"))
         assert told.inventory.nodes() == {"a", "b"}
         assert told.waking()
@@ -113,7 +113,7 @@ class TestNodes:
         assert told.inventory.nodes() == {"b"}
         assert told.waking()
 
-    def test_what_a_list_does_not_bring_is_gone(self, told: Told) -> None:
+    def test_objects_that_a_list_lacks_are_gone(self, told: Told) -> None:
         told.see_nodes(node("a"), node("b"), node("c"))
         told.nodes.begin()
         told.see_nodes(node("a"))
@@ -164,7 +164,7 @@ class TestPods:
         assert told.inventory.holding() == {"uid-holds": "a", "uid-shares": "b"}
         assert told.waking()
 
-    def test_of_several_words_on_one_the_last_counts(self, told: Told) -> None:
+    def test_the_last_of_several_events_about_a_pod_counts(self, told: Told) -> None:
         """A pod that is created and bound at once arrives twice in one piece."""
         told.see_pods(
             pod("p", {WHOLE: "1"}),
@@ -174,7 +174,7 @@ class TestPods:
         )
         assert told.inventory.holding() == {"uid-p": "a"}
 
-    def test_they_finish_and_go(self, told: Told) -> None:
+    def test_pods_finish_and_go(self, told: Told) -> None:
         told.see_pods(*(pod(name, {WHOLE: "1"}, on="a") for name in "pqrs"))
         told.see_pods(pod("p", {WHOLE: "1"}, on="a", phase="Failed"))
         told.pods.gone(read(kube.Pod, pod("q"))[0])
@@ -183,7 +183,7 @@ class TestPods:
         # Departed objects leave nothing behind: months may pass before the next list.
         assert told.pods._unlisted == set()
 
-    def test_what_a_list_does_not_bring_is_gone(self, told: Told) -> None:
+    def test_objects_that_a_list_lacks_are_gone(self, told: Told) -> None:
         told.see_pods(*(pod(name, {WHOLE: "1"}, on="a") for name in "pqr"))
         told.pods.begin()
         told.see_pods(pod("p", {WHOLE: "1"}, on="a"))
@@ -214,7 +214,9 @@ class TestReports:
             pytest.param(-60, "Fresh", id="by a clock that is ahead"),
         ],
     )
-    def test_their_age_is_by_the_servers_clock(self, told: Told, ago_s: float, freshness: str) -> None:
+    def test_the_age_of_a_report_is_by_the_servers_clock(
+        self, told: Told, ago_s: float, freshness: str
+    ) -> None:
         told.see_nodes(node("a"))
         # The agent's own clock does not matter.
         told.see_reports(reported("a", ago_s=ago_s, reportedAt="2001-01-01T00:00:00Z"))
@@ -248,7 +250,7 @@ class TestReports:
         ]
         assert told.inventory.reports() == {"a"}
 
-    def test_they_go_with_their_object_or_their_status(self, told: Told) -> None:
+    def test_a_report_goes_with_its_object_or_its_status(self, told: Told) -> None:
         told.see_reports(*(reported(name) for name in "abcd"))
         told.reports.gone(read(GpuNode, reported("a"))[0])
         told.reports.gone(Broken("b", "uid", "cannot be read"))

@@ -36,7 +36,7 @@ class Rounds(threading.Event):
 
 
 @pytest.mark.parametrize("path", [NODES, GPU_NODES, PODS], ids=["nodes", "reports", "pods"])
-def test_it_is_ready_when_everything_was_listed(living: Living, path: str) -> None:
+def test_an_extender_is_ready_when_everything_was_listed(living: Living, path: str) -> None:
     rounds = living.live._changed = Rounds()
     hanging = living.server.faults.place(Hang(), lists(path), times=None)
     living.live.start()
@@ -200,7 +200,7 @@ def test_a_list_that_is_forbidden_is_a_problem_before_anything_is_known(living: 
     eventually(lambda: problems(living) == {} and living.live.snapshot is not None)
 
 
-def test_what_cannot_be_published_is_a_problem(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_publication_is_a_problem(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     living.start()
 
     def fail(nodes: Any) -> Any:
@@ -229,14 +229,14 @@ class TestRefusedReports:
         eventually(lambda: living.live._report_problems.refusals == {"a": 2})
         assert living.server.log.count(writes()) == 1
 
-    def test_also_one_that_cannot_be_read(self, living: Living) -> None:
+    def test_an_unreadable_report_is_refused(self, living: Living) -> None:
         living.server.store.put(GPU_NODES, gpu_node("a", [gpu(0) | {"index": -1}]))
         living.start()
         assert living.live._report_problems.refusals == {"a": 1}
         assert living.info("a").report is None
         assert living.info("b").report is not None
 
-    def test_those_of_nodes_that_are_gone_are_not_counted(self, living: Living) -> None:
+    def test_refusals_of_departed_nodes_are_not_counted(self, living: Living) -> None:
         bad = [gpu(0), gpu(0, "GPU-1")]
         for name in "abc":
             living.server.store.put(GPU_NODES, gpu_node(name, bad))
@@ -262,7 +262,7 @@ class TestCordonsOfNoGpu:
         assert len(found) == count
         return [request.json() for request in found]
 
-    def test_they_are_notified_once_for_each_change(self, living: Living) -> None:
+    def test_cordons_of_no_gpu_are_reported_once_for_each_change(self, living: Living) -> None:
         living.start()
         living.greeted()
         for number in range(3):
@@ -368,7 +368,7 @@ def test_an_unreadable_pod_is_left_out(living: Living) -> None:
     assert living.fitting(ONE) == "ab"
 
 
-def test_what_kube_scheduler_compares_of_nodes_is_known_as_long_as_they_are_there(living: Living) -> None:
+def test_labels_and_taints_of_a_node_are_known_as_long_as_the_node_exists(living: Living) -> None:
     taint = {"key": "dedicated", "effect": "NoSchedule"}
     living.server.store.put(NODES, node("a", labels={"zone": "x"}, taints=[taint], unschedulable=True))
     living.start()

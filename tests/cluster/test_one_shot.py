@@ -163,7 +163,7 @@ def test_a_node_that_cannot_be_read_is_named(server: ApiServer, transport: Trans
     ],
 )
 @pytest.mark.parametrize("path", [NODES, PODS, GPU_NODES])
-def test_what_cannot_be_listed_is_an_error(
+def test_a_failed_list_is_an_error(
     server: ApiServer, transport: Transport, path: str, fault: Refuse | Cut, error: type[ClusterError]
 ) -> None:
     server.faults.place(fault, lists(path))

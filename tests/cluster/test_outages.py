@@ -121,7 +121,7 @@ def test_when_one_watch_is_back_the_others_are_tried(away: Living) -> None:
     eventually(lambda: connected(away) == ALL)
 
 
-def test_what_the_server_asked_for_is_waited_for_all_the_same(away: Living) -> None:
+def test_a_wait_that_the_server_asked_for_is_kept(away: Living) -> None:
     refusal = away.server.faults.place(Refuse(429, "TooManyRequests", "later", 3600), watches(PODS))
     away.server.start()
     eventually(lambda: refusal.left == 0)
@@ -208,7 +208,7 @@ def test_a_nudge_is_written_when_the_server_is_back(away: Living) -> None:
     eventually(lambda: away.live._recorder.nudges.total() == 2)
 
 
-def test_what_nodes_advertise_is_written_when_the_server_is_back(
+def test_advertised_amounts_are_written_when_the_server_is_back(
     server: ApiServer, transport: Transport
 ) -> None:
     enforced = Enforced(server, transport)

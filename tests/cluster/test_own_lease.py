@@ -51,7 +51,7 @@ def test_the_next_takes_it_when_it_has_been_still_for_long(candidates: Candidate
     assert candidates.turns == [("a", True), ("b", True), ("a", False)]
 
 
-def test_it_is_our_clock_that_counts(candidates: Candidates) -> None:
+def test_a_lease_expires_by_our_own_clock(candidates: Candidates) -> None:
     candidates.each("a")
     candidates.edit(renewTime="2000-01-01T00:00:00.000000Z", acquireTime="2000-01-01T00:00:00.000000Z")
     assert candidates.each("b") == "a"
@@ -90,7 +90,7 @@ def test_one_that_cannot_give_it_back_is_waited_for(candidates: Candidates) -> N
     assert candidates.each("b") == "b"
 
 
-def test_who_comes_back_under_an_old_name_waits_as_all_do(candidates: Candidates) -> None:
+def test_a_candidate_with_the_holders_name_waits_like_others(candidates: Candidates) -> None:
     candidates.each("a")
     again = candidates.stand("a")
     again.attempt()
@@ -117,7 +117,7 @@ def test_subscribers_are_notified_before_a_candidate_is_active_and_after(candida
     assert told == [(True, False), (False, False), (True, False), (False, False)]
 
 
-def test_who_cannot_prepare_does_not_become_active(candidates: Candidates) -> None:
+def test_a_candidate_that_cannot_prepare_does_not_become_active(candidates: Candidates) -> None:
     def turned(active: bool) -> None:
         if active:
             raise RuntimeError("cannot")

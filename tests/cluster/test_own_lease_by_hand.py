@@ -123,7 +123,9 @@ class TestThreads:
             election.stop(60)
             assert not election.is_alive
 
-    def test_it_changes_hands(self, candidates: Candidates, elect: Callable[[str, float], Election]) -> None:
+    def test_a_lease_changes_hands_between_threads(
+        self, candidates: Candidates, elect: Callable[[str, float], Election]
+    ) -> None:
         first = elect("c", 600.0)
         eventually(lambda: first.active)
         second = elect("d", 600.0)

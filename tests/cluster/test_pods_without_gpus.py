@@ -54,7 +54,7 @@ def test_remaining_parts_of_the_node(told: Told) -> None:
         pytest.param([web("p"), web("q", ["8"])], 8000, id="nor decode"),
     ],
 )
-def test_who_counts(told: Told, pods: list[Json], milli: int) -> None:
+def test_the_pods_that_count(told: Told, pods: list[Json], milli: int) -> None:
     for each in pods:
         told.see_pods(each)
     assert elsewhere(told) == milli
@@ -68,7 +68,7 @@ def test_no_pod_is_woken_for_a_change_without_effect_on_decisions(told: Told) ->
     assert not told.waking()
 
 
-def test_they_go(told: Told) -> None:
+def test_departed_pods_no_longer_count(told: Told) -> None:
     told.see_pods(*(web(name) for name in "pqrs"))
     told.pods.gone(read(kube.Pod, web("p"))[0])
     told.pods.gone(Broken("default/q", "uid-q", "cannot be read"))
@@ -77,7 +77,7 @@ def test_they_go(told: Told) -> None:
     assert told.pods._unlisted == set()
 
 
-def test_what_a_list_does_not_bring_is_gone(told: Told) -> None:
+def test_pods_that_a_list_lacks_no_longer_count(told: Told) -> None:
     told.see_pods(*(web(name) for name in "pqr"))
     told.pods.begin()
     told.see_pods(web("p"))

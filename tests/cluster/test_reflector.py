@@ -120,7 +120,7 @@ class TestStopping:
         assert not followed.reflector.is_alive
         assert followed.reflector.restarts == {}
 
-    def test_also_one_that_begins_at_that_moment(
+    def test_a_watch_that_begins_during_the_stop_ends(
         self, followed: Followed, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         watch = followed.reflector._transport.watch

@@ -84,7 +84,7 @@ def test_the_server_says_how_long_a_page_waits(followed: Followed, monkeypatch: 
         pytest.param(Line(b'{"type":"MODIFIED","object":7}\n'), id="an event of no object"),
     ],
 )
-def test_what_cannot_be_read_three_times_is_listed(followed: Followed, line: Line) -> None:
+def test_an_object_kind_is_listed_after_three_unreadable_watches(followed: Followed, line: Line) -> None:
     followed.start(*LISTED)
     for times in (1, 2, 3):
         # Otherwise the fault may meet the last watch, which is given up.
@@ -101,7 +101,7 @@ def test_what_cannot_be_read_three_times_is_listed(followed: Followed, line: Lin
     assert followed.lists() == 2
 
 
-def test_what_cannot_be_read_here_and_there_is_not(followed: Followed) -> None:
+def test_occasional_unreadable_watches_cause_no_list(followed: Followed) -> None:
     followed.start(*LISTED)
     for number in range(4):
         followed.server.faults.place(error_line(500, "InternalError"), watches(NODES))
@@ -112,7 +112,7 @@ def test_what_cannot_be_read_here_and_there_is_not(followed: Followed) -> None:
     assert followed.lists() == 1
 
 
-def test_what_a_watch_brings_was_written_after_its_last_word(followed: Followed) -> None:
+def test_an_event_was_written_after_the_previous_one(followed: Followed) -> None:
     followed.start(*LISTED)
     (listed, *_) = followed.heard.clocks
     assert listed.not_before == -math.inf

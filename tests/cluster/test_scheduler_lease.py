@@ -51,7 +51,7 @@ def follow(leading: Leadership) -> None:
         pytest.param(None, False, id="null"),
     ],
 )
-def test_who_holds_the_lease(
+def test_the_extender_beside_the_holder_of_the_lease_is_active(
     server: ApiServer, leading: Leadership, holder: str | None, active: bool
 ) -> None:
     server.store.put(PATH, lease(holder))
@@ -61,7 +61,9 @@ def test_who_holds_the_lease(
     assert leading.active is active
 
 
-def test_it_changes_hands(server: ApiServer, leading: Leadership, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lease_changes_hands(
+    server: ApiServer, leading: Leadership, caplog: pytest.LogCaptureFixture
+) -> None:
     server.store.put(PATH, lease("other_1"))
     with caplog.at_level("INFO"):
         follow(leading)
@@ -88,7 +90,7 @@ def test_no_candidate_leads_without_a_lease(server: ApiServer, leading: Leadersh
     eventually(lambda: not leading.active)
 
 
-def test_nor_when_it_went_unnoticed(server: ApiServer, leading: Leadership) -> None:
+def test_an_unnoticed_deletion_of_the_lease_ends_the_activity(server: ApiServer, leading: Leadership) -> None:
     server.store.put(PATH, lease("me-7f9_1"))
     follow(leading)
     server.wait_for_watches(1)
@@ -138,7 +140,7 @@ class TestALostWatch:
         return refusal
 
     @pytest.mark.parametrize("how", ["the connection ends", "it hangs", "nobody renews the Lease"])
-    def test_it_is_active_no_longer_than_the_lease_lasts(
+    def test_an_extender_is_active_no_longer_than_the_lease_lasts(
         self,
         server: ApiServer,
         leading: Leadership,
@@ -182,7 +184,7 @@ class TestALostWatch:
         clock.now += 30
         assert leading.active is active
 
-    def test_it_is_active_again_when_it_hears_that_it_still_leads(
+    def test_an_extender_that_still_leads_is_active_again(
         self, server: ApiServer, leading: Leadership, clock: Clock
     ) -> None:
         turns: list[tuple[bool, bool]] = []
@@ -200,7 +202,7 @@ class TestALostWatch:
         # the first bind.
         assert turns == [(True, False), (False, False), (True, False)]
 
-    def test_it_is_not_when_another_leads_by_then(
+    def test_an_extender_stays_passive_if_another_leads_by_then(
         self, server: ApiServer, leading: Leadership, clock: Clock
     ) -> None:
         server.store.put(PATH, lease("me-7f9_1"))

@@ -31,7 +31,7 @@ def no_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def test_those_of_kubebuilder_assets_are_used(
+def test_binaries_of_kubebuilder_assets_are_used(
     no_go: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(executables(tmp_path, "etcd", *BUILT)))

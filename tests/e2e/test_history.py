@@ -212,7 +212,7 @@ def test_disagreements(writes: list[Json], wrong: int) -> None:
     assert len(list(disagreements([("ADDED", share("a"))], writes, "default"))) == wrong
 
 
-def test_who_bound() -> None:
+def test_bindings_of_other_users_are_found() -> None:
     assert not list(foreign([binding(1)], "default", OURS))
     assert list(foreign([binding(1, user="admin")], "default", OURS))
 

@@ -83,7 +83,7 @@ def within(limit_s: float, condition: Callable[[], bool]) -> float:
 
 @pytest.mark.parametrize("compact", [False, True], ids=["from where it was", "everything listed again"])
 @pytest.mark.parametrize("errors_s", [0.0, 3.0], ids=["answers at once", "errors at first"])
-def test_it_is_right_soon_after_an_outage(
+def test_the_extender_is_right_soon_after_an_outage(
     server: LargeOutage, following: Following, compact: bool, errors_s: float
 ) -> None:
     server.leave(compact=compact)

@@ -143,7 +143,7 @@ class TestWhatADevicePluginPicks:
         assert workload.await_node(name) == other
         assert kept < there(workload)
 
-    def test_who_may_not_preempt_waits(
+    def test_a_pod_that_may_not_preempt_waits(
         self, workload: Workload, limits: Json, add: Callable[[Workload, str], str]
     ) -> None:
         classes = Classes(workload)
@@ -172,7 +172,7 @@ class TestWhatADevicePluginPicks:
         assert "nodeName" not in workload.get(late)["spec"]
 
 
-def test_who_leaves_is_on_the_node_with_the_model_that_is_asked(workload: Workload) -> None:
+def test_victims_are_on_the_node_with_the_requested_model(workload: Workload) -> None:
     """Although cheaper ones are elsewhere."""
     classes = Classes(workload)
     wrong = workload.add_whole("a100", 1)

@@ -32,7 +32,7 @@ def test_preferred_affinity_decides_among_equal_nodes(workload: Workload, wanted
     assert workload.place(pod) == workload.name(f"a100-{wanted}")
 
 
-def test_it_does_not_decide_against_better_gpus(workload: Workload) -> None:
+def test_a_soft_preference_does_not_decide_against_better_gpus(workload: Workload) -> None:
     workload.add_whole("liked", 4, "A100-80GB", labels={ZONE: "a"})
     better = workload.add_whole("better", 4, "H100-80GB", labels={ZONE: "b"})
     workload.publish()

@@ -95,7 +95,7 @@ def test_lower_priorities_are_left_alone_on_nodes_that_would_be_refused(
     assert holders < uids(workload), "pods were evicted for one that cannot run there"
 
 
-def test_what_the_extender_refuses_is_nothing_to_preempt_for(workload: Workload) -> None:
+def test_refusals_of_the_extender_cause_no_preemption(workload: Workload) -> None:
     """A scheduler that preempts would look for victims on nodes that an extender calls merely failed, find
     that evicting helps by its own counting, be refused again, and start over hundreds of times a second.
     """

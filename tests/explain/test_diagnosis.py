@@ -157,7 +157,7 @@ def test_a_waiting_pod_is_reported(
     assert sum(explanation["counts"].values()) == len(explanation["nodes"])
 
 
-def test_what_fits_needs_no_advice() -> None:
+def test_a_pod_that_fits_needs_no_advice() -> None:
     explanation = explained(pod("p", {WHOLE: "1"}), *whole_node("a", None), *whole_node("b", "x"))
     told = (explanation["counts"], explanation["nearest"], explanation["advice"])
     assert told == ({"Insufficient nvidia.com/gpu per device": 1}, None, [])
@@ -181,7 +181,7 @@ def test_pods_of_other_namespaces(hides: bool, told: str, named: str | None) -> 
 
 @examples(50, long=150)
 @given(clusters(), askers())
-def test_it_fits_on_the_nearest_node_without_those_in_the_way_and_not_with_one_of_them(
+def test_a_pod_fits_on_the_nearest_node_without_the_pods_in_the_way_and_not_with_one_of_them(
     objects: list[Json], asking: Json
 ) -> None:
     nearest = explained(asking, *objects)["nearest"]

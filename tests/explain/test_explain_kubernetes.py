@@ -66,7 +66,7 @@ def on_zone(*zones: str) -> Json:
         ),
     ],
 )
-def test_what_kube_scheduler_refuses_is_marked_so(
+def test_refusals_of_kube_scheduler_are_marked(
     spec: Json, node_fields: Json, plugin: str, reason: str, resolvable: bool
 ) -> None:
     objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "a"}, **node_fields)]
@@ -87,7 +87,7 @@ def test_what_kube_scheduler_refuses_is_marked_so(
         pytest.param({"nodeName": "n"}, id="the node named"),
     ],
 )
-def test_what_kube_scheduler_lets_pass_is_for_us_to_judge(spec: Json) -> None:
+def test_nodes_that_kube_scheduler_accepts_are_judged_by_the_extender(spec: Json) -> None:
     objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "a"})]
     entry = only(explained(pod("p", {WHOLE: "1"}, **spec), *objects))
     assert (entry["verdict"], entry["by"]) == ("fits", "gpu")
@@ -126,7 +126,7 @@ def test_finished_pods_hold_no_cpu() -> None:
     assert explained(pod("p", {WHOLE: "1", "cpu": "60"}), *objects)["fits"]
 
 
-def test_of_a_node_without_a_node_object_only_the_name_is_compared_with_a_note() -> None:
+def test_a_node_without_a_node_object_is_compared_by_name_with_a_note() -> None:
     spec: Json = {"nodeSelector": {"zone": "b"}, "nodeName": "n"}
     objects = [gpu_node("n", [gpu(0)]), gpu_node("other", [gpu(0)])]
     explanation = explained(pod("p", {WHOLE: "1", "cpu": "1000"}, **spec), *objects)

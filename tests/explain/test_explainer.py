@@ -26,7 +26,7 @@ def test_a_waiting_pod_does_not_get_the_decision_of_a_former_one() -> None:
     assert there.explainer().of_name("default", "p")["recorded"]["nodesOut"] == 0
 
 
-def test_nor_is_one_that_has_its_node() -> None:
+def test_an_old_decision_is_not_shown_for_a_new_pod_with_a_node() -> None:
     there = running(*whole_node("n", None), named("new", {WHOLE: "1"}, on="n"))
     ask(there.extender, named("old", {WHOLE: "9"}), ["n"])
     told = there.explainer().of_name("default", "p")

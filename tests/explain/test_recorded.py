@@ -81,6 +81,6 @@ def test_a_bind_is_reported_with_its_result() -> None:
         ),
     ],
 )
-def test_what_a_waiting_pod_asks(asking: Json, text: str) -> None:
+def test_the_request_of_a_waiting_pod(asking: Json, text: str) -> None:
     (each,) = pending(asking)
     assert asks(each.pod.request) == text

@@ -170,7 +170,7 @@ def test_the_file_has_only_data_that_decisions_read() -> None:
     assert all(b"containers" in manifest and b"SECRET" not in manifest for manifest in manifests)
 
 
-def test_which_nodes_were_asked_about_survives_nodes_that_come_and_go() -> None:
+def test_the_nodes_of_a_request_survive_changes_of_the_cluster() -> None:
     there = running(*whole_node("a", None), *whole_node("b", None), *whole_node("c", None))
     ask(there.extender, pod("p", {WHOLE: "1"}), ["a", "b"])
     resources = there.config.resource_names()
@@ -246,7 +246,7 @@ def test_a_file_that_unpacks_without_end_is_refused(monkeypatch: pytest.MonkeyPa
         decode_snapshot_file(gzip.compress(b" " * 100_000), Dump)
 
 
-def test_it_is_read_as_it_was_written() -> None:
+def test_a_snapshot_is_read_as_it_was_written() -> None:
     there = running(*whole_node("a", None, "x"), asks("w", {WHOLE: "3"}))
     snapshot = there.snapshot
     assert snapshot is not None

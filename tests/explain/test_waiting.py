@@ -142,7 +142,7 @@ def test_a_scrape_waits_for_little_and_who_is_not_looked_into_has_the_reason_of_
         ),
     ],
 )
-def test_of_an_unreadable_amount_the_rest_is_shown(limits: Json, asks: str) -> None:
+def test_the_rest_of_a_request_with_an_unreadable_amount_is_shown(limits: Json, asks: str) -> None:
     asking = pod("p", limits)
     asking["metadata"]["creationTimestamp"] = "2026-11-01T01:00:00Z"
     (line,) = board(running(*whole_node("n", None), asking)).lines()
@@ -220,7 +220,7 @@ def test_little_time_goes_into_it_and_every_kind_has_its_turn(monkeypatch: pytes
     assert [line["nearest"] is None for line in lines] == [False] * 3
 
 
-def test_who_no_longer_waits_is_gone_at_the_next_look_and_forgotten() -> None:
+def test_a_pod_that_no_longer_waits_is_gone_at_the_next_look() -> None:
     clock = Clock()
     there = running(*whole_node("n", None), pod("a", {WHOLE: "9"}), pod("b", {WHOLE: "8"}))
     found = board(there, clock)

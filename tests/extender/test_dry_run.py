@@ -55,7 +55,7 @@ def test_a_known_node_is_judged_with_our_devices_and_holdings(extender: Extender
 
 
 @pytest.mark.parametrize("freshness", ["Stale", "Missing"])
-def test_and_by_the_age_of_our_report(extender: Extender, freshness: str) -> None:
+def test_a_sent_node_is_judged_by_the_age_of_our_report(extender: Extender, freshness: str) -> None:
     infos = assemble(read_objects(inventory(*KNOWN)), Configuration().resource_names()).values()
     extender.replace_nodes(replace(info, freshness=freshness) for info in infos)
     fitting, refused = filtered(extender, ONE, node("n", {WHOLE: "2"}, uid="u1"), node("new", {WHOLE: "2"}))
@@ -63,7 +63,7 @@ def test_and_by_the_age_of_our_report(extender: Extender, freshness: str) -> Non
     assert refused == {"n": "node(s) had no fresh GPU inventory"}
 
 
-def test_but_under_the_allocatable_sent(extender: Extender) -> None:
+def test_a_sent_node_is_limited_by_its_sent_allocatable(extender: Extender) -> None:
     assert filtered(extender, ONE, node("n", {WHOLE: "1"}, uid="u1")) == ([], {"n": SHORT})
     assert filtered(extender, ONE, node("n", {}, uid="u1")) == ([], {"n": SHORT})
     share = pod("p", {SHARE: "60000"})
@@ -73,7 +73,7 @@ def test_but_under_the_allocatable_sent(extender: Extender) -> None:
     }
 
 
-def test_and_under_the_labels_sent(extender: Extender) -> None:
+def test_a_sent_node_is_judged_by_its_sent_labels(extender: Extender) -> None:
     sent = node("n", {WHOLE: "2"}, uid="u1", labels={"nvidia.com/mig.config.state": "pending"})
     assert filtered(extender, ONE, sent) == ([], {"n": "node(s) had a GPU change in progress"})
 

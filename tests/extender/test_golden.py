@@ -158,7 +158,7 @@ def test_prioritize(extender: Extender, case: str) -> None:
     assert answer.body == json.dumps(expected, separators=(",", ":")).encode()
 
 
-def test_what_filter_gave_back_is_scored_the_same_when_asked_alone(extender: Extender) -> None:
+def test_nodes_that_filter_returned_get_the_same_scores_alone(extender: Extender) -> None:
     body, _ = sent("cache-01-gpu1", "prioritize")
     fitting = FILTERED["cache-01-gpu1"][0].split()
     alone = json.dumps(json.loads(body) | {"NodeNames": fitting}).encode()

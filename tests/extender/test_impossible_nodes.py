@@ -45,14 +45,14 @@ def asked() -> Asked:
     return Asked()
 
 
-def test_it_is_there_from_the_start(asked: Asked, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_impossible_node_from_the_start(asked: Asked, caplog: pytest.LogCaptureFixture) -> None:
     snapshot = asked.extender.replace_nodes([good("a"), impossible("b"), good("c")])
     assert asked.fitting() == "ac"
     assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["node b"]
     assert (snapshot.nodes["b"].info.freshness, snapshot.nodes["b"].info.uid) == ("Missing", "u")
 
 
-def test_it_comes_later(asked: Asked) -> None:
+def test_a_node_that_becomes_impossible_later(asked: Asked) -> None:
     asked.extender.replace_nodes([good(name) for name in "abcd"])
     asked.extender.update_nodes({"b": impossible("b"), "d": None, "e": good("e")})
     assert asked.fitting() == "ace"

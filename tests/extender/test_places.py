@@ -97,13 +97,13 @@ class TestTheSecondOfOnePriority:
         assert preempt(extender, asks("x0", limits), {"n": uids("cheap")}) == {"n": ["cheap"]}
         assert preempt(extender, asks("x1", limits), BOTH)["n"][0] == "dear"
 
-    def test_or_none(self, objects: Sequence[Json], limits: Json) -> None:
+    def test_the_third_pod_gets_no_place(self, objects: Sequence[Json], limits: Json) -> None:
         extender = extender_on(*objects)
         for name in ("x0", "x1"):
             preempt(extender, asks(name, limits), BOTH)
         assert preempt(extender, asks("x2", limits), BOTH) == {}
 
-    def test_also_when_the_victim_is_gone(self, objects: Sequence[Json], limits: Json) -> None:
+    def test_a_place_stays_taken_when_the_victim_is_gone(self, objects: Sequence[Json], limits: Json) -> None:
         """Before the watch shows the nomination."""
         extender = extender_on(*objects)
         preempt(extender, asks("x0", limits), {"n": uids("cheap")})
@@ -113,14 +113,16 @@ class TestTheSecondOfOnePriority:
         assert filtered(extender, asks("x0", limits), ["n"])[0] == ["n"]
         assert preempt(extender, asks("x1", limits), {"n": uids("dear")}) == {"n": ["dear"]}
 
-    def test_but_one_of_higher_priority_takes_the_place(self, objects: Sequence[Json], limits: Json) -> None:
+    def test_a_pod_of_higher_priority_takes_the_place(self, objects: Sequence[Json], limits: Json) -> None:
         extender = extender_on(*objects)
         preempt(extender, asks("x0", limits), {"n": uids("cheap")})
         assert preempt(extender, asks("higher", limits, 1001), {"n": uids("cheap")}) == {"n": ["cheap"]}
         # Then the first pod needs another place.
         assert preempt(extender, asks("x0", limits), BOTH)["n"][0] == "dear"
 
-    def test_and_passes_filter(self, objects: Sequence[Json], limits: Json) -> None:
+    def test_a_pod_of_higher_priority_passes_filter_on_the_place(
+        self, objects: Sequence[Json], limits: Json
+    ) -> None:
         extender = extender_on(*objects)
         preempt(extender, asks("x0", limits), {"n": uids("cheap")})
         tell(extender, *without(objects, "cheap"))
@@ -223,7 +225,7 @@ class TestOneOfSeveralNodes:
             pytest.param(("of-no-gpu",), 40, id="and all where it may know of other costs"),
         ],
     )
-    def test_of_many_equal_ones(self, unknown: tuple[str, ...], named: int) -> None:
+    def test_a_few_of_many_equal_nodes_are_returned(self, unknown: tuple[str, ...], named: int) -> None:
         names = [f"n{i}" for i in range(40)]
         objects = [
             each
@@ -250,7 +252,7 @@ class TestOneOfSeveralNodes:
             ),
         ],
     )
-    def test_of_equal_ones_that_with_the_youngest_victim_is(
+    def test_the_equal_node_with_the_youngest_victim_is_the_place(
         self, starts: tuple[str, str | None], free: set[str]
     ) -> None:
         held = [on_gpu("a", "n", 1), on_gpu("b", "m", 1)]
@@ -262,7 +264,7 @@ class TestOneOfSeveralNodes:
         nodes = extender.snapshot.nodes
         assert {name for name in nodes if not extender.places.over(nodes[name].info).nominated} == free
 
-    def test_of_equal_ones_that_where_kube_scheduler_counts_no_room_for_both_is_not(self) -> None:
+    def test_an_equal_node_without_room_for_both_is_not_the_place(self) -> None:
         extender = extender_on(*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 1))
         assert len(preempt(extender, asks("x0"), {"n": uids("a"), "m": uids("b")})) == 2
         # kube-scheduler proposes no node with a nominated pod that needs the whole node.
@@ -270,7 +272,7 @@ class TestOneOfSeveralNodes:
         assert preempt(extender, asks("x2"), {"n": uids("a")}) == {}
         assert preempt(extender, asks("x2"), {"m": uids("b")}) == {}
 
-    def test_of_equal_ones_with_room_for_both_any_may_be(self) -> None:
+    def test_any_equal_node_with_room_for_both_may_be_the_place(self) -> None:
         objects = [
             each
             for name in ("n", "m")
@@ -296,7 +298,7 @@ class TestOneOfSeveralNodes:
         assert preempt(extender, asks("x3"), fourth)["m"][0] == "m-dear"
 
     @pytest.mark.parametrize("by_watch", [False, True])
-    def test_it_is_where_the_pod_is_nominated(self, *, by_watch: bool) -> None:
+    def test_the_place_is_the_node_where_the_pod_is_nominated(self, *, by_watch: bool) -> None:
         objects = (*self.N, on_gpu("a", "n", 1), on_gpu("b", "m", 1))
         extender = extender_on(*objects)
         preempt(extender, asks("x0"), {"n": uids("a"), "m": uids("b")})

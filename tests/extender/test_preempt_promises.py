@@ -122,7 +122,7 @@ def crowded(name: str, rooms: Sequence[int]) -> list[Json]:
 
 
 @pytest.mark.parametrize("others", [0, 1, 3])
-def test_what_others_cost_does_not_keep_the_nominated_node(others: int) -> None:
+def test_search_steps_on_other_nodes_do_not_exclude_the_nominated_node(others: int) -> None:
     """Half a million steps find the place on one node, and no number of steps on others; all states of the
     cluster share two millions.
     """

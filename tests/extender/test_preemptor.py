@@ -96,7 +96,7 @@ def test_complete_pods_have_their_priority(
     assert preempt(extender, asking, proposed, whole_pods=True) == victims
 
 
-def test_what_else_the_pod_asks_must_be_freed_too() -> None:
+def test_other_resources_that_the_pod_requests_must_be_freed_too() -> None:
     """Of two holders of a GPU, the one whose CPU kube-scheduler counts on, though the other is cheaper."""
     dear = on_gpu("b", "n1", 5)
     dear["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "4"
@@ -155,28 +155,28 @@ class TestAPlaceOnItsWay:
     def test_no_pod(self) -> None:
         assert self.second(leaving(self.LOW)) == {}
 
-    def test_but_where_kube_scheduler_does_not_ask_about_it_any_more(self) -> None:
+    def test_victims_leave_if_kube_scheduler_no_longer_proposes_the_nominated_node(self) -> None:
         """For example a cordoned node: its victims may take an hour and free nothing."""
         assert self.second(leaving(self.LOW), asked=False) == {"second": ["b"]}
 
-    def test_but_where_it_is_not_nominated(self) -> None:
+    def test_victims_leave_if_the_pod_is_not_nominated(self) -> None:
         assert self.second(leaving(self.LOW), asking=self.ASKING) == {"second": ["b"]}
 
-    def test_but_where_no_pod_leaves(self) -> None:
+    def test_victims_leave_if_no_pod_leaves_the_nominated_node(self) -> None:
         assert self.second(self.LOW) == {"second": ["b"]}
 
-    def test_but_where_it_is_not_enough(self) -> None:
+    def test_victims_leave_if_the_departures_are_not_enough(self) -> None:
         stays = on_share("stays", 30_000, "first", 0, 100)
         assert self.second(leaving(self.LOW), stays) == {"second": ["b"]}
 
-    def test_but_where_who_leaves_is_no_lower(self) -> None:
+    def test_victims_leave_if_the_departing_pod_has_no_lower_priority(self) -> None:
         assert self.second(leaving(on_share("a", 40_000, "first", 0, 100))) == {"second": ["b"]}
 
-    def test_but_where_the_nominated_node_is_gone(self) -> None:
+    def test_victims_leave_if_the_nominated_node_is_gone(self) -> None:
         asking = nominated(self.ASKING, "nosuch")
         assert self.second(leaving(self.LOW), asking=asking) == {"second": ["b"]}
 
-    def test_but_where_its_place_is_free_and_kube_scheduler_does_not_take_it(self) -> None:
+    def test_victims_leave_if_kube_scheduler_does_not_take_the_free_place(self) -> None:
         """kube-scheduler has reasons of its own: a taint, for example."""
         assert self.second() == {"second": ["b"]}
 
@@ -283,7 +283,7 @@ class TestEmptyVictims:
         assert filtered(extender, asks_shares("urgent", 40_000), names) == ([], sorted(names))
         assert len(looked_at) == 1
 
-    def test_of_a_thousand_nodes_a_tenth_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_tenth_of_a_thousand_nodes_is_enough(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """kube-scheduler examines no more."""
         monkeypatch.setattr(preemptor, "_RESCUABLE", 3)
         monkeypatch.setattr(preemptor, "_RESCUE_S", 60.0)
@@ -302,7 +302,7 @@ def test_a_nominated_pod_holds_one_gpu_and_not_all() -> None:
     assert filtered(extender, asks_shares("both", 50_000, 50_000, priority=51), ["n"])[0] == ["n"]
 
 
-def test_its_own_place_does_not_count_against_a_pod() -> None:
+def test_the_own_place_of_a_pod_does_not_count_against_it() -> None:
     waiting = nominated(URGENT, "n1")
     extender = extender_on(*TWO, waiting)
     assert preempt(extender, waiting, {"n1": uids("a")}) == {"n1": ["a"]}
@@ -397,6 +397,6 @@ class TestTwoThatWaitForOnePlace:
         assert filtered(extender, self.ONE, ["n"])[0] == ["n"]
         assert filtered(extender, self.OTHER, ["n"])[0] == []
 
-    def test_and_no_other_pod_gets_it(self) -> None:
+    def test_no_other_pod_gets_the_place_of_two_waiting_pods(self) -> None:
         extender = extender_on(*self.HELD, self.ONE, self.OTHER)
         assert filtered(extender, asks_shares("late", 1000, priority=50), ["n"])[0] == []

@@ -61,7 +61,7 @@ def test_a_decision_is_remembered_with_its_reasons_and_its_best_nodes() -> None:
     assert found.bound is None
 
 
-def test_it_knows_which_nodes_kube_scheduler_asked_about() -> None:
+def test_the_record_has_the_nodes_of_the_request() -> None:
     extender = extender_of(*NODES)
     ask(extender, pod("p", {WHOLE: "1"}), ["large", "stranger"])
     found = extender.record.of("default", "p")
@@ -149,7 +149,7 @@ def test_how_binds_ended_is_remembered(kinds: list[str], last: str) -> None:
     assert found.nodes_in == 4
 
 
-def test_what_changed_last_comes_first_and_only_what_changed() -> None:
+def test_recent_entries_are_the_changed_ones_with_the_latest_first() -> None:
     extender = extender_of(*NODES)
     for name in ("a", "b", "c"):
         ask(extender, pod(name, {WHOLE: "1"}))

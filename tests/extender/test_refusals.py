@@ -211,6 +211,6 @@ def test_no_more_than_so_many_are_remembered(refusing: Refusing) -> None:
         pytest.param(names_body(pod("none"), ["a"]), id="a pod that asks no GPU"),
     ],
 )
-def test_who_is_not_remembered(refusing: Refusing, body: bytes) -> None:
+def test_pods_that_are_not_remembered(refusing: Refusing, body: bytes) -> None:
     refusing.extender.filter(body, refusing.now + 60)
     assert len(refusing.extender.refusals._refused) == 0

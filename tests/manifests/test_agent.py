@@ -167,7 +167,7 @@ UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
         pytest.param(GPU_LABELS | {UPGRADE: "upgrade-done"}, True, id="its driver was replaced"),
     ],
 )
-def test_which_nodes_agents_run_on(labels: dict[str, str], runs: bool) -> None:
+def test_the_nodes_that_agents_run_on(labels: dict[str, str], runs: bool) -> None:
     assert runs_on(labels) is runs
 
 

@@ -91,7 +91,7 @@ def test_the_demo_cluster_is_that_of_the_sample_inventory() -> None:
     assert {each["metadata"]["name"]: summary(each) for each in demo} == nodes
 
 
-def test_its_nodes_report_the_same_as_in_the_sample_inventory() -> None:
+def test_the_kwok_nodes_report_the_same_as_in_the_sample_inventory() -> None:
     reported = list(yaml.safe_load_all((KWOK / "gpunodes.yaml").read_bytes()))
     assert reported == of_kind(sample(), "GPUNode")
 

@@ -40,11 +40,11 @@ pytestmark = NEEDS_BROWSER
         ),
     ],
 )
-def test_what_a_card_says(still: Browser, name: str, says: list[str]) -> None:
+def test_the_texts_of_a_card(still: Browser, name: str, says: list[str]) -> None:
     assert [text for text in says if text not in card(still, name)] == []
 
 
-def test_what_needs_a_look_comes_first(still: Browser) -> None:
+def test_nodes_with_problems_come_first(still: Browser) -> None:
     assert names(still)[:3] == ["lost", "sick", "old"]
 
 

@@ -155,7 +155,7 @@ def test_all_that_is_of_this_moment_is_one_number(browser: Browser, tmp_path: Pa
         assert figure(browser, "#history", r"waiting\s+(\d+ pods?)") == "1 pod"
 
 
-def test_what_filters_leave_is_said_to_be_a_part(browser: Browser) -> None:
+def test_a_filtered_list_says_that_it_is_a_part(browser: Browser) -> None:
     lines = [line(), line(namespace="other", name="else", uid="e")]
     running = pod("runs", {WHOLE: "1"}, on="a")
     running["metadata"]["namespace"] = "research"

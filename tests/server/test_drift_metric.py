@@ -22,7 +22,7 @@ def drift(source: Fixed, metrics: Metrics, *infos: NodeInfo) -> dict[str, float]
     return {dict(labels)["node"]: value for labels, value in found.items()}
 
 
-def test_it_follows_what_nodes_report() -> None:
+def test_the_drift_follows_the_reports() -> None:
     source = Fixed()
     metrics = Metrics(source, Configuration())
     assert drift(source, metrics, using(300), using(0, "m")) == {"n": 300, "m": 0}

@@ -228,7 +228,7 @@ def test_reservations_by_state() -> None:
         pytest.param(Answer(b"", 0, 0), set(), id="nothing asked, nothing refused"),
     ],
 )
-def test_what_an_autoscaler_does_not_see(answer: Answer, expected: set[str]) -> None:
+def test_rejections_that_an_autoscaler_does_not_see(answer: Answer, expected: set[str]) -> None:
     metrics = metrics_of(Fixed())
     metrics.count("filter", answer)
     found = scraped(metrics)["gpu_extender_autoscaler_blind_rejections_total"]

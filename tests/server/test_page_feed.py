@@ -91,7 +91,7 @@ def test_nothing_is_computed_without_viewers(
     assert source.asked == 1
 
 
-def test_what_goes_wrong_once_does_not_end_it(
+def test_a_single_error_does_not_end_the_feed(
     source: CountingSource, feed: PageFeed, caplog: pytest.LogCaptureFixture
 ) -> None:
     source.learn()
@@ -103,7 +103,7 @@ def test_what_goes_wrong_once_does_not_end_it(
     eventually(lambda: feed.since(Seen()) is not None)
 
 
-def test_it_stops_at_once(source: CountingSource, feed: PageFeed) -> None:
+def test_the_feed_stops_at_once(source: CountingSource, feed: PageFeed) -> None:
     source.learn()
     feed.start()
     feed.stop()

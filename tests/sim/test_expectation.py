@@ -60,7 +60,7 @@ def test_the_first_pods_are_counted_once() -> None:
     assert expectation.workload == workload_of(PODS)
 
 
-def test_what_came_is_worked_out_at_growing_intervals() -> None:
+def test_past_pods_are_evaluated_at_growing_intervals() -> None:
     expectation = Expectation("online", [])
     told = [number for number in range(1, 3001) if expectation.saw(share(500)) is not None]
     assert told == [25, 50, 100, 200, 400, 800, 1600, 2400]

@@ -113,7 +113,7 @@ def test_a_view_of_some_nodes_is_that_part_of_all() -> None:
     assert measure.of(NodesView(world, some)).tolist() == measure.of(NodesView(world))[some].tolist()
 
 
-def test_of_very_many_amounts_of_cpu_some_count_as_the_next_larger_one() -> None:
+def test_some_of_very_many_cpu_amounts_count_as_the_next_larger_one() -> None:
     amounts = range(1000, 11_000, 10)
     workload = Workload.of({TaskClass(cpu_milli=cpu, gpus=1): 1.0 for cpu in amounts})
     world = World(cluster_of((16_000, 2, "A100")))

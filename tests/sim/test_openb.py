@@ -145,7 +145,7 @@ def test_a_byte_order_mark_is_no_part_of_a_column(tmp_path: Path) -> None:
 
 
 class TestGenerator:
-    def test_its_output_is_read_back(self, tmp_path: Path) -> None:
+    def test_the_generators_output_is_read_back(self, tmp_path: Path) -> None:
         nodes = generate_nodes(20, seed=3)
         pods = generate_pods(nodes, seed=3)
         write_nodes(tmp_path / "nodes.csv", nodes)

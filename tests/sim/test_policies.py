@@ -131,7 +131,7 @@ class TestFgd:
         assert placement is not None
         assert (placement.node, placement.slots) == (0, (0,))
 
-    def test_it_expects_the_latest_expectation(self) -> None:
+    def test_fgd_uses_the_latest_expectation(self) -> None:
         world = world_with(TWO_NODES, (share(400), 0, (0,)), (share(500), 0, (1,)), (whole(2), 1, (0, 1)))
         scheduler = scheduler_of(world, "fgd", workload=Workload.of({TaskClass(shares_mib=(600,)): 1}))
         first = scheduler.choose(share(500))

@@ -98,7 +98,7 @@ def test_the_pod_fits_once_they_are_gone(
         world.release(victim.pod.kind, victim.placement.node, victim.placement.slots)
 
 
-def test_who_left_early_does_not_end_again() -> None:
+def test_a_pod_that_left_early_does_not_end_again() -> None:
     world = World(cluster_of((8000, 1, "A100")))
     residents = residents_of(world, [(share(300), 0, 0, (0,)), (share(300), 0, 0, (0,))])
     residents.leave(next(iter(residents.on(0))))

@@ -40,7 +40,7 @@ def without_pace(outcome: Outcome) -> object:
     st.sampled_from(TARGETS),
     st.sampled_from((0.0, 40.0)),
 )
-def test_what_arrived_was_allocated_or_rejected(
+def test_arrived_demand_is_allocated_or_rejected(
     protocol: str, policy: str, seed: int, load: float, target: str, constrain: float
 ) -> None:
     outcome = RUNS[protocol](

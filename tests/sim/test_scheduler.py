@@ -28,7 +28,7 @@ LOCAL = [name for name in POLICIES if name != "random"]
     st.sampled_from(LOCAL),
     st.lists(st.tuples(kinds, st.booleans()), min_size=1, max_size=25),
 )
-def test_its_memory_is_true(
+def test_remembered_scores_equal_new_ones(
     cluster: Cluster, workload: Workload, policy: str, steps: list[tuple[PodKind, bool]]
 ) -> None:
     world = World(cluster)
@@ -86,7 +86,7 @@ def test_a_seed_decides_random_ties() -> None:
         pytest.param(whole(1, models=("A100", "T4")), True, id="one of two models"),
     ],
 )
-def test_what_fits(kind: PodKind, fits: bool) -> None:
+def test_the_pods_that_fit(kind: PodKind, fits: bool) -> None:
     world = World(cluster_of((8000, 2, "A100")))
     assert (scheduler_of(world).choose(kind) is not None) is fits
 
@@ -189,13 +189,13 @@ class TestViewOfPolicies:
         assert placement is not None
         assert placement.node == 0
 
-    def test_they_see_only_nodes_with_the_gpus(self) -> None:
+    def test_policies_see_only_nodes_with_the_gpus(self) -> None:
         world = World(cluster_of((8000, 1, "A100"), (8000, 0, ""), (8000, 4, "A100"), (8000, 4, "T4")))
         stub = _Stub()
         Scheduler(world, stub, FIRST).choose(whole(2, models=("A100",)))
         assert stub.seen == [1]
 
-    def test_they_are_asked_about_changed_nodes_alone(self) -> None:
+    def test_policies_are_asked_about_changed_nodes_only(self) -> None:
         world = World(cluster_of(*[(8000, 4, "A100")] * 4))
         stub = _Stub()
         scheduler = Scheduler(world, stub, FIRST)

@@ -39,7 +39,7 @@ def test_a_share_leaves_the_rest_of_its_gpu() -> None:
         pytest.param(PodKind(1, 100_001), (), id="more memory than there is"),
     ],
 )
-def test_what_does_not_fit_is_refused(kind: PodKind, slots: tuple[int, ...]) -> None:
+def test_a_pod_that_does_not_fit_is_refused(kind: PodKind, slots: tuple[int, ...]) -> None:
     world = World(cluster_of((8000, 2, "A100")))
     world.place(share(300), 0, (1,))
     with pytest.raises(OverAllocationError, match="n0"):

@@ -37,7 +37,7 @@ SICK = gpu(1, health={"state": "Unhealthy", "reason": "XID 79"})
         ),
     ],
 )
-def test_what_a_sample_says(objects: list[Json], gpus: int, healthy: int, held: float) -> None:
+def test_the_content_of_a_sample(objects: list[Json], gpus: int, healthy: int, held: float) -> None:
     found = sample(snapshot(*objects), 3, 1000.04)
     assert (found.at, found.gpus, found.healthy, found.held, found.waiting) == (
         1000.0,

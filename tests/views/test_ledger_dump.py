@@ -144,13 +144,13 @@ def test_mig_instances_known_and_not() -> None:
 
 
 class TestASharePodThatSomebodyElseBound:
-    def test_that_the_agent_has_not_seen(self) -> None:
+    def test_a_share_that_the_agent_has_not_seen(self) -> None:
         info = two(BARE)
         assert unknown(info) == [("uid-p", "main", SHARE, 1000, "Confirmed")]
         assert held(info) == {}
         assert dumped(info)["unplacedShares"] == ["ns/p"]
 
-    def test_that_the_agent_saw(self) -> None:
+    def test_a_share_that_the_agent_saw(self) -> None:
         info = two(BARE, holders=(Holder(uid="uid-p", memory_mib=300),))
         assert unknown(info) == []
         assert held(info) == {"GPU-0": [("uid-p", "main", 1000, None, None, "Confirmed")]}
@@ -194,7 +194,7 @@ def test_a_node_without_gpus_and_pods_is_not() -> None:
     assert dumped(NodeInfo("n", allocatable={})) is None
 
 
-def test_who_has_left_is_shown_by_what_still_counts() -> None:
+def test_a_departed_pod_is_shown_with_the_memory_that_still_counts() -> None:
     info = two(replace(PLACED, departed=True), holders=(Holder(uid="uid-p", memory_mib=300),))
     assert dumped(info)["departed"] == [
         {"uid": "uid-p", "namespace": "ns", "name": "p", "memoryMiB": {"GPU-0": 300}}
@@ -202,6 +202,6 @@ def test_who_has_left_is_shown_by_what_still_counts() -> None:
     assert (held(info), unknown(info)) == ({}, [])
 
 
-def test_who_has_finished_holds_nothing() -> None:
+def test_a_finished_pod_holds_nothing() -> None:
     info = two(replace(PLACED, finished=True))
     assert (held(info), unknown(info), dumped(info)["departed"]) == ({}, [], [])

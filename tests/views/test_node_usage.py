@@ -139,7 +139,7 @@ def test_models_are_distinguished_by_the_names_of_the_driver() -> None:
     assert {model: amounts.gpus for model, amounts in usage.by_model.items()} == {PRODUCT: 2, "Tesla T4": 1}
 
 
-def test_of_labels_the_gpus_are_known_and_not_their_memory() -> None:
+def test_gpus_known_by_labels_have_no_memory_figures() -> None:
     usage = usage_of(node("n", {WHOLE: "8"}, labels=GFD_H100), TRAIN)
     assert usage == NodeUsage(by_model={"H100-80GB": Amounts(gpus=8, allocated=1, unattributed=1)})
     shared = GFD_H100 | {"nvidia.com/gpu.sharing-strategy": "mps", "nvidia.com/gpu.replicas": "4"}

@@ -229,13 +229,13 @@ def cordoned(name: str, count: int, **spec: Any) -> list[Json]:
         ),
     ],
 )
-def test_of_the_next_copy_the_nearest_refusal_is_shown(objects: list[Json], where: str, reason: str) -> None:
+def test_the_nearest_refusal_of_the_next_copy_is_shown(objects: list[Json], where: str, reason: str) -> None:
     asking = asks("p", {WHOLE: "2"}, annotations={"model": "A100-80GB"})
     told = counted(asking, *objects)["next"]
     assert (told["node"], told["reason"]) == (where, reason)
 
 
-def test_of_equal_misses_the_most_frequent_reason_is_shown() -> None:
+def test_the_most_frequent_reason_of_equal_misses_is_shown() -> None:
     objects = [*whole_node("a", None), *whole_node("b", "x"), *whole_node("c", "y")]
     objects.append(pod("z", {"cpu": "64"}, on="a"))
     told = counted(asks("p", {WHOLE: "1", "cpu": "64"}), *objects)["next"]

@@ -167,7 +167,9 @@ class TestNoDecisionMakesATable:
                 extender.filter(body, time.monotonic() + 60)
                 extender.prioritize(body, time.monotonic() + 60)
 
-    def test_nor_does_a_node_that_changed(self, extender: Extender, no_tables: None) -> None:
+    def test_a_decision_after_a_node_changed_builds_no_table(
+        self, extender: Extender, no_tables: None
+    ) -> None:
         assert extender.snapshot is not None
         extender.update_nodes({"used": extender.snapshot.nodes["empty"].info})
         extender.filter(names_body(SMALL, ["empty", "used"]), time.monotonic() + 60)
@@ -193,7 +195,7 @@ def test_a_view_of_an_older_snapshot_expects_the_same(tmp_path: Path) -> None:
     assert view.forecast is older.forecast
 
 
-def test_who_is_evicted_takes_his_cpu_along() -> None:
+def test_an_evicted_pod_frees_its_cpu() -> None:
     """In a live cluster only the CPU of pods without GPUs is known."""
     web = pod("web", {"cpu": "8"}, on="used")
     objects = read_objects(inventory(*NODES, web, pod("other", {"cpu": "4"}, on="used")))

@@ -118,7 +118,7 @@ def test_nothing_is_promised_twice(objects: list[Json], pods: list[Json]) -> Non
 
 @examples(30, long=300)
 @given(clusters(), st.lists(askers(), min_size=1, max_size=6), st.booleans())
-def test_who_leaves_was_there_and_is_of_lower_priority(
+def test_victims_were_on_the_node_and_have_lower_priority(
     objects: list[Json], pods: list[Json], empty_victims: bool
 ) -> None:
     coming = [numbered(each, i) for i, each in enumerate(pods)]
@@ -151,7 +151,7 @@ def test_each_pod_sees_those_before_it() -> None:
     assert names(foreseen(pods, *objects)) == ["a", "a", None]
 
 
-def test_of_shares_the_gpu_is_shown_and_then_held() -> None:
+def test_the_gpu_of_a_share_is_shown_and_then_held() -> None:
     items = foreseen([asks(f"p{i}", {SHARE: "40000"}) for i in range(3)], *share_node("n", 2))
     assert [[each["uuid"] for each in item["devices"]] for item in items] == [["GPU-n-0"], ["GPU-n-1"], []]
     assert (items[2]["reason"], items[2]["nearestMiss"]) == (

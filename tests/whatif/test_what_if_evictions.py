@@ -42,7 +42,7 @@ def test_a_share_evicts_those_that_are_together_on_one_gpu() -> None:
     )
 
 
-def test_who_came_before_may_have_to_leave_again() -> None:
+def test_an_earlier_pod_may_become_a_victim() -> None:
     pods = [asks("low", {WHOLE: "1"}, priority=1), asks("high", {WHOLE: "1"}, priority=2)]
     items = foreseen(pods, *whole_node("n", None))
     assert [(item["node"], item["victims"]) for item in items] == [("n", []), ("n", ["default/low"])]
@@ -91,7 +91,7 @@ def budget(app: str, allowed: int) -> Json:
     }
 
 
-def test_what_a_budget_allows_is_spent() -> None:
+def test_the_allowed_disruptions_of_a_budget_are_spent() -> None:
     objects = [*whole_node("a", "x1"), on_gpu("x1", "a"), *whole_node("b", "x2"), on_gpu("x2", "b")]
     objects += [*whole_node("c", "y"), on_gpu("y", "c", 5)]
     for each in objects:
@@ -101,7 +101,7 @@ def test_what_a_budget_allows_is_spent() -> None:
     assert [item["victims"] for item in items] == [["default/x1"], ["default/y"]]
 
 
-def test_who_holds_no_gpu_is_spared_by_a_budget_too() -> None:
+def test_a_budget_spares_pods_without_gpus_too() -> None:
     objects = [node("n", {"cpu": "4"}), pod("x", {"cpu": "2"}, on="n", priority=1)]
     objects.append(pod("y", {"cpu": "2"}, on="n", priority=3))
     for each in objects:
@@ -129,7 +129,7 @@ def test_where_kube_scheduler_finds_room_it_evicts_no_pod() -> None:
     assert foreseen(asking, *objects, config=config)[0]["victims"] == ["default/x"]
 
 
-def test_those_that_leave_anyway_are_waited_for() -> None:
+def test_a_pod_waits_for_pods_that_leave_anyway() -> None:
     objects = [*whole_node("n", "x", "y"), leaving(on_gpu("x", "n", 3)), on_gpu("y", "n", 1)]
     (item,) = foreseen([asks("p", {WHOLE: "1"}, priority=10)], *objects)
     assert (item["node"], item["victims"]) == ("n", ["default/x"])

@@ -33,7 +33,7 @@ def args(**fields: Any) -> bytes:
     return json.dumps({key: value for key, value in (ASKED | fields).items() if value is not ...}).encode()
 
 
-def test_what_kube_scheduler_sends() -> None:
+def test_a_bind_request_of_kube_scheduler() -> None:
     found = decode_binding_args((GOLDEN / "cache-01-gpu1.bind.json").read_bytes())
     assert found == BindingArgs("gpu1", "default", "549ba563-6b47-46bf-ae7d-2a9492afeac3", "gpu-node-07")
 

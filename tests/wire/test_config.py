@@ -215,7 +215,7 @@ def test_mistakes_are_named_with_the_fix(document: Any, message: str) -> None:
         pytest.param(b"a: [" + b"x, " * 30_000 + b"]", id="more values than a configuration has"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_one_line(text: bytes) -> None:
+def test_an_unreadable_configuration_is_refused_in_one_line(text: bytes) -> None:
     expected = r"^(neither YAML nor JSON|YAML, line \d|2 documents in it|cannot be read)[^\n]+$"
     with pytest.raises(ConfigError, match=expected):
         load_config(text)

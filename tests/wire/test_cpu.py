@@ -71,7 +71,7 @@ def asked(**spec: object) -> int:
         pytest.param({"containers": [cpu("1E")] * 3}, UNLIMITED, id="an absurd amount fits a column"),
     ],
 )
-def test_what_a_pod_asks(spec: Json, milli: int) -> None:
+def test_the_cpu_request_of_a_pod(spec: Json, milli: int) -> None:
     assert asked(**spec) == milli
 
 
@@ -92,7 +92,7 @@ def containers(draw: st.DrawFn) -> Json:
     amounts,
     amounts,
 )
-def test_it_is_what_kube_schedulers_filter_counts(
+def test_the_cpu_request_equals_that_of_kube_schedulers_filter(
     apps: list[Json], init: list[Json], overhead: str | None, of_pod: str | None
 ) -> None:
     pod = with_spec(
@@ -116,7 +116,7 @@ def test_it_is_what_kube_schedulers_filter_counts(
         pytest.param("9E", UNLIMITED, id="absurd"),
     ],
 )
-def test_what_a_node_has(amount: object, milli: int | None) -> None:
+def test_the_cpu_of_a_node(amount: object, milli: int | None) -> None:
     assert record(node("a", {"cpu": amount})).cpu_milli == milli
 
 

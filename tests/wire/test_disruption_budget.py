@@ -109,7 +109,7 @@ def test_before_its_controller_has_spoken_it_allows_nothing(status: Any) -> None
         pytest.param(pdb({"selector": []}), "spec.selector", id="a selector that is a list"),
     ],
 )
-def test_what_cannot_be_read_is_one_broken_object(broken: dict[str, Any], field: str) -> None:
+def test_an_unreadable_budget_is_one_broken_object(broken: dict[str, Any], field: str) -> None:
     page = DECODER.page(json.dumps({"metadata": {}, "items": [pdb(), broken]}).encode())
     assert len(page.items) == 1
     assert [(each.name, each.problem.startswith(field)) for each in page.broken] == [("ml/train", True)]

@@ -73,7 +73,7 @@ T4: Json = {"model": "T4", "memory": {"totalMiB": 15360}}
         ),
     ],
 )
-def test_what_no_gpu_has(devices: list[Json], problem: str) -> None:
+def test_impossible_numbers_refuse_the_report(devices: list[Json], problem: str) -> None:
     with pytest.raises(ImpossibleReportError) as refusal:
         read({"devices": devices})
     assert str(refusal.value).startswith("GPUNode n: status.devices[")

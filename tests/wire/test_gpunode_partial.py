@@ -40,7 +40,7 @@ class TestInstancesWithoutAPlace:
             1,
         ]
 
-    def test_they_overlap_nothing(self) -> None:
+    def test_instances_without_a_place_overlap_nothing(self) -> None:
         found = instances({"profile": "3g.40gb", "start": 0, "size": 4}, {"profile": "3g.40gb"})
         assert [instance.start for instance in found] == [0, None]
 

@@ -165,7 +165,7 @@ def test_timestamps_stay_text_without_quotes(timestamp: str) -> None:
         ),
     ],
 )
-def test_what_refuses_a_file_is_named(text: str, named: list[str]) -> None:
+def test_the_error_names_the_bad_field_of_a_file(text: str, named: list[str]) -> None:
     with pytest.raises(InventoryError) as refusal:
         read_objects(text.encode())
     message = str(refusal.value)

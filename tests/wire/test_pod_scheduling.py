@@ -100,7 +100,7 @@ def test_unmodelled_fields_are_named(spec: Json, features: list[str]) -> None:
     ] == []
 
 
-def test_what_kube_scheduler_compares_is_read() -> None:
+def test_the_fields_that_kube_scheduler_compares_are_read() -> None:
     pod = with_spec(
         nodeName="",
         nodeSelector={"zone": "a", "null": None},

@@ -154,7 +154,7 @@ def test_null_and_missing_parts_are_empty(sent: bytes, proposals: dict[str, Prop
         ),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_its_path(sent: bytes, where: str) -> None:
+def test_an_unreadable_request_is_refused_with_the_path_of_the_field(sent: bytes, where: str) -> None:
     assert refusal_of(sent).startswith(where)
 
 

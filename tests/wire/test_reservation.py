@@ -57,7 +57,7 @@ def test_written_objects_are_read(wanted: Reservation) -> None:
 
 
 @given(reservations)
-def test_and_watched(wanted: Reservation) -> None:
+def test_a_reservation_is_read_from_a_watch_event(wanted: Reservation) -> None:
     event = {"type": "MODIFIED", "object": reservation_body(wanted)}
     read = Decoder(GpuReservation).event(json.dumps(event).encode())
     assert isinstance(read.object, GpuReservation)

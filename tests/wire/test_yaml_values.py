@@ -137,7 +137,7 @@ def test_aliases_of_files_repeat_values_and_keys() -> None:
     ],
 )
 @pytest.mark.usefixtures("parser")
-def test_what_a_posted_manifest_does_not_need_is_refused(text: str, problem: str) -> None:
+def test_unneeded_yaml_in_a_posted_manifest_is_refused(text: str, problem: str) -> None:
     assert refusal(text, POSTED).startswith(problem)
 
 
@@ -168,7 +168,7 @@ def test_a_bomb_of_depth_by_aliases_is_refused() -> None:
     assert "nested deeper than 500 levels" in refusal("\n".join(lines))
 
 
-def test_what_aliases_repeat_is_bounded_by_its_memory_not_by_its_number() -> None:
+def test_repetition_by_aliases_is_bounded_by_memory_not_by_number() -> None:
     limit = FILE.repeated_bytes or 0
     times = math.ceil(limit / 100_032)
     assert len(value_of(string_bomb(100_000, times - 1))["b"]) == times - 1

@@ -303,7 +303,7 @@ class Transport:
                 if not chunk:
                     return bytes(body)
                 body += chunk
-        # The rest of it would be read as the begin of the next answer.
+        # The rest of it would be read as the start of the next answer.
         response.response.close()
         raise SilentError("the answer was not whole in time")
 

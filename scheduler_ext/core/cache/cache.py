@@ -238,7 +238,7 @@ class Cache(Ledger):
             self.demand.came(pod.asked, pod.created_at)
 
     def _place_other(self, uid: str, node: str, cpu_milli: int) -> None:
-        """A pod without GPUs asks so much CPU of a node; none where it has ended."""
+        """Set the CPU that a pod without GPUs requests on a node; 0 if it has ended."""
         place, before_milli = self._others.pop(uid, (node, 0))
         if cpu_milli:
             # One string for a node's name, however many pods are there.

@@ -10,7 +10,7 @@ class ModelRow(NamedTuple):
     """One GPU product. `name` is canonical; a trailing `-<n>GB` is its memory size and is not part of its
     family. `memory_mib` is what the driver reports as total memory (MiB); `sizes_gb` the sizes product names
     and people write for it, besides the one in `name`. `aliases` are further spellings, without vendor word
-    and memory size; the bare family among them means this row is what the family name alone stands for."""
+    and memory size; a row that lists the bare family name is the default of that family."""
 
     name: str
     architecture: str

@@ -104,8 +104,8 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """One toleration of a pod; empty strings mean what Kubernetes takes a missing field for.
-    tolerationSeconds is left out on purpose: it says when a running pod is evicted, never where it may go."""
+    """One toleration of a pod; an empty string stands for a missing field. tolerationSeconds is left out,
+    because it decides when a running pod is evicted, never where a pod may go."""
 
     key: str
     operator: str

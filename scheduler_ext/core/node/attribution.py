@@ -1,5 +1,5 @@
-"""What pods hold on GPUs that are not known: how much of a node that takes at least, and where it may be.
-Kubelet hands out a GPU before the agent can see which one. Until then the pod holds it all the same."""
+"""Attributes holdings on unknown GPUs to the least part of a node that explains them. The kubelet assigns a
+GPU before the agent can see which one; the pod holds it from then on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -27,10 +27,10 @@ class Attribution:
 def attribute(
     info: NodeInfo, held: Holdings, resources: ResourceNames, node: Node | None = None
 ) -> Attribution:
-    """Put what a node's pods hold on unknown devices where it may be. GPUs that take something new come
-    first, because decisions subtract it from these; of these the one with the least free memory, or with the
-    most where shares are placed, because shares are kept off the emptiest ones (`core.node.state`).
-    `node` is the one that these holdings resolve to, where it is known."""
+    """Assign holdings on unknown devices to GPUs that may have them. GPUs that accept new pods come first,
+    because decisions subtract the holdings from these: the one with the least free memory, or with the most
+    if shares are placed, because shares are kept off the emptiest ones (`core.node.state`). `node` is the
+    node that these holdings resolve to, if known."""
     unknown = {name: count for name, count in sorted(held.unknown.items()) if count}
     if not unknown or info.report is None:
         return Attribution(held, unknown=unknown)

@@ -44,7 +44,7 @@ class Estimate:
 
 
 def estimate_from_labels(labels: Labels, capacity: Mapping[str, int]) -> Estimate | None:
-    """Return what a Node's labels say about its GPUs, or None when they speak of no GPU; never fails.
+    """The GPUs that a Node's labels describe; None if no label describes a GPU. Never raises.
     `capacity` maps resource names to counts (status.capacity). It may be empty, as for a node that has not
     registered yet; in one that is not empty, an absent resource counts as 0."""
     machine = node_labels.instance_type(labels)

@@ -14,10 +14,10 @@ def seen_differently(infos: Iterable[NodeInfo], uid: str, priority: int) -> dict
 
 
 def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
-    """The node as a pod of that uid and priority may count on it; the same object where nothing applies.
-    Nominated pods of equal or higher priority hold their place against it, as in kube-scheduler; those of
-    lower priority do not, nor does what the pod itself holds or waits for there. Of two nominated pods of one
-    priority that do not fit together, the one that has a place is not kept out by the one that has none."""
+    """The node as a pod of that uid and priority may use it; the same object if no pod there matters.
+    Nominated pods of equal or higher priority keep their place, as in kube-scheduler. Pods of lower priority
+    and the pod's own holdings do not count. If two nominated pods of one priority do not both fit, the pod
+    without a place does not count against the other."""
     others = tuple(pod for pod in info.pods if pod.uid != uid) if uid else info.pods
     bound = {pod.uid for pod in info.pods if pod.uid} if info.nominated else set()
     waits = bool(uid) and any(pod.uid == uid for pod in info.nominated)

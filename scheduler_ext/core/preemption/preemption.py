@@ -151,7 +151,7 @@ class Preemption:
     def _other_needs(
         self, pods: Sequence[BoundPod], gone: Sequence[BoundPod], proposed: Sequence[_Amounts]
     ) -> Iterator[Need]:
-        """Of other resources, as much as by kube-scheduler's proposal, at most what is asked."""
+        """For each other resource: the amount that the proposal frees, up to the requested amount."""
         for name, asked in self.other_requests.items():
             if name == "pods":
                 continue

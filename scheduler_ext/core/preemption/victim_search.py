@@ -1,8 +1,8 @@
 """The sets of pods that could make way for a request, the cheapest first. Two pods are of one kind when they
 free the same on the same devices, or on devices that are alike and that no other pod shares with them. Pods
-of one kind under the same budgets are of one class, and the least important go first: so not every set is
-looked at but every number of each class. What a set must free at least is a sum over its pods (a `Need`),
-and sets that can never reach it are not begun."""
+of one kind under the same budgets are of one class, and the least important go first. So the search tries
+numbers of pods per class instead of all sets. The least amount that a set must free is a sum over its pods (a
+`Need`), and sets that cannot reach it are skipped."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
@@ -212,7 +212,7 @@ def _parts(dry_run: DryRun) -> Iterator[frozenset[tuple[Hashable, int]]]:
 
 
 def _slots(dry_run: DryRun, gone: Gone) -> dict[str | None, Slot]:
-    """What a decision on whole units sees of each device, without what the request does not ask about."""
+    """The slot of each device, reduced to the fields that this request compares."""
     measured = dry_run.request.min_free_mib > 0
     slots = {}
     for uuid, slot in dry_run.node_without(gone).gpus:

@@ -209,7 +209,7 @@ class Table(StateColumns):
         return len(self._mig_rooms), len(self._kinds), len(self._shapes)
 
     def _move(self, row: int, state: NodeState) -> bool:
-        """Put the node of a row into a state; False when that takes other columns than there are."""
+        """Assign a state to the node of a row; False if a column is missing."""
         if row < 0:
             # Gone before it came.
             return True

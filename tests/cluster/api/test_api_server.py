@@ -148,7 +148,9 @@ def test_a_watch_without_a_version_begins_with_the_existing_objects(
         assert lines.short() == ["ADDED c"]
 
 
-def test_what_leaves_the_selection_is_deleted_for_its_watch(server: ApiServer, client: Client) -> None:
+def test_an_object_that_leaves_the_selection_is_deleted_for_its_watch(
+    server: ApiServer, client: Client
+) -> None:
     server.store.put(PODS, pod("p", on="n"))
     selector = "status.phase!=Succeeded,status.phase!=Failed"
     with client.watch(PODS, fieldSelector=selector, resourceVersion=str(server.store.version)) as lines:
@@ -271,7 +273,7 @@ def test_objects_are_created_replaced_merged_and_deleted(server: ApiServer, clie
         pytest.param("DELETE", {"preconditions": {"resourceVersion": "2"}}, 200, id="deleted at its own"),
     ],
 )
-def test_who_comes_second_is_refused(
+def test_a_write_at_an_old_version_is_refused(
     server: ApiServer, client: Client, method: str, body: Json, code: int
 ) -> None:
     server.store.put(GPU_RESERVATIONS, {"metadata": {"name": "n1"}, "spec": {"a": 1}})

@@ -75,7 +75,9 @@ def test_kubelets_message_about_a_port_without_a_listener(transport: Transport) 
     assert str(told.value).startswith(f"{WHERE}dial tcp4 127.0.0.1:8890")
 
 
-def test_what_the_api_server_says_of_a_right_that_is_missing(server: ApiServer, transport: Transport) -> None:
+def test_the_error_quotes_the_api_server_about_a_missing_right(
+    server: ApiServer, transport: Transport
+) -> None:
     server.hook = lambda request: Answer(403, json.dumps(REFUSED).encode())
     with pytest.raises(ClusterError) as told:
         get_from_pod(transport, "ours", "one", 8890, "/pods")

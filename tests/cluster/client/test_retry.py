@@ -63,7 +63,7 @@ def test_one_lost_request_beside_others_that_are_answered_is_no_outage() -> None
     assert asking.server.returns == 0
 
 
-def test_those_who_wait_for_a_server_that_is_away_take_turns() -> None:
+def test_clients_of_an_unreachable_server_take_turns() -> None:
     asking = Asking(5)
     asking.outage()
     waits = [asking.fail(retry) for retry in asking.retries]
@@ -150,7 +150,7 @@ def test_nothing_shortens_what_the_server_asked_for() -> None:
     assert retry.left_s() == pytest.approx(25 - 1 - QUIET_S)
 
 
-def test_what_went_well_waits_for_nothing() -> None:
+def test_a_success_ends_the_wait() -> None:
     asking = Asking()
     (retry,) = asking.retries
     for _ in range(5):

@@ -287,7 +287,7 @@ class TestWatch:
         assert len(found) == 20
         assert all(line.startswith(b'{"type":"ADDED"') and line.endswith(b"}}") for line in found)
 
-    def test_also_where_they_come_in_pieces(self, server: ApiServer, transport: Transport) -> None:
+    def test_lines_in_pieces_are_joined(self, server: ApiServer, transport: Transport) -> None:
         whole = self.lines(server, transport, 20)
         server.faults.place(Drip(97, 0.0))
         assert self.lines(server, transport, 20) == whole
@@ -318,7 +318,7 @@ class TestWatch:
         ):
             list(stream.batches())
 
-    def test_it_ends_when_another_thread_says_so(self, server: ApiServer, transport: Transport) -> None:
+    def test_a_watch_ends_when_another_thread_stops_it(self, server: ApiServer, transport: Transport) -> None:
         with transport.watch(NODES, now(server)) as stream:
             other = threading.Timer(0.02, stream.stop)
             other.start()
@@ -326,7 +326,9 @@ class TestWatch:
                 list(stream.batches())
             other.join()
 
-    def test_its_connection_ends_with_it(self, server: ApiServer, transport: Transport) -> None:
+    def test_the_connection_of_a_watch_ends_with_the_watch(
+        self, server: ApiServer, transport: Transport
+    ) -> None:
         with transport.watch(NODES, now(server)) as stream:
             server.wait_for_watches(1)
         server.wait_for_watches(0)

@@ -128,7 +128,7 @@ def test_an_event_is_about_the_node(writing: Writing) -> None:
     assert second["regarding"]["uid"] == "b"
 
 
-def test_of_a_node_the_same_is_said_once_in_whatever_words(writing: Writing) -> None:
+def test_an_event_about_a_node_is_written_once_for_each_reason(writing: Writing) -> None:
     writing.recorder.start()
     said = (("a", "One", "1"), ("a", "One", "1"), ("a", "One", "2"), ("a", "Two", "1"), ("b", "One", "1"))
     for name, reason, note in (*said, *said):
@@ -175,7 +175,7 @@ def test_a_nudge_on_a_node_that_is_gone_is_not_needed(writing: Writing) -> None:
     assert dict(writing.recorder.nudge_failures) == {}
 
 
-def test_what_waits_in_vain_is_counted(writing: Writing) -> None:
+def test_dropped_nudges_are_counted(writing: Writing) -> None:
     for number in range(103):
         writing.recorder.nudge(f"n{number}")
     assert dict(writing.recorder.nudge_failures) == {"dropped": 3}
@@ -186,7 +186,7 @@ class TestEventsThatAreForbidden:
         for number in range(count):
             writing.recorder.warn(f"n{number}", None, "Reason", "note")
 
-    def test_those_that_were_not_sent_do_not_count_as_written(
+    def test_unsent_events_do_not_count_as_written(
         self, writing: Writing, caplog: pytest.LogCaptureFixture
     ) -> None:
         writing.recorder._event_retry = Retry(writing.transport.server, Backoff(600.0, 600.0), probes=False)
@@ -198,7 +198,7 @@ class TestEventsThatAreForbidden:
         assert +writing.recorder.events == {"refused": 5}
         assert len(caplog.records) == 1
 
-    def test_they_are_written_soon_after_the_right_is_given(self, writing: Writing) -> None:
+    def test_events_are_written_soon_after_the_right_is_given(self, writing: Writing) -> None:
         writing.recorder._event_retry = Retry(writing.transport.server, Noted(), probes=False)
         writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(EVENTS))
         self.tell(writing, 2)
@@ -323,7 +323,7 @@ def test_events_do_not_wait_for_a_nudge_that_does(writing: Writing) -> None:
     assert list(writing.recorder._nudges) == ["a"]
 
 
-def test_who_leads_no_longer_tries_no_longer(writing: Writing) -> None:
+def test_an_extender_that_lost_the_lease_stops_trying(writing: Writing) -> None:
     class Leaves(Noted):
         def wait_s(self, retry_after_s: float | None = None) -> float:
             writing.active = False

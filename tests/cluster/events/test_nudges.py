@@ -236,14 +236,14 @@ class TestOfTwoExtenders:
         looked(pair)
         assert server.log.count(writes(EVENTS)) == 1
 
-    def test_it_is_ready_when_it_knows_who_leads(self, server: ApiServer, pair: Living) -> None:
+    def test_an_extender_is_ready_when_it_knows_the_leader(self, server: ApiServer, pair: Living) -> None:
         pair.start()
         assert not pair.live.status().active
         assert pair.notes()["watch-leases"] == "ok"
         assert pair.fitting() == "ab"
 
 
-def test_what_the_last_report_says_of_a_pod_that_is_gone_does_not_count(living: Living) -> None:
+def test_the_last_report_about_a_departed_pod_does_not_count(living: Living) -> None:
     """The agent's next report may be ten seconds away; kube-scheduler's retry is now."""
     living.report("a", gpu(0, holders=[holder("p-a", container="main")]))
     for name in "ab":

@@ -68,7 +68,7 @@ def test_a_node_without_a_pod_of_unknown_place_is_not_counted() -> None:
     assert told.nodes.unplaced == {}
 
 
-def test_it_is_reported_again_while_it_lasts_because_the_active_one_may_have_changed() -> None:
+def test_a_lasting_problem_is_reported_again_because_the_active_extender_may_have_changed() -> None:
     told = Told()
     told.nodes.follow({"n": shared(UNPLACED)})
     told.nodes.follow({})

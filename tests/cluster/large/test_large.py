@@ -99,7 +99,7 @@ def test_objects_have_the_size_of_real_ones(make: Callable[[], Iterator[Json]], 
     assert size * 0.85 < sum(sizes) / len(sizes) < size * 1.15
 
 
-def test_it_is_always_the_same() -> None:
+def test_the_large_cluster_is_always_the_same() -> None:
     def everything() -> list[Json]:
         large.placement.cache_clear()
         return [*large.nodes(3), *large.gpunodes(3, pods=100), *large.pods(100, 3)]

@@ -149,7 +149,7 @@ class Told:
         pytest.param(["seen p b", "seen p a"], "p", id="the last word counts on where it is"),
     ],
 )
-def test_who_holds(events: list[str], holding: str) -> None:
+def test_the_pods_that_hold_units_of_a_node(events: list[str], holding: str) -> None:
     assert Told().tell(*events).holds() == holding
 
 
@@ -298,7 +298,7 @@ def test_the_promised_amount_is_the_sum_of_the_holders(sizes: list[int], leaving
         ),
     ],
 )
-def test_what_can_be_promised_of_a_gpu(gpu: object, mib: int) -> None:
+def test_the_memory_of_a_gpu_that_can_be_promised(gpu: object, mib: int) -> None:
     assert shareable_mib(gpu) == mib  # type: ignore[arg-type]
 
 

@@ -89,12 +89,14 @@ workloads = st.builds(
 
 
 class TestDistance:
-    def test_it_is_what_would_have_to_become_something_else(self) -> None:
+    def test_the_distance_is_the_part_of_the_demand_that_differs(self) -> None:
         assert Workload.of({ONE: 3, TWO: 1}).distance(Workload.of({ONE: 1, TWO: 3})) == pytest.approx(0.5)
         assert Workload.of({ONE: 1}).distance(UNKNOWN) == pytest.approx(1.0)
 
     @given(workloads, workloads, workloads)
-    def test_it_is_a_distance(self, one: Workload, other: Workload, third: Workload) -> None:
+    def test_the_distance_has_the_laws_of_a_distance(
+        self, one: Workload, other: Workload, third: Workload
+    ) -> None:
         assert one.distance(one) == 0
         assert one.distance(other) == pytest.approx(other.distance(one))
         assert 0 <= one.distance(other) <= 1 + 1e-9

@@ -112,11 +112,11 @@ def fits(info: NodeInfo, request: GpuRequest) -> bool:
         pytest.param(node(closed(0), device(1)), share(60000, 60000), False, id="two large shares"),
     ],
 )
-def test_what_still_fits(info: NodeInfo, request_: GpuRequest, expected: bool) -> None:
+def test_pods_that_still_fit_beside_a_cordon(info: NodeInfo, request_: GpuRequest, expected: bool) -> None:
     assert fits(info, request_) is expected
 
 
-def test_its_devices_stay() -> None:
+def test_a_cordoned_gpu_keeps_its_holdings() -> None:
     pods = (bound("p", wants(1000, SHARE), devices={"main": ("GPU-0",)}),)
     found = slots(node(closed(0, memory=Memory(81920, used_mib=900)), device(1), pods=pods))
     assert found["GPU-0"].share_free_mib == -1
@@ -153,7 +153,7 @@ def free_where_cordoned(node: Node) -> set[str]:
 
 
 @given(cordoned_clusters(), several_requests)
-def test_it_takes_nothing_new(cluster: Sequence[NodeInfo], asked: list[GpuRequest]) -> None:
+def test_a_cordoned_gpu_takes_no_new_pod(cluster: Sequence[NodeInfo], asked: list[GpuRequest]) -> None:
     snapshot = snapshot_of(cluster)
     reported = [one for one in snapshot.nodes.values() if one.info.report is not None]
     for one in reported:

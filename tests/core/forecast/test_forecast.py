@@ -39,7 +39,7 @@ def forecast(counts: dict[TaskClass, float], kind: DeviceKind = BOTH) -> Forecas
         ),
     ],
 )
-def test_what_of_a_residual_is_unusable(
+def test_the_unusable_part_of_a_residual(
     counts: dict[TaskClass, float], residual: int, cpu_milli: int, unusable: float
 ) -> None:
     tables = forecast(counts)
@@ -61,7 +61,9 @@ def test_rare_classes_do_not_count_as_unusable() -> None:
         pytest.param({TaskClass(gpus=2, models=("A100",)): 1}, 0, 0.0, id="who cannot come anyway"),
     ],
 )
-def test_who_needs_more_whole_gpus(counts: dict[TaskClass, float], whole: int, missed: float) -> None:
+def test_the_part_of_pods_that_need_more_whole_gpus(
+    counts: dict[TaskClass, float], whole: int, missed: float
+) -> None:
     assert forecast(counts).several[0, 0, whole] == pytest.approx(missed)
 
 
@@ -167,7 +169,7 @@ def test_demand_for_each_model(
     assert tables.wanted(kinds, np.array(gpus, np.float64)) == pytest.approx(wanted)
 
 
-def test_of_several_models_pods_want_in_proportion_to_what_there_is() -> None:
+def test_demand_for_several_models_spreads_by_their_gpus() -> None:
     kinds = (BOTH, DeviceKind(A100, 0, True), DeviceKind(canonical_model("L4"), 0, True))
     tables = Forecast(Workload.of({TaskClass(gpus=1, models=("A100", "T4")): 1}), kinds)
     assert tables.wanted(kinds, np.array([6.0, 2.0, 2.0])) == pytest.approx((0.75, 0.25, 0))

@@ -99,7 +99,7 @@ LAST_HALF = sliced(("2g.20gb", 0), ("2g.20gb", 2), ("1g.10gb", 6), holders={0: S
         ),
     ],
 )
-def test_which_node_an_instance_goes_to(
+def test_an_instance_goes_to_the_node_with_the_least_loss(
     workload: Workload, nodes: dict[str, Mig], profile: str, best: str
 ) -> None:
     snapshot = snapshot_of([mixed(name, each) for name, each in nodes.items()], workload=workload)

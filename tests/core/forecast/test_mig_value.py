@@ -90,7 +90,7 @@ def test_a_gpu_in_use_costs_less_than_an_empty_one() -> None:
         pytest.param({"1g.6gb": 1, "1g.5gb": 9}, 0b0001, 1.0, 0.75, id="what this GPU lacks does not count"),
     ],
 )
-def test_what_room_is_worth(mix: dict[str, float], mask: int, exponent: float, worth: float) -> None:
+def test_the_value_of_room(mix: dict[str, float], mask: int, exponent: float, worth: float) -> None:
     assert room_worth(A30, mix, exponent)[mask] == pytest.approx(worth)
 
 

@@ -207,7 +207,7 @@ def test_one_share_goes_where_it_costs_least(cost: Cost, slot: int) -> None:
         ),
     ],
 )
-def test_what_a_pod_holds_anyway_comes_first(
+def test_a_gpu_that_the_pod_holds_anyway_comes_first(
     room: tuple[int, ...], running: tuple[int, ...], init: tuple[tuple[int, int], ...], slots: list[int]
 ) -> None:
     """kube-scheduler counts the larger of init containers and app: on two GPUs the pod would hold both."""
@@ -221,7 +221,7 @@ def test_what_a_pod_holds_anyway_comes_first(
         assert [int(slot[0]) for slot in fit.slots][len(running) - 1 :] == slots
 
 
-def test_what_best_fit_places_fits_under_every_cost_even_without_search(
+def test_shares_that_best_fit_places_fit_under_every_cost_even_without_search(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(allocate, "MAX_SEARCH_STEPS", 0)

@@ -97,7 +97,7 @@ def test_nothing_can_be_created_beside_an_instance_of_another_gpu() -> None:
     assert A100.creatable_starts([("9g.99gb", 0)], "1g.10gb") == ()
 
 
-def test_what_already_lies_there_is_a_fact_even_against_the_media_rule() -> None:
+def test_existing_instances_are_facts_even_against_the_media_rule() -> None:
     held = [("1g.24gb+me.all", 0), ("1g.24gb", 3)]
     assert RTX.creatable_starts(held, "1g.24gb-me") == (6, 9)
 

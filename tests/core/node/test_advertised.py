@@ -138,7 +138,9 @@ def test_a_cordoned_gpu_leaves_to_kube_scheduler_what_the_others_have_left() -> 
 
 
 @given(node_infos(), st.integers(0, 90))
-def test_it_is_the_sum_over_healthy_gpus_whatever_is_used(info: NodeInfo, headroom_percent: int) -> None:
+def test_the_advertised_amount_is_the_sum_over_healthy_gpus_at_any_use(
+    info: NodeInfo, headroom_percent: int
+) -> None:
     info = replace(info, share_node=True, allocatable={}, pods=())
     expected = None
     if info.report is not None:

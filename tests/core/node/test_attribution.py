@@ -74,7 +74,7 @@ def test_any_of_the_gpus_may_be_held_and_so_many_count() -> None:
         ),
     ],
 )
-def test_which_gpu_counts(devices: tuple[Any, ...], fields: dict[str, Any], taken: str) -> None:
+def test_the_gpu_that_counts_as_held(devices: tuple[Any, ...], fields: dict[str, Any], taken: str) -> None:
     before = held(*devices, count=0, **fields)
     found = held(*devices, **fields)
     assert set(charged(found)) - set(charged(before)) == {taken}
@@ -144,7 +144,7 @@ def test_replicas_of_instances(count: int, holders: dict[int, Any], taken: int) 
     assert len(instances(found)) == taken
 
 
-def test_what_a_gpu_with_mig_holds_counts_where_its_places_are_not_known() -> None:
+def test_held_instances_count_if_their_places_are_unknown() -> None:
     unplaced = replace(SLICED, instances=tuple(replace(each, start=None) for each in SLICED.instances))
     taken = replace(unplaced.instances[2], holder=Holder(uid="uid-p"))
     mig = replace(unplaced, instances=(*unplaced.instances[:2], taken))
@@ -158,7 +158,7 @@ def test_a_share_is_no_gpu_that_may_be_held() -> None:
     assert charged(attribute(info, holdings_of(info, NAMES), NAMES)) == {"GPU-1": 1}
 
 
-def test_of_labels_no_gpu_is_distinguished() -> None:
+def test_gpus_known_by_labels_are_not_distinguished() -> None:
     info = NodeInfo("n", pods=(bound("running", wants(4, WHOLE)),))
     assert attribute(info, holdings_of(info, NAMES), NAMES).unknown == {WHOLE: 4}
 

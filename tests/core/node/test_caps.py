@@ -51,7 +51,7 @@ A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
         ),
     ],
 )
-def test_what_labels_cap(labels: dict[str, str], caps: Caps) -> None:
+def test_the_amounts_that_labels_cap(labels: dict[str, str], caps: Caps) -> None:
     assert caps_from_labels(labels) == caps
 
 
@@ -105,7 +105,7 @@ def test_remaining_parts_of_a_report(devices: list[Device], caps: Caps, left: li
         pytest.param(Caps(1, 81920, "T4"), "A100-80GB", (8, 0), id="memory that no label caps"),
     ],
 )
-def test_what_has_too_much_memory_is_of_the_labels_model(
+def test_a_gpu_with_too_much_memory_gets_the_model_of_the_labels(
     caps: Caps, name: str, capability: tuple[int, int]
 ) -> None:
     (found,) = capped(Report((device(0),)), caps).devices

@@ -212,13 +212,13 @@ class TestShares:
         pods = (bound("a", wants(500, SHARE), devices=devices), bound("b", wants(30, SHARE)))
         assert promised(held_on(device(0), device(1), device(2), pods=pods)) == [530, 530, 530]
 
-    def test_what_an_unknown_pod_uses_is_beside_the_shares(self) -> None:
+    def test_the_use_of_an_unknown_pod_counts_beside_the_shares(self) -> None:
         stranger = Holder(uid="uid-z", memory_mib=70)
         pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)}),)
         held = held_on(device(0, holders=(stranger,)), pods=pods)
         assert (promised(held), foreign(held)) == ([500], [70])
 
-    def test_what_a_pod_uses_where_it_has_its_share_is_its_own(self) -> None:
+    def test_the_use_of_a_pod_on_the_gpu_of_its_share_counts_as_its_own(self) -> None:
         user = Holder(uid="uid-a", memory_mib=70)
         pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)}),)
         assert foreign(held_on(device(0, holders=(user,)), pods=pods)) == [0]
@@ -306,7 +306,9 @@ class TestASharePodThatSomebodyElseBound:
             pytest.param((BY_UID,), [4000, 0], id="also to have a GPU"),
         ],
     )
-    def test_it_closes_its_node_to_shares(self, holders: tuple[Holder, ...], expected: list[int]) -> None:
+    def test_a_share_bound_by_another_program_closes_its_node_to_shares(
+        self, holders: tuple[Holder, ...], expected: list[int]
+    ) -> None:
         held = held_on(device(0, holders=holders), device(1), pods=(self.BOUND,))
         assert promised(held) == expected
         assert held.unplaced == [self.BOUND]

@@ -49,7 +49,9 @@ OWN = bound("own", wants(1, WHOLE))
         pytest.param((waiting(),), "", 1, ["held", "own", "w"], id="a pod without a uid is no other pod"),
     ],
 )
-def test_what_counts(nominated: tuple[BoundPod, ...], uid: str, priority: int, seen: list[str]) -> None:
+def test_the_pods_that_count_against_a_pod(
+    nominated: tuple[BoundPod, ...], uid: str, priority: int, seen: list[str]
+) -> None:
     info = node(device(0), pods=(HELD, OWN), nominated=nominated)
     found = seen_by(info, uid, priority)
     assert names(found) == seen

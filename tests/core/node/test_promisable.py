@@ -165,7 +165,7 @@ def test_a_gpu_with_shares_may_have_more_of_them_beside_whole_ones_elsewhere() -
         built.assume(Intent(replace(asking(whole(1)), uid="uid-r"), "1", "me"), "a")
 
 
-def test_what_others_did_is_a_fact_and_never_raises() -> None:
+def test_facts_made_by_other_programs_never_raise() -> None:
     built = inventory(*TWO)
     built.confirm(bound("w", wants(5, WHOLE)), "a", 0.0)
     built.update_intents("a", [Intent(asking(share(5000), {"c0": ("GPU-x",)}), "1", "other")])
@@ -210,7 +210,7 @@ def of(info: NodeInfo) -> Cache:
     asked=st.lists(st.tuples(requests(), st.sampled_from((0, 1, 100)), st.booleans()), max_size=6),
     headroom_percent=st.sampled_from((0, 10)),
 )
-def test_what_filters_accept_is_not_too_much(
+def test_filters_never_accept_too_much(
     info: NodeInfo, asked: list[tuple[GpuRequest, int, bool]], headroom_percent: int
 ) -> None:
     sizing = Sizing(Policy(), RESOURCES, headroom_percent)

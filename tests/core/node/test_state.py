@@ -182,7 +182,7 @@ class TestEstimates:
         assert found.state.estimated
         assert found.state.fresh
 
-    def test_its_pods_count_without_devices_and_under_the_cap(self) -> None:
+    def test_pods_of_an_estimated_node_count_without_devices_and_under_the_cap(self) -> None:
         info = self.estimated({}, allocatable={WHOLE: 8}, pods=(bound("a", wants(3, WHOLE)),))
         assert resolved(info).state.limits == ((WHOLE, 3, 5),)
 

@@ -71,7 +71,7 @@ def test_a_request_fits_as_filter_says(info: NodeInfo, request: GpuRequest, data
     assert together.evaluations == len(set(sets))
 
 
-def test_what_a_pod_used_where_it_held_nothing_leaves_with_it() -> None:
+def test_the_use_of_a_pod_on_a_gpu_that_it_does_not_hold_leaves_with_it() -> None:
     """Its use of GPU-1 keeps other pods off that GPU until it has gone."""
     elsewhere = Holder(uid="uid-a", memory_mib=70_000)
     pods = (bound("a", wants(1000, SHARE), devices={"main": ("GPU-0",)}),)
@@ -83,7 +83,7 @@ def test_what_a_pod_used_where_it_held_nothing_leaves_with_it() -> None:
     assert both.node_without((0,)).state == replace(expected, neighbours=NOBODY)
 
 
-def test_of_two_pods_of_one_name_the_other_may_hold_what_the_agent_saw() -> None:
+def test_either_of_two_pods_of_one_name_may_be_the_holder_that_the_agent_saw() -> None:
     cut = sliced(("1g.10gb", 0), holders={0: Holder(namespace="ns", name="a")})
     pods = (bound("a", wants(1, ONE_G)), replace(bound("a", wants(1, ONE_G)), uid="uid-b"))
     both = departures(node(device(0, mig=cut), pods=pods, report={"mig_strategy": "mixed"}), mig("1g.10gb"))

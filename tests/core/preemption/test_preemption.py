@@ -459,7 +459,7 @@ CPU: dict[str, Any] = {"other_requests": {"cpu": Fraction(4)}}
         ),
     ],
 )
-def test_what_kube_scheduler_proposes(
+def test_the_answer_to_a_proposal_of_kube_scheduler(
     info: NodeInfo, count: int, named: str, asks: dict[str, int], victims: str | None
 ) -> None:
     assert names(preempt(info, whole(count), named.split(), asks=asks)) == victims

@@ -58,7 +58,7 @@ def reprieved(question: Question) -> set[str]:
 
 
 @given(st.one_of(questions(share_nodes()), questions(whole_nodes()), questions(mig_nodes())))
-def test_it_reprieves_as_kube_scheduler_does(question: Question) -> None:
+def test_the_fallback_reprieves_pods_like_kube_scheduler(question: Question) -> None:
     # Where freed GPUs can be in the way, the order of trials matters.
     plain = not (question.request.models or question.request.min_free_mib)
     devices = question.info.report.devices if question.info.report else ()
@@ -120,7 +120,7 @@ def test_kube_schedulers_proposal_stands_where_reprieving_finds_worse() -> None:
     assert answer(replace(question, named=("uid-alone",)), 0) == Victims(("uid-alone",), 0)
 
 
-def test_who_violates_a_budget_is_spared_first() -> None:
+def test_pods_with_a_violated_budget_are_spared_first() -> None:
     guarded = bound("guarded", wants(1, WHOLE), priority=1, labels={"app": "a"})
     other = bound("other", wants(1, WHOLE), priority=50)
     info = node(device(0), device(1), pods=(guarded, other), allocatable={WHOLE: 2})

@@ -254,7 +254,7 @@ def test_equal_nodes_are_looked_at_once(
     assert len(seen) == looked_at
 
 
-def test_what_kube_scheduler_counts_for_unknown_pods_belongs_to_each_answer() -> None:
+def test_violations_by_unknown_pods_are_counted_in_each_answer() -> None:
     together = preemption(Question(gpus(5), replace(whole(), priority=100), {}, ()))
     found = [together.victims(gpus(5), ["web"], counted) for counted in (2, 0)]
     assert [each.violations for each in found if each is not None] == [2, 0]

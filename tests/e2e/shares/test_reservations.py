@@ -183,7 +183,7 @@ def test_none_is_taken(shares: ShareCluster, intents: list[Json], said: str) -> 
     assert refused.value.status == 422
 
 
-def test_of_two_writers_one_wins(shares: ShareCluster, stored: Callable[..., Json]) -> None:
+def test_one_of_two_writers_wins(shares: ShareCluster, stored: Callable[..., Json]) -> None:
     read = stored()
     ours = {**read, "spec": {"intents": [intent(1)]}}
     written = shares.extender.request("PUT", f"{PATH}/{NAME}", ours)
@@ -194,7 +194,7 @@ def test_of_two_writers_one_wins(shares: ShareCluster, stored: Callable[..., Jso
     assert shares.extender.request("PUT", f"{PATH}/{NAME}", both)["spec"]["intents"] == [intent(1), intent(2)]
 
 
-def test_of_two_that_create_it_one_wins(shares: ShareCluster, stored: Callable[..., Json]) -> None:
+def test_one_of_two_creators_wins(shares: ShareCluster, stored: Callable[..., Json]) -> None:
     stored(intent(1))
     with pytest.raises(ApiError) as refused:
         shares.extender.create(PATH, reservation(intent(2)))
@@ -211,7 +211,7 @@ def test_an_object_that_went_is_not_written_again(shares: ShareCluster, stored: 
     assert refused.value.status == 409
 
 
-def test_it_goes_with_its_node(shares: ShareCluster) -> None:
+def test_a_reservation_goes_with_its_node(shares: ShareCluster) -> None:
     made = shares.api.create("/api/v1/nodes", {"metadata": {"name": "short-lived"}})
     owner = {"apiVersion": "v1", "kind": "Node", "name": "short-lived", "uid": made["metadata"]["uid"]}
     body = reservation(intent())
@@ -255,7 +255,7 @@ GPUS = "gpu.scheduler-ext.io"
         pytest.param(False, "update", {"group": GPUS, "resource": "gpunodes"}, id="it writes no GPUNodes"),
     ],
 )
-def test_what_the_extender_may_do(shares: ShareCluster, may: bool, verb: str, what: Json) -> None:
+def test_the_rights_of_the_extender(shares: ShareCluster, may: bool, verb: str, what: Json) -> None:
     reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     asked = shares.extender.create(reviews, {"spec": {"resourceAttributes": {"verb": verb, **what}}})
     assert asked["status"]["allowed"] is may

@@ -25,7 +25,7 @@ SETS_VISIBLE = f"ephemeral container debug of a pod that asks {SHARE} sets {VISI
 SETS_CUDA = f"container debug of a pod that asks {SHARE} sets CUDA_VISIBLE_DEVICES; leave it out"
 
 
-def test_what_debugs_a_share_pod_sees_no_gpu(shares: ShareCluster) -> None:
+def test_a_debugging_container_of_a_share_pod_sees_no_gpu(shares: ShareCluster) -> None:
     name = shares.assigned()
     for number in ("one", "two"):
         debug(shares.api, f"{shares.pods}/{name}", debugged(number))
@@ -64,7 +64,7 @@ def unchanged(shares: ShareCluster) -> bool:
     return variables(made) == {"main": None}
 
 
-def test_what_debugs_already_may_stay_as_it_is(shares: ShareCluster, debugged_before: str) -> None:
+def test_an_existing_debugging_container_stays_as_it_is(shares: ShareCluster, debugged_before: str) -> None:
     """The API server refuses every change of an ephemeral container."""
     debug(shares.api, f"{shares.pods}/{debugged_before}", debugged("after"))
     shares.api.patch(f"{shares.pods}/{debugged_before}", {"metadata": {"labels": {"a": "b"}}})
@@ -79,14 +79,14 @@ def test_what_debugs_already_may_stay_as_it_is(shares: ShareCluster, debugged_be
         pytest.param("CUDA_VISIBLE_DEVICES", SETS_CUDA, id="choose devices for CUDA"),
     ],
 )
-def test_what_debugs_a_share_pod_may_not(shares: ShareCluster, variable: str, said: str) -> None:
+def test_a_debugging_container_of_a_share_pod_may_not(shares: ShareCluster, variable: str, said: str) -> None:
     name = shares.assigned()
     path = f"{shares.pods}/{name}/ephemeralcontainers"
     wrong = debugged("debug", **env(variable))
     assert said in refused(shares.api, "PATCH", path, wrong, STRATEGIC)
 
 
-def test_what_debugs_another_pod_may_ask_for_all(shares: ShareCluster) -> None:
+def test_a_debugging_container_of_another_pod_may_ask_for_all_gpus(shares: ShareCluster) -> None:
     name = shares.made(container())
     debug(shares.api, f"{shares.pods}/{name}", debugged("debug", **env(VISIBLE)))
     assert variables(shares.get(name))["debug"] == [{"name": VISIBLE, "value": "all"}]

@@ -81,7 +81,7 @@ def test_a_pod_is_bound_with_a_gpu_for_each_container(share_workload: ShareWorkl
         pytest.param(MIG_HALF, lambda workload: workload.add_mig("node", 2), id="MIG instances"),
     ],
 )
-def test_what_the_device_plugin_picks_is_bound_without_a_device(
+def test_units_of_the_device_plugin_are_bound_without_a_device(
     share_workload: ShareWorkload, resource: str, add: Callable[[ShareWorkload], str]
 ) -> None:
     """The ledger counts it without one, an init container's if that is larger."""
@@ -147,7 +147,7 @@ def test_init_containers_and_sidecars_are_given_gpus_too(share_workload: ShareWo
 
 
 @pytest.mark.parametrize("how", ["zeroed by a kubelet that registers anew", "taken away"])
-def test_what_a_node_advertises_is_soon_right_again(share_workload: ShareWorkload, how: str) -> None:
+def test_a_wrong_advertised_amount_is_soon_corrected(share_workload: ShareWorkload, how: str) -> None:
     workload = share_workload
     node = workload.add_shared("shared", 4)
     workload.publish()

@@ -140,7 +140,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("raw", "status"), REFUSED)
-def test_it_is_refused_and_the_following_request_is_not_read(
+def test_an_ambiguous_request_is_refused_and_the_next_is_not_read(
     server: ServerProcess, raw: bytes, status: int
 ) -> None:
     lines = len(server.lines)
@@ -180,7 +180,7 @@ ACCEPTED = [
 
 
 @pytest.mark.parametrize("raw", ACCEPTED)
-def test_it_is_accepted_and_so_is_the_following_request(server: ServerProcess, raw: bytes) -> None:
+def test_a_clear_request_is_accepted_like_the_next_one(server: ServerProcess, raw: bytes) -> None:
     with connect(server.api) as sock:
         assert call(sock, raw).status == 200
         if b"HTTP/1.0" not in raw:

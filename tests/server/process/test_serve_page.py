@@ -116,7 +116,7 @@ def test_every_reply_restricts_browsers(server: Product, path: str) -> None:
         pytest.param(b"<script>\r\n\r\n", id="nothing of HTTP"),
     ],
 )
-def test_so_does_a_reply_to_what_cannot_be_read(server: Product, raw: bytes) -> None:
+def test_a_reply_to_an_unreadable_request_has_the_security_headers(server: Product, raw: bytes) -> None:
     with connect(server.inspect) as sock:
         headers = call(sock, raw).headers
     assert headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"

@@ -52,7 +52,7 @@ def test_a_node_without_victims_is_left_out(server: Product) -> None:
     assert list(server.post("preempt", proposed).json()["NodeNameToMetaVictims"]) == ["split"]
 
 
-def test_what_cannot_be_counted_is_the_callers_fault(server: Product) -> None:
+def test_an_impossible_number_of_violations_is_the_callers_fault(server: Product) -> None:
     refused = server.post("preempt", preempt_body(URGENT, {"split": uids("a", violations=2**64)}))
     assert refused.status == 400
     assert "NodeNameToMetaVictims.split.NumPDBViolations" in json.loads(refused.body)["error"]

@@ -159,7 +159,7 @@ def test_a_wish_of_ten_megabytes_is_the_pods_fault_in_one_short_line(
         pytest.param(lambda: json.dumps(HUGE).encode(), "body: Expected `object`", id="as the request"),
     ],
 )
-def test_what_cannot_be_read_is_refused_in_a_short_message(server: Product, body: Body, told: str) -> None:
+def test_an_unreadable_request_is_refused_in_a_short_message(server: Product, body: Body, told: str) -> None:
     reply = answered(server, body())
     assert reply.status == 400
     assert reply.json()["error"].startswith(told)

@@ -20,7 +20,7 @@ def server() -> Iterator[Product]:
         yield process.ready()
 
 
-def test_it_says_once_where_it_listens_and_answers_there() -> None:
+def test_the_server_logs_its_addresses_once_and_answers_there() -> None:
     with Product("--log-format", "text") as server:
         server.ready()
         assert len({server.api[1], server.health[1], server.inspect[1]} - {0}) == 3
@@ -112,7 +112,7 @@ def test_a_body_beyond_the_limit_costs_the_connection_but_not_the_answer(
         pytest.param(["--listen", "127.0.0.1:70000"], {}, "is no HOST:PORT", id="a port that is none"),
     ],
 )
-def test_what_cannot_be_meant_is_a_usage_error(
+def test_a_contradictory_command_line_is_a_usage_error(
     arguments: list[str], env: dict[str, str], needle: str
 ) -> None:
     assert needle in usage_error(*arguments, env=env)

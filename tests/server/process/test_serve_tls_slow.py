@@ -188,7 +188,7 @@ def shaken(tls: ssl.SSLObject) -> bool:
     return True
 
 
-def test_who_has_shaken_hands_may_stay_silent(server: ServerProcess) -> None:
+def test_a_client_may_stay_silent_after_the_handshake(server: ServerProcess) -> None:
     with contextlib.ExitStack() as stack:
         silent = [stack.enter_context(server.connect()) for _ in range(CLIENTS)]
         time.sleep(TIMEOUT_S + 0.5)

@@ -42,7 +42,7 @@ def timeless(run: Run) -> Run:
 
 @pytest.mark.parametrize("policy", list(MIG_POLICIES))
 @pytest.mark.parametrize("target", ["mix", "online"])
-def test_what_arrives_is_accepted_or_rejected(policy: str, target: str) -> None:
+def test_arriving_pods_are_accepted_or_rejected(policy: str, target: str) -> None:
     run = run_mig_churn(churn(target=target), policy, 42)
     assert run.arrived_milli == run.allocated_milli + run.rejected_milli
     assert sum(run.rejected_by_class.values()) == run.rejected_milli
