@@ -38,7 +38,7 @@ class DeviceIds:
 
     def __init__(self, reading: NodeReading) -> None:
         self._by_uuid = {device.uuid: device for device in reading.devices}
-        # The N of /dev/nvidiaN: NVML's index only where the minor number could not be read.
+        # The N of /dev/nvidiaN: NVML's index only if the minor number could not be read.
         self._by_number = {device.index: device for device in reading.devices if device.minor is None}
         self._by_number |= {device.minor: device for device in reading.devices if device.minor is not None}
         self._by_index = {device.index: device for device in reading.devices}
@@ -82,7 +82,7 @@ def _instance_place(device: DeviceReading | None, gpu_instance_id: int) -> Place
 
 
 def mig_strategy(labels: Mapping[str, str], allocatable: Allocatable | None) -> str | None:
-    """none, single or mixed. None where no source says so; then it depends on whether any GPU has MIG on."""
+    """none, single or mixed. None if no source says so; then it depends on whether any GPU has MIG on."""
     label = labels.get("nvidia.com/mig.strategy", "").lower()
     if label in ("single", "mixed"):
         return label

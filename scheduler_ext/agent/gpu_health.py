@@ -55,7 +55,7 @@ _NEEDS: Mapping[Cure, str] = {
     "GPUReset": "; needs a GPU reset",
     "Reboot": "; needs a reboot of the node",
 }
-# How long a GPU must be free of errors to count as healthy again, where time is the remedy.
+# How long a GPU must be free of errors to count as healthy again, if time is the remedy.
 RECOVER_AFTER_S = 300.0
 _XID = re.compile(r"XID ([0-9]+): ")
 # Conditions that NVML reports now, and the remedy of each.

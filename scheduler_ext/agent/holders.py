@@ -34,8 +34,8 @@ def find_holdings(
 ) -> dict[str, Holdings]:
     """Holdings of every device, by UUID; equal for equal readings, in whatever order they were read.
 
-    `allocations` is None where PodResources does not answer. `pod_of` returns the pod of a PID, and is
-    None where the host's processes are invisible.
+    `allocations` is None if PodResources does not answer. `pod_of` returns the pod of a PID, and is
+    None if the host's processes are invisible.
 
     A device has one holder for each id that a container was given, so that a container with two replicas of a
     GPU appears twice, then one for each pod with processes on it. The kubelet knows names, processes lead to

@@ -13,7 +13,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class ProfileReading:
-    """A MIG profile that the device supports; `starts` is None where placements may not be read."""
+    """A MIG profile that the device supports; `starts` is None if placements may not be read."""
 
     name: str
     size: int | None
@@ -24,7 +24,7 @@ class ProfileReading:
 
 @dataclass(frozen=True, slots=True)
 class InstanceReading:
-    """An existing MIG instance, in units of the device's grid; its place is None where it may not be read.
+    """An existing MIG instance, in units of the device's grid; its place is None if it may not be read.
     `gpu_instance_id` is NVML's number of the GPU instance, which GKE's device plugin uses as a name."""
 
     uuid: str
@@ -40,10 +40,10 @@ class DeviceReading:
     """One GPU. Memory in MiB, `used_mib` without `reserved_mib` as in NVML v2. `minor` is the N of
     /dev/nvidiaN. `faults` are the conditions that make the GPU unusable right now, such as "row remapping
     failed", each as a short constant text; `xids` are the XID events and `ecc_errors` the number of
-    uncorrectable ECC errors since the last reading. `processes` is None where they may not be seen.
-    `recovery_action` is the action that the driver asks for, as NVML numbers it (0: nothing), None where
+    uncorrectable ECC errors since the last reading. `processes` is None if they may not be seen.
+    `recovery_action` is the action that the driver asks for, as NVML numbers it (0: nothing), None if
     the driver does not say. `reset_pending` is whether any sign in NVML says that the GPU waits for a
-    reset, None where that cannot be read now."""
+    reset, None if that cannot be read now."""
 
     uuid: str
     index: int

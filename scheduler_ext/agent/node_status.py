@@ -109,7 +109,7 @@ def _memory(device: DeviceReading, unaccounted_mib: int | None) -> gpunode.Memor
     total_mib = bounded(device.total_mib) or 0
     reserved_mib = bounded(device.reserved_mib, total_mib)
     used_mib = bounded(device.used_mib, total_mib - (reserved_mib or 0))
-    # The parts are unknown where the whole is.
+    # The parts are unknown if the whole is.
     unaccounted_mib = bounded(unaccounted_mib, used_mib) if used_mib is not None else None
     return gpunode.MemoryStatus(total_mib, reserved_mib, used_mib, unaccounted_mib)
 

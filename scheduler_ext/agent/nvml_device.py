@@ -101,7 +101,7 @@ class TrackedDevice:
         )
 
     def _memory_state(self, nvml: Nvml, handle: Handle) -> tuple[str | None, bool | None]:
-        """A memory fault, and whether rows or pages wait for a reset; None where the GPU does not say."""
+        """A memory fault, and whether rows or pages wait for a reset; None if the GPU does not say."""
         rows = nvml.get("nvmlDeviceGetRemappedRows", handle)
         pending: bool | None
         if rows is not None:

@@ -27,7 +27,7 @@ _NAMED = re.compile(r"\bMIG (\S+)$")
 
 def read_profiles(nvml: Nvml, gpu: Handle, total_bytes: int | None) -> tuple[ProfileReading, ...]:
     """All profiles of a GPU, in NVML's order; their places need privilege and are None without it.
-    `total_bytes` is the GPU's memory, from which a profile's name is computed where NVML has none."""
+    `total_bytes` is the GPU's memory, from which a profile's name is computed if NVML has none."""
     profiles: dict[str, ProfileReading] = {}
     for index in range(_MAX_PROFILES):
         try:

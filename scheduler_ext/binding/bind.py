@@ -28,7 +28,7 @@ from scheduler_ext.core.node.node import BoundPod, PendingPod
 T = TypeVar("T")
 # Another extender writes to a node's reservation only when two are active, which is an accident.
 _FENCE_TRIES = 4
-# The first Binding, and one more where the pod is still the same, unbound and not deleting.
+# The first Binding, and one more if the pod is still the same, unbound and not deleting.
 _BIND_TRIES = 2
 _CONFLICT = 409
 _NOT_FOUND = 404
@@ -94,7 +94,7 @@ Steps: TypeAlias = Generator[Call, Any, T]
 
 @dataclass(frozen=True, slots=True)
 class BindResult:
-    """How a bind ended: `kind` for metrics, `error` for kube-scheduler, empty where the pod is bound.
+    """How a bind ended: `kind` for metrics, `error` for kube-scheduler, empty if the pod is bound.
     Kinds: bound, repeated (was bound there already), refused (not ours to bind), conflict (no longer fits),
     failed (the API server refused), unknown (not known yet; the promise is kept). `devices` are the UUIDs
     by container of a pod that this bind bound."""

@@ -105,7 +105,7 @@ class Binder(Background):
         record: Record | None = None,
     ) -> None:
         super().__init__("bind-outcomes")
-        # Zeros only where this extender binds.
+        # Zeros only if this extender binds.
         for result in _RESULTS:
             self.results.inc(result, by=0)
         for kind in _CONFLICTS:

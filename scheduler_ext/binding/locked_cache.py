@@ -76,7 +76,7 @@ class LockedCache:
 
     def reserve(self, pending: PendingPod, node: str) -> Reserved | str:
         """Run the filters for the node on the current promises, choose the GPUs, promise them: Assume.
-        Returns the reason where the pod does not fit. A Binding of this version of the pod that may be in
+        Returns the reason if the pod does not fit. A Binding of this version of the pod that may be in
         flight is repeated unchanged: of two different ones either could succeed. It is repeated in this
         extender's name, so that the extender that posted it reads the new name before it drops the intent."""
         pod = pending.pod
@@ -139,7 +139,7 @@ class LockedCache:
         self._publish(node)
 
     def fence_of(self, node: str) -> str | None:
-        """The version of a node's reservation that was read or written last; None where it must be read
+        """The version of a node's reservation that was read or written last; None if it must be read
         first, `NEVER_WRITTEN` where the node has none yet."""
         with self:
             return self._fences.get(node)

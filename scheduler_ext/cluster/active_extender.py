@@ -32,7 +32,7 @@ _HOST = "localhost"
 
 @dataclass(frozen=True, slots=True)
 class ActiveExtender:
-    """Made by `find`. Raises ClusterError where it cannot be queried."""
+    """Made by `find`. Raises ClusterError if it cannot be queried."""
 
     transport: Transport
     namespace: str
@@ -41,8 +41,8 @@ class ActiveExtender:
     @classmethod
     def find(cls, transport: Transport, namespace: str, timeout_s: float) -> ActiveExtender:
         """The pod in a namespace that holds the Lease; where none is held, any that runs an extender. The API
-        server has `timeout_s` for each answer. Raises ClusterError with the reason where there is none;
-        UnreachableError where the API server does not answer."""
+        server has `timeout_s` for each answer. Raises ClusterError with the reason if there is none;
+        UnreachableError if the API server does not answer."""
         path = f"/api/v1/namespaces/{quote(namespace)}/pods"
         found = transport.json(path, {"labelSelector": _LABELS}, timeout_s)
         names = [pod["metadata"]["name"] for pod in found.get("items") or () if _runs_an_extender(pod)]
@@ -91,7 +91,7 @@ def get_from_pod(
     transport: Transport, namespace: str, pod: str, port: int, path: str, timeout_s: float = ANSWER_S
 ) -> tuple[int, bytes]:
     """The status and body of a GET on a pod's loopback; no silence may last longer than `timeout_s`. Raises
-    ClusterError where no answer comes."""
+    ClusterError if no answer comes."""
     url = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(pod)}/portforward"
     asked = f"GET {path} HTTP/1.1\r\nHost: {_HOST}\r\nConnection: close\r\n\r\n"
     where = f"pod {namespace}/{pod}, port {port}"

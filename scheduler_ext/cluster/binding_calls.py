@@ -62,7 +62,7 @@ class Bindings:
 
     def put_reservation(self, wanted: Reservation, deadline: float) -> Outcome[Reservation]:
         """Write a node's reservation, if it still has the version it was read at; returns it as written.
-        Without a version it is created. Refused with 409 where another writer was first, with 404 where it is
+        Without a version it is created. Refused with 409 if another writer was first, with 404 if it is
         gone. Raises ValueError for content that must not be written."""
         body = reservation_body(wanted)
         if wanted.resource_version is None:
@@ -72,7 +72,7 @@ class Bindings:
         return _read(reply, read_reservation)
 
     def post_binding(self, namespace: str, name: str, body: dict[str, Any], deadline: float) -> Outcome[None]:
-        """Bind a pod. Refused with 409 where its uid or version differs, or it is bound or being deleted."""
+        """Bind a pod. Refused with 409 if its uid or version differs, or it is bound or being deleted."""
         reply = self._ask("POST", f"{_pod_path(namespace, name)}/binding", deadline, body)
         return Done(None) if isinstance(reply, Done) else reply
 

@@ -49,7 +49,7 @@ class Forecasting(Background):
         return self._monotonic() - self._made_at
 
     def look(self) -> None:
-        """Make another forecast where one is due."""
+        """Make another forecast if one is due."""
         now = self._monotonic()
         with self._lock:
             workload = self._due(now)

@@ -312,7 +312,7 @@ class LiveInventory(Background):
         self._cure(changes, arrived_at)
 
     def _cure(self, changes: Mapping[str, Cause], arrived_at: float) -> None:
-        """Nudge kube-scheduler where a change makes room for a rejected pod."""
+        """Nudge kube-scheduler if a change makes room for a rejected pod."""
         behind = arrived_at - _BEHIND_S
         since = {name: 0.0 if cause & _INVISIBLE else behind for name, cause in changes.items()}
         _earliest(self._to_cure, since)

@@ -1,4 +1,4 @@
-"""Leader election by a Lease of the extender's own, where no kube-scheduler runs in its pod. As in
+"""Leader election by a Lease of the extender's own, if no kube-scheduler runs in its pod. As in
 kube-scheduler, a candidate that finds the Lease unchanged for its whole duration takes it. Times are by the
 candidate's monotonic clock since it saw the last change, never by the times in the Lease. The holder counts
 as active from before its write was sent until `renew_s` later, which ends before another candidate may take

@@ -1,5 +1,5 @@
 """Follows one kind of object of an API server: a list, then a watch from its version. A watch that is lost
-resumes where it ended. Where the server no longer knows that version (410), everything is listed again and
+resumes where it ended. If the server no longer knows that version (410), everything is listed again and
 compared, so that objects deleted meanwhile are removed."""
 
 import logging
@@ -106,7 +106,7 @@ class Reflector(Background, Generic[U]):
         self._end_stream()
 
     def renew(self, silent_since: float) -> None:
-        """Begin the watch again where nothing came since then (monotonic): its connection may be dead."""
+        """Begin the watch again if nothing came since then (monotonic): its connection may be dead."""
         if self._heard_at < silent_since:
             self._end_stream()
 
@@ -145,7 +145,7 @@ class Reflector(Background, Generic[U]):
             if error.status != EXPIRED:
                 self._lost("refused", error)
                 return
-            # List again soon, with a growing wait where a server expires every watch at once.
+            # List again soon, with a growing wait if a server expires every watch at once.
             self._version = ""
             self.restarts.inc(self.name, "expired")
             if not self._expired_before:

@@ -28,7 +28,7 @@ _MOST_BLOCKERS = 256
 @dataclass(frozen=True, slots=True)
 class Case:
     """A pod and the nodes of its decision. `in_tree` are kube-scheduler's refusals, by node; `facts` are
-    the nodes as its filters see them, where known. `namespace` is the only one whose other pods are named;
+    the nodes as its filters see them, if known. `namespace` is the only one whose other pods are named;
     None names all."""
 
     uid: str

@@ -38,7 +38,7 @@ API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 @dataclass(frozen=True, slots=True)
 class KubeView:
-    """Refusals of kube-scheduler's own filters by node, and the nodes as they see them, where known."""
+    """Refusals of kube-scheduler's own filters by node, and the nodes as they see them, if known."""
 
     refused: Mapping[str, InTreeRejection] = field(default_factory=dict)
     facts: Mapping[str, NodeFacts] = field(default_factory=dict)

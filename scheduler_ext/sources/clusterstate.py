@@ -38,7 +38,7 @@ class ClusterState:
 
 
 def load_objects(path: Path) -> Objects:
-    """The objects of an inventory file. Raises InventoryError naming the file; UnreadableFileError where it
+    """The objects of an inventory file. Raises InventoryError naming the file; UnreadableFileError if it
     cannot be read."""
     try:
         return read_objects(read_file(path))

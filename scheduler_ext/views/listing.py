@@ -27,7 +27,7 @@ def inventory_list(
     problems: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The InventoryList of these nodes, by name, without nodes that have no GPU. By node, `ages_s` are the
-    ages of reports, 0 where absent, and `problems` why they are refused."""
+    ages of reports, 0 if absent, and `problems` why they are refused."""
     items = [
         _item(info, config, round(ages_s.get(info.name, 0.0), 1), problems.get(info.name))
         for info in sorted(infos, key=lambda info: info.name)

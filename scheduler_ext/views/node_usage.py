@@ -184,7 +184,7 @@ class PodUsage:
 
 
 def pod_usage(info: NodeInfo) -> PodUsage | None:
-    """The usage of a node's pods that hold GPUs or are nominated to it; None where it has no pods."""
+    """The usage of a node's pods that hold GPUs or are nominated to it; None if it has no pods."""
     if not info.pods and not info.nominated:
         return None
     waiting = sum(pod.request.asks_gpu for pod in info.nominated)

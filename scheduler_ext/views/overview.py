@@ -8,13 +8,13 @@ A node with GPUs is `[name, pool, kind, state, marks, namespaces, unattributed, 
 - `state` is Fresh, Stale or Missing; `marks` are some of spot and changing.
 - `namespaces` are those whose pods hold GPUs there, `unattributed` are texts about what pods hold there
   on unknown GPUs.
-- A device is `[index, reserved, requested, used, unaccounted, free, held]`: MiB, unaccounted null where
+- A device is `[index, reserved, requested, used, unaccounted, free, held]`: MiB, unaccounted null if
   it is unknown, free the memory that may still be promised, held the part of the GPU that pods hold, 0 to 1;
   `[index, held]` for GPUs known by labels. Holdings on unknown GPUs count on some of those that they may be
-  on, so that sums are right. Anything unusual follows in an object: `maybe` where the GPU may be one of
+  on, so that sums are right. Anything unusual follows in an object: `maybe` if the GPU may be one of
   those, with `[requested, free, held]` if it is none, `sick` with the reason, `cordoned`, `replicas`
   (how many pods may share it), `mig` with the `grid` in slots and `instances` of
-  `[start, size, profile, held]`, held null where it may be.
+  `[start, size, profile, held]`, held null if it may be.
 """
 
 import time

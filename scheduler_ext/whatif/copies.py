@@ -62,7 +62,7 @@ class Fill:
 def fill_all(
     vessels: Sequence[Vessel], request: GpuRequest, sizing: Sizing, within: Snapshot | None = None
 ) -> list[Fill]:
-    """The copies that each node takes; as many as `most` where the request asks no GPU. `within` is the
+    """The copies that each node takes; as many as `most` if the request asks no GPU. `within` is the
     cluster whose forecast chooses the GPUs, as for a decision there."""
     shares = request.shares
     if not request.asks_gpu:

@@ -25,7 +25,7 @@ def find_eviction(
     asker: Asker, cluster: WhatIf, budgets: Sequence[Budget], *, empty_victims: bool
 ) -> tuple[str, tuple[str, ...]] | None:
     """The node, and the uids of the pods that leave it so that the asker fits there, the most important
-    first; None where no pods of lower priority suffice, or where kube-scheduler would not ask
+    first; None if no pods of lower priority suffice, or if kube-scheduler would not ask
     (`empty_victims` as in the configuration)."""
     if not may_preempt(asker.pod):
         return None
@@ -62,7 +62,7 @@ def _dry_run(
     asker: Asker, facts: NodeFacts, residents: Mapping[str, Resident], budgets: Sequence[Budget]
 ) -> Victims | None:
     """All pods of lower priority leave, and return one by one while the pod still fits: first those that
-    would violate a budget, then the most important. None where it does not fit without all of them."""
+    would violate a budget, then the most important. None if it does not fit without all of them."""
 
     def fits(facts: NodeFacts) -> bool:
         return intree_rejection(asker.needs, facts, ignore_resources=frozenset()) is None

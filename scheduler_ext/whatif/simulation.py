@@ -40,7 +40,7 @@ def by_priority(pods: Sequence[kube.Pod]) -> list[kube.Pod]:
 
 def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuration) -> Json:
     """The Simulation of these pods on a cluster, in their order, as plain JSON values. Each is bound before
-    the next is placed, evicting others where kube-scheduler would; a pod that cannot be read becomes an item
+    the next is placed, evicting others if kube-scheduler would; a pod that cannot be read becomes an item
     with the reason. Raises SimulationError for a pod that the cluster already runs, InventoryError for an
     object of the cluster, naming it and its field."""
     cluster = WhatIf(state, config)

@@ -86,7 +86,7 @@ class WhatIf:
 
     def best(self, asker: Asker) -> str | None:
         """The node that the pod is placed on: the highest points, then the highest total, then the first
-        name; None where it fits nowhere."""
+        name; None if it fits nowhere."""
         totals = self._decide(asker.request).totals[self.snapshot.state_of[:-1]]
         refused = [name for name in self.in_tree.refused(asker.needs) if name in self.infos]
         totals[self.snapshot.rows(refused)] = -np.inf

@@ -49,7 +49,7 @@ def encode_binding_result(error: str = "") -> bytes:
 def binding_body(
     pod: kube.ObjectMeta, node: str, annotations: Mapping[str, str], resource_version: str | None
 ) -> dict[str, Any]:
-    """The POST that binds a pod if its uid still matches, and its version where one is given."""
+    """The POST that binds a pod if its uid still matches, and its version if one is given."""
     metadata = {
         "name": pod.name,
         "namespace": pod.namespace,

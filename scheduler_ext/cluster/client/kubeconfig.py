@@ -1,6 +1,6 @@
 """Kubeconfigs, merged as kubectl merges them: of an entry in several files the first counts. The official
 client connects to a context. The files are merged here, because the client lets the last file choose the
-context, and continues without credentials where a plugin fails."""
+context, and continues without credentials if a plugin fails."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Kubeconfig:
         return found
 
     def namespace(self) -> str:
-        """The namespace of the context, "default" where it has none."""
+        """The namespace of the context, "default" if it has none."""
         merged = self._merged()
         entry, _ = merged.contexts[self._chosen(merged)]
         return str((entry.get("context") or {}).get("namespace") or "default")

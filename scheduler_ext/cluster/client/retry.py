@@ -99,7 +99,7 @@ class Retry:
         return self._until - now
 
     def wait(self, stopped: Event) -> bool:
-        """Wait for the next try; False where `stopped` was set instead."""
+        """Wait for the next try; False if `stopped` was set instead."""
         while (left_s := self.left_s()) > 0:
             if stopped.wait(min(left_s, LOOK_S)):
                 return False

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
-# Only the metadata of each object, where the server supports it.
+# Only the metadata of each object, if the server supports it.
 _METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 _NAMES = 500
 CONNECT_S = 5.0
@@ -186,7 +186,7 @@ class Transport:
         self._rest.close()
 
     def get(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> Reply:
-        """One GET, within `timeout_s` where given. Raises RefusedError, UnreachableError."""
+        """One GET, within `timeout_s` if given. Raises RefusedError, UnreachableError."""
         return self.send("GET", path, None, JSON, query, timeout_s)
 
     def names(self, path: str, timeout_s: float) -> list[str]:
@@ -207,8 +207,8 @@ class Transport:
         timeout_s: float | None = None,
         accept: str = JSON,
     ) -> Reply:
-        """One request, within `timeout_s` where given; types of JSON take objects, others bytes. Raises
-        RefusedError; UnsentError where the server cannot have received it; UnreachableError where it may
+        """One request, within `timeout_s` if given; types of JSON take objects, others bytes. Raises
+        RefusedError; UnsentError if the server cannot have received it; UnreachableError if it may
         have."""
         end = None if timeout_s is None else self._monotonic() + timeout_s
         timeouts = (CONNECT_S, READ_S) if timeout_s is None else timeout_s
@@ -222,7 +222,7 @@ class Transport:
             response.response.release_conn()
 
     def json(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> dict[str, Any]:
-        """A GET of one JSON object. Raises as `get` does; ClusterError where the answer is something
+        """A GET of one JSON object. Raises as `get` does; ClusterError if the answer is something
         else."""
         body = self.get(path, query, timeout_s).body
         found = None
@@ -373,7 +373,7 @@ def _translated() -> Iterator[None]:
     except _NOT_CONNECTED as error:
         raise UnsentError(in_words(error)) from None
     except urllib3.exceptions.ProxyError as error:
-        # Also raised where a proxy closed the connection after it had the request.
+        # Also raised if a proxy closed the connection after it had the request.
         unsent = isinstance(error.original_error, _NOT_CONNECTED)
         raise (UnsentError if unsent else UnreachableError)(in_words(error)) from None
     except urllib3.exceptions.ReadTimeoutError as error:

@@ -58,7 +58,7 @@ def _note(pod: BoundPod, node: str, entry: Recorded) -> str:
     devices = [f"{container}: {', '.join(uuids)}" for container, uuids in sorted(pod.devices.items())]
     where = f"on {node}" + (f" ({'; '.join(devices)})" if devices else ", GPUs picked by the device plugin")
     candidate = next((each for each in entry.candidates if each.node == node), None)
-    # kube-scheduler asks for no scores where one node fits, and adds scores of its own.
+    # kube-scheduler asks for no scores if only one node fits, and adds scores of its own.
     if candidate is None:
         only = entry.nodes_out == 1
         return f"{where}; " + ("the only node" if only else f"one of {entry.nodes_out}") + " that fitted"

@@ -133,7 +133,7 @@ class Cache(Ledger):
             self._place_other(uid, node, cpu_milli)
 
     def confirm(self, pod: BoundPod, node: str, now: float) -> None:
-        """A pod holds GPUs of a node, or has changed: Confirm, where it was assumed."""
+        """A pod holds GPUs of a node, or has changed: Confirm, if it was assumed."""
         self._count(pod)
         self._pending.pop(pod.uid, None)
         self._place_other(pod.uid, "", 0)
@@ -150,7 +150,7 @@ class Cache(Ledger):
 
     def assume(self, intent: Intent, node: str) -> None:
         """A Binding of the pod to the node is about to be posted: from now on its holdings are promised.
-        Raises OverAllocationError, and promises nothing, where the node lacks them or has promised them."""
+        Raises OverAllocationError, and promises nothing, if the node lacks them or has promised them."""
         info, pod = self.info(node), intent.pod
         problem = "there is no such node" if info is None else overallocated(info, pod, self._resources)
         if problem is not None:

@@ -30,7 +30,7 @@ class Health(Filter):
         shares = view.request.shares
         if shares is not None:
             free = view.snapshot.devices.share_free_mib
-            # Judged by the largest share: only where no healthy GPU accepts it, but an unhealthy one would.
+            # Judged by the largest share: only if no healthy GPU accepts it, but an unhealthy one would.
             fits = free >= shares.largest_mib
             passed &= (view.eligible & fits).any(0) | ~(view.shareable & fits).any(0)
         return passed

@@ -21,7 +21,7 @@ BALANCE = 0.6
 @dataclass(frozen=True)
 class Demand:
     """`residual` (in thousandths) and `rows` (of the forecast) are `[slot, state]`. `loose` are whole
-    GPUs in no slot; negative where a pod holds GPUs that are in the slots. `idle` are the GPUs without a
+    GPUs in no slot; negative if a pod holds GPUs that are in the slots. `idle` are the GPUs without a
     holder, `whole` those of them that pods can request whole."""
 
     forecast: Forecast
@@ -92,7 +92,7 @@ class Demand:
         return self._unusable_by_several(fewer) - self.unusable_by_several, self.runs - self._runs(fewer)
 
     def _unusable_by_several(self, whole: Floats) -> Floats:
-        """All idle GPUs where whole ones are too few, otherwise the rest."""
+        """All idle GPUs if whole ones are too few, otherwise the rest."""
         table = self.forecast.several.ravel()
         first = (self.rows[0] * self.forecast.several.shape[1] + self.step) * (MAX_GPUS + 1)
         missed = table.take(first + np.minimum(whole, MAX_GPUS).astype(np.int32))

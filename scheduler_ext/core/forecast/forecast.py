@@ -57,7 +57,7 @@ class Forecast:
     `several` `[kind, step, whole GPUs]`: the frequency of pods that only lack whole GPUs on the node.
     Both are after Weng et al., "Beware of Fragmentation" (USENIX ATC'23). `runs` `[kind, whole GPUs]`:
     the whole GPUs that pods of several GPUs can use. `cores_per_gpu` `[kind]`: the requested CPU for each
-    GPU, 0 where unknown. A step is the number of the ascending `cpu_milli` that a node has free."""
+    GPU, 0 if unknown. A step is the number of the ascending `cpu_milli` that a node has free."""
 
     def __init__(self, workload: Workload, kinds: Sequence[DeviceKind]) -> None:
         self.workload = workload

@@ -29,7 +29,7 @@ class MigWeights:
     1.0 was compared with the best of first fit, best fit, MFI and FGD for 42 pairs of a geometry and a mix.
     Mean and worst difference: 0.11 and -0.11 points with (1.35, 0.02), 0.09 and -0.12 with (1.25, 0.04), 0.09
     and -0.29 with (1.6, 0.04), -0.22 and -2.69 with (1, 0), which is FGD. On 52 other pairs the defaults
-    reached 0.11 and -0.47; 47 of these were at most 0.1 below. The difference is largest where small profiles
+    reached 0.11 and -0.47; 47 of these were at most 0.1 below. The difference is largest if small profiles
     are common. docs/concepts/placement.md lists what gained nothing more."""
 
     exponent: float = 1.35
@@ -51,7 +51,7 @@ class MigWorth:
 
 
 def mig_mix(workload: Workload) -> dict[str, float]:
-    """Requests for each profile, per pod; empty where no pod requests MIG."""
+    """Requests for each profile, per pod; empty if no pod requests MIG."""
     mix: dict[str, float] = {}
     for task, part in workload.parts.items():
         for name, count in task.mig:

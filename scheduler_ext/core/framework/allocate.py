@@ -28,7 +28,7 @@ def tightest(_before: Ints, after: Ints) -> Floats:
 
 class ShareFit:
     """The places of one request's shares in every state: `slots[i]` of the i-th share (running ones first),
-    `[state]`, -1 where `fits` is false; `load_mib` `[slot, state]` is the peak of all on each GPU."""
+    `[state]`, -1 if `fits` is false; `load_mib` `[slot, state]` is the peak of all on each GPU."""
 
     def __init__(self, room_mib: Ints, shares: ShareAsk) -> None:
         states = room_mib.shape[1]
@@ -159,7 +159,7 @@ class ShareFit:
 
 
 def fit_shares(room_mib: Ints, shares: ShareAsk, where: Bools, steps: list[int] | None = None) -> Bools:
-    """The states of `where` in which all shares find a GPU; `room_mib` is -1 where none may go."""
+    """The states of `where` in which all shares find a GPU; `room_mib` is -1 if none may go."""
     if len(shares.running) + len(shares.init) == 1:
         fits: Bools = np.any(room_mib >= shares.largest_mib, axis=0)
         return fits

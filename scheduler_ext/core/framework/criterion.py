@@ -104,7 +104,7 @@ class View:
         return passed
 
     def share_room_mib(self, states: slice = slice(None)) -> Ints:
-        """Free MiB per GPU for the request's shares, `[slot, state]` of these states; -1 where none may go.
+        """Free MiB per GPU for the request's shares, `[slot, state]` of these states; -1 if none may go.
         If the pod also requests whole GPUs of the same node, the plugin may pick any unheld ones for them, so
         the shares can only count on the GPUs that remain if it picks the best."""
         free_mib = self.snapshot.devices.share_free_mib[:, states]
@@ -184,7 +184,7 @@ class Score(Protocol):
         """False if every node is equal for this request."""
 
     def value(self, scoring: Scoring) -> Floats:
-        """The value of each state, `[state]`, 0 to 1; meaningless where the request does not fit."""
+        """The value of each state, `[state]`, 0 to 1; meaningless if the request does not fit."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class Scoring:
 
     @lazy
     def per_share(self) -> list[tuple[Ints, Ints]]:
-        """(slot, state) index pairs, one per share: its place; slot 0 where it does not fit."""
+        """(slot, state) index pairs, one per share: its place; slot 0 if it does not fit."""
         columns = np.arange(len(self.snapshot.states), dtype=np.int32)
         return [(np.maximum(slots, 0), columns) for slots in (self.fit.slots if self.fit else ())]
 

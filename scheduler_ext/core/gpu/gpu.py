@@ -20,7 +20,7 @@ class Holder:
 @dataclass(frozen=True, slots=True)
 class MigInstance:
     """A MIG instance that exists: units `[start, start + size)` of the device's placement grid. `start`
-    is None where the agent may not read it; the instance counts by its profile then."""
+    is None if the agent may not read it; the instance counts by its profile then."""
 
     uuid: str
     profile: str
@@ -30,7 +30,7 @@ class MigInstance:
 
     @property
     def mask(self) -> int:
-        """The grid units it occupies, as a bit mask; 0 where its place is not known."""
+        """The grid units it occupies, as a bit mask; 0 if its place is not known."""
         return 0 if self.start is None else ((1 << self.size) - 1) << self.start
 
 
@@ -47,7 +47,7 @@ class Mig:
 @dataclass(frozen=True, slots=True)
 class Memory:
     """A device's memory in MiB as NVML v2 counts it: `used` is without `reserved`. `unaccounted` is use
-    that no known pod explains; None where use cannot be attributed."""
+    that no known pod explains; None if use cannot be attributed."""
 
     total_mib: int
     reserved_mib: int = 0

@@ -75,7 +75,7 @@ _IN_USE: WeakValueDictionary[Geometry, Geometry] = WeakValueDictionary()
 
 
 def geometry_for(table: str | None) -> Geometry | None:
-    """Return the package's geometry by table name such as "A100-80GB", or None where it has no such table."""
+    """Return the package's geometry by table name such as "A100-80GB", or None if it has no such table."""
     fallback = FALLBACK_PROFILES.get(table) if table is not None else None
     return None if fallback is None else geometry_from_report(*fallback)
 

@@ -59,7 +59,7 @@ def canonical_model(product: str, *, vendor: str = "nvidia", memory_mib: int | N
     """Return the model that a product string names; never fails, an unknown product keeps its own name.
     `product` is an NVML name, a gpu.product label or a cloud's label value. `memory_mib` is the device's
     measured total (MiB): it distinguishes products that share a name, within 2 %, and becomes the memory of
-    an unknown product. `vendor` counts only where neither the table nor the string names one."""
+    an unknown product. `vendor` counts only if neither the table nor the string names one."""
     return _canonical(_normalise(product[:_MAX_PRODUCT_LENGTH]), vendor, memory_mib)
 
 

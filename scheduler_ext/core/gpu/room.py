@@ -42,7 +42,7 @@ class Room(NamedTuple):
     rest of it after pods' requests and use that no request explains (`unaccounted` by no known pod, foreign
     by pods that hold nothing there), `unused` the rest after measured use. The smaller of the two is free,
     so that memory is promised twice neither for pods that use less than they asked nor for pods that use
-    more. Both go below 0 where the GPU is overcommitted."""
+    more. Both go below 0 if the GPU is overcommitted."""
 
     share_total: int
     unpromised: int

@@ -15,7 +15,7 @@ _SCHEDULING_EFFECTS: Final = frozenset({"NoSchedule", "NoExecute"})
 
 
 def parse_int64(text: str) -> int | None:
-    """Read a signed 64-bit decimal as Go's strconv.ParseInt does; None where that would fail."""
+    """Read a signed 64-bit decimal as Go's strconv.ParseInt does; None if that would fail."""
     if _DECIMAL.fullmatch(text) is None:
         return None
     return number if -(2**63) <= (number := int(text)) < 2**63 else None

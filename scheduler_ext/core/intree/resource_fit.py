@@ -97,7 +97,7 @@ def shortages(
 ) -> Iterator[Shortage]:
     """Yield what the node lacks for these requests, in kube-scheduler's order, extended resources by name. A
     resource the node does not list is 0 there, and so is its limit of pods. A request of 0 is always met,
-    also where pods already there ask for more than the node has."""
+    even if pods already there ask for more than the node has."""
     pod_limit = allocatable.get(_PODS, _ZERO)
     if _PODS not in ignore_resources and pod_count + 1 > pod_limit:
         yield Shortage(_PODS, Fraction(1), pod_limit - pod_count, pod_limit)

@@ -45,7 +45,7 @@ class PodNeeds:
 class InTreeRejection:
     """Why a plugin of kube-scheduler refuses a node, with kube-scheduler's text; of several short resources,
     reason, needed and have are joined by ", ". resolvable says whether kube-scheduler would try preemption
-    there. needed and have are for people. alone is False where a later filter would refuse the node too."""
+    there. needed and have are for people. alone is False if a later filter would refuse the node too."""
 
     plugin: str
     reason: str

@@ -135,7 +135,7 @@ class UnitColumns(_Empty):
 
     @lazy
     def available(self) -> Ints:
-        """Units a pod can still get, `[state]`; may be below zero where more is held than offered."""
+        """Units a pod can still get, `[state]`; may be below zero if more is held than offered."""
         available: Ints = np.minimum(self.free.sum(0, dtype=np.int32) - self.unknown, self.limit)
         return available
 
@@ -170,7 +170,7 @@ class UnitColumns(_Empty):
 @dataclass(frozen=True)
 class NodeColumns(_Empty):
     """Per node state, `[state]`; `count` is how many nodes are in it, `devices` how many slots it has.
-    `shape` is an index into shapes. `loose` are the free whole GPUs that are in no slot, below 0 where
+    `shape` is an index into shapes. `loose` are the free whole GPUs that are in no slot, below 0 if
     more of those in the slots are held. The others are those of NodeState."""
 
     count: Ints

@@ -162,7 +162,7 @@ def _gfd_slice_memory_mib(labels: Labels) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The labels' count of GPUs, their memory in MiB and their model; None where no label says."""
+    """The labels' count of GPUs, their memory in MiB and their model; None if no label says."""
 
     count: int | None = None
     memory_mib: int | None = None

@@ -16,7 +16,7 @@ from scheduler_ext.core.request.resource_names import MIG_PREFIX
 
 # No amount in a state exceeds this, so that every one fits a 32-bit column.
 UNLIMITED = 2**30
-# The rank of neighbours where there are none: above that of any priority, which has ten digits at most.
+# The rank of neighbours if there are none: above that of any priority, which has ten digits at most.
 NOBODY = 11
 
 
@@ -132,7 +132,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device in a decision. `share_free_mib` is -1 where no share may go, `idle` its unheld part."""
+    """One device in a decision. `share_free_mib` is -1 if no share may go, `idle` its unheld part."""
 
     model: GpuModel
     healthy: bool

@@ -66,7 +66,7 @@ _SPOT_LABELS = (
     (f"{GKE}provisioning", "spot"),
     ("kubernetes.azure.com/scalesetpriority", "spot"),
 )
-# Tools that create nodes label them with their group; the instance type remains where no tool did.
+# Tools that create nodes label them with their group; the instance type remains if no tool did.
 POOL_LABELS = (
     "karpenter.sh/nodepool",
     "cloud.google.com/gke-nodepool",

@@ -46,7 +46,7 @@ def room_for_both(
     info: NodeInfo, one: BoundPod, other: BoundPod, gone: Collection[str], resources: ResourceNames
 ) -> bool:
     """Whether the node's amounts suffice for both pods, as kube-scheduler counts them for `other`, when the
-    pods in `gone` (uids) and those that leave anyway have left; true where they do not compete."""
+    pods in `gone` (uids) and those that leave anyway have left; true if they do not compete."""
     if info.allocatable is None:
         return True
     both = (one.uid, other.uid)

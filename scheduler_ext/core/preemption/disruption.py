@@ -48,7 +48,7 @@ class Budget:
         )
 
     def counts(self, pod: BoundPod) -> bool:
-        """Whether kube-scheduler subtracts the pod's departure from `allowed`. It does not where the
+        """Whether kube-scheduler subtracts the pod's departure from `allowed`. It does not if the
         disruption is counted already, nor for a pod without labels or a budget with an empty selector, which
         it takes to match nothing (filterPodsWithPDBViolation)."""
         return (

@@ -115,7 +115,7 @@ class DryRun:
 
 
 def without(info: NodeInfo, gone: Sequence[BoundPod]) -> NodeInfo:
-    """The node when these pods have departed; the same object where there are none."""
+    """The node when these pods have departed; the same object if there are none."""
     if not gone:
         return info
     uids = {pod.uid for pod in gone}

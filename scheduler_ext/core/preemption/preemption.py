@@ -47,7 +47,7 @@ class Preemption:
     def victims(
         self, info: NodeInfo, named: Sequence[str] = (), counted: int = 0, staying: Sequence[_Amounts] = ()
     ) -> Victims | None:
-        """The cheapest pods whose departure makes the request fit on a node; None where there are none."""
+        """The cheapest pods whose departure makes the request fit on a node; None if there are none."""
         candidate = self.candidate(info, named, counted, staying)
         candidate.search()
         return candidate.victims
@@ -55,7 +55,7 @@ class Preemption:
     def candidate(
         self, info: NodeInfo, named: Sequence[str] = (), counted: int = 0, staying: Sequence[_Amounts] = ()
     ) -> Candidate:
-        """A node with pods that suffice and are known at once, where there are any. `named` are the uids
+        """A node with pods that suffice and are known at once, if there are any. `named` are the uids
         that kube-scheduler proposes, the most important first, and `counted` the violations it counts for
         them. Those that are unknown here (they hold no GPU) stay. `staying` are the requests, by resource,
         of other proposed pods that must not leave."""

@@ -81,7 +81,7 @@ class Choice:
 
     def reprieved(self, gone: Gone) -> Gone | None:
         """The pods that remain when one after the other is spared, as kube-scheduler does: first pods that
-        violate a budget, then the most important; None where these pods do not suffice."""
+        violate a budget, then the most important; None if these pods do not suffice."""
         if gone not in self._reprieved:
             self._reprieved[gone] = self._reprieve(gone) if self.suffices(gone) else None
         return self._reprieved[gone]
@@ -90,7 +90,7 @@ class Choice:
         over = self.pricing.over(gone)
         order = tuple(i for _, i in sorted(zip((not each for each in over), gone, strict=True)))
         fewer = self._spared(gone, order)
-        # Again: where departures may free too much, a pod may be spared once another one stays.
+        # Again: if departures may free too much, a pod may be spared once another one stays.
         while self._any_suffices([tuple(i for i in fewer if i != spared) for spared in fewer]):
             for i in order:
                 fewer = self._spared(fewer, (i,))

@@ -24,7 +24,7 @@ _SLACK = 1.25
 @dataclass(frozen=True, slots=True)
 class TaskClass:
     """A kind of pod: `gpus` whole GPUs, `shares_mib` one GPU's memory each, `mig` instances by profile.
-    `models` are the ones it admits, by name or family, sorted; any where there are none."""
+    `models` are the ones it admits, by name or family, sorted; any if there are none."""
 
     cpu_milli: int = 0
     gpus: int = 0
@@ -34,9 +34,9 @@ class TaskClass:
 
 
 def task_class(request: GpuRequest, cpu_milli: int, models: Iterable[str]) -> TaskClass | None:
-    """The kind of pod that a request makes, its CPU rounded up; None where it asks no GPU. Shares are not
+    """The kind of pod that a request makes, its CPU rounded up; None if it asks no GPU. Shares are not
     rounded: the tables do so for each kind of GPU (`core.forecast`), and a share of all of a GPU must not
-    become larger. Shares of init containers count only where no other containers have any."""
+    become larger. Shares of init containers count only if no other containers have any."""
     if not request.asks_gpu:
         return None
     gpus, mig = 0, Counter[str]()
@@ -115,7 +115,7 @@ class SeenPods:
 
     def __init__(self, half_life: float, unknown: float = 0.0, max_classes: int | None = None) -> None:
         """A pod counts half after `half_life` others. `unknown` pods of unknown classes came before; the
-        lightest classes join them where there are more than `max_classes`."""
+        lightest classes join them if there are more than `max_classes`."""
         self._max_classes = max_classes
         self._growth = 2.0 ** (1.0 / half_life)
         self._counts: dict[TaskClass, float] = {}

@@ -107,7 +107,7 @@ def parse_wishes(annotations: Mapping[str, str]) -> dict[str, object]:
 
 
 def wished_models(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """The models that the annotations name; none where that cannot be read."""
+    """The models that the annotations name; none if that cannot be read."""
     text = annotations.get(f"{ANNOTATION_PREFIX}model")
     if text is None or len(text) > MAX_ANNOTATION_CHARS:
         return ()
@@ -134,7 +134,7 @@ def part_hint(share: str = DEFAULT_SHARE) -> str:
 
 
 def spelling_hint(name: str, share: str = DEFAULT_SHARE) -> str | None:
-    """How to write a resource, annotation or label of another project here; None where it is no such name."""
+    """How to write a resource, annotation or label of another project here; None if it is no such name."""
     if name.startswith(ANNOTATION_PREFIX) or name == share:
         return None
     lower = name.lower()

@@ -7,13 +7,13 @@ from scheduler_ext.core.node.columns import Floats
 
 
 def _kept(scoring: Scoring, lost: Floats, most_gpus: float = 1.0) -> Floats:
-    """1 where nothing is lost, 0 where `most_gpus` or more are lost for each GPU of the request."""
+    """1 if nothing is lost, 0 if `most_gpus` or more are lost for each GPU of the request."""
     kept: Floats = np.clip(1.0 - lost / scoring.gpus / most_gpus, 0.0, 1.0)
     return kept
 
 
 class ResidualValue:
-    """1 where the rest of the GPUs is as valuable as before. Whole GPUs lose the same everywhere."""
+    """1 if the rest of the GPUs is as valuable as before. Whole GPUs lose the same everywhere."""
 
     name = "residual-value"
 
@@ -25,7 +25,7 @@ class ResidualValue:
 
 
 class Fragmentation:
-    """Above one half where the placement makes idle GPUs usable again, below it where it makes some unusable.
+    """Above one half if the placement makes idle GPUs usable again, below it if it makes some unusable.
     The change of the measure of Weng et al., "Beware of Fragmentation" (USENIX ATC'23), not rounded."""
 
     name = "fragmentation"
@@ -42,7 +42,7 @@ class Fragmentation:
 
 
 class Balance:
-    """1 where the node's remaining CPU keeps its GPUs as valuable to the next pods as before."""
+    """1 if the node's remaining CPU keeps its GPUs as valuable to the next pods as before."""
 
     name = "balance"
     most_gpus = 2.0
@@ -55,7 +55,7 @@ class Balance:
 
 
 class WholeGpus:
-    """1 where pods of several GPUs can use as many of the node's whole GPUs as before. For such a pod itself,
+    """1 if pods of several GPUs can use as many of the node's whole GPUs as before. For such a pod itself,
     0 on nodes whose GPUs are time-sliced or under MPS, where it would only get parts of GPUs."""
 
     name = "whole-gpus"
@@ -72,7 +72,7 @@ class WholeGpus:
 
 
 class Tightness:
-    """1 where no GPU is left idle on the node: of otherwise equal placements, the fullest node."""
+    """1 if no GPU is left idle on the node: of otherwise equal placements, the fullest node."""
 
     name = "tightness"
     most_gpus = 16.0
@@ -117,7 +117,7 @@ class NodeScarcity:
 
 
 class MigPlaceability:
-    """1 where the instance costs future MIG pods nothing, 0 where it costs them a GPU. The device plugin
+    """1 if the instance costs future MIG pods nothing, 0 if it costs them a GPU. The device plugin
     picks the instance, so a node is judged by the mean over its GPUs with a free one."""
 
     name = "mig"

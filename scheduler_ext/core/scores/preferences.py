@@ -77,7 +77,7 @@ class Spot:
 
 
 class BestFit:
-    """1 where least is left over, on the GPUs that get shares and on the node; the reverse for spread."""
+    """1 if least is left over, on the GPUs that get shares and on the node; the reverse for spread."""
 
     name = "best-fit"
 

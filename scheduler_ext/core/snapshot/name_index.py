@@ -58,7 +58,7 @@ class _Table:
 
 
 def _table(hashes: Sequence[int]) -> _Table | None:
-    """The table of these hashes; None where two are the same, or too much alike to be parted."""
+    """The table of these hashes; None if two are the same, or too much alike to be parted."""
     groups = 1 << len(hashes).bit_length() - 1
     places = 1 << (_PLACES * len(hashes)).bit_length()
     for shift in range(groups.bit_length() - 1, _HASH_BITS - places.bit_length(), _STEP_BITS):

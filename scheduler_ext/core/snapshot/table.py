@@ -112,7 +112,7 @@ class Table(StateColumns):
             state_of=self._state_of.copy(),
             name_rank=self._name_rank,
             states=tuple(self._states),
-            # Never empty: slots without a device are of model 0, also where no node has any.
+            # Never empty: slots without a device are of model 0, also if no node has any.
             models=tuple(self._models) or (canonical_model(""),),
             kinds=tuple(self._kinds),
             shapes=tuple(self._shapes),

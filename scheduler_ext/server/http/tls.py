@@ -89,7 +89,7 @@ def not_after(path: Path) -> float:
 def load_context(files: TlsFiles) -> ssl.SSLContext:
     """TLS for a server whose clients all have to show a certificate. Raises CertificateError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # Go speaks 1.3, but 1.2 only where a release before 1.24 was built for FIPS 140 (golang/go#62372).
+    # Go speaks 1.3, but 1.2 only if a release before 1.24 was built for FIPS 140 (golang/go#62372).
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_mode = ssl.CERT_REQUIRED
     # As in Go, each certificate of the file is trusted, be it a root or an intermediate.

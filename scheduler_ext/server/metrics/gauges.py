@@ -7,7 +7,7 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-# These declare counters, which have zero values also where nothing counts: an inventory file has no cluster.
+# These declare counters, which have zero values even if nothing counts: an inventory file has no cluster.
 import scheduler_ext.cluster.live
 import scheduler_ext.server.http.http_server  # noqa: F401
 from scheduler_ext import counters
