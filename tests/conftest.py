@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import signal
 import sys
 from collections.abc import Generator, Iterator
 from itertools import chain, zip_longest
@@ -16,6 +17,9 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+# A shell without job control starts `.ci/run &` with SIGINT ignored; servers of the tests would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The folders whose tests wait for processes and connections.
 _WAITING = ("benchmarks", "cli", "cluster", "monitoring", "server", "sources")

@@ -151,6 +151,8 @@ def demo(once: bool, port: int) -> None:
 
     Sends 15 pods to the extender, as kube-scheduler would, and prints the decisions.
     """
+    # Without this, SIGTERM would end the demo and leave its server behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     package = files("scheduler_ext.demo")
     text = package.joinpath("pods.yaml").read_bytes()
     with as_file(package.joinpath("sample-inventory.yaml")) as path, DemoServer(str(path), port) as server:

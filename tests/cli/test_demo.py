@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import shlex
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -31,18 +34,28 @@ def test_a_demo_that_ends_by_itself_prints_how_to_go_on(written: Written) -> Non
 
 
 @pytest.mark.process
-def test_a_demo_that_serves_on_shows_no_warning_about_its_own_pods(tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM], ids=lambda end: f"ended by {end.name}")
+def test_a_demo_that_serves_on_shows_no_warning_about_its_own_pods(
+    tmp_path: Path, end: signal.Signals
+) -> None:
     ours, theirs = os.openpty()
     with open(tmp_path / "stderr", "wb") as log, subprocess.Popen(DEMO, stdout=theirs, stderr=log) as demo:
         os.close(theirs)
-        shown = ""
-        while SERVES not in shown:
-            shown += os.read(ours, 65536).decode()
-        # Later output of the demo's pods arrives at once.
-        while select.select([ours], [], [], 1)[0]:
-            shown += os.read(ours, 65536).decode()
-        demo.send_signal(2)
-        demo.wait(30)
+        try:
+            shown = ""
+            while SERVES not in shown:
+                shown += os.read(ours, 65536).decode()
+            # Later output of the demo's pods arrives at once.
+            while select.select([ours], [], [], 1)[0]:
+                shown += os.read(ours, 65536).decode()
+            demo.send_signal(end)
+            assert demo.wait(30) == 0
+        finally:
+            demo.kill()
     os.close(ours)
     assert shown.rstrip().endswith(SERVES)
     assert (tmp_path / "stderr").read_text() == ""
+    server = re.search(r"nodes at http://127\.0\.0\.1:(\d+)", shown)
+    assert server is not None
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", int(server[1])), 5)

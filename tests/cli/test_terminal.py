@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import re
+import signal
 import struct
 import subprocess
 import sys
@@ -110,7 +111,9 @@ def test_tables_shrink_to_the_terminal(
 @pytest.mark.parametrize(
     "columns", [60, *(pytest.param(wide, marks=pytest.mark.process) for wide in (80, 120, 200))]
 )
-def test_the_table_of_the_demo_shrinks_to_the_terminal(columns: int) -> None:
+def test_the_table_of_the_demo_shrinks_to_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The demo handles SIGTERM; the process of the tests must not.
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
     assert_tables_fit(on_terminal("demo", "--once", "--port", "0", columns=columns), columns)
 
 
