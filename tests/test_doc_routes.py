@@ -18,7 +18,7 @@ from scheduler_ext.wire.config import Configuration
 from tests.pages import SAMPLE, page
 
 # Only the paths matter here, not the answers.
-NOBODY: Any = None
+UNUSED: Any = None
 PAGES = ("wire", "inspection", "page-events")
 
 
@@ -32,9 +32,9 @@ def served() -> set[str]:
         api_app(extender, None, metrics, 1000, 60.0),
         health_app(source, metrics),
         inspect_app(
-            explanations_blueprint(NOBODY),
-            questions_blueprint(source, config, NOBODY, NOBODY),
-            page_blueprint(NOBODY, config),
+            explanations_blueprint(UNUSED),
+            questions_blueprint(source, config, UNUSED, UNUSED),
+            page_blueprint(UNUSED, config),
         ),
     )
     return set().union(*map(paths, apps))

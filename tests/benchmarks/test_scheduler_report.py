@@ -270,7 +270,7 @@ def test_each_contender_starts_a_round_once_and_is_in_every_round() -> None:
     assert all({each.name for each in order} == set(CONTENDERS) for order in orders)
     assert orders[0] == contenders
     followed = [(a.name, b.name) for order in orders for a, b in itertools.pairwise(order)]
-    assert len(set(followed)) > len(contenders), "nobody runs after the same one always"
+    assert len(set(followed)) > len(contenders), "no contender always follows the same one"
 
 
 def test_the_reported_duration_grows_with_the_work() -> None:

@@ -231,12 +231,12 @@ class Model:
         for pod in world.pods:
             if budget.touched and pod.node is None:
                 touched = self._pod(world, pod, pod._replace(version=pod.version + 1))
-                yield Step("somebody changes {}", (pod.uid,), touched._replace(budget=budget.less("touched")))
+                yield Step("a user changes {}", (pod.uid,), touched._replace(budget=budget.less("touched")))
             if budget.ended:
                 less = budget.less("ended")
-                anew = Pod(f"{name_of(pod.uid)}-{int(pod.uid.partition('-')[2]) + 1}", 1)
-                after = self._pod(world, pod, anew)._replace(budget=less)
-                yield Step("{} is deleted and made anew", (pod.uid,), after)
+                recreated = Pod(f"{name_of(pod.uid)}-{int(pod.uid.partition('-')[2]) + 1}", 1)
+                after = self._pod(world, pod, recreated)._replace(budget=less)
+                yield Step("{} is deleted and created again", (pod.uid,), after)
                 if pod.node is not None and not pod.finished:
                     over = pod._replace(version=pod.version + 1, finished=True)
                     after = self._pod(world, pod, over)._replace(budget=less)

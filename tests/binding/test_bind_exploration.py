@@ -60,10 +60,10 @@ QUICK = {
     "two of one extender against one of the other": Model(
         Setting(ONE_GPU, UNEVEN), asked("A p n", "A q n", "B r n"), Budget(lost=1)
     ),
-    "pods that somebody changes": Model(
+    "pods that a user changes": Model(
         Setting(ONE_GPU, TWO), asked("A p n", "B q n"), Budget(lost=1, touched=2, looked=1)
     ),
-    "pods that finish, or are deleted and made anew": Model(
+    "pods that finish, or are deleted and created again": Model(
         Setting(ONE_GPU, TWO), asked("A p n", "B q n", "B p n"), Budget(ended=1)
     ),
     "an extender that is killed": Model(
@@ -130,7 +130,7 @@ LARGE = {
     "killed twice": Model(
         Setting(ONE_GPU, TWO), asked("A p n", "B q n", "A q n"), Budget(lost=1, restarted=2, looked=1)
     ),
-    "pods that finish, or are deleted and made anew, looked after": Model(
+    "pods that finish, or are deleted and created again, looked after": Model(
         Setting(ONE_GPU, TWO), asked("A p n", "B q n", "B p n"), Budget(lost=1, ended=1, looked=1)
     ),
     "late watches, and a leader that wakes up": Model(
@@ -266,7 +266,7 @@ class Believer(LockedCache):
         self.cache.update_intents(node, intents)
 
 
-class ChoosesAnew(LockedCache):
+class ChoosesAgain(LockedCache):
     """A pod that is bound again at the same version may get another GPU."""
 
     def reserve(self, pending: PendingPod, node: str) -> Reserved | str:
@@ -366,7 +366,7 @@ def planted(
         ),
         pytest.param(planted(binding=Optimist, lost=1, asked=("A p n", "A q n")), id="no answer, not done"),
         pytest.param(
-            planted(TWO_GPUS, THREE, locked=ChoosesAnew, asked=("A p n", "B q n", "B p n", "A r n")),
+            planted(TWO_GPUS, THREE, locked=ChoosesAgain, asked=("A p n", "B q n", "B p n", "A r n")),
             id="other devices for the same Binding",
             marks=LONG_ALONE,
         ),

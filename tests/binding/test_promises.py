@@ -402,7 +402,7 @@ class Promises(RuleBasedStateMachine):
                 assert much <= room.get(where, 0), f"ledger: {where} is promised {much}"
 
     @invariant()
-    def whoever_holds_or_may_is_counted(self) -> None:
+    def every_possible_holder_is_counted(self) -> None:
         if self.check("counted"):
             self.all_counted(self.locked)
 
@@ -461,15 +461,15 @@ class Promises(RuleBasedStateMachine):
             assert uid in waiting | self.busy(), f"leaks: {uid} is open on {node}"
 
     @rule()
-    def one_that_starts_anew_knows_the_same(self) -> None:
+    def a_restarted_extender_knows_the_same(self) -> None:
         self.quiet()
         if not self.check("rebuild"):
             return
-        anew = self.built(self.extender)
-        self.look_after_all(anew, Binding(anew, lambda _: True, lambda _: None))
-        self.all_counted(anew)
+        restarted = self.built(self.extender)
+        self.look_after_all(restarted, Binding(restarted, lambda _: True, lambda _: None))
+        self.all_counted(restarted)
         for info in self.locked.cache.infos():
-            other = anew.cache.info(info.name)
+            other = restarted.cache.info(info.name)
             assert other is not None
             assert known(info) == known(other), f"rebuild: {info.name}"
 
@@ -532,7 +532,7 @@ class Promises(RuleBasedStateMachine):
         reply = json.loads(self.extender.preemptor.preempt(body, deadline()).body)
         for node, victims in reply["NodeNameToMetaVictims"].items():
             uids = {victim["UID"] for victim in victims["Pods"]}
-            assert uids <= {pod["UID"] for pod in lower[node]}, "preempt: somebody else"
+            assert uids <= {pod["UID"] for pod in lower[node]}, "preempt: a pod outside the proposal"
             after = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
             info = self.locked.cache.info(node)
             assert info is not None

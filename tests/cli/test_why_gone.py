@@ -52,14 +52,14 @@ def finish(world: World, asking: Json) -> None:
 
 def replace(world: World, asking: Json) -> None:
     delete(world, asking)
-    anew = pod(asking["metadata"]["name"], {})
-    anew["metadata"]["uid"] = "another"
-    world.server.store.put(PODS, anew)
+    recreated = pod(asking["metadata"]["name"], {})
+    recreated["metadata"]["uid"] = "another"
+    world.server.store.put(PODS, recreated)
 
 
 @pytest.fixture(
     params=[delete, finish, replace],
-    ids=["deleted", "finished", "there anew without GPUs"],
+    ids=["deleted", "finished", "created again without GPUs"],
     scope="module",
 )
 def gone(request: pytest.FixtureRequest, world: World) -> Iterator[World]:

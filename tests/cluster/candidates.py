@@ -59,7 +59,7 @@ class Candidates:
         return found
 
     def edit(self, **spec: Any) -> None:
-        """Somebody edits the Lease by hand."""
+        """A user edits the Lease by hand."""
         self.server.store.update(
             LEASES, NAME, lambda before: before | {"spec": before["spec"] | spec}, NAMESPACE
         )

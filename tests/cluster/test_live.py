@@ -95,14 +95,14 @@ def ends(living: Living) -> None:
     living.server.store.put(PODS, pod("p", {WHOLE: "1"}, on="a", phase="Succeeded"))
 
 
-def comes_anew_without_gpus(living: Living) -> None:
+def is_created_again_without_gpus(living: Living) -> None:
     living.server.store.delete(PODS, "p", "default")
-    anew = pod("p", {})
-    anew["metadata"]["uid"] = "another"
-    living.server.store.put(PODS, anew)
+    recreated = pod("p", {})
+    recreated["metadata"]["uid"] = "another"
+    living.server.store.put(PODS, recreated)
 
 
-@pytest.mark.parametrize("goes", [waits_no_more, ends, comes_anew_without_gpus])
+@pytest.mark.parametrize("goes", [waits_no_more, ends, is_created_again_without_gpus])
 def test_a_pod_is_gone_when_it_neither_waits_nor_holds_gpus(
     living: Living, goes: Callable[[Living], None]
 ) -> None:
@@ -119,7 +119,7 @@ def test_a_pod_is_gone_when_it_neither_waits_nor_holds_gpus(
 
 
 def test_no_pod_is_reported_gone_while_pods_are_not_followed(living: Living) -> None:
-    assert not living.live.is_gone("new"), "nobody was asked yet"
+    assert not living.live.is_gone("new"), "the server was not asked yet"
     living.start()
     assert living.live.is_gone("new")
     living.server.stop()

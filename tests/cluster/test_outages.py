@@ -157,7 +157,7 @@ def test_a_connection_that_died_unseen_is_renewed(living: Living) -> None:
     mute.lift()
 
 
-def test_a_word_on_a_watch_is_an_answer(living: Living) -> None:
+def test_data_on_a_watch_shows_that_the_server_is_reachable(living: Living) -> None:
     """Requests may be lost while watches continue: the server is reachable."""
     server = living.live._server
 

@@ -29,7 +29,7 @@ class TestByHand:
         assert after["spec"]["renewTime"] > before["spec"]["renewTime"]
         assert candidates.turns == [("a", True)]
 
-    @pytest.mark.parametrize("holder", ["somebody", "b"])
+    @pytest.mark.parametrize("holder", ["another", "b"])
     def test_given_to_another_no_candidate_has_it_until_it_expires(
         self, candidates: Candidates, holder: str
     ) -> None:

@@ -127,7 +127,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @precondition(lambda self: self.candidates.active())
     @rule()
-    def somebody_labels_it(self) -> None:
+    def a_user_labels_it(self) -> None:
         found = self.candidates.lease()
         found["metadata"]["labels"] = {"at": str(self.candidates.clock.now)}
         _SERVER.store.put(PATH, found)

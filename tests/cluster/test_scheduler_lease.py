@@ -139,7 +139,7 @@ class TestALostWatch:
         server.wait_for_watches(0)
         return refusal
 
-    @pytest.mark.parametrize("how", ["the connection ends", "it hangs", "nobody renews the Lease"])
+    @pytest.mark.parametrize("how", ["the connection ends", "it hangs", "the Lease is not renewed"])
     def test_an_extender_is_active_no_longer_than_the_lease_lasts(
         self,
         server: ApiServer,

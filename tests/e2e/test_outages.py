@@ -116,7 +116,7 @@ def running_extender(installation: Installation, config: Path) -> Iterator[tuple
     kubeconfig = f"--kubeconfig={plane.kubeconfig('admin')}"
     ports = (f"--health-listen={LOOPBACK}:{health}", f"--inspect-listen={LOOPBACK}:0")
     # It takes part in a Lease that has no holder, so that it writes nothing.
-    lease = f"--lease={NAMESPACE}/nobodys"
+    lease = f"--lease={NAMESPACE}/unheld"
     log = plane.directory / "short-ages.log"
     child = Child("short-ages", (sys.executable, *arguments, kubeconfig, *ports, lease), log)
     try:
@@ -148,7 +148,7 @@ def test_a_restarted_extender_keeps_a_dead_agent_missing(workload: Workload, tmp
     pod = workload.pod(ONE)
     with running_extender(installation, config) as (child, url, health):
         body = {"Pod": pod, "Nodes": None, "NodeNames": [dead]}
-        eventually(lambda: states(health)["Missing"] >= 1, "a report that nobody renews is missing")
+        eventually(lambda: states(health)["Missing"] >= 1, "a report without renewal is missing")
         time.sleep(MISSING_S)
         child.kill()
     for _ in range(2):

@@ -135,7 +135,7 @@ def test_kubectl_forwards_a_port_to_the_inspection_listener(
 def test_the_active_one_of_two_extenders_answers_about_a_decision(workload: Workload, placed: str) -> None:
     plane = workload.installation.plane
     with urlopen(inspect_url(passive(workload), f"/explain?pod={workload.namespace}/{placed}")) as reply:
-        assert json.loads(reply.read())["recorded"] is None, "nobody has asked the other one"
+        assert json.loads(reply.read())["recorded"] is None, "the other replica had no request"
     for program in ([str(plane.binaries.kubectl), "gpu-placement"], ["scheduler-ext"]):
         asked = [*program, "why", placed, "-n", workload.namespace, "-o", "json"]
         code, out, err = told(asked, plane.kubeconfig("admin"))
@@ -203,10 +203,10 @@ def may(api: Api, rules: Sequence[Json]) -> bool:
 
 
 @contextmanager
-def somebody(workload: Workload, rules: Sequence[Json], path: Path) -> Iterator[Path]:
+def other_user(workload: Workload, rules: Sequence[Json], path: Path) -> Iterator[Path]:
     """The kubeconfig of a user who may read the cluster, with these rights in the extender's namespace."""
     api = workload.api
-    name = f"somebody-{workload.namespace}"
+    name = f"other-user-{workload.namespace}"
     accounts = f"/api/v1/namespaces/{workload.namespace}/serviceaccounts"
     account = {"kind": "ServiceAccount", "name": name, "namespace": workload.namespace}
     own = f"{AUTHORIZATION}/namespaces/{NAMESPACE}"
@@ -243,7 +243,7 @@ def test_the_rights_that_a_port_forward_needs(
     workload: Workload, placed: str, verbs: Sequence[str], asked: bool, tmp_path: Path
 ) -> None:
     rules = [*FIND_EXTENDERS, *([forward_rule(*verbs)] if verbs else [])]
-    with somebody(workload, rules, tmp_path / "kubeconfig") as kubeconfig:
+    with other_user(workload, rules, tmp_path / "kubeconfig") as kubeconfig:
         kubectl = [str(workload.installation.plane.binaries.kubectl), "gpu-placement"]
         code, out, err = told([*kubectl, "why", placed, "-n", workload.namespace, "-o", "json"], kubeconfig)
     active = workload.installation.active().name

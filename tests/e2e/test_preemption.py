@@ -64,7 +64,7 @@ def there(workload: Workload) -> set[str]:
     }
 
 
-def assert_nobody_is_evicted(
+def assert_no_other_pod_is_evicted(
     workload: Workload, name: str, stay: set[str], calls: Callable[[], float]
 ) -> None:
     """The pod waits, and is not tried again and again; `calls` counts since before its creation."""
@@ -152,7 +152,7 @@ class TestWhatADevicePluginPicks:
         low = holders(workload, node, limits, 2, classes.low)
         calls = filter_calls(workload.installation)
         name = workload.create(workload.pod(limits, priorityClassName=classes.polite))
-        assert_nobody_is_evicted(workload, name, low, calls)
+        assert_no_other_pod_is_evicted(workload, name, low, calls)
 
     def test_a_place_is_kept_while_its_holder_leaves(
         self, either: Workload, limits: Json, add: Callable[[Workload, str], str]
@@ -227,7 +227,7 @@ def test_a_share_that_may_not_preempt_waits(share_workload: ShareWorkload) -> No
     low, _ = placed(workload, ROOM_MIB, classes.low)
     calls = filter_calls(workload.installation)
     name = workload.create(workload.share(HALF, priorityClassName=classes.polite))
-    assert_nobody_is_evicted(workload, name, {low}, calls)
+    assert_no_other_pod_is_evicted(workload, name, {low}, calls)
 
 
 def test_no_pod_is_evicted_where_the_sum_suffices_and_no_gpu_does(share_workload: ShareWorkload) -> None:
@@ -240,7 +240,7 @@ def test_no_pod_is_evicted_where_the_sum_suffices_and_no_gpu_does(share_workload
     assert len(set(low.values())) == 2
     calls = filter_calls(workload.installation)
     name = workload.create(workload.share(40000, priorityClassName=classes.critical))
-    assert_nobody_is_evicted(workload, name, set(low), calls)
+    assert_no_other_pod_is_evicted(workload, name, set(low), calls)
 
 
 def test_no_share_leaves_where_only_higher_ones_would_make_room(share_workload: ShareWorkload) -> None:
@@ -253,7 +253,7 @@ def test_no_share_leaves_where_only_higher_ones_would_make_room(share_workload: 
     low = {placed(workload, 33000, classes.low)[0] for _ in range(2)}
     calls = filter_calls(workload.installation)
     name = workload.create(workload.share(60000, priorityClassName=classes.critical))
-    assert_nobody_is_evicted(workload, name, stay | low, calls)
+    assert_no_other_pod_is_evicted(workload, name, stay | low, calls)
 
 
 def test_a_share_keeps_its_gpu_while_its_holder_leaves(share_workload: ShareWorkload) -> None:

@@ -171,7 +171,7 @@ def test_one_that_cannot_be_looked_into_takes_no_other_with_it(monkeypatch: pyte
 
     def failing(explainer: Explainer, waiting: Any) -> dict[str, Any]:
         if waiting.pod.name == "odd":
-            raise ValueError("nobody thought of this")
+            raise ValueError("unexpected")
         return of_waiting(explainer, waiting)
 
     monkeypatch.setattr(Explainer, "of_waiting", failing)

@@ -108,7 +108,7 @@ def _what_is_sent(extender: Json) -> Iterator[str]:
         if "/" not in name:
             yield f"managedResources has {name!r}, which is no GPU"
         if resource.get("ignoredByScheduler"):
-            yield f"{name} is ignoredByScheduler: nobody would count it"
+            yield f"{name} is ignoredByScheduler: no component would count it"
     if extender.get("ignorable"):
         yield "ignorable is true: without the extender pods would be placed by count alone"
         if extender.get("bindVerb"):
@@ -242,7 +242,7 @@ def one_worker(objects: Sequence[Json]) -> Iterator[str]:
         for each in said:
             yield f"{where}: {each} sets the number of workers, which is 1"
         if words and words[0].rpartition("/")[2] in _SHELLS:
-            yield f"{where}: started through {words[0]}, whose command line nobody can check"
+            yield f"{where}: started through {words[0]}, whose command line cannot be checked"
         if entries(container, "envFrom"):
             yield f"{where}: envFrom may set anything"
 

@@ -279,7 +279,7 @@ BROKEN: list[tuple[str, Change, str]] = [
     ),
     ("a managed resource without a name", in_extender(managedResources=[{}]), "'', which is no GPU"),
     (
-        "GPUs that nobody counts",
+        "GPUs that no component counts",
         in_extender(managedResources=[{"name": "nvidia.com/gpu", "ignoredByScheduler": True}]),
         "nvidia.com/gpu is ignoredByScheduler",
     ),
@@ -488,7 +488,7 @@ BROKEN: list[tuple[str, Change, str]] = [
         "bound to system:kube-controller-manager",
     ),
     (
-        "rights for somebody else's pods",
+        "rights for another user's pods",
         lambda o: of_kind(o, "RoleBinding")[0]["subjects"][0].update(namespace="default"),
         "given to ServiceAccount",
     ),

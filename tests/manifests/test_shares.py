@@ -93,7 +93,7 @@ BROKEN: list[tuple[str, Change, str]] = [
         lambda o: config_map(o)["data"].update({"extender.yaml": "kind: ExtenderConfiguration"}),
         "bindVerb without bind.enabled",
     ),
-    ("victims that nobody asked about", in_extender(preemptVerb=None), "preemptVerb is missing"),
+    ("no preempt verb", in_extender(preemptVerb=None), "preemptVerb is missing"),
     (
         "a Node's status that anything may be written to",
         without_object("gpu-scheduler-capacity-only"),

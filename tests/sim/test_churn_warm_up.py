@@ -17,7 +17,7 @@ from tests.sim.small import share, whole
 
 NODES = tuple(NodeShape("n", 16_000, 100_000, 4, "A100") for _ in range(3))
 PODS = tuple(TracePod("p", kind) for kind in (share(300), share(700), whole(1), whole(2)) * 5)
-NOBODY_COMES = 1e-9
+NO_ARRIVALS = 1e-9
 
 
 def run_of(warm_up: float, measured: float, seed: int = 1) -> Run:
@@ -53,7 +53,7 @@ def accounts(run: Run, measured: float) -> Counter[str]:
 
 
 def test_where_all_came_in_the_warm_up_no_arrival_counts_and_their_holdings_do() -> None:
-    run = run_of(3.0, NOBODY_COMES)
+    run = run_of(3.0, NO_ARRIVALS)
     assert (run.arrived_milli, run.allocated_milli, run.rejected_milli, run.evicted_milli) == (0, 0, 0, 0)
     assert run.rejected_by_class == {}
     assert run.mean_allocation_percent is not None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cycle.cycle import filter_nodes, points
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.forecast.forecast import Forecast
-from scheduler_ext.core.node.node import NOBODY, Node, NodeState, Slot
+from scheduler_ext.core.node.node import NO_NEIGHBOURS, Node, NodeState, Slot
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.snapshot.table import build_snapshot
@@ -55,7 +55,7 @@ def served(world: World, node: int, running: list[Running]) -> Node:
     return resolve(info_of(world.cluster, node, running), RESOURCES, _HEADROOM)
 
 
-def without_what_nobody_sees(state: NodeState) -> NodeState:
+def without_unread_fields(state: NodeState) -> NodeState:
     """The state without the permitted differences.
 
     Whether a full GPU has one pod or several; the remaining amounts of the node, which are never less than
@@ -68,7 +68,7 @@ def without_what_nobody_sees(state: NodeState) -> NodeState:
         limits=(),
         share_limit=0,
         estimated=False,
-        neighbours=NOBODY,
+        neighbours=NO_NEIGHBOURS,
     )
 
 
@@ -91,7 +91,7 @@ def test_a_node_is_in_the_same_state(cluster: Cluster, steps: list[tuple[PodKind
     world, running = lived_in(cluster, steps)
     for node in range(len(cluster)):
         ours, theirs = simulated(world, node), served(world, node, running).state
-        assert without_what_nobody_sees(ours) == without_what_nobody_sees(theirs)
+        assert without_unread_fields(ours) == without_unread_fields(theirs)
         assert not limits_bind(ours)
         assert not limits_bind(theirs)
 
@@ -251,8 +251,8 @@ def test_a_whole_run_of_the_simulator_is_one_of_the_server(ties: str, score: Sco
     assert len(running) > 80
     again = Server(cluster, running, workload_of(pods), 0)
     for node, name in enumerate(cluster.names):
-        followed, made_anew = (
+        followed, built_whole = (
             each.snapshot.nodes[name].state for each in (both.server, again) if each.snapshot is not None
         )
-        assert followed == made_anew
-        assert without_what_nobody_sees(followed) == without_what_nobody_sees(simulated(world, node))
+        assert followed == built_whole
+        assert without_unread_fields(followed) == without_unread_fields(simulated(world, node))

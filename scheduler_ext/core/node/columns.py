@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.lazy import lazy
-from scheduler_ext.core.node.node import NOBODY, UNLIMITED, NodeState, Slot, Unit
+from scheduler_ext.core.node.node import NO_NEIGHBOURS, UNLIMITED, NodeState, Slot, Unit
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
 
 Bools = npt.NDArray[np.bool_]
@@ -30,7 +30,7 @@ _UNUSED = {
     "kind": -1,
     "limit": UNLIMITED,
     "share_limit": UNLIMITED,
-    "neighbours": NOBODY,
+    "neighbours": NO_NEIGHBOURS,
     "shape": NO_SHAPE,
     "cpu_free_milli": UNLIMITED,
 }

@@ -17,7 +17,7 @@ from scheduler_ext.core.request.resource_names import MIG_PREFIX
 # No amount in a state exceeds this, so that every one fits a 32-bit column.
 UNLIMITED = 2**30
 # The rank of neighbours if there are none: above that of any priority, which has ten digits at most.
-NOBODY = 11
+NO_NEIGHBOURS = 11
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ class NodeState:
     shared: bool = False
     cuda: int = 0
     spot: bool = False
-    neighbours: int = NOBODY
+    neighbours: int = NO_NEIGHBOURS
     cpu_milli: int = UNLIMITED
     cpu_free_milli: int = UNLIMITED
     offers_shares: bool = True

@@ -12,7 +12,7 @@ from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.node import (
-    NOBODY,
+    NO_NEIGHBOURS,
     UNLIMITED,
     BoundPod,
     MigRoom,
@@ -85,12 +85,12 @@ def resolve_held(
 
 
 def neighbours(pods: Iterable[BoundPod]) -> int:
-    """The rank of the most evictable pod that holds GPUs of a node, -10 to 10; NOBODY without such a pod. It
-    is the number of digits of its priority, so that nodes seldom differ for this alone: some clusters number
-    their priority classes in tens, others in millions."""
+    """The rank of the most evictable pod that holds GPUs of a node, -10 to 10; NO_NEIGHBOURS without such a
+    pod. It is the number of digits of its priority, so that nodes seldom differ for this alone: some clusters
+    number their priority classes in tens, others in millions."""
     lowest = min((pod.priority for pod in pods if pod.holds and pod.request.asks_gpu), default=None)
     if not lowest:
-        return NOBODY if lowest is None else 0
+        return NO_NEIGHBOURS if lowest is None else 0
     digits = len(str(abs(lowest)))
     return digits if lowest > 0 else -digits
 

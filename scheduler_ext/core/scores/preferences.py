@@ -4,7 +4,7 @@ import numpy as np
 
 from scheduler_ext.core.framework.criterion import Scoring
 from scheduler_ext.core.node.columns import Floats
-from scheduler_ext.core.node.node import NOBODY
+from scheduler_ext.core.node.node import NO_NEIGHBOURS
 
 # For shares the GPU matters more than its node: a GPU filled up is one fewer to fragment.
 _GPU_PART = 0.7
@@ -50,7 +50,7 @@ class Priority:
     def value(self, scoring: Scoring) -> Floats:
         level = scoring.level
         reliable = level * scoring.snapshot.health + (1 - level) * 0.5
-        ranks = (scoring.snapshot.node.neighbours + NOBODY - 1) / (2 * NOBODY - 1)
+        ranks = (scoring.snapshot.node.neighbours + NO_NEIGHBOURS - 1) / (2 * NO_NEIGHBOURS - 1)
         # Pods of low priority accept any neighbour.
         high = max(0.0, 2 * level - 1)
         steady = high * ranks + (1 - high) * 0.5

@@ -11,7 +11,7 @@ from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Holder
-from scheduler_ext.core.node.node import NOBODY, UNLIMITED, NodeInfo
+from scheduler_ext.core.node.node import NO_NEIGHBOURS, UNLIMITED, NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.request.request import GpuRequest
@@ -54,7 +54,7 @@ def test_subtracting_what_pods_hold_is_as_if_they_had_left(info: NodeInfo, data:
         expected = resolve(without(info, gone), RESOURCES, 10)
         found = all_of_it.node_without(gone)
         # Filters ignore the neighbours and the free CPU.
-        assert found.state == replace(expected.state, neighbours=NOBODY, cpu_free_milli=UNLIMITED)
+        assert found.state == replace(expected.state, neighbours=NO_NEIGHBOURS, cpu_free_milli=UNLIMITED)
         assert found.uuids == expected.uuids
 
 
@@ -80,7 +80,7 @@ def test_the_use_of_a_pod_on_a_gpu_that_it_does_not_hold_leaves_with_it() -> Non
     assert not both.fits(())
     assert both.fits((0,))
     expected = resolve(without(info, (0,)), RESOURCES, 10).state
-    assert both.node_without((0,)).state == replace(expected, neighbours=NOBODY)
+    assert both.node_without((0,)).state == replace(expected, neighbours=NO_NEIGHBOURS)
 
 
 def test_either_of_two_pods_of_one_name_may_be_the_holder_that_the_agent_saw() -> None:

@@ -67,7 +67,7 @@ def unknown(question: Question) -> list[str]:
     return [uid for uid in question.named if uid not in known]
 
 
-def nobody_to_name(question: Question) -> bool:
+def no_pod_to_name(question: Question) -> bool:
     """No victim is needed; of the leaving pods the preemptor needs none and kube-scheduler names none."""
     named = any(pod.uid in question.named for pod in question.leaving)
     return question.suffices([]) and not named and not unknown(question) and question.suffices([], [])
@@ -77,7 +77,7 @@ def check_exact(question: Question) -> None:
     victims = answer(question)
     sets = question.sufficient()
     event(f"sets: {min(3, len(sets))}")
-    if not sets or nobody_to_name(question):
+    if not sets or no_pod_to_name(question):
         assert victims is None
         return
     assert victims is not None
@@ -219,7 +219,7 @@ def test_a_refused_node_is_rescuable_exactly_where_some_set_suffices(question: Q
 
 @given(anything)
 def test_reprieving_suffices_wherever_all_lower_ones_together_do(question: Question) -> None:
-    if question.suffices(question.candidates) and not nobody_to_name(question):
+    if question.suffices(question.candidates) and not no_pod_to_name(question):
         assert answer(question, 0) is not None
 
 

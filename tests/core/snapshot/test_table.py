@@ -59,11 +59,11 @@ def test_decisions_equal_those_of_a_new_table(
         table.update(changed)
         nodes.update(changed)
         present = {name: node for name, node in nodes.items() if node is not None}
-        followed, anew = table.snapshot(2), build_snapshot(present, 2)
-        event(f"columns to spare: {len(followed.states) - len(anew.states)}")
+        followed, rebuilt = table.snapshot(2), build_snapshot(present, 2)
+        event(f"columns to spare: {len(followed.states) - len(rebuilt.states)}")
         assert dict(followed.nodes) == present
         for request in asked:
-            assert decided(followed, request) == decided(anew, request)
+            assert decided(followed, request) == decided(rebuilt, request)
 
 
 def arrays(snapshot: Snapshot) -> list[npt.NDArray[np.generic]]:
@@ -129,9 +129,9 @@ def test_a_column_used_again_offers_nothing_of_its_former_state(table: Table, he
     table.update(named("n3", node(device(0))))
     table.update(named("n3", partitioned(True, True)))
     followed = table.snapshot(2)
-    anew = build_snapshot(dict(followed.nodes), 2)
-    assert len(followed.states) == len(anew.states) == 3
-    for snapshot in (followed, anew):
+    rebuilt = build_snapshot(dict(followed.nodes), 2)
+    assert len(followed.states) == len(rebuilt.states) == 3
+    for snapshot in (followed, rebuilt):
         decision = filter_nodes(ask(wants(1, WHOLE)), snapshot, Policy())
         assert decision.verdict[int(snapshot.state_of[snapshot.row_of["n3"]])] != FITS
     column = int(followed.state_of[followed.row_of["n3"]])

@@ -146,7 +146,7 @@ def test_init_containers_and_sidecars_are_given_gpus_too(share_workload: ShareWo
     assert "nodeName" not in workload.get(late)["spec"]
 
 
-@pytest.mark.parametrize("how", ["zeroed by a kubelet that registers anew", "taken away"])
+@pytest.mark.parametrize("how", ["zeroed by a kubelet that registers again", "taken away"])
 def test_a_wrong_advertised_amount_is_soon_corrected(share_workload: ShareWorkload, how: str) -> None:
     workload = share_workload
     node = workload.add_shared("shared", 4)

@@ -111,7 +111,7 @@ def test_good_requests_and_probes_are_quick_among_slow_clients(server: Product) 
 
 
 def assert_cut_off(sock: socket.socket, missed: str) -> None:
-    """A reply that was not fetched is given up; whoever did not send is told so."""
+    """A reply that was not fetched is dropped; a client that did not send gets an error."""
     if missed == "reply":
         with pytest.raises(ConnectionResetError):
             read_to_end(sock)

@@ -222,7 +222,7 @@ def too_old(authority: Authority, _: Path) -> ssl.SSLContext:
     return context
 
 
-def trusting_nobody(_: Authority, __: Path) -> ssl.SSLContext:
+def trusting_no_authority(_: Authority, __: Path) -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
@@ -233,7 +233,7 @@ def trusting_nobody(_: Authority, __: Path) -> ssl.SSLContext:
         pytest.param(signed_by_another, "unable to get local issuer certificate", id="signed by another CA"),
         pytest.param(expired, "its certificate is not accepted: certificate has expired", id="expired"),
         pytest.param(for_servers_only, "unsuitable certificate purpose", id="for servers only"),
-        pytest.param(trusting_nobody, "alert unknown ca", id="that does not trust the server"),
+        pytest.param(trusting_no_authority, "alert unknown ca", id="that does not trust the server"),
     ],
 )
 def test_a_client_is_refused_and_counted_and_logged_once(
