@@ -12,7 +12,7 @@ from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.wire.kube import Node
 from scheduler_ext.wire.watching import Broken, Decoder
 from tests.cluster.api.api_paths import NODES
-from tests.cluster.api.api_requests import lists, watches
+from tests.cluster.api.api_requests import Request, lists, watches
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import node
 
@@ -79,6 +79,7 @@ class Followed:
         self.server = server
         self.heard = Heard()
         self.reflector = Reflector("nodes", transport, NODES, Decoder(Node), self.heard)
+        self._watch: Request | None = None
 
     def start(self, *words: str) -> None:
         """Follow, receive the list and start the watch."""
@@ -90,7 +91,12 @@ class Followed:
         self.server.store.put(NODES, node(name, **fields))
 
     def watched(self) -> None:
-        self.server.wait_for_watches(1, watches(NODES))
+        """Wait for the next watch. An abandoned watch stays connected for a moment, and could meet a fault that
+        is meant for the next one."""
+        begun = watches(NODES)
+        self.server.wait_for_watches(1, lambda watch: begun(watch) and watch is not self._watch)
+        self.server.wait_for_watches(1, begun)
+        self._watch = self.server.log.all(begun)[-1]
 
     def lists(self) -> int:
         return self.server.log.count(lists(NODES))

@@ -213,7 +213,8 @@ def test_a_watch_that_ends_as_agreed_begins_again_at_once(
 ) -> None:
     monkeypatch.setattr(reflector_module, "_SHORT_S", 0.0)
     followed.server.faults.place(End(), times=2)
-    followed.start(*LISTED)
+    followed.reflector.start()
+    followed.heard.wait(*LISTED)
     eventually(lambda: followed.restarts("ended") == 2)
     followed.watched()
     assert noted.asked == []

@@ -87,12 +87,10 @@ def test_the_server_says_how_long_a_page_waits(followed: Followed, monkeypatch: 
 def test_an_object_kind_is_listed_after_three_unreadable_watches(followed: Followed, line: Line) -> None:
     followed.start(*LISTED)
     for times in (1, 2, 3):
-        # Otherwise the fault may meet the last watch, which is given up.
-        followed.watched()
         followed.server.faults.place(line, watches(NODES))
         eventually(lambda times=times: followed.restarts("garbled") == times)  # type: ignore[misc]
+        followed.watched()
     followed.heard.wait(*LISTED)
-    followed.watched()
     assert followed.lists() == 2
     # It counts from one again.
     followed.server.faults.place(line, watches(NODES))
