@@ -24,9 +24,9 @@ run: .venv ## Serve a sample cluster, print the decisions for 15 pods, keep serv
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/e2e
 test: .venv ## Run the tests (two and a half minutes on two cores)
 	@$(PYTEST) -m "not e2e and not browser and not process" $(ARGS)
-	@echo "not run here: slow processes (make test-process), a browser (make test-page), a control plane (make e2e)"
+	@echo "not run here: slow tests (make test-process), a browser (make test-page), a control plane (make e2e)"
 
-test-process: .venv ## Run the tests that each start a server, an agent or a benchmark and wait for it (two minutes)
+test-process: .venv ## Run the slow tests: most start a server, an agent or a benchmark (three minutes)
 	@$(PYTEST) -m process $(ARGS)
 
 test-page: .venv ## Open the live page in a browser and use it (half a minute, chromium and chromedriver)

@@ -27,9 +27,9 @@ _WAITING = ("benchmarks", "cli", "cluster", "monitoring", "server", "sources")
 # Deadlines measure the machine, and a cluster is large data by nature; neither says anything of a law.
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
-# For each change half of the examples that CI tries (full), always the same ones.
+# For each change a quarter of the examples that CI tries (full), always the same ones.
 settings.register_profile(
-    "default", max_examples=50, derandomize=True, deadline=None, suppress_health_check=_QUIET
+    "default", max_examples=25, derandomize=True, deadline=None, suppress_health_check=_QUIET
 )
 settings.register_profile(
     "full", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_QUIET

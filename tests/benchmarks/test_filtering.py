@@ -17,6 +17,9 @@ from benchmarks.processes import ProcessError, extender_command, running_server
 NODES = 4
 
 
+pytestmark = pytest.mark.process
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     inventory = tmp_path_factory.mktemp("filtering") / "inventory.json"

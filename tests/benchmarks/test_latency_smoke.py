@@ -82,9 +82,8 @@ def test_every_combination_gets_a_complete_row_without_errors(noop_url: str) -> 
     assert {row.request_names for row in rows if row.verb == "prioritize"} == {6, 100}
 
 
-@pytest.mark.parametrize(
-    "kind", [KINDS[0], *(pytest.param(kind, marks=pytest.mark.process) for kind in KINDS[1:])]
-)
+@pytest.mark.process
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_real_server_rejects_exactly_the_nodes_without_room(kind: str, noop_url: str) -> None:
     told: list[str] = []
     settings = Settings((48,), (kind,), (1, 8), rounds=1, seed=6, note=told.append)

@@ -255,6 +255,7 @@ def test_tables_show_every_contender_and_a_dash_where_nothing_was_measured() -> 
     assert "1.10 (1.05-1.20)" in ratios[4]
 
 
+@pytest.mark.process
 def test_the_picture_is_drawn_even_of_one_block_without_figures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the bench extra")
     empty = Block("ours", 100, 0, 0, 0.0, Histogram(0, 0, ()))

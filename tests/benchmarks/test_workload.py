@@ -154,6 +154,7 @@ def test_the_number_of_different_gpu_states_can_be_bounded(tmp_path: Path) -> No
         assert write_inventory(tmp_path / kind, kind, 100, seed=5) == 100
 
 
+@pytest.mark.process
 def test_node_names_never_repeat_below_the_largest_cluster() -> None:
     assert len({node_name(index) for index in range(MAX_NODES)}) == MAX_NODES
 

@@ -92,6 +92,11 @@ QUICK = {
 
 # A second or more each.
 SLOWER = (
+    "a Binding that is refused though nothing changed",
+    "pods that a user changes",
+    "an extender that is killed",
+    "watches that are late by any time",
+    "a Binding that is refused, and asked for again of both",
     "two of one extender against one of the other",
     "a pod that is asked for again on another node",
     "a pod of both, and another",
@@ -193,6 +198,7 @@ class Twice(Locals):
         return found
 
 
+@LONG_ALONE
 def test_states_that_look_alike_are_alike() -> None:
     """Every future of the two states is alike, so one of them stands for both."""
     setting = Setting(ONE_GPU, UNEVEN)

@@ -122,6 +122,7 @@ class TestOnce:
 
 
 class TestOnANode:
+    @pytest.mark.process
     def test_the_agent_reports_changes_that_matter_at_once(self, world: World) -> None:
         world.kubelet.start()
         world.on_node()
@@ -300,6 +301,7 @@ class TestFake:
         path.write_bytes(inventory(gpu_node("n", [gpu(0)]), gpu_node("m", [gpu(0), gpu(1)])))
         return path
 
+    @pytest.mark.process
     def test_many_nodes_and_a_file_that_changes(self, world: World, file: Path) -> None:
         agent = world.agent("--fake", str(file))
         world.reported()

@@ -128,6 +128,7 @@ def test_serve_takes_no_inventory_from_standard_input() -> None:
     assert "--inventory -: serve reads its inventory again when it changes; give a file" in result.stderr
 
 
+@pytest.mark.process
 def test_an_inventory_without_nodes_is_no_inventory_to_serve(written: Written) -> None:
     path = written("inventory.yaml", pod("p"))
     listen = [

@@ -26,6 +26,8 @@ from scheduler_ext.sim.world import NodeShape
 from scheduler_ext.wire.config import API_VERSION as CONFIG_VERSION
 from tests.cli.commands import error_of, run
 
+pytestmark = pytest.mark.process
+
 SMALL = ("--generate", "10", "--policy", "fgd,random", "--seeds", "42-43")
 
 

@@ -108,6 +108,7 @@ def test_tables_shrink_to_the_terminal(
     )
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "columns", [60, *(pytest.param(wide, marks=pytest.mark.process) for wide in (80, 120, 200))]
 )

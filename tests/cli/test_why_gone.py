@@ -88,6 +88,7 @@ def is_gone(world: World, name: str) -> bool:
     return world.json("why", name)["gone"] is True
 
 
+@pytest.mark.process
 def test_the_answer_says_first_that_it_is_gone_and_then_the_decision(gone: World) -> None:
     code, out, err = gone.run("why", "large")
     note, asks, then, nearest, *_, last = out.splitlines()

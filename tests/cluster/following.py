@@ -91,8 +91,8 @@ class Followed:
         self.server.store.put(NODES, node(name, **fields))
 
     def watched(self) -> None:
-        """Wait for the next watch. An abandoned watch stays connected for a moment, and could meet a fault that
-        is meant for the next one."""
+        """Wait for the next watch, alone: an abandoned one stays connected for a moment, and could meet the
+        fault for the next."""
         begun = watches(NODES)
         self.server.wait_for_watches(1, lambda watch: begun(watch) and watch is not self._watch)
         self.server.wait_for_watches(1, begun)

@@ -227,8 +227,11 @@ def test_held_gpus_do_not_change_the_scarcity_of_a_model() -> None:
 
 @pytest.mark.parametrize(
     ("ties", "score"),
-    [("first", _SHIPPED), ("random", _SHIPPED), ("first", ScoreSection(strategy="binpack"))],
-    ids=["first", "random", "binpack"],
+    [
+        pytest.param("first", _SHIPPED, id="first"),
+        pytest.param("random", _SHIPPED, id="random", marks=pytest.mark.process),
+        pytest.param("first", ScoreSection(strategy="binpack"), id="binpack", marks=pytest.mark.process),
+    ],
 )
 def test_a_whole_run_of_the_simulator_is_one_of_the_server(ties: str, score: ScoreSection) -> None:
     nodes = generate_nodes(14, seed=3)

@@ -21,6 +21,7 @@ from tests.sim.test_protocols import SMALL
 PNG = b"\x89PNG"
 
 
+@pytest.mark.process
 def test_a_trace_has_three_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     outcomes = [

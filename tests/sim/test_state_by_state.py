@@ -92,7 +92,13 @@ def test_a_new_expectation_reaches_each_state(
     agree(world, kind, (*policies, Default(Target(cluster, after))))
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "fragmentation",
+        *(pytest.param(each, marks=pytest.mark.process) for each in STRATEGIES if each != "fragmentation"),
+    ],
+)
 def test_a_cluster_that_fills_up_is_filled_the_same(strategy: str) -> None:
     nodes = generate_nodes(60, seed=5)
     cluster, pods = Cluster.of(nodes), generate_pods(nodes, seed=5)

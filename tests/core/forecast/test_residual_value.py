@@ -117,7 +117,7 @@ _WEIGHTS = {
 
 @settings(max_examples=2)
 @pytest.mark.parametrize("weights", _WEIGHTS)
-@pytest.mark.parametrize("count", [1, 2, 9, 64])
+@pytest.mark.parametrize("count", [1, 2, 9, pytest.param(64, marks=pytest.mark.process)])
 @given(data=st.data())
 def test_large_mixes_are_lawful_and_worth_their_demand(count: int, weights: str, data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.integers(1, 1000), min_size=count, max_size=count, unique=True))

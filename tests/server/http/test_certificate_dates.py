@@ -53,6 +53,7 @@ def test_a_file_without_a_certificate_is_refused(tmp_path: Path, text: str) -> N
         not_after(file)
 
 
+@pytest.mark.process
 def test_a_scrape_reports_the_end_of_the_servers_certificate(authority: Authority, tmp_path: Path) -> None:
     files = authority.write_server(tmp_path)
     loaded = x509.load_pem_x509_certificates(files.cert_file.read_bytes())[0]

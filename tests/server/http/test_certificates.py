@@ -240,6 +240,7 @@ def test_a_file_that_becomes_readable_is_read_again(own: TlsFiles, certificates:
     assert certificates.context is not old
 
 
+@pytest.mark.process
 def test_sessions_of_tls_1_2_are_bounded(authority: Authority, certificates: ServerCertificates) -> None:
     client = authority.client()
     client.maximum_version = ssl.TLSVersion.TLSv1_2

@@ -93,6 +93,7 @@ def test_unread_replies_are_held_up_to_a_bound(server: ServerProcess) -> None:
     assert get(server.health, "/livez").body == b"ok"
 
 
+@pytest.mark.process
 def test_a_reply_larger_than_the_bound_arrives_whole(server: ServerProcess) -> None:
     with NonReaders() as clients:
         (sock,) = clients.ask(server.health, request(f"/large/{2 * HELD_MIB}", method="GET"), 1)

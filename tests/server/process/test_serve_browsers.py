@@ -11,6 +11,8 @@ from tests.kube_objects import pod
 from tests.server.process.product import GOOD, WHOLE, Product, assert_well
 from tests.server.process.server_process import Reply, call, connect, request
 
+pytestmark = pytest.mark.process
+
 MANIFEST = json.dumps({"kind": "Pod"} | pod("p", {WHOLE: "1"})).encode()
 JSON = "Content-Type: application/json"
 ACCEPTED = "application/json, application/yaml, application/x-yaml, text/yaml, text/x-yaml"

@@ -16,6 +16,8 @@ from tests.kube_objects import gpu, gpu_node, names_body, node, pod
 from tests.server.process.product import ONE_GPU, WHOLE, Product, filtered
 from tests.server.process.server_process import ServerProcess, eventually, get
 
+pytestmark = pytest.mark.process
+
 BODY = names_body(ONE_GPU, ["a", "b"])
 _FREE_PORT = "127.0.0.1:0"
 

@@ -20,6 +20,8 @@ from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory
 from tests.server.process.product import Product
 from tests.server.process.server_process import Reply, call, connect, get, request
 
+pytestmark = pytest.mark.process
+
 WHOLE = "nvidia.com/gpu"
 NAMES = ["large", "small", "tainted"]
 

@@ -72,6 +72,7 @@ def test_every_body_twice_on_one_connection(server: Product, expected: dict[str,
     assert server.logged() == []
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", PREEMPT)
 def test_victims_that_are_named_first(expected: dict[str, bytes], name: str) -> None:
     with Product() as server:

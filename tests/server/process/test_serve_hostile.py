@@ -13,6 +13,8 @@ from tests.kube_objects import pod
 from tests.server.process.product import FREE_NODE, GOOD, WHOLE, Product, assert_well, config_file
 from tests.server.process.server_process import Reply, call, connect, read_reply, read_to_end, request
 
+pytestmark = pytest.mark.process
+
 LIMIT = 2_000_000
 DEEP = b"[" * 100_000
 DEEP_CLOSED = DEEP + b"]" * 100_000

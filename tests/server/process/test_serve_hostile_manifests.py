@@ -14,6 +14,8 @@ from tests.server.process.product import GOOD, Product, assert_well
 from tests.server.process.server_process import Reply, call, connect, get, request
 from tests.wire.hostile_texts import BOMBS, POD, SCALARS
 
+pytestmark = pytest.mark.process
+
 LARGEST = 256 * 1024
 YAML = "Content-Type: application/yaml"
 
@@ -105,7 +107,6 @@ def test_json_is_read_or_refused_in_one_line(server: Product, value: bytes) -> N
             assert_one_line(reply)
 
 
-@pytest.mark.process
 def test_others_are_answered_while_hostile_bodies_are_read(server: Product) -> None:
     bodies = [*LARGE.values(), *(bomb.encode() for bomb in BOMBS.values())]
     for body in bodies:

@@ -27,6 +27,8 @@ from tests.server.process.product import (
 )
 from tests.server.process.server_process import Reply, call, eventually, get, request
 
+pytestmark = pytest.mark.process
+
 CLIENTS = 8
 # Without preempt, which remembers named nodes: answers for other pods change for a while.
 BODIES = [
@@ -136,7 +138,7 @@ def mixed() -> list[Exchange]:
     return [exchange for pair in zip(good, itertools.cycle(bad), strict=False) for exchange in pair]
 
 
-@pytest.fixture(params=[pytest.param("over TLS", marks=pytest.mark.process), "plain"])
+@pytest.fixture(params=[pytest.param("over TLS"), "plain"])
 def server(request: pytest.FixtureRequest, authority: Authority, files: TlsFiles) -> Iterator[Product]:
     over_tls = request.param == "over TLS"
     tls = authority.client() if over_tls else None
@@ -164,7 +166,7 @@ def test_eight_connections_of_mixed_requests_get_their_own_answers(
     assert "Traceback" not in server.stderr
 
 
-@pytest.mark.parametrize("after_s", [pytest.param(0.0, marks=pytest.mark.process), 0.15])
+@pytest.mark.parametrize("after_s", [pytest.param(0.0), 0.15])
 def test_no_answer_is_lost_when_the_server_is_stopped(
     server: Product, clients: list[Client], after_s: float
 ) -> None:
@@ -222,7 +224,6 @@ def witnessing_clients(server: Product) -> tuple[list[Client], list[Witness]]:
     return [Client(server, [exchange]) for exchange in exchanges], witnesses
 
 
-@pytest.mark.process
 def test_a_changed_inventory_is_taken_whole_and_a_broken_one_not_at_all(
     tmp_path: Path, clients: list[Client]
 ) -> None:

@@ -14,6 +14,8 @@ from tests.kube_objects import names_body
 from tests.server.process.product import FULL_NODE, GOLDEN, GOOD, ONE_GPU, Product, config_file
 from tests.server.process.server_process import connect, eventually, get, read_reply, request
 
+pytestmark = pytest.mark.process
+
 FILTER = (GOLDEN / "cache-01-gpu1.filter.json").read_bytes()
 PRIORITIZE = (GOLDEN / "cache-01-gpu1.prioritize.json").read_bytes()
 INVALID = GOOD.replace(b'"1"', b'"-1"')
@@ -123,7 +125,6 @@ def test_failures_count_by_code_and_nothing_else(
     assert grown(before, server.samples()) == (expected if reaches_the_application else {})
 
 
-@pytest.mark.process
 def test_a_decision_that_takes_too_long_counts_as_503(tmp_path: Path) -> None:
     config = config_file(tmp_path, server={"decisionDeadline": "10ms"})
     with Product(config=config) as server:
@@ -173,7 +174,6 @@ def test_the_time_a_client_takes_to_send_is_not_the_extenders(server: Product) -
     eventually(is_short)
 
 
-@pytest.mark.process
 def test_withheld_nodes_are_not_refused(tmp_path: Path) -> None:
     with Product(config=config_file(tmp_path, filter={"maxCandidates": 1})) as server:
         server.ready()

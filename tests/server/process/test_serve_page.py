@@ -21,6 +21,8 @@ from tests.pages import page
 from tests.server.process.product import ONE_GPU, Product
 from tests.server.process.server_process import Reply, call, connect, eventually, get, request
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Product]:
@@ -214,7 +216,6 @@ def test_a_large_state_is_compressed_for_those_who_take_it(server: Product) -> N
     assert packed.headers["vary"] == "Accept-Encoding"
 
 
-@pytest.mark.process
 def test_a_changed_file_is_reported_as_a_change(tmp_path: Path) -> None:
     path = tmp_path / "inventory.json"
     path.write_bytes(inventory(gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(1)])))
@@ -239,7 +240,6 @@ def test_a_changed_file_is_reported_as_a_change(tmp_path: Path) -> None:
         assert change["gone"] == ["a"]
 
 
-@pytest.mark.process
 def test_an_unreadable_file_is_reported_until_it_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "inventory.json"
     good = inventory(gpu_node("a", [gpu(0)]))

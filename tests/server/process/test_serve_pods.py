@@ -22,6 +22,8 @@ from tests.server.process.product import (
 )
 from tests.server.process.server_process import call, connect, request
 
+pytestmark = pytest.mark.process
+
 NAMES = [FREE_NODE, FULL_NODE, "nosuch"]
 INVALID = "pod's GPU request is invalid"
 

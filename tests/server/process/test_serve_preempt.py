@@ -12,6 +12,8 @@ from tests.extender.preempting import asks_shares, on_share, preempt_body, share
 from tests.kube_objects import inventory, names_body
 from tests.server.process.product import Product
 
+pytestmark = pytest.mark.process
+
 OBJECTS = (
     *share_node("split", 2),
     on_share("a", 50_000, "split", 0, 1),

@@ -12,6 +12,8 @@ from tests.kube_objects import ANNOTATION, Json, names_body, node, nodes_body, p
 from tests.server.process.product import FREE_NODE, GOOD, ONE_GPU, WHOLE, Product, assert_well, config_file
 from tests.server.process.server_process import Reply, call, connect, request
 
+pytestmark = pytest.mark.process
+
 HUGE = "n" * 10_000_000
 # Created by the test that sends it: all of them together are large.
 Body = Callable[[], bytes]

@@ -20,6 +20,8 @@ from tests.server.http.authority import Authority, flags
 from tests.server.process.product import FREE_NODE, GOOD, ONE_GPU, Product, assert_well, config_file
 from tests.server.process.server_process import READY, call, connect, eventually, get, read_to_end, request
 
+pytestmark = pytest.mark.process
+
 FILTER = request("/filter", GOOD)
 AGES = {"gpu_extender_inventory_age_seconds", "gpu_extender_forecast_age_seconds"}
 REFUSALS = 'gpu_extender_connections_cut_total{reason="tls"}'
@@ -161,7 +163,6 @@ def twice_in_time(
     raise AssertionError("no certificate was good for long enough")
 
 
-@pytest.mark.process
 def test_a_session_of_an_expired_certificate_is_not_resumed(server: Product, authority: Authority) -> None:
     context, session, expires_at = twice_in_time(server, authority)
     server.logged()

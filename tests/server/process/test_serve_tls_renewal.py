@@ -17,6 +17,8 @@ from tests.server.http.transport_app import tls_files
 from tests.server.process.product import GOOD, Product, assert_well
 from tests.server.process.server_process import call, connect, eventually, request
 
+pytestmark = pytest.mark.process
+
 FILTER = request("/filter", GOOD)
 WARNING = "certificates not renewed, the old ones stay: "
 
@@ -71,7 +73,6 @@ def shown(server: Product) -> object:
         return serial(sock)
 
 
-@pytest.mark.process
 def test_new_connections_get_renewed_certificates_and_old_ones_stay(
     authority: Authority, volume: SecretVolume, server: Product
 ) -> None:
@@ -89,7 +90,6 @@ def test_new_connections_get_renewed_certificates_and_old_ones_stay(
     assert len([line for line in server.lines if "certificates renewed" in line]) == 2
 
 
-@pytest.mark.process
 def test_a_new_authority_of_clients_counts_for_new_connections(
     authority: Authority, volume: SecretVolume, server: Product
 ) -> None:
@@ -112,7 +112,6 @@ def test_a_new_authority_of_clients_counts_for_new_connections(
     assert not admitted(server.tls)
 
 
-@pytest.mark.process
 def test_a_bad_renewal_is_kept_out_and_a_good_one_after_it_taken(
     authority: Authority, volume: SecretVolume, server: Product
 ) -> None:
@@ -140,7 +139,6 @@ def test_a_bad_renewal_is_kept_out_and_a_good_one_after_it_taken(
     assert len([line for line in server.lines if WARNING in line]) == 2
 
 
-@pytest.mark.process
 def test_files_written_in_place_are_taken_when_they_are_whole(authority: Authority, tmp_path: Path) -> None:
     files: TlsFiles = authority.write_server(tmp_path / "own")
     with Product(*flags(files), tls=authority.client()) as server:

@@ -13,6 +13,8 @@ from tests.server.http.authority import Authority, flags
 from tests.server.process.product import GOOD, Product, assert_well, usage_error
 from tests.server.process.server_process import READY, call, connect, request
 
+pytestmark = pytest.mark.process
+
 CERT, KEY, CA = "--tls-cert-file", "--tls-key-file", "--client-ca-file"
 
 
@@ -43,14 +45,12 @@ def test_some_of_the_flags_are_a_usage_error(files: TlsFiles, given: list[str], 
             KEY,
             "No such file or directory; give",
             id="missing",
-            marks=pytest.mark.process,
         ),
         pytest.param(
             lambda f: f.client_ca_file.write_text("?"),
             CA,
             "no certificate can be",
             id="garbage",
-            marks=pytest.mark.process,
         ),
         pytest.param(
             lambda f: Authority().write_server(f.cert_file.parent / "other").key_file.replace(f.key_file),
@@ -71,7 +71,6 @@ def test_a_file_that_cannot_be_used_is_one_line_and_status_1(
         assert line.startswith(f"error: cannot start: {flag} {dict(own.by_flag())[flag]}: {problem}")
 
 
-@pytest.mark.process
 def test_an_intermediate_may_be_who_signs_clients(authority: Authority, tmp_path: Path) -> None:
     intermediate = Authority(parent=authority)
     files = authority.write_server(tmp_path / "own", clients=intermediate)
@@ -89,7 +88,7 @@ def test_an_intermediate_may_be_who_signs_clients(authority: Authority, tmp_path
     ("listen", "over_tls", "warned"),
     [
         pytest.param("0.0.0.0:0", False, True, id="everybody may ask in plain HTTP"),
-        pytest.param("0.0.0.0:0", True, False, id="who has a certificate may", marks=pytest.mark.process),
+        pytest.param("0.0.0.0:0", True, False, id="who has a certificate may"),
         pytest.param("localhost:0", False, False, id="only this host can"),
     ],
 )

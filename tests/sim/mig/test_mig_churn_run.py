@@ -61,6 +61,7 @@ def test_every_policy_meets_the_same_pods() -> None:
     assert len({run_mig_churn(churn(), policy, 42).arrived_milli for policy in list(MIG_POLICIES)}) == 1
 
 
+@pytest.mark.process
 @settings(max_examples=40)
 @given(any_geometry, st.sampled_from(list(MIG_POLICIES)), st.integers(0, 99))
 def test_no_geometry_leads_to_an_illegal_placement(geometry: Geometry, policy: str, seed: int) -> None:
