@@ -52,7 +52,7 @@ class Background:
     def _run_logged(self) -> None:
         try:
             self.run()
-        except Exception:
+        except BaseException:
             log.critical("thread %s died of an unexpected error", current_thread().name, exc_info=True)
 
 

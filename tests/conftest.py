@@ -67,7 +67,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def unsettled_heap() -> Iterator[None]:
     """A loaded inventory does not settle the heap of this process, which holds all tests as well.
 
-    That would walk them for a third of a second each time. test_memory.py runs the real function.
+    That would walk them for a third of a second each time. test_heap.py runs the real function.
     """
     readers = ("scheduler_ext.sources.file_source", "scheduler_ext.cluster.live")
     with pytest.MonkeyPatch.context() as patch:

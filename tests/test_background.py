@@ -53,8 +53,17 @@ def test_work_that_was_never_started_can_be_stopped() -> None:
 
 
 @pytest.mark.dies
-def test_a_death_is_one_record_with_the_name_and_the_traceback(caplog: pytest.LogCaptureFixture) -> None:
-    work = Work(error=ValueError("no such key"))
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(ValueError("no such key"), id="an exception"),
+        pytest.param(SystemExit("no such key"), id="an exit, which ends only the thread"),
+    ],
+)
+def test_a_death_is_one_record_with_the_name_and_the_traceback(
+    caplog: pytest.LogCaptureFixture, error: BaseException
+) -> None:
+    work = Work(error=error)
     with caplog.at_level(logging.CRITICAL, logger="scheduler_ext.background"):
         work.start()
         work.join(60)
@@ -62,7 +71,7 @@ def test_a_death_is_one_record_with_the_name_and_the_traceback(caplog: pytest.Lo
     assert record.getMessage() == "thread work died of an unexpected error"
     assert record.levelno == logging.CRITICAL
     assert record.exc_info is not None
-    assert repr(record.exc_info[1]) == "ValueError('no such key')"
+    assert record.exc_info[1] is error
     assert not work.is_alive
 
 

@@ -307,6 +307,31 @@ def test_relative_links_resolve(path: Path) -> None:
         assert not anchor or anchor in anchors(file), link
 
 
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "docs" / "decisions").glob("0*.md")), ids=lambda path: path.name[:4]
+)
+def test_decisions_have_one_form(path: Path) -> None:
+    text = path.read_text()
+    assert re.match(r"# \d{4} [^\n]+\n\nDate: \d{4}-\d\d-\d\d\n\nStatus: [^\n]+\n\n## Context\n", text)
+    assert re.findall("^## (.*)", text, re.MULTILINE) == [
+        "Context",
+        "Decision",
+        "Alternatives",
+        "Consequences",
+    ]
+
+
+def test_the_decision_on_the_transport_counts_its_lines() -> None:
+    text = (ROOT / "docs" / "decisions" / "0002-transport.md").read_text()
+    server = ROOT / "scheduler_ext" / "server"
+    counts = {}
+    for names, count in re.findall(r"^ +\| (`[^|]*`) \| (\d+) \|", text, re.MULTILINE):
+        files = [server / name for name in re.findall("`([^`]*)`", names)]
+        counts[names] = (int(count), sum(len(file.read_text().splitlines()) for file in files))
+    assert {names: found for names, found in counts.items() if found[0] != found[1]} == {}
+    assert f"maintains {sum(count for count, _ in counts.values()):,} lines" in text
+
+
 def test_the_index_lists_every_decision() -> None:
     folder = ROOT / "docs" / "decisions"
     assert sorted(links(folder / "README.md")) == sorted(path.name for path in folder.glob("0*.md"))

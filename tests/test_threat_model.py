@@ -106,7 +106,9 @@ HELD: dict[str, tuple[str, ...]] = {
         f"{IDENTITIES}test_the_extender",
         "tests/manifests/test_rights.py::test_the_rights",
     ),
-    "Standalone, that Lease is its own": ("tests/manifests/test_rights.py::test_the_rights",),
+    "In the standalone overlay, the extender has its own Lease": (
+        "tests/manifests/test_rights.py::test_the_rights",
+    ),
     "It creates Events": (
         f"{IDENTITIES}test_a_policy_holds_the_extender_to_one_annotation",
         "tests/e2e/agents/test_agent_policy.py::test_the_extender_changes_nothing_else_of_a_node",
@@ -123,7 +125,7 @@ HELD: dict[str, tuple[str, ...]] = {
     "Beside kube-scheduler, the token is valid": (
         f"{IDENTITIES}test_the_extenders_token_is_replaced_as_documented",
     ),
-    "Standalone, it lives for an hour": (f"{POLICY}test_the_standalone_extender_keeps_it",),
+    "In the standalone overlay, the token expires": (f"{POLICY}test_the_standalone_extender_keeps_it",),
     "With shares, a stolen token binds": (f"{IDENTITIES}test_a_stolen_token_binds_what_waits",),
     "`gpu-scheduler`, bound to Kubernetes' own": (f"{IDENTITIES}test_kube_scheduler",),
     "Its token lives for an hour": (f"{IDENTITIES}test_kube_schedulers_token_ends_with_its_pod",),

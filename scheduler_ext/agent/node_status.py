@@ -215,7 +215,7 @@ def _ever_less(device: gpunode.DeviceStatus) -> Iterator[gpunode.DeviceStatus]:
 
 
 def _at_most(holder: gpunode.HolderStatus | None, mib: int) -> gpunode.HolderStatus | None:
-    """The holder stays, whatever amount was read for it."""
+    """The holder, with its memory limited to `mib`."""
     if holder is None or holder.memory_mib is None or holder.memory_mib <= mib:
         return holder
     return holder.but(memory_mib=mib)

@@ -57,7 +57,7 @@ class Allocation:
 
 @dataclass(eq=False)
 class _UnansweredError(Exception):
-    """A failure of the socket or of a method; no earlier answer makes up for a `final` one."""
+    """A failure of the socket or of a method; if `final`, no earlier answer may be used instead."""
 
     problem: str
     detail: str | None = None

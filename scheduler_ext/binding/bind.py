@@ -54,7 +54,7 @@ class GetPod:
 
 @dataclass(frozen=True, slots=True)
 class PodsOn:
-    """List the pods bound to a node that ask GPUs: `Outcome[tuple[BoundPod, ...]]`."""
+    """List the pods with GPU requests that are bound to a node: `Outcome[tuple[BoundPod, ...]]`."""
 
     node: str
 
@@ -193,7 +193,7 @@ class Binding:
         return None
 
     def _read(self, wanted: Wanted) -> Steps[PendingPod | BindResult]:
-        """A pod that is not in the cache yet: kube-scheduler's watch may be ahead of ours."""
+        """Read a pod that is not in the cache yet: kube-scheduler's watch may be ahead of the extender's."""
         read: Outcome[PodNow | None] = yield GetPod(wanted.namespace, wanted.name)
         if not isinstance(read, Done):
             return BindResult("failed", f"{wanted.pod} could not be read: {_words(read)}")
@@ -308,7 +308,7 @@ class Binding:
 
 
 def _words(outcome: Refused | Unknown | Unsent) -> str:
-    """For kube-scheduler, which writes it into the pod's status: a constant text for each kind of failure."""
+    """A constant text for each kind of failure; kube-scheduler writes it into the pod's status."""
     if isinstance(outcome, Refused):
         return outcome.message
     if isinstance(outcome, Unknown):

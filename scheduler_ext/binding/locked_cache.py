@@ -12,6 +12,7 @@ from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
 from scheduler_ext.core.cycle.placement import place, place_nominated
 from scheduler_ext.core.errors import OverAllocationError
+from scheduler_ext.core.filters.fresh import FreshInventory
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.extender.extender import Extender
@@ -54,7 +55,7 @@ class LockedCache:
         """`name` identifies this extender in intents. It must be unique: two extenders of one name would
         take each other's intents for their own."""
         self.cache = cache
-        self.lock = Lock()
+        self._lock = Lock()
         self._extender = extender
         self._name = name or uuid4().hex
         self._monotonic = monotonic
@@ -68,11 +69,11 @@ class LockedCache:
         self._owed: set[str] = set()
 
     def __enter__(self) -> Cache:
-        self.lock.acquire()
+        self._lock.acquire()
         return self.cache
 
     def __exit__(self, *_: object) -> None:
-        self.lock.release()
+        self._lock.release()
 
     def reserve(self, pending: PendingPod, node: str) -> Reserved | str:
         """Run the filters for the node on the current promises, choose the GPUs, promise them: Assume.
@@ -93,7 +94,7 @@ class LockedCache:
             else:
                 info = cache.info(node)
                 if info is None:
-                    return "node(s) had no fresh GPU inventory"
+                    return FreshInventory.reason.text
                 sizing = self._extender.sizing
                 known = self._extender.places.over(info)
                 if known is info and info.nominated:

@@ -22,6 +22,7 @@ from scheduler_ext.cli.options import (
     check_context,
     context_option,
     duration,
+    in_cluster_option_with,
     kubeconfig_option_with,
     log_format_option,
 )
@@ -53,9 +54,7 @@ class AgentError(SchedulerExtError):
 )
 @kubeconfig_option_with(help="Kubeconfig of the cluster that gets the reports.")
 @context_option
-@click.option(
-    "--in-cluster", is_flag=True, help="Report to the cluster of this pod, with its ServiceAccount."
-)
+@in_cluster_option_with(help="Report to the cluster of this pod, with its ServiceAccount.")
 @click.option(
     "--once",
     is_flag=True,

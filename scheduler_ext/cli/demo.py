@@ -172,7 +172,7 @@ def demo(once: bool, port: int) -> None:
             "BEST: the score from 0 to 10."
         )
         if once or not sys.stdout.isatty():
-            print(_how_to_go_on(path))
+            print(_next_steps(path))
             return
         server.skip_log()
         print(
@@ -186,7 +186,7 @@ def demo(once: bool, port: int) -> None:
             print("\nstopping")
 
 
-def _how_to_go_on(inventory: Path) -> str:
+def _next_steps(inventory: Path) -> str:
     """The next steps after a demo that ends by itself; `inventory` is the sample."""
     program = shlex.quote(sys.argv[0] if sys.argv[0].endswith("scheduler-ext") else "scheduler-ext")
     return (

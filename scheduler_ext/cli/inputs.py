@@ -1,4 +1,4 @@
-"""What commands read: a configuration, pods, and a cluster, from a file or alive."""
+"""The inputs of commands: a configuration, pods, and a cluster, from a file or live."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -11,10 +11,10 @@ import click
 
 from scheduler_ext.cli.kubeconfigs import kubeconfig_of, transport_of
 from scheduler_ext.cli.options import (
-    FILE,
     FILE_OR_STDIN,
     Decorator,
     bundled,
+    config_option_with,
     context_option,
     inventory_option,
     kubeconfig_option_with,
@@ -63,9 +63,7 @@ def read_config(path: Path | None) -> Configuration:
 
 
 # The command gets it as a Configuration.
-config_option = click.option(
-    "--config",
-    type=FILE,
+config_option = config_option_with(
     callback=lambda _ctx, _param, path: read_config(path),
     help="ExtenderConfiguration file (default: built-in defaults).",
 )

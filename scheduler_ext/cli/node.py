@@ -104,11 +104,11 @@ def _print_device(device: dict[str, Any], held: dict[str, Any], *, wide: bool) -
         holder = None if instance["free"] else next(its, None)
         if holder is not None:
             holdings.remove(holder)
-            line += f"  {_who(holder)}"
+            line += f"  {_holder_text(holder)}"
         show(line)
     for holding in holdings:
         memory = "all of it" if holding["memoryMiB"] is None else f"{holding['memoryMiB']:,} MiB"
-        show(f"  {_who(holding)}: {memory if holding['profile'] is None else holding['profile']}")
+        show(f"  {_holder_text(holding)}: {memory if holding['profile'] is None else holding['profile']}")
 
 
 def _slots(instance: dict[str, Any]) -> str:
@@ -119,7 +119,7 @@ def _slots(instance: dict[str, Any]) -> str:
     return f"slots {start}-{start + size - 1}" if size > 1 else f"slot {start}"
 
 
-def _who(holding: dict[str, Any]) -> str:
+def _holder_text(holding: dict[str, Any]) -> str:
     """A pod and its container, with the state of its placement unless Confirmed."""
     state = "" if holding["state"] == "Confirmed" else f", {holding['state']}"
     container = f" ({holding['container']})" if holding["container"] else ""

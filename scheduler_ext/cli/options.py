@@ -50,6 +50,9 @@ kubeconfig_option_with = functools.partial(click.option, "--kubeconfig", type=FI
 INVENTORY = "GPUNode, Node and Pod objects, as printed by `kubectl get gpunodes,nodes,pods -A -o yaml`"
 inventory_option_with = functools.partial(click.option, "--inventory", "inventory_file", type=FILE_OR_STDIN)
 inventory_option = inventory_option_with(help=f"File of {INVENTORY}; - reads standard input.")
+in_cluster_option_with = functools.partial(click.option, "--in-cluster", is_flag=True)
+config_option_with = functools.partial(click.option, "--config", type=FILE)
+out_option_with = functools.partial(click.option, "--out", type=FILE)
 log_format_option = click.option("--log-format", type=click.Choice(["json", "text"]), default="text")
 context_option = click.option(
     "--context", shell_complete=complete_contexts, help="Kubeconfig context (default: current-context)."

@@ -22,6 +22,7 @@ from scheduler_ext.cli.options import (
     Parsed,
     check_context,
     context_option,
+    in_cluster_option_with,
     inventory_option_with,
     kubeconfig_option_with,
     log_format_option,
@@ -61,7 +62,7 @@ _LISTEN = Parsed("host:port", _listen)
 @inventory_option_with(help=f"File of {INVENTORY}; read again when it changes.")
 @kubeconfig_option_with(help="Kubeconfig of the cluster to watch.")
 @context_option
-@click.option("--in-cluster", is_flag=True, help="Watch the cluster of this pod.")
+@in_cluster_option_with(help="Watch the cluster of this pod.")
 @click.option(
     "--lease",
     type=NAMESPACED_NAME,

@@ -4,10 +4,10 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from threading import Lock
 
 from scheduler_ext.background import Background, RateLimiter
-from scheduler_ext.core.cache.cache import Cache
+from scheduler_ext.binding.locked_cache import LockedCache
+from scheduler_ext.core.cache.observed_demand import ObservedDemand
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload
 from scheduler_ext.extender.extender import Extender
@@ -26,15 +26,13 @@ class Forecasting(Background):
 
     def __init__(
         self,
-        cache: Cache,
-        lock: Lock,
+        locked: LockedCache,
         extender: Extender,
         rate_limiter: RateLimiter,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__("forecast")
-        self._cache = cache
-        self._lock = lock
+        self._locked = locked
         self._extender = extender
         self._rate_limiter = rate_limiter
         self._monotonic = monotonic
@@ -51,15 +49,14 @@ class Forecasting(Background):
     def look(self) -> None:
         """Make another forecast if one is due."""
         now = self._monotonic()
-        with self._lock:
-            workload = self._due(now)
+        with self._locked as cache:
+            workload = self._due(cache.demand, now)
         if workload is not None:
             self._extender.expect(self._forecast(workload))
             self._made_at = now
 
-    def _due(self, now: float) -> Workload | None:
+    def _due(self, demand: ObservedDemand, now: float) -> Workload | None:
         """The workload to expect from now on; None if the present one is the same or close."""
-        demand = self._cache.demand
         if now - self._looked_at < EVERY_S or demand.seen == self._counted:
             return None
         self._looked_at, self._counted = now, demand.seen

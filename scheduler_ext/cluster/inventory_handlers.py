@@ -6,9 +6,9 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from threading import Lock
 from typing import NamedTuple, TypeAlias, TypeVar
 
+from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
@@ -71,10 +71,9 @@ def update_pod(cache: Cache, uid: str, state: PodState, now: float) -> None:
 
 @dataclass(eq=False)
 class _CacheHandler(EventHandler[T]):
-    """Updates the cache under its lock; `changed` is called after each update."""
+    """Updates the cache; `changed` is called after each update."""
 
-    _cache: Cache
-    _lock: Lock
+    _locked: LockedCache
     _resources: ResourceNames
     _changed: Callable[[], None]
 
@@ -98,21 +97,21 @@ class NodeHandler(_CacheHandler[kube.Node]):
             except QuantityError as error:
                 self.broken(Broken(name, "", str(error)))
         now = time.monotonic()
-        with self._lock:
+        with self._locked as cache:
             for name, record in records:
-                self._cache.update_node(name, record, now)
+                cache.update_node(name, record, now)
         self._changed()
 
     def known(self) -> set[str]:
-        with self._lock:
-            return self._cache.nodes() | self.facts.keys()
+        with self._locked as cache:
+            return cache.nodes() | self.facts.keys()
 
     def remove(self, keys: Collection[str]) -> None:
         for name in keys:
             self.facts.pop(name, None)
-        with self._lock:
+        with self._locked as cache:
             for name in keys:
-                self._cache.remove_node(name)
+                cache.remove_node(name)
         self._changed()
 
 
@@ -138,14 +137,14 @@ class ReportHandler(_CacheHandler[GpuNode]):
         self._changed()
 
     def known(self) -> set[str]:
-        with self._lock:
-            return self._cache.reports() | self._problems.nodes()
+        with self._locked as cache:
+            return cache.reports() | self._problems.nodes()
 
     def remove(self, keys: Collection[str]) -> None:
         now = time.monotonic()
         for name in keys:
-            with self._lock:
-                self._cache.remove_report(name, now)
+            with self._locked as cache:
+                cache.remove_report(name, now)
             self._uids.pop(name, None)
             self._problems.gone(name)
         self._changed()
@@ -154,8 +153,8 @@ class ReportHandler(_CacheHandler[GpuNode]):
         metadata = node.metadata or GpuNodeMeta()
         name = self.key(node)
         self._unlisted.discard(name)
-        with self._lock:
-            previous, received = self._cache.last_report(name)
+        with self._locked as cache:
+            previous, received = cache.last_report(name)
         if self._uids.get(name, metadata.uid) != metadata.uid:
             previous = None
         try:
@@ -165,13 +164,13 @@ class ReportHandler(_CacheHandler[GpuNode]):
             return
         now = time.monotonic()
         if report is None:
-            with self._lock:
-                self._cache.remove_report(name, now)
+            with self._locked as cache:
+                cache.remove_report(name, now)
             self._problems.gone(name)
             return
         received = _when(report, previous, received, metadata, clock, now)
-        with self._lock:
-            self._cache.update_report(name, report, received, now, owner_uid(metadata.owner_references))
+        with self._locked as cache:
+            cache.update_report(name, report, received, now, owner_uid(metadata.owner_references))
         self._uids[name] = metadata.uid
         self._problems.accepted(name, report.cordoned_strangers)
 
@@ -190,8 +189,8 @@ class PodHandler(_CacheHandler[kube.Pod]):
 
     def begin(self) -> None:
         super().begin()
-        with self._lock:
-            self._cache.demand.hold()
+        with self._locked as cache:
+            cache.demand.hold()
 
     def seen(self, items: Sequence[kube.Pod], clock: ServerClock) -> None:
         # By uid: of several events of one pod in one batch, the last counts.
@@ -204,24 +203,24 @@ class PodHandler(_CacheHandler[kube.Pod]):
         self._update(states)
 
     def known(self) -> set[str]:
-        with self._lock:
-            return self._cache.known_pods() | self._cache.other_pods()
+        with self._locked as cache:
+            return cache.known_pods() | cache.other_pods()
 
     def remove(self, keys: Collection[str]) -> None:
         self._update(dict.fromkeys(keys))
 
     def end(self) -> None:
         super().end()
-        with self._lock:
-            self._cache.demand.release()
+        with self._locked as cache:
+            cache.demand.release()
 
     def _update(self, states: Mapping[str, PodState]) -> None:
         self._unlisted.difference_update(states)
         now = time.monotonic()
-        with self._lock:
+        with self._locked as cache:
             for uid, state in states.items():
-                update_pod(self._cache, uid, state, now)
-            changed = self._cache.has_changes
+                update_pod(cache, uid, state, now)
+            changed = cache.has_changes
         if changed:
             self._changed()
 

@@ -82,7 +82,6 @@ class LiveInventory(Background):
         cache = Cache(*config.inventory_ages_s(), resources, enforcing=config.bind.enabled)
         # The random part makes the name unique among all processes.
         self.locked = LockedCache(cache, extender, f"{name}_{uuid.uuid4().hex[:8]}")
-        self._cache, self._lock = cache, self.locked.lock
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
         self._recorder = EventRecorder(transport, self.active)
         self._inventory_events = InventoryEvents(self._recorder.warn, resources)
@@ -93,10 +92,10 @@ class LiveInventory(Background):
         rate_limiter = RateLimiter(
             lambda: self.snapshot is not None and not (self.enforcing and self.enforcing.listing)
         )
-        self._forecasting = Forecasting(cache, self._lock, extender, rate_limiter)
+        self._forecasting = Forecasting(self.locked, extender, rate_limiter)
         budgets = BudgetHandler()
         extender.preemptor.budgets = budgets.budgets
-        parts = (cache, self._lock, resources, self._wake)
+        parts = (self.locked, resources, self._wake)
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), PodHandler(*parts), rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
         reports = ReportHandler(*parts, self._report_problems)
@@ -145,17 +144,17 @@ class LiveInventory(Background):
         return self.enforcing.binder if self.enforcing is not None else None
 
     def pending(self) -> Sequence[PendingPod]:
-        """The pods that ask GPUs and have no node yet."""
-        with self._lock:
-            return self._cache.all_pending()
+        """The pods that request GPUs and have no node yet."""
+        with self.locked as cache:
+            return cache.all_pending()
 
     def is_gone(self, uid: str) -> bool:
         """Whether a pod is known neither to wait for GPUs nor to hold any; never while the watch is lost."""
         if not self._pods.health().connected:
             return False
         # The snapshot does not have a pod yet that was bound a moment ago.
-        with self._lock:
-            return not self._cache.waits_or_holds(uid)
+        with self.locked as cache:
+            return not cache.waits_or_holds(uid)
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
@@ -205,8 +204,8 @@ class LiveInventory(Background):
         now = time.monotonic()
         watches = [reflector.health() for reflector in self._reflectors]
         checks = [Check(f"watch-{watch.name}", watch.synced, _note(watch)) for watch in watches]
-        with self._lock:
-            ages = self._cache.ages(now)
+        with self.locked as cache:
+            ages = cache.ages(now)
         return SourceStatus(
             checks=[*checks, Check("inventory", self.snapshot is not None, None)],
             watches=watches,
@@ -228,7 +227,7 @@ class LiveInventory(Background):
         return problems
 
     def _wake(self) -> None:
-        with self._lock:
+        with self.locked:
             self._arrived_at = self._arrived_at or time.monotonic()
         self._changed.set()
 
@@ -268,17 +267,17 @@ class LiveInventory(Background):
     def _publish(self) -> None:
         now = time.monotonic()
         with self.locked.publishing:
-            with self._lock:
+            with self.locked as cache:
                 if now - self._ticked_at >= _TICK_S:
                     self._ticked_at = now
-                    self._cache.tick(now)
+                    cache.tick(now)
                 # Changes whose publication failed are published again.
-                for name, cause in self._cache.take_changes().items():
+                for name, cause in cache.take_changes().items():
                     self._unpublished[name] = self._unpublished.get(name, cause) | cause
                 arrived_at, self._arrived_at = self._arrived_at or now, None
-                infos = {name: self._cache.info(name) for name in self._unpublished}
-                records = {name: self._cache.record(name) for name in infos}
-                left = self._extender.places.follow(self._cache.pending, self._cache.is_gone)
+                infos = {name: cache.info(name) for name in self._unpublished}
+                records = {name: cache.record(name) for name in infos}
+                left = self._extender.places.follow(cache.pending, cache.is_gone)
                 _earliest(self._to_cure, dict.fromkeys(left, 0.0))
             before = self.snapshot
             if before is None:

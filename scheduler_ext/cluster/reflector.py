@@ -22,7 +22,7 @@ from scheduler_ext.cluster.client.transport import (
     Stream,
     Transport,
     UnreachableError,
-    passes,
+    is_transient,
 )
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.core.errors import ClusterError
@@ -202,7 +202,7 @@ class Reflector(Background, Generic[U]):
             try:
                 return self._transport.get(self._path, query)
             except (RefusedError, UnreachableError) as error:
-                if not left or not passes(error):
+                if not left or not is_transient(error):
                     raise
                 self._note(error)
                 self._connected = False

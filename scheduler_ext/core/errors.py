@@ -1,4 +1,4 @@
-"""The exceptions of this package. An impossible wish of a pod is no exception, but an `InvalidRequest`."""
+"""The exceptions of this package. An impossible request is an `InvalidRequest`, not an exception."""
 
 
 class SchedulerExtError(Exception):
@@ -6,7 +6,7 @@ class SchedulerExtError(Exception):
 
 
 class ConfigError(SchedulerExtError):
-    """A configuration that cannot be meant; the text names the key and the fix."""
+    """An invalid configuration; the text names the key and the fix."""
 
 
 class InventoryError(SchedulerExtError):
@@ -14,7 +14,7 @@ class InventoryError(SchedulerExtError):
 
 
 class DocumentError(SchedulerExtError):
-    """A text from outside that is no YAML or JSON, or describes more than it may; the text names the line."""
+    """A text from outside that is neither YAML nor JSON, or exceeds a limit; the text names the line."""
 
 
 class ImpossibleReportError(InventoryError):
@@ -30,7 +30,7 @@ class ClusterError(SchedulerExtError):
 
 
 class OverAllocationError(SchedulerExtError):
-    """A promise of GPU memory that was made already; the text names the GPU and the amounts."""
+    """A placement that exceeds the free amounts of a node; the text names the node and the problem."""
 
 
 class PodError(SchedulerExtError):
@@ -42,11 +42,11 @@ class SimulationError(SchedulerExtError):
 
 
 class SnapshotFileError(SchedulerExtError):
-    """A file that is no snapshot of decisions, or of another release; the text says which."""
+    """A file that is not a snapshot of decisions, or is from another release; the text says which."""
 
 
 class RequestError(SchedulerExtError):
-    """A caller's bytes that are no request; `status` is the HTTP code to answer with."""
+    """A caller's bytes that are not a valid request; `status` is the HTTP status of the reply."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)

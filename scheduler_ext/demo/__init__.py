@@ -1,1 +1,1 @@
-"""A sample cluster and a dozen pods for it, the data of `scheduler-ext demo`."""
+"""A sample cluster and 15 pods for it, the data of `scheduler-ext demo`."""

@@ -8,6 +8,7 @@ from scheduler_ext.core.framework.refusal import NearestMiss, plain_sentence, wh
 from scheduler_ext.core.node.holdings import unknown_shares
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.wishes import wishes_in_words
 
 _NAMED = 3
 
@@ -17,11 +18,7 @@ def asks(request: GpuRequest) -> str:
     parts = [f"{ask.count} × {ask.resource}" for ask in request.units]
     if request.shares is not None:
         parts += [f"{mib} MiB of a GPU" for _, mib in request.shares.by_container]
-    parts += [f"model {' or '.join(request.models)}"] if request.models else []
-    parts += [f"at least {request.min_memory_mib} MiB"] if request.min_memory_mib else []
-    parts += [f"at least {request.min_free_mib} MiB free"] if request.min_free_mib else []
-    parts += ["exclusive"] if request.exclusive else []
-    return ", ".join(parts)
+    return ", ".join(parts + wishes_in_words(request))
 
 
 def unattributed(info: NodeInfo, unknown: Mapping[str, int], share: str) -> list[dict[str, Any]]:

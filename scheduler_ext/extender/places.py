@@ -241,8 +241,8 @@ class Places:
 
 
 def likeliest(victims: Mapping[str, Victims], snapshot: Snapshot) -> dict[str, Victims]:
-    """All nodes if there are few; of many, the first of those that kube-scheduler would choose from. Also all
-    of many, if the priority of some victim is unknown here, as for pods without GPUs."""
+    """The victims by node. Of many nodes, only the first that kube-scheduler may choose are kept, unless the
+    priority of some victim is unknown here, as for pods without GPUs."""
     if len(victims) <= _NODES or not _are_known(victims, snapshot):
         return dict(victims)
     return {name: victims[name] for name in _chosen_from(victims, snapshot)[:_NODES]}

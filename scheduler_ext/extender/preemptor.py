@@ -42,16 +42,10 @@ _REMEMBERED = 1024
 class Preemptor:
     """Finds victims on the latest snapshot. `budgets` are the present PodDisruptionBudgets."""
 
-    def __init__(
-        self,
-        sizing: Sizing,
-        snapshot: Callable[[], Snapshot | None],
-        places: Places,
-        budgets: Callable[[], Sequence[Budget]] = tuple,
-    ) -> None:
+    def __init__(self, sizing: Sizing, snapshot: Callable[[], Snapshot | None], places: Places) -> None:
         self._sizing = sizing
         self._snapshot = snapshot
-        self.budgets = budgets
+        self.budgets: Callable[[], Sequence[Budget]] = tuple
         self._lock = Lock()
         self._refused: TTLCache[tuple[str, str], bool] = TTLCache(_REMEMBERED, BEHIND_S)
         self._places = places

@@ -1,6 +1,6 @@
-"""The last decisions, kept for questions about them: the request, the result, and the binder. A request
-leaves a note of constant size in a queue, and is done. A thread of the record reads the notes: it decodes the
-pod, and computes the scores of the best nodes. Each node takes one bit: whether kube-scheduler asked about
+"""The last decisions on pods, kept for explanations: the request, its result, and the result of the bind. A
+request only puts a note of constant size into a queue. The record's own thread reads the notes, decodes each
+pod, and computes the scores of the best nodes. One bit per node records whether kube-scheduler asked about
 it."""
 
 import logging

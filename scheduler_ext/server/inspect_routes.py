@@ -33,7 +33,7 @@ _PATIENCE_S = 1.0
 
 
 def explanations_blueprint(explainer: Explainer) -> Blueprint:
-    """About a pod by name, or by a posted manifest; one at a time, because they take time from decisions."""
+    """Routes that explain a named or a posted pod, one at a time: explanations take time from decisions."""
     routes = Blueprint("explanations", __name__)
     turn = Lock()
 
@@ -66,7 +66,7 @@ def explanations_blueprint(explainer: Explainer) -> Blueprint:
 def questions_blueprint(
     source: Source, config: Configuration, explainer: Explainer, waiting: Waiting
 ) -> Blueprint:
-    """About the cluster."""
+    """Routes about the cluster: inventory, pods, snapshot and ledger."""
     routes = Blueprint("questions", __name__)
     resources = config.resource_names()
 

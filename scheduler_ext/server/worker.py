@@ -107,8 +107,8 @@ class ExtenderWorker(Worker):  # type: ignore[misc]
         body = options.max_body_bytes
         # A body of 5,000 names arrives in one read.
         api = Limits(options.threads, 1000, body, 4 * body, MIB // 4, *timeouts_s)
-        # Probes and one or two scrapers; no body is larger than a pod. A scrape of 5,000 nodes has 6 MB, and
-        # 40 with a series for each GPU.
+        # Probes and one or two scrapers; no body is larger than a pod. A scrape of 5,000 nodes has
+        # 5.3 MB, and 38 with a series for each GPU.
         side = Limits(4, 256, 4 * MIB, 64 * MIB, MIB // 16, *timeouts_s)
         apps = self._apps
         return [

@@ -21,7 +21,7 @@ class ClusterState:
     """Every node as a decision sees it, and the objects it came from, as far as they are kept. `source`
     names the cluster in messages. By node, `ages_s` are the ages of reports (absent: just received) and
     `problems` the reasons why reports were left out. `workload` is the demand expected from its pods;
-    `pending` are the pods that ask GPUs and have no node."""
+    `pending` are the pods that request GPUs and have no node."""
 
     source: str
     objects: Objects

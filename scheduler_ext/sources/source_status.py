@@ -76,7 +76,7 @@ class Source(Watched, Protocol):
     def binder(self) -> Binder | None: ...
 
     def pending(self) -> Sequence[PendingPod]:
-        """The pods that ask GPUs and have no node yet."""
+        """The pods that request GPUs and have no node yet."""
 
     def is_gone(self, uid: str) -> bool:
         """Whether a pod is known neither to wait for GPUs nor to hold any now."""

@@ -1,1 +1,1 @@
-"""Dry runs: how many more pods fit, and what changes in a cluster that is not there."""
+"""Dry runs: how many more pods fit, and where new pods would go, without a change to the cluster."""

@@ -80,7 +80,7 @@ def fill_all(
         if shares is None:
             fills[i] = Fill(min(vessel.most, by_count[states[i]]))
         elif request.units or not vessel.settled:
-            fills[i] = _one_by_one(vessel, request, shares, sizing, within)
+            fills[i] = _one_by_one(vessel, request, sizing, within)
         elif len(shares.by_container) == 1:
             takes = (decision.share_room_mib[:, states[i]] >= 0).tolist()
             fills[i] = _divided(vessel, shares.largest_mib, request.min_free_mib, takes)
@@ -131,9 +131,7 @@ def _divided(vessel: Vessel, mib: int, min_free_mib: int, takes: Sequence[bool])
     return Fill(sum(held) // mib, tuple(held))
 
 
-def _one_by_one(
-    vessel: Vessel, request: GpuRequest, shares: ShareAsk, sizing: Sizing, within: Snapshot | None
-) -> Fill:
+def _one_by_one(vessel: Vessel, request: GpuRequest, sizing: Sizing, within: Snapshot | None) -> Fill:
     """Where a copy's share decides which GPUs may be the whole GPUs of the next copy."""
     node = vessel.node
     devices = node.info.devices

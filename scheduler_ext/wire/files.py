@@ -108,7 +108,7 @@ class FileLook:
     def _look(self, answer: SimpleQueue[Identity]) -> None:
         try:
             stat = self._path.stat()
-        except (OSError, ValueError):
+        except Exception:
             answer.put(None)
         else:
             # A change of permissions changes nothing else of a file.

@@ -52,7 +52,7 @@ def test_a_full_status_is_taken() -> None:
     ],
     ids=lambda value: ".".join(map(str, value)) if isinstance(value, tuple) else "",
 )
-def test_a_wrong_one_is_not(path: tuple[str | int, ...], value: Any) -> None:
+def test_a_status_with_one_wrong_value_is_refused(path: tuple[str | int, ...], value: Any) -> None:
     status = copy.deepcopy(FULL)
     place: Any = status
     for part in path[:-1]:

@@ -28,7 +28,7 @@ def noisy(mib_per_minute: float, noise: float) -> list[float]:
     [
         pytest.param(noisy(0, 0.1), True, id="nothing but noise"),
         pytest.param(noisy(0, 2), True, id="much noise"),
-        pytest.param([150.0] * SAMPLES, True, id="not even noise"),
+        pytest.param([150.0] * SAMPLES, True, id="constant memory"),
         pytest.param([150.0 + 20 * (n % 12 == 0) for n in range(SAMPLES)], True, id="a peak at each reload"),
         pytest.param([150 - n / 100 for n in range(SAMPLES)], True, id="less and less"),
         pytest.param(noisy(0.1, 0.1), True, id="a megabyte and a half in a quarter of an hour"),

@@ -195,7 +195,7 @@ class Machine:
 
     def _pod(self, pod: Pod) -> None:
         inventory = self.locked.cache
-        with self.locked.lock:
+        with self.locked:
             if pod.node is not None:
                 inventory.confirm(self._setting.bound(pod), pod.node, 0.0)
             elif pod.finished:
@@ -204,7 +204,7 @@ class Machine:
                 inventory.update_pending(self._setting.pending(pod))
 
     def _gone(self, uid: str) -> None:
-        with self.locked.lock:
+        with self.locked:
             self.locked.cache.remove_pod(uid, 0.0)
 
     def _heard(self, node: str, found: Written | None) -> None:

@@ -422,7 +422,7 @@ def test_a_whole_gpu_stays_promised_while_an_earlier_binding_is_open() -> None:
         pytest.param("get finished", True, "", id="finished"),
     ],
 )
-def test_looking_after_what_stayed_open(told: str, known: bool, holds: str) -> None:
+def test_an_open_promise_is_settled_by_the_state_of_its_pod(told: str, known: bool, holds: str) -> None:
     driven = Driven().knows()
     driven.bind(*FENCED, "post unknown", "get same")
     [(node, intent)] = driven.locked.cache.assumed()

@@ -305,7 +305,7 @@ class WritesForAll(LockedCache):
     """Decisions made before the others were read are written, for waiting pods too."""
 
     def with_intent(self, reserved: Reserved) -> Reservation:
-        with self.lock:
+        with self:
             waiting = self.cache.assumed_on(reserved.node)
         found = super().with_intent(reserved)
         return replace(found, intents=tuple({i.key: i for i in (*waiting.values(), *found.intents)}.values()))
@@ -318,7 +318,7 @@ class WritesOverOthers(LockedCache):
     """An intent of another extender is written again with others, in this extender's name."""
 
     def with_intent(self, reserved: Reserved) -> Reservation:
-        with self.lock:
+        with self:
             assumed = self.cache.assumed_on(reserved.node)
         found = super().with_intent(reserved)
         return replace(found, intents=tuple(assumed.get(i.key, i) for i in found.intents))

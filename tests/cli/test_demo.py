@@ -22,7 +22,7 @@ SERVES = "Ctrl-C ends."
 
 
 @pytest.mark.process
-def test_a_demo_that_ends_by_itself_prints_how_to_go_on(written: Written) -> None:
+def test_a_demo_that_ends_by_itself_prints_the_next_steps(written: Written) -> None:
     done = subprocess.run(DEMO, capture_output=True, text=True, timeout=60, check=True)
     assert done.stderr == ""
     command = shlex.split(done.stdout.splitlines()[-1])

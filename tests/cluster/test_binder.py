@@ -67,7 +67,7 @@ class Extending:
         """A pod is created and known."""
         there = self.server.store.put(PODS, pod(name, {SHARE: str(mib)}, schedulerName="ours")).object()
         if known:
-            with self.locked.lock:
+            with self.locked:
                 self.locked.cache.update_pending(pending_pod(read_pod(json.dumps(there).encode()), NAMES))
 
     def bind(self, name: str, node: str = "a") -> str:
@@ -96,7 +96,7 @@ class Extending:
 
     def held(self, node: str = "a") -> set[str]:
         """The certain and possible holders there."""
-        with self.locked.lock:
+        with self.locked:
             info = self.locked.cache.info(node)
         return {held.name for held in info.pods} if info is not None else set()
 
@@ -234,7 +234,7 @@ def test_events_of_the_watch_meanwhile_are_believed(server: ApiServer, extending
     bind = extending.binding("one")
     server.log.wait_for(reads_pod)
     there = read_pod(json.dumps(server.store.get(PODS, "one", "default").object()).encode())
-    with extending.locked.lock:
+    with extending.locked:
         extending.locked.cache.confirm(bound_pod(there, NAMES), "a", 0.0)
     server.faults.place(Refuse(500), reads_pod, None)
     slow.lift()
@@ -269,7 +269,7 @@ def test_where_the_pod_changes_open_binds_are_checked_at_once(
     looks = server.log.count(reads_pod)
     server.store.update(PODS, "one", lambda before: before | {"status": {"message": "failed"}}, "default")
     there = server.store.get(PODS, "one", "default").object()
-    with extending.locked.lock:
+    with extending.locked:
         extending.locked.cache.update_pending(pending_pod(read_pod(json.dumps(there).encode()), NAMES))
     eventually(lambda: extending.held() == set())
     assert server.log.count(reads_pod) == looks + 1

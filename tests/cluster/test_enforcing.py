@@ -131,7 +131,7 @@ def test_a_pod_that_changed_meanwhile_is_tried_once_more(enforced: Enforced) -> 
     changed["metadata"]["labels"] = {"touched": "yes"}
     enforced.server.store.put(PODS, changed)
     eventually(lambda: locked.cache.pending("uid-p") != stale)
-    with locked.lock:
+    with locked:
         locked.cache.update_pending(stale)
     assert enforced.bind("p", "a") == ""
     assert enforced.live.binder is not None

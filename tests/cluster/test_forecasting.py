@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from threading import Lock
 
 import pytest
 
 from scheduler_ext.background import RateLimiter
+from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.forecasting import EVERY_S, Forecasting
 from scheduler_ext.cluster.inventory_handlers import PodHandler
@@ -42,10 +42,10 @@ class Foreseen:
         self.inventory = Cache(150, 300)
         self.extender = Extender(Configuration())
         self.extender.replace_nodes([])
-        lock = Lock()
-        self.pods = PodHandler(self.inventory, lock, ResourceNames(), lambda: None)
+        locked = LockedCache(self.inventory, self.extender)
+        self.pods = PodHandler(locked, ResourceNames(), lambda: None)
         rate_limiter = RateLimiter(lambda: False)
-        self.forecasting = Forecasting(self.inventory, lock, self.extender, rate_limiter, lambda: self.now)
+        self.forecasting = Forecasting(locked, self.extender, rate_limiter, lambda: self.now)
         self.come(*(asking(f"p{i}") for i in range(20)))
         self.forecasting.look()
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import math
 import time
-from threading import Lock
 from typing import Any, TypeVar
 
 import pytest
 
+from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.cluster.inventory_handlers import NodeHandler, PodHandler, ReportHandler
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gpunode import GpuNode
 from scheduler_ext.wire.watching import Broken, Decoder
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
@@ -56,7 +58,7 @@ class Told:
         self.inventory = Cache(150, 300)
         self.woken = 0
         self.problems = ReportProblems()
-        parts = (self.inventory, Lock(), ResourceNames(), self._wake)
+        parts = (LockedCache(self.inventory, Extender(Configuration())), ResourceNames(), self._wake)
         self.nodes = NodeHandler(*parts)
         self.pods = PodHandler(*parts)
         self.reports = ReportHandler(*parts, self.problems)

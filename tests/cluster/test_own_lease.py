@@ -61,7 +61,7 @@ def test_a_lease_expires_by_our_own_clock(candidates: Candidates) -> None:
     assert candidates.each("b") == "b"
 
 
-def test_given_back_it_is_another_s_at_once(candidates: Candidates) -> None:
+def test_a_released_lease_goes_to_another_candidate_at_once(candidates: Candidates) -> None:
     candidates.each()
     candidates.all["a"].stop()
     assert candidates.active() == ""

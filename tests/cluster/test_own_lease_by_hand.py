@@ -65,7 +65,7 @@ class TestByHand:
         assert candidates.each("b", "a") == "b"
 
     @pytest.mark.parametrize("seconds", [10**9, 300])
-    def test_made_good_for_very_long_it_is_waited_for_but_not_for_ever(
+    def test_a_very_long_lease_duration_is_respected_for_300_s_only(
         self, candidates: Candidates, seconds: int
     ) -> None:
         candidates.each("a")

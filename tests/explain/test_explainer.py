@@ -56,7 +56,7 @@ def test_one_that_may_be_there_unknown_is_not_said_to_be_gone() -> None:
 
 
 @pytest.mark.parametrize("on", [None, "n"], ids=["waits", "has its node"])
-def test_one_that_is_there_again_is_not_said_to_be_gone(on: str | None) -> None:
+def test_a_recreated_pod_is_not_reported_as_gone(on: str | None) -> None:
     there = running(*whole_node("n", None), named("new", {WHOLE: "1"}, on=on))
     ask(there.extender, named("old", {WHOLE: "1"}), ["n"])
     there.gone = {"old"}

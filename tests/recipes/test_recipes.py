@@ -310,6 +310,9 @@ def test_an_annotation(scratch: Scratch) -> None:
         node["node"]: node for node in _explained(scratch, metadata={"annotations": annotations})["nodes"]
     }
     assert (nodes["large"]["verdict"], nodes["small"]["verdict"]) == ("fits", "rejected")
+    on_spot = {"karpenter.sh/capacity-type": "spot"}
+    advice = _explained(scratch, 3, metadata={"annotations": annotations}, nodeSelector=on_spot)["advice"]
+    assert any("without the annotation gpu.scheduler-ext.io/spot" in each.lower() for each in advice)
     annotations["gpu.scheduler-ext.io/spot"] = "avoided"
     assert "must be one of avoid, any" in str(_explained(scratch, 3, metadata={"annotations": annotations}))
     scratch.passes("tests/core/request", "tests/core/filters", "tests/test_docs.py")

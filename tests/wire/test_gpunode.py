@@ -137,7 +137,9 @@ def test_models_and_capabilities(fields: Json, name: str, capability: tuple[int,
             {"devices": [gpu(0, mig={"enabled": True})], "migStrategy": "single"}, "single", id="as it says"
         ),
         pytest.param(
-            {"devices": [gpu(0, mig={"enabled": True})], "migStrategy": "none"}, "none", id="even none"
+            {"devices": [gpu(0, mig={"enabled": True})], "migStrategy": "none"},
+            "none",
+            id="a reported none, although MIG is enabled",
         ),
     ],
 )

@@ -12,7 +12,7 @@ import click
 from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, shortfall
 from scheduler_ext.cli.inputs import Source, config_option, naming, read_pod_list, source_options
 from scheduler_ext.cli.inventory import counted
-from scheduler_ext.cli.options import FILE, FILE_OR_STDIN, namespace_option, output_option
+from scheduler_ext.cli.options import FILE_OR_STDIN, namespace_option, out_option_with, output_option
 from scheduler_ext.cli.output import Columns, not_modelled, print_items, print_notes, print_output, show
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.core.errors import InventoryError, SimulationError
@@ -50,7 +50,7 @@ _SHOWN_NOTES = 5
 )
 @config_option
 @output_option
-@click.option("--out", type=FILE, help="Output file (default: standard output).")
+@out_option_with(help="Output file (default: standard output).")
 @click.pass_context
 def cluster(
     ctx: click.Context,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from scheduler_ext.cli.options import FILE, Command, Parsed, bundled, together
+from scheduler_ext.cli.options import Command, Parsed, bundled, out_option_with, together
 from scheduler_ext.cli.simulate.results import FORMS, check_file, print_means, report_text, write_text
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.scheduler import INTREE_SCORES
@@ -164,5 +164,5 @@ report_options = bundled(
     "sweep",
     sweep_options(jobs=1),
     click.option("-o", "--output", type=click.Choice(FORMS), default="table"),
-    click.option("--out", type=FILE, help="File for the JSON or CSV (default: standard output)."),
+    out_option_with(help="File for the JSON or CSV (default: standard output)."),
 )

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from scheduler_ext.cli.inputs import read_config
-from scheduler_ext.cli.options import FILE
+from scheduler_ext.cli.options import FILE, config_option_with
 from scheduler_ext.cli.output import show
 from scheduler_ext.cli.simulate.options import (
     INTREE_WEIGHT,
@@ -65,11 +65,8 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     help="Requested GPUs at the end (inflation) or at a time (churn), as a fraction of all GPUs.",
 )
 @policy_option(POLICIES)
-@click.option(
-    "--config",
-    "config_file",
-    type=FILE,
-    help="ExtenderConfiguration file with weights and strategy for the default policy.",
+@config_option_with(
+    "config_file", help="ExtenderConfiguration file with weights and strategy for the default policy."
 )
 @seeds_option
 @click.option(

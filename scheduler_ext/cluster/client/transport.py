@@ -103,7 +103,7 @@ class SilentError(UnreachableError):
     """A connection that brought nothing for too long."""
 
 
-def passes(error: ClusterError) -> bool:
+def is_transient(error: ClusterError) -> bool:
     """Whether the same request may succeed a little later."""
     if isinstance(error, RefusedError):
         return error.status in (409, 429) or error.status >= 500

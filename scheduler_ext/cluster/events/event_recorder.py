@@ -15,7 +15,7 @@ from cachetools import TTLCache
 
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.retry import LOOK_S, Backoff, Retry
-from scheduler_ext.cluster.client.transport import JSON, MERGE, RefusedError, Transport, passes
+from scheduler_ext.cluster.client.transport import JSON, MERGE, RefusedError, Transport, is_transient
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.counters import Counter
 from scheduler_ext.wire.times import micro_time
@@ -225,7 +225,7 @@ class EventRecorder(Background):
 
 def _word(error: ClusterError) -> str:
     """Whether the server refused the request for good, or failed to do it now."""
-    return "failed" if passes(error) else "refused"
+    return "failed" if is_transient(error) else "refused"
 
 
 def event_body(kind: str, reason: str, action: str, note: str, regarding: dict[str, Any]) -> dict[str, Any]:

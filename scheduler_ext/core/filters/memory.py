@@ -91,7 +91,7 @@ class FreeMemory(_Memory):
     name = "free-memory"
     reason = Reason(
         "Insufficient GPU memory on one device",
-        "No single GPU has the asked memory free, though the node's sum may suffice.",
+        "No single GPU has the requested memory free, although the GPUs of the node together may.",
         "Ask for a smaller share or a lower min-free-memory, or wait for other pods on the GPU to end.",
     )
     kind = MissKind.AMOUNT

@@ -62,7 +62,7 @@ class ComputeCapability(_Version):
     name = "compute-capability"
     reason = Reason(
         "node(s) had too low a compute capability",
-        "The node's GPUs have a lower CUDA compute capability than asked, or do not say which.",
+        "The node's GPUs have a lower CUDA compute capability than requested, or do not report one.",
         "Use nodes with newer GPUs, or lower gpu.scheduler-ext.io/min-compute-capability.",
     )
     field = "min_compute_capability"
@@ -93,7 +93,7 @@ class Cuda(_Version):
     name = "cuda"
     reason = Reason(
         "node(s) had too old a CUDA driver",
-        "The node's driver supports a lower CUDA version than min-cuda, or does not say which.",
+        "The node's driver supports a lower CUDA version than min-cuda, or does not report one.",
         "Upgrade the driver, or lower gpu.scheduler-ext.io/min-cuda.",
     )
     field = "min_cuda"

@@ -10,7 +10,7 @@ from typing import Final
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm, Taint, Toleration, first_untolerated
 from scheduler_ext.core.intree.resource_fit import shortages
 
-# What it says of a cluster without nodes (pkg/scheduler/schedule_one.go, ErrNoNodesAvailable).
+# kube-scheduler's message for a cluster without nodes (pkg/scheduler/schedule_one.go, ErrNoNodesAvailable).
 NO_NODES: Final = "no nodes available to schedule pods"
 _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 

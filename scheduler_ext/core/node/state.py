@@ -118,8 +118,8 @@ def _slot_key(slot: Slot) -> tuple[object, ...]:
 
 
 def _close_taken(slots: list[_Placed], held: Holdings) -> None:
-    """Whole GPUs held on unknown devices are no room for shares: the emptiest devices that they could be are
-    closed, so that a share fits whichever they are."""
+    """Close the emptiest devices to shares, one for each whole GPU that is held on an unknown device, so that
+    a share fits whichever devices are held."""
     for vendor in {slot.model.vendor for slot, _ in slots} if any(held.unknown.values()) else ():
         unknown = max((_unknown(held, name) for name in held.unknown if vendor_of(name) == vendor), default=0)
         takers = [

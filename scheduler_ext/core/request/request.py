@@ -133,13 +133,13 @@ class GpuRequest(Wishes):
 
 @dataclass(frozen=True, slots=True)
 class InvalidRequest:
-    """A pod whose wish cannot be read, is absurd or contradicts itself; `message` names field and fix."""
+    """A request that cannot be read, is absurd or contradicts itself; `message` names field and fix."""
 
     message: str
 
 
 def parse_request(pod: PodAsk, resources: ResourceNames) -> GpuRequest | InvalidRequest:
-    """A pod's wish as one `GpuRequest`, or why it is none. Amounts are the peak over the pod's phases."""
+    """A pod's request as one value, or an `InvalidRequest`. Amounts are the peak over the pod's phases."""
     try:
         asked = [(container, _amounts(container, resources)) for container in pod.containers]
         request = _request(pod, asked, resources.share, parse_wishes(pod.annotations))

@@ -25,7 +25,7 @@ class WishError(ValueError):
     """A wish that cannot be read or contradicts itself; never leaves the parsing of a request."""
 
 
-@lru_cache(maxsize=1024)  # the pods of a Deployment wish alike
+@lru_cache(maxsize=1024)  # the pods of a Deployment have equal annotations
 def _models(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(normalise_wish(part) for part in text.split(",")))
 
@@ -60,9 +60,10 @@ def _positive_mib(text: str) -> int:
     return mib
 
 
-def _wish(key: str, parse: Callable[[str], object], unset: Any) -> Any:
-    """A field that an annotation sets; a parser raises ValueError with the rest of a sentence."""
-    return field(default=unset, metadata={"key": key, "parse": parse})
+def _wish(key: str, parse: Callable[[str], object], unset: Any, words: str = "") -> Any:
+    """A field that an annotation sets; a parser raises ValueError with the rest of a sentence. `words` name a
+    value where pods are listed (default: the key and the value)."""
+    return field(default=unset, metadata={"key": key, "parse": parse, "words": words or key + " {}"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,20 +71,33 @@ class Wishes:
     """The part of a request that annotations set, one field for each annotation."""
 
     models: tuple[str, ...] = _wish("model", _models, ())
-    min_memory_mib: int = _wish("min-memory", _positive_mib, 0)
-    min_free_mib: int = _wish("min-free-memory", _positive_mib, 0)
+    min_memory_mib: int = _wish("min-memory", _positive_mib, 0, "at least {} MiB")
+    min_free_mib: int = _wish("min-free-memory", _positive_mib, 0, "at least {} MiB free")
     min_compute_capability: tuple[int, int] | None = _wish(
         "min-compute-capability", lambda text: (*_capability(text), 0)[:2], None
     )
     min_cuda: tuple[int, ...] | None = _wish("min-cuda", _version(r"\d{1,3}(\.\d{1,3}){0,2}", '"12.4"'), None)
     strategy: str | None = _wish("strategy", _one_of("binpack", "spread"), None)
-    exclusive: bool = _wish("sharing", lambda text: _one_of("exclusive", "any")(text) == "exclusive", False)
+    exclusive: bool = _wish(
+        "sharing", lambda text: _one_of("exclusive", "any")(text) == "exclusive", False, "exclusive"
+    )
 
 
 # annotation key -> (field of Wishes, parser)
 WISHES: dict[str, tuple[str, Callable[[str], object]]] = {
     each.metadata["key"]: (each.name, each.metadata["parse"]) for each in fields(Wishes)
 }
+
+
+def wishes_in_words(wishes: Wishes) -> list[str]:
+    """Each wish that the pod has, in a few words."""
+    found = []
+    for each in fields(Wishes):
+        if (value := getattr(wishes, each.name)) != each.default:
+            joint = " or " if each.name == "models" else "."
+            text = joint.join(map(str, value)) if isinstance(value, tuple) else value
+            found.append(each.metadata["words"].format(text))
+    return found
 
 
 def parse_wishes(annotations: Mapping[str, str]) -> dict[str, object]:

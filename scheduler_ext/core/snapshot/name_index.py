@@ -13,7 +13,7 @@ _MANY = 100
 # Places per hash: at least so many.
 _PLACES = 2
 _HASH_BITS = 64
-# How many bits further on the next try takes them: those that were alike before are soon parted.
+# The shift grows by this many bits while hashes of one group collide, until other bits separate them.
 _STEP_BITS = 4
 
 Hashes = npt.NDArray[np.int64]
@@ -58,14 +58,14 @@ class _Table:
 
 
 def _table(hashes: Sequence[int]) -> _Table | None:
-    """The table of these hashes; None if two are the same, or too much alike to be parted."""
+    """The table of these hashes; None if two are equal, or if no shift separates them."""
     groups = 1 << len(hashes).bit_length() - 1
     places = 1 << (_PLACES * len(hashes)).bit_length()
     for shift in range(groups.bit_length() - 1, _HASH_BITS - places.bit_length(), _STEP_BITS):
         members: list[list[tuple[int, int]]] = [[] for _ in range(groups)]
         for row, value in enumerate(hashes):
             members[value & (groups - 1)].append((value >> shift & (places - 1), row))
-        # Two of one group move together: where they meet, other bits must choose the places.
+        # The hashes of a group are displaced together: if two collide, other bits must choose their places.
         if all(len({place for place, _ in group}) == len(group) for group in members):
             break
     else:

@@ -124,7 +124,7 @@ class Connection:
         self.task = self._loop.create_task(self._run())
 
     async def _run(self) -> None:
-        """Whatever happens on one connection ends that connection only."""
+        """Serve the client until the connection ends; an error ends this connection and no other."""
         try:
             await self._open()
             await self._converse()

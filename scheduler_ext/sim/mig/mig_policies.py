@@ -136,7 +136,7 @@ def fgd(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
 
 
 def fragmentation(geometry: Geometry, mix: Mapping[str, float]) -> Floats:
-    """The free units that pods of `mix` cannot use, in the mean over its profiles, `[mask]`."""
+    """The free units that pods of `mix` cannot use, averaged over its profiles, `[mask]`."""
     masks = np.arange(1 << geometry.grid, dtype=np.int64)
     usable = geometry.grid * room_worth(geometry, mix, exponent=1.0)
     unusable: Floats = geometry.grid - np.bitwise_count(masks) - usable

@@ -53,7 +53,7 @@ def looked(living: Living) -> None:
     """Wait until the changes so far were examined twice."""
     for _ in range(2):
         before = living.live._cured_at
-        living.live._cache._changed.setdefault("nobody", Cause.NODE)
+        living.live.locked.cache._changed.setdefault("nobody", Cause.NODE)
         eventually(lambda before=before: living.live._cured_at > before)  # type: ignore[misc]
 
 
@@ -145,7 +145,9 @@ def test_a_release_that_kube_scheduler_saw_first_is_nudged(living: Living) -> No
     assert living.nudged() == ["a"]
 
 
-def test_a_release_long_after_is_its_own_to_see(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_deleted_long_after_the_refusal_causes_no_nudge(
+    living: Living, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(live_module, "_BEHIND_S", LONG_AGO_S)
     for name in "ab":
         living.bind(f"p-{name}", on=name)

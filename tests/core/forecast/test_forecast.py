@@ -147,10 +147,20 @@ def test_every_gpu_is_of_use_to_some_pod() -> None:
 @pytest.mark.parametrize(
     ("counts", "gpus", "wanted"),
     [
-        pytest.param({TaskClass(gpus=1): 1}, (6, 2), (0, 0), id="who takes any model wants none"),
-        pytest.param({TaskClass(gpus=1, models=("T4",)): 1}, (6, 2), (1, 0), id="who takes one"),
         pytest.param(
-            {TaskClass(gpus=1, models=("A100", "T4")): 1}, (6, 2), (0, 0), id="who takes all there are"
+            {TaskClass(gpus=1): 1}, (6, 2), (0, 0), id="a pod that accepts any model wants no model"
+        ),
+        pytest.param(
+            {TaskClass(gpus=1, models=("T4",)): 1},
+            (6, 2),
+            (1, 0),
+            id="a pod that accepts one model wants that model",
+        ),
+        pytest.param(
+            {TaskClass(gpus=1, models=("A100", "T4")): 1},
+            (6, 2),
+            (0, 0),
+            id="a pod that accepts all existing models wants no model",
         ),
         pytest.param(
             {TaskClass(gpus=1): 3, TaskClass(gpus=1, models=("A100",)): 1},

@@ -67,12 +67,12 @@ def test_a_share_pod_that_names_no_scheduler_gets_ours(shares: ShareCluster) -> 
 @pytest.mark.parametrize(
     "limits",
     [
-        pytest.param({}, id="asks nothing"),
-        pytest.param({SHARE: "0"}, id="asks a share of nothing"),
-        pytest.param({"nvidia.com/gpu": "1"}, id="asks a whole GPU"),
+        pytest.param({}, id="no GPU request"),
+        pytest.param({SHARE: "0"}, id="a share of 0"),
+        pytest.param({"nvidia.com/gpu": "1"}, id="a whole GPU"),
     ],
 )
-def test_a_pod_is_left_as_it_is_that(shares: ShareCluster, limits: Json) -> None:
+def test_a_pod_without_a_share_is_unchanged(shares: ShareCluster, limits: Json) -> None:
     made = shares.create(shares.pod(container("main", limits)))
     assert made["spec"]["schedulerName"] == "default-scheduler"
     assert variables(made) == {"main": None}

@@ -49,7 +49,7 @@ def test_a_loaded_inventory_makes_it_ready(server: Product) -> None:
         pytest.param("api", "PUT", "/prioritize", 405, {"POST", "OPTIONS"}, id="so is prioritize"),
         pytest.param("api", "POST", "/version", 405, {"GET", "HEAD", "OPTIONS"}, id="the version is got"),
         pytest.param("api", "GET", "/bind", 405, {"POST", "OPTIONS"}, id="bind is posted"),
-        pytest.param("api", "GET", "/preempt", 405, {"POST", "OPTIONS"}, id="so is preempt"),
+        pytest.param("api", "GET", "/preempt", 405, {"POST", "OPTIONS"}, id="preempt accepts only POST"),
         pytest.param("api", "GET", "/metrics", 404, None, id="metrics are elsewhere"),
         pytest.param("api", "POST", "/filter/", 404, None, id="a slash too many"),
         pytest.param("api", "POST", "/%ff%00%0a", 404, None, id="a path that is no text"),
@@ -67,7 +67,12 @@ def test_a_loaded_inventory_makes_it_ready(server: Product) -> None:
         ),
         pytest.param("inspect", "PUT", "/debug/ledger", 405, {"GET", "HEAD", "OPTIONS"}, id="it is got"),
         pytest.param(
-            "inspect", "POST", "/debug/snapshot", 405, {"GET", "HEAD", "OPTIONS"}, id="so is the snapshot"
+            "inspect",
+            "POST",
+            "/debug/snapshot",
+            405,
+            {"GET", "HEAD", "OPTIONS"},
+            id="the snapshot accepts only GET",
         ),
     ],
 )
