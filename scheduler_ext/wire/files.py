@@ -108,7 +108,7 @@ class FileLook:
     def _look(self, answer: SimpleQueue[Identity]) -> None:
         try:
             stat = self._path.stat()
-        except Exception:
+        except (OSError, ValueError):
             answer.put(None)
         else:
             # A change of permissions changes nothing else of a file.

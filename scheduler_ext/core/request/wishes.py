@@ -94,9 +94,10 @@ def wishes_in_words(wishes: Wishes) -> list[str]:
     found = []
     for each in fields(Wishes):
         if (value := getattr(wishes, each.name)) != each.default:
-            joint = " or " if each.name == "models" else "."
-            text = joint.join(map(str, value)) if isinstance(value, tuple) else value
-            found.append(each.metadata["words"].format(text))
+            if isinstance(value, tuple):
+                # Names are alternatives, numbers the parts of a version.
+                value = (" or " if isinstance(value[0], str) else ".").join(map(str, value))
+            found.append(each.metadata["words"].format(value))
     return found
 
 

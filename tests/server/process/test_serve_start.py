@@ -45,17 +45,25 @@ def test_a_loaded_inventory_makes_it_ready(server: Product) -> None:
 @pytest.mark.parametrize(
     ("listener", "method", "path", "status", "allow"),
     [
-        pytest.param("api", "GET", "/filter", 405, {"POST", "OPTIONS"}, id="filter is posted"),
-        pytest.param("api", "PUT", "/prioritize", 405, {"POST", "OPTIONS"}, id="so is prioritize"),
-        pytest.param("api", "POST", "/version", 405, {"GET", "HEAD", "OPTIONS"}, id="the version is got"),
-        pytest.param("api", "GET", "/bind", 405, {"POST", "OPTIONS"}, id="bind is posted"),
+        pytest.param("api", "GET", "/filter", 405, {"POST", "OPTIONS"}, id="filter accepts only POST"),
+        pytest.param(
+            "api", "PUT", "/prioritize", 405, {"POST", "OPTIONS"}, id="prioritize accepts only POST"
+        ),
+        pytest.param(
+            "api", "POST", "/version", 405, {"GET", "HEAD", "OPTIONS"}, id="the version accepts only GET"
+        ),
+        pytest.param("api", "GET", "/bind", 405, {"POST", "OPTIONS"}, id="bind accepts only POST"),
         pytest.param("api", "GET", "/preempt", 405, {"POST", "OPTIONS"}, id="preempt accepts only POST"),
         pytest.param("api", "GET", "/metrics", 404, None, id="metrics are elsewhere"),
         pytest.param("api", "POST", "/filter/", 404, None, id="a slash too many"),
         pytest.param("api", "POST", "/%ff%00%0a", 404, None, id="a path that is no text"),
         pytest.param("api", "BREW", "/filter", 405, {"POST", "OPTIONS"}, id="an unknown method"),
-        pytest.param("health", "POST", "/livez", 405, {"GET", "HEAD", "OPTIONS"}, id="liveness is got"),
-        pytest.param("health", "DELETE", "/metrics", 405, {"GET", "HEAD", "OPTIONS"}, id="metrics too"),
+        pytest.param(
+            "health", "POST", "/livez", 405, {"GET", "HEAD", "OPTIONS"}, id="liveness accepts only GET"
+        ),
+        pytest.param(
+            "health", "DELETE", "/metrics", 405, {"GET", "HEAD", "OPTIONS"}, id="metrics accept only GET"
+        ),
         pytest.param("health", "POST", "/filter", 404, None, id="health does not filter"),
         pytest.param(
             "inspect",
@@ -65,7 +73,14 @@ def test_a_loaded_inventory_makes_it_ready(server: Product) -> None:
             {"GET", "HEAD", "OPTIONS", "POST"},
             id="explain changes nothing",
         ),
-        pytest.param("inspect", "PUT", "/debug/ledger", 405, {"GET", "HEAD", "OPTIONS"}, id="it is got"),
+        pytest.param(
+            "inspect",
+            "PUT",
+            "/debug/ledger",
+            405,
+            {"GET", "HEAD", "OPTIONS"},
+            id="the ledger accepts only GET",
+        ),
         pytest.param(
             "inspect",
             "POST",
