@@ -97,8 +97,14 @@ def _counted(state: NodeState) -> bool:
 
 
 def _loose(state: NodeState) -> int:
-    names = {u.resource for slot in state.slots for u in slot.units if "/mig-" not in u.resource}
-    return max([0, *(available(state, name) for name in names)])
+    parts = {
+        u.resource: u.gpu_part
+        for slot in state.slots
+        if slot.healthy
+        for u in slot.units
+        if "/mig-" not in u.resource
+    }
+    return max([0, *(int(available(state, name) * part + 1e-9) for name, part in parts.items())])
 
 
 def asked_of(kind: DeviceKind, workload: Workload) -> Iterator[Asked]:

@@ -124,8 +124,11 @@ def total_memory(state: NodeState, request: GpuRequest) -> bool:
 
 
 def sharing(state: NodeState, request: GpuRequest) -> bool:
-    if request.exclusive:
-        return not state.shared
+    several = any(
+        ask.count > 1 for ask in request.units if ask.profile is None and "shared" not in ask.resource
+    )
+    if state.shared and (request.sharing == "exclusive" or (request.sharing is None and several)):
+        return False
     wants_shared = any(ask.resource.endswith(".shared") for ask in request.units)
     return state.shared or not wants_shared or not state.slots
 

@@ -102,8 +102,6 @@ def balance(state: NodeState, placed: Placed) -> float:
 
 
 def whole_gpus(state: NodeState, placed: Placed) -> float:
-    if state.shared and any(ask.profile is None and ask.count > 1 for ask in placed.request.units):
-        return 0.0
     return _clip(1 - _lost(placed, lambda left: runs(left, placed.workload), state) / 4)
 
 
@@ -167,18 +165,12 @@ def node_health(state: NodeState, placed: Placed) -> float:
 
 
 def priority(state: NodeState, placed: Placed) -> float:
-    level, idle = placed.level, idle_after(state, placed) * healthy_part(state)
-    reliable = level * healthy_part(state) + (1 - level) * 0.5
-    high = max(0.0, 2 * level - 1)
-    steady = high * (state.neighbours + 10) / 21 + (1 - high) * 0.5
-    if placed.request.strategy is not None:
-        return 0.95 * reliable + 0.05 * steady
-    now = 0.7 * (level * idle + (1 - level) * (1 - idle)) + 0.3 * reliable
-    return 0.95 * now + 0.05 * steady
+    reliable = 0.9996 * healthy_part(state) + 0.0004 * (state.neighbours + 10) / 21
+    return 1.0 - (2 * placed.level - 1) * (1.0 - reliable)
 
 
 def spot(state: NodeState, placed: Placed) -> float:
-    return 1.0 - placed.level if state.spot else placed.level
+    return 1.0 if state.spot == (placed.level < 0.5) else 0.0
 
 
 SCORES: dict[str, Callable[[NodeState, Placed], float]] = {

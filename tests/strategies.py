@@ -113,7 +113,7 @@ _wishes: SearchStrategy[tuple[str, Any]] = st.one_of(
     st.tuples(st.just("min_compute_capability"), st.sampled_from(((7, 5), (8, 0), (9, 0)))),
     st.tuples(st.just("min_cuda"), st.sampled_from(((12,), (12, 4), (13, 0, 1)))),
     st.tuples(st.just("strategy"), st.sampled_from(("binpack", "spread"))),
-    st.tuples(st.just("exclusive"), st.just(True)),
+    st.tuples(st.just("sharing"), st.sampled_from(("exclusive", "any"))),
     st.tuples(st.just("soft_preferences"), st.just(True)),
 )
 
@@ -135,7 +135,7 @@ def requests(draw: DrawFn) -> GpuRequest:
     wishes = draw(_some_wishes)
     request = replace(request, cpu_milli=draw(cpu_asks), **dict(wishes))
     shared = any(ask.resource.endswith(".shared") for ask in units)
-    return replace(request, exclusive=False) if shared else request
+    return replace(request, sharing=None) if shared else request
 
 
 # A cluster takes longer to draw than a request: so it gets more than one.

@@ -17,7 +17,7 @@ import scheduler_ext.sim.policies
 from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
 from scheduler_ext.cli import main
 from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION
-from scheduler_ext.core.cycle.cycle import REPORTED, REPORTED_TO_OTHERS
+from scheduler_ext.core.cycle.cycle import DECISIVE, DECISIVE_SCORES
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE
@@ -73,8 +73,8 @@ def test_configuration_names_every_knob_with_its_default() -> None:
 
 def test_configuration_names_every_score_with_its_weight() -> None:
     table = {row[0].strip("`"): row[1] for row in rows(section(page("configuration"), "## Scores"))}
-    part = REPORTED_TO_OTHERS / (1 + REPORTED_TO_OTHERS)
-    fixed = {REPORTED.name: f"{100 * part:.0f} % of the total, fixed"}
+    part = DECISIVE / (1 + DECISIVE)
+    fixed = {score.name: f"{100 * part:.0f} % of the total, fixed" for score in DECISIVE_SCORES}
     assert table == {name: shown(weight) for name, weight in DEFAULT_WEIGHTS.items()} | fixed
 
 

@@ -20,22 +20,23 @@ from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.scores import SCORES
-from scheduler_ext.core.scores.preferences import Reported
+from scheduler_ext.core.scores.preferences import Reported, WholeBeforeSlice
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 
 FITS = 0
 BEST_POINTS = 10
 # For a pod with soft preferences of its own: totals this close to the best count as equal to it.
-TOLERANCE = 0.05
-# The weight of being reported relative to all other terms together, where only some nodes are: so large that
-# no estimated node comes within the tolerance of a reported one.
-REPORTED_TO_OTHERS = (1 + 2 * TOLERANCE) / (1 - 2 * TOLERANCE)
+TOLERANCE = 0.02
+# The weight of a term that decides whatever the others say, relative to all before it: so large that no node
+# comes within the tolerance of a better one.
+DECISIVE = 1.1
 # Totals closer than this are equal, because smaller differences come from rounding.
 TOTAL_DECIMALS = 9
 _CODE = {reason: code for code, reason in enumerate(REASONS, start=1)}
 
-REPORTED = Reported()
+# Of these, the later decides first.
+DECISIVE_SCORES: tuple[Score, ...] = (WholeBeforeSlice(), Reported())
 
 Codes = npt.NDArray[np.uint8]
 
@@ -159,10 +160,11 @@ def score_nodes(decision: Decision) -> Scored:
     weights, scoring = decision.policy.weights, decision.scoring
     applied = [score for score in SCORES if weights.get(score.name, 0.0) > 0.0 and score.applies(scoring)]
     terms = [(score, weights[score.name], score.value(scoring)) for score in applied]
-    # Whatever the weights: a node known only by its labels ranks below every node with a report.
-    if scoring.request.asks_gpu and REPORTED.applies(scoring):
-        others = sum(weight for _, weight, _ in terms) or 1.0
-        terms.append((REPORTED, others * REPORTED_TO_OTHERS, REPORTED.value(scoring)))
+    # Whatever the weights: whole GPUs before slices, and reported nodes before those known by labels only.
+    for score in DECISIVE_SCORES:
+        if scoring.request.asks_gpu and score.applies(scoring):
+            others = sum(weight for _, weight, _ in terms) or 1.0
+            terms.append((score, others * DECISIVE, score.value(scoring)))
     whole = sum(weight for _, weight, _ in terms) or 1.0
     terms = [(score, weight / whole, value) for score, weight, value in terms]
     for _, weight, value in terms:

@@ -209,12 +209,18 @@ def residual_milli(slot: Slot, *, shares: bool) -> int:
 def _loose(state: NodeState) -> int:
     units = [unit for slot in state.slots if slot.healthy for unit in slot.units]
     counted: Counter[str] = Counter()
+    # A time slice or a part by MPS is no GPU: replicas count together as the GPUs that they are parts of.
+    parts: dict[str, float] = {}
     for unit in units:
         if not unit.resource.startswith(MIG_PREFIX):
             counted[unit.resource] += unit.free
+            parts[unit.resource] = unit.gpu_part
     limits = {name: (unknown, limit) for name, unknown, limit in state.limits}
     none = (0, UNLIMITED)
-    free = [min(n - limits.get(name, none)[0], limits.get(name, none)[1]) for name, n in counted.items()]
+    free = [
+        int(min(n - limits.get(name, none)[0], limits.get(name, none)[1]) * parts[name] + 1e-9)
+        for name, n in counted.items()
+    ]
     return max([0, *free])
 
 

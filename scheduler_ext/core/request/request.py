@@ -125,6 +125,13 @@ class GpuRequest(Wishes):
         """False for a pod that asks nothing of a GPU: every node is fine then."""
         return bool(self.units) or self.shares is not None
 
+    @property
+    def whole(self) -> tuple[UnitAsk, ...]:
+        """The requests of GPUs, without MIG instances and without replicas named as such (`.shared`)."""
+        return tuple(
+            ask for ask in self.units if ask.profile is None and not ask.resource.endswith(".shared")
+        )
+
     def model_rank(self, model: GpuModel) -> int | None:
         """The place of the first wish that the model meets, by exact name or family; None if none does."""
         names = (model.name, model.family)
@@ -271,7 +278,7 @@ def _refuse_absurdities(request: GpuRequest) -> None:
                 f"asks {' and '.join(names)}: a node offers its GPUs under one of these names; ask one"
             )
     shared = [ask.resource for ask in request.units if ask.resource.endswith(".shared")]
-    if request.exclusive and shared:
+    if request.sharing == "exclusive" and shared:
         raise WishError(
             f"annotation {ANNOTATION_PREFIX}sharing is exclusive, yet {shared[0]} asks a shared GPU; drop one"
         )

@@ -78,9 +78,7 @@ class Wishes:
     )
     min_cuda: tuple[int, ...] | None = _wish("min-cuda", _version(r"\d{1,3}(\.\d{1,3}){0,2}", '"12.4"'), None)
     strategy: str | None = _wish("strategy", _one_of("binpack", "spread"), None)
-    exclusive: bool = _wish(
-        "sharing", lambda text: _one_of("exclusive", "any")(text) == "exclusive", False, "exclusive"
-    )
+    sharing: str | None = _wish("sharing", _one_of("exclusive", "any"), None)
 
 
 # annotation key -> (field of Wishes, parser)

@@ -36,5 +36,5 @@ DEFAULT_WEIGHTS: dict[str, float] = {
     "model-preference": 5.0,
     "health": 0.2,
     "priority": 1.0,
-    "spot": 0.3,
+    "spot": 1.0,
 }

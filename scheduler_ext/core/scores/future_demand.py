@@ -55,8 +55,7 @@ class Balance:
 
 
 class WholeGpus:
-    """1 if pods of several GPUs can use as many of the node's whole GPUs as before. For such a pod itself,
-    0 on nodes whose GPUs are time-sliced or under MPS, where it would only get parts of GPUs."""
+    """1 if pods of several GPUs can use as many of the node's whole GPUs as before."""
 
     name = "whole-gpus"
     most_gpus = 4.0
@@ -65,10 +64,7 @@ class WholeGpus:
         return scoring.packs and scoring.request.asks_gpu
 
     def value(self, scoring: Scoring) -> Floats:
-        value = _kept(scoring, scoring.before.runs - scoring.after.runs, self.most_gpus)
-        if any(ask.profile is None and ask.count > 1 for ask, _ in scoring.units):
-            value = np.where(scoring.snapshot.node.shared, 0.0, value)
-        return value
+        return _kept(scoring, scoring.before.runs - scoring.after.runs, self.most_gpus)
 
 
 class Tightness:

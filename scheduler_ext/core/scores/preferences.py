@@ -8,9 +8,8 @@ from scheduler_ext.core.node.node import NO_NEIGHBOURS
 
 # For shares the GPU matters more than its node: a GPU filled up is one fewer to fragment.
 _GPU_PART = 0.7
-_EMPTINESS_PART = 0.7
-# It decides between otherwise equal nodes: later evictions matter less than room and health now.
-_NEIGHBOURS_PART = 0.05
+# A tie-break: less than one idle GPU of a node counts in `tightness` (a test compares them).
+_NEIGHBOURS_PART = 0.0004
 
 
 class Reported:
@@ -26,6 +25,26 @@ class Reported:
         return np.where(scoring.snapshot.node.estimated, 0.0, 1.0)
 
 
+class WholeBeforeSlice:
+    """0 where the pod would get a time slice, a part by MPS, or, for several GPUs, MIG instances that are
+    handed out as GPUs; 1 on other nodes. Not among the weighted scores either."""
+
+    name = "whole-before-slice"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return (
+            bool(scoring.request.whole) and scoring.request.sharing is None and scoring.snapshot.some_sliced
+        )
+
+    def value(self, scoring: Scoring) -> Floats:
+        sliced = scoring.snapshot.node.shared
+        if any(ask.count > 1 for ask in scoring.request.whole):
+            slices = np.array([model.is_mig_slice for model in scoring.snapshot.models])
+            for _, columns in scoring.units:
+                sliced = sliced | (slices[columns.model] & columns.has_free).any(0)
+        return np.where(sliced, 0.0, 1.0)
+
+
 class NodeHealth:
     """The part of the node's GPUs that are healthy: a node that lost one may be about to lose another."""
 
@@ -39,33 +58,26 @@ class NodeHealth:
 
 
 class Priority:
-    """Emptiness after placement (headroom kept), health and neighbours that are not evicted easily, in favour
-    of high levels; fullness for low ones. For a pod with its own strategy, emptiness does not count."""
+    """Reliable nodes for pods of high priority: healthy ones, and of equals the one whose pods are hardest to
+    evict. Pods of low priority accept any
+    node. Emptiness does not count, so that pods of any priority leave room for large pods."""
 
     name = "priority"
 
     def applies(self, scoring: Scoring) -> bool:
-        return scoring.request.asks_gpu and scoring.level != 0.5
+        return scoring.request.asks_gpu and scoring.level > 0.5
 
     def value(self, scoring: Scoring) -> Floats:
-        level = scoring.level
-        reliable = level * scoring.snapshot.health + (1 - level) * 0.5
         ranks = (scoring.snapshot.node.neighbours + NO_NEIGHBOURS - 1) / (2 * NO_NEIGHBOURS - 1)
-        # Pods of low priority accept any neighbour.
-        high = max(0.0, 2 * level - 1)
-        steady = high * ranks + (1 - high) * 0.5
-        now = reliable
-        if scoring.request.strategy is None:
-            # An unhealthy GPU is no headroom.
-            idle = scoring.idle_after * scoring.snapshot.health
-            empty = level * idle + (1 - level) * (1 - idle)
-            now = _EMPTINESS_PART * empty + (1 - _EMPTINESS_PART) * reliable
-        value: Floats = _NEIGHBOURS_PART * steady + (1 - _NEIGHBOURS_PART) * now
+        reliable = (1 - _NEIGHBOURS_PART) * scoring.snapshot.health + _NEIGHBOURS_PART * ranks
+        high = 2 * scoring.level - 1
+        value: Floats = 1.0 - high * (1.0 - reliable)
         return value
 
 
 class Spot:
-    """Sends pods of low priority to spot nodes, and pods of high priority to on-demand nodes."""
+    """1 on spot nodes for pods of low priority, on on-demand nodes for pods of high priority, however low or
+    high: a pod either accepts an interruption or does not."""
 
     name = "spot"
 
@@ -73,7 +85,7 @@ class Spot:
         return scoring.request.asks_gpu and scoring.level != 0.5
 
     def value(self, scoring: Scoring) -> Floats:
-        return np.where(scoring.snapshot.node.spot, 1.0 - scoring.level, scoring.level)
+        return np.where(scoring.snapshot.node.spot == (scoring.level < 0.5), 1.0, 0.0)
 
 
 class BestFit:

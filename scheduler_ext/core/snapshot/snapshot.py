@@ -144,6 +144,14 @@ class Snapshot:
         return idle
 
     @lazy
+    def some_sliced(self) -> bool:
+        """Whether some node hands out parts of GPUs under the name of a GPU."""
+        looked_at = (self, self.cluster)
+        return any(bool(each.node.shared.any()) for each in looked_at) or any(
+            model.is_mig_slice for each in looked_at for model in each.models
+        )
+
+    @lazy
     def some_estimated(self) -> bool:
         """Whether some GPU nodes are known by their labels only while others have a report."""
         looked_at = (self.node, self.cluster.node)

@@ -137,7 +137,7 @@ def test_points_keep_order_and_equality_and_only_the_best_get_ten(
 
 def test_points_use_the_whole_scale() -> None:
     assert points(np.array([0.1, 0.9, 0.5, 0.86, 0.1, -np.inf])).tolist() == [0, 10, 5, 9, 0, 0]
-    assert points(np.array([0.1, 0.9, 0.5, 0.86, 0.1, -np.inf]), TOLERANCE).tolist() == [0, 10, 5, 10, 0, 0]
+    assert points(np.array([0.1, 0.9, 0.5, 0.86, 0.1, -np.inf]), TOLERANCE).tolist() == [0, 10, 5, 9, 0, 0]
     assert points(np.array([0.3, 0.3])).tolist() == [10, 10]
     # So close to the best that their distances to the worst are equal, but not the best.
     assert points(np.array([-1.0, 0.1, np.nextafter(0.1, 0.0)])).tolist() == [0, 10, 9]
@@ -269,7 +269,7 @@ def test_an_invalid_request_is_refused_everywhere_with_its_reason(cluster: Seque
 
 @given(clusters())
 def test_a_pod_that_asks_no_gpu_fits_everywhere_equally_well(cluster: Sequence[NodeInfo]) -> None:
-    asks_nothing = GpuRequest(models=("A100", "T4"), min_memory_mib=1, exclusive=True, priority=9)
+    asks_nothing = GpuRequest(models=("A100", "T4"), min_memory_mib=1, sharing="exclusive", priority=9)
     decision = filter_nodes(asks_nothing, snapshot_of(cluster), Policy())
     assert set(verdicts(decision).values()) == {FITS}
     assert set(totals(decision).values()) == {0.0}

@@ -147,8 +147,12 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
             FreeMemory.reason,
             id="of its free memory too",
         ),
-        pytest.param(node(t4(), report=MPS), whole(2), None, id="as many parts as replicas"),
-        pytest.param(node(t4(), report=MPS), whole(3), GpuCount.reason, id="and no more"),
+        pytest.param(node(t4(), report=MPS), whole(2, sharing="any"), None, id="as many parts as replicas"),
+        pytest.param(node(t4(), report=MPS), whole(3, sharing="any"), GpuCount.reason, id="and no more"),
+        pytest.param(
+            node(t4(), report=MPS), whole(2), Sharing.reason, id="several parts are no several GPUs"
+        ),
+        pytest.param(node(t4(), report=TIME_SLICED), whole(), None, id="one pod may get one slice"),
         pytest.param(
             node(t4(), report=TIME_SLICED),
             whole(min_memory_mib=15360),
@@ -157,7 +161,7 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         ),
         pytest.param(
             node(t4(), report=TIME_SLICED),
-            whole(exclusive=True),
+            whole(sharing="exclusive"),
             Sharing.reason,
             id="an exclusive wish refuses time-sliced GPUs",
         ),

@@ -47,9 +47,7 @@ ONE = GpuRequest(units=(UnitAsk(WHOLE, 1),))
     [
         pytest.param(replace(ONE, strategy="binpack"), None, "full", id="binpack takes the fuller node"),
         pytest.param(replace(ONE, strategy="spread"), None, "empty", id="spread takes the emptier node"),
-        pytest.param(
-            replace(ONE, priority=100_000), None, "empty", id="high priority takes the emptier node"
-        ),
+        pytest.param(replace(ONE, priority=100_000), None, "full", id="high priority packs like any other"),
         pytest.param(replace(ONE, priority=-100_000), None, "full", id="low priority fills the fuller node"),
         pytest.param(ONE, Policy(strategy="spread"), "empty", id="a policy of spread takes the emptier node"),
         pytest.param(ONE, None, "full", id="by default the last free GPU is used up"),

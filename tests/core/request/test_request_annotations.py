@@ -54,8 +54,8 @@ def parsed(annotations: dict[str, str], resource: str = "nvidia.com/gpu") -> Gpu
         pytest.param("min-cuda", "12.4.1", "min_cuda", (12, 4, 1), id="a CUDA version with a patch"),
         pytest.param("strategy", "binpack", "strategy", "binpack", id="binpack"),
         pytest.param("strategy", "spread", "strategy", "spread", id="spread"),
-        pytest.param("sharing", "exclusive", "exclusive", True, id="exclusive"),
-        pytest.param("sharing", "any", "exclusive", False, id="any sharing"),
+        pytest.param("sharing", "exclusive", "sharing", "exclusive", id="exclusive"),
+        pytest.param("sharing", "any", "sharing", "any", id="any sharing"),
     ],
 )
 def test_legal_annotations(key: str, text: str, field: str, value: Any) -> None:
@@ -69,7 +69,7 @@ def test_without_annotations_nothing_is_restricted() -> None:
     assert isinstance(request, GpuRequest)
     assert (request.models, request.min_memory_mib, request.min_free_mib) == ((), 0, 0)
     assert (request.min_compute_capability, request.min_cuda) == (None, None)
-    assert (request.strategy, request.exclusive) == (None, False)
+    assert (request.strategy, request.sharing) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,12 @@ ROWS = [
     pytest.param({"min-compute-capability": "8"}, ["min-compute-capability 8.0"], id="a capability has dots"),
     pytest.param({"min-cuda": "12.4"}, ["min-cuda 12.4"], id="a CUDA version has dots"),
     pytest.param({"strategy": "spread"}, ["strategy spread"], id="a wish without words shows key and value"),
-    pytest.param({"sharing": "exclusive"}, ["exclusive"], id="exclusive GPUs need no value"),
-    pytest.param({"sharing": "any"}, [], id="the value without the annotation is no wish"),
+    pytest.param(
+        {"sharing": "exclusive"},
+        ["sharing exclusive"],
+        id="so does sharing",
+    ),
+    pytest.param({"sharing": "any"}, ["sharing any"], id="any sharing is a wish, too"),
     pytest.param(
         {"strategy": "binpack", "model": "T4"}, ["model T4", "strategy binpack"], id="in the order of fields"
     ),
