@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from scheduler_ext.core.forecast.forecast import UNKNOWN_GPUS, UNKNOWN_PICKY, UNKNOWN_SHARES, DeviceKind
+from scheduler_ext.core.forecast.forecast import UNKNOWN_GPUS, UNKNOWN_SHARES, DeviceKind
 from scheduler_ext.core.forecast.residual_value import residual_values
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.node import UNLIMITED, NodeState, Slot
@@ -192,13 +192,27 @@ def with_cpu(left: Left, workload: Workload) -> float:
     return gpus * cpu / max(math.cbrt(gpus**3 + cpu**3), 1e-9)
 
 
+def idle_of_models(cluster: Sequence[NodeState]) -> dict[GpuModel, float]:
+    """The idle GPUs of each model, parts of shared ones included."""
+    idle: dict[GpuModel, float] = {}
+    for state in cluster:
+        for slot in state.slots:
+            idle[slot.model] = idle.get(slot.model, 0.0) + _residual(state, slot) / 1000
+        if _counted(state) and state.slots:
+            idle[state.slots[0].model] += _loose(state)
+    return idle
+
+
 def scarcity(cluster: Sequence[NodeState], workload: Workload) -> dict[GpuModel, float]:
-    """The root of the demand for each model by pods that do not accept all models, divided by the supply."""
+    """The square of the demand for each model, until the cluster is full, by pods that do not accept all
+    models, divided by its idle GPUs.
+    """
     there: dict[DeviceKind, float] = {}
     for state in cluster:
         for slot in state.slots:
             kind = kind_of(state, slot)
             there[kind] = there.get(kind, 0.0) + (state.gpus if state.estimated else 1)
+    idle = idle_of_models(cluster)
     models = {kind.model for kind, count in there.items() if count}
     wanted = dict.fromkeys(models, 0.0)
     total = 0.0
@@ -212,17 +226,14 @@ def scarcity(cluster: Sequence[NodeState], workload: Workload) -> dict[GpuModel,
             if any(not _admits(task, model) for model in models) and kind.model in wanted:
                 wanted[kind.model] += asked
     gpus = sum(there.values())
-    unknown = 0.0
     for kind, count in there.items():
         mine = list(asked_of(kind, workload))[len(workload.parts) :]
-        unknown += sum(asked.weight * asked.amount for asked in mine) * count / gpus if gpus else 0.0
-    total = max(total + unknown, 1e-9)
-    scarce = {}
-    for kind in there:
-        of_model = sum(count for other, count in there.items() if other.model == kind.model)
-        asked = wanted.get(kind.model, 0.0) + UNKNOWN_PICKY * unknown / max(len(models), 1)
-        scarce[kind.model] = min(1.0, math.sqrt(asked / total * gpus / of_model)) if of_model else 0.0
-    return scarce
+        total += sum(asked.weight * asked.amount for asked in mine) * count / gpus if gpus else 0.0
+    total = max(total, 1e-9)
+    everywhere = sum(idle.values())
+    return {
+        model: min(1.0, wanted[model] / total * everywhere / max(idle[model], 1e-9)) ** 2 for model in models
+    }
 
 
 def host_scarcity(state: NodeState, cluster: Sequence[NodeState], workload: Workload) -> float:

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.node import NodeState, Slot, Unit
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
-from tests.demand_oracle import Left, host_scarcity, left_of, runs, scarcity, unusable, with_cpu, worth
+from tests.demand_oracle import (
+    Left,
+    host_scarcity,
+    idle_of_models,
+    left_of,
+    runs,
+    scarcity,
+    unusable,
+    with_cpu,
+    worth,
+)
 from tests.mig_oracle import loss_of
 from tests.oracle import free_units, peak_mib
 
@@ -156,6 +168,28 @@ def model_scarcity(state: NodeState, placed: Placed) -> float:
     return _clip(1 - taken / placed.gpus)
 
 
+def value(state: NodeState, placed: Placed) -> float:
+    """By the logarithm of the value of the GPUs that are taken; less in a fuller cluster."""
+    values = [_value(other, slot) for other in placed.cluster for slot in other.slots]
+    span = math.log(max(16.0, max(values) / min(values)))
+
+    def rank(slot: Slot) -> float:
+        return math.log(_value(state, slot) / min(values)) / span
+
+    taken = sum(
+        ask.count * _mean_over_free(state, ask, lambda slot, unit: rank(slot) * unit.gpu_part)
+        for ask in placed.request.units
+    )
+    taken += sum(rank(state.slots[i]) for i in placed.slots)
+    gpus = sum(other.gpus for other in placed.cluster)
+    idle = sum(idle_of_models(placed.cluster).values())
+    return _clip(1 - math.sqrt(min(1.0, idle / gpus)) * taken / placed.gpus)
+
+
+def _value(state: NodeState, slot: Slot) -> float:
+    return state.value or value_of(slot.model, {})
+
+
 def node_scarcity(state: NodeState, placed: Placed) -> float:
     return 1 - host_scarcity(state, placed.cluster, placed.workload)
 
@@ -179,6 +213,7 @@ SCORES: dict[str, Callable[[NodeState, Placed], float]] = {
     "balance": balance,
     "whole-gpus": whole_gpus,
     "tightness": tightness,
+    "value": value,
     "model-scarcity": model_scarcity,
     "node-scarcity": node_scarcity,
     "best-fit": best_fit,

@@ -7,7 +7,7 @@ from scheduler_ext.core.cycle.policy import Policy as Knobs
 from scheduler_ext.core.node.columns import Floats, Ints
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
-from scheduler_ext.sim.world import Cluster, NodesView
+from scheduler_ext.sim.world import Cluster, NodesView, World
 
 
 class Evaluation(NamedTuple):
@@ -31,7 +31,8 @@ class Target:
 
 class Policy:
     """Base of the policies: a choice of nodes from the pod, the nodes and the expected workload. A node's
-    evaluation may depend only on that node, the kind and the workload."""
+    evaluation may depend only on that node, the kind and the workload, because it is kept until the node
+    changes; `of_models` is for the rest."""
 
     name: str
     # The tie rule of the policy ("first" or "random"); None leaves it to the scheduler.
@@ -45,6 +46,10 @@ class Policy:
 
     def retarget(self, workload: Workload) -> None:
         """Expect another workload from now on."""
+
+    def of_models(self, kind: PodKind, world: World) -> Floats | None:
+        """What the state of the whole cluster adds to the scores of nodes, by their model's number in the
+        cluster, `[model]`; None for nothing."""
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes; all have the CPU, the memory and the GPUs."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from scheduler_ext.core.cycle.cycle import points
+from scheduler_ext.core.cycle.cycle import TOTAL_DECIMALS, points
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.placement_policy import Policy
@@ -142,6 +142,9 @@ class Scheduler:
     def _choose(self, kind: PodKind) -> Placement | None:
         scored = self._up_to_date(kind)
         totals = scored.score
+        if (of_models := self._policy.of_models(kind, self._world)) is not None:
+            # Rounded as in the core, so that equal totals stay equal.
+            totals = np.round(totals + of_models.take(self._world.cluster.model), TOTAL_DECIMALS)
         if self._settings.sampled_percent < 100:
             totals = self._sampled(totals)
         if self._points:

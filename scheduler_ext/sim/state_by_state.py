@@ -25,7 +25,7 @@ from scheduler_ext.sim.trace_workload import PodKind, admits, core_cpu_milli
 _KNOWN = {
     *("fresh-inventory", "change-in-progress", "model", "compute-capability", "cuda", "total-memory"),
     *("sharing", "health", "gpu-count", "mig-placement", "free-memory", "residual-value", "fragmentation"),
-    *("balance", "whole-gpus", "tightness", "model-scarcity", "node-scarcity", "best-fit", "mig"),
+    *("balance", "whole-gpus", "tightness", "value", "model-scarcity", "node-scarcity", "best-fit", "mig"),
     *("model-preference", "priority", "spot"),
 }
 _TOTAL_SCALE = 10.0**TOTAL_DECIMALS
@@ -57,8 +57,7 @@ class _Shape(NamedTuple):
     # The value by residual, and the whole GPUs that pods of several can use, by number.
     values: list[float]
     runs: list[float]
-    # Of the model, and of nodes of this size.
-    scarcity: float
+    # Of nodes of this size.
     host_scarcity: float
     # In balance with a GPU.
     cpu_per_gpu_milli: float
@@ -89,6 +88,7 @@ class StateByState:
         self._forecast = forecast = cluster.forecast
         self._cpu_amounts = forecast.cpu_milli.tolist()
         # Lists, as Python reads a number of one three times as fast as of an array.
+        self._worth_unequal = cluster.value_ranks(policy.values).differ
         values, runs = forecast.values.tolist(), forecast.runs.tolist()
         rows, models = cluster.demand.rows[0].tolist(), cluster.devices.model[0].tolist()
         self._shapes = [
@@ -97,7 +97,6 @@ class StateByState:
                 row=rows[state],
                 values=values[rows[state]],
                 runs=runs[rows[state]],
-                scarcity=float(cluster.scarcity[models[state]]),
                 host_scarcity=float(cluster.host_scarcity[state]),
                 cpu_per_gpu_milli=BALANCE * 1000 * float(forecast.cores_per_gpu[rows[state]]),
             )
@@ -118,6 +117,7 @@ class StateByState:
             "balance": packs and knows_cpu,
             "whole-gpus": asks_gpu,
             "tightness": packs,
+            "value": asks_gpu and self._worth_unequal,
             "model-scarcity": asks_gpu and len(cluster.models) > 1,
             "node-scarcity": asks_gpu,
             "health": asks_gpu,
@@ -142,7 +142,7 @@ class StateByState:
             self._before[state] = before
         if cpu != UNLIMITED:
             cpu = max(cpu - asked.cpu_milli, 0)
-        slot, idle, whole, scarce = 0, before.idle - asked.whole, before.whole - asked.whole, shape.scarcity
+        slot, idle, whole = 0, before.idle - asked.whole, before.whole - asked.whole
         if asked.share_milli is not None:
             if shape.model not in asked.models or not rooms or rooms[-1] < asked.share_milli:
                 return -math.inf, 0
@@ -150,11 +150,10 @@ class StateByState:
             whole -= rooms[slot] == WHOLE
             rooms = (*rooms[:slot], rooms[slot] - asked.share_milli, *rooms[slot + 1 :])
             idle -= asked.share_milli / WHOLE
-            scarce = scarce * asked.share_milli / WHOLE
         elif asked.whole and (shape.model not in asked.models or whole < 0):
             return -math.inf, 0
         after = self._demand(shape, rooms, cpu, idle, whole, asked.whole)
-        return _total(asked, before, after, scarce, shape.host_scarcity), slot
+        return _total(asked, before, after, shape.host_scarcity), slot
 
     def _demand(
         self, shape: _Shape, rooms: tuple[int, ...], cpu: int, idle: float, whole: int, taken: int = 0
@@ -212,8 +211,9 @@ def _missed_by_several(several: list[float], whole: int, idle: float) -> float:
     return missed * idle + (several[0] - missed) * (idle - whole)
 
 
-def _total(asked: Asked, before: _Demand, after: _Demand, scarce: float, host_scarcity: float) -> float:
-    """The scores in their order, as core.scores has them, each by its part."""
+def _total(asked: Asked, before: _Demand, after: _Demand, host_scarcity: float) -> float:
+    """The scores in their order, as core.scores has them, each by its part, without the scarcity and
+    the value of models, which depend on the whole cluster."""
     part, gpus = asked.part, max(asked.whole, 1)
     total = (
         part["residual-value"] * _clip(1.0 - (before.worth - after.worth) / gpus)
@@ -222,7 +222,6 @@ def _total(asked: Asked, before: _Demand, after: _Demand, scarce: float, host_sc
         + part["balance"] * _clip(1.0 - (before.usable - after.usable) / gpus / Balance.most_gpus)
         + part["whole-gpus"] * _clip(1.0 - (before.runs - after.runs) / gpus / WholeGpus.most_gpus)
         + part["tightness"] * _clip(1.0 - after.idle / gpus / Tightness.most_gpus)
-        + part["model-scarcity"] * _clip(1.0 - scarce)
         + part["node-scarcity"] * (1.0 - host_scarcity)
         # All GPUs of a simulated node are healthy.
         + part["health"]

@@ -84,6 +84,9 @@ class World:
         self.room_milli: Ints = np.where(slots < cluster.gpus, GPU_MILLI, 0).astype(np.int32)
         self.tasks: Ints = np.zeros((depth + 1, len(cluster)), np.int32)
         self.allocated_milli = 0
+        # By model, of the cluster's numbers.
+        self.idle_milli: Longs = np.zeros(len(cluster.models), np.int64)
+        np.add.at(self.idle_milli, cluster.model, cluster.gpus * GPU_MILLI)
         # The number of changes; a node keeps the number of its last one.
         self.tick = 0
         self._changed_at = np.zeros(len(cluster), np.int64)
@@ -120,6 +123,7 @@ class World:
             self.room_milli[slot, node] -= sign * kind.gpu_milli
         if kind.gpus:
             self.tasks[0 if kind.is_share else kind.gpus, node] += sign
+        self.idle_milli[self.cluster.model[node]] -= sign * kind.demand_milli
         self.allocated_milli += sign * kind.demand_milli
         self.tick += 1
         self._changed_at[node] = self.tick

@@ -2,6 +2,7 @@
 `docs/reference/configuration.md` documents each setting; a test compares the two."""
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import msgspec
@@ -10,6 +11,8 @@ from msgspec import Meta, Struct, field
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError, DocumentError
+from scheduler_ext.core.gpu.models import normalise_wish
+from scheduler_ext.core.node.node_labels import MAX_VALUE
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE, MIG_PREFIX, ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.wire.decoding import located
@@ -100,6 +103,7 @@ class Configuration(_Section):
     server: ServerSection = field(default_factory=ServerSection)
     inspection: InspectionSection = field(default_factory=InspectionSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
+    values: dict[str, float] = field(default_factory=dict)
 
     def policy(self) -> Policy:
         """The settings of a decision."""
@@ -108,6 +112,7 @@ class Configuration(_Section):
             strategy=self.score.strategy,
             high_priority=self.score.high_priority,
             max_candidates=self.filter.max_candidates,
+            values={normalise_wish(model): value for model, value in self.values.items()},
         )
 
     def inventory_ages_s(self) -> tuple[float, float]:
@@ -160,6 +165,7 @@ def check(config: Configuration) -> None:
             raise ConfigError(f"score.weights.{name}: {weight:g} is outside 0 to 1000")
     if not any(config.policy().weights.values()):
         raise ConfigError("score.weights: all are 0; leave at least one above, or every node is equal")
+    _check_values(config.values)
     share, whole = config.resources.memory_share, config.resources.whole_gpu
     if share in whole:
         raise ConfigError(f"resources.memoryShare: {share} is in wholeGpu too; keep one")
@@ -176,6 +182,20 @@ def check(config: Configuration) -> None:
     duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     duration_s("server.gracefulTimeout", config.server.graceful_timeout, 0.5, 300)
     duration_s("bind.deadline", config.bind.deadline, 0.1, 60)
+
+
+def _check_values(values: Mapping[str, float]) -> None:
+    named: dict[str, str] = {}
+    for text, value in sorted(values.items()):
+        try:
+            model = normalise_wish(text)
+        except ValueError as error:
+            raise ConfigError(f"values.{text:.80}: {error}") from None
+        if model in named:
+            raise ConfigError(f"values.{text}: the same model as values.{named[model]}; keep one")
+        named[model] = text
+        if not 0 < value <= MAX_VALUE:
+            raise ConfigError(f"values.{text}: {value:g} is outside 0 to {MAX_VALUE:,.0f}, or is 0")
 
 
 def _explained(error: Exception) -> str:

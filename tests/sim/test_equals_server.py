@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.cycle import filter_nodes, points
+from scheduler_ext.core.cycle.cycle import TOTAL_DECIMALS, filter_nodes, points
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.node.node import NO_NEIGHBOURS, Node, NodeState, Slot
@@ -22,7 +22,7 @@ from scheduler_ext.sim.node_states import NodeStates
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies.default import Default, request_of
 from scheduler_ext.sim.scheduler import Scheduler, Settings
-from scheduler_ext.sim.trace_workload import PodKind, task_class, workload_of
+from scheduler_ext.sim.trace_workload import PodKind, model_of, task_class, workload_of
 from scheduler_ext.sim.world import Cluster, NodeShape, NodesView, World
 from scheduler_ext.wire.config import Configuration, ScoreSection
 from tests.sim.server_side import (
@@ -142,11 +142,12 @@ class Both:
         world, names = self.world, self.world.cluster.names
         # kube-scheduler's own filters run first; it asks about the remaining nodes in any order.
         able = np.flatnonzero((world.cpu_free >= kind.cpu_milli) & (world.memory_free >= kind.memory_mib))
-        evaluation = self.policy.evaluate(kind, NodesView(world, able))
-        fits = evaluation.score > -np.inf
-        ours = dict(
-            zip((names[node] for node in able[fits]), points(evaluation.score[fits]).tolist(), strict=True)
-        )
+        totals = self.policy.evaluate(kind, NodesView(world, able)).score
+        of_models = self.policy.of_models(kind, world)
+        if of_models is not None:
+            totals = np.round(totals + of_models[world.cluster.model[able]], TOTAL_DECIMALS)
+        fits = totals > -np.inf
+        ours = dict(zip((names[node] for node in able[fits]), points(totals[fits]).tolist(), strict=True))
         asked = [names[node] for node in able]
         order.shuffle(asked)
         theirs = self.server.fitting(kind, asked)
@@ -204,7 +205,7 @@ def test_the_same_nodes_with_the_same_points_and_the_same_gpu(
         both.agree(kind, random.Random(len(steps)))
 
 
-def test_held_gpus_do_not_change_the_scarcity_of_a_model() -> None:
+def test_the_fewer_gpus_of_a_model_are_idle_the_scarcer_it_is() -> None:
     cluster = Cluster.of(
         [
             NodeShape("a", 96_000, 100_000, 1, MODELS[0]),
@@ -212,17 +213,24 @@ def test_held_gpus_do_not_change_the_scarcity_of_a_model() -> None:
             NodeShape("c", 96_000, 100_000, 1, MODELS[1]),
         ]
     )
-    wanted = PodKind(1000, 1000, 1, 1000, (MODELS[0],))
-    workload = Workload.of({task_class(wanted): 1.0, task_class(PodKind(1000, 1000, 1, 500)): 2.0})
+    wanted, other = PodKind(1000, 1000, 1, 1000, (MODELS[0],)), PodKind(1000, 1000, 1, 500)
+    workload = Workload.of({task_class(wanted): 1.0, task_class(other): 4.0})
     server = Server(cluster, [], workload, 0)
-    assert server.snapshot is not None
-    kinds, scarcity = server.snapshot.kinds, server.snapshot.scarcity.tolist()
-    for held in (
-        [Running(0, wanted, 0, (0,))],
-        [Running(number, PodKind(1000, 1000, 1, 500), 0, (0,)) for number in range(2)],
-    ):
-        server.follow(0, held)
-        assert (server.snapshot.kinds, server.snapshot.scarcity.tolist()) == (kinds, scarcity)
+
+    def scarcity() -> dict[str, float]:
+        assert server.snapshot is not None
+        return dict(
+            zip((m.name for m in server.snapshot.models), server.snapshot.scarcity.tolist(), strict=True)
+        )
+
+    first, second = (model_of(name).name for name in MODELS[:2])
+    # A third of all demand is for the first model, which has two of three idle GPUs, then one of two.
+    assert scarcity() == {first: pytest.approx((1 / 3 * 3 / 2) ** 2), second: 0.0}
+    server.follow(0, [Running(0, wanted, 0, (0,))])
+    assert scarcity() == {first: pytest.approx((1 / 3 * 2 / 1) ** 2), second: 0.0}
+    server.follow(0, [Running(0, wanted, 0, (0,)), Running(1, wanted, 1, (0,))])
+    server.follow(1, [Running(0, wanted, 0, (0,)), Running(1, wanted, 1, (0,))])
+    assert scarcity() == {first: 1.0, second: 0.0}
 
 
 @pytest.mark.parametrize(

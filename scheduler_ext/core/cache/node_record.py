@@ -20,6 +20,7 @@ class NodeRecord:
     caps: Caps = NO_CAPS
     share_node: bool = False
     spot: bool = False
+    value: float = 0.0
     changing: bool = False
     advertised: tuple[int | None, int | None] = (None, None)
     cpu_milli: int | None = None
@@ -45,6 +46,7 @@ class NodeRecord:
             allocatable=self.allocatable,
             share_node=self.share_node,
             spot=self.spot,
+            value=self.value,
             changing=self.changing,
             pods=pods.counted_once(),
             assumed=pods.assumed,

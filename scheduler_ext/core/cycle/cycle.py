@@ -113,10 +113,10 @@ class Decision:
         strategy = request.strategy or self.policy.strategy
         fit = None
         if request.shares is not None:
-            cost = share_cost(request, self.snapshot, strategy, self.policy.weights)
+            cost = share_cost(request, self.snapshot, strategy, self.policy.weights, self.policy.values)
             fit = ShareFit(self.view.share_room_mib(), request.shares).place(self.fits, cost)
         level = priority_level(request.priority, self.policy.high_priority)
-        return Scoring(request, self.snapshot, self.view.units, fit, strategy, level)
+        return Scoring(request, self.snapshot, self.view.units, fit, strategy, level, self.policy.values)
 
     @lazy
     def scored(self) -> Scored:

@@ -10,12 +10,14 @@ from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How to choose among nodes that fit: weights by score name, the strategy of pods without one, the
-    priority that counts as high, and the maximum number of candidates of a filter call (0: all)."""
+    priority that counts as high, the maximum number of candidates of a filter call (0: all), and the values
+    of models that replace those of the table."""
 
     weights: Mapping[str, float] = field(default_factory=lambda: dict(DEFAULT_WEIGHTS))
     strategy: str = "fragmentation"
     high_priority: int = 1000
     max_candidates: int = 100
+    values: Mapping[str, float] = field(default_factory=dict)
 
 
 def priority_level(priority: int, high: int) -> float:

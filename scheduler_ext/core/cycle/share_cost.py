@@ -14,6 +14,7 @@ from scheduler_ext.core.framework.allocate import Cost, tightest
 from scheduler_ext.core.node.columns import Floats, Ints
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.scores.future_demand import Fragmentation, ResidualValue, WholeGpus
+from scheduler_ext.core.scores.value import Value, thrift
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 # More than any difference between GPUs of one model.
@@ -21,11 +22,17 @@ _DISLIKE = 1e6
 TIE = 1e-4
 
 
-def share_cost(request: GpuRequest, snapshot: Snapshot, strategy: str, weights: Mapping[str, float]) -> Cost:
+def share_cost(
+    request: GpuRequest,
+    snapshot: Snapshot,
+    strategy: str,
+    weights: Mapping[str, float],
+    values: Mapping[str, float],
+) -> Cost:
     """The cost under a strategy; the order of wished models comes first."""
     base: Cost = tightest
     if strategy != "binpack":
-        base = _spread(snapshot) if strategy == "spread" else _packing(request, snapshot, weights)
+        base = _spread(snapshot) if strategy == "spread" else _packing(request, snapshot, weights, values)
     if len(request.models) < 2:
         return base
     worst = len(request.models)
@@ -56,8 +63,10 @@ def _spread(snapshot: Snapshot) -> Cost:
     return lambda _before, after: 1.0 - after / size
 
 
-def _packing(request: GpuRequest, snapshot: Snapshot, weights: Mapping[str, float]) -> Cost:
-    """The loss of future demand."""
+def _packing(
+    request: GpuRequest, snapshot: Snapshot, weights: Mapping[str, float], values: Mapping[str, float]
+) -> Cost:
+    """The loss of future demand, and of value."""
     devices, demand = snapshot.devices, snapshot.demand.after(request.cpu_milli, 0, None)
     forecast, per_gpu = demand.forecast, LossWeights.of(weights)
     kept = forecast.kept(per_gpu.worth, per_gpu.unusable)
@@ -65,12 +74,18 @@ def _packing(request: GpuRequest, snapshot: Snapshot, weights: Mapping[str, floa
     spoilt, fewer = demand.broken
     # In addition, pods of several GPUs lose a GPU that is no longer whole.
     breaking = per_gpu.unusable * spoilt + per_gpu.runs * fewer
+    ranks = None
+    if request.strategy is None and snapshot.value_ranks(values).differ:
+        weight = weights.get(Value.name, 0.0) * thrift(snapshot.idle_part)
+        ranks = weight * snapshot.value_ranks(values).of(devices.model)
 
     def cost(before: Ints, after: Ints) -> Floats:
         was = part_milli(np.maximum(before, 0), devices)
         left = part_milli(np.maximum(after, 0), devices)
         lost: Floats = kept.take(at + was) - kept.take(at + left)
         lost += np.where(was == WHOLE, breaking, 0.0)
+        if ranks is not None:
+            lost += ranks
         # Best fit decides between placements of equal cost.
         return lost + TIE * left / WHOLE
 

@@ -21,8 +21,6 @@ MAX_GPUS = 16
 # Requests of unknown pods: parts of a GPU and whole GPUs, equally often where a node takes both.
 UNKNOWN_SHARES = (125, 250, 500, 1000)
 UNKNOWN_GPUS = (1, 2, 4, 8)
-# The part of unknown pods that needs one certain model.
-UNKNOWN_PICKY = 0.1
 # Rare classes do not count for unusable GPUs, as in the paper.
 USUAL_PART = 0.95
 # Distinct amounts of CPU in the tables: a request between two counts as the larger.
@@ -112,17 +110,11 @@ class Forecast:
 
     def wanted(self, kinds: Sequence[DeviceKind], gpus: Floats) -> Floats:
         """The demand of pods that do not admit all of these kinds, as a part of all demand, `[kind]`; it
-        spreads over the admitted kinds by their `gpus`. Some unknown pods need one certain model."""
+        spreads over the admitted kinds by their `gpus`. Unknown pods admit all."""
         if not kinds:
             return np.zeros(0)
-        admits, asked, unknown = self._demand(kinds, gpus)
-        of_model: dict[GpuModel, float] = {}
-        for kind, count in zip(kinds, gpus.tolist(), strict=True):
-            of_model[kind.model] = of_model.get(kind.model, 0.0) + count
-        models = max(sum(count > 0 for count in of_model.values()), 1)
-        each = gpus / [max(of_model[kind.model], 1e-9) for kind in kinds] / models
-        picky = ~admits[gpus > 0].all(0)
-        wanted: Floats = asked[:, picky].sum(1) + UNKNOWN_PICKY * unknown.sum() * each
+        admits, asked, _ = self._demand(kinds, gpus)
+        wanted: Floats = asked[:, ~admits[gpus > 0].all(0)].sum(1)
         return wanted
 
     def hosted(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> Floats:

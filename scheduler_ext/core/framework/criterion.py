@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -28,6 +28,7 @@ from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.value_ranks import ValueRanks
 
 Change = tuple[str, GpuRequest]
 """A change in words, and the request after it."""
@@ -190,7 +191,8 @@ class Score(Protocol):
 @dataclass(frozen=True)
 class Scoring:
     """The input of scores: the request on a snapshot; `fit` has the places of its shares. `strategy` is
-    fragmentation, binpack or spread; `level` is the pod's priority level, 0 to 1."""
+    fragmentation, binpack or spread; `level` is the pod's priority level, 0 to 1; `values` are the
+    configured values of models."""
 
     request: GpuRequest
     snapshot: Snapshot
@@ -198,6 +200,11 @@ class Scoring:
     fit: ShareFit | None
     strategy: str
     level: float
+    values: Mapping[str, float] = field(default_factory=dict)
+
+    @lazy
+    def ranks(self) -> ValueRanks:
+        return self.snapshot.value_ranks(self.values)
 
     @lazy
     def per_share(self) -> list[tuple[Ints, Ints]]:

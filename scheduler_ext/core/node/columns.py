@@ -36,7 +36,7 @@ _UNUSED = {
 }
 # Arrays of node columns that have the attribute of the same name.
 _OF_STATE = (
-    *("gpus", "adrift", "fresh", "estimated", "changing", "shared", "cuda", "spot"),
+    *("gpus", "adrift", "fresh", "estimated", "changing", "shared", "cuda", "spot", "value"),
     *("share_limit", "neighbours", "cpu_free_milli"),
 )
 # Arrays of unit columns that have one value per state instead of one per device.
@@ -182,6 +182,7 @@ class NodeColumns(_Empty):
     shared: Bools
     cuda: Ints
     spot: Bools
+    value: Floats
     share_limit: Ints
     neighbours: Ints
     devices: Ints

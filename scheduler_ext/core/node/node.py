@@ -77,7 +77,8 @@ class NodeInfo:
     """A node from its sources; `allocatable` is None without a Node object. `assumed` are the uids of
     pods whose binding is in flight. `nominated` pods will come when others have left, and count against
     some pods only (nominated.py). `cpu_milli` is the allocatable CPU, `cpu_elsewhere_milli` the CPU of
-    pods without GPU requests. `pool` is the node pool in its labels."""
+    pods without GPU requests. `value` of one GPU is in the unit of core.gpu.value_table, 0 for that of its
+    model. `pool` is the node pool in its labels."""
 
     name: str
     uid: str | None = None
@@ -87,6 +88,7 @@ class NodeInfo:
     allocatable: Mapping[str, int] | None = None
     share_node: bool = False
     spot: bool = False
+    value: float = 0.0
     changing: bool = False
     pods: tuple[BoundPod, ...] = ()
     assumed: frozenset[str] = frozenset()
@@ -168,6 +170,7 @@ class NodeState:
     shared: bool = False
     cuda: int = 0
     spot: bool = False
+    value: float = 0.0
     neighbours: int = NO_NEIGHBOURS
     cpu_milli: int = UNLIMITED
     cpu_free_milli: int = UNLIMITED

@@ -40,6 +40,9 @@ _VENDOR_LABELS = (
     ("accelerator", "nvidia", "nvidia"),
     ("gpu.intel.com/device.count", None, "intel"),
 )
+VALUE_LABEL = "gpu.scheduler-ext.io/value"
+_VALUE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+MAX_VALUE = 1e6
 AGENT_LABEL = "gpu.scheduler-ext.io/agent"
 # Labels that bring an agent to a node, with the value that does; None: any. As in the DaemonSet's affinity.
 _AGENT_LABELS = (
@@ -96,6 +99,12 @@ def natural(text: str | None, *, digits: int = 9) -> int | None:
 def is_spot(labels: Labels) -> bool:
     """Whether the node may be taken back at short notice (spot, preemptible)."""
     return any(labels.get(label, "").lower() == value for label, value in _SPOT_LABELS)
+
+
+def stated_value(labels: Labels) -> float:
+    """The value of one GPU that the node's label states; 0 without one, or if it is no positive number."""
+    text = labels.get(VALUE_LABEL, "")
+    return min(float(text), MAX_VALUE) if _VALUE.fullmatch(text) else 0.0
 
 
 def change_in_progress(labels: Labels) -> bool:

@@ -77,6 +77,7 @@ def resolve_held(
         shared=source is not None and source.sharing_strategy != "none",
         cuda=version_number(source.cuda_version if source is not None else None),
         spot=info.spot,
+        value=info.value,
         cpu_milli=UNLIMITED if info.cpu_milli is None else min(info.cpu_milli, UNLIMITED),
         offers_shares=_offers(info, resources.share),
         offers_whole=any(_offers(info, name) for name, *_ in limits if not name.startswith(MIG_PREFIX)),

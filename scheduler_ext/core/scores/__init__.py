@@ -3,6 +3,7 @@
 from scheduler_ext.core.framework.criterion import Score
 from scheduler_ext.core.scores import future_demand
 from scheduler_ext.core.scores.preferences import BestFit, ModelPreference, NodeHealth, Priority, Spot
+from scheduler_ext.core.scores.value import Value
 
 SCORES: tuple[Score, ...] = (
     future_demand.ResidualValue(),
@@ -10,6 +11,7 @@ SCORES: tuple[Score, ...] = (
     future_demand.Balance(),
     future_demand.WholeGpus(),
     future_demand.Tightness(),
+    Value(),
     future_demand.ModelScarcity(),
     future_demand.NodeScarcity(),
     BestFit(),
@@ -25,11 +27,12 @@ SCORES: tuple[Score, ...] = (
 # docs/concepts/placement.md explains how the weights of the first seven were found.
 DEFAULT_WEIGHTS: dict[str, float] = {
     "residual-value": 0.25,
-    "fragmentation": 0.25,
-    "balance": 0.045,
+    "fragmentation": 0.1,
+    "balance": 0.1125,
     "whole-gpus": 0.02,
     "tightness": 0.0075,
-    "model-scarcity": 0.045,
+    "value": 0.075,
+    "model-scarcity": 0.3,
     "node-scarcity": 0.03,
     "best-fit": 0.2,
     "mig": 0.3,

@@ -10,13 +10,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler_ext.core.forecast.demand import Demand, demand
-from scheduler_ext.core.forecast.forecast import NO_FORECAST, DeviceKind, Forecast, NodeShape
+from scheduler_ext.core.forecast.forecast import NO_FORECAST, WHOLE, DeviceKind, Forecast, NodeShape
 from scheduler_ext.core.forecast.mig_value import MigRooms
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeColumns, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.snapshot.name_index import NameIndex
+from scheduler_ext.core.snapshot.value_ranks import ValueRanks, value_ranks
+
+
+def scarcity(wanted: Floats, idle: Floats) -> Floats:
+    """The scarcity of models, 0 to 1, from their parts of all demand and their idle GPUs."""
+    ratio = wanted * idle.sum() / np.maximum(idle, 1e-9)
+    scarce: Floats = np.minimum(ratio, 1.0) ** 2
+    return scarce
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,26 +72,36 @@ class Snapshot:
 
     @lazy
     def scarcity(self) -> Floats:
-        """How scarce each model is, `[model]`, 0 to 1: the demand for it from pods that do not take every
-        model, over its number of GPUs. The square root, because otherwise a small demand would not count."""
+        """How scarce each model is, `[model]`, 0 to 1: the demand that pods restricted to some models will
+        have for it until the cluster is full, over its idle GPUs, squared: little before it becomes short."""
         cluster = self.cluster
-        if cluster is not self:
-            if cluster.models == self.models:
-                return cluster.scarcity
-            known = dict(zip(cluster.models, cluster.scarcity.tolist(), strict=True))
-            return np.array([known.get(model, 0.0) for model in self.models])
+        if cluster is self:
+            return scarcity(self.wanted_models, self.idle_of_models)
+        if cluster.models == self.models:
+            return cluster.scarcity
+        known = dict(zip(cluster.models, cluster.scarcity.tolist(), strict=True))
+        return np.array([known.get(model, 0.0) for model in self.models])
+
+    @lazy
+    def wanted_models(self) -> Floats:
+        """The part of all demand for each model by pods that do not take every model, `[model]`."""
         # One slot stands for all GPUs of an estimated node; the first count is of slots without one.
         each = np.where(self.node.estimated, self.node.gpus, 1) * self.node.count
         there = np.broadcast_to(each, self.devices.kind.shape).ravel()
         gpus = np.bincount(self.devices.kind.ravel() + 1, there, len(self.kinds) + 1)[1:].astype(np.float64)
-        wanted = self.forecast.wanted(self.kinds, gpus) * gpus.sum()
         number = {model: index for index, model in enumerate(self.models)}
-        model = [number[kind.model] for kind in self.kinds]
-        ratio = np.bincount(model, wanted, len(self.models)) / np.maximum(
-            np.bincount(model, gpus, len(self.models)), 1e-9
-        )
-        scarcity: Floats = np.minimum(np.sqrt(ratio), 1.0)
-        return scarcity
+        wanted = np.zeros(len(self.models))
+        for kind, part in zip(self.kinds, self.forecast.wanted(self.kinds, gpus).tolist(), strict=True):
+            wanted[number[kind.model]] += part
+        return wanted
+
+    @lazy
+    def idle_of_models(self) -> Floats:
+        """The idle GPUs of each model in the whole snapshot, `[model]`, parts of shared ones included."""
+        idle = self.devices.residual * (self.node.count / WHOLE)
+        # GPUs that are in no slot are of the model in the first one.
+        idle[0] += np.maximum(self.node.loose, 0) * self.node.count
+        return np.bincount(self.devices.model.ravel(), idle.ravel(), len(self.models)).astype(np.float64)
 
     @lazy
     def host_scarcity(self) -> Floats:
@@ -117,6 +135,26 @@ class Snapshot:
                 loss = columns.mean_over_free(losses.take(columns.mig_room))
             self._mig_loss[resource] = loss
         return loss
+
+    @lazy
+    def idle_part(self) -> float:
+        """The idle part of the cluster's GPUs, 0 to 1."""
+        if self.cluster is not self:
+            return self.cluster.idle_part
+        gpus = float(self.node.gpus @ self.node.count)
+        return min(1.0, float(self.idle_of_models.sum()) / gpus) if gpus else 0.0
+
+    def value_ranks(self, configured: Mapping[str, float]) -> ValueRanks:
+        """The ranks of models and nodes by value; `configured` values replace those of the table."""
+        key = tuple(configured.items())
+        if key not in self._value_ranks:
+            cluster = self.cluster.models, self.cluster.node
+            self._value_ranks[key] = value_ranks(self.models, self.node, configured, cluster)
+        return self._value_ranks[key]
+
+    @lazy
+    def _value_ranks(self) -> dict[tuple[tuple[str, float], ...], ValueRanks]:
+        return {}
 
     @lazy
     def _mig_loss(self) -> dict[str, Floats]:

@@ -10,13 +10,17 @@ import numpy as np
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.scores.future_demand import ModelScarcity
+from scheduler_ext.core.scores.value import Value, thrift
+from scheduler_ext.core.snapshot.snapshot import scarcity
 from scheduler_ext.core.snapshot.table import Table
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, State
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
 from scheduler_ext.sim.state_by_state import Asked, StateByState, knows
-from scheduler_ext.sim.trace_workload import PodKind, core_cpu_milli, wish_of
+from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, core_cpu_milli, model_of, wish_of
 from scheduler_ext.sim.world import NodesView, World
 
 # The models of a trace's pods have no order of preference.
@@ -47,6 +51,7 @@ class Default(Policy):
         self._nodes = NodeStates(cluster)
         # The GPU of the node in each slot of its state.
         self._gpu_of = [[0]] * len(cluster)
+        self._models = cluster.models
         empty = World(cluster)
         states = [self._state(empty, node) for node in range(len(cluster))]
         nodes = {state: self._nodes.of(state) for state in set(states)}
@@ -61,9 +66,29 @@ class Default(Policy):
         """Expect another workload."""
         self._table.forecast = Forecast(_by_wishes(workload), ())
         cluster = self._table.snapshot(0)
+        numbers = {model: number for number, model in enumerate(cluster.models)}
+        # The core's number of each model of the trace, which may spell one in several ways; any without GPUs.
+        self._model_of = np.array([numbers.get(model_of(name), 0) for name in self._models], np.int32)
+        self._wanted = cluster.wanted_models
+        self._ranks = cluster.value_ranks(self._policy.values).models
         shapes = dict(zip(self._nodes.shape_of, cluster.state_of.tolist(), strict=False))
         self._by_state = StateByState(cluster, [shapes[i] for i in range(len(shapes))], self._policy)
         self._decided: dict[PodKind, _Decided] = {}
+        # The parts of scarcity and value of models in the totals of a kind.
+        self._parts: dict[PodKind, tuple[float, float]] = {}
+
+    def of_models(self, kind: PodKind, world: World) -> Floats | None:
+        """The scores of scarce and of valuable models, which depend on the idle GPUs of the cluster."""
+        scarce, valuable = self._parts.get(kind, (0.0, 0.0))
+        if not scarce and not valuable:
+            return None
+        idle = np.bincount(self._model_of, world.idle_milli, len(self._wanted)) / GPU_MILLI
+        taken = kind.gpu_milli / GPU_MILLI
+        idle_part = int(world.idle_milli.sum()) / world.cluster.capacity_milli
+        value = scarce * (1.0 - scarcity(self._wanted, idle) * taken)
+        value += valuable * (1.0 - thrift(idle_part) * self._ranks)
+        of_models: Floats = value[self._model_of]
+        return of_models
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes."""
@@ -80,6 +105,7 @@ class Default(Policy):
             equal = replace(kind, memory_mib=0)
             decided = self._decided.setdefault(equal, _Decided(self._by_state.asked(equal), {}))
             self._decided[kind] = decided
+            self._parts[kind] = decided.asked.part[ModelScarcity.name], decided.asked.part[Value.name]
         asked, results = decided
         states = [self._state_of[node] for node in which]
         for number in set(states) - results.keys():
@@ -92,7 +118,15 @@ class Default(Policy):
         states = decision.snapshot.state_of[list(which)]
         fit = decision.scoring.fit
         slots = np.zeros(len(states), np.int32) if fit is None else np.maximum(fit.slots[0][states], 0)
-        return list(zip(decision.totals[states].tolist(), slots.tolist(), strict=True))
+        totals = decision.totals[states]
+        parts = {}
+        for score, part, value in decision.scored.terms:
+            if score.name in (ModelScarcity.name, Value.name):
+                # They are added in `of_models`.
+                totals = totals - part * value[states]
+                parts[score.name] = part
+        self._parts[kind] = parts.get(ModelScarcity.name, 0.0), parts.get(Value.name, 0.0)
+        return list(zip(totals.tolist(), slots.tolist(), strict=True))
 
     def _follow(self, world: World) -> None:
         """Update the states of the nodes that changed."""

@@ -76,7 +76,13 @@ def laid(base: Snapshot, infos: Mapping[str, NodeInfo]) -> tuple[Overlay, Snapsh
     """The overlay of these nodes, and the snapshot of a table of the same ones."""
     own = {name: SIZING.resolved(info) for name, info in infos.items()}
     again = build_snapshot({**base.nodes, **own}, base.generation, forecast=base.expected)
-    return with_nodes(base, own), again
+    overlay = with_nodes(base, own)
+    if overlay.counts_alike:
+        # Scarcity and value are by the base, whose idle GPUs differ by those of some pods.
+        known = dict(zip(base.models, base.scarcity.tolist(), strict=True))
+        again.__dict__["idle_part"] = base.idle_part
+        again.__dict__["scarcity"] = np.array([known[model] for model in again.models])
+    return overlay, again
 
 
 def decided(base: Snapshot, overlay: Overlay, request: GpuRequest) -> list[Decision]:

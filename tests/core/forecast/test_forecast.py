@@ -224,7 +224,6 @@ def test_demand_for_nodes_follows_their_number() -> None:
     assert tables.hosted(shapes[1:], np.array([5.0])).tolist() == [0.0]
 
 
-def test_some_pods_without_history_want_a_model() -> None:
+def test_pods_without_history_want_no_model() -> None:
     kinds = (BOTH, DeviceKind(A100, 0, True))
-    tables = Forecast(UNKNOWN, kinds)
-    assert tables.wanted(kinds, np.array([6.0, 2.0])) == pytest.approx((0.05, 0.05))
+    assert Forecast(UNKNOWN, kinds).wanted(kinds, np.array([6.0, 2.0])).tolist() == [0.0, 0.0]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Holder
-from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.node import NodeInfo, NodeState
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS, SCORES
@@ -114,6 +114,13 @@ def test_scores_agree_where_several_units_are_asked(count: int, priority: int, s
         assert_scores_agree(decision)
 
 
+def offers_slices(state: NodeState, request: GpuRequest) -> bool:
+    """Whether the node would hand out MIG instances as GPUs."""
+    names = {ask.resource for ask in request.units}
+    units = [unit for slot in state.slots if slot.healthy for unit in slot.units if unit.free]
+    return any("-MIG-" in unit.model.name for unit in units if unit.resource in names)
+
+
 @given(
     clusters(),
     requests(),
@@ -127,6 +134,14 @@ def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
     applied = [s.name for s in SCORES if weights[s.name] and states and s.applies(decision.scoring)]
     with_gpus = {state.estimated for state in decision.snapshot.states if state.gpus}
     mixed = request.asks_gpu and True in with_gpus and not all(s.estimated for s in decision.snapshot.states)
+    asks_whole, several = (
+        bool(request.whole) and request.sharing is None,
+        any(a.count > 1 for a in request.whole),
+    )
+    sliced_somewhere = any(
+        state.shared or any("-MIG-" in unit.model.name for slot in state.slots for unit in slot.units)
+        for state in decision.snapshot.states
+    )
     for state in states:
         placed = placed_in(decision, state)
         values = {
@@ -135,8 +150,12 @@ def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
         sum_of_weights = sum(weights[name] for name in applied)
         mean = sum(weights[name] * values[name] for name in applied)
         mean = mean / sum_of_weights if applied else 0.0
+        # For all weights, whole GPUs come before slices, and reports before labels: 11 of 21 parts.
+        here = decision.snapshot.states[state]
+        if sliced_somewhere and asks_whole:
+            slice_ = here.shared or (several and offers_slices(here, request))
+            mean = 11 / 21 * (not slice_) + 10 / 21 * mean if applied else float(not slice_)
         if mixed:
-            # Reports rank before labels for all weights: 11 parts of 20 are theirs.
-            reported = 0.0 if decision.snapshot.states[state].estimated else 1.0
-            mean = 0.55 * reported + 0.45 * mean if applied else reported
+            decided = applied or (sliced_somewhere and asks_whole)
+            mean = 11 / 21 * (not here.estimated) + 10 / 21 * mean if decided else float(not here.estimated)
         assert decision.totals[state] == pytest.approx(mean, abs=1e-6)

@@ -1,0 +1,79 @@
+"""What a GPU is worth, in US dollars per hour: a shipped table, which a configuration or a node's label
+overrides. Only ratios matter to placement.
+
+Sources: on-demand list prices of one GPU's part of a machine, in the cheapest US region of Amazon EC2, Google
+Compute Engine or Azure, autumn 2025, rounded. Where an older GPU costs more than a newer one with as much
+memory and more compute (V100, P100, K80), the value is lowered to that of the newer one."""
+
+from collections.abc import Mapping
+
+from scheduler_ext.core.gpu.models import GpuModel
+
+VALUES: dict[str, float] = {
+    "K80": 0.2,
+    "M60": 0.25,
+    "P4": 0.25,
+    "P40": 0.4,
+    "P100": 0.45,
+    "V520": 0.3,
+    "V100-16GB": 0.6,
+    "V100-32GB": 0.9,
+    "T4": 0.5,
+    "T4G": 0.4,
+    "A2": 0.4,
+    "A16": 0.4,
+    "L4": 0.8,
+    "A10": 1.0,
+    "A10G": 1.0,
+    "A30": 1.2,
+    "A40": 1.4,
+    "L20": 1.4,
+    "L40": 1.6,
+    "L40S": 1.9,
+    "RTX-PRO-6000": 3.4,
+    "A100-40GB": 2.7,
+    "A800-40GB": 2.5,
+    "A100-80GB": 3.4,
+    "A800-80GB": 3.2,
+    "H20-96GB": 3.4,
+    "H20-141GB": 4.0,
+    "H800-80GB": 6.0,
+    "H100-80GB": 6.9,
+    "H100-94GB": 7.0,
+    "H100-96GB": 7.0,
+    "GH200-96GB": 7.0,
+    "GH200-144GB": 7.9,
+    "H200-141GB": 7.9,
+    "B200-180GB": 14.0,
+    "GB200-186GB": 14.5,
+    "GB200-189GB": 14.5,
+    "B300": 17.8,
+    "GB300": 18.3,
+    "MI210": 1.8,
+    "MI250": 1.8,
+    "MI250X": 1.8,
+    "MI300A": 4.5,
+    "MI300X": 6.0,
+    "MI308X": 4.0,
+    "MI325X": 6.5,
+    "MI350X": 8.5,
+    "MI355X": 9.0,
+    "GAUDI": 1.6,
+    "GAUDI2": 2.6,
+    "GAUDI3": 3.5,
+}
+# Of a GPU that is not in the table: by its memory, as most cards of the table between T4 and A100 cost.
+_VALUE_PER_GIB = 0.04
+# Without a known memory: about that of the middle of the table.
+_UNKNOWN = 1.5
+
+
+def value_of(model: GpuModel, configured: Mapping[str, float]) -> float:
+    """The value of one GPU of this model, `configured` by name or family, or that of the table. A MIG
+    instance that is offered as a GPU has the model of its whole GPU."""
+    name = model.name.partition("-MIG-")[0]
+    family = model.family.partition("-MIG-")[0]
+    for known in (configured, VALUES):
+        if (value := known.get(name) or known.get(family)) is not None:
+            return value
+    return model.memory_mib / 1024 * _VALUE_PER_GIB if model.memory_mib else _UNKNOWN

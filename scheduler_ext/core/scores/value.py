@@ -1,0 +1,36 @@
+"""The score of the least valuable GPU that meets a pod's wishes."""
+
+import math
+
+import numpy as np
+
+from scheduler_ext.core.framework.criterion import Scoring
+from scheduler_ext.core.node.columns import Floats
+
+
+class Value:
+    """1 if the pod takes the least valuable GPUs of the cluster, lower with the rank of the taken ones. It
+    counts less in a fuller cluster, where packing decides how many more pods fit, and a better GPU would
+    hardly stay free. A share counts as its whole GPU. A strategy of the pod's own decides instead."""
+
+    name = "value"
+
+    def applies(self, scoring: Scoring) -> bool:
+        return scoring.request.asks_gpu and scoring.request.strategy is None and scoring.ranks.differ
+
+    def value(self, scoring: Scoring) -> Floats:
+        snapshot = scoring.snapshot
+        taken = np.zeros(len(snapshot.states))
+        for ask, columns in scoring.units:
+            taken += ask.count * columns.mean_over_free(scoring.ranks.of(columns.model) * columns.gpu_part)
+        if scoring.fit is not None:
+            ranks = scoring.ranks.of(snapshot.devices.model)
+            for place in scoring.per_share:
+                taken += ranks[place]
+        value: Floats = np.clip(1.0 - thrift(snapshot.idle_part) * taken / scoring.gpus, 0.0, 1.0)
+        return value
+
+
+def thrift(idle_part: float) -> float:
+    """How much value counts while this part of the cluster's GPUs is idle, 0 to 1."""
+    return math.sqrt(idle_part)

@@ -1,0 +1,52 @@
+"""The rank of each GPU among those of the cluster, by value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.gpu.value_table import value_of
+from scheduler_ext.core.node.columns import Floats, Ints, NodeColumns
+
+# A GPU worth so many times the cheapest has rank 1, or the dearest one if it is worth more.
+_WIDEST = 16.0
+
+
+@dataclass(frozen=True, eq=False)
+class ValueRanks:
+    """0 for the cheapest GPUs of a cluster, up to 1, by the logarithm of the value: equal ratios of prices
+    count the same for cheap and expensive GPUs. `models` is `[model]`; `nodes` `[state]` is the rank by the
+    node's own value, NaN without one; `differ` is
+    whether some GPU of the cluster is worth more than another."""
+
+    models: Floats
+    nodes: Floats
+    differ: bool
+
+    def of(self, model: Ints) -> Floats:
+        """The rank of the GPUs of these models, `[slot, state]`."""
+        ranks: Floats = self.models[model]
+        stated = ~np.isnan(self.nodes)
+        return np.where(stated, self.nodes, ranks) if stated.any() else ranks
+
+
+def value_ranks(
+    models: Sequence[GpuModel],
+    node: NodeColumns,
+    configured: Mapping[str, float],
+    cluster: tuple[Sequence[GpuModel], NodeColumns],
+) -> ValueRanks:
+    """The ranks of these models and nodes among those of the cluster."""
+    every, nodes = cluster
+    stated = nodes.value[(nodes.value > 0) & (nodes.count > 0)]
+    values = [*(value_of(model, configured) for model in every), *stated.tolist()]
+    least = min(values)
+    span = math.log(max(max(values) / least, _WIDEST))
+    mine = np.array([value_of(model, configured) for model in models])
+    own = np.where(node.value > 0, node.value, np.nan)
+    of_models, of_nodes = (np.clip(np.log(each / least) / span, 0.0, 1.0) for each in (mine, own))
+    return ValueRanks(of_models, of_nodes, max(values) > least)
