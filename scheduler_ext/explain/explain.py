@@ -139,7 +139,7 @@ def _fitting(decision: Decision, refused_in_tree: Mapping[str, object]) -> list[
     states = snapshot.state_of[rows]
     given_back = select_candidates(decision, rows, decision.policy.max_candidates)
     scores = np.zeros(len(names), np.int64)
-    scores[given_back] = points(decision.totals[states[given_back]], decision.tolerance)
+    scores[given_back] = points(decision.totals[states[given_back]])
     order = sorted(range(len(names)), key=lambda i: (-scores[i], -decision.totals[states[i]], names[i]))
     return [_fit(snapshot.nodes[names[i]], int(states[i]), int(scores[i]), decision) for i in order]
 
