@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 import pytest
 
 from scheduler_ext.core.node.estimate import caps_from_labels, estimate_from_labels
-from scheduler_ext.core.node.node_labels import change_in_progress, is_spot, node_pool
+from scheduler_ext.core.node.node_labels import VALUE_LABEL, change_in_progress, is_spot, node_pool
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from tests.pages import ROOT, page, rows
 
@@ -79,7 +79,7 @@ def told() -> Iterator[str]:
 
 
 def test_the_reference_has_every_label_that_is_read_and_no_other(asked: set[str]) -> None:
-    ours = {SHARE_NODE_LABEL, "gpu.scheduler-ext.io/agent"}
+    ours = {SHARE_NODE_LABEL, VALUE_LABEL, "gpu.scheduler-ext.io/agent"}
     by_pattern = {"nvidia.com/mig-PROFILE.count"}
     assert set(told()) - ours - by_pattern == asked
 

@@ -135,7 +135,9 @@ def test_kube_scheduler_looks_at_all_nodes(kube_scheduler: dict[str, Any]) -> No
 
 def test_no_pod_is_evicted_before_the_extender_was_asked(kube_scheduler: dict[str, Any]) -> None:
     """kube-scheduler's own preemption is on, and would empty nodes that the extender refuses."""
-    assert kube_scheduler["profiles"] == [{"schedulerName": "gpu-scheduler"}]
+    (profile,) = kube_scheduler["profiles"]
+    assert profile["plugins"].keys() == {"multiPoint"}
+    assert {each["name"] for each in profile["pluginConfig"]} == {"InterPodAffinity", "PodTopologySpread"}
     assert kube_scheduler["extenders"][0]["preemptVerb"] == "preempt"
 
 

@@ -118,9 +118,14 @@ def _print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
 
 def print_nodes(explanation: dict[str, Any], *, wide: bool, here: str | None = None) -> None:
     """The verdict of every node, and the scores of the nodes that fit; `here` is the pod's own node."""
+    preference: Columns = {}
+    # Older extenders do not report it.
+    if any(node.get("preference") for node in explanation["nodes"]):
+        preference = {"PREFERENCE": lambda node: node["preference"] if node["verdict"] == "fits" else ""}
     columns: Columns = {
         "NODE": "node",
         "VERDICT": lambda node: node["verdict"] + (", is here" if node["node"] == here else ""),
+        **preference,
         "SCORE": lambda node: node["score"] if node["verdict"] == "fits" else "",
         "TOTAL": lambda node: "" if node["total"] is None else f"{node['total']:.3f}",
         "MODEL": lambda node: node["model"] or "-",

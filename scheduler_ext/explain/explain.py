@@ -7,14 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from scheduler_ext.core.cycle.cycle import (
-    BEST_POINTS,
-    FITS,
-    Decision,
-    filter_nodes,
-    points,
-    select_candidates,
-)
+from scheduler_ext.core.cycle.cycle import FITS, Decision, filter_nodes, points, select_candidates
 from scheduler_ext.core.cycle.placement import share_devices
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
@@ -34,14 +27,18 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_request, pod_uid, resource_names
 
 API_VERSION = "cli.scheduler-ext.io/v1alpha1"
+# kube-scheduler's scores are 0 to 100 (k8s.io/kube-scheduler/framework, MaxNodeScore).
+_MAX_NODE_SCORE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class KubeView:
-    """Refusals of kube-scheduler's own filters by node, and the nodes as they see them, if known."""
+    """Refusals of kube-scheduler's own filters by node, the nodes as they see them, if known, and its score
+    of the pod's preferred node affinity by node, before it is normalized."""
 
     refused: Mapping[str, InTreeRejection] = field(default_factory=dict)
     facts: Mapping[str, NodeFacts] = field(default_factory=dict)
+    preferences: Mapping[str, int] = field(default_factory=dict)
 
 
 def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:
@@ -56,7 +53,8 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     if isinstance(request, GpuRequest):
         # The extender judges its resources itself, with better numbers.
         nodes = InTreeNodes(state.objects, sizing.resources, state.infos)
-        kube_view = KubeView(nodes.refused(needs_of(pod)), nodes.known)
+        needs = needs_of(pod)
+        kube_view = KubeView(nodes.refused(needs), nodes.known, nodes.preferences(needs))
     return explanation(pod, decision, kube_view, config, warnings(pod, request, state, sizing.resources))
 
 
@@ -64,11 +62,13 @@ def explanation(
     pod: kube.Pod, decision: Decision, kube_view: KubeView, config: Configuration, warned: list[str]
 ) -> dict[str, Any]:
     """The Explanation of one decision, as plain JSON values. Raises PodError for a quantity of the pod."""
-    entries = _fitting(decision, kube_view.refused) + [
+    fitting = _fitting(decision, kube_view)
+    refused = [
         _refused(name, decision, kube_view.refused.get(name), config)
         for name in sorted(decision.snapshot.nodes)
         if name in kube_view.refused or not _passes(decision, name)
     ]
+    ranks = [(entry["preference"], entry["score"]) for entry in fitting]
     request = decision.request
     namespace, _, name = pod_name(pod).partition("/")
     return {
@@ -77,10 +77,10 @@ def explanation(
         "pod": {"namespace": namespace, "name": name},
         "request": asked(request),
         "invalid": request.message if isinstance(request, InvalidRequest) else None,
-        "fits": any(entry["verdict"] == "fits" for entry in entries),
-        "best": [entry["node"] for entry in entries if entry["score"] == BEST_POINTS],
+        "fits": bool(fitting),
+        "best": [entry["node"] for entry, rank in zip(fitting, ranks, strict=True) if rank == ranks[0]],
         **diagnosed(pod, decision, kube_view, config),
-        "nodes": entries,
+        "nodes": fitting + refused,
         "notModelled": not_modelled(pod),
         "warnings": warned,
     }
@@ -131,17 +131,30 @@ def needs_of(pod: kube.Pod) -> PodNeeds:
         raise PodError(f"Pod {pod_name(pod)}: {error}") from None
 
 
-def _fitting(decision: Decision, refused_in_tree: Mapping[str, object]) -> list[dict[str, Any]]:
-    """The nodes that fit, best first, with kube-scheduler's points for those that filter returns."""
+def _fitting(decision: Decision, kube_view: KubeView) -> list[dict[str, Any]]:
+    """The nodes that fit, best first, with kube-scheduler's points for those that filter returns. The pod's
+    preferred node affinity comes first, as with the shipped configuration of kube-scheduler."""
     snapshot = decision.snapshot
-    names = sorted(name for name in snapshot.nodes if name not in refused_in_tree and _passes(decision, name))
+    refused = kube_view.refused
+    names = sorted(name for name in snapshot.nodes if name not in refused and _passes(decision, name))
     rows = snapshot.rows(names)
     states = snapshot.state_of[rows]
     given_back = select_candidates(decision, rows, decision.policy.max_candidates)
     scores = np.zeros(len(names), np.int64)
-    scores[given_back] = points(decision.totals[states[given_back]], decision.tolerance)
-    order = sorted(range(len(names)), key=lambda i: (-scores[i], -decision.totals[states[i]], names[i]))
-    return [_fit(snapshot.nodes[names[i]], int(states[i]), int(scores[i]), decision) for i in order]
+    scores[given_back] = points(decision.totals[states[given_back]])
+    preferences = [kube_view.preferences.get(name, 0) for name in names]
+    # NodeAffinity normalizes them over the nodes that fit, and rounds down.
+    most = max(preferences, default=0) or 1
+    preferences = [_MAX_NODE_SCORE * preference // most for preference in preferences]
+    order = sorted(
+        range(len(names)),
+        key=lambda i: (-preferences[i], -scores[i], -decision.totals[states[i]], names[i]),
+    )
+    return [
+        _fit(snapshot.nodes[names[i]], int(states[i]), int(scores[i]), decision)
+        | {"preference": preferences[i]}
+        for i in order
+    ]
 
 
 def _fit(node: Node, state: int, score: int, decision: Decision) -> dict[str, Any]:
@@ -171,6 +184,7 @@ def _entry(node: Node, **verdict: Any) -> dict[str, Any]:
         "reason": None,
         "resolvable": False,
         "nearestMiss": None,
+        "preference": 0,
         "score": 0,
         "total": None,
         "terms": [],

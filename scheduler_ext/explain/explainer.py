@@ -15,6 +15,7 @@ from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, needs_of, pod_warnings, wish
+from scheduler_ext.explain.intree_nodes import preferences_of
 from scheduler_ext.explain.recorded import recorded_values
 from scheduler_ext.explain.snapshot_dump import taken
 from scheduler_ext.extender.places import Places
@@ -151,7 +152,8 @@ class Explainer:
             (name, intree_rejection(needs, each, ignore_resources=ignored)) for name, each in facts.items()
         )
         refused = {name: rejection for name, rejection in judged if rejection is not None}
-        return KubeView({**_not_offered(found.record, snapshot), **refused}, facts)
+        refused = {**_not_offered(found.record, snapshot), **refused}
+        return KubeView(refused, facts, preferences_of(needs, facts))
 
     def _found(self, namespace: str, name: str) -> _Found:
         waiting = next(

@@ -1,4 +1,5 @@
-"""The verdicts of kube-scheduler's own filters on every Node, while pods are added and removed."""
+"""The verdicts of kube-scheduler's own filters on every Node, while pods are added and removed, and its score
+of preferred node affinity."""
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
@@ -6,7 +7,15 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds, intree_rejection, name_rejection
+from scheduler_ext.core.intree import (
+    InTreeRejection,
+    NodeFacts,
+    PodNeeds,
+    PreferredTerm,
+    intree_rejection,
+    name_rejection,
+    preference_of,
+)
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.node_info import node_facts
@@ -36,6 +45,7 @@ class InTreeNodes:
         self._facts: dict[str, NodeFacts] = {}
         self._changes: list[str] = []
         self._judged: OrderedDict[_Key, _Judged] = OrderedDict()
+        self._preferences: dict[tuple[PreferredTerm, ...], Mapping[str, int]] = {}
         pods = objects.pods_by_node()
         for name, node in objects.nodes.items():
             try:
@@ -78,11 +88,28 @@ class InTreeNodes:
         judged.changes = len(self._changes)
         return judged.refused
 
+    def preferences(self, needs: PodNeeds) -> Mapping[str, int]:
+        """The preference of a pod for each node that has a Node object (`preferences_of`)."""
+        terms = needs.preferred_terms
+        if terms not in self._preferences:
+            if len(self._preferences) >= _REMEMBERED:
+                self._preferences.clear()
+            # No pod changes the labels of a node.
+            self._preferences[terms] = preferences_of(needs, self._facts)
+        return self._preferences[terms]
+
     def change(self, name: str, amounts: Mapping[str, Fraction], pods: int) -> None:
         """This many pods with these requests are on a node (below zero: have left it)."""
         if name in self._facts:
             self._facts[name] = with_pods(self._facts[name], amounts, pods)
             self._changes.append(name)
+
+
+def preferences_of(needs: PodNeeds, facts: Mapping[str, NodeFacts]) -> Mapping[str, int]:
+    """kube-scheduler's score of a pod's preferred node affinity for each node, before it is normalized; empty
+    for a pod without one."""
+    terms = needs.preferred_terms
+    return {name: preference_of(terms, name, each.labels) for name, each in facts.items()} if terms else {}
 
 
 def with_pods(facts: NodeFacts, amounts: Mapping[str, Fraction], pods: int) -> NodeFacts:

@@ -164,7 +164,7 @@ class Extender:
         _check(deadline)
         rows = decision.snapshot.rows(args.names)
         totals = decision.totals[decision.snapshot.state_of[rows]]
-        reply = encode_priorities(args.names, points(totals, decision.tolerance).tolist())
+        reply = encode_priorities(args.names, points(totals).tolist())
         _check(deadline)
         basis = Basis(args.raw_pod, decision, rows)
         return Answer(reply, len(args.names), len(args.names), args=args, basis=basis)

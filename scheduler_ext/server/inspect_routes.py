@@ -133,7 +133,9 @@ def _only_pod(body: bytes) -> tuple[kube.Pod, list[str]]:
 def _refuse_laborious(spec: kube.PodSpec) -> None:
     """Raises RequestError for more than any real pod has in the fields that are compared with every node."""
     affinity = spec.affinity.node_affinity if spec.affinity else None
-    terms = (affinity.required.node_selector_terms if affinity and affinity.required else None) or ()
+    required = (affinity.required.node_selector_terms if affinity and affinity.required else None) or ()
+    preferred = (affinity.preferred if affinity else None) or ()
+    terms = (*required, *(each.preference or kube.NodeSelectorTerm() for each in preferred))
     parts = [part for term in terms for part in (*(term.match_expressions or ()), *(term.match_fields or ()))]
     values = sum(len(part.values or ()) for part in parts)
     containers = (*(spec.init_containers or ()), *(spec.containers or ()))

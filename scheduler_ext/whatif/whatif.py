@@ -85,11 +85,15 @@ class WhatIf:
         return {name_of(each.pod): node for node, here in nodes for each in here.values()}
 
     def best(self, asker: Asker) -> str | None:
-        """The node that the pod is placed on: the highest points, then the highest total, then the first
-        name; None if it fits nowhere."""
+        """The node that the pod is placed on: the most preferred by its node affinity, then the highest
+        points, then the highest total, then the first name; None if it fits nowhere."""
         totals = self._decide(asker.request).totals[self.snapshot.state_of[:-1]]
         refused = [name for name in self.in_tree.refused(asker.needs) if name in self.infos]
         totals[self.snapshot.rows(refused)] = -np.inf
+        if preferences := self.in_tree.preferences(asker.needs):
+            preferred = np.array([preferences.get(name, 0) for name in self.infos])
+            most = preferred.max(initial=0, where=totals > -np.inf)
+            totals[preferred < most] = -np.inf
         best = totals.max(initial=-np.inf)
         if best == -np.inf:
             return None

@@ -87,9 +87,14 @@ class NodeSelector(KubeStruct):
     node_selector_terms: list[NodeSelectorTerm] | None = None
 
 
+class PreferredSchedulingTerm(KubeStruct):
+    weight: Int32 | None = None
+    preference: NodeSelectorTerm | None = None
+
+
 class NodeAffinity(KubeStruct, rename="{}DuringSchedulingIgnoredDuringExecution".format):
     required: NodeSelector | None = None
-    preferred: list[Raw] | None = None
+    preferred: list[PreferredSchedulingTerm] | None = None
 
 
 class PodAffinity(KubeStruct, rename="{}DuringSchedulingIgnoredDuringExecution".format):

@@ -5,7 +5,13 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 
-from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, Toleration, effective_requests
+from scheduler_ext.core.intree import (
+    NodeSelectorTerm,
+    PodNeeds,
+    PreferredTerm,
+    Toleration,
+    effective_requests,
+)
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.request.pod_kinds import task_class
 from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
@@ -213,19 +219,17 @@ def other_requests(spec: kube.PodSpec, resources: ResourceNames) -> Mapping[str,
 
 
 def pod_needs(pod: kube.Pod) -> PodNeeds:
-    """The fields that kube-scheduler's own filters compare. Raises QuantityError for a quantity that cannot
-    be read or is negative; no cluster admits those."""
+    """The fields that kube-scheduler's own filters compare, and the preferred node affinity. Raises
+    QuantityError for a quantity that cannot be read or is negative; no cluster admits those."""
     spec = pod.spec or kube.PodSpec()
     requests = pod_amounts(spec)
     for name, amount in requests.items():
         if amount < 0:
             raise QuantityError(f"{name[:_SHOWN_CHARS]}: a negative amount; ask 0 or more")
+    affinity = (spec.affinity.node_affinity if spec.affinity else None) or kube.NodeAffinity()
     required = None
-    if spec.affinity and spec.affinity.node_affinity and spec.affinity.node_affinity.required:
-        required = tuple(
-            NodeSelectorTerm(requirements(term.match_expressions), requirements(term.match_fields))
-            for term in spec.affinity.node_affinity.required.node_selector_terms or ()
-        )
+    if affinity.required:
+        required = tuple(_term(term) for term in affinity.required.node_selector_terms or ())
     return PodNeeds(
         node_name=spec.node_name or None,
         node_selector=strings(spec.node_selector),
@@ -235,7 +239,15 @@ def pod_needs(pod: kube.Pod) -> PodNeeds:
             for t in spec.tolerations or ()
         ),
         requests=requests,
+        preferred_terms=tuple(
+            PreferredTerm(each.weight or 0, _term(each.preference or kube.NodeSelectorTerm()))
+            for each in affinity.preferred or ()
+        ),
     )
+
+
+def _term(term: kube.NodeSelectorTerm) -> NodeSelectorTerm:
+    return NodeSelectorTerm(requirements(term.match_expressions), requirements(term.match_fields))
 
 
 def pod_amounts(spec: kube.PodSpec) -> dict[str, Fraction]:
@@ -282,7 +294,11 @@ def not_modelled(pod: kube.Pod) -> list[str]:
         "topology spread constraints": any(
             c.when_unsatisfiable != "ScheduleAnyway" for c in spec.topology_spread_constraints or ()
         ),
-        "soft preferences (preferred affinity, ScheduleAnyway)": has_soft_preferences(spec),
+        "preferred pod affinity": affinity.pod_affinity and affinity.pod_affinity.preferred,
+        "preferred pod anti-affinity": affinity.pod_anti_affinity and affinity.pod_anti_affinity.preferred,
+        "topology spread with ScheduleAnyway": any(
+            c.when_unsatisfiable == "ScheduleAnyway" for c in spec.topology_spread_constraints or ()
+        ),
         "volumes bound to nodes": any(
             b"persistentVolumeClaim" in v or b"ephemeral" in v for v in map(bytes, spec.volumes or ())
         ),

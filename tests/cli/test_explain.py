@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -64,6 +65,20 @@ def test_the_table_has_the_numbers(cluster: Path, written: Written) -> None:
     assert "main: GPU-0 60000 MiB" in rows["a100-1"]
     assert "Insufficient GPU memory on one device" in rows["a100-2"]
     assert "labels only" in rows["labels-1"]
+
+
+def test_the_table_has_the_preference_of_a_pod_that_states_one(cluster: Path, written: Written) -> None:
+    def table(**spec: Any) -> list[list[str]]:
+        asking = written("pod.yaml", pod("p", {WHOLE: "1"}, **spec))
+        output = run("explain", "-f", asking, "--inventory", cluster, "-o", "wide").stdout
+        return [line.split() for line in output.splitlines() if line.startswith(("NODE", "labels-1"))]
+
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["labels-1"]}]}
+    preferred = [{"weight": 1, "preference": term}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    assert "PREFERENCE" not in table()[0]
+    header, row, *_ = table(affinity=affinity)
+    assert (header[:3], row[:3]) == (["NODE", "VERDICT", "PREFERENCE"], ["labels-1", "fits", "100"])
 
 
 def test_the_table_has_the_terms_that_have_a_weight(written: Written) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from scheduler_ext.core.cycle.cycle import BEST_POINTS
 from tests.e2e.cluster.api import Json
 from tests.e2e.cluster.proxy import Call, Proxy, running_proxy
 from tests.e2e.installation import Installation
@@ -90,5 +91,6 @@ def test_same_nodes_reasons_and_scores(
     assert by_node.of("filter")[0].request["Nodes"]["items"]
     (node_1, *decision_1), (node_2, *decision_2) = seen
     assert decision_1 == decision_2
-    best = set(workload.installation.explain(workload.pod(limits, annotations=wishes))["best"])
-    assert {node_1, node_2} <= (best or {None})
+    # The extender's forecast knows the pods of earlier tests, and the command `explain` does not.
+    best = {name for points in ranked for name, score in points.items() if score == BEST_POINTS}
+    assert ({node_1, node_2} - {None}) <= (best or passed(first))

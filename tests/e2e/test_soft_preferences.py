@@ -1,58 +1,211 @@
-"""A pod's own soft preferences decide among nodes that are equally good for GPUs, and only among those."""
+"""The preferences that a pod states decide first. The extender's packing decides among the nodes that they
+leave equal, and before everything that the pod does not state.
+
+kube-scheduler prefers the emptier nodes by itself, and the extender fuller ones. So a pod that lands on an
+empty node followed a preference, and a pod that lands on a full one followed the extender.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.e2e.cluster.api import Json
+from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION
 
-ZONE = "topology.kubernetes.io/zone"
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 ORDER = {f"{ANNOTATION}model": "H100,A100-80GB"}
 ONE = {"nvidia.com/gpu": "1"}
+WEB = {"app": "web"}
 
 
-def prefer(key: str, value: str) -> Json:
-    """Preferred node affinity for a label."""
-    term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
-    rule = [{"weight": 100, "preference": term}]
-    return {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": rule}}
+def prefer(key: str, value: str, weight: int = 100) -> Json:
+    """A term of preferred node affinity."""
+    expression = {"key": key, "operator": "In", "values": [value]}
+    return {"weight": weight, "preference": {"matchExpressions": [expression]}}
 
 
-@pytest.mark.parametrize("wanted", ["a", "b", "c"])
-def test_preferred_affinity_decides_among_equal_nodes(workload: Workload, wanted: str) -> None:
-    for zone in "abc":
-        workload.add_whole(f"a100-{zone}", 4, labels={ZONE: zone})
-    workload.publish()
-    pod = workload.pod(ONE, affinity=prefer(ZONE, wanted))
-    assert set(workload.installation.explain(pod)["best"]) == {
-        workload.name(f"a100-{zone}") for zone in "abc"
-    }
-    assert workload.place(pod) == workload.name(f"a100-{wanted}")
+def nodes_of(*terms: Json) -> Json:
+    return {"nodeAffinity": {PREFERRED: list(terms)}}
 
 
-def test_a_soft_preference_does_not_decide_against_better_gpus(workload: Workload) -> None:
-    workload.add_whole("liked", 4, "A100-80GB", labels={ZONE: "a"})
-    better = workload.add_whole("better", 4, "H100-80GB", labels={ZONE: "b"})
-    workload.publish()
-    assert workload.place(workload.pod(ONE, annotations=ORDER, affinity=prefer(ZONE, "a"))) == better
+def pods_of(kind: str, key: str = ZONE, weight: int = 100) -> Json:
+    """Preferred affinity (`podAffinity`) for pods of `WEB`, or anti-affinity."""
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": WEB}}
+    return {kind: {PREFERRED: [{"weight": weight, "podAffinityTerm": term}]}}
 
 
-def test_spread_decides_among_equal_nodes(workload: Workload) -> None:
-    """Nodes so large that one pod more leaves them about equal; of small ones the fuller is better."""
-    for zone in "abc":
-        workload.add_whole(f"a100-{zone}", 32, labels={ZONE: zone})
-    workload.publish()
-    spread = {
-        "topologyKey": ZONE,
+def spread(key: str = ZONE) -> Json:
+    return {
+        "topologyKey": key,
         "maxSkew": 1,
         "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": {"app": "spread"}},
+        "labelSelector": {"matchLabels": WEB},
     }
-    pods = [workload.pod(ONE, labels={"app": "spread"}, topologySpreadConstraints=[spread]) for _ in range(6)]
-    nodes = [workload.place(pod) for pod in pods]
-    assert sorted(nodes) == sorted(2 * [workload.name(f"a100-{zone}") for zone in "abc"])
+
+
+class Zones:
+    """A node of four GPUs in zone b, which pods fill and packing prefers, and an empty one in zone a."""
+
+    def __init__(self, workload: Workload, gpus: int = 4, used: int = 2) -> None:
+        self._workload = workload
+        self.full = workload.add_whole("full", gpus, labels={ZONE: "b"})
+        self.empty = workload.add_whole("empty", gpus, labels={ZONE: "a"})
+        workload.publish()
+        for _ in range(used):
+            self.put(self.full)
+
+    def put(self, node: str, **pod: Any) -> None:
+        """Have a pod with one GPU there."""
+        self._workload.place_seen(self._workload.pod(ONE, nodeName=node, **pod))
+
+    def best(self, pod: Json) -> list[str]:
+        best: list[str] = self._workload.installation.explain(pod)["best"]
+        return best
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [pytest.param(100, id="with the largest weight"), pytest.param(1, id="with the smallest weight")],
+)
+def test_preferred_node_affinity_decides_before_packing(workload: Workload, weight: int) -> None:
+    zones = Zones(workload)
+    pod = workload.pod(ONE, affinity=nodes_of(prefer(ZONE, "a", weight)))
+    assert zones.best(workload.pod(ONE)) == [zones.full]
+    assert zones.best(pod) == [zones.empty]
+    assert workload.place(pod) == zones.empty
+
+
+def test_the_larger_sum_of_weights_decides(workload: Workload) -> None:
+    """100 of 101 is one step less than 101 of 101, the smallest difference that kube-scheduler keeps."""
+    zones = Zones(workload)
+    every = [prefer(ZONE, zone) for zone in "ab"]
+    pod = workload.pod(ONE, affinity=nodes_of(*every, prefer(HOST, zones.empty, 1)))
+    assert zones.best(pod) == [zones.empty]
+    assert workload.place(pod) == zones.empty
+
+
+def test_preferred_node_affinity_decides_before_the_order_of_models(workload: Workload) -> None:
+    liked = workload.add_whole("liked", 4, "A100-80GB", labels={ZONE: "a"})
+    workload.add_whole("better", 4, "H100-80GB", labels={ZONE: "b"})
+    workload.publish()
+    pod = workload.pod(ONE, annotations=ORDER, affinity=nodes_of(prefer(ZONE, "a", 1)))
+    assert workload.place(pod) == liked
+
+
+def test_preferred_affinity_to_pods_decides_before_packing(workload: Workload) -> None:
+    zones = Zones(workload, used=3)
+    zones.put(zones.empty, labels=WEB)
+    pod = workload.pod(ONE, affinity=pods_of("podAffinity", weight=1))
+    assert zones.best(workload.pod(ONE)) == [zones.full]
+    assert workload.place(pod) == zones.empty
+
+
+def test_preferred_anti_affinity_to_pods_decides_before_packing(workload: Workload) -> None:
+    zones = Zones(workload)
+    zones.put(zones.full, labels=WEB)
+    pod = workload.pod(ONE, affinity=pods_of("podAntiAffinity", HOST, weight=1))
+    assert zones.best(workload.pod(ONE)) == [zones.full]
+    assert workload.place(pod) == zones.empty
+
+
+def test_the_pods_own_spread_decides_before_packing(workload: Workload) -> None:
+    """Small nodes, of which packing would fill one: each next pod goes to the other zone."""
+    zones = Zones(workload, 4, used=1)
+    pods = [workload.pod(ONE, labels=WEB, topologySpreadConstraints=[spread()]) for _ in range(4)]
+    nodes = [workload.place_seen(pod) for pod in pods]
+    assert sorted(nodes) == sorted(2 * [zones.full, zones.empty])
+    assert nodes[0] == zones.full
+    assert workload.place(workload.pod(ONE)) == zones.full
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(
+            {"affinity": nodes_of(prefer(ZONE, "a"), prefer(ZONE, "b"))}, id="node affinity to both"
+        ),
+        pytest.param({"affinity": nodes_of(prefer(ZONE, "c"))}, id="node affinity to neither"),
+        pytest.param({"affinity": pods_of("podAffinity")}, id="affinity to pods on neither"),
+        pytest.param({"affinity": pods_of("podAntiAffinity")}, id="anti-affinity to pods on neither"),
+        pytest.param({"topologySpreadConstraints": [spread()]}, id="spread over equal zones"),
+    ],
+)
+def test_packing_decides_among_nodes_that_a_preference_leaves_equal(workload: Workload, spec: Json) -> None:
+    zones = Zones(workload)
+    pod = workload.pod(ONE, **spec)
+    assert zones.best(pod) == [zones.full]
+    assert workload.place(pod) == zones.full
+
+
+def test_packing_decides_among_the_preferred_nodes(workload: Workload) -> None:
+    """The best node of all is not preferred; of the preferred ones, packing takes the fuller."""
+    zones = Zones(workload, used=3)
+    half = workload.add_whole("half", 4, labels={ZONE: "a"})
+    workload.publish()
+    zones.put(half)
+    pod = workload.pod(ONE, affinity=nodes_of(prefer(ZONE, "a")))
+    assert zones.best(pod) == [half]
+    assert workload.place(pod) == half
+
+
+def run_workload(workload: Workload, kind: str, pod: Json, replicas: int) -> list[str]:
+    """The nodes of a workload's pods; the workload is deleted again."""
+    template = {"metadata": {"labels": pod["metadata"]["labels"]}, "spec": pod["spec"]}
+    spec = {"replicas": replicas, "selector": {"matchLabels": WEB}, "template": template}
+    path = f"/apis/apps/v1/namespaces/{workload.namespace}/{kind}s"
+    workload.api.create(path, {"metadata": {"name": "web"}, "spec": spec})
+    try:
+
+        def placed() -> list[str] | None:
+            pods = [each for each in workload.all_pods() if each["metadata"]["name"].startswith("web-")]
+            nodes = [each["spec"].get("nodeName") for each in pods]
+            return nodes if len(nodes) == replicas and all(nodes) else None
+
+        return eventually(placed, "all pods are bound")
+    finally:
+        workload.installation.plane.kubectl(
+            *("-n", workload.namespace, "delete", kind, "web", "--cascade=foreground")
+        )
+
+
+@pytest.mark.parametrize("kind", ["deployment", "statefulset"])
+def test_pods_of_a_workload_are_packed_unless_they_state_a_spread(workload: Workload, kind: str) -> None:
+    """kube-scheduler would spread them over hosts and zones by default."""
+    zones = Zones(workload, 8)
+    pod = workload.pod(ONE, labels=WEB)
+    assert run_workload(workload, kind, pod, 3) == 3 * [zones.full]
+    pod["spec"]["topologySpreadConstraints"] = [spread(HOST)]
+    assert set(run_workload(workload, kind, pod, 2)) == {zones.full, zones.empty}
+
+
+def test_pods_of_a_service_are_packed(workload: Workload) -> None:
+    zones = Zones(workload, 8)
+    service = {"metadata": {"name": "web"}, "spec": {"selector": WEB, "ports": [{"port": 80}]}}
+    workload.api.create(f"/api/v1/namespaces/{workload.namespace}/services", service)
+    nodes = [workload.place(workload.pod(ONE, labels=WEB)) for _ in range(3)]
+    assert nodes == 3 * [zones.full]
+
+
+def test_the_preferences_of_other_pods_do_not_decide_before_packing(workload: Workload) -> None:
+    """A pod on the full node would rather have no such neighbour, and one on the empty node needs one."""
+    zones = Zones(workload, 8)
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": WEB}}
+    zones.put(zones.full, affinity=pods_of("podAntiAffinity"))
+    zones.put(zones.empty, labels=WEB, affinity={"podAffinity": {REQUIRED: [term]}})
+    assert workload.place(workload.pod(ONE, labels=WEB)) == zones.full
+
+
+def test_a_taint_with_prefer_no_schedule_does_not_decide_before_packing(workload: Workload) -> None:
+    zones = Zones(workload)
+    path = f"/api/v1/nodes/{zones.full}"
+    taints = [*workload.api.get(path)["spec"]["taints"], {"key": "old", "effect": "PreferNoSchedule"}]
+    workload.api.patch(path, {"spec": {"taints": taints}})
+    assert workload.place(workload.pod(ONE)) == zones.full
 
 
 def test_without_a_preference_our_order_decides_against_kube_schedulers(workload: Workload) -> None:

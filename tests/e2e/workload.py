@@ -224,6 +224,13 @@ class Workload:
         """Create a pod and wait for its node."""
         return self.await_node(self.create(pod))
 
+    def place_seen(self, pod: Json) -> str:
+        """As `place`, and wait until every extender knows the pod on its node."""
+        before = self.installation.generations()
+        node = self.place(pod)
+        self.installation.await_inventory(len(self._gpu_nodes), before)
+        return node
+
     def unscheduled(self, name: str) -> Json:
         """Why it has no node: its condition PodScheduled; empty before the first attempt, and when bound."""
         for condition in self.get(name)["status"].get("conditions", ()):

@@ -61,6 +61,7 @@ def test_the_contract_of_a_node_that_fits() -> None:
         "reason": None,
         "resolvable": False,
         "nearestMiss": None,
+        "preference": 0,
         "score": 10,
         "devices": [{"container": "main", "uuid": None, "profile": None, "start": None, "memoryMiB": None}],
     }
@@ -82,6 +83,7 @@ def test_the_contract_of_a_node_that_does_not() -> None:
         "reason": "Insufficient nvidia.com/gpu per device",
         "resolvable": False,
         "nearestMiss": {"criterion": "gpu-count", "device": None, "needed": 3, "have": 2, "unit": WHOLE},
+        "preference": 0,
         "score": 0,
         "total": None,
         "terms": [],

@@ -32,6 +32,12 @@ _SHELLS = {"sh", "bash", "ash", "dash", "env"}
 _TLS_OPTIONS = ("--tls-cert-file", "--tls-key-file", "--client-ca-file")
 # The default scheduler's own, which a second one must not take.
 _DEFAULT_SCHEDULER, _DEFAULT_LEASE = "default-scheduler", "kube-scheduler"
+# kube-scheduler's plugins that score what a pod states, and the default weights of all other plugins together
+# (TaintToleration 3, DynamicResources 2, NodeResourcesFit, NodeResourcesBalancedAllocation, ImageLocality and
+# VolumeBinding). A plugin scores 0 to 100; a point of an extender counts ten times its weight.
+_STATED = ("NodeAffinity", "InterPodAffinity", "PodTopologySpread")
+_OTHER_WEIGHTS = 9
+_BEST_SCORE, _BEST_POINTS, _POINT = 100, 10, 10
 
 
 def scheduler_configurations(objects: Sequence[Json]) -> Iterator[Json]:
@@ -86,6 +92,37 @@ def all_nodes_are_looked_at(objects: Sequence[Json]) -> Iterator[str]:
         for percentage in said:
             if percentage != 100:
                 yield f"percentageOfNodesToScore is {percentage}, not 100"
+
+
+def stated_preferences_come_first(objects: Sequence[Json]) -> Iterator[str]:
+    """Then the extender's points, and at last the other scores of kube-scheduler."""
+    for configuration in scheduler_configurations(objects):
+        point = _POINT * sum(each.get("weight", 1) for each in entries(configuration, "extenders"))
+        others = _BEST_SCORE * _OTHER_WEIGHTS
+        if point <= others:
+            yield f"a point of the extender counts {point}, and other scores up to {others}"
+        for profile in entries(configuration, "profiles") or [{}]:
+            weights = {
+                plugin["name"]: plugin.get("weight", 1)
+                for phase in ("multiPoint", "score")
+                for plugin in entries(profile, "plugins", phase, "enabled")
+            }
+            for plugin in _STATED:
+                if weights.get(plugin, 0) <= _BEST_POINTS * point + others:
+                    yield f"a step of {plugin} counts less than the points of the extender"
+            yield from _unstated_preferences(profile)
+
+
+def _unstated_preferences(profile: Json) -> Iterator[str]:
+    """Those that these plugins score although the pod does not state them."""
+    args = {each["name"]: mapping(each, "args") for each in entries(profile, "pluginConfig")}
+    affinity, spread = args.get("InterPodAffinity", {}), args.get("PodTopologySpread", {})
+    if affinity.get("hardPodAffinityWeight") != 0:
+        yield "hardPodAffinityWeight is not 0: the affinity of other pods decides before packing"
+    if affinity.get("ignorePreferredTermsOfExistingPods") is not True:
+        yield "ignorePreferredTermsOfExistingPods is not true: so do their preferences"
+    if spread.get("defaultingType") != "List" or spread.get("defaultConstraints"):
+        yield "PodTopologySpread has default constraints: pods that state no spread are spread"
 
 
 def the_way_to_the_extender_is_safe(objects: Sequence[Json]) -> Iterator[str]:
@@ -273,6 +310,7 @@ RULES = (
     schedulers_are_configured,
     the_default_scheduler_is_left_alone,
     all_nodes_are_looked_at,
+    stated_preferences_come_first,
     the_way_to_the_extender_is_safe,
     evictions_are_asked_about,
     both_agree_on_who_binds,

@@ -101,6 +101,25 @@ def in_profile(**entries: Any) -> Change:
     return in_configuration(lambda configuration: configuration["profiles"][0].update(entries))
 
 
+def in_plugins(name: str, weight: int, phase: str = "multiPoint") -> Change:
+    """Another weight of a plugin, in the place where the profile has it or in another."""
+
+    def change(configuration: Json) -> None:
+        plugins = configuration["profiles"][0]["plugins"]
+        enabled = plugins.setdefault(phase, {"enabled": []})["enabled"]
+        enabled[:] = [each for each in enabled if each["name"] != name] + [{"name": name, "weight": weight}]
+
+    return in_configuration(change)
+
+
+def in_plugin_config(name: str, **args: Any) -> Change:
+    def change(configuration: Json) -> None:
+        plugins = configuration["profiles"][0]["pluginConfig"]
+        next(each for each in plugins if each["name"] == name)["args"].update(args)
+
+    return in_configuration(change)
+
+
 def in_election(**entries: Any) -> Change:
     return in_configuration(lambda configuration: configuration["leaderElection"].update(entries))
 
@@ -271,6 +290,39 @@ BROKEN: list[tuple[str, Change, str]] = [
         in_configuration(lambda configuration: configuration.pop("percentageOfNodesToScore")),
         "percentageOfNodesToScore is None",
     ),
+    *(
+        (f"{name} below packing", in_plugins(name, 20_900), f"a step of {name} counts less")
+        for name in ("NodeAffinity", "InterPodAffinity", "PodTopologySpread")
+    ),
+    (
+        "a weight for the score alone",
+        in_plugins("NodeAffinity", 2, "score"),
+        "a step of NodeAffinity counts less",
+    ),
+    ("kube-scheduler's own weights", in_profile(plugins={}), "a step of InterPodAffinity counts less"),
+    ("a larger weight of the extender", in_extender(weight=1000), "a step of NodeAffinity counts less"),
+    ("an extender of little weight", in_extender(weight=90), "a point of the extender counts 900,"),
+    (
+        "the affinity of other pods",
+        in_plugin_config("InterPodAffinity", hardPodAffinityWeight=1),
+        "hardPodAffinityWeight is not 0",
+    ),
+    (
+        "the preferences of other pods",
+        in_plugin_config("InterPodAffinity", ignorePreferredTermsOfExistingPods=False),
+        "ignorePreferredTermsOfExistingPods is not true",
+    ),
+    (
+        "kube-scheduler's own spread",
+        in_plugin_config("PodTopologySpread", defaultingType="System"),
+        "has default constraints",
+    ),
+    (
+        "a spread that no pod states",
+        in_plugin_config("PodTopologySpread", defaultConstraints=[{"topologyKey": "zone"}]),
+        "has default constraints",
+    ),
+    ("no arguments of plugins", in_profile(pluginConfig=None), "has default constraints"),
     ("no managed resources", in_extender(managedResources=[]), "managedResources is empty"),
     (
         "processors as managed resources",

@@ -30,6 +30,13 @@ def test_the_mtls_configuration_differs_in_the_way_to_the_extender_only() -> Non
     assert way["tlsConfig"].keys() == {"caFile", "certFile", "keyFile"}
 
 
+def test_the_documented_profile_is_the_shipped_one() -> None:
+    page = (REPOSITORY / "docs" / "tasks" / "install.md").read_text()
+    (block,) = re.findall(r"```yaml\n(apiVersion: kubescheduler.*?)```", page, re.DOTALL)
+    documented, shipped = yaml.safe_load(block), yaml.safe_load((CONFIG / "kube-scheduler.yaml").read_bytes())
+    assert documented == {key: shipped[key] for key in ("apiVersion", "kind", "profiles")}
+
+
 def test_the_configuration_of_shares_differs_in_who_binds_only() -> None:
     plain, shares = (
         yaml.safe_load((directory / "kube-scheduler.yaml").read_bytes()) for directory in (CONFIG, SHARES)

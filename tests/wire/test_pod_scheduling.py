@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 
+from scheduler_ext.core.intree import NodeSelectorTerm, PreferredTerm, Requirement
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.pod import has_soft_preferences, not_modelled, pod_amounts, pod_ask, pod_needs
@@ -70,11 +71,21 @@ def test_soft_preferences(spec: Json, soft: bool) -> None:
         ),
         pytest.param(
             {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]},
-            ["soft preferences"],
+            ["topology spread with ScheduleAnyway"],
             id="soft spread",
         ),
         pytest.param(
-            {"affinity": {"nodeAffinity": {PREFERRED: [TERM]}}}, ["soft preferences"], id="preferences"
+            {"affinity": {"nodeAffinity": {PREFERRED: [TERM]}}}, [], id="preferred node affinity is"
+        ),
+        pytest.param(
+            {"affinity": {"podAffinity": {PREFERRED: [TERM]}}},
+            ["preferred pod affinity"],
+            id="preferred pod affinity",
+        ),
+        pytest.param(
+            {"affinity": {"podAntiAffinity": {PREFERRED: [TERM]}}},
+            ["preferred pod anti-affinity"],
+            id="preferred pod anti-affinity",
         ),
         pytest.param({"volumes": [{"persistentVolumeClaim": {"claimName": "c"}}]}, ["volumes"], id="a claim"),
         pytest.param({"volumes": [{"ephemeral": {}}]}, ["volumes"], id="an ephemeral volume"),
@@ -111,7 +122,14 @@ def test_the_fields_that_kube_scheduler_compares_are_read() -> None:
                         {"matchExpressions": [{"key": "gpu", "operator": "In", "values": ["a", "b"]}]},
                         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": None}]},
                     ]
-                }
+                },
+                PREFERRED: [
+                    {
+                        "weight": 7,
+                        "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]},
+                    },
+                    {"weight": None, "preference": None},
+                ],
             }
         },
         tolerations=[{"operator": "Exists", "effect": "NoSchedule"}],
@@ -126,6 +144,10 @@ def test_the_fields_that_kube_scheduler_compares_are_read() -> None:
         ["gpu"],
         ["metadata.name"],
     ]
+    assert needs.preferred_terms == (
+        PreferredTerm(7, NodeSelectorTerm((Requirement("zone", "Exists", ()),), ())),
+        PreferredTerm(0, NodeSelectorTerm((), ())),
+    )
     assert [(t.key, t.operator, t.value, t.effect) for t in needs.tolerations] == [
         ("", "Exists", "", "NoSchedule")
     ]

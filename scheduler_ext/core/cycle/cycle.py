@@ -26,10 +26,7 @@ from scheduler_ext.core.snapshot.table import build_snapshot
 
 FITS = 0
 BEST_POINTS = 10
-# For a pod with soft preferences of its own: totals this close to the best count as equal to it.
-TOLERANCE = 0.02
-# The weight of a term that decides whatever the others say, relative to all before it: so large that no node
-# comes within the tolerance of a better one.
+# The weight of a term that decides whatever the others say, relative to all before it.
 DECISIVE = 1.1
 # Totals closer than this are equal, because smaller differences come from rounding.
 TOTAL_DECIMALS = 9
@@ -127,12 +124,6 @@ class Decision:
     def totals(self) -> Floats:
         return self.scored.totals
 
-    @property
-    def tolerance(self) -> float:
-        """How far below the best a total still counts as the best."""
-        soft = not isinstance(self.request, InvalidRequest) and self.request.soft_preferences
-        return TOLERANCE if soft else 0.0
-
 
 def filter_nodes(
     request: GpuRequest | InvalidRequest, snapshot: Snapshot, policy: Policy, steps: list[int] | None = None
@@ -179,8 +170,9 @@ def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
     state = decision.snapshot.state_of[rows]
     fits = decision.fits[state]
     count = int(np.count_nonzero(fits))
-    asks_gpu = isinstance(decision.request, GpuRequest) and decision.request.asks_gpu
-    if not limit or count <= limit or decision.tolerance or not asks_gpu:
+    request = decision.request
+    limited = isinstance(request, GpuRequest) and request.asks_gpu and not request.soft_preferences
+    if not limit or count <= limit or not limited:
         return fits
     totals = decision.totals[state]
     edge = np.partition(totals, len(totals) - limit)[len(totals) - limit]
@@ -194,9 +186,9 @@ def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
     return chosen
 
 
-def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
-    """Totals as kube-scheduler's 0 to 10. Only the best, and those within `tolerance`, get 10; equal totals
-    get equal points, never in inverted order. kube-scheduler breaks ties at random."""
+def points(totals: Floats) -> npt.NDArray[np.int64]:
+    """Totals as kube-scheduler's 0 to 10. Only the best get 10; equal totals get equal points, never in
+    inverted order. kube-scheduler breaks ties at random."""
     best = totals.max(initial=-np.inf)
     if best == -np.inf:
         return np.zeros(len(totals), np.int64)
@@ -204,7 +196,7 @@ def points(totals: Floats, tolerance: float = 0.0) -> npt.NDArray[np.int64]:
     span = (best - worst) or 1.0
     scaled = np.maximum((totals - worst) / span * BEST_POINTS, 0.0)
     mapped: npt.NDArray[np.int64] = np.minimum(scaled, BEST_POINTS - 1).astype(np.int64)
-    mapped[totals >= best - tolerance] = BEST_POINTS
+    mapped[totals == best] = BEST_POINTS
     return mapped
 
 

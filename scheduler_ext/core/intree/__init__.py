@@ -1,10 +1,13 @@
-"""What kube-scheduler's own filters say about one pod on one node, before any extender is asked: for commands
-that answer without a kube-scheduler. The server never runs this."""
+"""What kube-scheduler's own filters say about one pod on one node, before any extender is asked, and its
+score of preferred node affinity: for commands that answer without a kube-scheduler. No reply to
+kube-scheduler uses this."""
 
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm as NodeSelectorTerm
+from scheduler_ext.core.intree.affinity import PreferredTerm as PreferredTerm
 from scheduler_ext.core.intree.affinity import Requirement as Requirement
 from scheduler_ext.core.intree.affinity import Taint as Taint
 from scheduler_ext.core.intree.affinity import Toleration as Toleration
+from scheduler_ext.core.intree.affinity import preference_of as preference_of
 from scheduler_ext.core.intree.resource_fit import effective_requests as effective_requests
 from scheduler_ext.core.intree.verdict import NO_NODES as NO_NODES
 from scheduler_ext.core.intree.verdict import InTreeRejection as InTreeRejection

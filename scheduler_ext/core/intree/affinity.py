@@ -1,4 +1,4 @@
-"""Required node affinity, taints and tolerations, as kube-scheduler's plugins compare them. Selectors follow
+"""Node affinity, taints and tolerations, as kube-scheduler's plugins compare them. Selectors follow
 k8s.io/component-helpers/scheduling/corev1/nodeaffinity and k8s.io/apimachinery/pkg/labels: a malformed term
 matches no node instead of failing the pod."""
 
@@ -88,6 +88,21 @@ class NodeSelectorTerm:
 
     def __str__(self) -> str:
         return " and ".join(str(requirement) for requirement in (*self.expressions, *self.fields))
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredTerm:
+    """One entry of preferred node affinity: a term, and its weight (1 to 100)."""
+
+    weight: int
+    term: NodeSelectorTerm
+
+
+def preference_of(terms: Iterable[PreferredTerm], name: str, labels: Mapping[str, str]) -> int:
+    """The sum of the weights of the terms that a node with this name and these labels meets, which
+    kube-scheduler's NodeAffinity scores before it normalizes the sums of all nodes."""
+    fields = {"metadata.name": name}
+    return sum(each.weight for each in terms if each.term.matches(labels, fields))
 
 
 @dataclass(frozen=True, slots=True)

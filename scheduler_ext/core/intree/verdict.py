@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
 
-from scheduler_ext.core.intree.affinity import NodeSelectorTerm, Taint, Toleration, first_untolerated
+from scheduler_ext.core.intree.affinity import (
+    NodeSelectorTerm,
+    PreferredTerm,
+    Taint,
+    Toleration,
+    first_untolerated,
+)
 from scheduler_ext.core.intree.resource_fit import shortages
 
 # kube-scheduler's message for a cluster without nodes (pkg/scheduler/schedule_one.go, ErrNoNodesAvailable).
@@ -31,14 +37,15 @@ class NodeFacts:
 
 @dataclass(frozen=True, slots=True)
 class PodNeeds:
-    """A pod as the in-tree filters see it; requests are its effective ones. required_terms is None without
-    required node affinity; an empty tuple is an affinity no node can meet."""
+    """A pod as the in-tree plugins see it; requests are its effective ones. required_terms is None without
+    required node affinity; an empty tuple is an affinity no node can meet. preferred_terms only score."""
 
     node_name: str | None
     node_selector: Mapping[str, str]
     required_terms: tuple[NodeSelectorTerm, ...] | None
     tolerations: tuple[Toleration, ...]
     requests: Mapping[str, Fraction]
+    preferred_terms: tuple[PreferredTerm, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def best(request: GpuRequest, nodes: Mapping[str, NodeInfo], policy: Policy | No
     """The nodes that get 10 points."""
     snapshot = snapshot_of([replace(info, name=name) for name, info in nodes.items()])
     decision = filter_nodes(request, snapshot, policy or Policy())
-    scored = points(decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]], decision.tolerance)
+    scored = points(decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]])
     return {name for name, got in zip(nodes, scored.tolist(), strict=True) if got == 10}
 
 
@@ -199,7 +199,7 @@ def test_nodes_known_by_labels_come_after_all_reported_ones(policy: str, priorit
     # The worst report against the best label.
     reported = node(*gpus(8, held=3, sick=4), spot=priority > 0)
     nodes = {"labelled": labelled("NVIDIA A100-SXM4-80GB", memory_mib=81920), "reported": reported}
-    request = whole(models=("A100", "H100"), priority=priority, soft_preferences=True)
+    request = whole(models=("A100", "H100"), priority=priority)
     assert best(request, nodes, Policy(strategy=policy)) == {"reported"}
     assert best(whole(2, priority=priority), nodes, Policy(strategy=policy)) == {"labelled"}
 
@@ -284,7 +284,7 @@ def test_on_its_node_a_share_goes_to_the_model_named_first() -> None:
             assert slot.model.family == models[0]
 
 
-def test_a_pod_with_soft_preferences_finds_nodes_about_equally_good_equal() -> None:
+def test_soft_preferences_leave_the_extenders_order_as_it_is() -> None:
     nodes = {"a": node(*loaded(60000)), "b": node(*loaded(58000)), "far": node(*loaded(0))}
     assert best(share(4096), nodes) == {"a"}
-    assert best(share(4096, soft_preferences=True), nodes) == {"a", "b"}
+    assert best(share(4096, soft_preferences=True), nodes) == {"a"}

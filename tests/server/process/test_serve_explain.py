@@ -227,12 +227,15 @@ def test_questions_that_cannot_be_answered(server: Product, path: str, status: i
     assert problem in reply.json()["error"]
 
 
-def asks_more(terms: int = 1, values: int = 1, resources: int = 1) -> bytes:
+def asks_more(terms: int = 1, values: int = 1, resources: int = 1, preferred: int = 0) -> bytes:
     """A pod with this much to compare with each node."""
     term = {"matchExpressions": [{"key": "a", "operator": "NotIn", "values": ["v"] * values}]}
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term] * terms}}
+    affinity = {
+        "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term] * terms},
+        "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}] * preferred,
+    }
     limits = {f"example.com/r{i}": "1" for i in range(resources)}
-    return json.dumps({"kind": "Pod"} | pod("p", limits, affinity={"nodeAffinity": required})).encode()
+    return json.dumps({"kind": "Pod"} | pod("p", limits, affinity={"nodeAffinity": affinity})).encode()
 
 
 @pytest.mark.parametrize(
@@ -240,6 +243,9 @@ def asks_more(terms: int = 1, values: int = 1, resources: int = 1) -> bytes:
     [
         pytest.param(
             {"terms": 50}, {"terms": 51}, "terms and requirements: 102; send at most 100", id="terms"
+        ),
+        pytest.param(
+            {"preferred": 49}, {"preferred": 50}, "terms and requirements: 102; send", id="preferred terms"
         ),
         pytest.param({"values": 1000}, {"values": 1001}, "values: 1001; send at most 1000", id="values"),
         pytest.param({"resources": 100}, {"resources": 101}, "resources: 101; send at most", id="resources"),

@@ -1,0 +1,162 @@
+"""Preferred node affinity comes before the extender's points, in explain and where pods are placed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.snapshot_dump import read_moment
+from scheduler_ext.wire.config import Configuration
+from tests.examples import examples
+from tests.explain.explaining import explained
+from tests.extender.foreseeing import foreseen, read, state_of
+from tests.kube_objects import Json, gpu, gpu_node, node, pod
+
+WHOLE = "nvidia.com/gpu"
+# The extender's order: the fewest GPUs first.
+GPUS = {"tight": 1, "roomy": 4, "large": 8}
+
+
+def in_zone(weight: int, *zones: str) -> Json:
+    expression = {"key": "zone", "operator": "In", "values": list(zones)}
+    return {"weight": weight, "preference": {"matchExpressions": [expression]}}
+
+
+def preferring(*terms: Json, name: str = "p", limits: Json | None = None) -> Json:
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": list(terms)}}
+    return pod(name, limits or {WHOLE: "1"}, affinity=affinity)
+
+
+PREFERRING = preferring(in_zone(1, "large"))
+
+
+def cluster() -> list[Json]:
+    """A node for each size, in a zone of the same name."""
+    objects = []
+    for name, count in GPUS.items():
+        objects += [
+            gpu_node(name, [gpu(i, f"GPU-{name}-{i}") for i in range(count)]),
+            node(name, {WHOLE: str(count)}, labels={"zone": name}),
+        ]
+    return objects
+
+
+@pytest.mark.parametrize(
+    ("terms", "order", "preferences", "best"),
+    [
+        pytest.param([], ["tight", "roomy", "large"], [0, 0, 0], ["tight"], id="without a preference"),
+        pytest.param(
+            [in_zone(1, "large")], ["large", "tight", "roomy"], [100, 0, 0], ["large"], id="the least weight"
+        ),
+        pytest.param(
+            [in_zone(100, "nowhere")], ["tight", "roomy", "large"], [0, 0, 0], ["tight"], id="met nowhere"
+        ),
+        pytest.param(
+            [in_zone(30, "large", "roomy")],
+            ["roomy", "large", "tight"],
+            [100, 100, 0],
+            ["roomy"],
+            id="points decide between equally preferred nodes",
+        ),
+        pytest.param(
+            [in_zone(3, "tight"), in_zone(2, "large"), in_zone(2, "large"), in_zone(1, "roomy")],
+            ["large", "tight", "roomy"],
+            [100, 75, 25],
+            ["large"],
+            id="the largest sum counts 100",
+        ),
+        pytest.param(
+            [*3 * [in_zone(100, "large", "roomy", "tight")], in_zone(2, "large"), in_zone(1, "roomy")],
+            ["large", "tight", "roomy"],
+            [100, 99, 99],
+            ["large"],
+            id="differences below a step are no preference, except to the best",
+        ),
+    ],
+)
+def test_preferred_nodes_come_first(
+    terms: list[Json], order: list[str], preferences: list[int], best: list[str]
+) -> None:
+    explanation = explained(preferring(*terms), *cluster())
+    assert [entry["node"] for entry in explanation["nodes"]] == order
+    assert [entry["preference"] for entry in explanation["nodes"]] == preferences
+    assert (explanation["best"], explanation["notModelled"]) == (best, [])
+
+
+def test_the_points_are_those_of_prioritize() -> None:
+    """kube-scheduler itself adds the preference."""
+    without, preferred = (explained(asking, *cluster()) for asking in (pod("p", {WHOLE: "1"}), PREFERRING))
+    points = ({entry["node"]: entry["score"] for entry in each["nodes"]} for each in (without, preferred))
+    assert next(points) == next(points)
+
+
+def test_the_preference_is_normalized_over_the_nodes_that_fit() -> None:
+    asking = preferring(in_zone(100, "tight"), in_zone(10, "roomy"), limits={WHOLE: "2"})
+    explanation = explained(asking, *cluster())
+    assert [(entry["node"], entry["preference"]) for entry in explanation["nodes"]] == [
+        ("roomy", 100),
+        ("large", 0),
+        ("tight", 0),
+    ]
+
+
+def test_a_node_without_a_node_object_is_not_preferred() -> None:
+    bare = [each for each in cluster() if each["kind"] == "GPUNode" or each["metadata"]["name"] != "tight"]
+    explanation = explained(preferring(in_zone(1, "tight", "large")), *bare)
+    assert explanation["best"] == ["large"]
+
+
+def test_a_running_extender_explains_the_same() -> None:
+    state, config = state_of(*cluster()), Configuration()
+    moment = read_moment(state, config)
+    answer = Explainer(moment, moment.record, config).of_manifest(read(PREFERRING)[0])
+    expected = explained(PREFERRING, *cluster())
+    assert (answer["best"], answer["nodes"]) == (expected["best"], expected["nodes"])
+
+
+def test_pods_are_placed_on_preferred_nodes_until_these_are_full() -> None:
+    pods = [preferring(in_zone(1, "roomy"), name=f"p{i}", limits={WHOLE: "2"}) for i in range(3)]
+    items = foreseen(pods, *cluster())
+    assert [item["node"] for item in items] == ["roomy", "roomy", "large"]
+
+
+_zones = st.sampled_from(("a", "b", "c"))
+_terms = st.lists(st.tuples(st.sampled_from((1, 2, 50, 100)), st.lists(_zones, min_size=1)), max_size=4)
+
+
+@examples(30, long=300)
+@given(
+    st.lists(st.tuples(_zones, st.integers(1, 3)), min_size=1, max_size=4),
+    st.lists(_terms, min_size=1, max_size=3),
+)
+def test_each_pod_is_placed_where_explain_finds_it_best(
+    nodes: list[tuple[str, int]], asked: list[list[tuple[int, list[str]]]]
+) -> None:
+    objects = []
+    for i, (zone, count) in enumerate(nodes):
+        name = f"n{i}"
+        objects += [
+            gpu_node(name, [gpu(j, f"GPU-{i}-{j}") for j in range(count)]),
+            node(name, {WHOLE: str(count)}, labels={"zone": zone}),
+        ]
+    for i, terms in enumerate(asked):
+        asking = preferring(*(in_zone(weight, *zones) for weight, zones in terms), name=f"p{i}")
+        explanation = explained(asking, *objects)
+        (item,) = foreseen([asking], *objects)
+        assert item["node"] == (explanation["nodes"][0]["node"] if explanation["fits"] else None)
+        # Among the nodes that fit, none has a larger sum of weights.
+        zone_of = {f"n{j}": zone for j, (zone, _) in enumerate(nodes)}
+        sums = {
+            entry["node"]: sum(weight for weight, zones in terms if zone_of[entry["node"]] in zones)
+            for entry in explanation["nodes"]
+            if entry["verdict"] == "fits"
+        }
+        assert all(sums[name] == max(sums.values()) for name in explanation["best"])
+        if item["node"] is not None:
+            placed = json.loads(json.dumps(asking))
+            placed["spec"]["nodeName"] = item["node"]
+            objects.append(placed)
