@@ -66,19 +66,19 @@ FILTERED: dict[str, tuple[str, dict[str, str]]] = {
 # In full-01 gpu-node-05 has another uid, so only its labels count: 0.45 * 0.489 = 0.220, and the others have
 # 0.55 + 0.45 times theirs, 0.842 at best and 0.770 at worst: gpu-node-03 has 0.7803, 9.003 of 10.
 POINTS: dict[str, dict[str, int]] = {
-    "cache-01-gpu1": {"gpu-node-01": 10, "gpu-node-03": 8, "gpu-node-05": 9, "mig-node-08": 6},
+    "cache-01-gpu1": {"gpu-node-01": 10, "gpu-node-03": 6, "gpu-node-05": 9, "mig-node-08": 6},
     "cache-02-gpu8": {"gpu-node-00": 10, "gpu-node-04": 10},
     "cache-03-mig-1g": {"mig-node-09": 10},
     "cache-04-mem-ignored": {f"gpu-node-0{i}": 10 for i in range(8)}
     | {"mig-node-08": 10, "mig-node-09": 10, "cpu-node-00": 10},
-    "cache-08-default-profile": {"gpu-node-01": 10, "gpu-node-03": 8, "gpu-node-05": 9, "mig-node-08": 6},
+    "cache-08-default-profile": {"gpu-node-01": 10, "gpu-node-03": 6, "gpu-node-05": 9, "mig-node-08": 6},
     "full-01-gpu1": {
-        "gpu-node-00": 7,
+        "gpu-node-00": 8,
         "gpu-node-01": 10,
         "gpu-node-03": 9,
-        "gpu-node-04": 7,
-        "gpu-node-06": 7,
-        "gpu-node-07": 7,
+        "gpu-node-04": 8,
+        "gpu-node-06": 8,
+        "gpu-node-07": 8,
         "mig-node-08": 9,
     },
     "full-03-mig-1g": {"mig-node-09": 10},
