@@ -195,7 +195,7 @@ def _check_values(values: Mapping[str, float]) -> None:
             raise ConfigError(f"values.{text}: the same model as values.{named[model]}; keep one")
         named[model] = text
         if not 0 < value <= MAX_VALUE:
-            raise ConfigError(f"values.{text}: {value:g} is outside 0 to {MAX_VALUE:,.0f}, or is 0")
+            raise ConfigError(f"values.{text}: {value:g} must be above 0 and at most {MAX_VALUE:,.0f}")
 
 
 def _explained(error: Exception) -> str:

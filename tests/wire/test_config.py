@@ -280,3 +280,25 @@ def test_every_configuration_shipped_is_one_that_can_be_meant() -> None:
         load_config(documents[path])
     policies = {path for path in documents if path.parent.name == "policies"}
     assert policies <= set(configurations)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        pytest.param({"T4": 0}, "values.T4: 0 must be above 0", id="a GPU without value"),
+        pytest.param({"T4": -1.5}, "values.T4: -1.5 must be above 0", id="a negative value"),
+        pytest.param({"T4": 2e6}, "values.T4: 2e+06 must be above 0 and at most 1,000,000", id="too much"),
+        pytest.param({"A;B": 1}, "values.A;B: GPU model", id="a name that no model has"),
+        pytest.param(
+            {"T4": 1, "Tesla-T4": 2}, "values.Tesla-T4: the same model as values.T4; keep one", id="twice"
+        ),
+        pytest.param({"T4": "cheap"}, "Expected `float`", id="a word"),
+    ],
+)
+def test_values_that_are_refused(values: dict[str, object], named: str) -> None:
+    assert named in refusal_of(with_key("values", values))
+
+
+def test_values_are_by_canonical_names() -> None:
+    config = load_config(with_key("values", {"NVIDIA H100 80GB HBM3": 2.5, "a100": 1}))
+    assert config.policy().values == {"H100-80GB": 2.5, "A100": 1.0}

@@ -7,7 +7,7 @@ memory and more compute (V100, P100, K80), the value is lowered to that of the n
 
 from collections.abc import Mapping
 
-from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 
 VALUES: dict[str, float] = {
     "K80": 0.2,
@@ -62,6 +62,11 @@ VALUES: dict[str, float] = {
     "GAUDI2": 2.6,
     "GAUDI3": 3.5,
 }
+# Of a family whose size is unknown: that of its cheapest member.
+_FAMILIES: dict[str, float] = {}
+for _name, _value in VALUES.items():
+    _family = canonical_model(_name).family
+    _FAMILIES[_family] = min(_value, _FAMILIES.get(_family, _value))
 # Of a GPU that is not in the table: by its memory, as most cards of the table between T4 and A100 cost.
 _VALUE_PER_GIB = 0.04
 # Without a known memory: about that of the middle of the table.
@@ -73,7 +78,7 @@ def value_of(model: GpuModel, configured: Mapping[str, float]) -> float:
     instance that is offered as a GPU has the model of its whole GPU."""
     name = model.name.partition("-MIG-")[0]
     family = model.family.partition("-MIG-")[0]
-    for known in (configured, VALUES):
+    for known in (configured, VALUES, _FAMILIES):
         if (value := known.get(name) or known.get(family)) is not None:
             return value
     return model.memory_mib / 1024 * _VALUE_PER_GIB if model.memory_mib else _UNKNOWN

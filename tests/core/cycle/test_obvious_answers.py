@@ -1,0 +1,269 @@
+"""Small inventories with an obvious answer: what an operator who pays for the GPUs expects, in sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.cycle.cycle import filter_nodes, points
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.gpu.gpu import Holder, Memory
+from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.request import GpuRequest
+from tests.core.asked import HELD, mig, share, whole
+from tests.core.reported import SHARED, WHOLE, bound, device, node, sliced, wants
+from tests.strategies import snapshot_of
+
+Nodes = dict[str, NodeInfo]
+SLICES: dict[str, Any] = {"report": {"sharing_strategy": "time-slicing", "replicas": 4}}
+PARTS: dict[str, Any] = {"report": {"sharing_strategy": "mps", "replicas": 4}}
+
+
+def has(model: str, count: int, held: int = 0, sick: int = 0, **fields: Any) -> NodeInfo:
+    """A node with so many GPUs of a model; the first ones are held, the last ones sick."""
+    known = canonical_model(model)
+    memory = Memory(known.memory_mib or 16384)
+    devices = [
+        device(
+            i,
+            product=model,
+            model=known,
+            compute_capability=known.compute_capability,
+            memory=memory,
+            holders=HELD if i < held else (),
+            healthy=i < count - sick,
+        )
+        for i in range(count)
+    ]
+    return node(*devices, **fields)
+
+
+def shared(model: str, *promised_mib: int, **fields: Any) -> NodeInfo:
+    """A node whose GPUs have so much promised to memory shares."""
+    known = canonical_model(model)
+    devices = [
+        device(
+            i,
+            product=model,
+            model=known,
+            memory=Memory(known.memory_mib or 16384),
+            holders=(Holder(uid=f"share-{i}", memory_mib=mib),) if mib else (),
+        )
+        for i, mib in enumerate(promised_mib)
+    ]
+    return node(*devices, **fields)
+
+
+def beside(priority: int, model: str = "H100-80GB") -> NodeInfo:
+    """Eight GPUs; a pod of that priority holds one."""
+    pod = bound("held", wants(1, WHOLE), priority=priority)
+    info = has(model, 8)
+    assert info.report is not None
+    first, *rest = info.report.devices
+    return node(replace(first, holders=(Holder(uid=pod.uid),)), *rest, pods=(pod,), allocatable={WHOLE: 8})
+
+
+def best(request: GpuRequest, nodes: Nodes, policy: Policy | None = None) -> set[str]:
+    """The nodes that get the most points; none if the pod fits nowhere."""
+    snapshot = snapshot_of([replace(info, name=name) for name, info in nodes.items()])
+    decision = filter_nodes(request, snapshot, policy or Policy())
+    scored = points(decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]])
+    return {name for name, got in zip(nodes, scored.tolist(), strict=True) if got == 10}
+
+
+T4_OR_H100: Nodes = {"t4": has("T4", 4), "h100": has("H100-80GB", 8, held=6)}
+FILLED: Nodes = {
+    "full": has("H100-80GB", 8, held=7),
+    "half": has("H100-80GB", 8, held=4),
+    "empty": has("H100-80GB", 8),
+}
+SPOT: Nodes = {"spot": has("H100-80GB", 8, spot=True), "on-demand": has("H100-80GB", 8, held=6)}
+FULL_SPOT: Nodes = {"spot": has("H100-80GB", 8, held=6, spot=True), "on-demand": has("H100-80GB", 8)}
+SLICED: Nodes = {"slices": has("T4", 2, **SLICES), "whole": has("H100-80GB", 8, held=7)}
+MANY_SLICES: Nodes = {"slices": has("T4", 2, **SLICES), "whole": has("H100-80GB", 8)}
+ONLY_SLICES: Nodes = {"slices": has("T4", 2, **SLICES), "whole": has("H100-80GB", 8, held=8)}
+SICK: Nodes = {"sick": has("H100-80GB", 8, held=6, sick=1), "sound": has("H100-80GB", 8)}
+FLEET: Nodes = {
+    "t4": has("T4", 4),
+    "l4": has("L4", 4),
+    "a100": has("A100-80GB", 8),
+    "h100": has("H100-80GB", 8),
+}
+ONE_CUT = device(0, mig=sliced(*[("1g.10gb", i) for i in range(7)]))
+HALF_CUT = device(
+    0, mig=sliced(*[("1g.10gb", i) for i in range(7)], holders={i: Holder(uid="x") for i in range(3)})
+)
+MIXED: dict[str, Any] = {"report": {"mig_strategy": "mixed"}}
+
+ROWS = [
+    # Packing.
+    pytest.param(whole(), FILLED, {"full"}, id="one GPU takes the last free one of a node"),
+    pytest.param(whole(2), FILLED, {"half"}, id="two GPUs take the fullest node with two"),
+    pytest.param(whole(4), FILLED, {"half"}, id="four GPUs take the node with exactly four"),
+    pytest.param(whole(8), FILLED, {"empty"}, id="eight GPUs take the empty node"),
+    pytest.param(whole(1, strategy="spread"), FILLED, {"empty"}, id="spread takes the empty node"),
+    pytest.param(whole(1, strategy="binpack"), FILLED, {"full"}, id="binpack takes the full node"),
+    pytest.param(whole(9), FILLED, set(), id="nine GPUs of eight fit nowhere"),
+    pytest.param(
+        whole(),
+        {"four": has("H100-80GB", 4), "eight": has("H100-80GB", 8)},
+        {"four"},
+        id="one GPU leaves the eight-GPU node whole",
+    ),
+    # Priority is about reliability, not emptiness.
+    *(
+        pytest.param(whole(priority=priority), FILLED, {"full"}, id=f"a pod of priority {priority} packs")
+        for priority in (-100_000, -1, 1, 10, 100, 1_000, 100_000, 2_000_000_000)
+    ),
+    *(
+        pytest.param(
+            whole(priority=priority), SICK, {"sound"}, id=f"priority {priority} avoids a node with a sick GPU"
+        )
+        for priority in (10, 1_000, 100_000)
+    ),
+    pytest.param(
+        whole(priority=1_000),
+        {"steady": beside(100_000), "evictable": beside(-10)},
+        {"steady"},
+        id="of equals, an important pod has neighbours that stay",
+    ),
+    pytest.param(
+        whole(priority=1_000),
+        {"evictable": has("H100-80GB", 8, held=7), "empty": has("H100-80GB", 8)},
+        {"evictable"},
+        id="an important pod does not open a node for want of neighbours",
+    ),
+    # Spot.
+    *(
+        pytest.param(
+            whole(priority=priority), SPOT, {"spot"}, id=f"batch of priority {priority} goes to spot"
+        )
+        for priority in (-1, -10, -100, -1_000, -1_000_000)
+    ),
+    *(
+        pytest.param(
+            whole(priority=priority), FULL_SPOT, {"on-demand"}, id=f"priority {priority} avoids spot"
+        )
+        for priority in (1, 10, 100, 1_000, 1_000_000)
+    ),
+    pytest.param(whole(), SPOT, {"on-demand"}, id="without priority, the fuller node, on-demand"),
+    pytest.param(whole(), FULL_SPOT, {"spot"}, id="without priority, the fuller node, spot"),
+    pytest.param(
+        whole(priority=100),
+        {"spot": has("H100-80GB", 8, spot=True), "on-demand": has("H100-80GB", 8, held=8)},
+        {"spot"},
+        id="an important pod takes spot rather than to wait",
+    ),
+    # Slices are no GPUs.
+    pytest.param(whole(), SLICED, {"whole"}, id="one GPU is whole if a whole one is free"),
+    pytest.param(whole(priority=100_000), SLICED, {"whole"}, id="an urgent pod gets a whole GPU"),
+    pytest.param(whole(priority=-100), SLICED, {"whole"}, id="so does a batch pod"),
+    pytest.param(whole(), ONLY_SLICES, {"slices"}, id="a slice is better than to wait"),
+    pytest.param(whole(2), ONLY_SLICES, set(), id="two slices are no two GPUs"),
+    pytest.param(whole(8), MANY_SLICES, {"whole"}, id="eight slices are no eight GPUs"),
+    pytest.param(whole(2, sharing="any"), ONLY_SLICES, {"slices"}, id="unless any sharing is accepted"),
+    pytest.param(whole(sharing="exclusive"), ONLY_SLICES, set(), id="exclusive refuses a slice"),
+    pytest.param(whole(1, SHARED), SLICED, {"slices"}, id="a slice that is named as such"),
+    pytest.param(whole(3, SHARED), SLICED, {"slices"}, id="several slices that are named as such"),
+    pytest.param(
+        whole(2),
+        {"mps": has("A100-80GB", 4, **PARTS), "whole": has("H100-80GB", 8)},
+        {"whole"},
+        id="MPS is alike",
+    ),
+    pytest.param(
+        whole(min_memory_mib=40_000), SLICED, {"whole"}, id="a wish for memory goes to the GPU that has it"
+    ),
+    # The least valuable GPU that fits.
+    pytest.param(whole(), T4_OR_H100, {"t4"}, id="a pod without wishes leaves the H100 free"),
+    pytest.param(whole(priority=-100), T4_OR_H100, {"t4"}, id="so does a pod of low priority"),
+    pytest.param(whole(priority=100), T4_OR_H100, {"t4"}, id="and an important pod that names no model"),
+    pytest.param(whole(min_memory_mib=10_240), T4_OR_H100, {"t4"}, id="10 GiB fit on a T4"),
+    pytest.param(whole(min_memory_mib=40_960), T4_OR_H100, {"h100"}, id="40 GiB do not"),
+    pytest.param(whole(models=("H100",)), T4_OR_H100, {"h100"}, id="a pod that names the H100 gets it"),
+    pytest.param(whole(models=("H100", "T4")), T4_OR_H100, {"h100"}, id="the order of models decides"),
+    pytest.param(whole(models=("T4", "H100")), T4_OR_H100, {"t4"}, id="the other order as well"),
+    pytest.param(whole(), FLEET, {"t4"}, id="of four models, the cheapest"),
+    pytest.param(whole(min_memory_mib=20_000), FLEET, {"l4"}, id="the cheapest with 20 GB"),
+    pytest.param(whole(min_memory_mib=40_000), FLEET, {"a100"}, id="the cheapest with 40 GB"),
+    pytest.param(whole(min_compute_capability=(9, 0)), FLEET, {"h100"}, id="the only one that is new enough"),
+    pytest.param(whole(8), FLEET, {"a100"}, id="the cheapest with eight GPUs"),
+    pytest.param(whole(4), FLEET, {"t4"}, id="the cheapest with four GPUs"),
+    pytest.param(
+        share(4096),
+        {"l4": shared("L4", 0), "h100": shared("H100-80GB", 0)},
+        {"l4"},
+        id="a share of 4 GiB opens an L4, not an H100",
+    ),
+    pytest.param(
+        share(40_000),
+        {"l4": shared("L4", 0), "h100": shared("H100-80GB", 0)},
+        {"h100"},
+        id="40 GB need the H100",
+    ),
+    pytest.param(
+        share(4096),
+        {"opened": shared("L4", 8000), "unused": shared("L4", 0)},
+        {"opened"},
+        id="a share fills a GPU that is in use",
+    ),
+    pytest.param(
+        whole(),
+        {"dear": has("T4", 4, value=9.0), "cheap": has("T4", 4, value=0.1)},
+        {"cheap"},
+        id="a price on the node decides",
+    ),
+    pytest.param(
+        mig("1g.10gb"),
+        {"cut": node(HALF_CUT, **MIXED), "unused": node(ONE_CUT, **MIXED)},
+        {"cut"},
+        id="a MIG instance goes to the GPU in use",
+    ),
+]
+
+
+@pytest.mark.parametrize(("request_", "nodes", "expected"), ROWS)
+def test_an_operator_expects(request_: GpuRequest, nodes: Nodes, expected: set[str]) -> None:
+    assert best(request_, nodes) == expected
+
+
+def test_there_are_sixty_sentences() -> None:
+    assert len(ROWS) >= 60
+
+
+def test_configured_values_replace_those_of_the_table() -> None:
+    nodes: Nodes = {"t4": has("T4", 4), "l4": has("L4", 4)}
+    assert best(whole(), nodes) == {"t4"}
+    assert best(whole(), nodes, Policy(values={"L4": 0.05})) == {"l4"}
+
+
+PRIORITIES = (0, 1, 10, 100, 1_000, 100_000)
+
+
+@pytest.mark.parametrize(
+    "priorities",
+    [
+        *(pytest.param((priority,), id=f"all of priority {priority}") for priority in PRIORITIES),
+        pytest.param(PRIORITIES, id="priorities mixed"),
+        pytest.param((-100, 0, 100), id="low, none and high"),
+    ],
+)
+def test_forty_small_pods_leave_room_for_fifteen_large_ones(priorities: tuple[int, ...]) -> None:
+    """Twenty nodes of eight H100: forty pods of one GPU, then fifteen of eight."""
+    held = Counter[int]()
+
+    def place(request: GpuRequest, count: int) -> bool:
+        nodes = {f"{i:02}": has("H100-80GB", 8, held=held[i]) for i in range(20)}
+        chosen = sorted(best(request, nodes))
+        if chosen:
+            held[int(chosen[0])] += count
+        return bool(chosen)
+
+    small = [place(whole(priority=priorities[i % len(priorities)]), 1) for i in range(40)]
+    large = [place(whole(8, priority=priorities[i % len(priorities)]), 8) for i in range(15)]
+    assert all(small)
+    assert large.count(True) == 15
