@@ -158,6 +158,7 @@ def load_config(text: bytes) -> Configuration:
 
 def check(config: Configuration) -> None:
     """Checks beyond the types. Raises ConfigError naming the key."""
+    _check_values(config.values)
     for name, weight in sorted(config.score.weights.items()):
         if name not in DEFAULT_WEIGHTS:
             raise ConfigError(f"score.weights.{name}: no such score; there are {', '.join(DEFAULT_WEIGHTS)}")
@@ -165,7 +166,6 @@ def check(config: Configuration) -> None:
             raise ConfigError(f"score.weights.{name}: {weight:g} is outside 0 to 1000")
     if not any(config.policy().weights.values()):
         raise ConfigError("score.weights: all are 0; leave at least one above, or every node is equal")
-    _check_values(config.values)
     share, whole = config.resources.memory_share, config.resources.whole_gpu
     if share in whole:
         raise ConfigError(f"resources.memoryShare: {share} is in wholeGpu too; keep one")

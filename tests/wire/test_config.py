@@ -300,5 +300,5 @@ def test_values_that_are_refused(values: dict[str, object], named: str) -> None:
 
 
 def test_values_are_by_canonical_names() -> None:
-    config = load_config(with_key("values", {"NVIDIA H100 80GB HBM3": 2.5, "a100": 1}))
+    config = load(with_key("values", {"NVIDIA H100 80GB HBM3": 2.5, "a100": 1}))
     assert config.policy().values == {"H100-80GB": 2.5, "A100": 1.0}
