@@ -100,6 +100,7 @@ class Simulation:
         run = Run(
             trace=self._experiment.trace,
             policy=self._experiment.policy,
+            ties=self.scheduler.ties,
             seed=self._experiment.seed,
             arrived_milli=self.arrived_milli,
             allocated_milli=self._allocated_milli,

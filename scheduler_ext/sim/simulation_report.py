@@ -13,11 +13,13 @@ API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     """One policy on one sequence of pods; fields that do not apply are None. `allocation_percent` is by
-    arrived load in per cent, as text. Amounts are in thousandths of a GPU (of a slice for MIG),
+    arrived load in per cent, as text. `ties` are those
+    of the run, "first" or "random". Amounts are in thousandths of a GPU (of a slice for MIG),
     `rejected_by_class` by the class of the request."""
 
     trace: str
     policy: str
+    ties: str | None = None
     seed: int
     allocation_percent: Mapping[str, float] | None = None
     mean_allocation_percent: float | None = None
@@ -62,13 +64,14 @@ def report(runs: Sequence[Run], machine: str) -> dict[str, Any]:
 
 def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
     """The mean over seeds for each trace and policy, in the order of the runs."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str | None], list[dict[str, Any]]] = {}
     for run in runs:
-        groups.setdefault((run.trace, run.policy), []).append(run.as_json())
+        groups.setdefault((run.trace, run.policy, run.ties), []).append(run.as_json())
     return [
         {
             "trace": trace,
             "policy": policy,
+            "ties": ties,
             "seeds": len(group),
             "allocationPercent": _mean_by_load([run["allocationPercent"] for run in group]),
             # A run without a class rejected nothing of it.
@@ -78,7 +81,7 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
             },
             **{name: _mean([run[name] for run in group]) for name in _MEANS},
         }
-        for (trace, policy), group in groups.items()
+        for (trace, policy, ties), group in groups.items()
     ]
 
 

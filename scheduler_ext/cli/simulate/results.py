@@ -110,12 +110,20 @@ def print_means(runs: Sequence[Run]) -> None:
     means = summary(runs)
     loads = list(dict.fromkeys(load for mean in means for load in mean["allocationPercent"] or {}))
     columns = [name for name in _COLUMNS if any(mean[name] is not None for mean in means)]
-    header = ["TRACE", "POLICY", "SEEDS", *(f"ALLOCATED % AT {load}" for load in loads)]
+    # MIG policies have no choice among equals.
+    ties = any(mean["ties"] is not None for mean in means)
+    header = [
+        "TRACE",
+        "POLICY",
+        *(["TIES"] if ties else []),
+        "SEEDS",
+        *(f"ALLOCATED % AT {load}" for load in loads),
+    ]
     header += [_COLUMNS[name] for name in columns]
     rows = []
     for mean in means:
         by_load = mean["allocationPercent"] or {}
-        cells = [mean["trace"], mean["policy"], mean["seeds"]]
+        cells = [mean["trace"], mean["policy"], *([mean["ties"]] if ties else []), mean["seeds"]]
         cells += [_cell(by_load.get(load)) for load in loads]
         rows.append(cells + [_cell(mean[name]) for name in columns])
     print_table(header, rows, wide=True)

@@ -24,6 +24,7 @@ from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.generator import GENERATOR_SEED, generate_traces
 from scheduler_ext.sim.openb import Traces, read_traces, write_traces
+from scheduler_ext.sim.placement_policy import PUBLISHED_TIES
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.policies.default import Default
@@ -72,10 +73,10 @@ _csv = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--ties",
     type=click.Choice(TIES),
-    default="random",
+    default=PUBLISHED_TIES,
     help=(
-        "Choice between equally good nodes: random, as in kube-scheduler, or the first in an order by seed."
-        " FGD as published needs --ties first."
+        "Choice between equally good nodes: as each policy was published, random, as in kube-scheduler, or"
+        " the first in an order by seed."
     ),
 )
 @click.option(
