@@ -15,7 +15,8 @@ from scheduler_ext.cli.simulate.options import (
     TARGET,
     FiniteFloat,
     Sweep,
-    policy_option,
+    placement_policy_option,
+    policies_of,
     report_options,
     seeds_option,
 )
@@ -26,7 +27,6 @@ from scheduler_ext.sim.generator import GENERATOR_SEED, generate_traces
 from scheduler_ext.sim.openb import Traces, read_traces, write_traces
 from scheduler_ext.sim.placement_policy import PUBLISHED_TIES
 from scheduler_ext.sim.plots import write_plots
-from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.protocols import PROTOCOLS
 from scheduler_ext.sim.scheduler import TIES, Settings
@@ -65,7 +65,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     default=1.3,
     help="Requested GPUs at the end (inflation) or at a time (churn), as a fraction of all GPUs.",
 )
-@policy_option(POLICIES)
+@placement_policy_option
 @config_option_with(
     "config_file", help="ExtenderConfiguration file with weights and strategy for the default policy."
 )
@@ -155,6 +155,7 @@ def trace(
     if config_file is not None and Default.name not in policies:
         raise click.UsageError(f"--config: only the policy {Default.name} is configured; add it or drop this")
     knobs = read_config(config_file).policy()
+    chosen = policies_of(policies)
     sweep.check()
     check_plots("--png", png)
     check_folder("--write", write)
@@ -180,11 +181,12 @@ def trace(
                 constrain_percent=constrain,
                 priorities=priorities,
                 measured=lifetimes,
+                custom=custom,
                 knobs=knobs,
             ),
         )
         for name, trace_pods in traces.items()
-        for policy in policies
+        for policy, custom in chosen.items()
         for seed in seeds
     ]
     outcomes = sweep.results(tasks)
