@@ -15,6 +15,7 @@ from scheduler_ext.sim.policies import POLICIES
 
 ENTRY_POINTS = "scheduler_ext.policies"
 _SUFFIX = ".py"
+_TIES = ("first", "random")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,9 @@ def find_policy(text: str) -> CustomPolicy:
         raise SimulationError(
             f"{text}: the name {name!r} of {policy.__name__} is no text; write name = 'mine'"
         )
+    if policy.published_ties not in _TIES:
+        known = " or ".join(map(repr, _TIES))
+        raise SimulationError(f"{text}: published_ties is {policy.published_ties!r}; write {known}")
     if policy.evaluate is Policy.evaluate:
         raise SimulationError(f"{text}: {policy.__name__} has no method evaluate(self, kind, nodes)")
     if name in POLICIES:

@@ -126,6 +126,11 @@ def test_a_policy_is_named_by(tmp_path: Path, text: str, name: str) -> None:
             ": the name 7 of Mine is no text; write name = 'mine'",
             id="a name that is no text",
         ),
+        pytest.param(
+            GOOD.replace("(Policy):", "(Policy):\n    published_ties = 'last'"),
+            ": published_ties is 'last'; write 'first' or 'random'",
+            id="ties that no scheduler has",
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, problem: str) -> None:
