@@ -17,6 +17,7 @@ from scheduler_ext.cli.simulate.results import check_file, check_plots, print_re
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.machine import describe_machine, machine_line
+from scheduler_ext.sim.placement_policy import PUBLISHED_TIES
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.policies import POLICIES as KNOWN
 from scheduler_ext.sim.protocols import run_inflation
@@ -91,7 +92,7 @@ def main(
         ]
         outcomes = run_tasks(tasks, jobs=jobs, backend=backend, scheduler=scheduler)
         runs = [outcome.run for outcome in outcomes]
-        as_published = ties == TIES and target == "trace" and not points
+        as_published = ties in (TIES, PUBLISHED_TIES) and target == "trace" and not points
         print_table(HEADER, [cells_of(row) for row in rows_of(runs, as_published=as_published)], wide=True)
         print_refused(runs)
         click.echo(machine_line(describe_machine()))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from scheduler_ext.core.cycle.policy import Policy as Knobs
 from scheduler_ext.sim.arrivals import constrained, prioritised
+from scheduler_ext.sim.custom_policy import CustomPolicy
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Scheduler, Settings
@@ -20,10 +21,11 @@ from scheduler_ext.sim.world import Cluster, NodeShape, World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """One policy on one sequence of pods. `load` is arrived demand (inflation) or offered load (churn) over
-    capacity; `target` as in Expectation. `constrain_percent` of the GPU pods are restricted to models.
-    `priorities` is "none", "qos" or "drawn", for preemption in churn. Churn lasts `warm_up` and then
-    `measured` mean lifetimes. `knobs` are the weights and the strategy of the default policy."""
+    """One policy on one sequence of pods: `custom`, or the policy of this package by its name. `load` is
+    arrived demand (inflation) or offered load (churn) over capacity; `target` as in Expectation.
+    `constrain_percent` of the GPU pods are restricted to models. `priorities` is "none", "qos" or "drawn",
+    for preemption in churn. Churn lasts `warm_up` and then `measured` mean lifetimes. `knobs` are the weights
+    and the strategy of the default policy."""
 
     trace: str
     nodes: tuple[NodeShape, ...]
@@ -37,6 +39,7 @@ class Experiment:
     priorities: str = "none"
     warm_up: float = 3.0
     measured: float = 5.0
+    custom: CustomPolicy | None = None
     knobs: Knobs = field(default_factory=Knobs)
 
 
@@ -69,7 +72,7 @@ class Simulation:
         self._expectation = Expectation(experiment.target, self.pods)
         self.world = World(cluster)
         target = Target(cluster, self._expectation.workload, experiment.seed, experiment.knobs)
-        policy = POLICIES[experiment.policy](target)
+        policy = (experiment.custom or POLICIES[experiment.policy])(target)
         self.scheduler = Scheduler(self.world, policy, experiment.settings, experiment.seed)
         self.arrived_milli = 0
         self._allocated_milli = 0
@@ -100,6 +103,7 @@ class Simulation:
         run = Run(
             trace=self._experiment.trace,
             policy=self._experiment.policy,
+            ties=self.scheduler.ties,
             seed=self._experiment.seed,
             arrived_milli=self.arrived_milli,
             allocated_milli=self._allocated_milli,

@@ -9,6 +9,9 @@ from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import Cluster, NodesView, World
 
+# The rule by which each policy runs with the ties it was published with.
+PUBLISHED_TIES = "published"
+
 
 class Evaluation(NamedTuple):
     """The result for each node, `[node]`."""
@@ -35,14 +38,21 @@ class Policy:
     changes; `of_models` is for the rest."""
 
     name: str
-    # The tie rule of the policy ("first" or "random"); None leaves it to the scheduler.
-    ties: str | None = None
+    # The choice among equally good nodes that the policy was published with: "first" or "random", which is
+    # kube-scheduler's.
+    published_ties: str = "random"
+    # Whether this choice is the policy itself, so that a run cannot replace it.
+    fixed_ties: bool = False
 
     def __init__(self, target: Target) -> None:
         cluster = target.cluster
         # The divisors of amounts: those of the largest node, as in the comparison of the FGD paper.
         self._largest_cpu_milli = max(int(cluster.cpu_milli.max(initial=0)), 1)
         self._largest_gpu_milli = max(int(cluster.gpus.max(initial=0)), 1) * GPU_MILLI
+
+    def ties_under(self, rule: str) -> str:
+        """The choice among equals in a run, "first" or "random"; `rule` is as in Settings."""
+        return self.published_ties if self.fixed_ties or rule == PUBLISHED_TIES else rule
 
     def retarget(self, workload: Workload) -> None:
         """Expect another workload from now on."""

@@ -1,7 +1,8 @@
 """Pictures of outcomes: allocation and fragmentation against arrived load, and a cluster at the end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from statistics import median_high
 from typing import Any
 
 import numpy as np
@@ -9,11 +10,14 @@ import numpy as np
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.sim.experiment import Outcome, at_load
+from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.trace_workload import GPU_MILLI
 
 _DPI = 120
 # Below this load the policies are equal.
 _FROM_PERCENT = 60
+# Above and below the lines of differences, as a part of their range.
+_MARGIN = 0.1
 
 Grouped = Mapping[str, Sequence[Outcome]]
 
@@ -68,22 +72,71 @@ def _figure(**options: Any) -> Any:
 
 
 def _curves(title: str, label: str, curves: Mapping[str, Sequence[Mapping[int, float]]], start: int) -> Any:
-    """A line per policy: the mean over seeds, in the band from the least to the greatest."""
-    figure = _figure(figsize=(8, 5))
-    axes = figure.subplots()
-    for policy, group in curves.items():
-        last = min(max(curve) for curve in group)
-        loads = range(start if start < last else 0, last + 1)
-        values = np.array([[at_load(curve, load) for load in loads] for curve in group])
-        line = axes.plot(loads, values.mean(axis=0), label=policy, linewidth=1.2)[0]
-        axes.fill_between(
-            loads, values.min(axis=0), values.max(axis=0), color=line.get_color(), alpha=0.15, linewidth=0
-        )
-    axes.set(title=title, xlabel="arrived load, % of the GPUs", ylabel=label)
-    axes.grid(visible=True, alpha=0.3)
-    axes.legend(fontsize=8)
+    """A line per policy: the mean over seeds, in the band from the least to the greatest. A second panel has
+    the differences to the default policy, or to the first without it, seed by seed, as the pods of a seed are
+    the same for all; its bands are a standard error to both sides."""
+    loads = _loads(curves.values(), start)
+    values = {
+        policy: np.array([[at_load(curve, load) for load in loads] for curve in group])
+        for policy, group in curves.items()
+    }
+    reference = Default.name if Default.name in values else next(iter(values))
+    differences = _differences(values, reference)
+    figure = _figure(figsize=(13, 5) if differences else (8, 5))
+    panels = figure.subplots(1, 2 if differences else 1, squeeze=False)[0]
+    _draw(panels[0], loads, values, lambda each: (each.min(axis=0), each.max(axis=0)))
+    panels[0].set(title=title, ylabel=label)
+    panels[0].legend(fontsize=8)
+    if differences:
+        _draw(panels[1], loads, differences, _within_errors)
+        panels[1].set(title=f"difference to {reference}", ylabel="points", ylim=_limits(differences))
     figure.tight_layout()
     return figure
+
+
+def _loads(groups: Collection[Sequence[Mapping[int, float]]], start: int) -> range:
+    """The loads that all curves reach, from `start` on if they get there."""
+    last = min(max(curve) for group in groups for curve in group)
+    return range(start if start < last else 0, last + 1)
+
+
+def _draw(
+    axes: Any, loads: range, values: Mapping[str, Floats], band: Callable[[Floats], tuple[Floats, Floats]]
+) -> None:
+    """The lines of `[seed, load]` values, each in its band; the default policy's is the heaviest, on top."""
+    for policy, each in values.items():
+        ours = policy == Default.name
+        (line,) = axes.plot(
+            loads, each.mean(axis=0), label=policy, linewidth=2.6 if ours else 1.2, zorder=3 if ours else 2
+        )
+        axes.fill_between(loads, *band(each), color=line.get_color(), alpha=0.15, linewidth=0)
+    axes.set(xlabel="arrived load, % of the GPUs")
+    axes.grid(visible=True, alpha=0.3)
+
+
+def _within_errors(values: Floats) -> tuple[Floats, Floats]:
+    seeds, mean = len(values), values.mean(axis=0)
+    error = values.std(axis=0, ddof=1) / np.sqrt(seeds) if seeds > 1 else np.zeros_like(mean)
+    return mean - error, mean + error
+
+
+def _differences(values: Mapping[str, Floats], reference: str) -> dict[str, Floats]:
+    """The values less those of the reference; empty if the policies had other seeds or never differ."""
+    base = values[reference]
+    if any(each.shape != base.shape for each in values.values()):
+        return {}
+    differences = {policy: each - base for policy, each in values.items()}
+    return differences if any(each.any() for each in differences.values()) else {}
+
+
+def _limits(differences: Mapping[str, Floats]) -> tuple[float, float]:
+    """The range of the lines of the nearer half of the policies: a distant one would flatten the others."""
+    means = [each.mean(axis=0) for each in differences.values() if each.any()]
+    furthest = [float(np.abs(mean).max()) for mean in means]
+    near = [mean for mean, most in zip(means, furthest, strict=True) if most <= median_high(furthest)]
+    least, greatest = min(0.0, *(mean.min() for mean in near)), max(0.0, *(mean.max() for mean in near))
+    margin = _MARGIN * (greatest - least)
+    return least - margin, greatest + margin
 
 
 def _clusters(trace: str, by_policy: Grouped) -> Any:

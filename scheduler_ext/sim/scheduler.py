@@ -14,11 +14,11 @@ import numpy as np
 from scheduler_ext.core.cycle.cycle import TOTAL_DECIMALS, points
 from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.core.request.pod_kinds import Workload
-from scheduler_ext.sim.placement_policy import Policy
+from scheduler_ext.sim.placement_policy import PUBLISHED_TIES, Policy
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import Indexes, Longs, NodesView, World
 
-TIES = ("random", "first")
+TIES = (PUBLISHED_TIES, "random", "first")
 # kube-scheduler scores nodes from 0 to 100, and multiplies the 0 to 10 of an extender.
 _EXTENDER_POINT = 10.0
 # kube-scheduler 1.36, pkg/scheduler/schedule_one.go: the number of nodes that suffice.
@@ -78,11 +78,12 @@ INTREE_SCORES: Mapping[str, Callable[[PodKind, NodesView], Longs]] = {
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of kube-scheduler. `ties` among the best nodes: any of them ("random", as in
-    kube-scheduler) or the first of an order drawn once ("first", as in the published comparison). `points`
-    maps scores to 0 to 10, the range of an extender. `sampled_percent` of the nodes suffice; 100 is all, 0
-    kube-scheduler's default for this size. `intree`: weights of kube-scheduler's own scores, by name."""
+    kube-scheduler), the first of an order drawn once ("first"), or the choice with which each policy was
+    published ("published"). `points` maps scores to 0 to 10, the range of an extender. `sampled_percent` of
+    the nodes suffice; 100 is all, 0 kube-scheduler's default for this size. `intree`: weights of
+    kube-scheduler's own scores, by name."""
 
-    ties: str = "random"
+    ties: str = PUBLISHED_TIES
     points: bool = False
     sampled_percent: int = 100
     intree: Mapping[str, int] = field(default_factory=dict)
@@ -119,7 +120,8 @@ class Scheduler:
         self._world = world
         self._policy = policy
         self._settings = settings
-        self._first = (policy.ties or settings.ties) == "first"
+        self.ties = policy.ties_under(settings.ties)
+        self._first = self.ties == "first"
         self._points = bool(settings.intree) or settings.points
         self._random = random.Random(f"ties {seed}")
         self._scored: dict[PodKind, _Scored] = {}

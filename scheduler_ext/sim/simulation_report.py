@@ -2,7 +2,9 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from statistics import stdev
 from typing import Any
 
 import msgspec
@@ -13,11 +15,13 @@ API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     """One policy on one sequence of pods; fields that do not apply are None. `allocation_percent` is by
-    arrived load in per cent, as text. Amounts are in thousandths of a GPU (of a slice for MIG),
+    arrived load in per cent, as text. `ties` are those
+    of the run, "first" or "random". Amounts are in thousandths of a GPU (of a slice for MIG),
     `rejected_by_class` by the class of the request."""
 
     trace: str
     policy: str
+    ties: str | None = None
     seed: int
     allocation_percent: Mapping[str, float] | None = None
     mean_allocation_percent: float | None = None
@@ -38,15 +42,16 @@ class Run(Struct, frozen=True, kw_only=True, rename="camel"):
         return values | {"decisionsPerSecond": round(self.decisions_per_second, 1)}
 
 
-# The values with a mean over the seeds of one policy on one trace, by their name in JSON.
-_MEANS = (
+# The values with a mean over the seeds of one policy on one trace, by their name in JSON. The second have no
+# standard error: they depend on the load of the machine more than on the seed.
+_PLACED = (
     "meanAllocationPercent",
     "sliceAcceptancePercent",
     "unallocatedGpus",
     "fragmentationPercentAt90",
-    "decisionsPerSecond",
-    "p99Ms",
 )
+_TIMED = ("decisionsPerSecond", "p99Ms")
+_Statistic = Callable[[Sequence[float]], float | None]
 
 
 def report(runs: Sequence[Run], machine: str) -> dict[str, Any]:
@@ -61,24 +66,27 @@ def report(runs: Sequence[Run], machine: str) -> dict[str, Any]:
 
 
 def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The mean over seeds for each trace and policy, in the order of the runs."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    """The mean over seeds for each trace and policy, in the order of the runs. `standardError` has the errors
+    of the means by the same names; it is None for one seed."""
+    groups: dict[tuple[str, str, str | None], list[dict[str, Any]]] = {}
     for run in runs:
-        groups.setdefault((run.trace, run.policy), []).append(run.as_json())
+        groups.setdefault((run.trace, run.policy, run.ties), []).append(run.as_json())
     return [
         {
             "trace": trace,
             "policy": policy,
+            "ties": ties,
             "seeds": len(group),
-            "allocationPercent": _mean_by_load([run["allocationPercent"] for run in group]),
+            "allocationPercent": _by_load(_mean, group),
             # A run without a class rejected nothing of it.
             "rejectedByClass": {
-                name: _mean([run["rejectedByClass"].get(name, 0) for run in group])
+                name: _known(_mean, [run["rejectedByClass"].get(name, 0) for run in group])
                 for name in sorted({name for run in group for name in run["rejectedByClass"]})
             },
-            **{name: _mean([run[name] for run in group]) for name in _MEANS},
+            **{name: _known(_mean, [run[name] for run in group]) for name in (*_PLACED, *_TIMED)},
+            "standardError": None if len(group) < 2 else _errors(group),
         }
-        for (trace, policy), group in groups.items()
+        for (trace, policy, ties), group in groups.items()
     ]
 
 
@@ -105,16 +113,34 @@ def as_csv(runs: Sequence[Run]) -> str:
     return text.getvalue()
 
 
-def _mean_by_load(values: Sequence[Mapping[str, float] | None]) -> dict[str, float | None] | None:
-    known = [value for value in values if value is not None]
+def _errors(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {
+        "allocationPercent": _by_load(_standard_error, group),
+        **{name: _known(_standard_error, [run[name] for run in group]) for name in _PLACED},
+    }
+
+
+def _by_load(statistic: _Statistic, group: Sequence[Mapping[str, Any]]) -> dict[str, float | None] | None:
+    """The statistic of the runs' allocation at each load."""
+    known = [run["allocationPercent"] for run in group if run["allocationPercent"] is not None]
     if not known:
         return None
-    return {load: _mean([value.get(load) for value in known]) for load in known[0]}
+    return {load: _known(statistic, [value.get(load) for value in known]) for load in known[0]}
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return round(sum(known) / len(known), 4) if known else None
+def _known(statistic: _Statistic, values: Sequence[float | None]) -> float | None:
+    """The rounded statistic of the values that are known."""
+    found = statistic([value for value in values if value is not None])
+    return None if found is None else round(found, 4)
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _standard_error(values: Sequence[float]) -> float | None:
+    """Of the mean: the deviation of the sample over the root of its size."""
+    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
 def _rounded(value: Any) -> Any:

@@ -1,7 +1,7 @@
 """Placement of pods that arrive in a cluster one after the other."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +44,13 @@ def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuratio
     with the reason. Raises SimulationError for a pod that the cluster already runs, InventoryError for an
     object of the cluster, naming it and its field."""
     cluster = WhatIf(state, config)
-    bound = cluster.bound()
+    refuse_running(pods, cluster.bound())
+    run = _Run(cluster, state.objects.budgets, config, pods)
+    return {"apiVersion": API_VERSION, "kind": "Simulation", "items": [run.next(pod) for pod in pods]}
+
+
+def refuse_running(pods: Sequence[kube.Pod], bound: Mapping[str, str]) -> None:
+    """Raises SimulationError for pods that are on a node already; `bound` has the node by the pod's name."""
     running = [pod_name(pod) for pod in pods if pod_name(pod) in bound]
     if running:
         raise SimulationError(
@@ -52,8 +58,6 @@ def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuratio
             + (f", and {len(running) - 1} more are on theirs" if running[1:] else "")
             + "; give the pods that are to come only"
         )
-    run = _Run(cluster, state.objects.budgets, config, pods)
-    return {"apiVersion": API_VERSION, "kind": "Simulation", "items": [run.next(pod) for pod in pods]}
 
 
 class _Run:

@@ -189,6 +189,108 @@ def test_one_cluster_is_asked_for(cluster: Path, written: Written) -> None:
         assert "give one of --cluster, --kubeconfig" in result.stderr
 
 
+COMPARED = [
+    gpu_node("a", [gpu(0), gpu(1)]),
+    gpu_node("b", [gpu(0), gpu(1)]),
+    pod("held", {WHOLE: "1"}, on="b"),
+]
+NEW = lot(pod("one", {WHOLE: "1"}), pod("two", {WHOLE: "2"}))
+
+
+@pytest.fixture
+def half_full(tmp_path: Path) -> Path:
+    path = tmp_path / "half-full.json"
+    path.write_bytes(inventory(*COMPARED))
+    return path
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_policies_are_compared(half_full: Path, written: Written, form: str) -> None:
+    pods = written("pods.yaml", NEW)
+    asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods, "-o", form)
+    result = run(*asked, "--policy", "default,first-fit")
+    assert (result.exit_code, result.stderr) == (3, "")
+    comparison = FORMS[form](result.stdout)
+    assert (comparison["kind"], comparison["notModelled"]) == ("PolicyComparison", [])
+    assert [{**item, "fragmentationPercent": None} for item in comparison["items"]] == [
+        {
+            "policy": policy,
+            "pods": 2,
+            "podsPlaced": placed,
+            "gpusPlaced": gpus,
+            "allocatedPercent": allocated,
+            "fragmentationPercent": None,
+            "notPlaced": missing,
+        }
+        for policy, placed, gpus, allocated, missing in (
+            ("default", 2, 3.0, 100.0, []),
+            ("first-fit", 1, 1.0, 50.0, ["default/two"]),
+        )
+    ]
+
+
+def test_a_comparison_is_a_table(half_full: Path, written: Written) -> None:
+    pods = written("pods.yaml", NEW + "---\n" + lot(pod("mig", {"nvidia.com/mig-1g.10gb": "1"})))
+    asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods)
+    output = run(*asked, "--policy", "best-fit,first-fit", "-o", "wide").stdout
+    note, _, *rows = output.splitlines()
+    assert note == "Note: 1 pod is left out: MIG instances"
+    assert [re.split(r"  +", row) for row in rows] == [
+        ["POLICY", "PODS PLACED", "GPUS PLACED", "ALLOCATED %", "FRAGMENTED %", "NOT PLACED"],
+        ["best-fit", "2 of 2", "3.00", "100.00", "0.00"],
+        ["first-fit", "1 of 2", "1.00", "50.00", "16.67", "default/two"],
+    ]
+    assert run(*asked, "--policy", "best-fit", "-o", "name").stdout == "policy/best-fit\n"
+
+
+def test_a_comparison_exits_0_if_every_policy_places_all_pods(half_full: Path, written: Written) -> None:
+    pods = written("pods.yaml", lot(pod("one", {WHOLE: "1"})))
+    asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods)
+    assert run(*asked, "--policy", "default,fgd").exit_code == 0
+
+
+def test_the_default_policy_alone_is_no_comparison(half_full: Path, written: Written) -> None:
+    pods = written("pods.yaml", NEW)
+    asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods)
+    assert run(*asked, "--policy", "default").stdout == run(*asked).stdout
+
+
+def test_a_comparison_takes_priorities_first(half_full: Path, written: Written) -> None:
+    pods = written("pods.yaml", lot(*(pod(name, {WHOLE: "2"}, priority=n) for n, name in enumerate("ab"))))
+    asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods, "-o", "json", "--policy", "fgd")
+    for order, missing in (("file", "default/b"), ("priority", "default/a")):
+        assert json.loads(run(*asked, "--order", order).stdout)["items"][0]["notPlaced"] == [missing]
+
+
+def test_a_policy_of_a_file_and_its_mistakes(half_full: Path, written: Written, tmp_path: Path) -> None:
+    text = (
+        "from scheduler_ext.sim.policies.published import BestFit\nclass Mine(BestFit):\n"
+        "    def evaluate(self, kind, nodes):\n        return super().evaluate(kind, nodes)\n"
+    )
+    mine = tmp_path / "mine.py"
+    mine.write_text(text)
+    pods = written("pods.yaml", NEW)
+    asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods, "-o", "json", "--policy", mine)
+    (item,) = json.loads(run(*asked).stdout)["items"]
+    assert (item["policy"], item["podsPlaced"]) == ("mine", 2)
+    mine.write_text(text.replace("return super()", "return supper()"))
+    assert error_of(run(*asked)) == f"{mine}, line 4: NameError: name 'supper' is not defined"
+
+
+def test_a_comparison_of_running_pods_is_refused(half_full: Path, written: Written) -> None:
+    pods = written("pods.yaml", lot(pod("held", {WHOLE: "1"})))
+    message = error_of(run("simulate", "cluster", "--cluster", half_full, "--pods", pods, "--policy", "fgd"))
+    assert message.startswith(f"{pods}: Pod default/held is on node b already")
+
+
+def test_a_comparison_needs_gpus(tmp_path: Path, written: Written) -> None:
+    path = tmp_path / "none.json"
+    path.write_bytes(inventory(node("cpu-1")))
+    pods = written("pods.yaml", NEW)
+    message = error_of(run("simulate", "cluster", "--cluster", path, "--pods", pods, "--policy", "fgd"))
+    assert message == f"{path}: no node has a GPU that can be simulated"
+
+
 def test_the_page_names_every_option() -> None:
     told = first_cells(section(page("cli"), "### simulate cluster"))
     options = {name for each in command.params if isinstance(each, click.Option) for name in each.opts}

@@ -77,7 +77,14 @@ def test_table() -> None:
     assert header.split("   ")[0] == "TRACE"
     assert "ALLOCATED % AT 130" in header
     assert "SLICE" not in header
-    assert [row.split()[:3] for row in rows] == [["generated", "fgd", "2"], ["generated", "random", "2"]]
+    assert [row.split()[:4] for row in rows] == [
+        ["generated", "fgd", "first", "2"],
+        ["generated", "random", "random", "2"],
+    ]
+    summary = report_of(simulate(*SMALL, "-o", "json"))["summary"]
+    for row, mean in zip(rows, summary, strict=True):
+        figure = mean["allocationPercent"]["130"], mean["standardError"]["allocationPercent"]["130"]
+        assert "{:.2f} ± {:.2f}".format(*figure) in row
     told, header, *rows = refused.splitlines()
     assert told == "Rejected demand in per cent of all demand, by class of pods:"
     assert header.split()[:2] == ["TRACE", "POLICY"]
@@ -87,6 +94,29 @@ def test_table() -> None:
         for name, cell in zip(header.split()[2:], row.split()[2:], strict=True):
             parts = [100 * run["rejectedByClass"].get(name, 0) / run["arrivedMilli"] for run in mine]
             assert float(cell) == pytest.approx(sum(parts) / 2, abs=0.006)
+
+
+@pytest.mark.parametrize(
+    ("args", "ties"),
+    [
+        pytest.param((), {"default": "random", "fgd": "first", "random": "random"}, id="as published"),
+        pytest.param(
+            ("--ties", "first"),
+            {"default": "first", "fgd": "first", "random": "random"},
+            id="the first, for all but the random policy",
+        ),
+        pytest.param(
+            ("--ties", "random"),
+            {"default": "random", "fgd": "random", "random": "random"},
+            id="a random one, for all",
+        ),
+    ],
+)
+def test_runs_and_means_show_their_ties(args: tuple[str, ...], ties: dict[str, str]) -> None:
+    few = ("--generate", "5", "--policy", ",".join(ties), "--seeds", "42", "-o", "json")
+    report = report_of(simulate(*few, *args))
+    for found in (report["runs"], report["summary"]):
+        assert {each["policy"]: each["ties"] for each in found} == ties
 
 
 def test_csv_in_a_file(tmp_path: Path) -> None:
@@ -410,9 +440,9 @@ def test_a_figure_that_json_has_not_is_never_written() -> None:
         report_text([run_of_nan], "json")
 
 
-def test_help_says_what_fgd_needs() -> None:
+def test_help_shows_the_ties_and_the_policies() -> None:
     shown = " ".join(simulate("--help").stdout.split())
-    assert "FGD as published needs --ties first." in shown
+    assert "Choice between equally good nodes: as each policy was published, random" in shown
     assert "best-fit, default, dot-product" in shown
 
 

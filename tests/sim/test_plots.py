@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Outcome
@@ -38,8 +39,8 @@ def test_a_trace_has_three_pictures(tmp_path: Path) -> None:
     assert all(path.read_bytes().startswith(PNG) for path in written)
 
 
-def lines_of(monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: Sequence[Outcome]) -> list[Any]:
-    """The drawn curves of allocation."""
+def panels_of(monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: Sequence[Outcome]) -> list[Any]:
+    """The panels of the plot of allocation."""
     figure = pytest.importorskip("matplotlib.figure")
     drawn = []
 
@@ -48,7 +49,94 @@ def lines_of(monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: Sequence[O
 
     monkeypatch.setattr(figure.Figure, "savefig", keep)
     write_plots(folder, outcomes)
-    return list(drawn[0].axes[0].lines)
+    return list(drawn[0].axes)
+
+
+def lines_of(monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: Sequence[Outcome]) -> list[Any]:
+    """The drawn curves of allocation."""
+    return list(panels_of(monkeypatch, folder, outcomes)[0].lines)
+
+
+def curve_of(outcome: Outcome, policy: str, at_100: float, seed: int = 1) -> Outcome:
+    """The outcome with another policy, seed and allocation."""
+    run = structs.replace(outcome.run, policy=policy, seed=seed)
+    return replace(outcome, run=run, allocation_percent={0: 0.0, 60: 60.0, 100: at_100})
+
+
+@pytest.fixture(scope="module")
+def outcome() -> Outcome:
+    return run_inflation(replace(SMALL, load=0.2))
+
+
+def test_the_default_policy_is_the_heaviest_line_on_top(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    outcomes = [curve_of(outcome, policy, 90.0) for policy in ("default", "fgd", "random")]
+    default, *others = lines_of(monkeypatch, tmp_path, outcomes)
+    assert default.get_linewidth() > 2 * max(line.get_linewidth() for line in others)
+    assert default.get_zorder() > max(line.get_zorder() for line in others)
+
+
+@pytest.mark.parametrize(
+    ("at_100", "reference", "ends"),
+    [
+        pytest.param(
+            {"fgd": 94.0, "default": 95.0, "best-fit": 93.0},
+            "default",
+            {"fgd": -1.0, "default": 0.0, "best-fit": -2.0},
+            id="the default policy is the reference",
+        ),
+        pytest.param(
+            {"fgd": 94.0, "best-fit": 93.0},
+            "fgd",
+            {"fgd": 0.0, "best-fit": -1.0},
+            id="without it, the first policy is",
+        ),
+    ],
+)
+def test_a_second_panel_has_the_differences(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: Outcome,
+    at_100: dict[str, float],
+    reference: str,
+    ends: dict[str, float],
+) -> None:
+    outcomes = [
+        curve_of(outcome, policy, value + seed, seed) for policy, value in at_100.items() for seed in (1, 2)
+    ]
+    _, panel = panels_of(monkeypatch, tmp_path, outcomes)
+    assert panel.get_title() == f"difference to {reference}"
+    assert {line.get_label(): line.get_ydata()[-1] for line in panel.lines} == ends
+
+
+def test_the_differences_show_the_nearer_half_of_the_policies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    at_100 = {"default": 95.0, "fgd": 94.0, "best-fit": 93.0, "random": 75.0}
+    outcomes = [curve_of(outcome, policy, value) for policy, value in at_100.items()]
+    _, panel = panels_of(monkeypatch, tmp_path, outcomes)
+    low, high = panel.get_ylim()
+    assert -20.0 < low < -2.0
+    assert 0.0 < high < 1.0
+
+
+@pytest.mark.parametrize(
+    "curves",
+    [
+        pytest.param([("default", 95.0, 1)], id="one policy"),
+        pytest.param([("default", 95.0, 1), ("fgd", 95.0, 1)], id="two equal policies"),
+        pytest.param([("default", 95.0, 1), ("fgd", 94.0, 1), ("fgd", 94.0, 2)], id="unequal seeds"),
+    ],
+)
+def test_without_differences_there_is_one_panel(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: Outcome,
+    curves: list[tuple[str, float, int]],
+) -> None:
+    outcomes = [curve_of(outcome, policy, value, seed) for policy, value, seed in curves]
+    assert len(panels_of(monkeypatch, tmp_path, outcomes)) == 1
 
 
 def test_a_curve_goes_over_all_loads_where_a_pod_is_several_per_cent(

@@ -12,6 +12,7 @@ from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.sim.node_states import NodeStates
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
+from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.trace_workload import PodKind, task_class
 from scheduler_ext.sim.world import NodesView, World
 from tests.sim.small import cluster_of, fits, kinds, scheduler_of, share, whole, workloads, world_with, worlds
@@ -36,6 +37,42 @@ TWO_NODES = cluster_of((8000, 2, "A100"), (8000, 2, "A100"))
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_has_the_name_it_is_found_by(name: str) -> None:
     assert POLICIES[name](Target(TWO_NODES, NOTHING)).name == name
+
+
+@pytest.mark.parametrize("rule", ["published", "first", "random"])
+@pytest.mark.parametrize(
+    ("names", "published", "fixed"),
+    [
+        pytest.param(
+            ("best-fit", "dot-product", "fgd", "gpu-clustering", "gpu-packing"),
+            "first",
+            False,
+            id="the published comparison took the first",
+        ),
+        pytest.param(
+            ("default", "least-allocated", "most-allocated"), "random", False, id="kube-scheduler takes any"
+        ),
+        pytest.param(("first-fit",), "first", True, id="first fit is its ties"),
+        pytest.param(("random",), "random", True, id="random is its ties"),
+    ],
+)
+def test_ties(names: tuple[str, ...], published: str, fixed: bool, rule: str) -> None:
+    for name in names:
+        scheduler = scheduler_of(World(TWO_NODES), name, Settings(ties=rule))
+        assert scheduler.ties == (published if fixed or rule == "published" else rule)
+
+
+@pytest.mark.parametrize(
+    ("policy", "nodes"),
+    [
+        pytest.param("fgd", {0}, id="FGD takes the first of equals"),
+        pytest.param("most-allocated", {0, 1}, id="most allocated takes any of them"),
+    ],
+)
+def test_a_policy_chooses_among_equals_as_it_was_published(policy: str, nodes: set[int]) -> None:
+    scheduler = scheduler_of(World(TWO_NODES), policy, Settings())
+    placements = [scheduler.choose(whole(1)) for _ in range(20)]
+    assert {placement.node for placement in placements if placement is not None} == nodes
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from scheduler_ext.sim.simulation_report import Run, as_csv, report, summary
 
@@ -74,3 +75,36 @@ def test_means_by_class_are_over_all_seeds() -> None:
     assert fgd["rejectedByClass"] == {"8-gpu": 4000.0, "share": 750.0}
     assert random["rejectedByClass"] == {"1g.6gb": 0.5}
     assert fgd["allocationPercent"] == {"100": 85.0}
+
+
+@pytest.mark.parametrize(
+    ("values", "error"),
+    [
+        pytest.param([90.0, 80.0], {"100": 5.0}, id="two seeds: half their distance"),
+        pytest.param([1.0, 2.0, 3.0, 4.0], {"100": 0.6455}, id="four seeds: their deviation over two"),
+        pytest.param([7.0, 7.0, 7.0], {"100": 0.0}, id="equal seeds have no error"),
+    ],
+)
+def test_the_standard_error_of_a_mean(values: list[float], error: dict[str, float]) -> None:
+    (mean,) = summary([run_of(seed, {}, at_100=value) for seed, value in enumerate(values)])
+    assert mean["standardError"] == {
+        "allocationPercent": error,
+        "meanAllocationPercent": None,
+        "sliceAcceptancePercent": None,
+        "unallocatedGpus": None,
+        "fragmentationPercentAt90": None,
+    }
+
+
+def test_one_seed_has_no_standard_error() -> None:
+    (mean,) = summary([run_of(1, {})])
+    assert mean["standardError"] is None
+
+
+def test_mig_has_errors_of_its_own_figures() -> None:
+    runs = [
+        structs.replace(run_of(seed, {}), allocation_percent=None, slice_acceptance_percent=value)
+        for seed, value in enumerate((80.0, 90.0))
+    ]
+    errors = summary(runs)[0]["standardError"]
+    assert (errors["allocationPercent"], errors["sliceAcceptancePercent"]) == (None, 5.0)

@@ -2,7 +2,8 @@
 
 import io
 from collections import Counter
-from contextlib import nullcontext, redirect_stdout
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,12 @@ from scheduler_ext.cli.inputs import Source, config_option, naming, read_pod_lis
 from scheduler_ext.cli.inventory import counted
 from scheduler_ext.cli.options import FILE_OR_STDIN, namespace_option, out_option_with, output_option
 from scheduler_ext.cli.output import Columns, not_modelled, print_items, print_notes, print_output, show
+from scheduler_ext.cli.simulate.comparison import comparison, nodes_of_pods, print_comparison
+from scheduler_ext.cli.simulate.options import placement_policy_option, policies_of
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.core.errors import InventoryError, SimulationError
-from scheduler_ext.whatif.simulation import by_priority
+from scheduler_ext.sim.policies.default import Default
+from scheduler_ext.whatif.simulation import by_priority, refuse_running
 from scheduler_ext.whatif.simulation import simulate as simulate_pods
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.manifests import every_pod
@@ -48,6 +52,7 @@ _SHOWN_NOTES = 5
     default="file",
     help="Order of the pods: as in the file, or by priority as in kube-scheduler's queue.",
 )
+@placement_policy_option
 @config_option
 @output_option
 @out_option_with(help="Output file (default: standard output).")
@@ -58,6 +63,7 @@ def cluster(
     pods_file: Path,
     namespace: str | None,
     order: str,
+    policies: Sequence[str],
     config: Configuration,
     output: str,
     out: Path | None,
@@ -65,28 +71,46 @@ def cluster(
     """Place pods on a cluster, one after the other.
 
     Each pod goes to the node that kube-scheduler and the extender would choose. Exit 0 if all pods fit, 3 if
-    any pod does not.
+    any pod does not. With --policy, a table compares the policies on a simplified cluster.
     """
     check_file("--out", out)
+    compared = None if tuple(policies) == (Default.name,) else policies_of(policies)
     manifests = read_pod_list(pods_file, source.namespace(namespace), only=namespace is not None)
     with naming(pods_file, InventoryError):
         pods = every_pod(manifests)
     state = source.state(config, with_objects=True)
-    try:
-        with naming(state.source, InventoryError):
-            simulation = simulate_pods(by_priority(pods) if order == "priority" else pods, state, config)
-    except SimulationError as error:
-        raise SimulationError(f"{pods_file}: {error}") from None
+    pods = by_priority(pods) if order == "priority" else pods
+    with naming(state.source, InventoryError):
+        if compared is None:
+            with _naming_pods(pods_file):
+                answer = simulate_pods(pods, state, config)
+        else:
+            with _naming_pods(pods_file):
+                refuse_running(pods, nodes_of_pods(state.objects))
+            answer = comparison(pods, state, config, compared)
     for note in chain.from_iterable(manifest.notes() for manifest in manifests):
         show(f"Note: {note}", err=True)
-    items = simulation["items"]
-    placed = (item["pod"].partition("/")[2] for item in items if item["node"] is not None)
+    items = answer["items"]
     text = io.StringIO()
     with nullcontext() if out is None else redirect_stdout(text):
-        print_output(output, simulation, "pod", placed, _print)
+        if compared is None:
+            placed = (item["pod"].partition("/")[2] for item in items if item["node"] is not None)
+            print_output(output, answer, "pod", placed, _print)
+        else:
+            print_output(output, answer, "policy", compared, print_comparison)
     if out is not None:
         write_text("--out", out, text.getvalue())
-    ctx.exit(0 if all(item["node"] is not None for item in items) else WOULD_NOT_FIT)
+    fits = (item["node"] is not None if compared is None else not item["notPlaced"] for item in items)
+    ctx.exit(0 if all(fits) else WOULD_NOT_FIT)
+
+
+@contextmanager
+def _naming_pods(pods_file: Path) -> Iterator[None]:
+    """Errors inside are of the pods in this file."""
+    try:
+        yield
+    except SimulationError as error:
+        raise SimulationError(f"{pods_file}: {error}") from None
 
 
 def _print(simulation: dict[str, Any], *, wide: bool) -> None:

@@ -14,6 +14,9 @@ import click
 from scheduler_ext.cli.options import Command, Parsed, bundled, out_option_with, together
 from scheduler_ext.cli.simulate.results import FORMS, check_file, print_means, report_text, write_text
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.sim.custom_policy import CustomPolicy, entry_point_names, find_policy, is_custom
+from scheduler_ext.sim.policies import POLICIES
+from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.scheduler import INTREE_SCORES
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.sweep import BACKENDS, run_all
@@ -48,8 +51,12 @@ def split_names(text: str, known: Collection[str] | None = None) -> tuple[str, .
         raise SimulationError(f"{text[:80]!r} has an empty name; write names with one comma between two")
     for name in names:
         if known is not None and name not in known:
-            raise SimulationError(f"{name[:80]}: unknown; known are {', '.join(known)}")
+            raise _unknown(name, known)
     return names
+
+
+def _unknown(name: str, known: Collection[str]) -> SimulationError:
+    return SimulationError(f"{name[:80]}: unknown; known are {', '.join(known)}")
 
 
 def names_of(known: Collection[str]) -> Parsed[tuple[str, ...]]:
@@ -95,6 +102,38 @@ INTREE_WEIGHT = Parsed("NAME=WEIGHT", _intree_weight)
 # Seeds and ranges of seeds, such as 42,43,50-52: both ends included, in this order, each once.
 SEEDS = Parsed("seeds", _seeds)
 seeds_option = click.option("--seeds", type=SEEDS, default="42-51")
+
+
+def _policy_names(text: str) -> tuple[str, ...]:
+    names = split_names(text)
+    for name in names:
+        if name not in POLICIES and not is_custom(name):
+            raise _unknown(name, (*POLICIES, *entry_point_names()))
+    return names
+
+
+def policies_of(names: Sequence[str]) -> dict[str, CustomPolicy | None]:
+    """The named policies by their names in reports, None for those of this package. Raises SimulationError
+    for a file or an entry point that cannot be used, and for two policies of one name."""
+    chosen: dict[str, CustomPolicy | None] = {}
+    for text in names:
+        custom = None if text in POLICIES else find_policy(text)
+        name = text if custom is None else custom.name
+        if name in chosen:
+            raise SimulationError(f"{text}: another policy is named {name}; give one of them another name")
+        chosen[name] = custom
+    return chosen
+
+
+# Policies of this package, files and entry points; `policies_of` loads them.
+placement_policy_option = click.option(
+    "--policy",
+    "policies",
+    type=Parsed("names", _policy_names),
+    default=Default.name,
+    metavar="NAME,...",
+    help=f"Policies: {', '.join(POLICIES)}, the file of a policy (./mine.py), or the name of an entry point.",
+)
 
 
 def policy_option(names: Collection[str]) -> Callable[[Command], Command]:

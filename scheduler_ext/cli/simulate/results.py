@@ -26,6 +26,9 @@ _COLUMNS = {
     "decisionsPerSecond": "DECISIONS/S",
     "p99Ms": "P99 MS",
 }
+_LABELS = ("trace", "policy", "ties", "seeds")
+# The columns of placed demand, which the table shows with their standard errors.
+_WITH_ERROR = ("meanAllocationPercent", "sliceAcceptancePercent")
 
 
 def check_file(option: str, path: Path | None) -> None:
@@ -110,15 +113,19 @@ def print_means(runs: Sequence[Run]) -> None:
     means = summary(runs)
     loads = list(dict.fromkeys(load for mean in means for load in mean["allocationPercent"] or {}))
     columns = [name for name in _COLUMNS if any(mean[name] is not None for mean in means)]
-    header = ["TRACE", "POLICY", "SEEDS", *(f"ALLOCATED % AT {load}" for load in loads)]
-    header += [_COLUMNS[name] for name in columns]
+    # MIG policies have no choice among equals.
+    labels = [name for name in _LABELS if any(mean[name] is not None for mean in means)]
+    header = [name.upper() for name in labels] + [f"ALLOCATED % AT {load}" for load in loads]
     rows = []
     for mean in means:
-        by_load = mean["allocationPercent"] or {}
-        cells = [mean["trace"], mean["policy"], mean["seeds"]]
-        cells += [_cell(by_load.get(load)) for load in loads]
-        rows.append(cells + [_cell(mean[name]) for name in columns])
-    print_table(header, rows, wide=True)
+        errors = mean["standardError"] or {}
+        by_load, error_by_load = mean["allocationPercent"] or {}, errors.get("allocationPercent") or {}
+        cells = [mean[name] for name in labels]
+        cells += [_cell(by_load.get(load), error_by_load.get(load)) for load in loads]
+        rows.append(
+            cells + [_cell(mean[name], errors.get(name) if name in _WITH_ERROR else None) for name in columns]
+        )
+    print_table(header + [_COLUMNS[name] for name in columns], rows, wide=True)
     print_refused(runs)
 
 
@@ -141,7 +148,8 @@ def print_refused(runs: Sequence[Run]) -> None:
     print_table(["TRACE", "POLICY", *classes], rows, wide=True)
 
 
-def _cell(value: float | None) -> str | None:
+def _cell(value: float | None, error: float | None = None) -> str | None:
     if value is None:
         return None
-    return f"{value:.0f}" if value >= 1000 else f"{value:.2f}"
+    shown = f"{value:.0f}" if value >= 1000 else f"{value:.2f}"
+    return shown if error is None else f"{shown} ± {error:.2f}"

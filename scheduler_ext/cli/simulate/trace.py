@@ -9,54 +9,29 @@ from click.core import ParameterSource
 
 from scheduler_ext.cli.inputs import read_config
 from scheduler_ext.cli.options import FILE, config_option_with
-from scheduler_ext.cli.output import show
 from scheduler_ext.cli.simulate.options import (
     INTREE_WEIGHT,
     TARGET,
     FiniteFloat,
     Sweep,
-    policy_option,
+    placement_policy_option,
+    policies_of,
     report_options,
     seeds_option,
 )
-from scheduler_ext.cli.simulate.results import check_folder, check_plots
+from scheduler_ext.cli.simulate.results import check_plots
+from scheduler_ext.cli.simulate.trace_inputs import TraceInputs, trace_input_options
 from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
-from scheduler_ext.sim.generator import GENERATOR_SEED, generate_traces
-from scheduler_ext.sim.openb import Traces, read_traces, write_traces
+from scheduler_ext.sim.placement_policy import PUBLISHED_TIES
 from scheduler_ext.sim.plots import write_plots
-from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.protocols import PROTOCOLS
 from scheduler_ext.sim.scheduler import TIES, Settings
-from scheduler_ext.sim.trace_workload import admits, model_of
-from scheduler_ext.sim.world import NodeShape
-
-# Characters of a model's name in a note: with a broken quote, a cell may hold half a file.
-_SHOWN_CHARACTERS = 80
-_csv = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command()
-@click.option("--nodes", type=_csv, help="CSV of the nodes, in the format of the openb traces.")
-@click.option(
-    "--pods", type=_csv, multiple=True, help="CSV of the pods; repeat the option for several traces."
-)
-@click.option(
-    "--generate",
-    type=click.IntRange(1, 100_000),
-    default=200,
-    help="Number of generated nodes, with pods for them, if no CSVs are given.",
-)
-@click.option(
-    "--generator-seed",
-    type=click.IntRange(0, 999_999_999),
-    default=GENERATOR_SEED,
-    help="Seed of the generator: the same seed gives the same nodes and pods.",
-)
-@click.option(
-    "--write", type=FILE, metavar="DIR", help="Folder for the generated nodes.csv and generated.csv."
-)
+@trace_input_options
 @click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="inflation")
 @click.option(
     "--load",
@@ -64,7 +39,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
     default=1.3,
     help="Requested GPUs at the end (inflation) or at a time (churn), as a fraction of all GPUs.",
 )
-@policy_option(POLICIES)
+@placement_policy_option
 @config_option_with(
     "config_file", help="ExtenderConfiguration file with weights and strategy for the default policy."
 )
@@ -72,10 +47,10 @@ _csv = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--ties",
     type=click.Choice(TIES),
-    default="random",
+    default=PUBLISHED_TIES,
     help=(
-        "Choice between equally good nodes: random, as in kube-scheduler, or the first in an order by seed."
-        " FGD as published needs --ties first."
+        "Choice between equally good nodes: as each policy was published, random, as in kube-scheduler, or"
+        " the first in an order by seed."
     ),
 )
 @click.option(
@@ -123,11 +98,7 @@ _csv = click.Path(path_type=Path, dir_okay=False)
 @click.pass_context
 def trace(
     ctx: click.Context,
-    nodes: Path | None,
-    pods: Sequence[Path],
-    generate: int,
-    generator_seed: int,
-    write: Path | None,
+    inputs: TraceInputs,
     protocol: str,
     load: float,
     policies: Sequence[str],
@@ -150,19 +121,16 @@ def trace(
 
     Inflation: pods arrive and stay until requests exceed the GPUs. Churn: pods arrive and leave at random.
     """
-    _check(ctx, nodes, pods, protocol, priorities)
-    if config_file is not None and Default.name not in policies:
+    inputs.check(ctx)
+    _check(ctx, protocol, priorities)
+    # For a dump, a configuration also has the names of resources.
+    if config_file is not None and Default.name not in policies and inputs.dump is None:
         raise click.UsageError(f"--config: only the policy {Default.name} is configured; add it or drop this")
-    knobs = read_config(config_file).policy()
+    config = read_config(config_file)
+    chosen = policies_of(policies)
     sweep.check()
     check_plots("--png", png)
-    check_folder("--write", write)
-    shapes, traces = (
-        read_traces(nodes, pods) if nodes is not None else generate_traces(generate, generator_seed)
-    )
-    if write is not None:
-        write_traces(write, shapes, traces)
-    _report_missing_models(shapes, traces)
+    shapes, traces = inputs.read(config)
     settings = Settings(ties=ties, points=points, sampled_percent=sample, intree=dict(intree))
     tasks = [
         partial(
@@ -179,11 +147,12 @@ def trace(
                 constrain_percent=constrain,
                 priorities=priorities,
                 measured=lifetimes,
-                knobs=knobs,
+                custom=custom,
+                knobs=config.policy(),
             ),
         )
         for name, trace_pods in traces.items()
-        for policy in policies
+        for policy, custom in chosen.items()
         for seed in seeds
     ]
     outcomes = sweep.results(tasks)
@@ -193,38 +162,8 @@ def trace(
         write_plots(png, outcomes)
 
 
-def _check(
-    ctx: click.Context, nodes: Path | None, pods: Sequence[Path], protocol: str, priorities: str
-) -> None:
-    def given(name: str) -> bool:
-        return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
-
-    if (nodes is None) != (not pods):
-        raise click.UsageError("--nodes and --pods come together; give both, or neither for made-up ones")
-    if len({path.stem for path in pods}) < len(pods):
-        raise click.UsageError("--pods: two files have the same name, by which their results are known")
+def _check(ctx: click.Context, protocol: str, priorities: str) -> None:
     if priorities != "none" and protocol != "churn":
         raise click.UsageError("--priorities: no pod is evicted in inflation; take --protocol churn")
-    if given("lifetimes") and protocol != "churn":
+    if ctx.get_parameter_source("lifetimes") is not ParameterSource.DEFAULT and protocol != "churn":
         raise click.UsageError("--lifetimes: no pod leaves in inflation; take --protocol churn")
-    for name in ("generate", "generator_seed", "write"):
-        if nodes is not None and given(name):
-            option = f"--{name.replace('_', '-')}"
-            raise click.UsageError(
-                f"{option}: the nodes and pods of --nodes and --pods are files already; drop it"
-            )
-
-
-def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
-    """A note: the user may simulate a part of a cluster, or may have misspelt a model."""
-    models = {model_of(node.model) for node in nodes if node.gpus}
-    for name, pods in traces.items():
-        known = {
-            wishes: any(admits(wishes, model) for model in models)
-            for wishes in {pod.kind.models for pod in pods if pod.kind.models}
-        }
-        lost = [pod.kind.models for pod in pods if not known.get(pod.kind.models, True)]
-        if lost:
-            wanted = " or ".join(lost[0])[:_SHOWN_CHARACTERS]
-            note = f"note: {name}: no node has a model that {len(lost)} pods ask for, such as {wanted};"
-            show(f"{note} they count as rejected", err=True)

@@ -98,6 +98,7 @@ class Fgd(Policy):
     """The published score: the decrease in GPUs through a sigmoid, as an integer of 0 to 100."""
 
     name = "fgd"
+    published_ties = "first"
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)

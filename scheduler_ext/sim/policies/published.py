@@ -1,6 +1,6 @@
 """The published policies that score a node from its own resources, and kube-scheduler's two ways to pack.
 Weng et al. (USENIX ATC'23) compare all but these two and first fit: by integers of 0 to 100, of amounts over
-those of the largest node."""
+those of the largest node, and by the first of equal nodes in an order drawn by the seed."""
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from scheduler_ext.sim.scheduler import left_and_total, percent_of
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind
 from scheduler_ext.sim.world import NodesView
 
+_FIRST = "first"
 # GPU clustering, each of its four tiers: only equal pods, equal pods among others, no pods, only others.
 _TIER = 25
 # GPU packing, the upper end of each of its three tiers.
@@ -32,7 +33,8 @@ class FirstFit(Policy):
     """The first node that fits, and there the tightest GPU."""
 
     name = "first-fit"
-    ties: str | None = "first"
+    published_ties = _FIRST
+    fixed_ties = True
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         return Evaluation(np.zeros(len(nodes)), tightest_slot(kind, nodes.room_milli))
@@ -42,7 +44,7 @@ class Random(Policy):
     """Any node that fits, and there any GPU."""
 
     name = "random"
-    ties: str | None = "random"
+    fixed_ties = True
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
@@ -59,6 +61,7 @@ class BestFit(Policy):
     """The node with the least CPU and GPU left, half and half."""
 
     name = "best-fit"
+    published_ties = _FIRST
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         cpu_left = (nodes.cpu_free - kind.cpu_milli) / self._largest_cpu_milli
@@ -71,6 +74,7 @@ class DotProduct(Policy):
     """The smallest product of request and free resources, after Tetris (Grandl et al., SIGCOMM'14)."""
 
     name = "dot-product"
+    published_ties = _FIRST
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         cpu = nodes.cpu_free * (kind.cpu_milli / self._largest_cpu_milli**2)
@@ -84,6 +88,7 @@ class GpuClustering(Policy):
     fuller node is better."""
 
     name = "gpu-clustering"
+    published_ties = _FIRST
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         slot = tightest_slot(kind, nodes.room_milli)
@@ -103,6 +108,7 @@ class GpuPacking(Policy):
     the Wild (Weng et al., NSDI'22)."""
 
     name = "gpu-packing"
+    published_ties = _FIRST
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         slot = tightest_slot(kind, nodes.room_milli)

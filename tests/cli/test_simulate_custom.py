@@ -1,0 +1,108 @@
+"""scheduler-ext simulate trace with policies of users."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import error_of, run
+from tests.pages import ROOT, blocks
+
+pytestmark = pytest.mark.process
+
+FEW = ("simulate", "trace", "--generate", "10", "--seeds", "42-43")
+PAGE = ROOT / "docs" / "tasks" / "write-a-policy.md"
+(EXAMPLE,) = blocks(PAGE.read_text(), "python")
+BROKEN = EXAMPLE.replace("idle_milli.astype", "idle.astype")
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(EXAMPLE, encoding="utf-8")
+    return path
+
+
+def allocated(*args: str | Path) -> dict[str, list[float]]:
+    """The allocation of each policy, by seed."""
+    result = run(*FEW, *args, "-o", "json")
+    assert (result.exit_code, result.stderr) == (0, "")
+    found: dict[str, list[float]] = {}
+    for each in json.loads(result.stdout)["runs"]:
+        found.setdefault(each["policy"], []).append(each["allocationPercent"]["100"])
+    return found
+
+
+def test_the_example_of_the_page_runs_as_it_stands(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (command,) = blocks(PAGE.read_text(), "sh")
+    monkeypatch.chdir(mine.parent)
+    result = run(*command.split()[1:], *FEW[2:])
+    assert (result.exit_code, result.stderr) == (0, "")
+    rows = result.stdout.split("\n\n")[0].splitlines()[1:]
+    assert [row.split()[1] for row in rows] == ["default", "fgd", "mine"]
+
+
+def test_the_error_of_the_page_is_that_of_its_example(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine.write_text(BROKEN, encoding="utf-8")
+    monkeypatch.chdir(mine.parent)
+    message = error_of(run(*FEW, "--policy", "./mine.py"))
+    assert f"`Error: {message}`" in " ".join(PAGE.read_text().split())
+
+
+def test_processes_give_the_same_results(mine: Path) -> None:
+    policies = ("--policy", f"{mine},best-fit")
+    assert allocated(*policies, "--jobs", "2") == allocated(*policies)
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_an_exception_of_a_policy_is_one_line(mine: Path, jobs: str) -> None:
+    mine.write_text(BROKEN, encoding="utf-8")
+    program = [sys.executable, "-m", "scheduler_ext", *FEW, "--policy", f"fgd,{mine}", "--jobs", jobs]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"Error: {mine}, line 10: NameError: name 'idle' is not defined\n"
+
+
+def test_an_entry_point_works_in_processes(mine: Path) -> None:
+    folder = mine.parent
+    info = folder / "gentle-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gentle\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[scheduler_ext.policies]\ngently = mine:FewestIdleGpus\n")
+    program = [sys.executable, "-m", "scheduler_ext", *FEW, "--policy", "gently", "--jobs", "2", "-o", "json"]
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    runs = json.loads(done.stdout)["runs"]
+    assert {each["policy"] for each in runs} == {"gently"}
+    assert [each["allocationPercent"]["100"] for each in runs] == allocated("--policy", mine)["mine"]
+
+
+def test_two_policies_of_one_name(mine: Path) -> None:
+    other = mine.parent / "other" / "mine.py"
+    other.parent.mkdir()
+    other.write_text(EXAMPLE, encoding="utf-8")
+    message = error_of(run(*FEW, "--policy", f"{mine},{other}"))
+    assert message == f"{other}: another policy is named mine; give one of them another name"
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        pytest.param("no.py", "no.py: cannot be read: No such file or directory", id="no file"),
+        pytest.param("fgd,./no", "no: cannot be read: No such file or directory", id="no file beside fgd"),
+    ],
+)
+def test_a_missing_file_is_one_line(policy: str, says: str) -> None:
+    assert error_of(run(*FEW, "--policy", policy)) == says
+
+
+def test_help_names_files_and_entry_points() -> None:
+    shown = " ".join(run("simulate", "trace", "--help").stdout.split())
+    assert re.search(r"random, the file of a policy \(\./mine\.py\), or the name of an entry point", shown)

@@ -1,0 +1,324 @@
+"""Real clusters as simulated ones: what is counted, what is held, and what is left out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.sim.cluster_dump import ClusterDump
+from scheduler_ext.sim.policy_comparison import compare_policies
+from scheduler_ext.sim.trace_workload import PodKind
+from scheduler_ext.sim.world import Cluster, NodeShape, World
+from scheduler_ext.sources.clusterstate import state_of
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import read_objects, read_pods
+from tests.kube_objects import ANNOTATION, GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+
+WHOLE = "nvidia.com/gpu"
+GPU_2 = gpu_node("n", [gpu(0), gpu(1)])
+CONFIG = Configuration()
+
+
+def dump_of(*objects: Json) -> ClusterDump:
+    resources = CONFIG.resource_names()
+    return ClusterDump(state_of(read_objects(inventory(*objects)), "file", resources), CONFIG.sizing())
+
+
+def world_of(*objects: Json) -> World:
+    dump = dump_of(*objects)
+    world = World(Cluster.of(dump.nodes))
+    dump.hold(world)
+    return world
+
+
+def kinds_of(dump: ClusterDump, *pods: Json) -> list[PodKind]:
+    text = json.dumps({"kind": "List", "items": pods}).encode()
+    return [each.kind for each in dump.trace_pods(read_pods(text))]
+
+
+UNLIMITED = (2**30, 10**12)
+NODE = (64_000, 512 * 1024)
+
+
+@pytest.mark.parametrize(
+    ("objects", "shape"),
+    [
+        pytest.param(
+            [gpu_node("n", [gpu(0), gpu(1)]), node("n", {WHOLE: "2"})],
+            NodeShape("n", *NODE, 2, "A100-80GB"),
+            id="a report with its Node",
+        ),
+        pytest.param([GPU_2], NodeShape("n", *UNLIMITED, 2, "A100-80GB"), id="without a Node nothing limits"),
+        pytest.param(
+            [node("n", {WHOLE: "8"}, labels=GFD_H100)],
+            NodeShape("n", *NODE, 8, "H100-80GB"),
+            id="labels without a report",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0), gpu(1), gpu(2)]), node("n", {WHOLE: "2"})],
+            NodeShape("n", *NODE, 2, "A100-80GB"),
+            id="no more GPUs than allocatable",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0), gpu(1, health={"state": "Unhealthy", "reason": "XID 79"})])],
+            NodeShape("n", *UNLIMITED, 1, "A100-80GB"),
+            id="a sick GPU is none",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0), gpu(1, mig={"enabled": True, "instances": []})])],
+            NodeShape("n", *UNLIMITED, 1, "A100-80GB"),
+            id="a GPU in MIG mode is none",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0, model="T4"), gpu(1), gpu(2)])],
+            NodeShape("n", *UNLIMITED, 2, "A100-80GB"),
+            id="of several models the commonest",
+        ),
+    ],
+)
+def test_a_node(objects: list[Json], shape: NodeShape) -> None:
+    (found,) = dump_of(*objects).nodes
+    assert found == shape
+
+
+@pytest.mark.parametrize(
+    ("objects", "note"),
+    [
+        pytest.param(
+            [gpu_node("m", [gpu(0)]), node("m", {WHOLE: "1"}, unschedulable=True)],
+            "1 node is left out: cordoned",
+            id="a cordoned node",
+        ),
+        pytest.param(
+            [gpu_node("m", [gpu(0)], sharing={"strategy": "time-slicing", "replicas": 4})],
+            "1 node is left out: time-slicing or MPS",
+            id="time-slicing",
+        ),
+        pytest.param(
+            [
+                node(name, {WHOLE: "7"}, labels={**GFD_H100, "nvidia.com/mig.strategy": "single"})
+                for name in ("k", "m")
+            ],
+            "2 nodes are left out: MIG instances as whole GPUs",
+            id="MIG strategy single",
+        ),
+    ],
+)
+def test_nodes_that_are_left_out_are_noted(objects: list[Json], note: str) -> None:
+    dump = dump_of(GPU_2, *objects)
+    assert [shape.name for shape in dump.nodes] == ["n"]
+    assert dump.notes == [note]
+
+
+@pytest.mark.parametrize(
+    ("objects", "note"),
+    [
+        pytest.param(
+            [node("n", {WHOLE: "2"}, taints=[{"key": "gpu", "effect": "NoSchedule"}])],
+            ["taints are ignored (nodes: 1)"],
+            id="a taint",
+        ),
+        pytest.param(
+            [node("n", {WHOLE: "2"}, taints=[{"key": "gpu", "effect": "PreferNoSchedule"}])],
+            [],
+            id="a soft taint keeps no pod away",
+        ),
+        pytest.param(
+            [
+                node("n", {WHOLE: "2"}, labels={"gpu.scheduler-ext.io/sharing": "memory"}),
+                gpu_node("o", [gpu(0)]),
+            ],
+            ["1 of 2 GPU nodes are for memory shares; here every node takes all pods"],
+            id="some nodes for shares",
+        ),
+    ],
+)
+def test_ignored_rules_of_nodes_are_noted(objects: list[Json], note: list[str]) -> None:
+    assert dump_of(GPU_2, *objects).notes == note
+
+
+def test_a_cluster_without_gpus_that_can_be_simulated_is_refused() -> None:
+    with pytest.raises(InventoryError) as raised:
+        dump_of(node("n", {WHOLE: "1"}, labels=GFD_H100, unschedulable=True))
+    assert str(raised.value) == ("no node has a GPU that can be simulated (1 node is left out: cordoned)")
+
+
+def share_on(uuid: str, mib: int, name: str = "s") -> Json:
+    annotations = {"devices.gpu.scheduler-ext.io/main": uuid}
+    return pod(name, {SHARE: str(mib)}, on="n", annotations=annotations)
+
+
+@pytest.mark.parametrize(
+    ("report", "pods", "rooms"),
+    [
+        pytest.param(GPU_2, [], [1000, 1000], id="no pods"),
+        pytest.param(GPU_2, [pod("p", {WHOLE: "1"}, on="n")], [0, 1000], id="an unknown GPU is the first"),
+        pytest.param(
+            gpu_node("n", [gpu(0), gpu(1, holders=[holder("p")])]),
+            [pod("p", {WHOLE: "1"}, on="n")],
+            [1000, 0],
+            id="a known GPU by the report",
+        ),
+        pytest.param(
+            gpu_node("n", [gpu(0, holders=[holder("q")]), gpu(1)]),
+            [pod("p", {WHOLE: "1"}, on="n"), pod("q", {WHOLE: "1"}, on="n")],
+            [0, 0],
+            id="pods on unknown GPUs get those that are left",
+        ),
+        pytest.param(GPU_2, [share_on("GPU-1", 40960)], [1000, 500], id="a share on its GPU"),
+        pytest.param(GPU_2, [share_on("GPU-1", 40961)], [1000, 499], id="a share is rounded up"),
+        pytest.param(
+            GPU_2, [share_on("GPU-1", 8192), share_on("GPU-1", 8192, "t")], [1000, 800], id="two shares"
+        ),
+        pytest.param(GPU_2, [pod("p", {WHOLE: "3"}, on="n")], [0, 0], id="more GPUs than there are"),
+        pytest.param(
+            GPU_2,
+            [pod("p", {WHOLE: "1"}, on="n", phase="Succeeded")],
+            [1000, 1000],
+            id="a pod that has ended",
+        ),
+        pytest.param(
+            GPU_2, [pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n")], [1000, 1000], id="MIG is not modelled"
+        ),
+    ],
+)
+def test_running_pods_hold_their_gpus(report: Json, pods: list[Json], rooms: list[int]) -> None:
+    assert world_of(report, *pods).room_milli[:, 0].tolist() == rooms
+
+
+@pytest.mark.parametrize(
+    ("asks", "cpu", "memory"),
+    [
+        pytest.param({"cpu": "4", "memory": "16Gi"}, 60_000, 496 * 1024, id="a pod without GPUs"),
+        pytest.param({"cpu": "500m", WHOLE: "1"}, 63_500, 512 * 1024, id="a pod with a GPU"),
+        pytest.param({"cpu": "65", "memory": "513Gi"}, 0, 0, id="no more than there is"),
+    ],
+)
+def test_running_pods_hold_cpu_and_memory(asks: Json, cpu: int, memory: int) -> None:
+    world = world_of(GPU_2, node("n", {WHOLE: "2"}), pod("p", asks, on="n"))
+    assert (world.cpu_free[0], world.memory_free[0]) == (cpu, memory)
+
+
+CLUSTER = (
+    gpu_node("a", [gpu(0)]),
+    gpu_node("t", [gpu(0, total=16384, model="T4")]),
+    gpu_node("m", [gpu(0, vendor="amd", total=196608, model="MI300X")]),
+)
+
+
+@pytest.mark.parametrize(
+    ("asking", "kind"),
+    [
+        pytest.param(pod("p", {"cpu": "2", "memory": "1Gi"}), PodKind(2000, 1024), id="no GPU"),
+        pytest.param(
+            pod("p", {WHOLE: "2"}),
+            PodKind(0, 0, 2, 1000, ("A100-80GB", "T4")),
+            id="whole GPUs of the vendor",
+        ),
+        pytest.param(
+            pod("p", {"amd.com/gpu": "1"}), PodKind(0, 0, 1, 1000, ("MI300X",)), id="a GPU of another vendor"
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "model": "T4"}),
+            PodKind(0, 0, 1, 1000, ("T4",)),
+            id="a model",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "model": "H100"}),
+            PodKind(0, 0, 1, 1000, ("none",)),
+            id="a model that no node has",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "8192"}), PodKind(0, 0, 1, 500), id="a share by the smallest GPU of all"
+        ),
+        pytest.param(
+            pod("p", {SHARE: "40960"}),
+            PodKind(0, 0, 1, 500, ("A100-80GB", "MI300X")),
+            id="a share by the smallest that is large enough",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "999999"}), PodKind(0, 0, 1, 1000, ("none",)), id="a share that fits no GPU"
+        ),
+    ],
+)
+def test_a_new_pod(asking: Json, kind: PodKind) -> None:
+    dump = dump_of(*CLUSTER)
+    assert kinds_of(dump, asking) == [kind]
+    assert dump.notes == []
+
+
+@pytest.mark.parametrize(
+    ("asking", "note"),
+    [
+        pytest.param(pod("p", {"nvidia.com/mig-1g.10gb": "1"}), "1 pod is left out: MIG instances", id="MIG"),
+        pytest.param(
+            pod("p", containers=[{"name": n, "resources": {"limits": {SHARE: "9"}}} for n in "ab"]),
+            "1 pod is left out: several shares or kinds of GPUs",
+            id="two shares",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "0.5"}),
+            "1 pod is left out: an invalid request: container 'main'",
+            id="half a GPU",
+        ),
+    ],
+)
+def test_pods_that_are_left_out_are_noted(asking: Json, note: str) -> None:
+    dump = dump_of(GPU_2)
+    assert kinds_of(dump, asking) == []
+    assert [each[: len(note)] for each in dump.notes] == [note]
+
+
+def test_ignored_selectors_are_noted() -> None:
+    dump = dump_of(GPU_2)
+    assert len(kinds_of(dump, pod("p", {WHOLE: "1"}, nodeSelector={"zone": "a"}))) == 1
+    assert dump.notes == ["node selectors and affinities are ignored (pods: 1)"]
+
+
+def results_of(dump: ClusterDump, *pods: Json, policies: tuple[str, ...] = ("default", "fgd")) -> Any:
+    text = json.dumps({"kind": "List", "items": pods}).encode()
+    new = dump.trace_pods(read_pods(text))
+    return list(compare_policies(dump, new, dict.fromkeys(policies), CONFIG.policy()))
+
+
+def test_policies_start_with_the_running_pods() -> None:
+    dump = dump_of(gpu_node("n", [gpu(index) for index in range(4)]), pod("held", {WHOLE: "1"}, on="n"))
+    new = [pod(name, {WHOLE: "2"}) for name in ("first", "second")]
+    for result in results_of(dump, *new):
+        assert (result.pods, result.pods_placed, result.not_placed) == (2, 1, ("default/second",))
+        assert (result.gpus_placed, result.allocated_percent) == (2.0, 75.0)
+        # One GPU is free, and half of the demand is pods of one GPU.
+        assert 0.0 < result.fragmentation_percent < 25.0
+
+
+def test_policies_differ() -> None:
+    # The first by name is empty, the second nearly full.
+    dump = dump_of(
+        gpu_node("a", [gpu(0), gpu(1)]),
+        gpu_node("b", [gpu(0), gpu(1)]),
+        pod("held", {WHOLE: "1"}, on="b"),
+    )
+    new = (pod("one", {WHOLE: "1"}), pod("two", {WHOLE: "2"}))
+    placed = {
+        each.policy: each.pods_placed for each in results_of(dump, *new, policies=("first-fit", "best-fit"))
+    }
+    assert placed == {"first-fit": 1, "best-fit": 2}
+
+
+def test_a_cluster_as_a_trace() -> None:
+    dump = dump_of(
+        gpu_node("n", [gpu(0), gpu(1)]),
+        node("n", {WHOLE: "2"}),
+        pod("daemon", {"cpu": "4", "memory": "12Gi"}, on="n"),
+        pod("held", {"cpu": "8", WHOLE: "1"}, on="n"),
+        pod("waits", {"cpu": "1", WHOLE: "2"}),
+        pod("ended", {WHOLE: "2"}, on="n", phase="Failed"),
+    )
+    assert dump.nodes_for_trace() == (NodeShape("n", 60_000, 500 * 1024, 2, "A100-80GB"),)
+    assert [(each.name, each.kind.gpus, each.kind.cpu_milli) for each in dump.trace_pods(dump.alive())] == [
+        ("default/held", 1, 8000),
+        ("default/waits", 2, 1000),
+    ]

@@ -1,0 +1,360 @@
+"""Policies of users: files and entry points, and the errors of their code."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.request.pod_kinds import Workload
+from scheduler_ext.sim.custom_policy import find_policy, is_custom
+from scheduler_ext.sim.placement_policy import Policy, Target
+from scheduler_ext.sim.scheduler import Placement, Scheduler, Settings
+from scheduler_ext.sim.trace_workload import PodKind
+from scheduler_ext.sim.world import World
+from tests.sim.small import cluster_of, share, whole, world_with
+
+IMPORTS = """\
+import numpy as np
+from scheduler_ext.sim.placement_policy import Evaluation, Policy
+from scheduler_ext.sim.policies.published import BestFit, tightest_slot
+"""
+GOOD = f"""{IMPORTS}
+class Mine(Policy):
+    def evaluate(self, kind, nodes):
+        return Evaluation(nodes.cpu_free, tightest_slot(kind, nodes.room_milli))
+"""
+TWO_NODES = cluster_of((8000, 2, "A100"), (9000, 2, "A100"))
+
+
+def written(folder: Path, text: str, name: str = "mine.py") -> str:
+    (folder / name).write_text(text, encoding="utf-8")
+    return str(folder / name)
+
+
+def choice(policy: Policy, kind: PodKind, world: World | None = None) -> Placement | None:
+    return Scheduler(world or World(TWO_NODES), policy, Settings()).choose(kind)
+
+
+@pytest.mark.parametrize(
+    ("text", "custom"),
+    [
+        pytest.param("./mine", True, id="a slash makes a file"),
+        pytest.param("mine.py", True, id="the suffix makes a file"),
+        pytest.param("/no/such/file.py", True, id="a file need not exist"),
+        pytest.param("mine", False, id="a word is an entry point, if there is one"),
+        pytest.param("fgd", False, id="a built-in policy is none"),
+    ],
+)
+def test_files_are_known_by_their_names(text: str, custom: bool) -> None:
+    assert is_custom(text) is custom
+
+
+def test_a_file_is_a_policy(tmp_path: Path) -> None:
+    custom = find_policy(written(tmp_path, GOOD))
+    policy = custom(Target(TWO_NODES, Workload()))
+    assert (custom.name, policy.name) == ("mine", "mine")
+    assert choice(policy, whole(1)) == Placement(1, (0,))
+    assert choice(policy, share(300), world_with(TWO_NODES, (share(500), 1, (1,)))) == Placement(0, (0,))
+
+
+def test_a_sent_policy_needs_no_file(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD)
+    sent = pickle.dumps(find_policy(path))
+    Path(path).unlink()
+    assert choice(pickle.loads(sent)(Target(TWO_NODES, Workload())), whole(1)) == Placement(1, (0,))
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        pytest.param(GOOD, "mine", id="the name of the file"),
+        pytest.param(GOOD.replace("(Policy):", "(Policy):\n    name = 'own'"), "own", id="a name of its own"),
+        pytest.param(GOOD.replace("(Policy)", "(BestFit)"), "mine", id="never the name of its parent"),
+        pytest.param(f"from __future__ import annotations\n{GOOD}", "mine", id="a file with a future import"),
+        pytest.param(
+            GOOD.replace(
+                "class", "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: 'int'\nclass"
+            ),
+            "mine",
+            id="a file with a dataclass",
+        ),
+    ],
+)
+def test_a_policy_is_named_by(tmp_path: Path, text: str, name: str) -> None:
+    assert find_policy(written(tmp_path, text)).name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param("x = (\n", ", line 1: SyntaxError: '(' was never closed", id="a syntax error"),
+        pytest.param("a\0b", ": ", id="a null byte"),
+        pytest.param(
+            "\n1 / 0\n", ", line 2: ZeroDivisionError: division by zero", id="an error of the import"
+        ),
+        pytest.param(
+            "import no_such_module\n",
+            ", line 1: ModuleNotFoundError: No module named 'no_such_module'",
+            id="a missing package",
+        ),
+        pytest.param("raise SystemExit(3)\n", ", line 1: SystemExit: 3", id="a file that exits"),
+        pytest.param(
+            IMPORTS,
+            ": has no subclass of scheduler_ext.sim.placement_policy.Policy; the file defines one",
+            id="imported policies are not the file's own",
+        ),
+        pytest.param(
+            f"{IMPORTS}\nclass Mine(Policy): pass\n",
+            ": Mine has no method evaluate(self, kind, nodes)",
+            id="no evaluate",
+        ),
+        pytest.param(
+            GOOD + "\nclass Other(Mine): pass\n",
+            ": has 2 subclasses of Policy: Mine, Other; keep one in a file",
+            id="two policies",
+        ),
+        pytest.param(
+            GOOD.replace("(Policy):", "(Policy):\n    name = 'fgd'"),
+            ": fgd is the name of a built-in policy; give Mine another name",
+            id="the name of a built-in policy",
+        ),
+        pytest.param(
+            GOOD.replace("(Policy):", "(Policy):\n    name = 7"),
+            ": the name 7 of Mine is no text; write name = 'mine'",
+            id="a name that is no text",
+        ),
+        pytest.param(
+            GOOD.replace("(Policy):", "(Policy):\n    published_ties = 'last'"),
+            ": published_ties is 'last'; write 'first' or 'random'",
+            id="ties that no scheduler has",
+        ),
+    ],
+)
+def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, problem: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(SimulationError) as raised:
+        find_policy(path)
+    assert str(raised.value).startswith(path + problem)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        pytest.param("none.py", "No such file or directory", id="no file"),
+        pytest.param("folder.py", "Is a directory", id="a folder"),
+    ],
+)
+def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, problem: str) -> None:
+    (tmp_path / "folder.py").mkdir()
+    with pytest.raises(SimulationError) as raised:
+        find_policy(str(tmp_path / name))
+    assert str(raised.value) == f"{tmp_path / name}: cannot be read: {problem}"
+
+
+def installed(folder: Path, monkeypatch: pytest.MonkeyPatch, point: str, *names: str) -> None:
+    """A distribution of this name for each, with the entry point."""
+    for name in names or ("gentle",):
+        info = folder / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[scheduler_ext.policies]\n{point.replace('NAME', name)}\n")
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_an_entry_point_is_a_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, GOOD, "gentle_policies.py")
+    installed(tmp_path, monkeypatch, "gently = gentle_policies:Mine")
+    assert is_custom("gently")
+    custom = find_policy("gently")
+    assert custom.name == "gently"
+    assert choice(custom(Target(TWO_NODES, Workload())), whole(1)) == Placement(1, (0,))
+
+
+@pytest.mark.parametrize(
+    ("point", "problem"),
+    [
+        pytest.param(
+            "bad = no_such_module:Mine",
+            "entry point bad = no_such_module:Mine: ModuleNotFoundError: No module named 'no_such_module'",
+            id="a module that is not there",
+        ),
+        pytest.param(
+            "bad = collections:Mine",
+            "entry point bad = collections:Mine: AttributeError: module 'collections' has no attribute",
+            id="a class that is not there",
+        ),
+        pytest.param(
+            "bad = collections:Counter",
+            "entry point bad = collections:Counter: is no subclass of "
+            "scheduler_ext.sim.placement_policy.Policy",
+            id="another class",
+        ),
+        pytest.param(
+            "bad = scheduler_ext.sim.policies.fgd:Fgd",
+            "bad: fgd is the name of a built-in policy; give Fgd another name",
+            id="a built-in policy",
+        ),
+        pytest.param("good = collections:Counter", "bad: no entry point of the group", id="another name"),
+    ],
+)
+def test_an_entry_point_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, problem: str
+) -> None:
+    installed(tmp_path, monkeypatch, point)
+    with pytest.raises(SimulationError) as raised:
+        find_policy("bad")
+    assert str(raised.value).startswith(problem)
+
+
+def test_two_distributions_with_one_entry_point_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, monkeypatch, "bad = NAME:Mine", "one", "two")
+    with pytest.raises(SimulationError, match="entry point bad: 2 distributions have it: ") as raised:
+        find_policy("bad")
+    assert str(raised.value).endswith("; keep one")
+
+
+def evaluating(*lines: str) -> str:
+    return f"{IMPORTS}\nclass Mine(Policy):\n    def evaluate(self, kind, nodes):\n" + "".join(
+        f"        {line}\n" for line in lines
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param(
+            f"{IMPORTS}class Mine(BestFit):\n    def __init__(self, target):\n        raise KeyError('x')\n",
+            ", line 6: KeyError: 'x'",
+            id="an exception of the constructor",
+        ),
+        pytest.param(
+            f"{IMPORTS}class Mine(BestFit):\n    def __init__(self, target):\n        pass\n",
+            ": AttributeError: 'Mine' object has no attribute '_largest_cpu_milli'",
+            id="a parent without its constructor, which has no line in the file",
+        ),
+        pytest.param(
+            f"{GOOD}    def retarget(self, workload):\n        raise ValueError('two\\nlines')\n",
+            ", line 9: ValueError: two lines",
+            id="an exception of retarget, in one line",
+        ),
+        pytest.param(evaluating("return idle"), ", line 7: NameError: name 'idle'", id="a misspelt name"),
+        pytest.param(
+            evaluating("return np.zeros(3) + np.zeros(4)"),
+            ", line 7: ValueError: operands could not be broadcast together",
+            id="an exception of numpy, at the policy's line",
+        ),
+        pytest.param(
+            evaluating("nodes.cpu_free -= 1"),
+            ", line 7: ValueError: output array is read-only",
+            id="a policy that changes the nodes",
+        ),
+        pytest.param(
+            evaluating("nodes.room_milli[:] = 0"),
+            ", line 7: ValueError: assignment destination is read-only",
+            id="a policy that takes the GPUs",
+        ),
+        pytest.param(
+            evaluating("pass"),
+            ", line 6: TypeError: evaluate returned NoneType; return Evaluation(score, slot)",
+            id="no result",
+        ),
+        pytest.param(
+            evaluating("return np.zeros(len(nodes))"),
+            ", line 6: TypeError: evaluate returned ndarray; return Evaluation(score, slot)",
+            id="a score alone",
+        ),
+        pytest.param(
+            evaluating("return Evaluation(np.zeros(9), np.zeros(2, int))"),
+            ", line 6: evaluate: score has the shape (9,); give one value for each of the 2 nodes",
+            id="too many scores",
+        ),
+        pytest.param(
+            evaluating("return Evaluation(7.0, np.zeros(2, int))"),
+            ", line 6: evaluate: score has the shape (); give one value for each of the 2 nodes",
+            id="one score for all nodes",
+        ),
+        pytest.param(
+            evaluating("return Evaluation(np.zeros(2), nodes.room_milli)"),
+            ", line 6: evaluate: slot has the shape (2, 2); give one value",
+            id="slots of every GPU",
+        ),
+        pytest.param(
+            evaluating("return Evaluation(['a', 'b'], np.zeros(2, int))"),
+            ", line 6: evaluate: score has the type <U1; give numbers",
+            id="scores that are texts",
+        ),
+        pytest.param(
+            evaluating("return Evaluation(np.zeros(2), np.zeros(2))"),
+            ", line 6: evaluate: slot has the type float64; give whole numbers",
+            id="slots that are fractions",
+        ),
+        pytest.param(
+            evaluating("return Evaluation(np.array([0, np.nan]), np.zeros(2, int))"),
+            ", line 6: evaluate: score of node n1 is nan; give a number, or -inf",
+            id="a score of NaN",
+        ),
+        pytest.param(
+            evaluating("return Evaluation(np.array([np.inf, 0]), np.zeros(2, int))"),
+            ", line 6: evaluate: score of node n0 is inf; give a number, or -inf",
+            id="an infinite score",
+        ),
+        pytest.param(
+            evaluating("return Evaluation(np.zeros(2), np.zeros(2, int))"),
+            ", line 6: evaluate: slot 0 of node n1 has 100 thousandths of a GPU left, and the pod asks 300",
+            id="a slot without room",
+        ),
+        pytest.param(
+            evaluating("return Evaluation(np.zeros(2), np.full(2, 2))"),
+            ", line 6: evaluate: slot 2 of node n0 is no GPU, and the pod asks 300",
+            id="a slot that is no GPU",
+        ),
+        pytest.param(
+            evaluating("return Evaluation(np.zeros(2), np.full(2, -1))"),
+            ", line 6: evaluate: slot -1 of node n0 is no GPU",
+            id="a slot from the end",
+        ),
+        pytest.param(evaluating("raise SystemExit"), ", line 7: SystemExit", id="a policy that exits"),
+    ],
+)
+def test_a_mistake_of_a_policy_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
+    path = written(tmp_path, text)
+    world = world_with(TWO_NODES, (share(900), 1, (0,)))
+    custom = find_policy(path)
+
+    def simulated() -> None:
+        policy = custom(Target(TWO_NODES, Workload()))
+        policy.retarget(Workload())
+        choice(policy, share(300), world)
+
+    with pytest.raises(SimulationError) as raised:
+        simulated()
+    assert str(raised.value).startswith(path + problem)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "node"),
+    [
+        pytest.param("return [1, 2], [0, 0]", 1, id="lists"),
+        pytest.param("return np.array([True, False]) * 2.0, np.zeros(2, np.int8)", 0, id="small integers"),
+        pytest.param("return Evaluation(np.array([-np.inf, 0]), np.array([7, 1]))", 1, id="refused nodes"),
+    ],
+)
+def test_results_that_can_be_used(tmp_path: Path, line: str, node: int) -> None:
+    policy = find_policy(written(tmp_path, evaluating(line)))(Target(TWO_NODES, Workload()))
+    placement = choice(policy, share(300))
+    assert placement is not None
+    assert placement.node == node
+
+
+@pytest.mark.parametrize("ties", ["first", "random"])
+def test_a_policy_has_ties_of_its_own(tmp_path: Path, ties: str) -> None:
+    text = GOOD.replace("(Policy):", f"(Policy):\n    published_ties = {ties!r}")
+    policy = find_policy(written(tmp_path, text))(Target(TWO_NODES, Workload()))
+    assert Scheduler(World(TWO_NODES), policy, Settings()).ties == ties
