@@ -30,7 +30,7 @@ from scheduler_ext.wire.node_info import node_facts
 from scheduler_ext.wire.objects import Objects, read_objects, read_pods
 from scheduler_ext.wire.pod import pod_ask, pod_needs
 
-_HEADER = ("POD", "ASKS", "FITS", "BEST (SCORE)", "WHY NOT THE OTHERS")
+_HEADER = ("POD", "ASKS", "FITS", "BEST (SCORE)", "BECAUSE", "WHY NOT THE OTHERS")
 
 
 class DemoServer:
@@ -81,8 +81,15 @@ def _raw_pods(text: bytes) -> Iterator[dict[str, Any]]:
         yield {"metadata": metadata, "spec": pod["spec"], "status": {"phase": "Pending"}}
 
 
-def _ask(connection: HTTPConnection, pod: kube.Pod, raw: dict[str, Any], objects: Objects) -> tuple[str, ...]:
-    """The row of one pod, by the steps of kube-scheduler: its own filters, then filter, then prioritize."""
+def _ask(
+    connection: HTTPConnection,
+    inspection: HTTPConnection,
+    pod: kube.Pod,
+    raw: dict[str, Any],
+    objects: Objects,
+) -> tuple[str, ...]:
+    """The row of one pod, by the steps of kube-scheduler: its own filters, then filter, then prioritize. The
+    inspection listener explains the best node."""
     why_not: Counter[str] = Counter()
     names, passed = [], []
     points: dict[str, int] = {}
@@ -112,6 +119,7 @@ def _ask(connection: HTTPConnection, pod: kube.Pod, raw: dict[str, Any], objects
         _asks(pod),
         f"{len(passed)} of {len(names)}",
         f"{', '.join(best[:2])}{more} ({most})" if best else "none",
+        _post(inspection, "/explain", {"apiVersion": "v1", "kind": "Pod", **raw})["because"] or "",
         ", ".join(f"{count} {reason}" for reason, count in reasons),
     )
 
@@ -163,9 +171,11 @@ def demo(once: bool, port: int) -> None:
         )
         # One keep-alive connection, as kube-scheduler holds it.
         connection = HTTPConnection(server.urls["api"].removeprefix("http://"), timeout=5)
+        inspection = HTTPConnection(server.urls["inspect"].removeprefix("http://"), timeout=5)
         pods = zip(read_pods(text), _raw_pods(text), strict=True)
-        rows = [_ask(connection, pod, raw, objects) for pod, raw in pods]
+        rows = [_ask(connection, inspection, pod, raw, objects) for pod, raw in pods]
         connection.close()
+        inspection.close()
         print_table(_HEADER, rows)
         print(
             "\nFITS: the nodes that fit, of those that kube-scheduler's own filters leave. "

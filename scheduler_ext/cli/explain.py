@@ -109,7 +109,8 @@ def _print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
     show(asking(explanation))
     print_notes([*explanation["warnings"], *not_modelled(explanation["notModelled"])])
     if explanation["fits"]:
-        show(f"Fits; best: {', '.join(explanation['best'][:10])}")
+        word = f" ({explanation['because']})" if explanation["because"] else ""
+        show(f"Fits; best: {', '.join(explanation['best'][:10])}{word}")
     else:
         print_why_not(explanation)
     click.echo()

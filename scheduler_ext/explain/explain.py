@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from scheduler_ext.core.cycle.because import PREFERRED, because
 from scheduler_ext.core.cycle.cycle import FITS, Decision, filter_nodes, points, select_candidates
 from scheduler_ext.core.cycle.placement import share_devices
 from scheduler_ext.core.errors import PodError
@@ -79,11 +80,21 @@ def explanation(
         "invalid": request.message if isinstance(request, InvalidRequest) else None,
         "fits": bool(fitting),
         "best": [entry["node"] for entry, rank in zip(fitting, ranks, strict=True) if rank == ranks[0]],
+        "because": _because(decision, fitting),
         **diagnosed(pod, decision, kube_view, config),
         "nodes": fitting + refused,
         "notModelled": not_modelled(pod),
         "warnings": warned,
     }
+
+
+def _because(decision: Decision, fitting: list[dict[str, Any]]) -> str | None:
+    if not fitting:
+        return None
+    best, *others = fitting
+    if others and best["preference"] > others[-1]["preference"]:
+        return PREFERRED
+    return because(decision, best["node"], [entry["node"] for entry in others])
 
 
 def diagnosed(

@@ -30,6 +30,7 @@ def test_the_contract_of_a_node_that_fits() -> None:
         "invalid",
         "fits",
         "best",
+        "because",
         "counts",
         "nearest",
         "advice",

@@ -1,0 +1,55 @@
+"""Why the best node is the best, in a word."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler_ext.core.cycle.because import WORDS, because
+from scheduler_ext.core.cycle.cycle import filter_nodes
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.request import GpuRequest
+from tests.core.asked import labelled, whole
+from tests.core.cycle.test_obvious_answers import FILLED, SICK, SLICED, SPOT, T4_OR_H100, Nodes, has
+from tests.pages import page, rows, section
+from tests.strategies import snapshot_of
+
+LABELS: Nodes = {"labels": labelled("NVIDIA-H100-80GB"), "report": has("H100-80GB", 8)}
+ALIKE: Nodes = {"a": has("T4", 4), "b": has("T4", 4)}
+ROWS = [
+    pytest.param(whole(), {"a": has("T4", 4)}, "a", "only one that fits", id="one node"),
+    pytest.param(whole(), ALIKE, "a", "all equal", id="equal nodes"),
+    pytest.param(whole(), FILLED, "full", "packs", id="a full node"),
+    pytest.param(whole(strategy="spread"), FILLED, "empty", "spreads", id="an empty node for spread"),
+    pytest.param(whole(strategy="binpack"), FILLED, "full", "packs", id="a full node for binpack"),
+    pytest.param(whole(), T4_OR_H100, "t4", "cheapest that fits", id="a cheap GPU"),
+    pytest.param(whole(models=("H100", "T4")), T4_OR_H100, "h100", "wanted model", id="the first model"),
+    pytest.param(whole(priority=-1), SPOT, "spot", "spot", id="a batch pod"),
+    pytest.param(whole(priority=1), SPOT, "on-demand", "on-demand", id="an important pod"),
+    pytest.param(whole(priority=1_000), SICK, "sound", "reliable", id="no sick GPU, by priority"),
+    pytest.param(whole(), SLICED, "whole", "whole GPU", id="a whole GPU beside slices"),
+    pytest.param(whole(), LABELS, "report", "has a report", id="a report beside labels"),
+]
+
+
+@pytest.mark.parametrize(("request_", "nodes", "best", "word"), ROWS)
+def test_because(request_: GpuRequest, nodes: Nodes, best: str, word: str) -> None:
+    snapshot = snapshot_of([_named(info, name) for name, info in nodes.items()])
+    decision = filter_nodes(request_, snapshot, Policy())
+    assert because(decision, best, [name for name in nodes if name != best]) == word
+
+
+def _named(info: NodeInfo, name: str) -> NodeInfo:
+    return replace(info, name=name)
+
+
+def test_a_pod_without_gpus_has_no_word() -> None:
+    snapshot = snapshot_of([_named(info, name) for name, info in ALIKE.items()])
+    assert because(filter_nodes(GpuRequest(), snapshot, Policy()), "a", ["b"]) is None
+
+
+def test_the_reference_has_every_word() -> None:
+    told = [word for row in rows(section(page("cli"), "### because")) for word in row[0].split(", ")]
+    assert sorted(word.strip("`") for word in told) == sorted(WORDS)
