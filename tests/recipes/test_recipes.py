@@ -251,7 +251,7 @@ def test_a_score(scratch: Scratch) -> None:
     )
     scratch.insert(
         "config/default.yaml",
-        "    # Spot nodes for low",
+        "    # Spot nodes for",
         "    # Large nodes for very high priorities.\n    large-node: 0.1\n",
     )
     scratch.insert(
