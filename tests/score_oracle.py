@@ -118,18 +118,26 @@ def whole_gpus(state: NodeState, placed: Placed) -> float:
 
 
 def tightness(state: NodeState, placed: Placed) -> float:
-    return _clip(1 - after(state, placed).idle / placed.gpus / 16)
+    idle = after(state, placed).idle / placed.gpus
+    if not placed.request.shares:
+        return _clip(1 - idle / 16)
+    return _clip(1 - idle / 64 - 0.4 * left_of_shares(state, placed))
+
+
+def left_of_shares(state: NodeState, placed: Placed) -> float:
+    return _mean(
+        [
+            max(0, state.slots[i].share_free_mib - placed.load_mib(i))
+            / max(state.slots[i].share_total_mib, 1)
+            for i in placed.slots
+        ]
+    )
 
 
 def best_fit(state: NodeState, placed: Placed) -> float:
     full = 1.0 - idle_after(state, placed)
     if placed.request.shares is not None:
-        left = [
-            max(0, state.slots[i].share_free_mib - placed.load_mib(i))
-            / max(state.slots[i].share_total_mib, 1)
-            for i in placed.slots
-        ]
-        full = 0.7 * (1.0 - _mean(left)) + 0.3 * full
+        full = 0.7 * (1.0 - left_of_shares(state, placed)) + 0.3 * full
     return 1.0 - full if placed.strategy == "spread" else full
 
 
@@ -199,7 +207,9 @@ def node_health(state: NodeState, placed: Placed) -> float:
 
 
 def priority(state: NodeState, placed: Placed) -> float:
-    reliable = 0.9996 * healthy_part(state) + 0.0004 * (state.neighbours + 10) / 21
+    rank = len(str(abs(placed.request.priority))) * (1 if placed.request.priority > 0 else -1)
+    stay = state.neighbours >= rank
+    reliable = 0.9983 * healthy_part(state) + 0.0017 * stay
     return 1.0 - (2 * placed.level - 1) * (1.0 - reliable)
 
 

@@ -152,7 +152,7 @@ def _fitting(decision: Decision, kube_view: KubeView) -> list[dict[str, Any]]:
     states = snapshot.state_of[rows]
     given_back = select_candidates(decision, rows, decision.policy.max_candidates)
     scores = np.zeros(len(names), np.int64)
-    scores[given_back] = points(decision.totals[states[given_back]])
+    scores[given_back] = points(decision.totals[states[given_back]], decision.scored.resolution)
     preferences = [kube_view.preferences.get(name, 0) for name in names]
     # NodeAffinity normalizes them over the nodes that fit, and rounds down.
     most = max(preferences, default=0) or 1

@@ -164,7 +164,8 @@ class Extender:
         _check(deadline)
         rows = decision.snapshot.rows(args.names)
         totals = decision.totals[decision.snapshot.state_of[rows]]
-        reply = encode_priorities(args.names, points(totals).tolist())
+        scores = points(totals, decision.scored.resolution)
+        reply = encode_priorities(args.names, scores.tolist())
         _check(deadline)
         basis = Basis(args.raw_pod, decision, rows)
         return Answer(reply, len(args.names), len(args.names), args=args, basis=basis)

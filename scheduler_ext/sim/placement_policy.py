@@ -34,8 +34,8 @@ class Target:
 
 class Policy:
     """Base of the policies: a choice of nodes from the pod, the nodes and the expected workload. A node's
-    evaluation may depend only on that node, the kind and the workload, because it is kept until the node
-    changes; `of_models` is for the rest."""
+    evaluation may depend only on that node, the kind, the workload and the phase, because it is kept until
+    the node changes; `of_models` is for the rest."""
 
     name: str
     # The choice among equally good nodes that the policy was published with: "first" or "random", which is
@@ -56,6 +56,15 @@ class Policy:
 
     def retarget(self, workload: Workload) -> None:
         """Expect another workload from now on."""
+
+    def phase(self, world: World) -> int:
+        """A number that changes with the state of the whole cluster if all evaluations do: they are kept for
+        each phase."""
+        return 0
+
+    def resolution(self, kind: PodKind, world: World) -> float:
+        """Scores that differ by less are equally good."""
+        return 0.0
 
     def of_models(self, kind: PodKind, world: World) -> Floats | None:
         """What the state of the whole cluster adds to the scores of nodes, by their model's number in the

@@ -124,7 +124,7 @@ class Scheduler:
         self._first = self.ties == "first"
         self._points = bool(settings.intree) or settings.points
         self._random = random.Random(f"ties {seed}")
-        self._scored: dict[PodKind, _Scored] = {}
+        self._scored: dict[tuple[int, PodKind], _Scored] = {}
         self._admits = cache(world.cluster.admits)
         self._start = 0
         self.latencies_s: list[float] = []
@@ -149,15 +149,16 @@ class Scheduler:
             totals = np.round(totals + of_models.take(self._world.cluster.model), TOTAL_DECIMALS)
         if self._settings.sampled_percent < 100:
             totals = self._sampled(totals)
+        resolution = self._policy.resolution(kind, self._world)
         if self._points:
-            totals = self._as_points(totals, scored)
+            totals, resolution = self._as_points(totals, scored, resolution), 0.0
         best = int(totals.argmax())
         if totals[best] == -np.inf:
             return None
-        if not self._first:
-            equal = np.flatnonzero(totals == totals[best])
-            if len(equal) > 1:
-                best = int(equal[self._random.randrange(len(equal))])
+        if resolution or not self._first:
+            below = totals[best] - totals
+            equal = np.flatnonzero(below < resolution if resolution else below == 0.0)
+            best = int(equal[0 if self._first else self._random.randrange(len(equal))])
         if not kind.gpus:
             return Placement(best, ())
         if kind.is_share:
@@ -165,11 +166,12 @@ class Scheduler:
         return Placement(best, self._world.whole_gpus(best, kind.gpus))
 
     def _up_to_date(self, kind: PodKind) -> _Scored:
-        scored = self._scored.get(kind)
+        key = self._policy.phase(self._world), kind
+        scored = self._scored.get(key)
         if scored is None:
             if len(self._scored) * len(self._world.cluster) > self.most_kept:
                 self._scored.clear()
-            scored = self._scored[kind] = _Scored(self._admits(kind.models))
+            scored = self._scored[key] = _Scored(self._admits(kind.models))
         changed = None if scored.tick < 0 else self._world.changed_since(scored.tick)
         if changed is None:
             self._evaluate(kind, scored, np.flatnonzero(scored.admits))
@@ -219,9 +221,9 @@ class Scheduler:
         sampled[chosen] = score[chosen]
         return sampled
 
-    def _as_points(self, score: Floats, scored: _Scored) -> Floats:
+    def _as_points(self, score: Floats, scored: _Scored, resolution: float) -> Floats:
         """The scores as an extender's 0 to 10, and kube-scheduler's own beside them if it has a say."""
-        mapped = points(score).astype(np.float64) * _EXTENDER_POINT
+        mapped = points(score, resolution).astype(np.float64) * _EXTENDER_POINT
         if scored.intree is not None:
             mapped += scored.intree
         mapped[score == -np.inf] = -np.inf

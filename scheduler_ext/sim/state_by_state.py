@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from scheduler_ext.core.cycle.cycle import TOTAL_DECIMALS
+from scheduler_ext.core.cycle.cycle import RESOLUTION, TOTAL_DECIMALS
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.cycle.share_cost import TIE, LossWeights
 from scheduler_ext.core.filters import FILTERS
@@ -39,13 +39,14 @@ def knows(policy: Policy) -> bool:
 
 
 class Asked(NamedTuple):
-    """What a kind of pod asks, and the part that each score has of its totals."""
+    """What a kind of pod asks, the part that each score has of its totals, and their resolution."""
 
     cpu_milli: int
     whole: int
     share_milli: int | None
     models: frozenset[int]
     part: Mapping[str, float]
+    resolution: float
 
 
 class _Shape(NamedTuple):
@@ -131,6 +132,7 @@ class StateByState:
             share_milli=kind.gpu_milli if kind.is_share else None,
             models=frozenset(i for i, model in enumerate(cluster.models) if admits(kind.models, model)),
             part={name: weights.get(name, 0.0) / together for name in applies},
+            resolution=RESOLUTION / together,
         )
 
     def decide(self, asked: Asked, state: State) -> tuple[float, int]:
@@ -142,18 +144,19 @@ class StateByState:
             self._before[state] = before
         if cpu != UNLIMITED:
             cpu = max(cpu - asked.cpu_milli, 0)
-        slot, idle, whole = 0, before.idle - asked.whole, before.whole - asked.whole
+        slot, left, idle, whole = 0, 0, before.idle - asked.whole, before.whole - asked.whole
         if asked.share_milli is not None:
             if shape.model not in asked.models or not rooms or rooms[-1] < asked.share_milli:
                 return -math.inf, 0
             slot = self._cheapest(asked.share_milli, shape, rooms, before, cpu)
             whole -= rooms[slot] == WHOLE
-            rooms = (*rooms[:slot], rooms[slot] - asked.share_milli, *rooms[slot + 1 :])
+            left = rooms[slot] - asked.share_milli
+            rooms = (*rooms[:slot], left, *rooms[slot + 1 :])
             idle -= asked.share_milli / WHOLE
         elif asked.whole and (shape.model not in asked.models or whole < 0):
             return -math.inf, 0
         after = self._demand(shape, rooms, cpu, idle, whole, asked.whole)
-        return _total(asked, before, after, shape.host_scarcity), slot
+        return _total(asked, before, after, shape.host_scarcity, left), slot
 
     def _demand(
         self, shape: _Shape, rooms: tuple[int, ...], cpu: int, idle: float, whole: int, taken: int = 0
@@ -211,17 +214,20 @@ def _missed_by_several(several: list[float], whole: int, idle: float) -> float:
     return missed * idle + (several[0] - missed) * (idle - whole)
 
 
-def _total(asked: Asked, before: _Demand, after: _Demand, host_scarcity: float) -> float:
+def _total(asked: Asked, before: _Demand, after: _Demand, host_scarcity: float, left: int) -> float:
     """The scores in their order, as core.scores has them, each by its part, without the scarcity and
-    the value of models, which depend on the whole cluster."""
+    the value of models, which depend on the whole cluster. `left` is the rest of the GPU of a share."""
     part, gpus = asked.part, max(asked.whole, 1)
+    tight = 1.0 - after.idle / gpus / Tightness.most_gpus
+    if asked.share_milli is not None:
+        tight = 1.0 - after.idle / Tightness.most_gpus_of_share - Tightness.gpu_part * left / WHOLE
     total = (
         part["residual-value"] * _clip(1.0 - (before.worth - after.worth) / gpus)
         + part["fragmentation"]
         * _clip(0.5 - (after.unusable - before.unusable) / gpus / (2 * Fragmentation.most_gpus))
         + part["balance"] * _clip(1.0 - (before.usable - after.usable) / gpus / Balance.most_gpus)
         + part["whole-gpus"] * _clip(1.0 - (before.runs - after.runs) / gpus / WholeGpus.most_gpus)
-        + part["tightness"] * _clip(1.0 - after.idle / gpus / Tightness.most_gpus)
+        + part["tightness"] * _clip(tight)
         + part["node-scarcity"] * (1.0 - host_scarcity)
         # All GPUs of a simulated node are healthy.
         + part["health"]

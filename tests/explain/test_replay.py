@@ -143,7 +143,7 @@ def test_filter_and_prioritize_would_have_answered_the_same(objects: list[Json],
     rows = [
         (
             decision.verdict[s.state_of[s.rows(names)]].tolist(),
-            points(decision.totals[s.state_of[s.rows(names)]]).tolist(),
+            points(decision.totals[s.state_of[s.rows(names)]], decision.scored.resolution).tolist(),
         )
         for s in (snapshot, again)
         for decision in [filter_nodes(request, s, there.config.policy())]

@@ -57,21 +57,21 @@ FILTERED: dict[str, tuple[str, dict[str, str]]] = {
     "full-11-preempt": ("gpu-node-07", {}),
 }
 
-# case -> points by node. By hand for one GPU, weights 0.3 fragmentation, 0.2 best-fit, 0.2 health, over 0.7:
-# gpu-node-01, 5 free of 8: 0.3 * 0.5156 + 0.2 * 4/8 + 0.2 * 1 = 0.455 -> 0.650, the best
-# mig-node-08, 4 whole:     0.3 * 0.4688 + 0.2 * 0.304 + 0.2 * 1 = 0.401 -> 0.573
-# gpu-node-05, 6 free of 8: 0.3 * 0.5156 + 0.2 * 3/8 + 0.2 * 1 = 0.430 -> 0.614
-# gpu-node-03, one sick:    0.3 * 0.5156 + 0.2 * 1/7 + 0.2 * 7/8 = 0.358 -> 0.512
-# gpu-node-00, all free:    0.3 * 0.3906 + 0.2 * 1/8 + 0.2 * 1 = 0.342 -> 0.489, the worst
-# In full-01 gpu-node-05 has another uid, so only its labels count: 0.45 * 0.489 = 0.220, and the others have
-# 0.55 + 0.45 times theirs, 0.842 at best and 0.770 at worst: gpu-node-03 has 0.7803, 9.003 of 10.
+# case -> points by node. For one GPU: weights 0.1 fragmentation, 0.02 whole-gpus, 0.03 tightness, 0.03
+# node-scarcity, 0.2 health, over 0.38, in steps of 0.0015 / 0.38:
+# gpu-node-01, 5 free of 8: 0.1 * 0.5625 + 0.02 + 0.03 * 0.75 + 0.03 + 0.2 = 0.329 -> 0.865, the best
+# gpu-node-05, 6 free of 8: 0.857, 2 steps below
+# mig-node-08, 4 whole:     0.1 * 0.375 + 0.02 * 0.667 + 0.03 * 0.8125 + 0.03 + 0.2 = 0.305 -> 0.803, 15
+# gpu-node-03, a sick one:  0.1 * 0.5625 + 0.02 + 0.03 * 0.625 + 0.03 + 0.2 * 7/8 = 0.300 -> 0.790, 19
+# gpu-node-00, all free:    0.1 * 0.0625 + 0 + 0.03 * 0.5625 + 0.03 + 0.2 = 0.253 -> 0.666, 50, the worst
+# In full-01 gpu-node-05 has another uid, so only its labels count, and it is the worst by far.
 POINTS: dict[str, dict[str, int]] = {
-    "cache-01-gpu1": {"gpu-node-01": 10, "gpu-node-03": 6, "gpu-node-05": 9, "mig-node-08": 6},
+    "cache-01-gpu1": {"gpu-node-01": 10, "gpu-node-03": 6, "gpu-node-05": 9, "mig-node-08": 7},
     "cache-02-gpu8": {"gpu-node-00": 10, "gpu-node-04": 10},
     "cache-03-mig-1g": {"mig-node-09": 10},
     "cache-04-mem-ignored": {f"gpu-node-0{i}": 10 for i in range(8)}
     | {"mig-node-08": 10, "mig-node-09": 10, "cpu-node-00": 10},
-    "cache-08-default-profile": {"gpu-node-01": 10, "gpu-node-03": 6, "gpu-node-05": 9, "mig-node-08": 6},
+    "cache-08-default-profile": {"gpu-node-01": 10, "gpu-node-03": 6, "gpu-node-05": 9, "mig-node-08": 7},
     "full-01-gpu1": {
         "gpu-node-00": 8,
         "gpu-node-01": 10,

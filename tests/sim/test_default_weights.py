@@ -18,7 +18,7 @@ Placed = list[tuple[PodKind, int, tuple[int, ...]]]
 # Whole GPUs with four cores each. No node here gets so low that none of them fits.
 WITH_FOUR_CORES = Workload.of({TaskClass(cpu_milli=4000, gpus=1): 1})
 # Four of the one or two of the other fill a GPU: a residual is worth its part of the GPU, in quarters.
-QUARTERS_AND_HALVES = Workload.of({TaskClass(shares_mib=(250,)): 1, TaskClass(shares_mib=(500,)): 1})
+MOSTLY_HALVES = Workload.of({TaskClass(shares_mib=(250,)): 1, TaskClass(shares_mib=(500,)): 9})
 TWO_ALIKE = cluster_of((8000, 1, "A100"), (8000, 1, "A100"))
 
 
@@ -55,13 +55,13 @@ def node_of(world: World, workload: Workload, kind: PodKind, without: str | None
             PodKind(8000, 1000, 1, 1000),
             id="nor does one that asks much CPU beside its GPU leave two GPUs four cores",
         ),
-        # Either node loses a quarter of a GPU. Half of the pods cannot use the rest on the first, all can use
+        # Either node loses a quarter of a GPU. Most pods cannot use the rest on the first, all can use
         # the rest on the second.
         pytest.param(
             "fragmentation",
             TWO_ALIKE,
-            [(share(500), 0, (0,))],
-            QUARTERS_AND_HALVES,
+            [(share(500), 0, (0,)), (share(250), 1, (0,))],
+            MOSTLY_HALVES,
             share(250),
             id="a share leaves the half of a GPU to those who need a half",
         ),

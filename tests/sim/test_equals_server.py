@@ -147,7 +147,10 @@ class Both:
         if of_models is not None:
             totals = np.round(totals + of_models[world.cluster.model[able]], TOTAL_DECIMALS)
         fits = totals > -np.inf
-        ours = dict(zip((names[node] for node in able[fits]), points(totals[fits]).tolist(), strict=True))
+        resolution = self.policy.resolution(kind, world)
+        ours = dict(
+            zip((names[node] for node in able[fits]), points(totals[fits], resolution).tolist(), strict=True)
+        )
         asked = [names[node] for node in able]
         order.shuffle(asked)
         theirs = self.server.fitting(kind, asked)

@@ -3,12 +3,14 @@ snapshot and the policy, so filter, prioritize and explain agree by construction
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from scheduler_ext.core.cycle.crowding import crowding, weights_at
 from scheduler_ext.core.cycle.policy import Policy, priority_level
 from scheduler_ext.core.cycle.share_cost import share_cost
 from scheduler_ext.core.filters import FILTERS, REASONS
@@ -30,6 +32,9 @@ BEST_POINTS = 10
 DECISIVE = 1.1
 # Totals closer than this are equal, because smaller differences come from rounding.
 TOTAL_DECIMALS = 9
+# Weighted sums that differ by less mean nothing to users, so kube-scheduler's own scores decide. One idle GPU
+# of a node (score `tightness`) is above it.
+RESOLUTION = 0.0015
 _CODE = {reason: code for code, reason in enumerate(REASONS, start=1)}
 
 # Of these, the later decides first.
@@ -45,6 +50,8 @@ class Scored(NamedTuple):
     """(score, its part of the total, its values `[state]`); the parts sum to 1."""
     totals: Floats
     """`[state]`, 0 to 1; -inf where the request does not fit."""
+    resolution: float
+    """Totals that differ by less are equally good: RESOLUTION over the sum of the weights that apply."""
 
 
 @dataclass(eq=False)
@@ -103,6 +110,11 @@ class Decision:
         return _stages(self.request, self.snapshot)
 
     @lazy
+    def weights(self) -> Mapping[str, float]:
+        """The weight of each score in a cluster as full as this one, by name."""
+        return weights_at(self.policy.weights, crowding(self.snapshot.idle_part))
+
+    @lazy
     def scoring(self) -> Scoring:
         assert isinstance(self.request, GpuRequest)
         assert self.view is not None
@@ -110,7 +122,7 @@ class Decision:
         strategy = request.strategy or self.policy.strategy
         fit = None
         if request.shares is not None:
-            cost = share_cost(request, self.snapshot, strategy, self.policy.weights, self.policy.values)
+            cost = share_cost(request, self.snapshot, strategy, self.weights, self.policy.values)
             fit = ShareFit(self.view.share_room_mib(), request.shares).place(self.fits, cost)
         level = priority_level(request.priority, self.policy.high_priority)
         return Scoring(request, self.snapshot, self.view.units, fit, strategy, level, self.policy.values)
@@ -147,8 +159,8 @@ def score_nodes(decision: Decision) -> Scored:
     """Every applied score and the weighted total of each node state that fits."""
     total = np.zeros(len(decision.verdict))
     if not isinstance(decision.request, GpuRequest):
-        return Scored([], np.where(decision.fits, total, -np.inf))
-    weights, scoring = decision.policy.weights, decision.scoring
+        return Scored([], np.where(decision.fits, total, -np.inf), 0.0)
+    weights, scoring = decision.weights, decision.scoring
     applied = [score for score in SCORES if weights.get(score.name, 0.0) > 0.0 and score.applies(scoring)]
     terms = [(score, weights[score.name], score.value(scoring)) for score in applied]
     # Whatever the weights: whole GPUs before slices, and reported nodes before those known by labels only.
@@ -160,7 +172,8 @@ def score_nodes(decision: Decision) -> Scored:
     terms = [(score, weight / whole, value) for score, weight, value in terms]
     for _, weight, value in terms:
         total += weight * value
-    return Scored(terms, np.where(decision.fits, np.round(total, TOTAL_DECIMALS), -np.inf))
+    totals = np.where(decision.fits, np.round(total, TOTAL_DECIMALS), -np.inf)
+    return Scored(terms, totals, RESOLUTION / whole)
 
 
 def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
@@ -186,17 +199,20 @@ def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
     return chosen
 
 
-def points(totals: Floats) -> npt.NDArray[np.int64]:
-    """Totals as kube-scheduler's 0 to 10. Only the best get 10; equal totals get equal points, never in
-    inverted order. kube-scheduler breaks ties at random."""
+def points(totals: Floats, resolution: float = 0.0) -> npt.NDArray[np.int64]:
+    """Totals as kube-scheduler's 0 to 10, in steps of the resolution below the best. Only totals within the
+    first step get 10; equal totals get equal points, never in inverted order. kube-scheduler's own scores
+    decide among equal points, then chance."""
     best = totals.max(initial=-np.inf)
     if best == -np.inf:
         return np.zeros(len(totals), np.int64)
-    worst = totals.min(where=totals > -np.inf, initial=best)
-    span = (best - worst) or 1.0
-    scaled = np.maximum((totals - worst) / span * BEST_POINTS, 0.0)
+    below = best - totals
+    if resolution > 0.0:
+        below = np.floor(below / resolution)
+    worst = below.max(where=below < np.inf, initial=0.0) or 1.0
+    scaled = np.maximum((1.0 - below / worst) * BEST_POINTS, 0.0)
     mapped: npt.NDArray[np.int64] = np.minimum(scaled, BEST_POINTS - 1).astype(np.int64)
-    mapped[totals == best] = BEST_POINTS
+    mapped[below == 0.0] = BEST_POINTS
     return mapped
 
 

@@ -149,7 +149,7 @@ class Overlaid(Decision):
             (score, weight, np.concatenate((value, own)))
             for (score, weight, value), (_, _, own) in zip(base.terms, part.terms, strict=True)
         ]
-        return Scored(terms, np.concatenate((base.totals, part.totals)))
+        return Scored(terms, np.concatenate((base.totals, part.totals)), part.resolution)
 
     @property
     def share_room_mib(self) -> Ints:

@@ -252,6 +252,18 @@ class Scoring:
         return part
 
     @lazy
+    def left_of_shares(self) -> Floats:
+        """The mean part that is left free of the GPUs that get shares, `[state]`; the request has shares."""
+        assert self.fit is not None
+        devices, load = self.snapshot.devices, self.fit.load_mib
+        left = [
+            np.maximum(devices.share_free_mib[where] - load[where], 0) / devices.share_size_mib[where]
+            for where in self.per_share
+        ]
+        mean: Floats = sum(left) / len(left)
+        return mean
+
+    @lazy
     def idle_after(self) -> Floats:
         """The unheld part of each node's healthy GPUs once the pod is there, `[state]`, 0 to 1."""
         idle = self.snapshot.idle - self.share_part

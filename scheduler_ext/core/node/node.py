@@ -20,6 +20,15 @@ UNLIMITED = 2**30
 NO_NEIGHBOURS = 11
 
 
+def eviction_rank(priority: int) -> int:
+    """How hard it is to evict a pod, -10 to 10: the number of digits of its priority, because some clusters
+    number their priority classes in tens, others in millions."""
+    if not priority:
+        return 0
+    digits = len(str(abs(priority)))
+    return digits if priority > 0 else -digits
+
+
 @dataclass(frozen=True, slots=True)
 class BoundPod:
     """A pod on a node, with any binder; `devices` are the GPU UUIDs known per container. A `finished` pod

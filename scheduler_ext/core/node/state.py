@@ -21,6 +21,7 @@ from scheduler_ext.core.node.node import (
     NodeState,
     Slot,
     Unit,
+    eviction_rank,
     version_number,
 )
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
@@ -86,14 +87,9 @@ def resolve_held(
 
 
 def neighbours(pods: Iterable[BoundPod]) -> int:
-    """The rank of the most evictable pod that holds GPUs of a node, -10 to 10; NO_NEIGHBOURS without such a
-    pod. It is the number of digits of its priority, so that nodes seldom differ for this alone: some clusters
-    number their priority classes in tens, others in millions."""
+    """The rank of the most evictable pod that holds GPUs of a node; NO_NEIGHBOURS without such a pod."""
     lowest = min((pod.priority for pod in pods if pod.holds and pod.request.asks_gpu), default=None)
-    if not lowest:
-        return NO_NEIGHBOURS if lowest is None else 0
-    digits = len(str(abs(lowest)))
-    return digits if lowest > 0 else -digits
+    return NO_NEIGHBOURS if lowest is None else eviction_rank(lowest)
 
 
 def cpu_free_milli(info: NodeInfo) -> int:

@@ -28,9 +28,9 @@ SCORES: tuple[Score, ...] = (
 DEFAULT_WEIGHTS: dict[str, float] = {
     "residual-value": 0.25,
     "fragmentation": 0.1,
-    "balance": 0.1125,
+    "balance": 0.2,
     "whole-gpus": 0.02,
-    "tightness": 0.0075,
+    "tightness": 0.03,
     "value": 0.075,
     "model-scarcity": 0.3,
     "node-scarcity": 0.03,

@@ -68,16 +68,24 @@ class WholeGpus:
 
 
 class Tightness:
-    """1 if no GPU is left idle on the node: of otherwise equal placements, the fullest node."""
+    """1 if no GPU is left idle on the node: of otherwise equal placements, the fullest node, and for a share
+    first the fullest GPU."""
 
     name = "tightness"
     most_gpus = 16.0
+    # Of a share, the node counts for less, and this is the part of its GPU.
+    most_gpus_of_share = 64.0
+    gpu_part = 0.4
 
     def applies(self, scoring: Scoring) -> bool:
         return scoring.packs
 
     def value(self, scoring: Scoring) -> Floats:
-        return _kept(scoring, scoring.after.idle, self.most_gpus)
+        if scoring.fit is None:
+            return _kept(scoring, scoring.after.idle, self.most_gpus)
+        idle = scoring.after.idle / scoring.gpus / self.most_gpus_of_share
+        tight: Floats = np.clip(1.0 - idle - self.gpu_part * scoring.left_of_shares, 0.0, 1.0)
+        return tight
 
 
 class ModelScarcity:

@@ -4,12 +4,12 @@ import numpy as np
 
 from scheduler_ext.core.framework.criterion import Scoring
 from scheduler_ext.core.node.columns import Floats
-from scheduler_ext.core.node.node import NO_NEIGHBOURS
+from scheduler_ext.core.node.node import eviction_rank
 
 # For shares the GPU matters more than its node: a GPU filled up is one fewer to fragment.
 _GPU_PART = 0.7
-# A tie-break: less than one idle GPU of a node counts in `tightness` (a test compares them).
-_NEIGHBOURS_PART = 0.0004
+# A tie-break: above the resolution of points, and below what one idle GPU of a node counts in `tightness`.
+NEIGHBOURS_PART = 0.0017
 
 
 class Reported:
@@ -58,9 +58,9 @@ class NodeHealth:
 
 
 class Priority:
-    """Reliable nodes for pods of high priority: healthy ones, and of equals the one whose pods are hardest to
-    evict. Pods of low priority accept any
-    node. Emptiness does not count, so that pods of any priority leave room for large pods."""
+    """Reliable nodes for pods of high priority: healthy ones, and of equals one whose pods are no easier to
+    evict than this pod. Pods of low priority accept any node. Emptiness does not count, so that pods of any
+    priority leave room for large pods."""
 
     name = "priority"
 
@@ -68,8 +68,8 @@ class Priority:
         return scoring.request.asks_gpu and scoring.level > 0.5
 
     def value(self, scoring: Scoring) -> Floats:
-        ranks = (scoring.snapshot.node.neighbours + NO_NEIGHBOURS - 1) / (2 * NO_NEIGHBOURS - 1)
-        reliable = (1 - _NEIGHBOURS_PART) * scoring.snapshot.health + _NEIGHBOURS_PART * ranks
+        stay = scoring.snapshot.node.neighbours >= eviction_rank(scoring.request.priority)
+        reliable = (1 - NEIGHBOURS_PART) * scoring.snapshot.health + NEIGHBOURS_PART * stay
         high = 2 * scoring.level - 1
         value: Floats = 1.0 - high * (1.0 - reliable)
         return value
@@ -99,13 +99,7 @@ class BestFit:
     def value(self, scoring: Scoring) -> Floats:
         full: Floats = 1.0 - scoring.idle_after
         if scoring.fit is not None:
-            devices, load = scoring.snapshot.devices, scoring.fit.load_mib
-            left = [
-                np.maximum(devices.share_free_mib[where] - load[where], 0) / devices.share_size_mib[where]
-                for where in scoring.per_share
-            ]
-            tight = 1.0 - sum(left) / len(left)
-            full = _GPU_PART * tight + (1 - _GPU_PART) * full
+            full = _GPU_PART * (1.0 - scoring.left_of_shares) + (1 - _GPU_PART) * full
         return 1.0 - full if scoring.strategy == "spread" else full
 
 

@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from scheduler_ext.core.cycle.crowding import crowding, weights_at
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.node.columns import Floats
@@ -27,6 +28,15 @@ from scheduler_ext.sim.world import NodesView, World
 _NOT_WEIGHED = {"model-preference": 0.0}
 # The total (-inf: does not fit), and the slot of the share in its state.
 _Result = tuple[float, int]
+
+
+class _Parts(NamedTuple):
+    """What depends on the whole cluster in the totals of a kind: the parts of scarcity and value, and the
+    resolution."""
+
+    scarce: float = 0.0
+    valuable: float = 0.0
+    resolution: float = 0.0
 
 
 class _Decided(NamedTuple):
@@ -72,48 +82,62 @@ class Default(Policy):
         self._wanted = cluster.wanted_models
         self._ranks = cluster.value_ranks(self._policy.values).models
         shapes = dict(zip(self._nodes.shape_of, cluster.state_of.tolist(), strict=False))
-        self._by_state = StateByState(cluster, [shapes[i] for i in range(len(shapes))], self._policy)
-        self._decided: dict[PodKind, _Decided] = {}
-        # The parts of scarcity and value of models in the totals of a kind.
-        self._parts: dict[PodKind, tuple[float, float]] = {}
+        self._shapes = [shapes[i] for i in range(len(shapes))]
+        self._by_state: dict[int, StateByState] = {}
+        self._decided: dict[tuple[int, PodKind], _Decided] = {}
+        self._parts: dict[tuple[int, PodKind], _Parts] = {}
+
+    def phase(self, world: World) -> int:
+        """How full the cluster is."""
+        return crowding(_idle_part(world))
+
+    def resolution(self, kind: PodKind, world: World) -> float:
+        """As in the server."""
+        return self._parts.get((self.phase(world), kind), _Parts()).resolution
 
     def of_models(self, kind: PodKind, world: World) -> Floats | None:
         """The scores of scarce and of valuable models, which depend on the idle GPUs of the cluster."""
-        scarce, valuable = self._parts.get(kind, (0.0, 0.0))
+        scarce, valuable, _ = self._parts.get((self.phase(world), kind), _Parts())
         if not scarce and not valuable:
             return None
         idle = np.bincount(self._model_of, world.idle_milli, len(self._wanted)) / GPU_MILLI
         taken = kind.gpu_milli / GPU_MILLI
-        idle_part = int(world.idle_milli.sum()) / world.cluster.capacity_milli
         value = scarce * (1.0 - scarcity(self._wanted, idle) * taken)
-        value += valuable * (1.0 - thrift(idle_part) * self._ranks)
+        value += valuable * (1.0 - thrift(_idle_part(world)) * self._ranks)
         of_models: Floats = value[self._model_of]
         return of_models
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes."""
         self._follow(nodes.world)
+        phase = self.phase(nodes.world)
         which = range(len(nodes)) if nodes.only is None else nodes.only.tolist()
-        found = self._from_core(kind, which) if self._by_core else self._state_by_state(kind, which)
+        found = (
+            self._from_core(phase, kind, which) if self._by_core else self._state_by_state(phase, kind, which)
+        )
         gpus = [self._gpu_of[node][slot] for node, (_, slot) in zip(which, found, strict=True)]
         return Evaluation(np.array([total for total, _ in found]), np.array(gpus, np.int32))
 
-    def _state_by_state(self, kind: PodKind, which: Sequence[int]) -> list[_Result]:
-        decided = self._decided.get(kind)
+    def _state_by_state(self, phase: int, kind: PodKind, which: Sequence[int]) -> list[_Result]:
+        decided, by_state = self._decided.get((phase, kind)), self._by_state.get(phase)
+        if by_state is None:
+            knobs = replace(self._policy, weights=weights_at(self._policy.weights, phase))
+            by_state = self._by_state[phase] = StateByState(self._table.snapshot(0), self._shapes, knobs)
         if decided is None:
             # Kinds that differ only in main memory have equal results.
             equal = replace(kind, memory_mib=0)
-            decided = self._decided.setdefault(equal, _Decided(self._by_state.asked(equal), {}))
-            self._decided[kind] = decided
-            self._parts[kind] = decided.asked.part[ModelScarcity.name], decided.asked.part[Value.name]
+            decided = self._decided.setdefault((phase, equal), _Decided(by_state.asked(equal), {}))
+            self._decided[phase, kind] = decided
+            part, resolution = decided.asked.part, decided.asked.resolution
+            self._parts[phase, kind] = _Parts(part[ModelScarcity.name], part[Value.name], resolution)
         asked, results = decided
         states = [self._state_of[node] for node in which]
         for number in set(states) - results.keys():
-            results[number] = self._by_state.decide(asked, self._states[number])
+            results[number] = by_state.decide(asked, self._states[number])
             self._kept += 1
         return [results[number] for number in states]
 
-    def _from_core(self, kind: PodKind, which: Sequence[int]) -> list[_Result]:
+    def _from_core(self, phase: int, kind: PodKind, which: Sequence[int]) -> list[_Result]:
         decision = filter_nodes(request_of(kind), self._table.snapshot(0), self._policy)
         states = decision.snapshot.state_of[list(which)]
         fit = decision.scoring.fit
@@ -125,7 +149,10 @@ class Default(Policy):
                 # They are added in `of_models`.
                 totals = totals - part * value[states]
                 parts[score.name] = part
-        self._parts[kind] = parts.get(ModelScarcity.name, 0.0), parts.get(Value.name, 0.0)
+        resolution = decision.scored.resolution
+        self._parts[phase, kind] = _Parts(
+            parts.get(ModelScarcity.name, 0.0), parts.get(Value.name, 0.0), resolution
+        )
         return list(zip(totals.tolist(), slots.tolist(), strict=True))
 
     def _follow(self, world: World) -> None:
@@ -155,6 +182,10 @@ class Default(Policy):
         self._states: list[State] = []
         self._decided = {}
         self._kept, self._tick = 0, -1
+
+
+def _idle_part(world: World) -> float:
+    return int(world.idle_milli.sum()) / max(world.cluster.capacity_milli, 1)
 
 
 def request_of(kind: PodKind) -> GpuRequest:

@@ -44,7 +44,9 @@ def best(request: GpuRequest, nodes: Mapping[str, NodeInfo], policy: Policy | No
     """The nodes that get 10 points."""
     snapshot = snapshot_of([replace(info, name=name) for name, info in nodes.items()])
     decision = filter_nodes(request, snapshot, policy or Policy())
-    scored = points(decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]])
+    scored = points(
+        decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]], decision.scored.resolution
+    )
     return {name for name, got in zip(nodes, scored.tolist(), strict=True) if got == 10}
 
 
@@ -285,6 +287,6 @@ def test_on_its_node_a_share_goes_to_the_model_named_first() -> None:
 
 
 def test_soft_preferences_leave_the_extenders_order_as_it_is() -> None:
-    nodes = {"a": node(*loaded(60000)), "b": node(*loaded(58000)), "far": node(*loaded(0))}
+    nodes = {"a": node(*loaded(60000)), "b": node(*loaded(40000)), "far": node(*loaded(0))}
     assert best(share(4096), nodes) == {"a"}
     assert best(share(4096, soft_preferences=True), nodes) == {"a"}

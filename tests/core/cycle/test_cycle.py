@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cycle.cycle import (
     BEST_POINTS,
     FITS,
+    RESOLUTION,
     Decision,
     filter_nodes,
     points,
@@ -26,6 +27,8 @@ from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.core.scores.future_demand import Tightness
+from scheduler_ext.core.scores.preferences import NEIGHBOURS_PART
 from tests.core.reported import device, node
 from tests.strategies import (
     NODE_NAMES,
@@ -119,17 +122,40 @@ _totals = st.lists(
 )
 
 
-@given(_totals)
-def test_points_keep_order_and_equality_and_only_the_best_get_ten(found: list[float]) -> None:
-    mapped = points(np.array(found, np.float64)).tolist()
+@given(_totals, st.sampled_from((0.0, 0.001, 0.1)))
+def test_points_keep_order_and_equality_and_only_the_best_get_ten(
+    found: list[float], resolution: float
+) -> None:
+    mapped = points(np.array(found, np.float64), resolution).tolist()
     best = max(found, default=-np.inf)
     assert len(mapped) == len(found)
     for total, got in zip(found, mapped, strict=True):
         assert 0 <= got <= BEST_POINTS
-        assert (got == BEST_POINTS) == (np.isfinite(total) and total == best)
+        alike = best - total < resolution or total == best
+        assert (got == BEST_POINTS) == (np.isfinite(total) and alike)
         assert np.isfinite(total) or got == 0
         for other, others in zip(found, mapped, strict=True):
             assert others == got if other == total else (others <= got) == (other < total) or others == got
+
+
+@pytest.mark.parametrize(
+    ("totals", "resolution", "expected"),
+    [
+        pytest.param((0.9, 0.8991, 0.898), 0.001, [10, 10, 0], id="within the first step all get ten"),
+        pytest.param((0.9, 0.899, 0.1), 0.0011, [10, 10, 0], id="a small step stays small"),
+        pytest.param((0.9, 0.898, 0.8975, 0.1), 0.001, [10, 9, 9, 0], id="two steps are two, though small"),
+        pytest.param((0.9, 0.9, -np.inf), 0.001, [10, 10, 0], id="what does not fit has none"),
+    ],
+)
+def test_close_totals_get_equal_points(
+    totals: tuple[float, ...], resolution: float, expected: list[int]
+) -> None:
+    assert points(np.array(totals), resolution).tolist() == expected
+
+
+def test_an_idle_gpu_counts_more_than_neighbours_and_these_more_than_the_resolution() -> None:
+    idle_gpu = DEFAULT_WEIGHTS["tightness"] / Tightness.most_gpus
+    assert idle_gpu > DEFAULT_WEIGHTS["priority"] * NEIGHBOURS_PART > RESOLUTION
 
 
 def test_points_use_the_whole_scale() -> None:

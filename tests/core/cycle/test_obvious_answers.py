@@ -71,7 +71,9 @@ def best(request: GpuRequest, nodes: Nodes, policy: Policy | None = None) -> set
     """The nodes that get the most points; none if the pod fits nowhere."""
     snapshot = snapshot_of([replace(info, name=name) for name, info in nodes.items()])
     decision = filter_nodes(request, snapshot, policy or Policy())
-    scored = points(decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]])
+    scored = points(
+        decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]], decision.scored.resolution
+    )
     return {name for name, got in zip(nodes, scored.tolist(), strict=True) if got == 10}
 
 
@@ -253,17 +255,38 @@ PRIORITIES = (0, 1, 10, 100, 1_000, 100_000)
     ],
 )
 def test_forty_small_pods_leave_room_for_fifteen_large_ones(priorities: tuple[int, ...]) -> None:
-    """Twenty nodes of eight H100: forty pods of one GPU, then fifteen of eight."""
+    """Twenty nodes of eight H100: forty pods of one GPU, then fifteen of eight. Of nodes with equal points
+    the emptiest is taken, as kube-scheduler's own scores would have it."""
     held = Counter[int]()
 
     def place(request: GpuRequest, count: int) -> bool:
         nodes = {f"{i:02}": has("H100-80GB", 8, held=held[i]) for i in range(20)}
-        chosen = sorted(best(request, nodes))
+        chosen = best(request, nodes)
         if chosen:
-            held[int(chosen[0])] += count
+            held[min(map(int, chosen), key=lambda node: held[node])] += count
         return bool(chosen)
 
     small = [place(whole(priority=priorities[i % len(priorities)]), 1) for i in range(40)]
     large = [place(whole(8, priority=priorities[i % len(priorities)]), 8) for i in range(15)]
     assert all(small)
     assert large.count(True) == 15
+
+
+@pytest.mark.parametrize("part", [pytest.param(2, id="halves"), pytest.param(4, id="quarters")])
+def test_shares_leave_room_for_fifteen_large_pods(part: int) -> None:
+    """Twenty nodes of eight H100: shares for forty GPUs, then fifteen pods of eight."""
+    mib = int(canonical_model("H100-80GB").memory_mib * 0.9) // part
+    promised = {node: [0] * 8 for node in range(20)}
+    for _ in range(40 * part):
+        nodes = {f"{node:02}": shared("H100-80GB", *each) for node, each in promised.items()}
+        chosen = best(share(mib), nodes)
+        node = min(map(int, chosen), key=lambda node: sum(promised[node]))
+        # The GPU: the fullest that has room, as all amounts are equal.
+        rooms = [each for each in promised[node] if each + mib <= part * mib]
+        promised[node][promised[node].index(max(rooms))] += mib
+    assert sum(not any(each) for each in promised.values()) >= 15
+
+
+def test_differences_below_the_resolution_are_left_to_kube_scheduler() -> None:
+    nearly = {"a": has("H100-80GB", 8, cpu_milli=128_000), "b": has("H100-80GB", 8, cpu_milli=124_000)}
+    assert best(whole(cpu_milli=4_000), nearly) == {"a", "b"}

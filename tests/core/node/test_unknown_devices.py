@@ -33,7 +33,7 @@ def winner(kind: NodeInfo, request: GpuRequest, policy: Policy | None = None) ->
     snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
     decision = filter_nodes(request, snapshot, policy or Policy())
     names = ["full", "empty"]
-    scores = points(decision.totals[snapshot.state_of[snapshot.rows(names)]])
+    scores = points(decision.totals[snapshot.state_of[snapshot.rows(names)]], decision.scored.resolution)
     assert np.count_nonzero(scores == 10) == 1, "a tie"
     return names[int(scores.argmax())]
 

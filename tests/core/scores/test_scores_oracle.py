@@ -147,6 +147,8 @@ def test_a_total_is_the_weighted_mean_of_the_terms_that_apply(
         values = {
             name: score_oracle.SCORES[name](decision.snapshot.states[state], placed) for name in applied
         }
+        # A table test has how they follow from the configured ones.
+        weights = dict(decision.weights)
         sum_of_weights = sum(weights[name] for name in applied)
         mean = sum(weights[name] * values[name] for name in applied)
         mean = mean / sum_of_weights if applied else 0.0

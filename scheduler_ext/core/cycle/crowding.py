@@ -1,0 +1,26 @@
+"""The weights by the idle part of the cluster. While much is idle, the rest of each GPU should suit the many
+pods that will come. In a full cluster few pods come before others leave, and the idle GPUs should be usable
+now."""
+
+from collections.abc import Mapping
+
+from scheduler_ext.core.scores.future_demand import Fragmentation, ResidualValue
+
+# Weights change in so many steps between these idle parts, found as docs/concepts/placement.md says.
+_FEW_IDLE, _MANY_IDLE = 0.1, 0.3
+STEPS = 4
+# The factors in a full cluster.
+_FACTORS = {ResidualValue.name: 0.2, Fragmentation.name: 5.0}
+
+
+def crowding(idle_part: float) -> int:
+    """How full a cluster is of which this part is idle: 0 to STEPS."""
+    # Rounded first, so that equal parts that were computed differently are equally full.
+    full = (_MANY_IDLE - round(idle_part, 6)) / (_MANY_IDLE - _FEW_IDLE)
+    return min(max(round(full * STEPS), 0), STEPS)
+
+
+def weights_at(weights: Mapping[str, float], crowding: int) -> dict[str, float]:
+    """The weights in a cluster this full, 0 to STEPS."""
+    full = crowding / STEPS
+    return {name: weight * (1.0 + full * (_FACTORS.get(name, 1.0) - 1.0)) for name, weight in weights.items()}

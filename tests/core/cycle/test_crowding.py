@@ -1,0 +1,37 @@
+"""The weights of a cluster by its idle part."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_ext.core.cycle.crowding import STEPS, crowding, weights_at
+
+WEIGHTS = {"residual-value": 1.0, "fragmentation": 0.1, "balance": 0.2}
+
+
+@pytest.mark.parametrize(
+    ("idle_part", "weights"),
+    [
+        pytest.param(
+            1.0, {"residual-value": 1.0, "fragmentation": 0.1}, id="an empty cluster: as configured"
+        ),
+        pytest.param(
+            0.3, {"residual-value": 1.0, "fragmentation": 0.1}, id="so are those at 30 per cent idle"
+        ),
+        pytest.param(0.25, {"residual-value": 0.8, "fragmentation": 0.2}, id="the first step"),
+        pytest.param(0.2, {"residual-value": 0.6, "fragmentation": 0.3}, id="half way"),
+        pytest.param(0.1, {"residual-value": 0.2, "fragmentation": 0.5}, id="a tenth idle is full"),
+        pytest.param(0.0, {"residual-value": 0.2, "fragmentation": 0.5}, id="no idle GPU"),
+    ],
+)
+def test_the_fuller_the_more_fragmentation_counts(idle_part: float, weights: dict[str, float]) -> None:
+    assert weights_at(WEIGHTS, crowding(idle_part)) == pytest.approx({**weights, "balance": 0.2})
+
+
+def test_equal_parts_are_equally_full_however_computed() -> None:
+    third = 0.275 + 1e-12
+    assert crowding(third) == crowding(0.275) == crowding(0.275 - 1e-12)
+
+
+def test_a_weight_of_zero_stays_zero() -> None:
+    assert weights_at({"fragmentation": 0.0}, STEPS) == {"fragmentation": 0.0}
