@@ -275,7 +275,7 @@ def test_forty_small_pods_leave_room_for_fifteen_large_ones(priorities: tuple[in
 @pytest.mark.parametrize("part", [pytest.param(2, id="halves"), pytest.param(4, id="quarters")])
 def test_shares_leave_room_for_fifteen_large_pods(part: int) -> None:
     """Twenty nodes of eight H100: shares for forty GPUs, then fifteen pods of eight."""
-    mib = int(canonical_model("H100-80GB").memory_mib * 0.9) // part
+    mib = 72_000 // part
     promised = {node: [0] * 8 for node in range(20)}
     for _ in range(40 * part):
         nodes = {f"{node:02}": shared("H100-80GB", *each) for node, each in promised.items()}
