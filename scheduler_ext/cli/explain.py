@@ -242,6 +242,8 @@ def _print_capacity(answer: dict[str, Any], *, wide: bool) -> None:
         where = f" on {following['node']}" if following["node"] else ""
         miss = f" ({shortfall(following['nearestMiss'])})" if following["nearestMiss"] is not None else ""
         show(f"Next pod blocked by: {following['reason']}{where}{miss}")
+    if answer["gpus"]:
+        click.echo(f"GPUs that they use: {answer['gpus']}")
     click.echo()
     nodes = answer["nodes"]
     empty = [node for node in nodes if node["count"] == 0]
@@ -249,6 +251,7 @@ def _print_capacity(answer: dict[str, Any], *, wide: bool) -> None:
     columns: Columns = {
         "NODE": "node",
         "COUNT": lambda node: "no limit" if node["count"] is None else node["count"],
+        "GPUS": "gpus",
         "LIMIT": "limit",
     }
     print_items(columns, shown, wide=wide)

@@ -14,7 +14,7 @@ from scheduler_ext.explain.explain import API_VERSION, asked, needs_of, warnings
 from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
 from scheduler_ext.explain.nearest import Refused, miss_of, nearest
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.copies import NO_LIMIT, Vessel, fill_all, filled
+from scheduler_ext.whatif.copies import NO_LIMIT, Vessel, fill_all, filled, gpus_used
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod import not_modelled, pod_name
@@ -30,7 +30,8 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
         reason = INVALID_REQUEST.text
         counted: dict[str, Any] = {
             "total": 0,
-            "nodes": [{"node": name, "count": 0, "limit": reason} for name in sorted(state.infos)],
+            "gpus": 0,
+            "nodes": [{"node": name, "count": 0, "gpus": 0, "limit": reason} for name in sorted(state.infos)],
             "next": {"node": None, "reason": reason, "nearestMiss": None},
         }
     else:
@@ -71,7 +72,8 @@ def _counted(
     codes = decision.verdict[decision.snapshot.state_of[:-1]].tolist()
     refused = []
     counts: dict[str, tuple[int | None, str | None]] = {}
-    for (_, names), fill, code in zip(alike, fills, codes, strict=True):
+    gpus: dict[str, int] = {}
+    for (vessel, names), fill, code in zip(alike, fills, codes, strict=True):
         name = names[0]
         count, limit = None, None
         if fill.copies < NO_LIMIT:
@@ -79,6 +81,7 @@ def _counted(
             refused.append(Refused(full[name], code, last, there, len(names)))
             count, limit = fill.copies, refused[-1].reason
         counts.update((name, (count, limit)) for name in names)
+        gpus.update((name, gpus_used(vessel.node, request, fill)) for name in names)
     first = nearest(refused, decision, needs, in_tree.ours)
     numbers = [count for count, _ in counts.values()]
     order = sorted(
@@ -87,7 +90,11 @@ def _counted(
     nothing = None if alike else NO_NODES
     return {
         "total": None if None in numbers else sum(count or 0 for count in numbers),
-        "nodes": [{"node": name, "count": count, "limit": limit} for name, (count, limit) in order],
+        "gpus": sum(gpus.values()),
+        "nodes": [
+            {"node": name, "count": count, "gpus": gpus[name], "limit": limit}
+            for name, (count, limit) in order
+        ],
         "next": {
             "node": first.node.info.name if first is not None else None,
             "reason": first.reason if first is not None else nothing,

@@ -59,6 +59,22 @@ class Fill:
     held_mib: tuple[int, ...] = ()
 
 
+def gpus_used(node: Node, request: GpuRequest, fill: Fill) -> int:
+    """The physical GPUs of the node that the copies use, if the device plugin spreads them: the slices of a
+    GPU, its MIG instances and its shares are one GPU together."""
+    if fill.copies >= NO_LIMIT:
+        return 0
+    used = sum(1 for mib in fill.held_mib if mib)
+    for ask in request.units:
+        able = sum(
+            any(unit.resource == ask.resource and unit.free for unit in slot.units)
+            for slot in node.state.slots
+        )
+        # One slot stands for all GPUs of an estimated node.
+        used += min(node.state.gpus if node.state.estimated else able, fill.copies * ask.count)
+    return min(used, node.state.gpus)
+
+
 def fill_all(
     vessels: Sequence[Vessel], request: GpuRequest, sizing: Sizing, within: Snapshot | None = None
 ) -> list[Fill]:

@@ -20,6 +20,7 @@ def test_how_many_fit(cluster: Path, written: Written, form: str) -> None:
     assert answer["nodes"][0] == {
         "node": "labels-1",
         "count": 8,
+        "gpus": 8,
         "limit": "Insufficient nvidia.com/gpu per device",
     }
 
@@ -49,9 +50,10 @@ def test_the_table_says_what_limits(tmp_path: Path, written: Written) -> None:
         "Next pod blocked by: Insufficient GPU memory on one device on a100-1 "
         "(GPU-0: needs 30000, has 13728 MiB)",
     ]
-    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in lines[4:]}
-    assert rows["NODE"] == ["COUNT", "LIMIT"]
-    assert rows["a100-1"] == ["2", "Insufficient GPU memory on one device"]
+    rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in lines[5:]}
+    assert lines[3] == "GPUs that they use: 1"
+    assert rows["NODE"] == ["COUNT", "GPUS   LIMIT"]
+    assert rows["a100-1"] == ["2", "1      Insufficient GPU memory on one device"]
 
 
 def test_nodes_that_take_none_are_many_and_shown_on_request(tmp_path: Path, written: Written) -> None:

@@ -25,7 +25,11 @@ def test_the_contract() -> None:
         "request": {"gpus": {WHOLE: 1}, "mig": {}, "shares": []},
         "invalid": None,
         "total": 3,
-        "nodes": [{"node": "b", "count": 2, "limit": GPUS}, {"node": "a", "count": 1, "limit": GPUS}],
+        "gpus": 3,
+        "nodes": [
+            {"node": "b", "count": 2, "gpus": 2, "limit": GPUS},
+            {"node": "a", "count": 1, "gpus": 1, "limit": GPUS},
+        ],
         "next": {
             "node": "a",
             "reason": GPUS,
@@ -122,7 +126,8 @@ def test_the_contract() -> None:
 )
 def test_a_node_takes(asking: Json, objects: list[Json], count: int, limit: str) -> None:
     answer = counted(asking, *objects)
-    assert answer["nodes"] == [{"node": "n", "count": count, "limit": limit}]
+    (there,) = answer["nodes"]
+    assert (there["node"], there["count"], there["limit"]) == ("n", count, limit)
     assert (answer["total"], answer["next"]["reason"]) == (count, limit)
 
 
@@ -132,7 +137,50 @@ def test_instances_count_one_by_one() -> None:
         gpu_node("n", [gpu(0, mig={"enabled": True, "instances": instances})]),
         node("n", {ONE_G: "5"}),
     ]
-    assert counts(counted(asks("p", {ONE_G: "2"}), *objects)) == {"n": 2}
+    answer = counted(asks("p", {ONE_G: "2"}), *objects)
+    assert (counts(answer), answer["gpus"]) == ({"n": 2}, 1)
+
+
+FOUR_SLICES = {"strategy": "time-slicing", "replicas": 4}
+
+
+@pytest.mark.parametrize(
+    ("asking", "objects", "pods", "gpus"),
+    [
+        pytest.param(
+            asks("p", {WHOLE: "1"}),
+            [gpu_node("n", [gpu(0), gpu(1)], sharing=FOUR_SLICES), node("n", {WHOLE: "8"})],
+            8,
+            2,
+            id="eight time slices are two GPUs",
+        ),
+        pytest.param(
+            asks("p", {WHOLE: "3"}, annotations={"sharing": "any"}),
+            [gpu_node("n", [gpu(0), gpu(1)], sharing=FOUR_SLICES), node("n", {WHOLE: "8"})],
+            2,
+            2,
+            id="however many a pod takes",
+        ),
+        pytest.param(asks("p", {WHOLE: "2"}), whole_node("n", *[None] * 5), 2, 4, id="whole GPUs are GPUs"),
+        pytest.param(asks("p", {SHARE: "10000"}), share_node("n", 2), 14, 2, id="shares of a GPU are one"),
+        pytest.param(
+            asks("p", {WHOLE: "1"}),
+            [
+                node(
+                    "n",
+                    {WHOLE: "8"},
+                    labels={"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "8"},
+                )
+            ],
+            8,
+            8,
+            id="so are those of a node known by its labels",
+        ),
+    ],
+)
+def test_physical_gpus_are_counted(asking: Json, objects: list[Json], pods: int, gpus: int) -> None:
+    answer = counted(asking, *objects)
+    assert (answer["total"], answer["gpus"], answer["nodes"][0]["gpus"]) == (pods, gpus, gpus)
 
 
 def test_equal_nodes_have_equal_counts_with_gpus_of_their_own() -> None:
@@ -155,8 +203,8 @@ def test_nodes_that_look_alike_now_may_take_different_numbers() -> None:
 def test_where_nothing_known_limits_a_node_there_is_no_count() -> None:
     answer = counted(asks("p", {}), gpu_node("bare", [gpu(0)]), node("n", {"pods": "2"}))
     assert answer["nodes"] == [
-        {"node": "bare", "count": None, "limit": None},
-        {"node": "n", "count": 2, "limit": "Too many pods"},
+        {"node": "bare", "count": None, "gpus": 0, "limit": None},
+        {"node": "n", "count": 2, "gpus": 0, "limit": "Too many pods"},
     ]
     assert answer["total"] is None
 
@@ -256,7 +304,7 @@ def test_a_pod_that_cannot_be_read_fits_nowhere() -> None:
     assert "absurd" in answer["invalid"]
     assert (answer["total"], answer["nodes"]) == (
         0,
-        [{"node": "n", "count": 0, "limit": "pod's GPU request is invalid"}],
+        [{"node": "n", "count": 0, "gpus": 0, "limit": "pod's GPU request is invalid"}],
     )
 
 
