@@ -9,7 +9,7 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import Cluster, Longs
 
-PRIORITIES = ("none", "qos", "drawn")
+PRIORITIES = ("pods", "none", "qos", "drawn")
 # Latency-sensitive pods of the traces come before best effort.
 _PRIORITY_BY_QOS = {"Guaranteed": 2, "LS": 2, "Burstable": 1, "BE": 0}
 _DRAWN_PRIORITIES = (0, 1, 2)
@@ -66,10 +66,12 @@ def constrained(
 
 
 def prioritised(pods: Sequence[TracePod], source: str, random: np.random.Generator) -> list[TracePod]:
-    """The pods with priorities by QoS class ("qos"), at random ("drawn"), or unchanged ("none"). Raises
-    SimulationError for "qos" if no pod has a QoS class."""
-    if source == "none":
+    """The pods with their own priorities ("pods"), with none ("none"), by QoS class ("qos"), or at random
+    ("drawn"). Raises SimulationError for "qos" if no pod has a QoS class."""
+    if source == "pods":
         return list(pods)
+    if source == "none":
+        return [replace(pod, priority=0) for pod in pods]
     if source == "qos":
         if not any(pod.qos for pod in pods):
             raise SimulationError(

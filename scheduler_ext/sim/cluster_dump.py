@@ -25,6 +25,7 @@ from scheduler_ext.wire.pod import (
     is_finished,
     pod_amounts,
     pod_name,
+    pod_priority,
     pod_request,
     quantities,
 )
@@ -82,7 +83,7 @@ class ClusterDump:
             self._running.append([self._as_running(pod) for pod in on_nodes.get(name, ())])
             cpu_milli = UNLIMITED if info.cpu_milli is None else info.cpu_milli
             model = gpus[0].model if gpus else ""
-            shapes.append(NodeShape(name, cpu_milli, _memory_mib(name, node), len(gpus), model))
+            shapes.append(NodeShape(name, cpu_milli, _memory_mib(name, node), len(gpus), model, info.value))
         self.nodes = tuple(shapes)
         self.notes += [
             f"{_counted(count, 'node')} left out: {cause}" for cause, count in sorted(left.items())
@@ -127,7 +128,7 @@ class ClusterDump:
         for pod in pods:
             kind = self._kind_of(pod)
             if isinstance(kind, PodKind):
-                found.append(TracePod(pod_name(pod), kind))
+                found.append(TracePod(pod_name(pod), kind, priority=pod_priority(pod)))
                 bound_to_nodes += _chooses_nodes(pod)
             else:
                 left[kind] += 1

@@ -11,9 +11,12 @@ from scheduler_ext.core.errors import SimulationError
 # More than any machine has, and small enough for sums in 64 bits.
 _LARGEST = 10**12
 MOST_GPUS = 64
+# US dollars of a GPU per hour, as in the configuration.
+MOST_VALUE = 1_000_000
 # Characters of a value in an error: with a broken quote, a cell may hold half a file.
 _SHOWN_CHARACTERS = 80
 # Python converts no more than 4,300 digits.
+_AMOUNT = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,4000}")
 
 
@@ -37,6 +40,16 @@ class Row:
         if not 0 <= value <= most:
             raise self.error(column, f"{shown(str(value))} is not within 0 to {most}")
         return value
+
+    def amount(self, column: str) -> float:
+        """The cell as a number above 0; 0 for an empty or missing cell. Raises SimulationError for any other
+        text."""
+        text = self.text(column)
+        if not text:
+            return 0.0
+        if not _AMOUNT.fullmatch(text) or not 0 < float(text) <= MOST_VALUE:
+            raise self.error(column, f"{shown(text)!r} is no amount above 0 and at most {MOST_VALUE}")
+        return float(text)
 
     def error(self, column: str, problem: str) -> SimulationError:
         """The error of this cell."""

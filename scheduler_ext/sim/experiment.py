@@ -23,9 +23,9 @@ from scheduler_ext.sim.world import Cluster, NodeShape, World
 class Experiment:
     """One policy on one sequence of pods: `custom`, or the policy of this package by its name. `load` is
     arrived demand (inflation) or offered load (churn) over capacity; `target` as in Expectation.
-    `constrain_percent` of the GPU pods are restricted to models. `priorities` is "none", "qos" or "drawn",
-    for preemption in churn. Churn lasts `warm_up` and then `measured` mean lifetimes. `knobs` are the weights
-    and the strategy of the default policy."""
+    `constrain_percent` of the GPU pods are restricted to models. `priorities` is "pods", "none", "qos" or
+    "drawn", for preemption in churn. Churn lasts `warm_up` and then `measured` mean lifetimes. `knobs` are
+    the weights, the strategy and the values of models of the default policy."""
 
     trace: str
     nodes: tuple[NodeShape, ...]
@@ -36,7 +36,7 @@ class Experiment:
     target: str = "trace"
     settings: Settings = field(default_factory=Settings)
     constrain_percent: float = 0.0
-    priorities: str = "none"
+    priorities: str = "pods"
     warm_up: float = 3.0
     measured: float = 5.0
     custom: CustomPolicy | None = None
@@ -66,7 +66,7 @@ class Simulation:
         self.random = np.random.default_rng(experiment.seed)
         # Drawn first, so that the order is the same for any pods.
         order = self.random.permutation(len(experiment.nodes))
-        cluster = Cluster.of([experiment.nodes[index] for index in order])
+        cluster = Cluster.of([experiment.nodes[index] for index in order], experiment.knobs.values)
         pods = constrained(experiment.pods, cluster, experiment.constrain_percent, self.random)
         self.pods = prioritised(pods, experiment.priorities, self.random)
         self._expectation = Expectation(experiment.target, self.pods)

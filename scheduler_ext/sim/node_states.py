@@ -31,11 +31,12 @@ class NodeStates:
     """Node states by key. A GPU of a trace is a device of 1,000 MiB that pods request whole or in shares."""
 
     def __init__(self, cluster: Cluster) -> None:
-        shapes: dict[tuple[int, int, int], int] = {}
-        each = zip(cluster.gpus.tolist(), cluster.model.tolist(), cluster.cpu_milli.tolist(), strict=True)
-        # The shape of each node: GPUs, model and CPU.
+        shapes: dict[tuple[int, int, int, float], int] = {}
+        columns = cluster.gpus, cluster.model, cluster.cpu_milli, cluster.stated
+        each = zip(*(column.tolist() for column in columns), strict=True)
+        # The shape of each node: GPUs, model, CPU, and a value of its own.
         self.shape_of = [shapes.setdefault(shape, len(shapes)) for shape in each]
-        self._infos = [_info(gpus, cluster.models[model], cpu) for gpus, model, cpu in shapes]
+        self._infos = [_info(gpus, cluster.models[model], cpu, value) for gpus, model, cpu, value in shapes]
         self._slots: list[dict[tuple[str, Hashable], Slot]] = [{} for _ in shapes]
 
     def key(self, node: int, rooms: list[int], cpu_free: int) -> State:
@@ -65,7 +66,7 @@ class NodeStates:
         return replace(node, state=replace(node.state, cpu_free_milli=state.cpu_free_milli))
 
 
-def _info(gpus: int, model: str, cpu_milli: int) -> NodeInfo:
+def _info(gpus: int, model: str, cpu_milli: int, value: float) -> NodeInfo:
     devices = tuple(
         Device(
             uuid=f"GPU-{index}",
@@ -84,4 +85,5 @@ def _info(gpus: int, model: str, cpu_milli: int) -> NodeInfo:
         allocatable={WHOLE_GPU: gpus, _RESOURCES.share: GPU_MILLI * gpus},
         share_node=True,
         cpu_milli=core_cpu_milli(cpu_milli),
+        value=value,
     )

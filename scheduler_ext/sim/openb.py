@@ -15,6 +15,8 @@ from scheduler_ext.sim.world import NodeShape
 Traces = dict[str, tuple[TracePod, ...]]
 
 NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+# US dollars of one GPU per hour; without it, the value of the model.
+VALUE_COLUMN = "value"
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 # Some pod files have only the first five.
 OPTIONAL_POD_COLUMNS = ("gpu_spec", "qos")
@@ -52,7 +54,8 @@ def read_nodes(path: Path) -> list[NodeShape]:
         model = row.text("model")
         if gpus and not model:
             raise row.error("model", "a node with GPUs needs their model")
-        nodes.append(NodeShape(name, row.number("cpu_milli"), row.number("memory_mib"), gpus, model))
+        value = row.amount(VALUE_COLUMN)
+        nodes.append(NodeShape(name, row.number("cpu_milli"), row.number("memory_mib"), gpus, model, value))
     if not any(node.gpus for node in nodes):
         raise SimulationError(f"{path}: no node has a GPU; there is nothing to place on")
     return nodes
@@ -65,7 +68,12 @@ def read_pods(path: Path) -> list[TracePod]:
 
 def write_nodes(path: Path, nodes: Sequence[NodeShape]) -> None:
     """Write nodes as `read_nodes` reads them."""
-    _write(path, NODE_COLUMNS, [astuple(node) for node in nodes])
+    if any(node.value for node in nodes):
+        _write(
+            path, (*NODE_COLUMNS, VALUE_COLUMN), [(*astuple(node)[:-1], node.value or "") for node in nodes]
+        )
+    else:
+        _write(path, NODE_COLUMNS, [astuple(node)[:-1] for node in nodes])
 
 
 def write_pods(path: Path, pods: Sequence[TracePod]) -> None:

@@ -35,7 +35,7 @@ class Target:
 class Policy:
     """Base of the policies: a choice of nodes from the pod, the nodes and the expected workload. A node's
     evaluation may depend only on that node, the kind, the workload and the phase, because it is kept until
-    the node changes; `of_models` is for the rest."""
+    the node changes; `of_cluster` is for the rest."""
 
     name: str
     # The choice among equally good nodes that the policy was published with: "first" or "random", which is
@@ -66,9 +66,8 @@ class Policy:
         """Scores that differ by less are equally good."""
         return 0.0
 
-    def of_models(self, kind: PodKind, world: World) -> Floats | None:
-        """What the state of the whole cluster adds to the scores of nodes, by their model's number in the
-        cluster, `[model]`; None for nothing."""
+    def of_cluster(self, kind: PodKind, world: World) -> Floats | None:
+        """What the state of the whole cluster adds to the scores of nodes, `[node]`; None for nothing."""
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes; all have the CPU, the memory and the GPUs."""

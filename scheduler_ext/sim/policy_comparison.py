@@ -20,13 +20,15 @@ _TIES = "first"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyResult:
     """The cluster after one policy has placed the new pods, all but those of the names `not_placed`.
-    `gpus_placed` are the GPUs of the placed pods. The percentages are of all GPUs, running pods included."""
+    `gpus_placed` are the GPUs of the placed pods. The percentages and the value, in US dollars, are
+    of all GPUs, running pods included."""
 
     policy: str
     pods: int
     not_placed: tuple[str, ...]
     gpus_placed: float
     allocated_percent: float
+    allocated_value_per_hour: float
     fragmentation_percent: float
 
     @property
@@ -43,7 +45,7 @@ def compare_policies(
     """The result of each policy, which places the pods in their order without evicting others. The expected
     demand is that of the pods on the cluster and of the new pods. Raises SimulationError for a policy with a
     mistake."""
-    cluster = Cluster.of(dump.nodes)
+    cluster = Cluster.of(dump.nodes, knobs.values)
     workload = workload_of([*dump.trace_pods(dump.alive(), noted=False), *pods])
     measure = Fragmentation(cluster, workload.top(TARGET_PART))
     for name, custom in policies.items():
@@ -66,5 +68,6 @@ def compare_policies(
             not_placed=tuple(not_placed),
             gpus_placed=(world.allocated_milli - held_milli) / 1000,
             allocated_percent=100 * world.allocated_milli / cluster.capacity_milli,
+            allocated_value_per_hour=world.allocated_value,
             fragmentation_percent=100 * fragmented_milli / cluster.capacity_milli,
         )

@@ -51,6 +51,7 @@ def run_inflation(experiment: Experiment) -> Outcome:
         fragmentation,
         allocation_percent={str(load): at_load(allocation, load) for load in loads},
         unallocated_gpus=(capacity_milli - world.allocated_milli) / 1000,
+        allocated_value_per_hour=world.allocated_value,
         fragmentation_percent_at_90=at_90,
     )
 
@@ -68,15 +69,18 @@ def run_churn(experiment: Experiment) -> Outcome:
     capacity_milli = world.cluster.capacity_milli
     gap = asked_milli(pods).mean() / (experiment.load * capacity_milli)
     end = experiment.warm_up + experiment.measured
+    lowest = min(pod.priority for pod in pods)
+    evicts = experiment.priorities in ("qos", "drawn") or any(pod.priority > lowest for pod in pods)
     evicted_milli = 0
-    # Allocated demand times time since the end of the warm-up, up to `integrated_to`.
-    area_milli, integrated_to = 0.0, experiment.warm_up
+    # Allocated demand, and its value, times time since the end of the warm-up, up to `integrated_to`.
+    area_milli, area_value, integrated_to = 0.0, 0.0, experiment.warm_up
 
     def pass_time(until: float) -> None:
-        nonlocal area_milli, integrated_to
+        nonlocal area_milli, area_value, integrated_to
         for now in chain(residents.ending(until), (until,)):
             if now > integrated_to:
                 area_milli += world.allocated_milli * (now - integrated_to)
+                area_value += world.allocated_value * (now - integrated_to)
                 integrated_to = now
 
     now = random.exponential(gap)
@@ -88,7 +92,7 @@ def run_churn(experiment: Experiment) -> Outcome:
         ends = now + random.exponential()
         simulation.expect(pod.kind)
         placement = simulation.scheduler.choose(pod.kind)
-        if placement is None and pod.priority > 0 and (victims := preemption.victims(pod)):
+        if placement is None and pod.priority > lowest and (victims := preemption.victims(pod)):
             for victim in victims:
                 residents.leave(victim)
             if counts:
@@ -105,7 +109,8 @@ def run_churn(experiment: Experiment) -> Outcome:
     return simulation.outcome(
         mean_allocation_percent=mean_milli / capacity_milli * 100.0,
         unallocated_gpus=(capacity_milli - mean_milli) / 1000,
-        evicted_milli=None if experiment.priorities == "none" else evicted_milli,
+        allocated_value_per_hour=area_value / experiment.measured,
+        evicted_milli=evicted_milli if evicts else None,
     )
 
 

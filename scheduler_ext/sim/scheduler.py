@@ -144,9 +144,9 @@ class Scheduler:
     def _choose(self, kind: PodKind) -> Placement | None:
         scored = self._up_to_date(kind)
         totals = scored.score
-        if (of_models := self._policy.of_models(kind, self._world)) is not None:
+        if (of_cluster := self._policy.of_cluster(kind, self._world)) is not None:
             # Rounded as in the core, so that equal totals stay equal.
-            totals = np.round(totals + of_models.take(self._world.cluster.model), TOTAL_DECIMALS)
+            totals = np.round(totals + of_cluster, TOTAL_DECIMALS)
         if self._settings.sampled_percent < 100:
             totals = self._sampled(totals)
         resolution = self._policy.resolution(kind, self._world)

@@ -15,9 +15,9 @@ API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     """One policy on one sequence of pods; fields that do not apply are None. `allocation_percent` is by
-    arrived load in per cent, as text. `ties` are those
-    of the run, "first" or "random". Amounts are in thousandths of a GPU (of a slice for MIG),
-    `rejected_by_class` by the class of the request."""
+    arrived load in per cent, as text. `ties` are those of the run, "first" or "random". Amounts are in
+    thousandths of a GPU (of a slice for MIG), values in US dollars, `rejected_by_class` by the class of the
+    request."""
 
     trace: str
     policy: str
@@ -27,6 +27,7 @@ class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     mean_allocation_percent: float | None = None
     slice_acceptance_percent: float | None = None
     unallocated_gpus: float | None = None
+    allocated_value_per_hour: float | None = None
     fragmentation_percent_at_90: float | None = None
     arrived_milli: int
     allocated_milli: int
@@ -48,6 +49,7 @@ _PLACED = (
     "meanAllocationPercent",
     "sliceAcceptancePercent",
     "unallocatedGpus",
+    "allocatedValuePerHour",
     "fragmentationPercentAt90",
 )
 _TIMED = ("decisionsPerSecond", "p99Ms")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.errors import OverAllocationError
-from scheduler_ext.core.node.columns import Bools, Ints
+from scheduler_ext.core.gpu.value_table import value_of
+from scheduler_ext.core.node.columns import Bools, Floats, Ints
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits, model_of
 
 Indexes = npt.NDArray[np.intp]
@@ -20,18 +21,21 @@ _Number = TypeVar("_Number", np.int32, np.int64)
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
-    """A node of a trace: thousandths of a core, MiB of main memory, GPUs of one model."""
+    """A node of a trace: thousandths of a core, MiB of main memory, GPUs of one model. `value` of each in US
+    dollars per hour is that of the node's own; 0: of its model."""
 
     name: str
     cpu_milli: int
     memory_mib: int
     gpus: int
     model: str
+    value: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The constants of a cluster, `[node]` each; `model` indexes `models`."""
+    """The constants of a cluster, `[node]` each; `model` indexes `models`. `value` is of one GPU, `stated`
+    the one that the node itself has."""
 
     names: tuple[str, ...]
     models: tuple[str, ...]
@@ -39,10 +43,12 @@ class Cluster:
     memory_mib: Longs
     gpus: Ints
     model: Ints
+    value: Floats
+    stated: Floats
 
     @classmethod
-    def of(cls, nodes: Sequence[NodeShape]) -> Cluster:
-        """The cluster of these nodes, in their order."""
+    def of(cls, nodes: Sequence[NodeShape], values: Mapping[str, float] | None = None) -> Cluster:
+        """The cluster of these nodes, in their order. `values` of models replace those of the table."""
         models = tuple(sorted({node.model for node in nodes}))
         number = {model: index for index, model in enumerate(models)}
         return cls(
@@ -52,6 +58,10 @@ class Cluster:
             memory_mib=np.array([node.memory_mib for node in nodes], np.int64),
             gpus=np.array([node.gpus for node in nodes], np.int32),
             model=np.array([number[node.model] for node in nodes], np.int32),
+            value=np.array(
+                [node.value or value_of(model_of(node.model), values or {}) for node in nodes], np.float64
+            ),
+            stated=np.array([node.value for node in nodes], np.float64),
         )
 
     def __len__(self) -> int:
@@ -84,6 +94,8 @@ class World:
         self.room_milli: Ints = np.where(slots < cluster.gpus, GPU_MILLI, 0).astype(np.int32)
         self.tasks: Ints = np.zeros((depth + 1, len(cluster)), np.int32)
         self.allocated_milli = 0
+        # In US dollars per hour, in whole or in part.
+        self.allocated_value = 0.0
         # By model, of the cluster's numbers.
         self.idle_milli: Longs = np.zeros(len(cluster.models), np.int64)
         np.add.at(self.idle_milli, cluster.model, cluster.gpus * GPU_MILLI)
@@ -125,6 +137,7 @@ class World:
             self.tasks[0 if kind.is_share else kind.gpus, node] += sign
         self.idle_milli[self.cluster.model[node]] -= sign * kind.demand_milli
         self.allocated_milli += sign * kind.demand_milli
+        self.allocated_value += sign * kind.demand_milli / GPU_MILLI * float(self.cluster.value[node])
         self.tick += 1
         self._changed_at[node] = self.tick
 

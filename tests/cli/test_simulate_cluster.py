@@ -194,6 +194,7 @@ COMPARED = [
     gpu_node("b", [gpu(0), gpu(1)]),
     pod("held", {WHOLE: "1"}, on="b"),
 ]
+# 3.40 US dollars for an A100-80GB.
 NEW = lot(pod("one", {WHOLE: "1"}), pod("two", {WHOLE: "2"}))
 
 
@@ -212,13 +213,16 @@ def test_policies_are_compared(half_full: Path, written: Written, form: str) -> 
     assert (result.exit_code, result.stderr) == (3, "")
     comparison = FORMS[form](result.stdout)
     assert (comparison["kind"], comparison["notModelled"]) == ("PolicyComparison", [])
-    assert [{**item, "fragmentationPercent": None} for item in comparison["items"]] == [
+    assert [
+        {**item, "fragmentationPercent": None, "allocatedValuePerHour": None} for item in comparison["items"]
+    ] == [
         {
             "policy": policy,
             "pods": 2,
             "podsPlaced": placed,
             "gpusPlaced": gpus,
             "allocatedPercent": allocated,
+            "allocatedValuePerHour": None,
             "fragmentationPercent": None,
             "notPlaced": missing,
         }
@@ -236,9 +240,17 @@ def test_a_comparison_is_a_table(half_full: Path, written: Written) -> None:
     note, _, *rows = output.splitlines()
     assert note == "Note: 1 pod is left out: MIG instances"
     assert [re.split(r"  +", row) for row in rows] == [
-        ["POLICY", "PODS PLACED", "GPUS PLACED", "ALLOCATED %", "FRAGMENTED %", "NOT PLACED"],
-        ["best-fit", "2 of 2", "3.00", "100.00", "0.00"],
-        ["first-fit", "1 of 2", "1.00", "50.00", "16.67", "default/two"],
+        [
+            "POLICY",
+            "PODS PLACED",
+            "GPUS PLACED",
+            "ALLOCATED %",
+            "ALLOCATED $/H",
+            "FRAGMENTED %",
+            "NOT PLACED",
+        ],
+        ["best-fit", "2 of 2", "3.00", "100.00", "13.60", "0.00"],
+        ["first-fit", "1 of 2", "1.00", "50.00", "6.80", "16.67", "default/two"],
     ]
     assert run(*asked, "--policy", "best-fit", "-o", "name").stdout == "policy/best-fit\n"
 

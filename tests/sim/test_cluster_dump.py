@@ -308,6 +308,16 @@ def test_policies_differ() -> None:
     assert placed == {"first-fit": 1, "best-fit": 2}
 
 
+def test_prices_and_priorities_come_with_the_dump() -> None:
+    dump = dump_of(
+        gpu_node("n", [gpu(0)]),
+        node("n", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/value": "1.25"}),
+        pod("batch", {WHOLE: "1"}, priority=-10),
+    )
+    assert [shape.value for shape in dump.nodes] == [1.25]
+    assert [each.priority for each in dump.trace_pods(dump.alive())] == [-10]
+
+
 def test_a_cluster_as_a_trace() -> None:
     dump = dump_of(
         gpu_node("n", [gpu(0), gpu(1)]),

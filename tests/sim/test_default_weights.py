@@ -11,7 +11,7 @@ from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind
-from scheduler_ext.sim.world import Cluster, World
+from scheduler_ext.sim.world import Cluster, NodeShape, World
 from tests.sim.small import cluster_of, share
 
 Placed = list[tuple[PodKind, int, tuple[int, ...]]]
@@ -76,3 +76,8 @@ def test_a_term_decides(
         world.place(held, node, slots)
     assert node_of(world, workload, kind) == 1
     assert node_of(world, workload, kind, without=term) == 0
+
+
+def test_the_cheaper_node_of_one_model_comes_first() -> None:
+    shapes = [NodeShape(f"n{i}", 8000, 100_000, 1, "A100", value) for i, value in enumerate((2.0, 0.5))]
+    assert node_of(World(Cluster.of(shapes)), WITH_FOUR_CORES, PodKind(4000, 1000, 1, 1000)) == 1

@@ -143,9 +143,9 @@ class Both:
         # kube-scheduler's own filters run first; it asks about the remaining nodes in any order.
         able = np.flatnonzero((world.cpu_free >= kind.cpu_milli) & (world.memory_free >= kind.memory_mib))
         totals = self.policy.evaluate(kind, NodesView(world, able)).score
-        of_models = self.policy.of_models(kind, world)
-        if of_models is not None:
-            totals = np.round(totals + of_models[world.cluster.model[able]], TOTAL_DECIMALS)
+        of_cluster = self.policy.of_cluster(kind, world)
+        if of_cluster is not None:
+            totals = np.round(totals + of_cluster[able], TOTAL_DECIMALS)
         fits = totals > -np.inf
         resolution = self.policy.resolution(kind, world)
         ours = dict(

@@ -7,9 +7,16 @@ from pathlib import Path
 import pytest
 
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.generator import generate_nodes, generate_pods, generate_traces
+from scheduler_ext.sim.generator import (
+    FAMILIES,
+    GENERATED,
+    generate_nodes,
+    generate_pods,
+    generate_traces,
+)
 from scheduler_ext.sim.openb import read_nodes, read_pods, read_traces, write_nodes, write_pods, write_traces
 from scheduler_ext.sim.trace_workload import PodKind
+from scheduler_ext.sim.world import NodeShape
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,8000,1000,0,\n"
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos\n"
@@ -86,6 +93,14 @@ def test_pods_that_cannot_be(tmp_path: Path, row: str, told: str) -> None:
     assert str(error.value).startswith(f"{path}, {told}")
 
 
+@pytest.mark.parametrize("value", ["0", "-1", "free", "1e3", "inf", "2000000"])
+def test_a_value_that_cannot_be(tmp_path: Path, value: str) -> None:
+    path = written(tmp_path, f"sn,cpu_milli,memory_mib,gpu,model,value\nn,8000,8000,1,T4,{value}\n")
+    with pytest.raises(SimulationError) as error:
+        read_nodes(path)
+    assert str(error.value) == f"{path}, line 2, value: {value!r} is no amount above 0 and at most 1000000"
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -152,6 +167,20 @@ class TestGenerator:
         write_pods(tmp_path / "pods.csv", pods)
         assert read_nodes(tmp_path / "nodes.csv") == nodes
         assert read_pods(tmp_path / "pods.csv") == pods
+
+    @pytest.mark.parametrize("family", FAMILIES)
+    def test_each_family_differs_by_seed_alone(self, family: str) -> None:
+        nodes, traces = generate_traces(10, seed=3, family=family)
+        assert generate_traces(10, seed=3, family=family) == (nodes, traces)
+        assert generate_traces(10, seed=4, family=family)[1] != traces
+        asked = sum(pod.kind.demand_milli for pod in traces[GENERATED])
+        assert 1.0 <= asked / sum(node.gpus for node in nodes) / 1000 < 1.2
+
+    def test_values_of_nodes_are_read_back(self, tmp_path: Path) -> None:
+        nodes = [NodeShape("n", 8000, 8000, 1, "T4", 0.35), NodeShape("m", 8000, 8000, 1, "T4")]
+        write_nodes(tmp_path / "nodes.csv", nodes)
+        assert (tmp_path / "nodes.csv").read_text().splitlines()[0].endswith(",model,value")
+        assert [node.value for node in read_nodes(tmp_path / "nodes.csv")] == [0.35, 0.0]
 
     def test_traces_are_written_and_read_back(self, tmp_path: Path) -> None:
         nodes, traces = generate_traces(5, seed=3)

@@ -10,13 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
+from scheduler_ext.core.cycle.policy import Policy as Knobs
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.sim.arrivals import constrained, inflated, prioritised
 from scheduler_ext.sim.experiment import Experiment, Outcome
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.protocols import run_churn, run_inflation
 from scheduler_ext.sim.scheduler import Settings
-from scheduler_ext.sim.trace_workload import PodKind, TracePod
+from scheduler_ext.sim.trace_workload import PodKind, TracePod, model_of
 from scheduler_ext.sim.world import Cluster, NodeShape
 from tests.sim.small import share, whole
 
@@ -70,6 +72,38 @@ def test_a_seed_decides_all(protocol: str, policy: str) -> None:
     run = RUNS[protocol]
     assert without_pace(run(experiment)) == without_pace(run(experiment))
     assert without_pace(run(experiment)) != without_pace(run(replace(experiment, seed=43)))
+
+
+@pytest.mark.parametrize(
+    ("node", "values", "per_hour"),
+    [
+        pytest.param(
+            NodeShape("n", 8000, 8000, 1, "A100-80GB"),
+            {},
+            value_of(model_of("A100-80GB"), {}),
+            id="of the table",
+        ),
+        pytest.param(NodeShape("n", 8000, 8000, 1, "A100-80GB"), {"A100-80GB": 7.0}, 7.0, id="as configured"),
+        pytest.param(
+            NodeShape("n", 8000, 8000, 1, "A100-80GB", 0.5), {"A100-80GB": 7.0}, 0.5, id="of the node itself"
+        ),
+    ],
+)
+def test_the_value_of_what_is_allocated(node: NodeShape, values: dict[str, float], per_hour: float) -> None:
+    pods = (TracePod("p", share(500)),)
+    experiment = replace(SMALL, nodes=(node,), pods=pods, load=1.3, knobs=Knobs(values=values))
+    assert run_inflation(experiment).run.allocated_value_per_hour == pytest.approx(per_hour)
+    # Of a GPU that is always full, all is allocated at all times.
+    busy = run_churn(replace(experiment, load=100.0, warm_up=1.0, measured=1.0)).run
+    assert busy.allocated_value_per_hour == pytest.approx(per_hour, rel=0.2)
+
+
+def test_pods_evict_by_priorities_of_their_own() -> None:
+    node = NodeShape("n", 8000, 8000, 1, "A100-80GB")
+    pods = (TracePod("low", whole(1), priority=-10), TracePod("none", whole(1)))
+    experiment = replace(SMALL, nodes=(node,), pods=pods, load=3.0)
+    assert (run_churn(experiment).run.evicted_milli or 0) > 0
+    assert run_churn(replace(experiment, priorities="none")).run.evicted_milli is None
 
 
 class TestInflation:

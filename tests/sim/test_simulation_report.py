@@ -92,6 +92,7 @@ def test_the_standard_error_of_a_mean(values: list[float], error: dict[str, floa
         "meanAllocationPercent": None,
         "sliceAcceptancePercent": None,
         "unallocatedGpus": None,
+        "allocatedValuePerHour": None,
         "fragmentationPercentAt90": None,
     }
 

@@ -48,6 +48,7 @@ def _item(result: PolicyResult) -> dict[str, Any]:
         "podsPlaced": result.pods_placed,
         "gpusPlaced": round(result.gpus_placed, 3),
         "allocatedPercent": round(result.allocated_percent, 4),
+        "allocatedValuePerHour": round(result.allocated_value_per_hour, 4),
         "fragmentationPercent": round(result.fragmentation_percent, 4),
         "notPlaced": list(result.not_placed),
     }
@@ -64,6 +65,7 @@ def print_comparison(value: dict[str, Any], *, wide: bool) -> None:
         "PODS PLACED": lambda item: f"{item['podsPlaced']} of {item['pods']}",
         "GPUS PLACED": lambda item: f"{item['gpusPlaced']:.2f}",
         "ALLOCATED %": lambda item: f"{item['allocatedPercent']:.2f}",
+        "ALLOCATED $/H": lambda item: f"{item['allocatedValuePerHour']:.2f}",
         "FRAGMENTED %": lambda item: f"{item['fragmentationPercent']:.2f}",
     }
     if wide:

@@ -22,6 +22,7 @@ _COLUMNS = {
     "meanAllocationPercent": "MEAN ALLOCATION %",
     "sliceAcceptancePercent": "SLICE ACCEPTANCE %",
     "unallocatedGpus": "UNALLOCATED GPUS",
+    "allocatedValuePerHour": "ALLOCATED $/H",
     "fragmentationPercentAt90": "FRAGMENTED % AT 90",
     "decisionsPerSecond": "DECISIONS/S",
     "p99Ms": "P99 MS",

@@ -80,8 +80,8 @@ from scheduler_ext.sim.scheduler import TIES, Settings
 @click.option(
     "--priorities",
     type=click.Choice(PRIORITIES),
-    default="none",
-    help="Preemption in churn, by priorities: from the QoS class, or drawn at random.",
+    default="pods",
+    help="Preemption in churn, by priorities: those of the pods (in a dump), by QoS class, or drawn.",
 )
 @click.option(
     "--lifetimes",
@@ -163,7 +163,7 @@ def trace(
 
 
 def _check(ctx: click.Context, protocol: str, priorities: str) -> None:
-    if priorities != "none" and protocol != "churn":
+    if priorities in ("qos", "drawn") and protocol != "churn":
         raise click.UsageError("--priorities: no pod is evicted in inflation; take --protocol churn")
     if ctx.get_parameter_source("lifetimes") is not ParameterSource.DEFAULT and protocol != "churn":
         raise click.UsageError("--lifetimes: no pod leaves in inflation; take --protocol churn")

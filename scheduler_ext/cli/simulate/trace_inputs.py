@@ -13,7 +13,7 @@ from scheduler_ext.cli.output import show
 from scheduler_ext.cli.simulate.results import check_folder
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.sim.cluster_dump import ClusterDump
-from scheduler_ext.sim.generator import GENERATOR_SEED, generate_traces
+from scheduler_ext.sim.generator import FAMILIES, GENERATOR_SEED, MIXED, generate_traces
 from scheduler_ext.sim.openb import Traces, read_traces, write_traces
 from scheduler_ext.sim.philly import read_philly
 from scheduler_ext.sim.trace_workload import admits, model_of
@@ -36,7 +36,8 @@ class TraceInputs:
     pods: Sequence[Path]
     form: str
     dump: Path | None
-    generate: int
+    generate: int | None
+    family: str
     generator_seed: int
     write: Path | None
 
@@ -55,7 +56,7 @@ class TraceInputs:
             raise click.UsageError("--dump: has nodes and pods; give it without --nodes and --pods")
         if self.nodes is None and given("form"):
             raise click.UsageError("--format: is that of --nodes and --pods; give these too")
-        for name in ("generate", "generator_seed", "write"):
+        for name in ("generate", "family", "generator_seed", "write"):
             if given(name) and (self.nodes is not None or self.dump is not None):
                 option, files = f"--{name.replace('_', '-')}", "--dump" if self.dump else "--nodes and --pods"
                 raise click.UsageError(f"{option}: the nodes and pods of {files} are files already; drop it")
@@ -67,7 +68,8 @@ class TraceInputs:
         if self.dump is not None:
             shapes, traces = _from_dump(self.dump, config)
         elif self.nodes is None:
-            shapes, traces = generate_traces(self.generate, self.generator_seed)
+            count = self.generate or FAMILIES[self.family].nodes
+            shapes, traces = generate_traces(count, self.generator_seed, self.family)
         elif self.form == PHILLY:
             shapes, traces, notes = read_philly(self.nodes, self.pods)
             _show_notes(notes)
@@ -102,8 +104,13 @@ trace_input_options = bundled(
     click.option(
         "--generate",
         type=click.IntRange(1, 100_000),
-        default=200,
-        help="Number of generated nodes, with pods for them, if no files are given.",
+        help="Number of generated nodes, with pods for them, if no files are given (default: by family).",
+    ),
+    click.option(
+        "--family",
+        type=click.Choice(list(FAMILIES)),
+        default=MIXED,
+        help="Kind of the generated cluster: GPU models, sizes of pods, parts that name models, CPU.",
     ),
     click.option(
         "--generator-seed",

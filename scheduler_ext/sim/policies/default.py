@@ -55,7 +55,7 @@ class Default(Policy):
 
     def __init__(self, target: Target) -> None:
         super().__init__(target)
-        cluster = target.cluster
+        self._cluster = cluster = target.cluster
         self._policy = replace(target.knobs, weights={**target.knobs.weights, **_NOT_WEIGHED})
         self._by_core = not knows(self._policy)
         self._nodes = NodeStates(cluster)
@@ -80,7 +80,9 @@ class Default(Policy):
         # The core's number of each model of the trace, which may spell one in several ways; any without GPUs.
         self._model_of = np.array([numbers.get(model_of(name), 0) for name in self._models], np.int32)
         self._wanted = cluster.wanted_models
-        self._ranks = cluster.value_ranks(self._policy.values).models
+        self._model_of_node = self._model_of[self._cluster.model]
+        ranks = cluster.value_ranks(self._policy.values).of(cluster.devices.model[:1])[0]
+        self._ranks = ranks[cluster.state_of[: len(self._cluster)]]
         shapes = dict(zip(self._nodes.shape_of, cluster.state_of.tolist(), strict=False))
         self._shapes = [shapes[i] for i in range(len(shapes))]
         self._by_state: dict[int, StateByState] = {}
@@ -95,17 +97,18 @@ class Default(Policy):
         """As in the server."""
         return self._parts.get((self.phase(world), kind), _Parts()).resolution
 
-    def of_models(self, kind: PodKind, world: World) -> Floats | None:
+    def of_cluster(self, kind: PodKind, world: World) -> Floats | None:
         """The scores of scarce and of valuable models, which depend on the idle GPUs of the cluster."""
         scarce, valuable, _ = self._parts.get((self.phase(world), kind), _Parts())
         if not scarce and not valuable:
             return None
         idle = np.bincount(self._model_of, world.idle_milli, len(self._wanted)) / GPU_MILLI
         taken = kind.gpu_milli / GPU_MILLI
-        value = scarce * (1.0 - scarcity(self._wanted, idle) * taken)
-        value += valuable * (1.0 - thrift(_idle_part(world)) * self._ranks)
-        of_models: Floats = value[self._model_of]
-        return of_models
+        by_model = scarce * (1.0 - scarcity(self._wanted, idle) * taken) + valuable
+        of_cluster: Floats = by_model[self._model_of_node]
+        if valuable:
+            of_cluster -= valuable * thrift(_idle_part(world)) * self._ranks
+        return of_cluster
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes."""
@@ -146,7 +149,7 @@ class Default(Policy):
         parts = {}
         for score, part, value in decision.scored.terms:
             if score.name in (ModelScarcity.name, Value.name):
-                # They are added in `of_models`.
+                # They are added in `of_cluster`.
                 totals = totals - part * value[states]
                 parts[score.name] = part
         resolution = decision.scored.resolution
