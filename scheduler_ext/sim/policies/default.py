@@ -58,6 +58,7 @@ class Default(Policy):
         self._cluster = cluster = target.cluster
         self._policy = replace(target.knobs, weights={**target.knobs.weights, **_NOT_WEIGHED})
         self._by_core = not knows(self._policy)
+        self._capacity_milli = max(cluster.capacity_milli, 1)
         self._nodes = NodeStates(cluster)
         # The GPU of the node in each slot of its state.
         self._gpu_of = [[0]] * len(cluster)
@@ -91,7 +92,7 @@ class Default(Policy):
 
     def phase(self, world: World) -> int:
         """How full the cluster is."""
-        return crowding(_idle_part(world))
+        return crowding(self._idle_part(world))
 
     def resolution(self, kind: PodKind, world: World) -> float:
         """As in the server."""
@@ -107,7 +108,7 @@ class Default(Policy):
         by_model = scarce * (1.0 - scarcity(self._wanted, idle) * taken) + valuable
         of_cluster: Floats = by_model[self._model_of_node]
         if valuable:
-            of_cluster -= valuable * thrift(_idle_part(world)) * self._ranks
+            of_cluster -= valuable * thrift(self._idle_part(world)) * self._ranks
         return of_cluster
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
@@ -179,16 +180,15 @@ class Default(Policy):
         self._gpu_of[node] = order or [0]
         return self._nodes.key(node, sorted(rooms), int(world.cpu_free[node]))
 
+    def _idle_part(self, world: World) -> float:
+        return 1.0 - world.allocated_milli / self._capacity_milli
+
     def _forget(self) -> None:
         """Drop all states and results, to keep memory bounded; the next pods need them again."""
         self._numbers: dict[State, int] = {}
         self._states: list[State] = []
         self._decided = {}
         self._kept, self._tick = 0, -1
-
-
-def _idle_part(world: World) -> float:
-    return int(world.idle_milli.sum()) / max(world.cluster.capacity_milli, 1)
 
 
 def request_of(kind: PodKind) -> GpuRequest:
