@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from scheduler_ext.sim.generator import FAMILIES
+from scheduler_ext.sim.placement_policy import PUBLISHED_TIES
+from scheduler_ext.sim.policies import POLICIES
+
 OURS = "default"
 INFLATION, CHURN, MIG = "inflation", "churn", "mig"
+# The families of generated clusters, and how many GPUs they may be behind the best policy.
+FAMILY, _BEHIND = "families", -0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,8 @@ class Floor:
 
 
 _EXPECTED = Condition()
+_AS_PUBLISHED = Condition(ties=PUBLISHED_TIES)
+_OTHERS = tuple(name for name in POLICIES if name not in (OURS, "random", "least-allocated"))
 _CHURN = Condition(protocol=CHURN, load=1.1)
 _MIG = Condition(protocol=MIG, load=1.0)
 # The generator's clusters are both kinds: a tenth of their pods accept only some models.
@@ -103,6 +111,29 @@ FLOORS: tuple[Floor, ...] = (
         condition=replace(_CHURN, constrain_percent=33.0),
         traces=("default", _GENERATED),
         references=("fgd", "random"),
+    ),
+    *(
+        Floor(
+            group=FAMILY,
+            what=f"{name} clusters at {load} %",
+            condition=_AS_PUBLISHED,
+            at=load,
+            traces=(name,),
+            references=_OTHERS,
+            wanted=_BEHIND,
+        )
+        for name in FAMILIES
+        for load in ("100", "130")
+    ),
+    *(
+        Floor(
+            group=FAMILY,
+            what=f"{name} clusters in churn",
+            condition=replace(_AS_PUBLISHED, protocol=CHURN, load=1.1),
+            traces=(name,),
+            wanted=_BEHIND,
+        )
+        for name in FAMILIES
     ),
     *(
         Floor(group=MIG, what="slices of MIG accepted", condition=_MIG, traces=(mix,), figure=percent)

@@ -8,9 +8,10 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import NamedTuple
 
-from benchmarks.placement.floor_list import CHURN, MIG, MIXES, OURS, Condition, Floor
-from benchmarks.placement.inputs import Inputs
+from benchmarks.placement.floor_list import CHURN, FAMILY, MIG, MIXES, OURS, Condition, Floor
+from benchmarks.placement.inputs import Inputs, Trace, of_family
 from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.generator import FAMILIES
 from scheduler_ext.sim.mig.mig_churn_run import ARRIVALS, MigChurn, run_mig_churn
 from scheduler_ext.sim.mig.mig_inputs import parse_mix, read_geometry
 from scheduler_ext.sim.protocols import PROTOCOLS
@@ -45,7 +46,9 @@ class Plan:
 
     def traces_of(self, floor: Floor) -> list[str]:
         """The traces that a floor covers; empty if there are none."""
-        known = MIXES if floor.condition.protocol == MIG else tuple(self.inputs)
+        known: Iterable[str] = self.inputs
+        if floor.group == FAMILY or floor.condition.protocol == MIG:
+            known = FAMILIES if floor.group == FAMILY else MIXES
         return [name for name in known if any(fnmatchcase(name, each) for each in floor.traces)]
 
     def seeds_of(self, floor: Floor) -> Sequence[int]:
@@ -69,7 +72,7 @@ class Plan:
                 arrivals=self.mig_arrivals,
             )
             return partial(run_mig_churn, churn, cell.policy, cell.seed)
-        trace = self.inputs[cell.trace]
+        trace = self._trace(cell)
         experiment = Experiment(
             trace=cell.trace,
             nodes=trace.nodes,
@@ -82,6 +85,11 @@ class Plan:
             constrain_percent=condition.constrain_percent,
         )
         return partial(_run, condition.protocol, experiment)
+
+    def _trace(self, cell: Cell) -> Trace:
+        """The cluster and the pods of a cell; a family has other ones for each seed."""
+        known = self.inputs.get(cell.trace)
+        return known or of_family(cell.trace, cell.seed)
 
     def _cells_of(self, floor: Floor) -> Iterator[Cell]:
         for trace in self.traces_of(floor):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from scheduler_ext.cli.simulate.options import split_names
 from scheduler_ext.core.errors import SimulationError
-from scheduler_ext.sim.generator import GENERATED, generate_traces
+from scheduler_ext.sim.generator import FAMILIES, GENERATED, generate_traces
 from scheduler_ext.sim.openb import read_traces
 from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import NodeShape
@@ -47,6 +47,12 @@ def read_folder(folder: Path, variants: str | None = None) -> Inputs:
         )
     nodes, pods = read_traces(folder / NODES_CSV, [files[name] for name in wanted])
     return {name: Trace(nodes, pods[files[name].stem]) for name in wanted}
+
+
+def of_family(name: str, seed: int) -> Trace:
+    """The generated cluster of a family, of its usual size, and pods for it."""
+    shapes, traces = generate_traces(FAMILIES[name].nodes, seed, name)
+    return Trace(shapes, traces[GENERATED])
 
 
 def made_up(clusters: int = 1, nodes: int = GENERATED_NODES) -> Inputs:

@@ -52,7 +52,7 @@ FAMILIES: Mapping[str, Family] = {
     "small": Family(nodes=30),
     "large": Family(nodes=1213, named=0.2),
     # One purchase of one model.
-    "uniform": Family(
+    "one-model": Family(
         nodes=100,
         machines=(((192_000, 2048 * 1024, 8, "H100-80GB"), 1.0),),
         gpus=((0, 0.05), (_SHARE, 0.25), (1, 0.4), (2, 0.15), (4, 0.1), (8, 0.05)),
