@@ -10,7 +10,7 @@ from scheduler_ext.core.scores.future_demand import Fragmentation, ResidualValue
 _FEW_IDLE, _MANY_IDLE = 0.1, 0.3
 STEPS = 4
 # The factors in a full cluster.
-_FACTORS = {ResidualValue.name: 0.2, Fragmentation.name: 5.0}
+_FACTORS = {ResidualValue.name: 0.2, Fragmentation.name: 7.0}
 
 
 def crowding(idle_part: float) -> int:

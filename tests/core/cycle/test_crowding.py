@@ -18,10 +18,10 @@ WEIGHTS = {"residual-value": 1.0, "fragmentation": 0.1, "balance": 0.2}
         pytest.param(
             0.3, {"residual-value": 1.0, "fragmentation": 0.1}, id="so are those at 30 per cent idle"
         ),
-        pytest.param(0.25, {"residual-value": 0.8, "fragmentation": 0.2}, id="the first step"),
-        pytest.param(0.2, {"residual-value": 0.6, "fragmentation": 0.3}, id="half way"),
-        pytest.param(0.1, {"residual-value": 0.2, "fragmentation": 0.5}, id="a tenth idle is full"),
-        pytest.param(0.0, {"residual-value": 0.2, "fragmentation": 0.5}, id="no idle GPU"),
+        pytest.param(0.25, {"residual-value": 0.8, "fragmentation": 0.25}, id="the first step"),
+        pytest.param(0.2, {"residual-value": 0.6, "fragmentation": 0.4}, id="half way"),
+        pytest.param(0.1, {"residual-value": 0.2, "fragmentation": 0.7}, id="a tenth idle is full"),
+        pytest.param(0.0, {"residual-value": 0.2, "fragmentation": 0.7}, id="no idle GPU"),
     ],
 )
 def test_the_fuller_the_more_fragmentation_counts(idle_part: float, weights: dict[str, float]) -> None:
