@@ -70,6 +70,8 @@ class Default(Policy):
         self._table = Table({str(number): nodes[state] for number, state in enumerate(states)})
         self._state_of = [0] * len(cluster)
         self._tick = -1
+        # The phase at the last tick for which it was asked.
+        self._phase_tick, self._phase = -1, 0
         self._forget()
         self.retarget(target.workload)
 
@@ -92,7 +94,9 @@ class Default(Policy):
 
     def phase(self, world: World) -> int:
         """How full the cluster is."""
-        return crowding(self._idle_part(world))
+        if world.tick != self._phase_tick:
+            self._phase_tick, self._phase = world.tick, crowding(self._idle_part(world))
+        return self._phase
 
     def resolution(self, kind: PodKind, world: World) -> float:
         """As in the server."""
