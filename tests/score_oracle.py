@@ -102,7 +102,8 @@ def _lost(placed: Placed, value: Callable[[Left], float], state: NodeState) -> f
 
 
 def residual_value(state: NodeState, placed: Placed) -> float:
-    return _clip(1 - _lost(placed, lambda left: worth(left, placed.workload), state))
+    lost = _lost(placed, lambda left: worth(left, placed.workload), state)
+    return _clip(1 - lost + excess_part(state, placed) / placed.gpus)
 
 
 def fragmentation(state: NodeState, placed: Placed) -> float:
@@ -110,7 +111,16 @@ def fragmentation(state: NodeState, placed: Placed) -> float:
 
 
 def balance(state: NodeState, placed: Placed) -> float:
-    return _clip(1 - _lost(placed, lambda left: with_cpu(left, placed.workload), state) / 2)
+    lost = _lost(placed, lambda left: with_cpu(left, placed.workload), state)
+    return _clip(1 - (lost - excess_part(state, placed) / placed.gpus) / 2)
+
+
+def excess_part(state: NodeState, placed: Placed) -> float:
+    """How much more of a GPU the shares are here than on the largest GPUs."""
+    largest = max((slot.share_total_mib for other in placed.cluster for slot in other.slots), default=1)
+    loads = {i: placed.load_mib(i) for i in placed.slots}
+    here = sum(load / max(state.slots[i].share_total_mib, 1) for i, load in loads.items())
+    return here - sum(loads.values()) / max(largest, 1)
 
 
 def whole_gpus(state: NodeState, placed: Placed) -> float:
@@ -191,7 +201,8 @@ def value(state: NodeState, placed: Placed) -> float:
     taken += sum(rank(state.slots[i]) for i in placed.slots)
     gpus = sum(other.gpus for other in placed.cluster)
     idle = sum(idle_of_models(placed.cluster).values())
-    return _clip(1 - math.sqrt(min(1.0, idle / gpus)) * taken / placed.gpus)
+    thrift = 1.0 if any(ask.profile for ask in placed.request.units) else min(1.0, idle / gpus) ** 0.5
+    return _clip(1 - thrift * taken / placed.gpus)
 
 
 def _value(state: NodeState, slot: Slot) -> float:

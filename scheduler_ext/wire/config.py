@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -14,6 +14,7 @@ from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.node.node_labels import MAX_VALUE
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE, MIG_PREFIX, ResourceNames
+from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.wire.decoding import located
 from scheduler_ext.wire.documents import json_documents
@@ -103,7 +104,7 @@ class Configuration(_Section):
     server: ServerSection = field(default_factory=ServerSection)
     inspection: InspectionSection = field(default_factory=InspectionSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
-    values: dict[str, float] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
 
     def policy(self) -> Policy:
         """The settings of a decision."""
@@ -184,7 +185,7 @@ def check(config: Configuration) -> None:
     duration_s("bind.deadline", config.bind.deadline, 0.1, 60)
 
 
-def _check_values(values: Mapping[str, float]) -> None:
+def _check_values(values: Mapping[str, Any]) -> None:
     named: dict[str, str] = {}
     for text, value in sorted(values.items()):
         try:
@@ -194,6 +195,10 @@ def _check_values(values: Mapping[str, float]) -> None:
         if model in named:
             raise ConfigError(f"values.{text}: the same model as values.{named[model]}; keep one")
         named[model] = text
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(
+                f"values.{text}: {shown(str(value))} is no number; write US dollars per hour, such as 2.5"
+            )
         if not 0 < value <= MAX_VALUE:
             raise ConfigError(f"values.{text}: {value:g} must be above 0 and at most {MAX_VALUE:,.0f}")
 

@@ -288,6 +288,7 @@ def test_every_configuration_shipped_is_one_that_can_be_meant() -> None:
         pytest.param({"T4": 0}, "values.T4: 0 must be above 0", id="a GPU without value"),
         pytest.param({"T4": -1.5}, "values.T4: -1.5 must be above 0", id="a negative value"),
         pytest.param({"T4": 2e6}, "values.T4: 2e+06 must be above 0 and at most 1,000,000", id="too much"),
+        pytest.param({"T4": "2.5"}, "values.T4: '2.5' is no number; write US dollars per hour", id="a text"),
         pytest.param({"A;B": 1}, "values.A;B: GPU model", id="a name that no model has"),
         pytest.param(
             {"T4": 1, "Tesla-T4": 2}, "values.Tesla-T4: the same model as values.T4; keep one", id="twice"

@@ -47,7 +47,8 @@ def because(decision: Decision, name: str, others: list[str]) -> str | None:
     leads = [
         (weight * float(np.mean(value[best] - value[rest])), score.name) for score, weight, value in terms
     ]
-    most, deciding = max(leads, default=(0.0, ""))
+    cheapest = all(value[best] >= value[rest].max() for score, _, value in terms if score.name == "value")
+    most, deciding = max((lead for lead in leads if cheapest or lead[1] != "value"), default=(0.0, ""))
     if most < _LEAST:
         return EQUAL
     if deciding == "spot":

@@ -5,12 +5,13 @@ now."""
 from collections.abc import Mapping
 
 from scheduler_ext.core.scores.future_demand import Fragmentation, ResidualValue
+from scheduler_ext.core.scores.value import Value
 
 # Weights change in so many steps between these idle parts, found as docs/concepts/placement.md says.
 _FEW_IDLE, _MANY_IDLE = 0.1, 0.3
 STEPS = 4
 # The factors in a full cluster.
-_FACTORS = {ResidualValue.name: 0.2, Fragmentation.name: 7.0}
+_FACTORS = {ResidualValue.name: 0.2, Fragmentation.name: 7.0, Value.name: 2.0}
 
 
 def crowding(idle_part: float) -> int:

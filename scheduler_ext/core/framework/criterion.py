@@ -252,6 +252,16 @@ class Scoring:
         return part
 
     @lazy
+    def excess_part(self) -> Floats:
+        """How much more of a GPU the shares are here than on the largest GPUs of the cluster, `[state]`. That
+        a small GPU is used up says nothing about what is left of it."""
+        if self.fit is None:
+            return np.zeros(len(self.snapshot.states))
+        largest = self.snapshot.cluster.devices.share_size_mib.max(initial=1)
+        excess: Floats = self.share_part - self.fit.load_mib.sum(0) / largest
+        return excess
+
+    @lazy
     def left_of_shares(self) -> Floats:
         """The mean part that is left free of the GPUs that get shares, `[state]`; the request has shares."""
         assert self.fit is not None

@@ -107,6 +107,11 @@ def stated_value(labels: Labels) -> float:
     return min(float(text), MAX_VALUE) if _VALUE.fullmatch(text) else 0.0
 
 
+def is_bad_value(labels: Labels) -> bool:
+    """Whether the label for the value has a text that states none."""
+    return VALUE_LABEL in labels and not stated_value(labels)
+
+
 def change_in_progress(labels: Labels) -> bool:
     """Whether a MIG reconfiguration or a driver upgrade is under way, or has failed, by the MIG manager's and
     the GPU Operator's state labels; an unknown state counts as in progress, an empty one says nothing."""

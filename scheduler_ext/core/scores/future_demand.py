@@ -13,7 +13,8 @@ def _kept(scoring: Scoring, lost: Floats, most_gpus: float = 1.0) -> Floats:
 
 
 class ResidualValue:
-    """1 if the rest of the GPUs is as valuable as before. Whole GPUs lose the same everywhere."""
+    """1 if the rest of the GPUs is as valuable as before, beside what the share takes of the largest GPU.
+    Whole GPUs lose the same everywhere."""
 
     name = "residual-value"
 
@@ -21,7 +22,7 @@ class ResidualValue:
         return scoring.packs and scoring.fit is not None
 
     def value(self, scoring: Scoring) -> Floats:
-        return _kept(scoring, scoring.before.worth - scoring.after.worth)
+        return _kept(scoring, scoring.before.worth - scoring.after.worth - scoring.excess_part)
 
 
 class Fragmentation:
@@ -51,7 +52,8 @@ class Balance:
         return scoring.packs and scoring.snapshot.forecast.knows_cpu
 
     def value(self, scoring: Scoring) -> Floats:
-        return _kept(scoring, scoring.before.usable - scoring.after.usable, self.most_gpus)
+        lost = scoring.before.usable - scoring.after.usable - scoring.excess_part
+        return _kept(scoring, lost, self.most_gpus)
 
 
 class WholeGpus:

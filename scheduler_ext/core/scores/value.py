@@ -27,7 +27,9 @@ class Value:
             ranks = scoring.ranks.of(snapshot.devices.model)
             for place in scoring.per_share:
                 taken += ranks[place]
-        value: Floats = np.clip(1.0 - thrift(snapshot.idle_part) * taken / scoring.gpus, 0.0, 1.0)
+        # Idle whole GPUs tell nothing about MIG instances.
+        part = 1.0 if any(ask.profile for ask, _ in scoring.units) else thrift(snapshot.idle_part)
+        value: Floats = np.clip(1.0 - part * taken / scoring.gpus, 0.0, 1.0)
         return value
 
 

@@ -25,6 +25,13 @@ ROWS = [
     pytest.param(whole(strategy="spread"), FILLED, "empty", "spreads", id="an empty node for spread"),
     pytest.param(whole(strategy="binpack"), FILLED, "full", "packs", id="a full node for binpack"),
     pytest.param(whole(), T4_OR_H100, "t4", "cheapest that fits", id="a cheap GPU"),
+    pytest.param(
+        whole(),
+        {"l4": has("L4", 8, held=7), "t4": has("T4", 8), "h100": has("H100-80GB", 8)},
+        "l4",
+        "packs",
+        id="a GPU that is not the cheapest",
+    ),
     pytest.param(whole(models=("H100", "T4")), T4_OR_H100, "h100", "wanted model", id="the first model"),
     pytest.param(whole(priority=-1), SPOT, "spot", "spot", id="a batch pod"),
     pytest.param(whole(priority=1), SPOT, "on-demand", "on-demand", id="an important pod"),

@@ -13,6 +13,7 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Holder, Memory
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest
 from tests.core.asked import HELD, mig, share, whole
 from tests.core.reported import SHARED, WHOLE, bound, device, node, sliced, wants
@@ -67,9 +68,11 @@ def beside(priority: int, model: str = "H100-80GB") -> NodeInfo:
     return node(replace(first, holders=(Holder(uid=pod.uid),)), *rest, pods=(pod,), allocatable={WHOLE: 8})
 
 
-def best(request: GpuRequest, nodes: Nodes, policy: Policy | None = None) -> set[str]:
+def best(
+    request: GpuRequest, nodes: Nodes, policy: Policy | None = None, workload: Workload = UNKNOWN
+) -> set[str]:
     """The nodes that get the most points; none if the pod fits nowhere."""
-    snapshot = snapshot_of([replace(info, name=name) for name, info in nodes.items()])
+    snapshot = snapshot_of([replace(info, name=name) for name, info in nodes.items()], workload=workload)
     decision = filter_nodes(request, snapshot, policy or Policy())
     scored = points(
         decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]], decision.scored.resolution
@@ -235,6 +238,31 @@ def test_an_operator_expects(request_: GpuRequest, nodes: Nodes, expected: set[s
 
 def test_there_are_sixty_sentences() -> None:
     assert len(ROWS) >= 60
+
+
+@pytest.mark.parametrize("t4", [4, 8])
+@pytest.mark.parametrize("held", [2, 4, 6, 7])
+def test_a_pod_without_wishes_leaves_a_used_h100_alone(t4: int, held: int) -> None:
+    nodes = {
+        "t4": has("T4", t4),
+        "used": has("H100-80GB", 8, held=held),
+        "full": has("H100-80GB", 8, held=8),
+    }
+    assert best(whole(), nodes) == {"t4"}
+
+
+@pytest.mark.parametrize("full", [1, 3, 6, 10, 20])
+def test_nor_does_it_take_the_last_one_where_pods_ask_one_gpu_each(full: int) -> None:
+    nodes = {"t4": has("T4", 4), "used": has("H100-80GB", 8, held=7)}
+    nodes |= {f"full-{i}": has("H100-80GB", 8, held=8) for i in range(full)}
+    ones = Workload.of({TaskClass(gpus=1): 8 * full + 7}, unknown=20)
+    assert best(whole(), nodes, workload=ones) == {"t4"}
+
+
+@pytest.mark.parametrize("mib", [2048, 4096, 8192, 12_000, 16_000, 18_000])
+def test_a_share_opens_the_gpu_that_it_fills_rather_than_an_h100(mib: int) -> None:
+    nodes = {"l4": has("L4", 4), "h100": has("H100-80GB", 8)}
+    assert best(share(mib), nodes) == {"l4"}
 
 
 def test_configured_values_replace_those_of_the_table() -> None:
