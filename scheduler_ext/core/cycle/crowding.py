@@ -11,7 +11,7 @@ from scheduler_ext.core.scores.value import Value
 _FEW_IDLE, _MANY_IDLE = 0.1, 0.3
 STEPS = 4
 # The factors in a full cluster.
-_FACTORS = {ResidualValue.name: 0.2, Fragmentation.name: 7.0, Value.name: 2.0}
+_FACTORS = {ResidualValue.name: 0.2, Fragmentation.name: 7.0, Value.name: 0.4}
 
 
 def crowding(idle_part: float) -> int:
