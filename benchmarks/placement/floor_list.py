@@ -10,7 +10,7 @@ from scheduler_ext.sim.policies import POLICIES
 
 OURS = "default"
 INFLATION, CHURN, MIG = "inflation", "churn", "mig"
-# The families of generated clusters, and how many GPUs they may be behind the best policy.
+# The families of generated clusters, and the margin to the best policy that is enough.
 FAMILY, _BEHIND = "families", -0.1
 
 
