@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 from typing import TYPE_CHECKING
 
 import click
@@ -171,16 +171,7 @@ def _run(
 ) -> int:
     from scheduler_ext.agent.reporter import Reporter
 
-    stopped = Event()
-
-    def end(*_: object) -> None:
-        stopped.set()
-        signal.setitimer(signal.ITIMER_REAL, _END_S)
-
-    # No report is lost: written reports are complete, and the next agent reads everything again.
-    signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+    stopped = stopped_by_signals()
     if fake is None:
         reporter = Reporter(transport, names[0], boot_id())
         return run_agent(observer(beat=pulse.beat), reporter, interval_s, stopped, pulse=pulse)
@@ -190,6 +181,23 @@ def _run(
     boot = str(uuid.uuid4())
     readings = FakeReadings(fake, names)
     return run_fake(readings, lambda name: Reporter(transport, name, boot), interval_s, stopped, pulse)
+
+
+def stopped_by_signals() -> Event:
+    """An event that SIGTERM and SIGINT set; if the process has not ended soon after that, it exits with 0."""
+    stopped = Event()
+
+    def end(*_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, _END_S)
+        # A handler runs inside whatever the main thread does. If that is `stopped.wait`, the main thread may
+        # hold the event's lock, which `set` needs, too.
+        Thread(target=stopped.set, daemon=True).start()
+
+    # No report is lost: written reports are complete, and the next agent reads everything again.
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    return stopped
 
 
 def _observer(

@@ -275,6 +275,22 @@ class TestTheEnd:
         assert agent.wait(25) == 0
 
 
+SIGNAL_INSIDE_WAIT = """
+import os, signal, sys
+from scheduler_ext.cli.agent import stopped_by_signals
+
+stopped = stopped_by_signals()
+with stopped._cond:  # as `wait` holds it
+    os.kill(os.getpid(), signal.SIGTERM)
+sys.exit(0 if stopped.wait(1) else 3)
+"""
+
+
+def test_a_signal_in_the_middle_of_a_wait_ends_the_agent() -> None:
+    ended = subprocess.run([sys.executable, "-c", SIGNAL_INSIDE_WAIT], cwd=ROOT, timeout=30, check=False)
+    assert ended.returncode == 0
+
+
 def test_the_agent_imports_no_module_that_it_does_not_need(world: World) -> None:
     world.kubelet.start()
     agent = world.agent("--node-name", "n", *world.local, PYTHONPROFILEIMPORTTIME="1")
