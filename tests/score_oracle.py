@@ -187,7 +187,7 @@ def model_scarcity(state: NodeState, placed: Placed) -> float:
 
 
 def value(state: NodeState, placed: Placed) -> float:
-    """By the logarithm of the value of the GPUs that are taken; less in a fuller cluster."""
+    """By the logarithm of the value of the GPUs that are taken; less in a large cluster and in a fuller one."""
     values = [_value(other, slot) for other in placed.cluster for slot in other.slots]
     span = math.log(max(16.0, max(values) / min(values)))
 
@@ -201,7 +201,9 @@ def value(state: NodeState, placed: Placed) -> float:
     taken += sum(rank(state.slots[i]) for i in placed.slots)
     gpus = sum(other.gpus for other in placed.cluster)
     idle = sum(idle_of_models(placed.cluster).values())
-    thrift = 1.0 if any(ask.profile for ask in placed.request.units) else min(1.0, idle / gpus) ** 0.5
+    idle_part = 1.0 if any(ask.profile for ask in placed.request.units) else min(1.0, idle / gpus)
+    small = _clip((30 - sum(other.gpus > 0 for other in placed.cluster)) / 20)
+    thrift = small + (1 - small) * idle_part**0.5 / 2
     return _clip(1 - thrift * taken / placed.gpus)
 
 

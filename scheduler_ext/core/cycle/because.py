@@ -13,7 +13,7 @@ PREFERRED = "preferred by the pod"
 # The word of each score; the others of the strategy `fragmentation` pack.
 _WORDS = {
     "reported": "has a report",
-    "whole-before-slice": "whole GPU",
+    "whole-before-slice": "not shared",
     "model-preference": "wanted model",
     "value": "cheapest that fits",
     "model-scarcity": "spares scarce models",

@@ -14,11 +14,11 @@ STEPS = 4
 _FACTORS = {ResidualValue.name: 0.2, Fragmentation.name: 7.0, Value.name: 0.4}
 
 
-def crowding(idle_part: float) -> int:
-    """How full a cluster is of which this part is idle: 0 to STEPS."""
+def crowding(idle_part: float, smallness: float) -> int:
+    """How full a cluster is of which this part is idle: 0 to STEPS, and 0 if it is small."""
     # Rounded first, so that equal parts that were computed differently are equally full.
     full = (_MANY_IDLE - round(idle_part, 6)) / (_MANY_IDLE - _FEW_IDLE)
-    return min(max(round(full * STEPS), 0), STEPS)
+    return round(min(max(full, 0.0), 1.0) * (1.0 - smallness) * STEPS)
 
 
 def weights_at(weights: Mapping[str, float], crowding: int) -> dict[str, float]:

@@ -112,7 +112,8 @@ class Decision:
     @lazy
     def weights(self) -> Mapping[str, float]:
         """The weight of each score in a cluster as full as this one, by name."""
-        return weights_at(self.policy.weights, crowding(self.snapshot.idle_part))
+        snapshot = self.snapshot
+        return weights_at(self.policy.weights, crowding(snapshot.idle_part, snapshot.smallness))
 
     @lazy
     def scoring(self) -> Scoring:

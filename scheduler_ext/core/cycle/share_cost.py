@@ -76,7 +76,7 @@ def _packing(
     breaking = per_gpu.unusable * spoilt + per_gpu.runs * fewer
     ranks = None
     if request.strategy is None and snapshot.value_ranks(values).differ:
-        weight = weights.get(Value.name, 0.0) * thrift(snapshot.idle_part)
+        weight = weights.get(Value.name, 0.0) * thrift(snapshot.idle_part, snapshot.smallness)
         ranks = weight * snapshot.value_ranks(values).of(devices.model)
 
     def cost(before: Ints, after: Ints) -> Floats:

@@ -7,6 +7,9 @@ import numpy as np
 from scheduler_ext.core.framework.criterion import Scoring
 from scheduler_ext.core.node.columns import Floats
 
+# How much value counts in an empty large cluster, relative to a small one.
+_LARGE = 0.5
+
 
 class Value:
     """1 if the pod takes the least valuable GPUs of the cluster, lower with the rank of the taken ones. It
@@ -28,11 +31,12 @@ class Value:
             for place in scoring.per_share:
                 taken += ranks[place]
         # Idle whole GPUs tell nothing about MIG instances.
-        part = 1.0 if any(ask.profile for ask, _ in scoring.units) else thrift(snapshot.idle_part)
+        idle_part = 1.0 if any(ask.profile for ask, _ in scoring.units) else snapshot.idle_part
+        part = thrift(idle_part, snapshot.smallness)
         value: Floats = np.clip(1.0 - part * taken / scoring.gpus, 0.0, 1.0)
         return value
 
 
-def thrift(idle_part: float) -> float:
+def thrift(idle_part: float, smallness: float) -> float:
     """How much value counts while this part of the cluster's GPUs is idle, 0 to 1."""
-    return math.sqrt(idle_part)
+    return smallness + (1.0 - smallness) * _LARGE * math.sqrt(idle_part)

@@ -17,6 +17,7 @@ from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeCol
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.snapshot.name_index import NameIndex
+from scheduler_ext.core.snapshot.smallness import smallness
 from scheduler_ext.core.snapshot.value_ranks import ValueRanks, value_ranks
 
 
@@ -143,6 +144,13 @@ class Snapshot:
             return self.cluster.idle_part
         gpus = float(self.node.gpus @ self.node.count)
         return min(1.0, float(self.idle_of_models.sum()) / gpus) if gpus else 0.0
+
+    @lazy
+    def smallness(self) -> float:
+        """How small the cluster is, 0 to 1."""
+        if self.cluster is not self:
+            return self.cluster.smallness
+        return smallness(int(self.node.count[self.node.gpus > 0].sum()))
 
     def value_ranks(self, configured: Mapping[str, float]) -> ValueRanks:
         """The ranks of models and nodes by value; `configured` values replace those of the table."""

@@ -16,6 +16,7 @@ from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.scores.future_demand import ModelScarcity
 from scheduler_ext.core.scores.value import Value, thrift
+from scheduler_ext.core.snapshot.smallness import smallness
 from scheduler_ext.core.snapshot.snapshot import scarcity
 from scheduler_ext.core.snapshot.table import Table
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, State
@@ -59,6 +60,7 @@ class Default(Policy):
         self._policy = replace(target.knobs, weights={**target.knobs.weights, **_NOT_WEIGHED})
         self._by_core = not knows(self._policy)
         self._capacity_milli = max(cluster.capacity_milli, 1)
+        self._smallness = smallness(int(np.count_nonzero(cluster.gpus)))
         self._nodes = NodeStates(cluster)
         # The GPU of the node in each slot of its state.
         self._gpu_of = [[0]] * len(cluster)
@@ -95,7 +97,7 @@ class Default(Policy):
     def phase(self, world: World) -> int:
         """How full the cluster is."""
         if world.tick != self._phase_tick:
-            self._phase_tick, self._phase = world.tick, crowding(self._idle_part(world))
+            self._phase_tick, self._phase = world.tick, crowding(self._idle_part(world), self._smallness)
         return self._phase
 
     def resolution(self, kind: PodKind, world: World) -> float:
@@ -112,7 +114,7 @@ class Default(Policy):
         by_model = scarce * (1.0 - scarcity(self._wanted, idle) * taken) + valuable
         of_cluster: Floats = by_model[self._model_of_node]
         if valuable:
-            of_cluster -= valuable * thrift(self._idle_part(world)) * self._ranks
+            of_cluster -= valuable * thrift(self._idle_part(world), self._smallness) * self._ranks
         return of_cluster
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:

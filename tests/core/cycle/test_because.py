@@ -36,7 +36,7 @@ ROWS = [
     pytest.param(whole(priority=-1), SPOT, "spot", "spot", id="a batch pod"),
     pytest.param(whole(priority=1), SPOT, "on-demand", "on-demand", id="an important pod"),
     pytest.param(whole(priority=1_000), SICK, "sound", "reliable", id="no sick GPU, by priority"),
-    pytest.param(whole(), SLICED, "whole", "whole GPU", id="a whole GPU beside slices"),
+    pytest.param(whole(), SLICED, "whole", "not shared", id="a whole GPU beside slices"),
     pytest.param(whole(), LABELS, "report", "has a report", id="a report beside labels"),
 ]
 

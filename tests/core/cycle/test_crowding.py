@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.core.cycle.crowding import STEPS, crowding, weights_at
+from scheduler_ext.core.snapshot.smallness import smallness
 
 WEIGHTS = {"residual-value": 1.0, "fragmentation": 0.1, "balance": 0.2}
 
@@ -25,12 +26,26 @@ WEIGHTS = {"residual-value": 1.0, "fragmentation": 0.1, "balance": 0.2}
     ],
 )
 def test_the_fuller_the_more_fragmentation_counts(idle_part: float, weights: dict[str, float]) -> None:
-    assert weights_at(WEIGHTS, crowding(idle_part)) == pytest.approx({**weights, "balance": 0.2})
+    assert weights_at(WEIGHTS, crowding(idle_part, 0.0)) == pytest.approx({**weights, "balance": 0.2})
 
 
 def test_equal_parts_are_equally_full_however_computed() -> None:
     third = 0.275 + 1e-12
-    assert crowding(third) == crowding(0.275) == crowding(0.275 - 1e-12)
+    assert crowding(third, 0.0) == crowding(0.275, 0.0) == crowding(0.275 - 1e-12, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("gpu_nodes", "steps"),
+    [
+        pytest.param(3, 0, id="never in a small cluster"),
+        pytest.param(10, 0, id="small up to ten nodes"),
+        pytest.param(20, 2, id="half in one of twenty nodes"),
+        pytest.param(30, 4, id="large from thirty on"),
+        pytest.param(1_213, 4, id="large"),
+    ],
+)
+def test_a_full_cluster_is_full_if_it_is_large(gpu_nodes: int, steps: int) -> None:
+    assert crowding(0.0, smallness(gpu_nodes)) == steps
 
 
 def test_a_weight_of_zero_stays_zero() -> None:
