@@ -259,6 +259,37 @@ def test_nor_does_it_take_the_last_one_while_a_quarter_is_idle(t4: int, full: in
     assert best(whole(), nodes, workload=ones) == {"t4"}
 
 
+def and_full(nodes: Nodes, model: str, count: int) -> Nodes:
+    """The nodes, and so many of the model without an idle GPU."""
+    return nodes | {f"full-{i}": has(model, 8, held=8) for i in range(count)}
+
+
+@pytest.mark.parametrize("full", [0, 2, 8])
+@pytest.mark.parametrize("idle", [1, 2, 4])
+@pytest.mark.parametrize(
+    ("cheap", "dear"),
+    [("T4", "H100-80GB"), ("L4", "H100-80GB"), ("T4", "A100-40GB"), ("A100-80GB", "H100-80GB")],
+)
+def test_in_a_small_cluster_half_the_price_wins_however_full_it_is(
+    cheap: str, dear: str, idle: int, full: int
+) -> None:
+    nodes = {"cheap": has(cheap, 8), "dear": has(dear, 8, held=8 - idle)}
+    assert best(whole(), and_full(nodes, dear, full)) == {"cheap"}
+
+
+@pytest.mark.parametrize("full", [0, 2, 8])
+@pytest.mark.parametrize("promised", [0, 20_000, 60_000])
+@pytest.mark.parametrize("cheap", ["T4", "L4", "A10"])
+def test_in_a_small_cluster_a_small_share_opens_a_small_gpu(cheap: str, promised: int, full: int) -> None:
+    nodes = {"cheap": shared(cheap, 0, 0), "dear": shared("H100-80GB", *[promised] * 8)}
+    assert best(share(4096), and_full(nodes, "H100-80GB", full)) == {"cheap"}
+
+
+def test_in_a_small_cluster_packing_wins_where_prices_are_close() -> None:
+    nodes = {"cheaper": has("H100-80GB", 8), "dearer": has("H200", 8, held=7)}
+    assert best(whole(), nodes) == {"dearer"}
+
+
 @pytest.mark.parametrize("mib", [2048, 4096, 8192, 12_000, 16_000, 18_000])
 def test_a_share_opens_the_gpu_that_it_fills_rather_than_an_h100(mib: int) -> None:
     nodes = {"l4": has("L4", 4), "h100": has("H100-80GB", 8)}

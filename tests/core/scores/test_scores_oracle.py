@@ -97,17 +97,21 @@ def test_balance_takes_half_of_its_points_for_each_gpu_that_is_lost(
     assert_scores_agree(decision)
 
 
+@pytest.mark.parametrize("nodes", [2, 18, 32])
 @pytest.mark.parametrize("count", [1, 2, 3, 4])
 @pytest.mark.parametrize("priority", [0, 500])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_scores_agree_where_several_units_are_asked(count: int, priority: int, strategy: str) -> None:
+def test_scores_agree_where_several_units_are_asked(
+    nodes: int, count: int, priority: int, strategy: str
+) -> None:
     seven = sliced(*[("1g.10gb", start) for start in range(7)], holders={6: Holder(uid="someone")})
-    mixed = replace(node(device(0, mig=seven), device(1), report={"mig_strategy": "mixed"}), name="mixed")
-    whole_ones = replace(node(*(t4(i) for i in range(4)), *(device(i) for i in range(4, 10))), name="whole")
+    mixed = node(device(0, mig=seven), device(1), report={"mig_strategy": "mixed"})
+    whole_ones = node(*(t4(i) for i in range(4)), *(device(i) for i in range(4, 10)))
     workload = Workload.of(
         {TaskClass(mig=(("3g.40gb", 1), ("1g.10gb", 2))): 3, TaskClass(gpus=2): 1}, unknown=1
     )
-    snapshot = snapshot_of([mixed, whole_ones], workload=workload)
+    cluster = [replace((mixed, whole_ones)[i % 2], name=f"{i:02}") for i in range(nodes)]
+    snapshot = snapshot_of(cluster, workload=workload)
     for request in (whole(count, priority=priority), replace(mig("1g.10gb", count), priority=priority)):
         decision = filter_nodes(request, snapshot, Policy(strategy=strategy))
         assert decision.fits.any()
