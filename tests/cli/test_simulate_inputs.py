@@ -105,10 +105,12 @@ def test_microsoft_s_trace(tmp_path: Path) -> None:
             id="a dump and files",
         ),
         pytest.param(
-            ("--dump", "d", "--generate", "9"), "--generate: the nodes and pods of --dump", id="generated too"
+            ("--dump", "d", "--generate", "9"),
+            "--generate: is for generated nodes and pods",
+            id="generated too",
         ),
         pytest.param(
-            ("--dump", "d", "--write", "w"), "--write: the nodes and pods of --dump are files", id="written"
+            ("--dump", "d", "--write", "w"), "--write: is for generated nodes and pods", id="written"
         ),
         pytest.param(("--format", "philly"), "--format: is that of --nodes and --pods", id="a format alone"),
         pytest.param(("--dump", "d", "--format", "openb"), "--format: is that of", id="a dump's format"),

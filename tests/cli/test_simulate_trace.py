@@ -84,7 +84,7 @@ def test_table() -> None:
     summary = report_of(simulate(*SMALL, "-o", "json"))["summary"]
     for row, mean in zip(rows, summary, strict=True):
         figure = mean["allocationPercent"]["130"], mean["standardError"]["allocationPercent"]["130"]
-        assert "{:.2f} ± {:.2f}".format(*figure) in row
+        assert "{:.2f}±{:.2f}".format(*figure) in row
     told, header, *rows = refused.splitlines()
     assert told == "Rejected demand in per cent of all demand, by class of pods:"
     assert header.split()[:2] == ["TRACE", "POLICY"]

@@ -48,18 +48,21 @@ class TraceInputs:
         def given(name: str) -> bool:
             return ctx.get_parameter_source(name) is not ParameterSource.DEFAULT
 
+        if self.dump is not None and (self.nodes is not None or self.pods):
+            raise click.UsageError("--dump: has nodes and pods; give it without --nodes and --pods")
         if (self.nodes is None) != (not self.pods):
-            raise click.UsageError("--nodes and --pods come together; give both, or neither for made-up ones")
+            raise click.UsageError(
+                "--nodes and --pods are files and come together; "
+                "give both, or neither for generated ones (--generate sets their number of nodes)"
+            )
         if len({path.stem for path in self.pods}) < len(self.pods):
             raise click.UsageError("--pods: two files have the same name, by which their results are known")
-        if self.nodes is not None and self.dump is not None:
-            raise click.UsageError("--dump: has nodes and pods; give it without --nodes and --pods")
         if self.nodes is None and given("form"):
             raise click.UsageError("--format: is that of --nodes and --pods; give these too")
         for name in ("generate", "family", "generator_seed", "write"):
             if given(name) and (self.nodes is not None or self.dump is not None):
                 option, files = f"--{name.replace('_', '-')}", "--dump" if self.dump else "--nodes and --pods"
-                raise click.UsageError(f"{option}: the nodes and pods of {files} are files already; drop it")
+                raise click.UsageError(f"{option}: is for generated nodes and pods; leave it out with {files}")
         check_folder("--write", self.write)
 
     def read(self, config: Configuration) -> _Inputs:
