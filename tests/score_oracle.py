@@ -189,7 +189,7 @@ def model_scarcity(state: NodeState, placed: Placed) -> float:
 def value(state: NodeState, placed: Placed) -> float:
     """By the logarithm of the value of the taken GPUs; less in a large cluster, and less if it is full."""
     values = [_value(other, slot) for other in placed.cluster for slot in other.slots]
-    span = math.log(max(16.0, max(values) / min(values)))
+    span = math.log(max(64.0, max(values) / min(values)))
 
     def rank(slot: Slot) -> float:
         return math.log(_value(state, slot) / min(values)) / span

@@ -31,7 +31,7 @@ DEFAULT_WEIGHTS: dict[str, float] = {
     "balance": 0.2,
     "whole-gpus": 0.02,
     "tightness": 0.03,
-    "value": 0.28,
+    "value": 0.42,
     "model-scarcity": 0.3,
     "node-scarcity": 0.03,
     "best-fit": 0.2,

@@ -13,15 +13,14 @@ from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.columns import Floats, Ints, NodeColumns
 
 # A GPU worth so many times the cheapest has rank 1, or the dearest one if it is worth more.
-_WIDEST = 16.0
+_WIDEST = 64.0
 
 
 @dataclass(frozen=True, eq=False)
 class ValueRanks:
     """0 for the cheapest GPUs of a cluster, up to 1, by the logarithm of the value: equal ratios of prices
     count the same for cheap and expensive GPUs. `models` is `[model]`; `nodes` `[state]` is the rank by the
-    node's own value, NaN without one; `differ` is
-    whether some GPU of the cluster is worth more than another."""
+    node's own value, NaN without one; `differ` is whether some GPU of the cluster is worth more than another."""
 
     models: Floats
     nodes: Floats

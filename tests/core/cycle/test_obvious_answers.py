@@ -285,6 +285,11 @@ def test_in_a_small_cluster_a_small_share_opens_a_small_gpu(cheap: str, promised
     assert best(share(4096), and_full(nodes, "H100-80GB", full)) == {"cheap"}
 
 
+def test_a_model_of_another_price_class_changes_nothing_between_others() -> None:
+    nodes = {"cheap": has("A100-80GB", 8), "dear": has("H100-80GB", 8, held=7), "old": has("T4", 2, held=2)}
+    assert best(whole(), and_full(nodes, "GB300", 1)) == {"cheap"}
+
+
 def test_in_a_small_cluster_packing_wins_where_prices_are_close() -> None:
     nodes = {"cheaper": has("H100-80GB", 8), "dearer": has("H200", 8, held=7)}
     assert best(whole(), nodes) == {"dearer"}
