@@ -62,7 +62,9 @@ class TraceInputs:
         for name in ("generate", "family", "generator_seed", "write"):
             if given(name) and (self.nodes is not None or self.dump is not None):
                 option, files = f"--{name.replace('_', '-')}", "--dump" if self.dump else "--nodes and --pods"
-                raise click.UsageError(f"{option}: is for generated nodes and pods; leave it out with {files}")
+                raise click.UsageError(
+                    f"{option}: is for generated nodes and pods; leave it out with {files}"
+                )
         check_folder("--write", self.write)
 
     def read(self, config: Configuration) -> _Inputs:

@@ -20,7 +20,8 @@ _WIDEST = 64.0
 class ValueRanks:
     """0 for the cheapest GPUs of a cluster, up to 1, by the logarithm of the value: equal ratios of prices
     count the same for cheap and expensive GPUs. `models` is `[model]`; `nodes` `[state]` is the rank by the
-    node's own value, NaN without one; `differ` is whether some GPU of the cluster is worth more than another."""
+    node's own value, NaN without one; `differ` is whether some GPU of the cluster is worth more than
+    another."""
 
     models: Floats
     nodes: Floats
