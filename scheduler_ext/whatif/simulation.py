@@ -79,6 +79,7 @@ class _Run:
             "pod": pod_name(pod),
             "node": None,
             "devices": [],
+            "valuePerHour": None,
             "reason": None,
             "nearestMiss": None,
             "nearestNode": None,
@@ -102,7 +103,8 @@ class _Run:
                 for budget in self._budgets
             ]
             item["victims"] = [name_of(victim) for victim in victims]
-        return item | {"node": node, "devices": self._cluster.bind(asker, node)}
+        value = round(self._cluster.value_per_hour(asker, node), 2)
+        return item | {"node": node, "devices": self._cluster.bind(asker, node), "valuePerHour": value}
 
     def _asker(self, pod: kube.Pod) -> Asker | str:
         """The pod that looks for a node, or the reason why it cannot be read."""

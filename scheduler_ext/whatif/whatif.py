@@ -23,6 +23,7 @@ from scheduler_ext.explain.explain import allocation
 from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
 from scheduler_ext.explain.nearest import Lacks, Refused, miss_of, nearest
 from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.whatif.cost import value_per_hour
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod import bound_pod, pod_amounts, pod_name, pod_uid
@@ -143,6 +144,10 @@ class WhatIf:
         self.in_tree.change(name, amounts, 1)
         self._replace(replace(node.info, pods=(*node.info.pods, pod)))
         return devices
+
+    def value_per_hour(self, asker: Asker, name: str) -> float:
+        """The value of what the pod would take of a node that takes it, in US dollars."""
+        return value_per_hour(self._decide(asker.request), self.snapshot.state_at(name))
 
     def evict(self, name: str, uids: Sequence[str]) -> list[BoundPod]:
         """Take pods away from a node; their use in the last report no longer counts."""

@@ -41,7 +41,7 @@ def test_some_do_not_fit(cluster: Path, written: Written) -> None:
     result = run("simulate", "cluster", "--cluster", cluster, "--pods", pods)
     assert (result.exit_code, result.stderr) == (3, "")
     lines = result.stdout.splitlines()
-    assert lines[0] == "1 of 2 pods fit"
+    assert lines[:2] == ["1 of 2 pods fit", "Value of the GPUs that they take, per hour: US$ 3.40"]
     (row,) = (line for line in lines if line.startswith("default/large"))
     assert re.split(r"   +", row)[1:] == [
         "none",
@@ -64,7 +64,7 @@ def test_names_are_those_of_the_pods_that_get_a_place_in_order(
     assert out.read_text() == result.stdout
 
 
-def test_wide_shows_the_nearest_node_and_the_mig_instances(cluster: Path, written: Written) -> None:
+def test_wide_shows_the_nearest_node_the_mig_instances_and_the_value(cluster: Path, written: Written) -> None:
     large, instance = pod("large", {WHOLE: "64"}), pod("instance", {"nvidia.com/mig-1g.10gb": "1"})
     pods = written("pods.yaml", lot(large, instance, pod("whole", {WHOLE: "1"})))
     asked = ("simulate", "cluster", "--cluster", cluster, "--pods", pods)
@@ -72,10 +72,10 @@ def test_wide_shows_the_nearest_node_and_the_mig_instances(cluster: Path, writte
     begins = wide[0].index("NEAREST NODE")
     assert [line[:begins].rstrip() for line in wide] == plain
     assert [re.split(r"  +", line[begins:]) for line in wide] == [
-        ["NEAREST NODE", "MIG INSTANCES"],
+        ["NEAREST NODE", "MIG INSTANCES", "$/H"],
         ["labels-1", "-"],
-        ["", "1x1g.10gb"],
-        ["", "-"],
+        ["", "1x1g.10gb", "3.40"],
+        ["", "-", "3.40"],
     ]
 
 

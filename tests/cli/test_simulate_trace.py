@@ -242,7 +242,9 @@ def test_settings(args: tuple[str, ...]) -> None:
         pytest.param(("--policy", "fgd", "--intree", "Fit=1"), "known are NodeResourcesFit", id="score"),
         pytest.param(("--policy", "fgd", "--intree", "NodeResourcesFit"), "=WEIGHT", id="weight"),
         pytest.param(
-            ("--policy", "fgd", "--nodes", "n.csv"), "--nodes and --pods come together", id="no pods"
+            ("--policy", "fgd", "--nodes", "n.csv"),
+            "--nodes and --pods are files and come together",
+            id="no pods",
         ),
         pytest.param(("--policy", "fgd", "--priorities", "qos"), "take --protocol churn", id="priorities"),
         pytest.param(
@@ -261,16 +263,18 @@ def test_settings(args: tuple[str, ...]) -> None:
         pytest.param(("--target", "first:999999999999"), "first:N with N of 1 to 999999999", id="far first"),
         pytest.param(("--generator-seed", "-1"), "--generator-seed", id="generator seed"),
         pytest.param(
-            ("--nodes", "n.csv", "--pods", "p.csv", "--write", "d"), "--write: the nodes", id="write files"
+            ("--nodes", "n.csv", "--pods", "p.csv", "--write", "d"),
+            "--write: is for generated nodes and pods",
+            id="write files",
         ),
         pytest.param(
             ("--nodes", "n.csv", "--pods", "p.csv", "--generate", "200"),
-            "--generate: the nodes",
+            "--generate: is for generated nodes and pods",
             id="both nodes",
         ),
         pytest.param(
             ("--nodes", "n.csv", "--pods", "p.csv", "--generator-seed", "0"),
-            "--generator-seed: the nodes",
+            "--generator-seed: is for generated nodes and pods",
             id="a seed of nothing",
         ),
         pytest.param(

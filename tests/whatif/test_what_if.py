@@ -29,7 +29,7 @@ from tests.extender.foreseeing import (
     read,
     state_of,
 )
-from tests.extender.preempting import on_gpu, share_node, whole_node
+from tests.extender.preempting import ROOM_MIB, on_gpu, share_node, whole_node
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, node, pod
 
 # More than any of the random nodes takes of most pods.
@@ -273,3 +273,32 @@ def test_without_nodes_the_reason_is_that_there_are_none() -> None:
     (item,) = foreseen([asks("p", {WHOLE: "1"})], pod("elsewhere"))
     told = (item["node"], item["reason"], item["nearestMiss"])
     assert told == (None, "no nodes available to schedule pods", None)
+
+
+PRICED = node("priced", {WHOLE: "8"}, labels={"gpu.scheduler-ext.io/value": "2.5"})
+
+
+@pytest.mark.parametrize(
+    ("asked", "objects", "config", "value"),
+    [
+        pytest.param({WHOLE: "2"}, whole_node("n", None, None), {}, 6.8, id="two A100 by the shipped table"),
+        pytest.param(
+            {WHOLE: "2"}, whole_node("n", None, None), {"A100": 1.0}, 2.0, id="by the configuration"
+        ),
+        pytest.param(
+            {WHOLE: "2"},
+            [gpu_node("priced", [gpu(i) for i in range(8)]), PRICED],
+            {"A100": 1.0},
+            5.0,
+            id="by the label of the node",
+        ),
+        pytest.param({SHARE: str(ROOM_MIB // 2)}, share_node("n", 1), {}, 1.7, id="half a GPU"),
+        pytest.param({WHOLE: "9"}, whole_node("n", None), {}, None, id="a pod that fits nowhere"),
+        pytest.param({}, whole_node("n", None), {}, 0.0, id="a pod without GPUs"),
+    ],
+)
+def test_the_value_of_what_a_pod_takes(
+    asked: dict[str, str], objects: list[Json], config: dict[str, float], value: float | None
+) -> None:
+    (item,) = foreseen([pod("p", asked)], *objects, config=Configuration(values=config))
+    assert item["valuePerHour"] == value

@@ -120,6 +120,8 @@ def _print(simulation: dict[str, Any], *, wide: bool) -> None:
     click.echo(
         f"{placed} of {len(items)} pods fit" + (f"; {evicted} are evicted for them" if evicted else "")
     )
+    if value := sum(item["valuePerHour"] or 0.0 for item in items):
+        click.echo(f"Value of the GPUs that they take, per hour: US$ {value:,.2f}")
     features: dict[str, list[str]] = {}
     for item in items:
         for feature in item["notModelled"]:
@@ -141,6 +143,7 @@ def _print(simulation: dict[str, Any], *, wide: bool) -> None:
     }
     if wide:
         columns |= {"NEAREST NODE": "nearestNode", "MIG INSTANCES": _instances}
+        columns |= {"$/H": lambda item: "" if item["valuePerHour"] is None else f"{item['valuePerHour']:.2f}"}
     print_items(columns, items, wide=wide)
 
 

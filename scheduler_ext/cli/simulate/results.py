@@ -126,7 +126,7 @@ def print_means(runs: Sequence[Run]) -> None:
         rows.append(
             cells + [_cell(mean[name], errors.get(name) if name in _WITH_ERROR else None) for name in columns]
         )
-    print_table(header + [_COLUMNS[name] for name in columns], rows)
+    print_table(header + [_COLUMNS[name] for name in columns], rows, wide=True)
     print_refused(runs)
 
 
@@ -146,7 +146,7 @@ def print_refused(runs: Sequence[Run]) -> None:
         )
         rows.append([*labels, *(f"{100 * mean:.2f}" for mean in means)])
     click.echo("\nRejected demand in per cent of all demand, by class of pods:")
-    print_table(["TRACE", "POLICY", *classes], rows)
+    print_table(["TRACE", "POLICY", *classes], rows, wide=True)
 
 
 def _cell(value: float | None, error: float | None = None) -> str | None:
