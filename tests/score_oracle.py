@@ -189,10 +189,9 @@ def model_scarcity(state: NodeState, placed: Placed) -> float:
 def value(state: NodeState, placed: Placed) -> float:
     """By the logarithm of the value of the taken GPUs; less in a large cluster, and less if it is full."""
     values = [_value(other, slot) for other in placed.cluster for slot in other.slots]
-    span = math.log(max(64.0, max(values) / min(values)))
 
     def rank(slot: Slot) -> float:
-        return math.log(_value(state, slot) / min(values)) / span
+        return min(1.0, math.log(_value(state, slot) / min(values)) / math.log(64.0))
 
     taken = sum(
         ask.count * _mean_over_free(state, ask, lambda slot, unit: rank(slot) * unit.gpu_part)
@@ -222,7 +221,7 @@ def node_health(state: NodeState, placed: Placed) -> float:
 def priority(state: NodeState, placed: Placed) -> float:
     rank = len(str(abs(placed.request.priority))) * (1 if placed.request.priority > 0 else -1)
     stay = state.neighbours >= rank
-    reliable = 0.9983 * healthy_part(state) + 0.0017 * stay
+    reliable = 0.99915 * healthy_part(state) + 0.00085 * stay
     return 1.0 - (2 * placed.level - 1) * (1.0 - reliable)
 
 

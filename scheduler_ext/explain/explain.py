@@ -281,7 +281,7 @@ def warnings(
             f"no Node object of {which}: selectors, affinity, taints, CPU and memory are not compared there"
         )
     labels = {
-        name: kube.strings(node.metadata.labels)
+        name: kube.strings(node.metadata.annotations) | kube.strings(node.metadata.labels)
         for name, node in sorted(state.objects.nodes.items())
         if node.metadata is not None
     }
@@ -289,7 +289,7 @@ def warnings(
     if bad:
         which = bad[0] + (f" and {len(bad) - 1} more" if bad[1:] else "")
         text = wishes.shown(labels[bad[0]][VALUE_LABEL])
-        found.append(f"label {VALUE_LABEL} of {which}: {text} is no price such as 2.5, so the model's counts")
+        found.append(f"{VALUE_LABEL} of {which}: {text} is no price such as 2.5, so the model's counts")
     return found
 
 

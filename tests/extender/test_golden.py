@@ -66,20 +66,20 @@ FILTERED: dict[str, tuple[str, dict[str, str]]] = {
 # gpu-node-00, all free:    0.1 * 0.0625 + 0 + 0.03 * 0.5625 + 0.03 + 0.2 = 0.253 -> 0.666, 50, the worst
 # In full-01 gpu-node-05 has another uid, so only its labels count, and it is the worst by far.
 POINTS: dict[str, dict[str, int]] = {
-    "cache-01-gpu1": {"gpu-node-01": 10, "gpu-node-03": 6, "gpu-node-05": 9, "mig-node-08": 7},
+    "cache-01-gpu1": {"gpu-node-01": 10, "gpu-node-03": 2, "gpu-node-05": 7, "mig-node-08": 5},
     "cache-02-gpu8": {"gpu-node-00": 10, "gpu-node-04": 10},
     "cache-03-mig-1g": {"mig-node-09": 10},
     "cache-04-mem-ignored": {f"gpu-node-0{i}": 10 for i in range(8)}
     | {"mig-node-08": 10, "mig-node-09": 10, "cpu-node-00": 10},
-    "cache-08-default-profile": {"gpu-node-01": 10, "gpu-node-03": 6, "gpu-node-05": 9, "mig-node-08": 7},
+    "cache-08-default-profile": {"gpu-node-01": 10, "gpu-node-03": 2, "gpu-node-05": 7, "mig-node-08": 5},
     "full-01-gpu1": {
-        "gpu-node-00": 8,
+        "gpu-node-00": 2,
         "gpu-node-01": 10,
-        "gpu-node-03": 9,
-        "gpu-node-04": 8,
-        "gpu-node-06": 8,
-        "gpu-node-07": 8,
-        "mig-node-08": 9,
+        "gpu-node-03": 5,
+        "gpu-node-04": 2,
+        "gpu-node-06": 2,
+        "gpu-node-07": 2,
+        "mig-node-08": 7,
     },
     "full-03-mig-1g": {"mig-node-09": 10},
 }

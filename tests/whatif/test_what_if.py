@@ -275,7 +275,10 @@ def test_without_nodes_the_reason_is_that_there_are_none() -> None:
     assert told == (None, "no nodes available to schedule pods", None)
 
 
-PRICED = node("priced", {WHOLE: "8"}, labels={"gpu.scheduler-ext.io/value": "2.5"})
+PRICE = {"gpu.scheduler-ext.io/value": "2.5"}
+PRICED = node("priced", {WHOLE: "8"}, labels=PRICE)
+ANNOTATED = node("priced", {WHOLE: "8"})
+ANNOTATED["metadata"]["annotations"] = PRICE
 
 
 @pytest.mark.parametrize(
@@ -291,6 +294,13 @@ PRICED = node("priced", {WHOLE: "8"}, labels={"gpu.scheduler-ext.io/value": "2.5
             {"A100": 1.0},
             5.0,
             id="by the label of the node",
+        ),
+        pytest.param(
+            {WHOLE: "2"},
+            [gpu_node("priced", [gpu(i) for i in range(8)]), ANNOTATED],
+            {"A100": 1.0},
+            5.0,
+            id="by the annotation of the node",
         ),
         pytest.param({SHARE: str(ROOM_MIB // 2)}, share_node("n", 1), {}, 1.7, id="half a GPU"),
         pytest.param({WHOLE: "9"}, whole_node("n", None), {}, None, id="a pod that fits nowhere"),

@@ -201,19 +201,21 @@ def select_candidates(decision: Decision, rows: Ints, limit: int) -> Bools:
 
 
 def points(totals: Floats, resolution: float = 0.0) -> npt.NDArray[np.int64]:
-    """Totals as kube-scheduler's 0 to 10, in steps of the resolution below the best. Only totals within the
-    first step get 10; equal totals get equal points, never in inverted order. kube-scheduler's own scores
-    decide among equal points, then chance."""
+    """Totals as kube-scheduler's 0 to 10, by their order in steps of the resolution below the best: a node
+    that is far better or worse than all others takes no points from these. Only totals within the first step
+    get 10; equal totals get equal points, never in inverted order. kube-scheduler's own scores decide among
+    equal points, then chance."""
     best = totals.max(initial=-np.inf)
-    if best == -np.inf:
-        return np.zeros(len(totals), np.int64)
-    below = best - totals
+    mapped = np.zeros(len(totals), np.int64)
+    fits = totals > -np.inf
+    if not fits.any():
+        return mapped
+    below = best - totals[fits]
     if resolution > 0.0:
         below = np.floor(below / resolution)
-    worst = below.max(where=below < np.inf, initial=0.0) or 1.0
-    scaled = np.maximum((1.0 - below / worst) * BEST_POINTS, 0.0)
-    mapped: npt.NDArray[np.int64] = np.minimum(scaled, BEST_POINTS - 1).astype(np.int64)
-    mapped[below == 0.0] = BEST_POINTS
+    steps, place = np.unique(below, return_inverse=True)
+    mapped[fits] = (len(steps) - 1 - place) * BEST_POINTS // max(len(steps) - 1, 1)
+    mapped[fits] = np.where(place == 0, BEST_POINTS, np.minimum(mapped[fits], BEST_POINTS - 1))
     return mapped
 
 

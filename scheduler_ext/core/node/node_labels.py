@@ -102,7 +102,8 @@ def is_spot(labels: Labels) -> bool:
 
 
 def stated_value(labels: Labels) -> float:
-    """The value of one GPU that the node's label states; 0 without one, or if it is no positive number."""
+    """The value of one GPU that a label, or an annotation, states; 0 without one, or if it is no positive
+    number."""
     text = labels.get(VALUE_LABEL, "")
     return min(float(text), MAX_VALUE) if _VALUE.fullmatch(text) else 0.0
 

@@ -38,6 +38,6 @@ DEFAULT_WEIGHTS: dict[str, float] = {
     "mig": 0.3,
     "model-preference": 5.0,
     "health": 0.2,
-    "priority": 1.0,
+    "priority": 2.0,
     "spot": 1.0,
 }

@@ -9,7 +9,7 @@ from scheduler_ext.core.node.node import eviction_rank
 # For shares the GPU matters more than its node: a GPU filled up is one fewer to fragment.
 _GPU_PART = 0.7
 # A tie-break: above the resolution of points, and below what one idle GPU of a node counts in `tightness`.
-NEIGHBOURS_PART = 0.0017
+NEIGHBOURS_PART = 0.00085
 
 
 class Reported:

@@ -12,7 +12,8 @@ from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.columns import Floats, Ints, NodeColumns
 
-# A GPU worth so many times the cheapest has rank 1, or the dearest one if it is worth more.
+# A GPU worth so many times the cheapest has rank 1, and so has a dearer one: a mistyped price does not change
+# the others.
 _WIDEST = 64.0
 
 
@@ -45,7 +46,7 @@ def value_ranks(
     stated = nodes.value[(nodes.value > 0) & (nodes.count > 0)]
     values = [*(value_of(model, configured) for model in every), *stated.tolist()]
     least = min(values)
-    span = math.log(max(max(values) / least, _WIDEST))
+    span = math.log(_WIDEST)
     mine = np.array([value_of(model, configured) for model in models])
     own = np.where(node.value > 0, node.value, np.nan)
     of_models, of_nodes = (np.clip(np.log(each / least) / span, 0.0, 1.0) for each in (mine, own))

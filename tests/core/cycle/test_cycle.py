@@ -143,7 +143,13 @@ def test_points_keep_order_and_equality_and_only_the_best_get_ten(
     [
         pytest.param((0.9, 0.8991, 0.898), 0.001, [10, 10, 0], id="within the first step all get ten"),
         pytest.param((0.9, 0.899, 0.1), 0.0011, [10, 10, 0], id="a small step stays small"),
-        pytest.param((0.9, 0.898, 0.8975, 0.1), 0.001, [10, 9, 9, 0], id="two steps are two, though small"),
+        pytest.param((0.9, 0.898, 0.8975, 0.1), 0.001, [10, 5, 5, 0], id="two steps are two, though small"),
+        pytest.param(
+            (0.95, 0.833, 0.83, 0.827, 0.824, 0.821, 0.818, 0.815, 0.812, 0.809, 0.1),
+            0.001,
+            [10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0],
+            id="an outlier on either side takes no points from the others",
+        ),
         pytest.param((0.9, 0.9, -np.inf), 0.001, [10, 10, 0], id="what does not fit has none"),
     ],
 )
@@ -159,10 +165,11 @@ def test_an_idle_gpu_counts_more_than_neighbours_and_these_more_than_the_resolut
 
 
 def test_points_use_the_whole_scale() -> None:
-    assert points(np.array([0.1, 0.9, 0.5, 0.86, 0.1, -np.inf])).tolist() == [0, 10, 5, 9, 0, 0]
+    assert points(np.array([0.1, 0.9, 0.5, 0.86, 0.1, -np.inf])).tolist() == [0, 10, 3, 6, 0, 0]
     assert points(np.array([0.3, 0.3])).tolist() == [10, 10]
-    # So close to the best that their distances to the worst are equal, but not the best.
-    assert points(np.array([-1.0, 0.1, np.nextafter(0.1, 0.0)])).tolist() == [0, 10, 9]
+    # Equal but for rounding, and not the best.
+    assert points(np.array([-1.0, 0.1, np.nextafter(0.1, 0.0)])).tolist() == [0, 10, 5]
+    assert points(np.arange(101.0))[[0, 50, 98, 99, 100]].tolist() == [0, 5, 9, 9, 10]
 
 
 @given(clusters(), requests())

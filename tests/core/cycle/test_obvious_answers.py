@@ -68,16 +68,21 @@ def beside(priority: int, model: str = "H100-80GB") -> NodeInfo:
     return node(replace(first, holders=(Holder(uid=pod.uid),)), *rest, pods=(pod,), allocatable={WHOLE: 8})
 
 
+def scored(
+    request: GpuRequest, nodes: Nodes, policy: Policy | None = None, workload: Workload = UNKNOWN
+) -> dict[str, int]:
+    """The points of each node."""
+    snapshot = snapshot_of([replace(info, name=name) for name, info in nodes.items()], workload=workload)
+    decision = filter_nodes(request, snapshot, policy or Policy())
+    found = decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]]
+    return dict(zip(nodes, points(found, decision.scored.resolution).tolist(), strict=True))
+
+
 def best(
     request: GpuRequest, nodes: Nodes, policy: Policy | None = None, workload: Workload = UNKNOWN
 ) -> set[str]:
     """The nodes that get the most points; none if the pod fits nowhere."""
-    snapshot = snapshot_of([replace(info, name=name) for name, info in nodes.items()], workload=workload)
-    decision = filter_nodes(request, snapshot, policy or Policy())
-    scored = points(
-        decision.totals[snapshot.state_of[snapshot.rows(list(nodes))]], decision.scored.resolution
-    )
-    return {name for name, got in zip(nodes, scored.tolist(), strict=True) if got == 10}
+    return {name for name, got in scored(request, nodes, policy, workload).items() if got == 10}
 
 
 T4_OR_H100: Nodes = {"t4": has("T4", 4), "h100": has("H100-80GB", 8, held=6)}
@@ -129,6 +134,12 @@ ROWS = [
             whole(priority=priority), SICK, {"sound"}, id=f"priority {priority} avoids a node with a sick GPU"
         )
         for priority in (10, 1_000, 100_000)
+    ),
+    pytest.param(
+        whole(priority=1_000),
+        {"sick": has("T4", 4, sick=1), "sound": has("H100-80GB", 8)},
+        {"sound"},
+        id="an important pod avoids a node with a sick GPU, however cheap",
     ),
     pytest.param(
         whole(priority=1_000),
@@ -234,6 +245,16 @@ ROWS = [
 @pytest.mark.parametrize(("request_", "nodes", "expected"), ROWS)
 def test_an_operator_expects(request_: GpuRequest, nodes: Nodes, expected: set[str]) -> None:
     assert best(request_, nodes) == expected
+
+
+@pytest.mark.parametrize("priority", [0, 1_000])
+def test_preferred_nodes_are_packed_beside_better_and_worse_ones(priority: int) -> None:
+    preferred: Nodes = {f"held-{held}": has("H100-80GB", 8, held=held) for held in range(8)}
+    others: Nodes = {"cheap": has("T4", 4), "spot": has("H100-80GB", 8, spot=True)}
+    found = scored(whole(priority=priority), preferred | others)
+    most = max(found[name] for name in preferred)
+    assert [name for name in preferred if found[name] == most] == ["held-7"]
+    assert found["held-7"] > found["held-6"] > found["held-0"]
 
 
 def test_there_are_sixty_sentences() -> None:
