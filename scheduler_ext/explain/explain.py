@@ -14,7 +14,7 @@ from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node.node import Node, NodeInfo
-from scheduler_ext.core.node.node_labels import VALUE_LABEL, is_bad_value
+from scheduler_ext.core.node.node_labels import VALUE_LABEL, stated_value, value_text
 from scheduler_ext.core.request import wishes
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
@@ -280,15 +280,16 @@ def warnings(
         found.append(
             f"no Node object of {which}: selectors, affinity, taints, CPU and memory are not compared there"
         )
-    labels = {
-        name: kube.strings(node.metadata.annotations) | kube.strings(node.metadata.labels)
+    texts = {
+        name: value_text(kube.strings(node.metadata.labels), kube.strings(node.metadata.annotations))
         for name, node in sorted(state.objects.nodes.items())
         if node.metadata is not None
     }
-    bad = [name for name, each in labels.items() if is_bad_value(each)]
+    bad = {name: text for name, text in texts.items() if text is not None and not stated_value(text)}
     if bad:
-        which = bad[0] + (f" and {len(bad) - 1} more" if bad[1:] else "")
-        text = wishes.shown(labels[bad[0]][VALUE_LABEL])
+        first = next(iter(bad))
+        which = first + (f" and {len(bad) - 1} more" if len(bad) > 1 else "")
+        text = wishes.shown(bad[first])
         found.append(f"{VALUE_LABEL} of {which}: {text} is no price such as 2.5, so the model's counts")
     return found
 

@@ -40,7 +40,7 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         caps=caps_from_labels(labels),
         share_node=labels.get(SHARE_NODE_LABEL) == "memory",
         spot=node_labels.is_spot(labels),
-        value=node_labels.stated_value(labels) or node_labels.stated_value(strings(metadata.annotations)),
+        value=node_labels.stated_value(node_labels.value_text(labels, strings(metadata.annotations))),
         # An autoscaler's taint comes before the deletion.
         changing=node_labels.change_in_progress(labels)
         or metadata.deletion_timestamp is not None

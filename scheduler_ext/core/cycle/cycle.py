@@ -214,8 +214,8 @@ def points(totals: Floats, resolution: float = 0.0) -> npt.NDArray[np.int64]:
     if resolution > 0.0:
         below = np.floor(below / resolution)
     steps, place = np.unique(below, return_inverse=True)
-    mapped[fits] = (len(steps) - 1 - place) * BEST_POINTS // max(len(steps) - 1, 1)
-    mapped[fits] = np.where(place == 0, BEST_POINTS, np.minimum(mapped[fits], BEST_POINTS - 1))
+    last = len(steps) - 1
+    mapped[fits] = (last - place) * BEST_POINTS // last if last else BEST_POINTS
     return mapped
 
 

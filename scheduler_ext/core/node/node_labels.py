@@ -101,16 +101,14 @@ def is_spot(labels: Labels) -> bool:
     return any(labels.get(label, "").lower() == value for label, value in _SPOT_LABELS)
 
 
-def stated_value(labels: Labels) -> float:
-    """The value of one GPU that a label, or an annotation, states; 0 without one, or if it is no positive
-    number."""
-    text = labels.get(VALUE_LABEL, "")
-    return min(float(text), MAX_VALUE) if _VALUE.fullmatch(text) else 0.0
+def value_text(labels: Labels, annotations: Labels) -> str | None:
+    """The text for the value of one GPU of the node; the label comes before the annotation."""
+    return labels.get(VALUE_LABEL, annotations.get(VALUE_LABEL))
 
 
-def is_bad_value(labels: Labels) -> bool:
-    """Whether the label for the value has a text that states none."""
-    return VALUE_LABEL in labels and not stated_value(labels)
+def stated_value(text: str | None) -> float:
+    """The value that a text states; 0 without one, or if it is no positive number."""
+    return min(float(text), MAX_VALUE) if text is not None and _VALUE.fullmatch(text) else 0.0
 
 
 def change_in_progress(labels: Labels) -> bool:

@@ -30,7 +30,7 @@ class Value:
             ranks = scoring.ranks.of(snapshot.devices.model)
             for place in scoring.per_share:
                 taken += ranks[place]
-        # Idle whole GPUs tell nothing about MIG instances.
+        # Idle whole GPUs have no bearing on MIG instances.
         idle_part = 1.0 if any(ask.profile for ask, _ in scoring.units) else snapshot.idle_part
         part = thrift(idle_part, snapshot.smallness)
         value: Floats = np.clip(1.0 - part * taken / scoring.gpus, 0.0, 1.0)
