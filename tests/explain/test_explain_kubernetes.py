@@ -137,6 +137,27 @@ def test_a_node_without_a_node_object_is_compared_by_name_with_a_note() -> None:
     ]
 
 
+PRICE = "gpu.scheduler-ext.io/value"
+
+
+@pytest.mark.parametrize(
+    ("labels", "annotations", "warned"),
+    [
+        pytest.param({PRICE: "2.5"}, {}, False, id="a good label"),
+        pytest.param({PRICE: "cheap"}, {}, True, id="a bad label"),
+        pytest.param({}, {PRICE: "cheap"}, True, id="a bad annotation"),
+        pytest.param({PRICE: "cheap"}, {PRICE: "2.5"}, True, id="a bad label comes before a good annotation"),
+        pytest.param({PRICE: "2.5"}, {PRICE: "cheap"}, False, id="a good label before a bad annotation"),
+    ],
+)
+def test_a_price_that_is_no_number_is_a_warning(labels: Json, annotations: Json, warned: bool) -> None:
+    priced = node("n", {WHOLE: "1"}, labels=labels)
+    priced["metadata"]["annotations"] = annotations
+    warnings = explained(pod("p", {WHOLE: "1"}), gpu_node("n", [gpu(0)]), priced)["warnings"]
+    expected = f"{PRICE} of n: 'cheap' is no price such as 2.5, so the model's counts"
+    assert warnings == ([expected] if warned else [])
+
+
 def test_the_best_are_the_best_of_those_that_kube_scheduler_lets_pass() -> None:
     objects = [gpu_node(name, [gpu(i) for i in range(count)]) for name, count in (("tight", 1), ("roomy", 8))]
     objects += [node("tight", {WHOLE: "1"}, unschedulable=True), node("roomy", {WHOLE: "8"})]

@@ -253,8 +253,8 @@ class Scoring:
 
     @lazy
     def excess_part(self) -> Floats:
-        """How much more of a GPU the shares are here than on the largest GPUs of the cluster, `[state]`: no loss
-        to pods to come, because a small GPU never had the room that they would miss."""
+        """How much more of a GPU the shares are here than on the largest GPUs of the cluster, `[state]`. Pods
+        to come do not lose it, because a small GPU never had that room."""
         if self.fit is None:
             return np.zeros(len(self.snapshot.states))
         largest = self.snapshot.cluster.devices.share_size_mib.max(initial=1)
