@@ -9,8 +9,7 @@ from scheduler_ext.core.node.columns import Floats, Ints
 
 def value_per_hour(decision: Decision, state: int) -> float:
     """The value of what the pod takes of a node in this state, which fits it, in US dollars. A MIG instance
-    has its part of all instances of its GPU, a share that of the memory for shares. Where a device plugin
-    picks among several models, their mean counts."""
+    has its part of all instances of its GPU, a share that of the memory for shares."""
     scoring, snapshot = decision.scoring, decision.snapshot
     of_models = np.array([value_of(model, scoring.values) for model in snapshot.models])
 
@@ -18,10 +17,4 @@ def value_per_hour(decision: Decision, state: int) -> float:
         stated: Floats = snapshot.node.value
         return np.where(stated > 0, stated, of_models[model])
 
-    taken = np.zeros(len(snapshot.states))
-    for ask, columns in scoring.units:
-        taken += ask.count * columns.mean_over_free(of(columns.model) * columns.gpu_part)
-    if scoring.fit is not None:
-        parts = scoring.fit.load_mib / snapshot.devices.share_size_mib
-        taken += (of(snapshot.devices.model) * parts).sum(0)
-    return float(taken[state])
+    return float((scoring.of_units(of) + scoring.of_shares(of))[state])

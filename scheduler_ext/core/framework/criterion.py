@@ -238,6 +238,23 @@ class Scoring:
         load = self.fit.load_mib if self.fit is not None else None
         return self.snapshot.demand.after(self.request.cpu_milli, whole, load)
 
+    def of_units(self, each: Callable[[Ints], Floats]) -> Floats:
+        """The sum over the whole GPUs and MIG instances that the pod takes, `[state]`. `each` gives the value
+        of a GPU by its model, `[slot, state]` of indexes to the same shape; an instance has its part of it.
+        Where a device plugin picks among several models, their mean counts."""
+        total = np.zeros(len(self.snapshot.states))
+        for ask, columns in self.units:
+            total += ask.count * columns.mean_over_free(each(columns.model) * columns.gpu_part)
+        return total
+
+    def of_shares(self, each: Callable[[Ints], Floats]) -> Floats | float:
+        """The sum over the memory shares, `[state]`: each has its part of its GPU's value."""
+        if self.fit is None:
+            return 0.0
+        devices = self.snapshot.devices
+        total: Floats = (each(devices.model) * self.fit.load_mib / devices.share_size_mib).sum(0)
+        return total
+
     @lazy
     def share_part(self) -> Floats:
         """The GPUs' worth of the shares, `[state]`."""

@@ -99,14 +99,8 @@ class ModelScarcity:
         return scoring.request.asks_gpu and len(scoring.snapshot.cluster.models) > 1
 
     def value(self, scoring: Scoring) -> Floats:
-        snapshot = scoring.snapshot
-        scarce = snapshot.scarcity[snapshot.devices.model]
-        taken = np.zeros(len(snapshot.states))
-        for ask, columns in scoring.units:
-            taken += ask.count * columns.mean_over_free(scarce * columns.gpu_part)
-        if scoring.fit is not None:
-            taken += (scarce * scoring.fit.load_mib / snapshot.devices.share_size_mib).sum(0)
-        return _kept(scoring, taken)
+        scarcity = scoring.snapshot.scarcity
+        return _kept(scoring, scoring.of_units(scarcity.take) + scoring.of_shares(scarcity.take))
 
 
 class NodeScarcity:

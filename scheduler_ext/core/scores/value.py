@@ -23,9 +23,7 @@ class Value:
 
     def value(self, scoring: Scoring) -> Floats:
         snapshot = scoring.snapshot
-        taken = np.zeros(len(snapshot.states))
-        for ask, columns in scoring.units:
-            taken += ask.count * columns.mean_over_free(scoring.ranks.of(columns.model) * columns.gpu_part)
+        taken = scoring.of_units(scoring.ranks.of)
         if scoring.fit is not None:
             ranks = scoring.ranks.of(snapshot.devices.model)
             for place in scoring.per_share:
