@@ -17,7 +17,7 @@ from scheduler_ext.core.node.node import NO_NEIGHBOURS, Node, NodeState, Slot
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.snapshot.table import build_snapshot
-from scheduler_ext.sim.generator import generate_nodes, generate_pods
+from scheduler_ext.sim.generator import MIXED, generate_nodes, generate_pods
 from scheduler_ext.sim.node_states import NodeStates
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies.default import Default, request_of
@@ -237,16 +237,21 @@ def test_the_fewer_gpus_of_a_model_are_idle_the_scarcer_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ties", "score"),
+    ("ties", "score", "family"),
     [
-        pytest.param("first", _SHIPPED, id="first"),
-        pytest.param("random", _SHIPPED, id="random", marks=pytest.mark.process),
-        pytest.param("first", ScoreSection(strategy="binpack"), id="binpack", marks=pytest.mark.process),
+        pytest.param("first", _SHIPPED, MIXED, id="first"),
+        pytest.param("first", _SHIPPED, "cpu-tight", id="short of CPU"),
+        pytest.param("random", _SHIPPED, MIXED, id="random", marks=pytest.mark.process),
+        pytest.param(
+            "first", ScoreSection(strategy="binpack"), MIXED, id="binpack", marks=pytest.mark.process
+        ),
     ],
 )
-def test_a_whole_run_of_the_simulator_is_one_of_the_server(ties: str, score: ScoreSection) -> None:
-    nodes = generate_nodes(14, seed=3)
-    cluster, pods = Cluster.of(nodes), generate_pods(nodes, seed=3)
+def test_a_whole_run_of_the_simulator_is_one_of_the_server(
+    ties: str, score: ScoreSection, family: str
+) -> None:
+    nodes = generate_nodes(14, 3, family)
+    cluster, pods = Cluster.of(nodes), generate_pods(nodes, 3, family)
     world, running = World(cluster), list[Running]()
     both = Both(world, running, workload_of(pods), ties, score=score)
     order = random.Random(ties)

@@ -1,17 +1,25 @@
 """The weights by the idle part of the cluster. While much is idle, the rest of each GPU should suit the many
 pods that will come. In a full cluster few pods come before others leave, and the idle GPUs should be usable
-now."""
+now. Where pods request as much CPU as the nodes have beside their GPUs, the idle GPUs that have CPU are
+those of nearly idle nodes, so these should stay whole."""
 
 from collections.abc import Mapping
 
-from scheduler_ext.core.scores.future_demand import Fragmentation, ResidualValue
+from scheduler_ext.core.scores.future_demand import (
+    Fragmentation,
+    NodeScarcity,
+    ResidualValue,
+    Tightness,
+    WholeGpus,
+)
 from scheduler_ext.core.scores.value import Value
 
 # Weights change in so many steps between these idle parts, found as docs/concepts/placement.md says.
 _FEW_IDLE, _MANY_IDLE = 0.1, 0.3
 STEPS = 4
-# The factors in a full cluster.
+# The factors in a full cluster, and besides in one that is short of CPU.
 _FACTORS = {ResidualValue.name: 0.2, Fragmentation.name: 7.0, Value.name: 0.4}
+_FACTORS_SHORT_OF_CPU = {WholeGpus.name: 30.0, Tightness.name: 6.0, NodeScarcity.name: 8.0}
 
 
 def crowding(idle_part: float, smallness: float) -> int:
@@ -21,7 +29,13 @@ def crowding(idle_part: float, smallness: float) -> int:
     return round(min(max(full, 0.0), 1.0) * (1.0 - smallness) * STEPS)
 
 
-def weights_at(weights: Mapping[str, float], crowding: int) -> dict[str, float]:
-    """The weights in a cluster this full, 0 to STEPS."""
+def weights_at(weights: Mapping[str, float], crowding: int, cpu_shortage: float) -> dict[str, float]:
+    """The weights in a cluster this full, 0 to STEPS, and this short of CPU, 0 to 1."""
     full = crowding / STEPS
-    return {name: weight * (1.0 + full * (_FACTORS.get(name, 1.0) - 1.0)) for name, weight in weights.items()}
+    short = full * cpu_shortage
+    return {
+        name: weight
+        * (1.0 + full * (_FACTORS.get(name, 1.0) - 1.0))
+        * (1.0 + short * (_FACTORS_SHORT_OF_CPU.get(name, 1.0) - 1.0))
+        for name, weight in weights.items()
+    }

@@ -111,9 +111,11 @@ class Decision:
 
     @lazy
     def weights(self) -> Mapping[str, float]:
-        """The weight of each score in a cluster as full as this one, by name."""
+        """The weight of each score in a cluster as full and as short of CPU as this one, by name."""
         snapshot = self.snapshot
-        return weights_at(self.policy.weights, crowding(snapshot.idle_part, snapshot.smallness))
+        full = crowding(snapshot.idle_part, snapshot.smallness)
+        # In a cluster that is not full the shortage has no bearing, and is not computed.
+        return weights_at(self.policy.weights, full, snapshot.cpu_shortage if full else 0.0)
 
     @lazy
     def scoring(self) -> Scoring:

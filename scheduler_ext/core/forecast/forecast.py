@@ -27,6 +27,9 @@ USUAL_PART = 0.95
 MAX_CPU_AMOUNTS = 32
 # Sizes of shares that fill a residual: those with the largest demand.
 MAX_SIZES = 64
+# The CPU requested beside all GPUs, as a part of the nodes' CPU: up to the first there is enough, from the
+# second on it is short.
+_ENOUGH_CPU, _SHORT_OF_CPU = 0.9, 1.1
 # Few: the tables of ten kinds of GPUs take some megabytes.
 _COVERING = 8
 _NEVER = np.int32(WHOLE + 1)
@@ -116,6 +119,17 @@ class Forecast:
         admits, asked, _ = self._demand(kinds, gpus)
         wanted: Floats = asked[:, ~admits[gpus > 0].all(0)].sum(1)
         return wanted
+
+    def cpu_shortage(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> float:
+        """1 if pods request more CPU than the nodes have until all GPUs are taken, 0 if much less; `nodes`
+        `[shape]` of each shape."""
+        cpu_milli = sum(count * shape.cpu_milli for shape, count in zip(shapes, nodes, strict=True))
+        requested_milli = sum(
+            count * shape.gpus * 1000 * self.cores_per_gpu[self.row_of[shape.kind]]
+            for shape, count in zip(shapes, nodes, strict=True)
+        )
+        requested = float(requested_milli / max(cpu_milli, 1.0))
+        return min(max((requested - _ENOUGH_CPU) / (_SHORT_OF_CPU - _ENOUGH_CPU), 0.0), 1.0)
 
     def hosted(self, shapes: tuple[NodeShape, ...], nodes: Floats) -> Floats:
         """The demand of pods with few large enough nodes, over the GPUs of each shape, `[shape]`, 0 to 1. A

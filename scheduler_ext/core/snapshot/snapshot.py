@@ -146,6 +146,14 @@ class Snapshot:
         return min(1.0, float(self.idle_of_models.sum()) / gpus) if gpus else 0.0
 
     @lazy
+    def cpu_shortage(self) -> float:
+        """How short of CPU the cluster is beside its GPUs, 0 to 1."""
+        if self.cluster is not self:
+            return self.cluster.cpu_shortage
+        nodes = np.bincount(self.node.shape + 1, self.node.count, len(self.shapes) + 1)[1:].astype(np.float64)
+        return self.forecast.cpu_shortage(self.shapes, nodes)
+
+    @lazy
     def smallness(self) -> float:
         """How small the cluster is, 0 to 1."""
         if self.cluster is not self:

@@ -26,7 +26,7 @@ WEIGHTS = {"residual-value": 1.0, "fragmentation": 0.1, "balance": 0.2}
     ],
 )
 def test_the_fuller_the_more_fragmentation_counts(idle_part: float, weights: dict[str, float]) -> None:
-    assert weights_at(WEIGHTS, crowding(idle_part, 0.0)) == pytest.approx({**weights, "balance": 0.2})
+    assert weights_at(WEIGHTS, crowding(idle_part, 0.0), 0.0) == pytest.approx({**weights, "balance": 0.2})
 
 
 def test_equal_parts_are_equally_full_however_computed() -> None:
@@ -48,5 +48,25 @@ def test_a_full_cluster_is_full_if_it_is_large(gpu_nodes: int, steps: int) -> No
     assert crowding(0.0, smallness(gpu_nodes)) == steps
 
 
+@pytest.mark.parametrize(
+    ("idle_part", "cpu_shortage", "factor"),
+    [
+        pytest.param(0.0, 0.0, 1.0, id="full with enough CPU: as configured"),
+        pytest.param(0.5, 1.0, 1.0, id="short of CPU, and half idle: as configured"),
+        pytest.param(0.2, 1.0, 3.5, id="half full"),
+        pytest.param(0.0, 0.5, 3.5, id="full, and half short"),
+        pytest.param(0.0, 1.0, 6.0, id="full and short"),
+    ],
+)
+def test_idle_nodes_stay_whole_where_cpu_is_short(
+    idle_part: float, cpu_shortage: float, factor: float
+) -> None:
+    found = weights_at({"tightness": 0.01, "balance": 0.2}, crowding(idle_part, 0.0), cpu_shortage)
+    assert found == pytest.approx({"tightness": 0.01 * factor, "balance": 0.2})
+
+
 def test_a_weight_of_zero_stays_zero() -> None:
-    assert weights_at({"fragmentation": 0.0}, STEPS) == {"fragmentation": 0.0}
+    assert weights_at({"fragmentation": 0.0, "whole-gpus": 0.0}, STEPS, 1.0) == {
+        "fragmentation": 0.0,
+        "whole-gpus": 0.0,
+    }

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.forecast.forecast import MAX_CPU_AMOUNTS, DeviceKind, Forecast, NodeShape
 from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.node.node import UNLIMITED
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
 from tests.demand_oracle import asked_of
 from tests.strategies import cpu_asks, workloads
@@ -222,6 +223,36 @@ def test_demand_for_nodes_follows_their_number() -> None:
     assert tables.hosted(shapes, np.array([9.0, 1.0]))[1] == pytest.approx(0.09)
     assert tables.hosted(shapes, np.array([5.0, 5.0]))[1] == pytest.approx(0.01)
     assert tables.hosted(shapes[1:], np.array([5.0])).tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("counts", "shortage"),
+    [
+        pytest.param(
+            {TaskClass(8_000, gpus=1): 1}, 0.0, id="eight of twelve cores for each GPU leave enough"
+        ),
+        pytest.param({TaskClass(12_000, gpus=1): 1}, 0.5, id="as many as there are is half short"),
+        pytest.param({TaskClass(13_200, gpus=1): 1}, 1.0, id="a tenth more is short"),
+        pytest.param({TaskClass(12_600, gpus=1): 1}, 0.75, id="between the two evenly"),
+        pytest.param(
+            {TaskClass(8_000, gpus=1): 1, TaskClass(12_000): 1}, 1.0, id="pods that ask only CPU count too"
+        ),
+        pytest.param({TaskClass(100_000): 1}, 0.0, id="unless no pod asks a GPU"),
+        pytest.param({TaskClass(24_000, gpus=2): 1}, 0.5, id="twice as many beside two GPUs"),
+        pytest.param({}, 0.0, id="nothing is known"),
+    ],
+)
+def test_how_short_of_cpu_a_cluster_is(counts: dict[TaskClass, float], shortage: float) -> None:
+    """Three nodes of eight GPUs and 96 cores."""
+    shapes = (NodeShape(BOTH, 8, 96_000),)
+    assert forecast(counts).cpu_shortage(shapes, np.array([3.0])) == pytest.approx(shortage)
+
+
+def test_cpu_without_a_known_limit_is_not_short() -> None:
+    shapes = NodeShape(BOTH, 8, 96_000), NodeShape(BOTH, 8, UNLIMITED)
+    tables = forecast({TaskClass(48_000, gpus=1): 1})
+    assert tables.cpu_shortage(shapes, np.array([3.0, 1.0])) == 0.0
+    assert tables.cpu_shortage((), np.zeros(0)) == 0.0
 
 
 def test_pods_without_history_want_no_model() -> None:
