@@ -27,9 +27,9 @@ class Guarded(Policy):
         self.name = name
         self.published_ties, self.fixed_ties = policy.published_ties, policy.fixed_ties
         self._file = _file_of(policy)
-        code = getattr(inspect.unwrap(policy.evaluate), "__code__", None)
-        self._evaluate = code if isinstance(code, CodeType) else None
-        with reported(self._file):
+        self._place = _place_of(policy.evaluate, self._file)
+        # Reported for arguments that do not match, where no line of the file runs.
+        with reported(self._file, _place_of(policy.__init__, self._file)):
             self._policy = policy(target)
 
     def retarget(self, workload: Workload) -> None:
@@ -40,17 +40,12 @@ class Guarded(Policy):
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes."""
         _protect(nodes)
-        with reported(self._file, self._place()):
+        with reported(self._file, self._place):
             score, slot = _arrays(self._policy.evaluate(kind, nodes))
         problem = _problem(kind, nodes, score, slot)
         if problem is not None:
-            raise SimulationError(f"{self._place()}: evaluate: {problem}")
+            raise SimulationError(f"{self._place}: evaluate: {problem}")
         return Evaluation(score.astype(np.float64), slot.astype(np.int32))
-
-    def _place(self) -> str:
-        if self._evaluate is None or self._evaluate.co_filename != self._file:
-            return self._file
-        return f"{self._evaluate.co_filename}, line {self._evaluate.co_firstlineno}"
 
 
 @contextmanager
@@ -80,6 +75,14 @@ def _file_of(policy: type[Policy]) -> str:
     """The file that defines a class, as its code names it."""
     file = getattr(sys.modules.get(policy.__module__), "__file__", None)
     return file if isinstance(file, str) else policy.__module__
+
+
+def _place_of(function: Any, file: str) -> str:
+    """The first line of a function of this file; of any other function, the file alone."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if not isinstance(code, CodeType) or code.co_filename != file:
+        return file
+    return f"{file}, line {code.co_firstlineno}"
 
 
 def _protect(nodes: NodesView) -> None:

@@ -239,6 +239,11 @@ def evaluating(*lines: str) -> str:
             id="a parent without its constructor, which has no line in the file",
         ),
         pytest.param(
+            f"{IMPORTS}class Mine(BestFit):\n    def __init__(self):\n        pass\n",
+            ", line 5: TypeError: Mine.__init__() takes 1 positional argument but 2 were given",
+            id="a constructor that takes no target, at its first line",
+        ),
+        pytest.param(
             f"{GOOD}    def retarget(self, workload):\n        raise ValueError('two\\nlines')\n",
             ", line 9: ValueError: two lines",
             id="an exception of retarget, in one line",
