@@ -82,6 +82,15 @@ def prioritised(pods: Sequence[TracePod], source: str, random: np.random.Generat
     return [replace(pod, priority=int(priority)) for pod, priority in zip(pods, drawn, strict=True)]
 
 
+def with_spot(pods: Sequence[TracePod], cluster: Cluster) -> list[TracePod]:
+    """The pods with what their priorities say about spot nodes, if the cluster has any."""
+    if not cluster.spot.any():
+        return list(pods)
+    return [
+        replace(pod, kind=replace(pod.kind, spot=pod.priority < 0 if pod.priority else None)) for pod in pods
+    ]
+
+
 def asked_milli(pods: Sequence[TracePod]) -> Longs:
     """The requests in thousandths of a GPU, `[pod]`; raises SimulationError if no pod requests a GPU."""
     asked = np.array([pod.kind.demand_milli for pod in pods], np.int64)

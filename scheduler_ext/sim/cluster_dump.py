@@ -83,7 +83,8 @@ class ClusterDump:
             self._running.append([self._as_running(pod) for pod in on_nodes.get(name, ())])
             cpu_milli = UNLIMITED if info.cpu_milli is None else info.cpu_milli
             model = gpus[0].model if gpus else ""
-            shapes.append(NodeShape(name, cpu_milli, _memory_mib(name, node), len(gpus), model, info.value))
+            memory_mib = _memory_mib(name, node)
+            shapes.append(NodeShape(name, cpu_milli, memory_mib, len(gpus), model, info.value, info.spot))
         self.nodes = tuple(shapes)
         self.notes += [
             f"{_counted(count, 'node')} left out: {cause}" for cause, count in sorted(left.items())

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scheduler_ext.core.cycle.policy import Policy as Knobs
-from scheduler_ext.sim.arrivals import constrained, prioritised
+from scheduler_ext.sim.arrivals import constrained, prioritised, with_spot
 from scheduler_ext.sim.custom_policy import CustomPolicy
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
@@ -24,8 +24,8 @@ class Experiment:
     """One policy on one sequence of pods: `custom`, or the policy of this package by its name. `load` is
     arrived demand (inflation) or offered load (churn) over capacity; `target` as in Expectation.
     `constrain_percent` of the GPU pods are restricted to models. `priorities` is "pods", "none", "qos" or
-    "drawn", for preemption in churn. Churn lasts `warm_up` and then `measured` mean lifetimes. `knobs` are
-    the weights, the strategy and the values of models of the default policy."""
+    "drawn", for spot nodes, and for preemption in churn. Churn lasts `warm_up` and then `measured` mean
+    lifetimes. `knobs` are the weights, the strategy and the values of models of the default policy."""
 
     trace: str
     nodes: tuple[NodeShape, ...]
@@ -68,7 +68,7 @@ class Simulation:
         order = self.random.permutation(len(experiment.nodes))
         cluster = Cluster.of([experiment.nodes[index] for index in order], experiment.knobs.values)
         pods = constrained(experiment.pods, cluster, experiment.constrain_percent, self.random)
-        self.pods = prioritised(pods, experiment.priorities, self.random)
+        self.pods = with_spot(prioritised(pods, experiment.priorities, self.random), cluster)
         self._expectation = Expectation(experiment.target, self.pods)
         self.world = World(cluster)
         target = Target(cluster, self._expectation.workload, experiment.seed, experiment.knobs)

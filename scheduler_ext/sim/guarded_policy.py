@@ -87,7 +87,7 @@ def _place_of(function: Any, file: str) -> str:
 
 def _protect(nodes: NodesView) -> None:
     """Let no policy write into the nodes: a view of all nodes has the arrays of the world itself."""
-    for name in ("cpu_free", "memory_free", "room_milli", "gpus", "model"):
+    for name in ("cpu_free", "memory_free", "room_milli", "gpus", "model", "spot"):
         array = getattr(nodes, name).view()
         array.flags.writeable = False
         setattr(nodes, name, array)

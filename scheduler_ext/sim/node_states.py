@@ -31,12 +31,14 @@ class NodeStates:
     """Node states by key. A GPU of a trace is a device of 1,000 MiB that pods request whole or in shares."""
 
     def __init__(self, cluster: Cluster) -> None:
-        shapes: dict[tuple[int, int, int, float], int] = {}
-        columns = cluster.gpus, cluster.model, cluster.cpu_milli, cluster.stated
+        shapes: dict[tuple[int, int, int, float, bool], int] = {}
+        columns = cluster.gpus, cluster.model, cluster.cpu_milli, cluster.stated, cluster.spot
         each = zip(*(column.tolist() for column in columns), strict=True)
-        # The shape of each node: GPUs, model, CPU, and a value of its own.
+        # The shape of each node: GPUs, model, CPU, a value of its own, and whether it is a spot node.
         self.shape_of = [shapes.setdefault(shape, len(shapes)) for shape in each]
-        self._infos = [_info(gpus, cluster.models[model], cpu, value) for gpus, model, cpu, value in shapes]
+        self._infos = [
+            _info(gpus, cluster.models[model], cpu, value, spot) for gpus, model, cpu, value, spot in shapes
+        ]
         self._slots: list[dict[tuple[str, Hashable], Slot]] = [{} for _ in shapes]
 
     def key(self, node: int, rooms: list[int], cpu_free: int) -> State:
@@ -66,7 +68,7 @@ class NodeStates:
         return replace(node, state=replace(node.state, cpu_free_milli=state.cpu_free_milli))
 
 
-def _info(gpus: int, model: str, cpu_milli: int, value: float) -> NodeInfo:
+def _info(gpus: int, model: str, cpu_milli: int, value: float, spot: bool) -> NodeInfo:
     devices = tuple(
         Device(
             uuid=f"GPU-{index}",
@@ -86,4 +88,5 @@ def _info(gpus: int, model: str, cpu_milli: int, value: float) -> NodeInfo:
         share_node=True,
         cpu_milli=core_cpu_milli(cpu_milli),
         value=value,
+        spot=spot,
     )

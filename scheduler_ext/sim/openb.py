@@ -69,16 +69,19 @@ def read_pods(path: Path) -> list[TracePod]:
 def write_nodes(path: Path, nodes: Sequence[NodeShape]) -> None:
     """Write nodes as `read_nodes` reads them."""
     if any(node.value for node in nodes):
-        _write(
-            path, (*NODE_COLUMNS, VALUE_COLUMN), [(*astuple(node)[:-1], node.value or "") for node in nodes]
-        )
+        rows = [(*astuple(node)[: len(NODE_COLUMNS)], node.value or "") for node in nodes]
+        _write(path, (*NODE_COLUMNS, VALUE_COLUMN), rows)
     else:
-        _write(path, NODE_COLUMNS, [astuple(node)[:-1] for node in nodes])
+        _write(path, NODE_COLUMNS, [astuple(node)[: len(NODE_COLUMNS)] for node in nodes])
 
 
 def write_pods(path: Path, pods: Sequence[TracePod]) -> None:
     """Write pods as `read_pods` reads them; their priorities are not part of the schema."""
-    rows = [(pod.name, *astuple(pod.kind)[:-1], "|".join(pod.kind.models), pod.qos) for pod in pods]
+    rows = []
+    for pod in pods:
+        kind = pod.kind
+        amounts = kind.cpu_milli, kind.memory_mib, kind.gpus, kind.gpu_milli
+        rows.append((pod.name, *amounts, "|".join(kind.models), pod.qos))
     _write(path, POD_COLUMNS + OPTIONAL_POD_COLUMNS, rows)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler_ext.core.cycle.policy import Policy as Knobs
+from scheduler_ext.sim.arrivals import with_spot
 from scheduler_ext.sim.cluster_dump import ClusterDump
 from scheduler_ext.sim.custom_policy import CustomPolicy
 from scheduler_ext.sim.placement_policy import Target
@@ -47,6 +48,7 @@ def compare_policies(
     mistake."""
     cluster = Cluster.of(dump.nodes, knobs.values)
     workload = workload_of([*dump.trace_pods(dump.alive(), noted=False), *pods])
+    pods = with_spot(pods, cluster)
     measure = Fragmentation(cluster, workload.top(TARGET_PART))
     for name, custom in policies.items():
         world = World(cluster)

@@ -45,6 +45,7 @@ class Asked(NamedTuple):
     whole: int
     share_milli: int | None
     models: frozenset[int]
+    spot: bool | None
     part: Mapping[str, float]
     resolution: float
 
@@ -62,6 +63,7 @@ class _Shape(NamedTuple):
     host_scarcity: float
     # In balance with a GPU.
     cpu_per_gpu_milli: float
+    spot: bool
 
 
 class _Demand(NamedTuple):
@@ -81,7 +83,7 @@ _Step = tuple[list[float], list[float], list[float]]
 
 class StateByState:
     """Decides by the strategy `fragmentation`, for nodes as sim.node_states makes them. Pods are as in
-    traces: with one share or some whole GPUs, without a priority."""
+    traces: with one share or some whole GPUs, and of a priority what it says about spot nodes."""
 
     def __init__(self, cluster: Snapshot, shapes: list[int], policy: Policy) -> None:
         """`shapes` are the states of `cluster` that stand for each shape."""
@@ -100,6 +102,7 @@ class StateByState:
                 runs=runs[rows[state]],
                 host_scarcity=float(cluster.host_scarcity[state]),
                 cpu_per_gpu_milli=BALANCE * 1000 * float(forecast.cores_per_gpu[rows[state]]),
+                spot=bool(cluster.node.spot[state]),
             )
             for state in shapes
         ]
@@ -122,6 +125,8 @@ class StateByState:
             "model-scarcity": asks_gpu and len(cluster.models) > 1,
             "node-scarcity": asks_gpu,
             "health": asks_gpu,
+            "priority": asks_gpu and kind.spot is False,
+            "spot": asks_gpu and kind.spot is not None,
         }
         names = [score.name for score in SCORES if applies.get(score.name)]
         weights = {name: max(self._policy.weights.get(name, 0.0), 0.0) for name in names}
@@ -131,6 +136,7 @@ class StateByState:
             whole=0 if kind.is_share else kind.gpus,
             share_milli=kind.gpu_milli if kind.is_share else None,
             models=frozenset(i for i, model in enumerate(cluster.models) if admits(kind.models, model)),
+            spot=kind.spot,
             part={name: weights.get(name, 0.0) / together for name in applies},
             resolution=RESOLUTION / together,
         )
@@ -156,7 +162,7 @@ class StateByState:
         elif asked.whole and (shape.model not in asked.models or whole < 0):
             return -math.inf, 0
         after = self._demand(shape, rooms, cpu, idle, whole, asked.whole)
-        return _total(asked, before, after, shape.host_scarcity, left), slot
+        return _total(asked, before, after, shape, left), slot
 
     def _demand(
         self, shape: _Shape, rooms: tuple[int, ...], cpu: int, idle: float, whole: int, taken: int = 0
@@ -214,7 +220,7 @@ def _missed_by_several(several: list[float], whole: int, idle: float) -> float:
     return missed * idle + (several[0] - missed) * (idle - whole)
 
 
-def _total(asked: Asked, before: _Demand, after: _Demand, host_scarcity: float, left: int) -> float:
+def _total(asked: Asked, before: _Demand, after: _Demand, shape: _Shape, left: int) -> float:
     """The scores in their order, as core.scores has them, each by its part, without the scarcity and
     the value of models, which depend on the whole cluster. `left` is the rest of the GPU of a share."""
     part, gpus = asked.part, max(asked.whole, 1)
@@ -228,9 +234,11 @@ def _total(asked: Asked, before: _Demand, after: _Demand, host_scarcity: float, 
         + part["balance"] * _clip(1.0 - (before.usable - after.usable) / gpus / Balance.most_gpus)
         + part["whole-gpus"] * _clip(1.0 - (before.runs - after.runs) / gpus / WholeGpus.most_gpus)
         + part["tightness"] * _clip(tight)
-        + part["node-scarcity"] * (1.0 - host_scarcity)
-        # All GPUs of a simulated node are healthy.
+        + part["node-scarcity"] * (1.0 - shape.host_scarcity)
+        # All GPUs of a simulated node are healthy, and its pods are no easier to evict.
         + part["health"]
+        + part["priority"]
+        + (part["spot"] if shape.spot is asked.spot else 0.0)
     )
     return round(total * _TOTAL_SCALE) / _TOTAL_SCALE
 

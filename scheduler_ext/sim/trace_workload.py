@@ -25,13 +25,15 @@ _FIRST_PATTERN = re.compile(r"first:([1-9][0-9]{0,8})")
 @dataclass(frozen=True, slots=True)
 class PodKind:
     """A request: thousandths of a core, MiB of main memory, GPUs and thousandths of each. `gpu_milli` below
-    1,000 is a share of one GPU. `models` are the admitted models, sorted; empty admits all."""
+    1,000 is a share of one GPU. `models` are the admitted models, sorted; empty admits all. `spot` is
+    whether its priority makes it prefer spot nodes (True), avoid them (False), or neither (None)."""
 
     cpu_milli: int
     memory_mib: int
     gpus: int = 0
     gpu_milli: int = 0
     models: tuple[str, ...] = ()
+    spot: bool | None = None
 
     @property
     def is_share(self) -> bool:

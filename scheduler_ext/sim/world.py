@@ -16,13 +16,13 @@ from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, admits, model_o
 
 Indexes = npt.NDArray[np.intp]
 Longs = npt.NDArray[np.int64]
-_Number = TypeVar("_Number", np.int32, np.int64)
+_Number = TypeVar("_Number", np.int32, np.int64, np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeShape:
     """A node of a trace: thousandths of a core, MiB of main memory, GPUs of one model. `value` of each in US
-    dollars per hour is that of the node's own; 0: of its model."""
+    dollars per hour is that of the node's own; 0: of its model. A `spot` node may be taken away."""
 
     name: str
     cpu_milli: int
@@ -30,6 +30,7 @@ class NodeShape:
     gpus: int
     model: str
     value: float = 0.0
+    spot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,7 @@ class Cluster:
     model: Ints
     value: Floats
     stated: Floats
+    spot: Bools
 
     @classmethod
     def of(cls, nodes: Sequence[NodeShape], values: Mapping[str, float] | None = None) -> Cluster:
@@ -62,6 +64,7 @@ class Cluster:
                 [node.value or value_of(model_of(node.model), values or {}) for node in nodes], np.float64
             ),
             stated=np.array([node.value for node in nodes], np.float64),
+            spot=np.array([node.spot for node in nodes], np.bool_),
         )
 
     def __len__(self) -> int:
@@ -152,6 +155,7 @@ class NodesView:
         self.cpu_free, self.memory_free = self.part(world.cpu_free), self.part(world.memory_free)
         self.room_milli = self.part(world.room_milli)
         self.gpus, self.model = self.part(world.cluster.gpus), self.part(world.cluster.model)
+        self.spot = self.part(world.cluster.spot)
 
     def part(self, values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
         """The part of the view's nodes in an array of the world or its cluster."""

@@ -34,6 +34,7 @@ WHOLE = "nvidia.com/gpu"
 MODELS = ("NVIDIA-A100-SXM4-80GB", "Tesla T4", "G2")
 _DEVICES = "devices.gpu.scheduler-ext.io/main"
 _DEADLINE_S = 60.0
+_HARD_TO_EVICT = 1_000_000
 _SCORE = ScoreSection()
 
 
@@ -63,6 +64,9 @@ def asking(kind: PodKind, number: int = 0, running: Running | None = None) -> Js
         "cpu": f"{kind.cpu_milli}m",
         "memory": f"{kind.memory_mib}Mi",
     }
+    # Bound pods are hard to evict, as the simulator has no neighbours.
+    waiting = 0 if kind.spot is None else -1 if kind.spot else 1
+    made["spec"]["priority"] = waiting if running is None else _HARD_TO_EVICT
     return made
 
 
@@ -84,6 +88,7 @@ def info_of(cluster: Cluster, node: int, running: Sequence[Running]) -> NodeInfo
         pods=tuple(_bound(each) for each in here if each.kind.gpus),
         cpu_milli=int(cluster.cpu_milli[node]),
         cpu_elsewhere_milli=sum(each.kind.cpu_milli for each in here if not each.kind.gpus),
+        spot=bool(cluster.spot[node]),
     )
 
 
@@ -176,7 +181,7 @@ _models = st.sampled_from(
     ((), (), ("NVIDIA-A100-SXM4-80GB",), ("Tesla T4",), ("G2", "t4"), ("a100",), MODELS)
 )
 _cpus = st.sampled_from((0, 500, 1000, 2500, 4000, 8000, 33_000))
-kinds = st.one_of(
+_kinds = st.one_of(
     st.builds(PodKind, _cpus, st.sampled_from((1000, 90_000))),
     st.builds(
         lambda cpu, milli, models: PodKind(cpu, 1000, 1, milli, models),
@@ -188,12 +193,19 @@ kinds = st.one_of(
         lambda cpu, gpus, models: PodKind(cpu, 1000, gpus, 1000, models), _cpus, st.integers(1, 8), _models
     ),
 )
+kinds = st.builds(lambda kind, spot: replace(kind, spot=spot), _kinds, st.sampled_from((None, True, False)))
 several_kinds = st.lists(kinds, min_size=1, max_size=4)
 workloads = st.dictionaries(kinds.map(task_class), st.integers(1, 9), max_size=6).map(
     lambda counts: Workload.of({task: float(count) for task, count in counts.items()})
 )
-_nodes = st.tuples(
-    st.sampled_from((8000, 31_000, 96_000)), st.sampled_from((0, 1, 2, 4, 8)), st.sampled_from(MODELS)
+_nodes = st.builds(
+    NodeShape,
+    st.just(""),
+    st.sampled_from((8000, 31_000, 96_000)),
+    st.just(100_000),
+    st.sampled_from((0, 1, 2, 4, 8)),
+    st.sampled_from(MODELS),
+    spot=st.booleans(),
 )
 
 
@@ -202,12 +214,7 @@ def clusters(draw: st.DrawFn, most: int = 7) -> Cluster:
     """A few nodes, some of them equal; the order of names differs from theirs."""
     nodes = draw(st.lists(_nodes, min_size=1, max_size=most))
     names = draw(st.permutations([f"n{index}" for index in range(len(nodes))]))
-    return Cluster.of(
-        [
-            NodeShape(name, cpu, 100_000, gpus, model)
-            for name, (cpu, gpus, model) in zip(names, nodes, strict=True)
-        ]
-    )
+    return Cluster.of([replace(node, name=name) for name, node in zip(names, nodes, strict=True)])
 
 
 steps = st.lists(st.tuples(kinds, st.integers(0, 2**20), st.sampled_from((False, False, True))), max_size=30)

@@ -308,13 +308,16 @@ def test_policies_differ() -> None:
     assert placed == {"first-fit": 1, "best-fit": 2}
 
 
-def test_prices_and_priorities_come_with_the_dump() -> None:
+def test_prices_spot_nodes_and_priorities_come_with_the_dump() -> None:
     dump = dump_of(
         gpu_node("n", [gpu(0)]),
         node("n", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/value": "1.25"}),
+        gpu_node("s", [gpu(0)]),
+        node("s", {WHOLE: "1"}, labels={"karpenter.sh/capacity-type": "spot"}),
         pod("batch", {WHOLE: "1"}, priority=-10),
     )
-    assert [shape.value for shape in dump.nodes] == [1.25]
+    assert [shape.value for shape in dump.nodes] == [1.25, 0.0]
+    assert [shape.spot for shape in dump.nodes] == [False, True]
     assert [each.priority for each in dump.trace_pods(dump.alive())] == [-10]
 
 

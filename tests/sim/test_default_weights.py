@@ -7,10 +7,11 @@ import pytest
 from scheduler_ext.core.cycle.policy import Policy as Knobs
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.sim.arrivals import with_spot
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Scheduler, Settings
-from scheduler_ext.sim.trace_workload import PodKind
+from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, NodeShape, World
 from tests.sim.small import cluster_of, share
 
@@ -76,6 +77,29 @@ def test_a_term_decides(
         world.place(held, node, slots)
     assert node_of(world, workload, kind) == 1
     assert node_of(world, workload, kind, without=term) == 0
+
+
+@pytest.mark.parametrize(
+    ("priority", "spot_node", "node"),
+    [
+        pytest.param(-10, 1, 1, id="a pod of low priority goes to the spot node"),
+        pytest.param(10, 1, 0, id="one of high priority to the other"),
+        pytest.param(10, 0, 1, id="though the names are in another order"),
+        pytest.param(0, 0, 0, id="without a priority both are equal"),
+        pytest.param(0, 1, 0, id="and the first one wins"),
+    ],
+)
+def test_spot_nodes_by_priority(priority: int, spot_node: int, node: int) -> None:
+    shapes = [NodeShape(f"n{i}", 8000, 100_000, 1, "A100", spot=i == spot_node) for i in range(2)]
+    cluster = Cluster.of(shapes)
+    (pod,) = with_spot([TracePod("p", PodKind(4000, 1000, 1, 1000), priority=priority)], cluster)
+    assert node_of(World(cluster), WITH_FOUR_CORES, pod.kind) == node
+
+
+def test_without_spot_nodes_priorities_distinguish_no_pods() -> None:
+    cluster = Cluster.of([NodeShape("n", 8000, 100_000, 1, "A100")])
+    pods = [TracePod("p", share(250), priority=-10), TracePod("q", share(250), priority=10)]
+    assert with_spot(pods, cluster) == pods
 
 
 def test_the_cheaper_node_of_one_model_comes_first() -> None:

@@ -1,6 +1,6 @@
 """The product's own policy: its filters, scores and choice of GPUs, on the states of the simulated nodes. The
-result for a kind of pod in a state is kept, as states recur. Priorities are no part of a kind, so
-`priority` and `spot` never apply."""
+result for a kind of pod in a state is kept, as states recur. Of its priority a kind has only whether it
+prefers spot nodes, as simulated nodes are healthy and `priority` distinguishes none of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -203,7 +203,11 @@ def request_of(kind: PodKind) -> GpuRequest:
     shares = ShareAsk((("main", kind.gpu_milli),)) if kind.is_share else None
     units = (UnitAsk(WHOLE_GPU, kind.gpus),) if kind.gpus and not kind.is_share else ()
     return GpuRequest(
-        units=units, shares=shares, models=_wishes(kind.models), cpu_milli=core_cpu_milli(kind.cpu_milli)
+        units=units,
+        shares=shares,
+        models=_wishes(kind.models),
+        cpu_milli=core_cpu_milli(kind.cpu_milli),
+        priority=0 if kind.spot is None else -1 if kind.spot else 1,
     )
 
 
