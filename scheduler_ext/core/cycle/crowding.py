@@ -6,6 +6,7 @@ those of nearly idle nodes, so these should stay whole."""
 from collections.abc import Mapping
 
 from scheduler_ext.core.scores.future_demand import (
+    Balance,
     Fragmentation,
     NodeScarcity,
     ResidualValue,
@@ -17,9 +18,10 @@ from scheduler_ext.core.scores.value import Value
 # Weights change in so many steps between these idle parts, found as docs/concepts/placement.md says.
 _FEW_IDLE, _MANY_IDLE = 0.1, 0.3
 STEPS = 4
-# The factors in a full cluster, and besides in one that is short of CPU.
-_FACTORS = {ResidualValue.name: 0.2, Fragmentation.name: 7.0, Value.name: 0.4}
+# The factors in a full cluster, besides in one that is short of CPU, and in a small one.
+_FACTORS = {ResidualValue.name: 0.2, Fragmentation.name: 7.0, Balance.name: 2 / 3, Value.name: 0.4}
 _FACTORS_SHORT_OF_CPU = {WholeGpus.name: 30.0, Tightness.name: 6.0, NodeScarcity.name: 8.0}
+_FACTORS_SMALL = {Balance.name: 2 / 3}
 
 
 def crowding(idle_part: float, smallness: float) -> int:
@@ -29,13 +31,14 @@ def crowding(idle_part: float, smallness: float) -> int:
     return round(min(max(full, 0.0), 1.0) * (1.0 - smallness) * STEPS)
 
 
-def weights_at(weights: Mapping[str, float], crowding: int, cpu_shortage: float) -> dict[str, float]:
-    """The weights in a cluster this full, 0 to STEPS, and this short of CPU, 0 to 1."""
+def weights_at(
+    weights: Mapping[str, float], crowding: int, smallness: float, cpu_shortage: float
+) -> dict[str, float]:
+    """The weights in a cluster this full, 0 to STEPS, this small, and this short of CPU, 0 to 1 each."""
     full = crowding / STEPS
-    short = full * cpu_shortage
-    return {
-        name: weight
-        * (1.0 + full * (_FACTORS.get(name, 1.0) - 1.0))
-        * (1.0 + short * (_FACTORS_SHORT_OF_CPU.get(name, 1.0) - 1.0))
-        for name, weight in weights.items()
-    }
+    parts = (full, _FACTORS), (full * cpu_shortage, _FACTORS_SHORT_OF_CPU), (smallness, _FACTORS_SMALL)
+    changed = dict(weights)
+    for part, factors in parts:
+        for name in factors.keys() & changed.keys():
+            changed[name] *= 1.0 + part * (factors[name] - 1.0)
+    return changed

@@ -111,11 +111,12 @@ class Decision:
 
     @lazy
     def weights(self) -> Mapping[str, float]:
-        """The weight of each score in a cluster as full and as short of CPU as this one, by name."""
+        """The weight of each score in a cluster like this one, by name."""
         snapshot = self.snapshot
         full = crowding(snapshot.idle_part, snapshot.smallness)
         # In a cluster that is not full the shortage has no bearing, and is not computed.
-        return weights_at(self.policy.weights, full, snapshot.cpu_shortage if full else 0.0)
+        cpu_shortage = snapshot.cpu_shortage if full else 0.0
+        return weights_at(self.policy.weights, full, snapshot.smallness, cpu_shortage)
 
     @lazy
     def scoring(self) -> Scoring:

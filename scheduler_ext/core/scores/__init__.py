@@ -28,7 +28,7 @@ SCORES: tuple[Score, ...] = (
 DEFAULT_WEIGHTS: dict[str, float] = {
     "residual-value": 0.25,
     "fragmentation": 0.1,
-    "balance": 0.2,
+    "balance": 0.3,
     "whole-gpus": 0.02,
     "tightness": 0.03,
     "value": 0.42,

@@ -132,7 +132,9 @@ class Default(Policy):
         decided, by_state = self._decided.get((phase, kind)), self._by_state.get(phase)
         if by_state is None:
             shortage = self._table.snapshot(0).cpu_shortage
-            knobs = replace(self._policy, weights=weights_at(self._policy.weights, phase, shortage))
+            knobs = replace(
+                self._policy, weights=weights_at(self._policy.weights, phase, self._smallness, shortage)
+            )
             by_state = self._by_state[phase] = StateByState(self._table.snapshot(0), self._shapes, knobs)
         if decided is None:
             # Kinds that differ only in main memory have equal results.

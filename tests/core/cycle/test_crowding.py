@@ -7,7 +7,7 @@ import pytest
 from scheduler_ext.core.cycle.crowding import STEPS, crowding, weights_at
 from scheduler_ext.core.snapshot.smallness import smallness
 
-WEIGHTS = {"residual-value": 1.0, "fragmentation": 0.1, "balance": 0.2}
+WEIGHTS = {"residual-value": 1.0, "fragmentation": 0.1, "model-scarcity": 0.2}
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,9 @@ WEIGHTS = {"residual-value": 1.0, "fragmentation": 0.1, "balance": 0.2}
     ],
 )
 def test_the_fuller_the_more_fragmentation_counts(idle_part: float, weights: dict[str, float]) -> None:
-    assert weights_at(WEIGHTS, crowding(idle_part, 0.0), 0.0) == pytest.approx({**weights, "balance": 0.2})
+    assert weights_at(WEIGHTS, crowding(idle_part, 0.0), 0.0, 0.0) == pytest.approx(
+        {**weights, "model-scarcity": 0.2}
+    )
 
 
 def test_equal_parts_are_equally_full_however_computed() -> None:
@@ -61,12 +63,32 @@ def test_a_full_cluster_is_full_if_it_is_large(gpu_nodes: int, steps: int) -> No
 def test_idle_nodes_stay_whole_where_cpu_is_short(
     idle_part: float, cpu_shortage: float, factor: float
 ) -> None:
-    found = weights_at({"tightness": 0.01, "balance": 0.2}, crowding(idle_part, 0.0), cpu_shortage)
-    assert found == pytest.approx({"tightness": 0.01 * factor, "balance": 0.2})
+    found = weights_at(
+        {"tightness": 0.01, "model-scarcity": 0.2}, crowding(idle_part, 0.0), 0.0, cpu_shortage
+    )
+    assert found == pytest.approx({"tightness": 0.01 * factor, "model-scarcity": 0.2})
+
+
+@pytest.mark.parametrize(
+    ("idle_part", "gpu_nodes", "balance"),
+    [
+        pytest.param(1.0, 1_213, 0.3, id="as configured in a large cluster"),
+        pytest.param(0.0, 1_213, 0.2, id="two thirds where it is full"),
+        pytest.param(1.0, 10, 0.2, id="and in a small one"),
+        pytest.param(0.0, 10, 0.2, id="full or not"),
+        pytest.param(1.0, 20, 0.25, id="half way"),
+    ],
+)
+def test_balance_counts_most_in_a_large_cluster_with_room(
+    idle_part: float, gpu_nodes: int, balance: float
+) -> None:
+    small = smallness(gpu_nodes)
+    found = weights_at({"balance": 0.3}, crowding(idle_part, small), small, 0.0)
+    assert found == pytest.approx({"balance": balance})
 
 
 def test_a_weight_of_zero_stays_zero() -> None:
-    assert weights_at({"fragmentation": 0.0, "whole-gpus": 0.0}, STEPS, 1.0) == {
+    assert weights_at({"fragmentation": 0.0, "whole-gpus": 0.0}, STEPS, 0.0, 1.0) == {
         "fragmentation": 0.0,
         "whole-gpus": 0.0,
     }
