@@ -203,6 +203,15 @@ def idle_of_models(cluster: Sequence[NodeState]) -> dict[GpuModel, float]:
     return idle
 
 
+def gpus_of_models(cluster: Sequence[NodeState]) -> dict[GpuModel, int]:
+    """All GPUs of each model."""
+    gpus: dict[GpuModel, int] = {}
+    for state in cluster:
+        for slot in state.slots:
+            gpus[slot.model] = gpus.get(slot.model, 0) + (state.gpus if state.estimated else 1)
+    return gpus
+
+
 def scarcity(cluster: Sequence[NodeState], workload: Workload) -> dict[GpuModel, float]:
     """The square of the demand for each model, until the cluster is full, by pods that do not accept all
     models, divided by its idle GPUs.

@@ -13,6 +13,7 @@ from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from tests.demand_oracle import (
     Left,
+    gpus_of_models,
     host_scarcity,
     idle_of_models,
     left_of,
@@ -190,20 +191,32 @@ def value(state: NodeState, placed: Placed) -> float:
     """By the logarithm of the value of the taken GPUs; less in a large cluster, and less if it is full."""
     values = [_value(other, slot) for other in placed.cluster for slot in other.slots]
 
-    def rank(slot: Slot) -> float:
-        return min(1.0, math.log(_value(state, slot) / min(values)) / math.log(64.0))
+    def rank(value: float) -> float:
+        return float(min(1.0, math.log(value / min(values)) / math.log(64.0)))
+
+    gpus, idle = gpus_of_models(placed.cluster), idle_of_models(placed.cluster)
+    of_mig = any(ask.profile for ask in placed.request.units)
+    idle_part = 1.0 if of_mig else min(1.0, sum(idle.values()) / sum(other.gpus for other in placed.cluster))
+    small = _clip((30 - sum(other.gpus > 0 for other in placed.cluster)) / 20)
+
+    def counts(model: GpuModel) -> float:
+        """More for a model that is nearly used up while cheaper ones are idle."""
+        cheaper = [other for other in gpus if rank(value_of(other, {})) < rank(value_of(model, {}))]
+        beside, nearly = sum(idle[other] for other in cheaper), 0.0
+        if beside > 0.0 and not of_mig:
+            left = beside / sum(gpus[other] for other in cheaper)
+            nearly = _clip(1.0 - idle[model] / gpus[model] / left / 0.5)
+        return float(max(small + (1.0 - small) * idle_part**0.75 / 2.0, nearly))
+
+    def cost(slot: Slot) -> float:
+        return rank(_value(state, slot)) * counts(slot.model)
 
     taken = sum(
-        ask.count * _mean_over_free(state, ask, lambda slot, unit: rank(slot) * unit.gpu_part)
+        ask.count * _mean_over_free(state, ask, lambda slot, unit: cost(slot) * unit.gpu_part)
         for ask in placed.request.units
     )
-    taken += sum(rank(state.slots[i]) for i in placed.slots)
-    gpus = sum(other.gpus for other in placed.cluster)
-    idle = sum(idle_of_models(placed.cluster).values())
-    idle_part = 1.0 if any(ask.profile for ask in placed.request.units) else min(1.0, idle / gpus)
-    small = _clip((30 - sum(other.gpus > 0 for other in placed.cluster)) / 20)
-    thrift = small + (1 - small) * idle_part**0.5 / 2
-    return _clip(1 - thrift * taken / placed.gpus)
+    taken += sum(cost(state.slots[i]) for i in placed.slots)
+    return _clip(1 - taken / placed.gpus)
 
 
 def _value(state: NodeState, slot: Slot) -> float:

@@ -4,7 +4,6 @@ import numpy as np
 
 from scheduler_ext.core.cycle.cycle import Decision
 from scheduler_ext.core.gpu.value_table import value_of
-from scheduler_ext.core.node.columns import Floats, Ints
 
 
 def value_per_hour(decision: Decision, state: int) -> float:
@@ -12,9 +11,6 @@ def value_per_hour(decision: Decision, state: int) -> float:
     has its part of all instances of its GPU, a share that of the memory for shares."""
     scoring, snapshot = decision.scoring, decision.snapshot
     of_models = np.array([value_of(model, scoring.values) for model in snapshot.models])
-
-    def of(model: Ints) -> Floats:
-        stated: Floats = snapshot.node.value
-        return np.where(stated > 0, stated, of_models[model])
-
-    return float((scoring.of_units(of) + scoring.of_shares(of))[state])
+    stated = snapshot.node.value
+    each = np.where(stated > 0, stated, of_models[snapshot.devices.model])
+    return float((scoring.of_units(each) + scoring.of_shares(each))[state])

@@ -14,7 +14,7 @@ from scheduler_ext.core.framework.allocate import Cost, tightest
 from scheduler_ext.core.node.columns import Floats, Ints
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.scores.future_demand import Fragmentation, ResidualValue, WholeGpus
-from scheduler_ext.core.scores.value import Value, thrift
+from scheduler_ext.core.scores.value import Value
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 # More than any difference between GPUs of one model.
@@ -76,8 +76,8 @@ def _packing(
     breaking = per_gpu.unusable * spoilt + per_gpu.runs * fewer
     ranks = None
     if request.strategy is None and snapshot.value_ranks(values).differ:
-        weight = weights.get(Value.name, 0.0) * thrift(snapshot.idle_part, snapshot.smallness)
-        ranks = weight * snapshot.value_ranks(values).of(devices.model)
+        weight = weights.get(Value.name, 0.0) * snapshot.thrift(values)
+        ranks = weight[devices.model] * snapshot.value_ranks(values).of(devices.model)
 
     def cost(before: Ints, after: Ints) -> Floats:
         was = part_milli(np.maximum(before, 0), devices)

@@ -238,21 +238,20 @@ class Scoring:
         load = self.fit.load_mib if self.fit is not None else None
         return self.snapshot.demand.after(self.request.cpu_milli, whole, load)
 
-    def of_units(self, each: Callable[[Ints], Floats]) -> Floats:
-        """The sum over the whole GPUs and MIG instances that the pod takes, `[state]`. `each` gives the value
-        of a GPU by its model, `[slot, state]` of indexes to the same shape; an instance has its part of it.
-        Where a device plugin picks among several models, their mean counts."""
+    def of_units(self, each: Floats) -> Floats:
+        """The sum over the whole GPUs and MIG instances that the pod takes, `[state]`: `each` `[slot, state]`
+        is of one GPU, and an instance has its part of it. Where a device plugin picks among several GPUs,
+        their mean counts."""
         total = np.zeros(len(self.snapshot.states))
         for ask, columns in self.units:
-            total += ask.count * columns.mean_over_free(each(columns.model) * columns.gpu_part)
+            total += ask.count * columns.mean_over_free(each * columns.gpu_part)
         return total
 
-    def of_shares(self, each: Callable[[Ints], Floats]) -> Floats | float:
-        """The sum over the memory shares, `[state]`: each has its part of its GPU's value."""
+    def of_shares(self, each: Floats) -> Floats | float:
+        """The sum over the memory shares, `[state]`: each has its part of its GPU, as in `of_units`."""
         if self.fit is None:
             return 0.0
-        devices = self.snapshot.devices
-        total: Floats = (each(devices.model) * self.fit.load_mib / devices.share_size_mib).sum(0)
+        total: Floats = (each * self.fit.load_mib / self.snapshot.devices.share_size_mib).sum(0)
         return total
 
     @lazy

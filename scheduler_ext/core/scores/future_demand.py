@@ -99,8 +99,8 @@ class ModelScarcity:
         return scoring.request.asks_gpu and len(scoring.snapshot.cluster.models) > 1
 
     def value(self, scoring: Scoring) -> Floats:
-        scarcity = scoring.snapshot.scarcity
-        return _kept(scoring, scoring.of_units(scarcity.take) + scoring.of_shares(scarcity.take))
+        scarce = scoring.snapshot.scarcity[scoring.snapshot.devices.model]
+        return _kept(scoring, scoring.of_units(scarce) + scoring.of_shares(scarce))
 
 
 class NodeScarcity:

@@ -18,6 +18,7 @@ from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.snapshot.name_index import NameIndex
 from scheduler_ext.core.snapshot.smallness import smallness
+from scheduler_ext.core.snapshot.thrift import exhaustion, thrift
 from scheduler_ext.core.snapshot.value_ranks import ValueRanks, value_ranks
 
 
@@ -86,15 +87,23 @@ class Snapshot:
     @lazy
     def wanted_models(self) -> Floats:
         """The part of all demand for each model by pods that do not take every model, `[model]`."""
+        return self._by_model(self.forecast.wanted(self.kinds, self._gpus_of_kinds))
+
+    @lazy
+    def _gpus_of_kinds(self) -> Floats:
+        """All GPUs of each kind, `[kind]`."""
         # One slot stands for all GPUs of an estimated node; the first count is of slots without one.
         each = np.where(self.node.estimated, self.node.gpus, 1) * self.node.count
         there = np.broadcast_to(each, self.devices.kind.shape).ravel()
-        gpus = np.bincount(self.devices.kind.ravel() + 1, there, len(self.kinds) + 1)[1:].astype(np.float64)
+        return np.bincount(self.devices.kind.ravel() + 1, there, len(self.kinds) + 1)[1:].astype(np.float64)
+
+    def _by_model(self, of_kinds: Floats) -> Floats:
+        """The sums of values of kinds, `[model]`."""
         number = {model: index for index, model in enumerate(self.models)}
-        wanted = np.zeros(len(self.models))
-        for kind, part in zip(self.kinds, self.forecast.wanted(self.kinds, gpus).tolist(), strict=True):
-            wanted[number[kind.model]] += part
-        return wanted
+        sums = np.zeros(len(self.models))
+        for kind, value in zip(self.kinds, of_kinds.tolist(), strict=True):
+            sums[number[kind.model]] += value
+        return sums
 
     @lazy
     def idle_of_models(self) -> Floats:
@@ -167,6 +176,17 @@ class Snapshot:
             cluster = self.cluster.models, self.cluster.node
             self._value_ranks[key] = value_ranks(self.models, self.node, configured, cluster)
         return self._value_ranks[key]
+
+    def thrift(self, configured: Mapping[str, float]) -> Floats:
+        """How much the value of each model counts, `[model]`, 0 to 1."""
+        cluster = self.cluster
+        ranks = cluster.value_ranks(configured).models
+        nearly = exhaustion(ranks, cluster.idle_of_models, cluster._by_model(cluster._gpus_of_kinds))
+        counts = np.maximum(thrift(cluster.idle_part, cluster.smallness), nearly)
+        if cluster.models == self.models:
+            return counts
+        known = dict(zip(cluster.models, counts.tolist(), strict=True))
+        return np.array([known.get(model, 0.0) for model in self.models])
 
     @lazy
     def _value_ranks(self) -> dict[tuple[tuple[str, float], ...], ValueRanks]:

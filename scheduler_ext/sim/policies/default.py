@@ -15,10 +15,11 @@ from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.scores.future_demand import ModelScarcity
-from scheduler_ext.core.scores.value import Value, thrift
+from scheduler_ext.core.scores.value import Value
 from scheduler_ext.core.snapshot.smallness import smallness
 from scheduler_ext.core.snapshot.snapshot import scarcity
 from scheduler_ext.core.snapshot.table import Table
+from scheduler_ext.core.snapshot.thrift import exhaustion, thrift
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, State
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
 from scheduler_ext.sim.state_by_state import Asked, StateByState, knows
@@ -86,8 +87,11 @@ class Default(Policy):
         self._model_of = np.array([numbers.get(model_of(name), 0) for name in self._models], np.int32)
         self._wanted = cluster.wanted_models
         self._model_of_node = self._model_of[self._cluster.model]
-        ranks = cluster.value_ranks(self._policy.values).of(cluster.devices.model[:1])[0]
-        self._ranks = ranks[cluster.state_of[: len(self._cluster)]]
+        gpus = np.bincount(self._model_of_node, self._cluster.gpus, len(self._wanted))
+        self._gpus_of_models = gpus.astype(np.float64)
+        ranks = cluster.value_ranks(self._policy.values)
+        self._ranks_of_models = ranks.models
+        self._ranks = ranks.of(cluster.devices.model[:1])[0][cluster.state_of[: len(self._cluster)]]
         shapes = dict(zip(self._nodes.shape_of, cluster.state_of.tolist(), strict=False))
         self._shapes = [shapes[i] for i in range(len(shapes))]
         self._by_state: dict[int, StateByState] = {}
@@ -114,7 +118,11 @@ class Default(Policy):
         by_model = scarce * (1.0 - scarcity(self._wanted, idle) * taken) + valuable
         of_cluster: Floats = by_model[self._model_of_node]
         if valuable:
-            of_cluster -= valuable * thrift(self._idle_part(world), self._smallness) * self._ranks
+            counts = np.maximum(
+                thrift(self._idle_part(world), self._smallness),
+                exhaustion(self._ranks_of_models, idle, self._gpus_of_models),
+            )
+            of_cluster -= (valuable * counts)[self._model_of_node] * self._ranks
         return of_cluster
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:

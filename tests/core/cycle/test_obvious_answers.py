@@ -306,6 +306,21 @@ def test_in_a_small_cluster_a_small_share_opens_a_small_gpu(cheap: str, promised
     assert best(share(4096), and_full(nodes, "H100-80GB", full)) == {"cheap"}
 
 
+@pytest.mark.parametrize("held", range(1, 8))
+@pytest.mark.parametrize(("full", "idle"), [(30, 4), (60, 4), (40, 20)])
+@pytest.mark.parametrize("cheap", ["T4", "A10"])
+def test_in_a_large_cluster_the_last_h100_stay_free_while_cheap_gpus_are_idle(
+    cheap: str, full: int, idle: int, held: int
+) -> None:
+    nodes = {f"idle-{i}": has(cheap, 4) for i in range(idle)} | {"last": has("H100-80GB", 8, held=held)}
+    assert "last" not in best(whole(), and_full(nodes, "H100-80GB", full))
+
+
+def test_in_a_large_cluster_a_small_share_leaves_the_last_h100_alone() -> None:
+    nodes = {f"idle-{i}": shared("T4", 0, 0) for i in range(4)} | {"last": shared("H100-80GB", 0, 70_000)}
+    assert "last" not in best(share(4096), and_full(nodes, "H100-80GB", 30))
+
+
 def test_a_model_of_another_price_class_changes_nothing_between_others() -> None:
     nodes = {"cheap": has("A100-80GB", 8), "dear": has("H100-80GB", 8, held=7), "old": has("T4", 2, held=2)}
     assert best(whole(), and_full(nodes, "GB300", 1)) == {"cheap"}

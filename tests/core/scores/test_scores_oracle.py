@@ -61,11 +61,13 @@ def assert_scores_agree(decision: Decision) -> None:
             assert all(0.0 <= value <= 1.0 for value in values[states]), score.name
 
 
-@given(clusters(), several_requests, st.sampled_from(STRATEGIES), workloads())
+@given(clusters(), st.sampled_from((1, 12)), several_requests, st.sampled_from(STRATEGIES), workloads())
 def test_every_score_agrees_with_its_oracle(
-    cluster: Sequence[NodeInfo], asked: list[GpuRequest], strategy: str, workload: Workload
+    cluster: Sequence[NodeInfo], copies: int, asked: list[GpuRequest], strategy: str, workload: Workload
 ) -> None:
-    snapshot = snapshot_of(cluster, workload=workload)
+    # With the copies it is no small cluster.
+    nodes = [replace(info, name=f"{info.name}-{i}") for info in cluster for i in range(copies)]
+    snapshot = snapshot_of(nodes, workload=workload)
     for request in asked:
         decision = filter_nodes(request, snapshot, Policy(strategy=strategy))
         event(f"fits somewhere: {bool(decision.fits.any())}")

@@ -1,0 +1,28 @@
+"""How much the value of GPUs counts in a cluster."""
+
+import numpy as np
+
+from scheduler_ext.core.node.columns import Floats
+
+# In an empty large cluster, relative to a small one.
+_LARGE = 0.5
+# By this power of the idle part of a large cluster.
+_POWER = 0.75
+# A model is nearly used up if its idle part is below this part of that of all cheaper ones.
+_NEARLY = 0.5
+
+
+def thrift(idle_part: float, smallness: float) -> float:
+    """How much value counts while this part of the cluster's GPUs is idle, 0 to 1. The fuller a large
+    cluster, the less a better GPU would stay free, and the more packing decides how many more pods fit."""
+    large: float = _LARGE * idle_part**_POWER
+    return smallness + (1.0 - smallness) * large
+
+
+def exhaustion(ranks: Floats, idle: Floats, gpus: Floats) -> Floats:
+    """How nearly a model is used up while cheaper ones are idle, 0 to 1, `[model]`: the last GPUs of it stay
+    for those who need it. From the rank of each model by value, its idle GPUs and all its GPUs."""
+    cheaper = (ranks < ranks[:, None]).astype(np.float64)
+    of_cheaper = (cheaper @ idle) / np.maximum(cheaper @ gpus, 1e-9)
+    left = (idle / np.maximum(gpus, 1e-9)) / np.maximum(of_cheaper, 1e-9)
+    return np.where(of_cheaper > 0.0, np.clip(1.0 - left / _NEARLY, 0.0, 1.0), 0.0)

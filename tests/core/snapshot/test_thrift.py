@@ -1,0 +1,48 @@
+"""How much the value of GPUs counts: by the size of the cluster, its idle part, and the rest of a model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from scheduler_ext.core.snapshot.smallness import smallness
+from scheduler_ext.core.snapshot.thrift import exhaustion, thrift
+
+# T4, A100 and H100, say.
+RANKS = np.array([0.0, 0.4, 0.6])
+
+
+@pytest.mark.parametrize(
+    ("gpu_nodes", "idle_part", "expected"),
+    [
+        pytest.param(1, 1.0, 1.0, id="in full in a small cluster"),
+        pytest.param(10, 0.0, 1.0, id="also if no GPU is idle"),
+        pytest.param(30, 1.0, 0.5, id="half in a large cluster"),
+        pytest.param(30, 0.0625, 0.0625, id="less if most GPUs are in use"),
+        pytest.param(1_213, 0.0, 0.0, id="not at all if none is idle"),
+        pytest.param(20, 0.0625, 0.53125, id="evenly between"),
+    ],
+)
+def test_value_counts_more_in_small_and_in_idle_clusters(
+    gpu_nodes: int, idle_part: float, expected: float
+) -> None:
+    assert thrift(idle_part, smallness(gpu_nodes)) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("idle", "nearly"),
+    [
+        pytest.param([8, 0, 0], [0, 1, 1], id="nothing left of the dearer ones"),
+        pytest.param([8, 8, 8], [0, 0, 0], id="half of each is idle"),
+        pytest.param([8, 8, 4], [0, 0, 0], id="a quarter beside a half is no shortage yet"),
+        pytest.param([8, 8, 2], [0, 0, 0.5], id="an eighth beside a half is half of one"),
+        pytest.param([0, 8, 1], [0, 0, 0.5], id="cheaper ones count together"),
+        pytest.param([0, 0, 1], [0, 0, 0], id="nothing cheaper is idle"),
+        pytest.param([0, 0, 0], [0, 0, 0], id="nothing is idle"),
+    ],
+)
+def test_the_last_gpus_of_a_model_are_kept_while_cheaper_ones_are_idle(
+    idle: list[float], nearly: list[float]
+) -> None:
+    gpus = np.array([16.0, 16.0, 16.0])
+    assert exhaustion(RANKS, np.array(idle, np.float64), gpus).tolist() == pytest.approx(nearly)
