@@ -179,6 +179,12 @@ class Snapshot:
 
     def thrift(self, configured: Mapping[str, float]) -> Floats:
         """How much the value of each model counts, `[model]`, 0 to 1."""
+        key = tuple(configured.items())
+        if key not in self._thrift:
+            self._thrift[key] = self._thrift_by_model(configured)
+        return self._thrift[key]
+
+    def _thrift_by_model(self, configured: Mapping[str, float]) -> Floats:
         cluster = self.cluster
         ranks = cluster.value_ranks(configured).models
         nearly = exhaustion(ranks, cluster.idle_of_models, cluster._by_model(cluster._gpus_of_kinds))
@@ -190,6 +196,10 @@ class Snapshot:
 
     @lazy
     def _value_ranks(self) -> dict[tuple[tuple[str, float], ...], ValueRanks]:
+        return {}
+
+    @lazy
+    def _thrift(self) -> dict[tuple[tuple[str, float], ...], Floats]:
         return {}
 
     @lazy
