@@ -205,7 +205,7 @@ def value(state: NodeState, placed: Placed) -> float:
         beside, nearly = sum(idle[other] for other in cheaper), 0.0
         if beside > 0.0 and not of_mig:
             left = beside / sum(gpus[other] for other in cheaper)
-            nearly = _clip(1.0 - idle[model] / gpus[model] / left / 0.5)
+            nearly = 2.0 * _clip(1.0 - idle[model] / gpus[model] / left / 0.5)
         return float(max(small + (1.0 - small) * idle_part**0.75 / 2.0, nearly))
 
     def cost(slot: Slot) -> float:

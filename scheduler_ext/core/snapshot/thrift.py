@@ -8,8 +8,9 @@ from scheduler_ext.core.node.columns import Floats
 _LARGE = 0.5
 # By this power of the idle part of a large cluster.
 _POWER = 0.75
-# A model is nearly used up if its idle part is below this part of that of all cheaper ones.
-_NEARLY = 0.5
+# A model is nearly used up if its idle part is below this part of that of all cheaper ones. Its value then
+# counts up to double, because packing weighs more in a full cluster than in a small one.
+_NEARLY, _LAST = 0.5, 2.0
 
 
 def thrift(idle_part: float, smallness: float) -> float:
@@ -20,9 +21,10 @@ def thrift(idle_part: float, smallness: float) -> float:
 
 
 def exhaustion(ranks: Floats, idle: Floats, gpus: Floats) -> Floats:
-    """How nearly a model is used up while cheaper ones are idle, 0 to 1, `[model]`: the last GPUs of it stay
-    for those who need it. From the rank of each model by value, its idle GPUs and all its GPUs."""
+    """How much value counts because a model is nearly used up while cheaper ones are idle, 0 to 2, `[model]`:
+    the last GPUs of it stay for those who need it. From the rank of each model by value, its idle GPUs and
+    all its GPUs."""
     cheaper = (ranks < ranks[:, None]).astype(np.float64)
     of_cheaper = (cheaper @ idle) / np.maximum(cheaper @ gpus, 1e-9)
     left = (idle / np.maximum(gpus, 1e-9)) / np.maximum(of_cheaper, 1e-9)
-    return np.where(of_cheaper > 0.0, np.clip(1.0 - left / _NEARLY, 0.0, 1.0), 0.0)
+    return np.where(of_cheaper > 0.0, np.clip(1.0 - left / _NEARLY, 0.0, 1.0), 0.0) * _LAST

@@ -122,7 +122,7 @@ class Default(Policy):
                 thrift(self._idle_part(world), self._smallness),
                 exhaustion(self._ranks_of_models, idle, self._gpus_of_models),
             )
-            of_cluster -= (valuable * counts)[self._model_of_node] * self._ranks
+            of_cluster -= valuable * np.minimum(counts[self._model_of_node] * self._ranks, 1.0)
         return of_cluster
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
