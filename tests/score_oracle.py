@@ -199,14 +199,20 @@ def value(state: NodeState, placed: Placed) -> float:
     idle_part = 1.0 if of_mig else min(1.0, sum(idle.values()) / sum(other.gpus for other in placed.cluster))
     small = _clip((30 - sum(other.gpus > 0 for other in placed.cluster)) / 20)
 
-    def counts(model: GpuModel) -> float:
-        """More for a model that is nearly used up while cheaper ones are idle."""
+    def nearly_used_up(model: GpuModel) -> float:
+        """Above 0 for a model that is nearly used up while cheaper ones are idle."""
         cheaper = [other for other in gpus if rank(value_of(other, {})) < rank(value_of(model, {}))]
         beside, nearly = sum(idle[other] for other in cheaper), 0.0
         if beside > 0.0 and not of_mig:
             left = beside / sum(gpus[other] for other in cheaper)
             nearly = 2.0 * _clip(1.0 - idle[model] / gpus[model] / left / 0.5)
-        return float(max(small + (1.0 - small) * idle_part**0.75 / 2.0, nearly))
+        return float(nearly)
+
+    def counts(model: GpuModel) -> float:
+        """Never less than for a cheaper one."""
+        mine = rank(value_of(model, {}))
+        most = max(nearly_used_up(other) for other in gpus if rank(value_of(other, {})) <= mine)
+        return float(max(small + (1.0 - small) * idle_part**0.75 / 2.0, (1.0 - small) * most))
 
     def cost(slot: Slot) -> float:
         return rank(_value(state, slot)) * counts(slot.model)

@@ -188,6 +188,8 @@ class Snapshot:
         cluster = self.cluster
         ranks = cluster.value_ranks(configured).models
         nearly = exhaustion(ranks, cluster.idle_of_models, cluster._by_model(cluster._gpus_of_kinds))
+        # In a small cluster value counts in full anyway.
+        nearly *= 1.0 - cluster.smallness
         counts = np.maximum(thrift(cluster.idle_part, cluster.smallness), nearly)
         if cluster.models == self.models:
             return counts

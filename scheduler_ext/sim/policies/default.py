@@ -120,7 +120,7 @@ class Default(Policy):
         if valuable:
             counts = np.maximum(
                 thrift(self._idle_part(world), self._smallness),
-                exhaustion(self._ranks_of_models, idle, self._gpus_of_models),
+                exhaustion(self._ranks_of_models, idle, self._gpus_of_models) * (1.0 - self._smallness),
             )
             of_cluster -= valuable * np.minimum(counts[self._model_of_node] * self._ranks, 1.0)
         return of_cluster

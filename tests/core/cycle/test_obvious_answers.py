@@ -316,6 +316,17 @@ def test_in_a_large_cluster_the_last_h100_stay_free_while_cheap_gpus_are_idle(
     assert "last" not in best(whole(), and_full(nodes, "H100-80GB", full))
 
 
+@pytest.mark.parametrize("nodes_each", [3, 6, 12])
+@pytest.mark.parametrize("asked", [1, 2])
+def test_the_last_gpus_of_a_cheaper_model_come_before_those_of_a_dearer_one(
+    asked: int, nodes_each: int
+) -> None:
+    nodes = {f"t4-{i}": has("T4", 4, held=4 if i else 0) for i in range(nodes_each)}
+    for model in ("A100-80GB", "H100-80GB"):
+        nodes |= {f"{model}-{i}": has(model, 8, held=8 if i else 8 - asked) for i in range(nodes_each)}
+    assert best(whole(asked, min_memory_mib=40_000), nodes) == {"A100-80GB-0"}
+
+
 def test_in_a_large_cluster_a_small_share_leaves_the_last_h100_alone() -> None:
     nodes = {f"idle-{i}": shared("T4", 0, 0) for i in range(4)} | {"last": shared("H100-80GB", 0, 70_000)}
     assert "last" not in best(share(4096), and_full(nodes, "H100-80GB", 30))

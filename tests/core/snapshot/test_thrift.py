@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler_ext.core.snapshot.smallness import smallness
 from scheduler_ext.core.snapshot.thrift import exhaustion, thrift
@@ -46,3 +48,11 @@ def test_the_last_gpus_of_a_model_are_kept_while_cheaper_ones_are_idle(
 ) -> None:
     gpus = np.array([16.0, 16.0, 16.0])
     assert exhaustion(RANKS, np.array(idle, np.float64), gpus).tolist() == pytest.approx(nearly)
+
+
+@given(*[st.lists(st.integers(0, 16), min_size=5, max_size=5)] * 2)
+def test_of_two_models_the_dearer_one_always_costs_more(idle: list[int], prices: list[int]) -> None:
+    ranks = np.array(prices, np.float64) / 16
+    costs = ranks * exhaustion(ranks, np.array(idle, np.float64), np.full(5, 16.0))
+    order = np.argsort(ranks)
+    assert (np.diff(costs[order]) >= 0).all()
