@@ -204,15 +204,15 @@ def value(state: NodeState, placed: Placed) -> float:
         cheaper = [other for other in gpus if rank(value_of(other, {})) < rank(value_of(model, {}))]
         beside, nearly = sum(idle[other] for other in cheaper), 0.0
         if beside > 0.0 and not of_mig:
-            left = beside / sum(gpus[other] for other in cheaper)
-            nearly = 2.0 * _clip(1.0 - idle[model] / gpus[model] / left / 0.5)
+            left = beside / max(sum(gpus[other] for other in cheaper), 1e-9)
+            nearly = 2.0 * _clip(1.0 - idle[model] / max(gpus[model], 1e-9) / left / 0.5)
         return float(nearly)
 
     def counts(model: GpuModel) -> float:
-        """Never less than for a cheaper one."""
+        """Never more than for a dearer one."""
         mine = rank(value_of(model, {}))
-        most = max(nearly_used_up(other) for other in gpus if rank(value_of(other, {})) <= mine)
-        return float(max(small + (1.0 - small) * idle_part**0.75 / 2.0, (1.0 - small) * most))
+        least = min(nearly_used_up(other) for other in gpus if rank(value_of(other, {})) >= mine)
+        return float(max(small + (1.0 - small) * idle_part**0.75 / 2.0, (1.0 - small) * least))
 
     def cost(slot: Slot) -> float:
         return rank(_value(state, slot)) * counts(slot.model)

@@ -23,11 +23,11 @@ def thrift(idle_part: float, smallness: float) -> float:
 def exhaustion(ranks: Floats, idle: Floats, gpus: Floats) -> Floats:
     """How much value counts because a model is nearly used up while cheaper ones are idle, 0 to 2, `[model]`:
     the last GPUs of it stay for those who need it. From the rank of each model by value, its idle GPUs and
-    all its GPUs. It never counts less than that of a cheaper model, so that of two models the dearer one
+    all its GPUs. It never counts more than that of a dearer model, so that of two models the dearer one
     always costs more."""
     cheaper = (ranks < ranks[:, None]).astype(np.float64)
     of_cheaper = (cheaper @ idle) / np.maximum(cheaper @ gpus, 1e-9)
     left = (idle / np.maximum(gpus, 1e-9)) / np.maximum(of_cheaper, 1e-9)
     nearly = np.where(of_cheaper > 0.0, np.clip(1.0 - left / _NEARLY, 0.0, 1.0), 0.0) * _LAST
-    most: Floats = np.where(ranks <= ranks[:, None], nearly, 0.0).max(1, initial=0.0)
-    return most
+    least: Floats = np.where(ranks >= ranks[:, None], nearly, _LAST).min(1, initial=_LAST)
+    return least

@@ -38,6 +38,7 @@ def test_value_counts_more_in_small_and_in_idle_clusters(
         pytest.param([8, 8, 8], [0, 0, 0], id="half of each is idle"),
         pytest.param([8, 8, 4], [0, 0, 0], id="a quarter beside a half is no shortage yet"),
         pytest.param([8, 8, 2], [0, 0, 1], id="an eighth beside a half counts once"),
+        pytest.param([8, 1, 8], [0, 0, 0], id="a dearer model is not short, and can replace it"),
         pytest.param([0, 8, 1], [0, 0, 1], id="cheaper ones count together"),
         pytest.param([0, 0, 1], [0, 0, 0], id="nothing cheaper is idle"),
         pytest.param([0, 0, 0], [0, 0, 0], id="nothing is idle"),
