@@ -173,9 +173,10 @@ class ClusterDump:
         commonest = max(models, key=models.__getitem__, default="")
         if len(models) > 1:
             self.notes.append(f"node {info.name}: GPUs of several models; only {commonest} counts")
+        gpus = [gpu for gpu in gpus if gpu.model == commonest]
         if info.allocatable is not None and not info.share_node:
             gpus = gpus[: sum(info.allocatable.get(name, 0) for name in self._sizing.resources.whole)]
-        return [gpu for gpu in gpus if gpu.model == commonest]
+        return gpus
 
     def _as_running(self, pod: kube.Pod) -> _Running:
         try:
@@ -277,7 +278,7 @@ def _memory_mib(name: str, node: kube.Node | None) -> int:
         amounts = quantities(node.status.allocatable if node.status is not None else None)
     except QuantityError as error:
         raise InventoryError(f"Node {name}: status: {error}") from None
-    return int(amounts.get("memory", 0) // _MIB)
+    return min(int(amounts.get("memory", 0) // _MIB), _UNLIMITED_MIB)
 
 
 def _asked_memory_mib(pod: kube.Pod) -> int:

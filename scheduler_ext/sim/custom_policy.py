@@ -89,8 +89,9 @@ def _of_file(path: str, source: bytes) -> type[Policy]:
         exec(compile(source, path, "exec", dont_inherit=True), vars(module))
     found = [
         value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Policy) and value.__module__ == module.__name__
+        # Once each, as a class may have several names.
+        for value in dict.fromkeys(each for each in vars(module).values() if isinstance(each, type))
+        if issubclass(value, Policy) and value.__module__ == module.__name__
     ]
     if len(found) == 1:
         return found[0]

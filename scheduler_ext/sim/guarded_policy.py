@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.node.columns import Floats
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
 from scheduler_ext.sim.trace_workload import PodKind
-from scheduler_ext.sim.world import NodesView
+from scheduler_ext.sim.world import NodesView, World
 
 # Characters of an exception's text: it may show whole arrays.
 _SHOWN_CHARACTERS = 300
@@ -36,6 +37,21 @@ class Guarded(Policy):
         """Expect another workload."""
         with reported(self._file):
             self._policy.retarget(workload)
+
+    def phase(self, world: World) -> int:
+        """As the policy has it."""
+        with reported(self._file):
+            return self._policy.phase(world)
+
+    def resolution(self, kind: PodKind, world: World) -> float:
+        """As the policy has it."""
+        with reported(self._file):
+            return self._policy.resolution(kind, world)
+
+    def of_cluster(self, kind: PodKind, world: World) -> Floats | None:
+        """As the policy has it."""
+        with reported(self._file):
+            return self._policy.of_cluster(kind, world)
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes."""

@@ -24,7 +24,8 @@ class Evaluation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The knowledge of a policy in advance; `knobs` are for the default policy alone."""
+    """The knowledge of a policy in advance. `knobs` are for the default policy alone, but for the values of
+    models, which `cluster` has for all."""
 
     cluster: Cluster
     workload: Workload

@@ -103,7 +103,7 @@ class _Run:
                 for budget in self._budgets
             ]
             item["victims"] = [name_of(victim) for victim in victims]
-        value = round(self._cluster.value_per_hour(asker, node), 2)
+        value = round(self._cluster.value_per_hour(asker, node), 4)
         return item | {"node": node, "devices": self._cluster.bind(asker, node), "valuePerHour": value}
 
     def _asker(self, pod: kube.Pod) -> Asker | str:

@@ -233,6 +233,14 @@ def test_policies_are_compared(half_full: Path, written: Written, form: str) -> 
     ]
 
 
+def test_a_pod_that_is_left_out_is_not_placed(half_full: Path, written: Written) -> None:
+    pods = written("pods.yaml", lot(pod("one", {WHOLE: "1"}), pod("mig", {"nvidia.com/mig-1g.10gb": "1"})))
+    asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods, "--policy", "default,fgd")
+    answer = run(*asked, "-o", "json")
+    assert [item["podsPlaced"] for item in json.loads(answer.stdout)["items"]] == [1, 1]
+    assert answer.exit_code == 3
+
+
 def test_a_comparison_is_a_table(half_full: Path, written: Written) -> None:
     pods = written("pods.yaml", NEW + "---\n" + lot(pod("mig", {"nvidia.com/mig-1g.10gb": "1"})))
     asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods)

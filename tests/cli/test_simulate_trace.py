@@ -277,9 +277,6 @@ def test_settings(args: tuple[str, ...]) -> None:
             "--generator-seed: is for generated nodes and pods",
             id="a seed of nothing",
         ),
-        pytest.param(
-            ("--policy", "fgd", "--config", "c.yaml"), "--config: only the policy default", id="no use of it"
-        ),
         pytest.param(("--policy", "fgd", "--out", "x"), "--out: a table is for a terminal", id="table out"),
     ],
 )

@@ -63,6 +63,16 @@ NODE = (64_000, 512 * 1024)
             id="no more GPUs than allocatable",
         ),
         pytest.param(
+            [gpu_node("n", [gpu(0, model="T4"), gpu(1), gpu(2)]), node("n", {WHOLE: "2"})],
+            NodeShape("n", *NODE, 2, "A100-80GB"),
+            id="of several models the commonest, as many as are allocatable",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1", "memory": "120000000E"})],
+            NodeShape("n", NODE[0], UNLIMITED[1], 1, "A100-80GB"),
+            id="no more memory than counts",
+        ),
+        pytest.param(
             [gpu_node("n", [gpu(0), gpu(1, health={"state": "Unhealthy", "reason": "XID 79"})])],
             NodeShape("n", *UNLIMITED, 1, "A100-80GB"),
             id="a sick GPU is none",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,10 @@ import pytest
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.custom_policy import find_policy, is_custom
+from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.generator import generate_traces
 from scheduler_ext.sim.placement_policy import Policy, Target
+from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.scheduler import Placement, Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import World
@@ -58,6 +62,20 @@ def test_a_file_is_a_policy(tmp_path: Path) -> None:
     assert (custom.name, policy.name) == ("mine", "mine")
     assert choice(policy, whole(1)) == Placement(1, (0,))
     assert choice(policy, share(300), world_with(TWO_NODES, (share(500), 1, (1,)))) == Placement(0, (0,))
+
+
+def test_a_class_may_have_several_names(tmp_path: Path) -> None:
+    assert find_policy(written(tmp_path, f"{GOOD}\n\nAlias = Mine\n")).name == "mine"
+
+
+def test_an_unchanged_subclass_of_the_default_decides_as_it_does(tmp_path: Path) -> None:
+    text = "from scheduler_ext.sim.policies.default import Default\n\n\nclass Mine(Default):\n    pass\n"
+    shapes, traces = generate_traces(40, 3, "mixed")
+    experiment = Experiment(trace="t", nodes=shapes, pods=traces["generated"], policy="default", seed=1)
+    custom = find_policy(written(tmp_path, text))
+    ours, theirs = (run_inflation(each).run for each in (experiment, replace(experiment, custom=custom)))
+    assert theirs.allocation_percent == ours.allocation_percent
+    assert theirs.rejected_by_class == ours.rejected_by_class
 
 
 def test_a_sent_policy_needs_no_file(tmp_path: Path) -> None:

@@ -303,6 +303,7 @@ ANNOTATED["metadata"]["annotations"] = PRICE
             id="by the annotation of the node",
         ),
         pytest.param({SHARE: str(ROOM_MIB // 2)}, share_node("n", 1), {}, 1.7, id="half a GPU"),
+        pytest.param({SHARE: "8"}, share_node("n", 1), {}, 0.0004, id="a small share, below a cent"),
         pytest.param({WHOLE: "9"}, whole_node("n", None), {}, None, id="a pod that fits nowhere"),
         pytest.param({}, whole_node("n", None), {}, 0.0, id="a pod without GPUs"),
     ],

@@ -100,7 +100,9 @@ def cluster(
             print_output(output, answer, "policy", compared, print_comparison)
     if out is not None:
         write_text("--out", out, text.getvalue())
-    fits = (item["node"] is not None if compared is None else not item["notPlaced"] for item in items)
+    fits = (
+        item["node"] is not None if compared is None else item["podsPlaced"] == len(pods) for item in items
+    )
     ctx.exit(0 if all(fits) else WOULD_NOT_FIT)
 
 

@@ -25,7 +25,6 @@ from scheduler_ext.sim.arrivals import PRIORITIES
 from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.placement_policy import PUBLISHED_TIES
 from scheduler_ext.sim.plots import write_plots
-from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.sim.protocols import PROTOCOLS
 from scheduler_ext.sim.scheduler import TIES, Settings
 
@@ -123,9 +122,6 @@ def trace(
     """
     inputs.check(ctx)
     _check(ctx, protocol, priorities)
-    # For a dump, a configuration also has the names of resources.
-    if config_file is not None and Default.name not in policies and inputs.dump is None:
-        raise click.UsageError(f"--config: only the policy {Default.name} is configured; add it or drop this")
     config = read_config(config_file)
     chosen = policies_of(policies)
     sweep.check()

@@ -18,7 +18,7 @@ from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.snapshot.name_index import NameIndex
 from scheduler_ext.core.snapshot.smallness import smallness
-from scheduler_ext.core.snapshot.thrift import exhaustion, thrift
+from scheduler_ext.core.snapshot.thrift import thrift_of_models
 from scheduler_ext.core.snapshot.value_ranks import ValueRanks, value_ranks
 
 
@@ -79,15 +79,19 @@ class Snapshot:
         cluster = self.cluster
         if cluster is self:
             return scarcity(self.wanted_models, self.idle_of_models)
-        if cluster.models == self.models:
-            return cluster.scarcity
-        known = dict(zip(cluster.models, cluster.scarcity.tolist(), strict=True))
-        return np.array([known.get(model, 0.0) for model in self.models])
+        return self._of_cluster(cluster.scarcity)
 
     @lazy
     def wanted_models(self) -> Floats:
         """The part of all demand for each model by pods that do not take every model, `[model]`."""
         return self._by_model(self.forecast.wanted(self.kinds, self._gpus_of_kinds))
+
+    def _of_cluster(self, values: Floats) -> Floats:
+        """Values of the cluster's models for those of this part of it, `[model]`."""
+        if self.cluster.models == self.models:
+            return values
+        known = dict(zip(self.cluster.models, values.tolist(), strict=True))
+        return np.array([known.get(model, 0.0) for model in self.models])
 
     @lazy
     def _gpus_of_kinds(self) -> Floats:
@@ -130,8 +134,12 @@ class Snapshot:
                 return cluster._scarcity_of_shapes
             known = dict(zip(cluster.shapes, cluster._scarcity_of_shapes.tolist(), strict=True))
             return np.array([known.get(shape, 0.0) for shape in self.shapes])
-        nodes = np.bincount(self.node.shape + 1, self.node.count, len(self.shapes) + 1)[1:].astype(np.float64)
-        return self.forecast.hosted(self.shapes, nodes)
+        return self.forecast.hosted(self.shapes, self._nodes_of_shapes)
+
+    @lazy
+    def _nodes_of_shapes(self) -> Floats:
+        """The nodes of each shape, `[shape]`; the first count is of nodes without GPUs."""
+        return np.bincount(self.node.shape + 1, self.node.count, len(self.shapes) + 1)[1:].astype(np.float64)
 
     def mig_loss(self, resource: str) -> Floats:
         """The cost of the next unit to future MIG pods, in GPUs, `[state]`: the mean over the free ones."""
@@ -159,8 +167,7 @@ class Snapshot:
         """How short of CPU the cluster is beside its GPUs, 0 to 1."""
         if self.cluster is not self:
             return self.cluster.cpu_shortage
-        nodes = np.bincount(self.node.shape + 1, self.node.count, len(self.shapes) + 1)[1:].astype(np.float64)
-        return self.forecast.cpu_shortage(self.shapes, nodes)
+        return self.forecast.cpu_shortage(self.shapes, self._nodes_of_shapes)
 
     @lazy
     def smallness(self) -> float:
@@ -186,15 +193,10 @@ class Snapshot:
 
     def _thrift_by_model(self, configured: Mapping[str, float]) -> Floats:
         cluster = self.cluster
-        ranks = cluster.value_ranks(configured).models
-        nearly = exhaustion(ranks, cluster.idle_of_models, cluster._by_model(cluster._gpus_of_kinds))
-        # In a small cluster value counts in full anyway.
-        nearly *= 1.0 - cluster.smallness
-        counts = np.maximum(thrift(cluster.idle_part, cluster.smallness), nearly)
-        if cluster.models == self.models:
-            return counts
-        known = dict(zip(cluster.models, counts.tolist(), strict=True))
-        return np.array([known.get(model, 0.0) for model in self.models])
+        if cluster is not self:
+            return self._of_cluster(cluster.thrift(configured))
+        ranks, gpus = self.value_ranks(configured).models, self._by_model(self._gpus_of_kinds)
+        return thrift_of_models(ranks, self.idle_of_models, gpus, self.idle_part, self.smallness)
 
     @lazy
     def _value_ranks(self) -> dict[tuple[tuple[str, float], ...], ValueRanks]:

@@ -20,6 +20,14 @@ def thrift(idle_part: float, smallness: float) -> float:
     return smallness + (1.0 - smallness) * large
 
 
+def thrift_of_models(ranks: Floats, idle: Floats, gpus: Floats, idle_part: float, smallness: float) -> Floats:
+    """How much the value of each model counts, `[model]`, 0 to 2; the first three arguments as for
+    `exhaustion`. In a small cluster it counts in full, and no model more."""
+    nearly = exhaustion(ranks, idle, gpus) * (1.0 - smallness)
+    counts: Floats = np.maximum(thrift(idle_part, smallness), nearly)
+    return counts
+
+
 def exhaustion(ranks: Floats, idle: Floats, gpus: Floats) -> Floats:
     """How much value counts because a model is nearly used up while cheaper ones are idle, 0 to 2, `[model]`:
     the last GPUs of it stay for those who need it. From the rank of each model by value, its idle GPUs and

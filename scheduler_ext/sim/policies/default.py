@@ -19,7 +19,7 @@ from scheduler_ext.core.scores.value import Value
 from scheduler_ext.core.snapshot.smallness import smallness
 from scheduler_ext.core.snapshot.snapshot import scarcity
 from scheduler_ext.core.snapshot.table import Table
-from scheduler_ext.core.snapshot.thrift import exhaustion, thrift
+from scheduler_ext.core.snapshot.thrift import thrift_of_models
 from scheduler_ext.sim.node_states import WHOLE_GPU, NodeStates, State
 from scheduler_ext.sim.placement_policy import Evaluation, Policy, Target
 from scheduler_ext.sim.state_by_state import Asked, StateByState, knows
@@ -118,9 +118,8 @@ class Default(Policy):
         by_model = scarce * (1.0 - scarcity(self._wanted, idle) * taken) + valuable
         of_cluster: Floats = by_model[self._model_of_node]
         if valuable:
-            counts = np.maximum(
-                thrift(self._idle_part(world), self._smallness),
-                exhaustion(self._ranks_of_models, idle, self._gpus_of_models) * (1.0 - self._smallness),
+            counts = thrift_of_models(
+                self._ranks_of_models, idle, self._gpus_of_models, self._idle_part(world), self._smallness
             )
             of_cluster -= valuable * np.minimum(counts[self._model_of_node] * self._ranks, 1.0)
         return of_cluster
