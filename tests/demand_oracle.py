@@ -62,7 +62,7 @@ def left_of(
             room = max(0, max(slot.share_free_mib, 0) - load)
             residuals[i] = room * 1000 // max(slot.share_total_mib, 1)
         wholes += not load and _is_whole(state, slot)
-    loose = float(_loose(state)) if _counted(state) else -float(math.ceil(state.adrift))
+    loose = float(_loose(state)) if _counted(state) else -float(_held_in_slots(state))
     idle = max(0.0, sum(before) / 1000 + loose) - whole - (sum(before) - sum(residuals)) / 1000
     held = max(0.0, sum(_is_whole(state, slot) for slot in state.slots) + loose)
     broken = sum(_is_whole(state, slot) and load > 0 for slot, load in zip(state.slots, loads, strict=True))
@@ -71,7 +71,7 @@ def left_of(
         kinds=tuple(kind_of(state, slot) for slot in state.slots),
         residuals=tuple(residuals),
         loose=loose - whole,
-        whole=max(0.0, held - whole - broken),
+        whole=0 if state.shared else math.floor(max(0.0, held - whole - broken) + 1e-6),
         idle=max(0.0, idle),
         cpu_milli=cpu if cpu == UNLIMITED else max(0, cpu - cpu_milli),
     )
@@ -86,8 +86,19 @@ def _residual(state: NodeState, slot: Slot) -> int:
 
 
 def _is_whole(state: NodeState, slot: Slot) -> bool:
-    there = state.takes_whole and not _counted(state)
+    there = state.takes_whole and not _counted(state) and not _stands_in(state, slot)
     return there and slot.healthy and slot.is_whole and slot.idle == 1.0
+
+
+def _stands_in(state: NodeState, slot: Slot) -> bool:
+    """Whether the slot of an idle GPU is closed, because some GPU is held on an unknown device."""
+    closed = state.takes_shares and slot.share_total_mib > 0 and slot.share_free_mib < 0
+    return closed and slot.healthy and slot.is_whole and slot.idle == 1.0
+
+
+def _held_in_slots(state: NodeState) -> int:
+    """The GPUs held on unknown devices that no closed slot stands for."""
+    return max(0, math.ceil(state.adrift) - sum(_stands_in(state, slot) for slot in state.slots))
 
 
 def _counted(state: NodeState) -> bool:
@@ -96,7 +107,7 @@ def _counted(state: NodeState) -> bool:
     return state.estimated or min(parts, default=1.0) < 1.0
 
 
-def _loose(state: NodeState) -> int:
+def _loose(state: NodeState) -> float:
     parts = {
         u.resource: u.gpu_part
         for slot in state.slots
@@ -104,7 +115,7 @@ def _loose(state: NodeState) -> int:
         for u in slot.units
         if "/mig-" not in u.resource
     }
-    return max([0, *(int(available(state, name) * part + 1e-9) for name, part in parts.items())])
+    return round(max([0.0, *(available(state, name) * part for name, part in parts.items())]), 9)
 
 
 def asked_of(kind: DeviceKind, workload: Workload) -> Iterator[Asked]:
@@ -196,8 +207,11 @@ def idle_of_models(cluster: Sequence[NodeState]) -> dict[GpuModel, float]:
     """The idle GPUs of each model, parts of shared ones included."""
     idle: dict[GpuModel, float] = {}
     for state in cluster:
+        seen = sum(_residual(state, slot) for slot in state.slots) / 1000
+        held = 0 if _counted(state) else min(seen, _held_in_slots(state))
         for slot in state.slots:
-            idle[slot.model] = idle.get(slot.model, 0.0) + _residual(state, slot) / 1000
+            here = _residual(state, slot) / 1000
+            idle[slot.model] = idle.get(slot.model, 0.0) + here - (held * here / seen if seen else 0.0)
         if _counted(state) and state.slots:
             idle[state.slots[0].model] += _loose(state)
     return idle

@@ -53,7 +53,8 @@ def before(state: NodeState) -> Left:
 
 def after(state: NodeState, placed: Placed) -> Left:
     """The remaining room for future pods once the pod is there."""
-    whole = sum(ask.count for ask in placed.request.units if ask.profile is None)
+    asked = [ask for ask in placed.request.units if ask.profile is None]
+    whole = sum(ask.count * _mean_over_free(state, ask, lambda _, unit: unit.gpu_part) for ask in asked)
     loads = [placed.load_mib(i) for i in range(len(state.slots))]
     return left_of(state, whole, loads, placed.request.cpu_milli)
 
@@ -131,6 +132,10 @@ def whole_gpus(state: NodeState, placed: Placed) -> float:
 def tightness(state: NodeState, placed: Placed) -> float:
     idle = after(state, placed).idle / placed.gpus
     if not placed.request.shares:
+        asked = [ask for ask in placed.request.units if ask.profile is None]
+        parts = [_mean_over_free(state, ask, lambda _, unit: unit.gpu_part) for ask in asked]
+        if any(0 < part < 1 for part in parts):
+            return _clip(1 - idle / 16 - 0.4 * min(1.0, after(state, placed).idle))
         return _clip(1 - idle / 16)
     return _clip(1 - idle / 64 - 0.4 * left_of_shares(state, placed))
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scheduler_ext.core.forecast.forecast import MAX_GPUS, WHOLE, DeviceKind, Forecast
-from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeColumns
+from scheduler_ext.core.node.columns import Bools, DeviceColumns, Floats, Ints, NodeColumns
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import UNLIMITED
 
@@ -20,9 +20,10 @@ BALANCE = 0.6
 
 @dataclass(frozen=True)
 class Demand:
-    """`residual` (in thousandths) and `rows` (of the forecast) are `[slot, state]`. `loose` are whole
-    GPUs in no slot; negative if a pod holds GPUs that are in the slots. `idle` are the GPUs without a
-    holder, `whole` those of them that pods can request whole."""
+    """`residual` (in thousandths) and `rows` (of the forecast) are `[slot, state]`. `loose` are GPUs
+    in no slot, parts of shared ones included; negative if a pod holds GPUs that are in the slots. `idle`
+    are the GPUs without a holder, `whole` those of them that pods of several GPUs can request: none of
+    `shared` nodes, where such pods get slices if they get anything."""
 
     forecast: Forecast
     devices: DeviceColumns
@@ -31,12 +32,13 @@ class Demand:
     loose: Floats
     idle: Floats
     whole: Floats
+    shared: Bools
     cpu_free_milli: Ints
 
-    def after(self, cpu_milli: int, taken: int, load_mib: Ints | None) -> Demand:
-        """The demand after a pod with this CPU, `taken` whole GPUs, and `load_mib` of each GPU as
-        shares."""
-        residual, idle, whole = self.residual, self.idle - taken, self.whole - taken
+    def after(self, cpu_milli: int, taken: Floats | float, load_mib: Ints | None) -> Demand:
+        """The demand after a pod with this CPU, `taken` GPUs or parts of them, and `load_mib` of each GPU
+        as shares."""
+        residual, idle, whole = self.residual, self.idle - taken, self.devices.whole_gpus
         if load_mib is not None:
             devices = self.devices
             room = np.maximum(devices.share_room_mib - load_mib, 0)
@@ -53,7 +55,8 @@ class Demand:
             residual=residual,
             loose=self.loose - taken,
             idle=np.maximum(idle, 0.0),
-            whole=np.maximum(whole, 0.0),
+            whole=_whole(whole, self.loose - taken, self.shared),
+            shared=self.shared,
             cpu_free_milli=cpu,
         )
 
@@ -120,17 +123,22 @@ def demand(
     forecast: Forecast, kinds: Sequence[DeviceKind], devices: DeviceColumns, node: NodeColumns
 ) -> Demand:
     """The demand of nodes as they are. Holdings on unknown devices count as whole GPUs."""
-    loose = node.loose.astype(np.float64)
     return Demand(
         forecast=forecast,
         devices=devices,
         rows=forecast.rows(kinds)[devices.kind],
         residual=devices.residual,
-        loose=loose,
-        idle=np.maximum(devices.residual.sum(0) / WHOLE + loose, 0.0),
-        whole=np.maximum(devices.whole.sum(0) + loose, 0.0),
+        loose=node.loose,
+        idle=np.maximum(devices.residual.sum(0) / WHOLE + node.loose, 0.0),
+        whole=_whole(devices.whole_gpus, node.loose, node.shared),
+        shared=node.shared,
         cpu_free_milli=node.cpu_free_milli,
     )
+
+
+def _whole(in_slots: Ints, loose: Floats, shared: Bools) -> Floats:
+    # A part of a GPU does not count. The small number offsets rounding errors of parts.
+    return np.where(shared, 0.0, np.floor(np.maximum(in_slots + loose, 0.0) + 1e-6))
 
 
 def part_milli(room_mib: Ints, devices: DeviceColumns) -> Ints:

@@ -234,7 +234,7 @@ class Scoring:
 
     @lazy
     def after(self) -> Demand:
-        whole = sum(ask.count for ask, _ in self.units if ask.profile is None)
+        whole = sum(ask.count * columns.mean_gpu_part for ask, columns in self.units if ask.profile is None)
         load = self.fit.load_mib if self.fit is not None else None
         return self.snapshot.demand.after(self.request.cpu_milli, whole, load)
 

@@ -83,7 +83,7 @@ class DeviceColumns(_Empty):
             self.kind[at] = kinds[row]
             if not counts_alone:
                 self.residual[at] = residual_milli(slot, shares=takes_shares)
-            self.whole[at] = takes_whole and slot.healthy and slot.is_whole and slot.idle == 1.0
+            self.whole[at] = takes_whole and _is_unheld(slot) and not (takes_shares and _is_closed(slot))
             self.model[at] = models[slot.model]
             self.healthy[at] = slot.healthy
             self.compute_capability[at] = slot.compute_capability
@@ -96,6 +96,12 @@ class DeviceColumns(_Empty):
     def share_size_mib(self) -> Floats:
         """The memory that shares can have of a GPU in all, as a divisor: at least 1."""
         return np.maximum(self.share_total_mib, 1).astype(np.float64)
+
+    @lazy
+    def whole_gpus(self) -> Ints:
+        """The GPUs that pods can request whole, `[state]`."""
+        gpus: Ints = self.whole.sum(0, dtype=np.int32)
+        return gpus
 
     @lazy
     def share_room_mib(self) -> Ints:
@@ -170,8 +176,8 @@ class UnitColumns(_Empty):
 @dataclass(frozen=True)
 class NodeColumns(_Empty):
     """Per node state, `[state]`; `count` is how many nodes are in it, `devices` how many slots it has.
-    `shape` is an index into shapes. `loose` are the free whole GPUs that are in no slot, below 0 if
-    more of those in the slots are held. The others are those of NodeState."""
+    `shape` is an index into shapes. `loose` are the free GPUs that are in no slot, time slices as parts of
+    one, below 0 if more of those in the slots are held. The others are those of NodeState."""
 
     count: Ints
     gpus: Ints
@@ -188,14 +194,14 @@ class NodeColumns(_Empty):
     devices: Ints
     shape: Ints
     cpu_free_milli: Ints
-    loose: Ints
+    loose: Floats
 
     def write(self, column: int, state: NodeState, shape: int) -> None:
         for name in _OF_STATE:
             getattr(self, name)[column] = getattr(state, name)
         self.devices[column] = len(state.slots)
         self.shape[column] = shape
-        self.loose[column] = _loose(state) if state.counts_alone else -math.ceil(state.adrift)
+        self.loose[column] = _loose(state) if state.counts_alone else -_held_in_slots(state)
 
 
 def residual_milli(slot: Slot, *, shares: bool) -> int:
@@ -207,10 +213,25 @@ def residual_milli(slot: Slot, *, shares: bool) -> int:
     return int(slot.idle * 1000) if slot.is_whole else 0
 
 
-def _loose(state: NodeState) -> int:
+def _is_unheld(slot: Slot) -> bool:
+    return slot.healthy and slot.is_whole and slot.idle == 1.0
+
+
+def _is_closed(slot: Slot) -> bool:
+    """Whether no share may go to a GPU that could take some, such as one that may be held (state.py)."""
+    return slot.share_free_mib < 0 < slot.share_total_mib
+
+
+def _held_in_slots(state: NodeState) -> int:
+    """The whole GPUs that are held on unknown devices, less those whose slots are closed for them."""
+    closed = [state.takes_shares and _is_unheld(slot) and _is_closed(slot) for slot in state.slots]
+    return max(0, math.ceil(state.adrift) - sum(closed))
+
+
+def _loose(state: NodeState) -> float:
     units = [unit for slot in state.slots if slot.healthy for unit in slot.units]
     counted: Counter[str] = Counter()
-    # A time slice or a part by MPS is no GPU: replicas count together as the GPUs that they are parts of.
+    # Replicas count together as the GPUs that they are parts of.
     parts: dict[str, float] = {}
     for unit in units:
         if not unit.resource.startswith(MIG_PREFIX):
@@ -219,10 +240,11 @@ def _loose(state: NodeState) -> int:
     limits = {name: (unknown, limit) for name, unknown, limit in state.limits}
     none = (0, UNLIMITED)
     free = [
-        int(min(n - limits.get(name, none)[0], limits.get(name, none)[1]) * parts[name] + 1e-9)
+        min(n - limits.get(name, none)[0], limits.get(name, none)[1]) * parts[name]
         for name, n in counted.items()
     ]
-    return max([0, *free])
+    # Rounded, so that nodes with equal rooms have equal values, and eight eighths are a whole.
+    return round(max([0.0, *free]), 9)
 
 
 def copied(columns: _Columns, states: slice | Ints) -> _Columns:

@@ -70,8 +70,8 @@ class WholeGpus:
 
 
 class Tightness:
-    """1 if no GPU is left idle on the node: of otherwise equal placements, the fullest node, and for a share
-    first the fullest GPU."""
+    """1 if no GPU is left idle on the node: of otherwise equal placements, the fullest node, and for a part
+    of a GPU first the fullest GPU."""
 
     name = "tightness"
     most_gpus = 16.0
@@ -84,10 +84,22 @@ class Tightness:
 
     def value(self, scoring: Scoring) -> Floats:
         if scoring.fit is None:
-            return _kept(scoring, scoring.after.idle, self.most_gpus)
+            whole = _kept(scoring, scoring.after.idle, self.most_gpus)
+            return self._of_slices(scoring, whole) if scoring.snapshot.some_sliced else whole
         idle = scoring.after.idle / scoring.gpus / self.most_gpus_of_share
         tight: Floats = np.clip(1.0 - idle - self.gpu_part * scoring.left_of_shares, 0.0, 1.0)
         return tight
+
+    def _of_slices(self, scoring: Scoring, otherwise: Floats) -> Floats:
+        """For time slices, parts by MPS and MIG instances that are handed out as GPUs: the parts of a node's
+        last idle GPU count more, so that a GPU in use is filled before another node's is opened."""
+        sliced = np.zeros(len(otherwise), np.bool_)
+        for ask, columns in scoring.units:
+            if ask.profile is None:
+                sliced |= (columns.mean_gpu_part > 0.0) & (columns.mean_gpu_part < 1.0)
+        idle = scoring.after.idle
+        tight = 1.0 - idle / scoring.gpus / self.most_gpus - self.gpu_part * np.minimum(idle, 1.0)
+        return np.where(sliced, np.clip(tight, 0.0, 1.0), otherwise)
 
 
 class ModelScarcity:

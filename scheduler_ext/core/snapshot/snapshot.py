@@ -112,7 +112,10 @@ class Snapshot:
     @lazy
     def idle_of_models(self) -> Floats:
         """The idle GPUs of each model in the whole snapshot, `[model]`, parts of shared ones included."""
-        idle = self.devices.residual * (self.node.count / WHOLE)
+        idle = self.devices.residual / WHOLE
+        # Which GPUs are held on unknown devices is unknown, so each idle one counts less.
+        seen = np.maximum(idle.sum(0), 1e-9)
+        idle *= np.maximum(seen + np.minimum(self.node.loose, 0), 0.0) / seen * self.node.count
         # GPUs that are in no slot are of the model in the first one.
         idle[0] += np.maximum(self.node.loose, 0) * self.node.count
         return np.bincount(self.devices.model.ravel(), idle.ravel(), len(self.models)).astype(np.float64)

@@ -68,6 +68,12 @@ def beside(priority: int, model: str = "H100-80GB") -> NodeInfo:
     return node(replace(first, holders=(Holder(uid=pod.uid),)), *rest, pods=(pod,), allocatable={WHOLE: 8})
 
 
+def in_slices(count: int, held: int) -> NodeInfo:
+    """T4s in four slices each; pods hold so many of them, on devices that the agent does not know."""
+    pods = tuple(bound(f"held-{i}", wants(1, WHOLE)) for i in range(held))
+    return has("T4", count, pods=pods, allocatable={WHOLE: 4 * count}, **SLICES)
+
+
 def scored(
     request: GpuRequest, nodes: Nodes, policy: Policy | None = None, workload: Workload = UNKNOWN
 ) -> dict[str, int]:
@@ -183,6 +189,26 @@ ROWS = [
     pytest.param(whole(8), MANY_SLICES, {"whole"}, id="eight slices are no eight GPUs"),
     pytest.param(whole(2, sharing="any"), ONLY_SLICES, {"slices"}, id="unless any sharing is accepted"),
     pytest.param(whole(sharing="exclusive"), ONLY_SLICES, set(), id="exclusive refuses a slice"),
+    *(
+        pytest.param(
+            request_,
+            {
+                "none": in_slices(1, 0),
+                "two": in_slices(1, 2),
+                "three": in_slices(1, 3),
+                "four": in_slices(1, 4),
+            },
+            {"three"},
+            id=f"a slice is the last one of a GPU, {words}",
+        )
+        for request_, words in ((whole(), "if there are only slices"), (whole(sharing="any"), "if it may be"))
+    ),
+    pytest.param(
+        whole(sharing="any"),
+        {"none": in_slices(8, 0), "eight": in_slices(8, 8), "sixteen": in_slices(8, 16)},
+        {"sixteen"},
+        id="a slice is on the fullest of several nodes",
+    ),
     pytest.param(whole(1, SHARED), SLICED, {"slices"}, id="a slice that is named as such"),
     pytest.param(whole(3, SHARED), SLICED, {"slices"}, id="several slices that are named as such"),
     pytest.param(

@@ -102,3 +102,22 @@ def test_the_device_of_a_share_is_not_that_of_a_whole_gpu_beside_it() -> None:
         "GPU-2": 1,
     }
     assert [(name, unknown) for name, unknown, _ in found.state.limits if name == WHOLE] == [(WHOLE, 1)]
+
+
+@pytest.mark.parametrize(
+    "allocatable",
+    [
+        pytest.param(None, id="the node takes shares, too"),
+        pytest.param({WHOLE: 8}, id="the node takes whole pods only"),
+        pytest.param({WHOLE: 8, SHARE: 8 * 73_728}, id="the node advertises shares"),
+    ],
+)
+@pytest.mark.parametrize("held", [0, 3, 8])
+def test_each_gpu_held_on_an_unknown_device_counts_once(
+    allocatable: dict[str, int] | None, held: int
+) -> None:
+    pods = (bound("train", wants(held, WHOLE)),) if held else ()
+    info = replace(REPORTED, pods=pods, allocatable=allocatable)
+    snapshot = build_snapshot({"n": resolve(info, NAMES, 10)}, 1)
+    assert snapshot.idle_part == pytest.approx((8 - held) / 8)
+    assert snapshot.demand.idle[1] == snapshot.demand.whole[1] == 8 - held
