@@ -296,6 +296,17 @@ def warnings(
 
 def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources: ResourceNames) -> list[str]:
     """Settings of the pod that have no effect."""
+    found = misspellings(pod, resources)
+    if isinstance(request, GpuRequest) and not request.asks_gpu:
+        annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
+        asked = [key for key in annotations if key.startswith(wishes.ANNOTATION_PREFIX)]
+        text = "the pod asks no GPU resource, so every node is fine"
+        found.append(f"{text} and its annotations do nothing" if asked else text)
+    return found
+
+
+def misspellings(pod: kube.Pod, resources: ResourceNames) -> list[str]:
+    """Annotations and resources of the pod that look like ones of this extender and have no effect."""
     annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
     found = [
         f"annotation {key}: unknown, does nothing{_meant(key, resources.share)}"
@@ -304,13 +315,15 @@ def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources:
     others = [name for name in resource_names(pod.spec or kube.PodSpec()) if not resources.is_gpu(name)]
     share = resources.share
     hints = [(f"annotation {name}", wishes.spelling_hint(name, share)) for name in sorted(annotations)]
-    hints += [(f"resource {name}", wishes.resource_hint(name, share)) for name in others]
-    found += [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
-    if isinstance(request, GpuRequest) and not request.asks_gpu:
-        asked = [key for key in annotations if key.startswith(wishes.ANNOTATION_PREFIX)]
-        text = "the pod asks no GPU resource, so every node is fine"
-        found.append(f"{text} and its annotations do nothing" if asked else text)
-    return found
+    hints += [(f"resource {name}", _meant_resource(name, resources)) for name in others]
+    return found + [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
+
+
+def _meant_resource(name: str, resources: ResourceNames) -> str | None:
+    singular = name.lower().removesuffix("s")
+    if singular in resources.whole:
+        return f"did you mean {singular}?"
+    return wishes.resource_hint(name, resources.share)
 
 
 def _meant(key: str, share: str) -> str:

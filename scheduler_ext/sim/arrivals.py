@@ -75,7 +75,7 @@ def prioritised(pods: Sequence[TracePod], source: str, random: np.random.Generat
     if source == "qos":
         if not any(pod.qos for pod in pods):
             raise SimulationError(
-                "priorities qos: the pods have no qos column; take --priorities drawn, or add it"
+                "--priorities qos: no pod has a QoS class (column qos of --pods); take --priorities drawn"
             )
         return [replace(pod, priority=_PRIORITY_BY_QOS.get(pod.qos, 0)) for pod in pods]
     drawn = random.choice(_DRAWN_PRIORITIES, size=len(pods), p=_DRAWN_PARTS)
@@ -95,5 +95,5 @@ def asked_milli(pods: Sequence[TracePod]) -> Longs:
     """The requests in thousandths of a GPU, `[pod]`; raises SimulationError if no pod requests a GPU."""
     asked = np.array([pod.kind.demand_milli for pod in pods], np.int64)
     if not asked.any():
-        raise SimulationError("no pod asks a GPU: give pods with num_gpu above 0")
+        raise SimulationError("no pod requests a GPU; give pods that do")
     return asked

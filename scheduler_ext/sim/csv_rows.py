@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from scheduler_ext.core.errors import SimulationError
+from scheduler_ext.core.node.node_labels import MAX_VALUE
 
 # More than any machine has, and small enough for sums in 64 bits.
 _LARGEST = 10**12
 MOST_GPUS = 64
-# US dollars of a GPU per hour, as in the configuration.
-MOST_VALUE = 1_000_000
 # Characters of a value in an error: with a broken quote, a cell may hold half a file.
 _SHOWN_CHARACTERS = 80
 # Python converts no more than 4,300 digits.
@@ -47,8 +46,9 @@ class Row:
         text = self.text(column)
         if not text:
             return 0.0
-        if not _AMOUNT.fullmatch(text) or not 0 < float(text) <= MOST_VALUE:
-            raise self.error(column, f"{shown(text)!r} is no amount above 0 and at most {MOST_VALUE}")
+        if not _AMOUNT.fullmatch(text) or not 0 < float(text) <= MAX_VALUE:
+            problem = f"{shown(text)!r} is no number above 0 and at most {MAX_VALUE:.0f}"
+            raise self.error(column, f"{problem}; write one such as 2.5, or leave the cell empty")
         return float(text)
 
     def error(self, column: str, problem: str) -> SimulationError:

@@ -3,7 +3,8 @@
 import inspect
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from copy import copy
 from traceback import walk_tb
 from types import CodeType
 from typing import Any
@@ -55,9 +56,8 @@ class Guarded(Policy):
 
     def evaluate(self, kind: PodKind, nodes: NodesView) -> Evaluation:
         """Score the nodes."""
-        _protect(nodes)
         with reported(self._file, self._place):
-            score, slot = _arrays(self._policy.evaluate(kind, nodes))
+            score, slot = _arrays(self._policy.evaluate(kind, _protected(nodes)))
         problem = _problem(kind, nodes, score, slot)
         if problem is not None:
             raise SimulationError(f"{self._place}: evaluate: {problem}")
@@ -67,9 +67,10 @@ class Guarded(Policy):
 @contextmanager
 def reported(file: str, place: str = "") -> Iterator[None]:
     """An exception inside becomes a SimulationError with the last line of this file that led to it; without
-    such a line, with `place`."""
+    such a line, with `place`. What the code prints goes to stderr, because reports are on stdout."""
     try:
-        yield
+        with redirect_stdout(sys.stderr):
+            yield
     except (Exception, SystemExit) as error:
         lines = [line for frame, line in walk_tb(error.__traceback__) if frame.f_code.co_filename == file]
         if isinstance(error, SyntaxError) and error.filename == file and error.lineno is not None:
@@ -101,12 +102,14 @@ def _place_of(function: Any, file: str) -> str:
     return f"{file}, line {code.co_firstlineno}"
 
 
-def _protect(nodes: NodesView) -> None:
-    """Let no policy write into the nodes: a view of all nodes has the arrays of the world itself."""
+def _protected(nodes: NodesView) -> NodesView:
+    """The nodes without a way to write into them: a view of all nodes has the arrays of the world itself."""
+    same = copy(nodes)
     for name in ("cpu_free", "memory_free", "room_milli", "gpus", "model", "spot"):
         array = getattr(nodes, name).view()
         array.flags.writeable = False
-        setattr(nodes, name, array)
+        setattr(same, name, array)
+    return same
 
 
 def _arrays(result: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

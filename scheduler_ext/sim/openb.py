@@ -24,8 +24,13 @@ OPTIONAL_POD_COLUMNS = ("gpu_spec", "qos")
 
 def read_traces(nodes_csv: Path, pods_csv: Sequence[Path]) -> tuple[tuple[NodeShape, ...], Traces]:
     """The nodes, and the pods of each file by its name without the suffix. Raises SimulationError, which
-    names file, line and column."""
-    return tuple(read_nodes(nodes_csv)), {path.stem: tuple(read_pods(path)) for path in pods_csv}
+    names the file, and the line and column, if it is one of these."""
+    nodes = tuple(read_nodes(nodes_csv))
+    traces = {path.stem: tuple(read_pods(path)) for path in pods_csv}
+    for path in pods_csv:
+        if not any(pod.kind.gpus for pod in traces[path.stem]):
+            raise SimulationError(f"{path}: no pod requests a GPU; give pods with num_gpu above 0")
+    return nodes, traces
 
 
 def write_traces(folder: Path, nodes: Sequence[NodeShape], traces: Traces) -> None:
@@ -67,12 +72,8 @@ def read_pods(path: Path) -> list[TracePod]:
 
 
 def write_nodes(path: Path, nodes: Sequence[NodeShape]) -> None:
-    """Write nodes as `read_nodes` reads them."""
-    if any(node.value for node in nodes):
-        rows = [(*astuple(node)[: len(NODE_COLUMNS)], node.value or "") for node in nodes]
-        _write(path, (*NODE_COLUMNS, VALUE_COLUMN), rows)
-    else:
-        _write(path, NODE_COLUMNS, [astuple(node)[: len(NODE_COLUMNS)] for node in nodes])
+    """Write nodes as `read_nodes` reads them; their values and spot are not written."""
+    _write(path, NODE_COLUMNS, [astuple(node)[: len(NODE_COLUMNS)] for node in nodes])
 
 
 def write_pods(path: Path, pods: Sequence[TracePod]) -> None:

@@ -106,8 +106,10 @@ def _draw(
     """The lines of `[seed, load]` values, each in its band; the default policy's is the heaviest, on top."""
     for policy, each in values.items():
         ours = policy == Default.name
+        # The legend leaves out labels that begin with an underscore.
+        label = f" {policy}" if policy.startswith("_") else policy
         (line,) = axes.plot(
-            loads, each.mean(axis=0), label=policy, linewidth=2.6 if ours else 1.2, zorder=3 if ours else 2
+            loads, each.mean(axis=0), label=label, linewidth=2.6 if ours else 1.2, zorder=3 if ours else 2
         )
         axes.fill_between(loads, *band(each), color=line.get_color(), alpha=0.15, linewidth=0)
     axes.set(xlabel="arrived load, % of the GPUs")

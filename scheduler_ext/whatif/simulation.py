@@ -1,7 +1,7 @@
 """Placement of pods that arrive in a cluster one after the other."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from scheduler_ext.whatif.eviction import find_eviction
 from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod import (
     is_finished,
     is_terminating,
@@ -44,13 +45,14 @@ def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuratio
     with the reason. Raises SimulationError for a pod that the cluster already runs, InventoryError for an
     object of the cluster, naming it and its field."""
     cluster = WhatIf(state, config)
-    refuse_running(pods, cluster.bound())
+    refuse_running(pods, state.objects)
     run = _Run(cluster, state.objects.budgets, config, pods)
     return {"apiVersion": API_VERSION, "kind": "Simulation", "items": [run.next(pod) for pod in pods]}
 
 
-def refuse_running(pods: Sequence[kube.Pod], bound: Mapping[str, str]) -> None:
-    """Raises SimulationError for pods that are on a node already; `bound` has the node by the pod's name."""
+def refuse_running(pods: Sequence[kube.Pod], objects: Objects) -> None:
+    """Raises SimulationError for pods that are on a node of the cluster already."""
+    bound = {pod_name(pod): node for node, here in objects.pods_by_node().items() for pod in here}
     running = [pod_name(pod) for pod in pods if pod_name(pod) in bound]
     if running:
         raise SimulationError(

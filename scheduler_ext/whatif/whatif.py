@@ -80,11 +80,6 @@ class WhatIf:
         self._table.forecast = self.snapshot.forecast
         self._decisions: dict[GpuRequest, Decision] = {}
 
-    def bound(self) -> dict[str, str]:
-        """The node of every pod that is on one, by the pod's name."""
-        nodes = self.residents.items()
-        return {name_of(each.pod): node for node, here in nodes for each in here.values()}
-
     def best(self, asker: Asker) -> str | None:
         """The node that the pod is placed on: the most preferred by its node affinity, then the highest
         points, then the highest total, then the first name; None if it fits nowhere."""

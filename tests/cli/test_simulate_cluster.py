@@ -86,6 +86,17 @@ def test_wide_names_all_the_pods_of_a_note(cluster: Path, written: Written) -> N
     assert "default/p5, default/p6)" in run(*asked, "-o", "wide").stdout
 
 
+@pytest.mark.parametrize("policy", ["default", "default,first-fit"])
+def test_misspellings_are_noted_once(cluster: Path, written: Written, policy: str) -> None:
+    annotations = {"gpu.scheduler-ext.io/minmemory": "40Gi"}
+    pods = written("pods.yaml", lot(*(pod(name, {WHOLE: "1"}, annotations=annotations) for name in "ab")))
+    result = run("simulate", "cluster", "--cluster", cluster, "--pods", pods, "--policy", policy)
+    assert result.exit_code == 0
+    (note,) = result.stderr.splitlines()
+    assert note.startswith("Note: annotation gpu.scheduler-ext.io/minmemory: unknown, does nothing; did you")
+    assert note.endswith("gpu.scheduler-ext.io/min-memory? (default/a, default/b)")
+
+
 def test_a_cluster_without_nodes_is_reported(tmp_path: Path, written: Written) -> None:
     path = tmp_path / "inventory.json"
     path.write_bytes(inventory())

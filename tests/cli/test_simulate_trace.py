@@ -243,7 +243,7 @@ def test_settings(args: tuple[str, ...]) -> None:
         pytest.param(("--policy", "fgd", "--intree", "NodeResourcesFit"), "=WEIGHT", id="weight"),
         pytest.param(
             ("--policy", "fgd", "--nodes", "n.csv"),
-            "--nodes and --pods are files and come together",
+            "--nodes and --pods come together",
             id="no pods",
         ),
         pytest.param(("--policy", "fgd", "--priorities", "qos"), "take --protocol churn", id="priorities"),
@@ -341,8 +341,8 @@ def test_pods_of_models_that_no_node_has_are_rejected_and_reported(
     files = ("--nodes", nodes, "--pods", pods, "--seeds", "1-2", "-o", "json")
     result = simulate("--policy", ",".join(POLICIES), *files)
     assert result.exit_code == 0
-    asked, end = "such as \\x1b[2J or K80", "they count as rejected\n"
-    assert result.stderr == f"note: elsewhere: no node has a model that 2 pods ask for, {asked}; {end}"
+    asked, end = "first: \\x1b[2J or K80", "they count as rejected\n"
+    assert result.stderr == f"note: elsewhere: no node has a model that 2 pods request ({asked}); {end}"
     for found in json.loads(result.stdout)["runs"]:
         assert set(found["rejectedByClass"]) == {"8-gpu-constrained"}
         assert found["rejectedByClass"]["8-gpu-constrained"] > 0

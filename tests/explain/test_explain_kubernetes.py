@@ -191,6 +191,12 @@ def test_an_unmodelled_feature_is_named_when_the_pod_uses_it() -> None:
         ),
         pytest.param({}, {}, ["the pod asks no GPU resource, so every node is fine"], id="no GPU asked"),
         pytest.param(
+            {WHOLE: "1", "nvidia.com/GPUs": "1"},
+            {},
+            ["resource nvidia.com/GPUs has no effect in this extender; did you mean nvidia.com/gpu?"],
+            id="a plural",
+        ),
+        pytest.param(
             {},
             {"model": "A100"},
             ["the pod asks no GPU resource, so every node is fine and its annotations do nothing"],

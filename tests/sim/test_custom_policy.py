@@ -381,3 +381,19 @@ def test_a_policy_has_ties_of_its_own(tmp_path: Path, ties: str) -> None:
     text = GOOD.replace("(Policy):", f"(Policy):\n    published_ties = {ties!r}")
     policy = find_policy(written(tmp_path, text))(Target(TWO_NODES, Workload()))
     assert Scheduler(World(TWO_NODES), policy, Settings()).ties == ties
+
+
+def test_what_a_policy_prints_is_no_part_of_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = evaluating("print('looking')", "return np.zeros(2), np.zeros(2, int)")
+    policy = find_policy(written(tmp_path, text))(Target(TWO_NODES, Workload()))
+    assert choice(policy, share(300)) is not None
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", "looking\n")
+
+
+def test_a_policy_may_change_its_view_of_the_nodes(tmp_path: Path) -> None:
+    text = evaluating("nodes.room_milli = nodes.only = None", "return np.zeros(2), np.zeros(2, int)")
+    policy = find_policy(written(tmp_path, text))(Target(TWO_NODES, Workload()))
+    assert choice(policy, share(300)) is not None

@@ -15,8 +15,7 @@ from scheduler_ext.sim.generator import (
     generate_traces,
 )
 from scheduler_ext.sim.openb import read_nodes, read_pods, read_traces, write_nodes, write_pods, write_traces
-from scheduler_ext.sim.trace_workload import PodKind
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.trace_workload import PodKind, TracePod
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,8000,1000,0,\n"
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos\n"
@@ -98,7 +97,10 @@ def test_a_value_that_cannot_be(tmp_path: Path, value: str) -> None:
     path = written(tmp_path, f"sn,cpu_milli,memory_mib,gpu,model,value\nn,8000,8000,1,T4,{value}\n")
     with pytest.raises(SimulationError) as error:
         read_nodes(path)
-    assert str(error.value) == f"{path}, line 2, value: {value!r} is no amount above 0 and at most 1000000"
+    assert str(error.value) == (
+        f"{path}, line 2, value: {value!r} is no number above 0 and at most 1000000; "
+        "write one such as 2.5, or leave the cell empty"
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,12 +178,6 @@ class TestGenerator:
         asked = sum(pod.kind.demand_milli for pod in traces[GENERATED])
         assert 1.0 <= asked / sum(node.gpus for node in nodes) / 1000 < 1.2
 
-    def test_values_of_nodes_are_read_back(self, tmp_path: Path) -> None:
-        nodes = [NodeShape("n", 8000, 8000, 1, "T4", 0.35), NodeShape("m", 8000, 8000, 1, "T4")]
-        write_nodes(tmp_path / "nodes.csv", nodes)
-        assert (tmp_path / "nodes.csv").read_text().splitlines()[0].endswith(",model,value")
-        assert [node.value for node in read_nodes(tmp_path / "nodes.csv")] == [0.35, 0.0]
-
     def test_traces_are_written_and_read_back(self, tmp_path: Path) -> None:
         nodes, traces = generate_traces(5, seed=3)
         write_traces(tmp_path / "a" / "b", nodes, traces)
@@ -211,3 +207,11 @@ class TestGenerator:
         assert len({node.model for node in nodes}) > 3
         capacity = sum(node.gpus for node in nodes) * 1000
         assert capacity <= sum(pod.kind.demand_milli for pod in pods) < capacity * 1.2
+
+
+def test_a_file_without_gpu_pods_is_named(tmp_path: Path) -> None:
+    nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
+    nodes.write_text(NODES, encoding="utf-8")
+    write_pods(pods, [TracePod("p", PodKind(1000, 1000))])
+    with pytest.raises(SimulationError, match=r"/pods\.csv: no pod requests a GPU"):
+        read_traces(nodes, [pods])

@@ -170,6 +170,14 @@ def test_churn_has_no_load_that_grows(tmp_path: Path) -> None:
     assert [path.name for path in written] == ["small-cluster.png"]
 
 
+def test_the_legend_has_names_that_begin_with_an_underscore(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
+) -> None:
+    outcomes = [curve_of(outcome, policy, 90.0) for policy in ("default", "_mine")]
+    legend = panels_of(monkeypatch, tmp_path, outcomes)[0].get_legend()
+    assert [text.get_text().strip() for text in legend.get_texts()] == ["default", "_mine"]
+
+
 def test_a_missing_matplotlib_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(SimulationError, match=r"pip install 'scheduler-ext\[bench\]'"):

@@ -136,7 +136,7 @@ class TestInflation:
     def test_no_pod_asks_a_gpu(self) -> None:
         pods = (TracePod("p", PodKind(1000, 1000)),)
         for run in RUNS.values():
-            with pytest.raises(SimulationError, match="no pod asks a GPU"):
+            with pytest.raises(SimulationError, match="no pod requests a GPU"):
                 run(replace(SMALL, pods=pods))
 
     def test_a_cluster_that_is_too_small_for_any_pod(self) -> None:
@@ -193,7 +193,7 @@ class TestArrivals:
         assert [pod.priority for pod in prioritised(pods, "qos", random)] == [2, 1, 0, 0]
         assert {pod.priority for pod in prioritised(pods * 50, "drawn", random)} == {0, 1, 2}
         assert prioritised(pods, "none", random) == pods
-        with pytest.raises(SimulationError, match="priorities qos: the pods have no qos column"):
+        with pytest.raises(SimulationError, match="priorities qos: no pod has a QoS class"):
             prioritised([TracePod("p", share(250))], "qos", random)
 
 

@@ -2,7 +2,7 @@
 
 import io
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from itertools import chain
 from pathlib import Path
@@ -15,15 +15,17 @@ from scheduler_ext.cli.inputs import Source, config_option, naming, read_pod_lis
 from scheduler_ext.cli.inventory import counted
 from scheduler_ext.cli.options import FILE_OR_STDIN, namespace_option, out_option_with, output_option
 from scheduler_ext.cli.output import Columns, not_modelled, print_items, print_notes, print_output, show
-from scheduler_ext.cli.simulate.comparison import comparison, nodes_of_pods, print_comparison
+from scheduler_ext.cli.simulate.comparison import comparison, print_comparison
 from scheduler_ext.cli.simulate.options import placement_policy_option, policies_of
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.core.errors import InventoryError, SimulationError
+from scheduler_ext.explain.explain import misspellings
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.whatif.simulation import by_priority, refuse_running
 from scheduler_ext.whatif.simulation import simulate as simulate_pods
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.manifests import every_pod
+from scheduler_ext.wire.pod import pod_name
 
 _SHOWN_NOTES = 5
 
@@ -86,9 +88,12 @@ def cluster(
                 answer = simulate_pods(pods, state, config)
         else:
             with _naming_pods(pods_file):
-                refuse_running(pods, nodes_of_pods(state.objects))
+                refuse_running(pods, state.objects)
             answer = comparison(pods, state, config, compared)
-    for note in chain.from_iterable(manifest.notes() for manifest in manifests):
+    mistakes = _by_text(
+        (text, pod_name(pod)) for pod in pods for text in misspellings(pod, config.resource_names())
+    )
+    for note in (*chain.from_iterable(manifest.notes() for manifest in manifests), *mistakes):
         show(f"Note: {note}", err=True)
     items = answer["items"]
     text = io.StringIO()
@@ -115,6 +120,19 @@ def _naming_pods(pods_file: Path) -> Iterator[None]:
         raise SimulationError(f"{pods_file}: {error}") from None
 
 
+def _by_text(notes: Iterable[tuple[str, str]], *, wide: bool = False) -> list[str]:
+    """Notes on pods, each text once with the pods that it is about; only the first ones unless `wide`."""
+    pods: dict[str, list[str]] = {}
+    for text, pod in notes:
+        pods.setdefault(text, []).append(pod)
+    found = []
+    for text, names in pods.items():
+        shown = names if wide else names[:_SHOWN_NOTES]
+        more = len(names) - len(shown)
+        found.append(f"{text} ({', '.join(shown)}" + (f" and {more} more)" if more else ")"))
+    return found
+
+
 def _print(simulation: dict[str, Any], *, wide: bool) -> None:
     items = simulation["items"]
     placed = sum(item["node"] is not None for item in items)
@@ -124,15 +142,8 @@ def _print(simulation: dict[str, Any], *, wide: bool) -> None:
     )
     if value := sum(item["valuePerHour"] or 0.0 for item in items):
         click.echo(f"Value of the GPUs that they take, per hour: US$ {value:,.2f}")
-    features: dict[str, list[str]] = {}
-    for item in items:
-        for feature in item["notModelled"]:
-            features.setdefault(feature, []).append(item["pod"])
-    for feature, pods in features.items():
-        shown = pods if wide else pods[:_SHOWN_NOTES]
-        more = len(pods) - len(shown)
-        who = ", ".join(shown) + (f" and {more} more" if more else "")
-        print_notes(not_modelled([f"{feature} ({who})"]))
+    features = ((feature, item["pod"]) for item in items for feature in item["notModelled"])
+    print_notes(not_modelled(_by_text(features, wide=wide)))
     click.echo()
     columns: Columns = {
         "POD": "pod",

@@ -13,8 +13,6 @@ from scheduler_ext.sim.simulation_report import API_VERSION
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod import pod_name
 
 
 def comparison(
@@ -34,11 +32,6 @@ def comparison(
         "items": [_item(result) for result in results],
         "notModelled": dump.notes,
     }
-
-
-def nodes_of_pods(objects: Objects) -> dict[str, str]:
-    """The node of every pod that is on one, by the pod's name."""
-    return {pod_name(pod): node for node, pods in objects.pods_by_node().items() for pod in pods}
 
 
 def _item(result: PolicyResult) -> dict[str, Any]:

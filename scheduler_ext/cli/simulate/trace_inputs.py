@@ -52,11 +52,11 @@ class TraceInputs:
             raise click.UsageError("--dump: has nodes and pods; give it without --nodes and --pods")
         if (self.nodes is None) != (not self.pods):
             raise click.UsageError(
-                "--nodes and --pods are files and come together; "
-                "give both, or neither for generated ones (--generate sets their number of nodes)"
+                "--nodes and --pods come together; "
+                "give both files, or neither to generate them (--generate sets the number of nodes)"
             )
         if len({path.stem for path in self.pods}) < len(self.pods):
-            raise click.UsageError("--pods: two files have the same name, by which their results are known")
+            raise click.UsageError("--pods: two files have the same name, so their results would; rename one")
         if self.nodes is None and given("form"):
             raise click.UsageError("--format: is that of --nodes and --pods; give these too")
         for name in ("generate", "family", "generator_seed", "write"):
@@ -156,5 +156,6 @@ def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
         lost = [pod.kind.models for pod in pods if not known.get(pod.kind.models, True)]
         if lost:
             wanted = " or ".join(lost[0])[:_SHOWN_CHARACTERS]
-            note = f"note: {name}: no node has a model that {len(lost)} pods ask for, such as {wanted};"
+            which = "1 pod requests" if len(lost) == 1 else f"{len(lost)} pods request"
+            note = f"note: {name}: no node has a model that {which} (first: {wanted});"
             show(f"{note} they count as rejected", err=True)

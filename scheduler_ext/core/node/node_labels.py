@@ -68,6 +68,9 @@ _SPOT_LABELS = (
     (f"{GKE}preemptible", "true"),
     (f"{GKE}provisioning", "spot"),
     ("kubernetes.azure.com/scalesetpriority", "spot"),
+    # Of eksctl's unmanaged node groups, and by convention of other self-managed ones.
+    ("node-lifecycle", "spot"),
+    ("node.kubernetes.io/lifecycle", "spot"),
 )
 # Tools that create nodes label them with their group; the instance type remains if no tool did.
 POOL_LABELS = (

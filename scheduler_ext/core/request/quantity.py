@@ -43,6 +43,8 @@ def parse_quantity(text: str) -> Fraction:
         )
     match = _QUANTITY.fullmatch(text)
     if match is None:
+        if text.endswith("B") and _QUANTITY.fullmatch(text[:-1]):
+            raise QuantityError(f"quantity {text!r} cannot be read: leave out the B, as in {text[:-1]!r}")
         raise QuantityError(
             f'quantity {text!r} cannot be read: write a number with an optional suffix, such as "2", "500m", '
             f'"40Gi" or "1e3"'

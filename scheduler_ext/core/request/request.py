@@ -227,7 +227,7 @@ def _profile(resource: str) -> str | None:
     try:
         return profile_from_resource(resource)[0]
     except ValueError as error:
-        raise WishError(f"resource {shown(resource)}: {error}") from None
+        raise WishError(str(error)) from None
 
 
 def _units(asked: _Asked, share: str) -> tuple[UnitAsk, ...]:

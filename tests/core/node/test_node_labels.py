@@ -227,6 +227,8 @@ def test_labels_that_speak_of_no_gpu(labels: dict[str, str]) -> None:
         pytest.param({"cloud.google.com/gke-provisioning": "standard"}, False, id="GKE provisioned for good"),
         pytest.param({"cloud.google.com/gke-spot": "false"}, False, id="GKE not spot"),
         pytest.param({"kubernetes.azure.com/scalesetpriority": "spot"}, True, id="AKS spot"),
+        pytest.param({"node-lifecycle": "spot"}, True, id="eksctl spot"),
+        pytest.param({"node.kubernetes.io/lifecycle": "Spot"}, True, id="self-managed spot"),
     ],
 )
 def test_spot(labels: dict[str, str], spot: bool) -> None:
