@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from scheduler_ext.cli.inputs import read_config
-from scheduler_ext.cli.output import print_structured
+from scheduler_ext.cli.output import print_structured, show
 from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.gpu.value_table import unlisted
 from scheduler_ext.explain.explain import API_VERSION
 
 
@@ -33,7 +34,12 @@ def reasons(output: str) -> None:
 def check_config(file: Path) -> None:
     """Check an ExtenderConfiguration file.
 
-    If the file is invalid, prints the key and the fix, and exits with 1.
+    If the file is invalid, prints the key and the fix, and exits with 1. Notes name values of models that are
+    not in the shipped table: they may be misspelt.
     """
-    read_config(file)
+    for model in unlisted(read_config(file).policy().values):
+        show(
+            f"Note: values.{model}: the shipped table has no such model; it counts for GPUs of this name",
+            err=True,
+        )
     click.echo(f"{file}: ok")

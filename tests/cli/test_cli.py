@@ -122,6 +122,14 @@ class TestCheckConfig:
         result = run("check-config", path)
         assert (result.exit_code, result.stdout, result.stderr) == (0, f"{path}: ok\n", "")
 
+    def test_values_of_models_that_the_table_lacks_are_noted(self, written: Written) -> None:
+        kind = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
+        path = written("config.yaml", kind | {"values": {"h100": 2, "H100-80GB": 3, "H10": 4, "A100": 1}})
+        result = run("check-config", path)
+        assert (result.exit_code, result.stdout) == (0, f"{path}: ok\n")
+        said = "the shipped table has no such model; it counts for GPUs of this name"
+        assert result.stderr == f"Note: values.H10: {said}\n"
+
     @pytest.mark.parametrize(
         ("section", "problem"),
         [

@@ -5,7 +5,7 @@ Sources: on-demand list prices of one GPU's part of a machine, in the cheapest U
 Compute Engine or Azure, autumn 2025, rounded. Where an older GPU costs more than a newer one with as much
 memory and more compute (V100, P100, K80), the value is lowered to that of the newer one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 
@@ -71,6 +71,11 @@ for _name, _value in VALUES.items():
 _VALUE_PER_GIB = 0.04
 # Without a known memory: about that of the middle of the table.
 _UNKNOWN = 1.5
+
+
+def unlisted(names: Iterable[str]) -> list[str]:
+    """The names that are no model or family of the shipped table."""
+    return [name for name in names if name not in VALUES and name not in _FAMILIES]
 
 
 def value_of(model: GpuModel, configured: Mapping[str, float]) -> float:
