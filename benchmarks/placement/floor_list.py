@@ -51,7 +51,7 @@ class Floor:
 _EXPECTED = Condition()
 _AS_PUBLISHED = Condition(ties=PUBLISHED_TIES)
 _OTHERS = tuple(name for name in POLICIES if name not in (OURS, "random", "least-allocated"))
-_CHURN = Condition(protocol=CHURN, load=1.1)
+_CHURN = Condition(protocol=CHURN, load=1.1, ties=PUBLISHED_TIES)
 _MIG = Condition(protocol=MIG, load=1.0)
 # The generator's clusters are both kinds: a tenth of their pods accept only some models.
 _GENERATED = "generated*"
@@ -129,7 +129,7 @@ FLOORS: tuple[Floor, ...] = (
         Floor(
             group=FAMILY,
             what=f"{name} clusters in churn",
-            condition=replace(_AS_PUBLISHED, protocol=CHURN, load=1.1),
+            condition=_CHURN,
             traces=(name,),
             wanted=_BEHIND,
         )

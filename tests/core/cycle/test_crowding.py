@@ -19,10 +19,10 @@ WEIGHTS = {"residual-value": 1.0, "fragmentation": 0.1, "model-scarcity": 0.2}
         pytest.param(
             0.3, {"residual-value": 1.0, "fragmentation": 0.1}, id="so are those at 30 per cent idle"
         ),
-        pytest.param(0.25, {"residual-value": 0.8, "fragmentation": 0.25}, id="the first step"),
-        pytest.param(0.2, {"residual-value": 0.6, "fragmentation": 0.4}, id="half way"),
-        pytest.param(0.1, {"residual-value": 0.2, "fragmentation": 0.7}, id="a tenth idle is full"),
-        pytest.param(0.0, {"residual-value": 0.2, "fragmentation": 0.7}, id="no idle GPU"),
+        pytest.param(0.25, {"residual-value": 0.8, "fragmentation": 0.275}, id="the first step"),
+        pytest.param(0.2, {"residual-value": 0.6, "fragmentation": 0.45}, id="half way"),
+        pytest.param(0.1, {"residual-value": 0.2, "fragmentation": 0.8}, id="a tenth idle is full"),
+        pytest.param(0.0, {"residual-value": 0.2, "fragmentation": 0.8}, id="no idle GPU"),
     ],
 )
 def test_the_fuller_the_more_fragmentation_counts(idle_part: float, weights: dict[str, float]) -> None:
@@ -73,8 +73,8 @@ def test_idle_nodes_stay_whole_where_cpu_is_short(
     ("idle_part", "gpu_nodes", "balance"),
     [
         pytest.param(1.0, 1_213, 0.3, id="as configured in a large cluster"),
-        pytest.param(0.0, 1_213, 0.2, id="two thirds where it is full"),
-        pytest.param(1.0, 10, 0.2, id="and in a small one"),
+        pytest.param(0.0, 1_213, 0.105, id="a third where it is full"),
+        pytest.param(1.0, 10, 0.2, id="two thirds in a small one"),
         pytest.param(0.0, 10, 0.2, id="full or not"),
         pytest.param(1.0, 20, 0.25, id="half way"),
     ],
