@@ -130,14 +130,15 @@ def whole_gpus(state: NodeState, placed: Placed) -> float:
 
 
 def tightness(state: NodeState, placed: Placed) -> float:
-    idle = after(state, placed).idle / placed.gpus
+    idle = after(state, placed).idle
     if not placed.request.shares:
         asked = [ask for ask in placed.request.units if ask.profile is None]
         parts = [_mean_over_free(state, ask, lambda _, unit: unit.gpu_part) for ask in asked]
         if any(0 < part < 1 for part in parts):
-            return _clip(1 - idle / 16 - 0.4 * min(1.0, after(state, placed).idle))
+            unused = before(state).idle >= healthy_gpus(state)
+            return _clip(1 - idle / 16 - 0.4 * min(1.0, idle) - 0.2 * unused)
         return _clip(1 - idle / 16)
-    return _clip(1 - idle / 64 - 0.4 * left_of_shares(state, placed))
+    return _clip(1 - idle / placed.gpus / 64 - 0.4 * left_of_shares(state, placed))
 
 
 def left_of_shares(state: NodeState, placed: Placed) -> float:

@@ -224,7 +224,7 @@ def _total(asked: Asked, before: _Demand, after: _Demand, shape: _Shape, left: i
     """The scores in their order, as core.scores has them, each by its part, without the scarcity and
     the value of models, which depend on the whole cluster. `left` is the rest of the GPU of a share."""
     part, gpus = asked.part, max(asked.whole, 1)
-    tight = 1.0 - after.idle / gpus / Tightness.most_gpus
+    tight = 1.0 - after.idle / Tightness.most_gpus
     if asked.share_milli is not None:
         tight = 1.0 - after.idle / Tightness.most_gpus_of_share - Tightness.gpu_part * left / WHOLE
     total = (

@@ -3,7 +3,7 @@
 import numpy as np
 
 from scheduler_ext.core.framework.criterion import Scoring
-from scheduler_ext.core.node.columns import Floats
+from scheduler_ext.core.node.columns import Bools, Floats
 
 
 def _kept(scoring: Scoring, lost: Floats, most_gpus: float = 1.0) -> Floats:
@@ -75,6 +75,8 @@ class Tightness:
 
     name = "tightness"
     most_gpus = 16.0
+    # A part of a GPU on a node without pods.
+    opened = 0.2
     # Of a share, the node counts for less, and this is the part of its GPU.
     most_gpus_of_share = 64.0
     gpu_part = 0.4
@@ -84,22 +86,29 @@ class Tightness:
 
     def value(self, scoring: Scoring) -> Floats:
         if scoring.fit is None:
-            whole = _kept(scoring, scoring.after.idle, self.most_gpus)
-            return self._of_slices(scoring, whole) if scoring.snapshot.some_sliced else whole
+            # Not for each GPU of the request: an idle GPU is the same whatever the pod takes beside it.
+            whole = 1.0 - scoring.after.idle / self.most_gpus
+            if scoring.snapshot.some_sliced:
+                whole = np.where(self._gets_part(scoring), self._of_part(scoring, whole), whole)
+            tight_node: Floats = np.clip(whole, 0.0, 1.0)
+            return tight_node
         idle = scoring.after.idle / scoring.gpus / self.most_gpus_of_share
         tight: Floats = np.clip(1.0 - idle - self.gpu_part * scoring.left_of_shares, 0.0, 1.0)
         return tight
 
-    def _of_slices(self, scoring: Scoring, otherwise: Floats) -> Floats:
-        """For time slices, parts by MPS and MIG instances that are handed out as GPUs: the parts of a node's
-        last idle GPU count more, so that a GPU in use is filled before another node's is opened."""
-        sliced = np.zeros(len(otherwise), np.bool_)
+    def _gets_part(self, scoring: Scoring) -> Bools:
+        """Whether the pod gets time slices, parts by MPS or MIG instances that are handed out as GPUs."""
+        part = np.zeros(len(scoring.snapshot.states), np.bool_)
         for ask, columns in scoring.units:
             if ask.profile is None:
-                sliced |= (columns.mean_gpu_part > 0.0) & (columns.mean_gpu_part < 1.0)
-        idle = scoring.after.idle
-        tight = 1.0 - idle / scoring.gpus / self.most_gpus - self.gpu_part * np.minimum(idle, 1.0)
-        return np.where(sliced, np.clip(tight, 0.0, 1.0), otherwise)
+                part |= (columns.mean_gpu_part > 0.0) & (columns.mean_gpu_part < 1.0)
+        return part
+
+    def _of_part(self, scoring: Scoring, whole: Floats) -> Floats:
+        """For parts of a GPU: the parts of a node's last idle GPU count more, so that a GPU in use is filled
+        before another node's is opened, and a node without pods comes after all others."""
+        unused = scoring.before.idle >= scoring.snapshot.healthy
+        return whole - self.gpu_part * np.minimum(scoring.after.idle, 1.0) - self.opened * unused
 
 
 class ModelScarcity:

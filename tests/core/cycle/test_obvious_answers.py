@@ -121,6 +121,16 @@ ROWS = [
     pytest.param(whole(2), FILLED, {"half"}, id="two GPUs take the fullest node with two"),
     pytest.param(whole(4), FILLED, {"half"}, id="four GPUs take the node with exactly four"),
     pytest.param(whole(8), FILLED, {"empty"}, id="eight GPUs take the empty node"),
+    *(
+        pytest.param(
+            whole(count, priority=priority),
+            {f"{free} free": has("H100-80GB", 8, held=8 - free) for free in range(count, 7)},
+            {f"{count} free"},
+            id=f"{count} GPUs of priority {priority} take the node with exactly {count} free",
+        )
+        for count in (2, 3, 4)
+        for priority in (0, 1_000)
+    ),
     pytest.param(whole(1, strategy="spread"), FILLED, {"empty"}, id="spread takes the empty node"),
     pytest.param(whole(1, strategy="binpack"), FILLED, {"full"}, id="binpack takes the full node"),
     pytest.param(whole(9), FILLED, set(), id="nine GPUs of eight fit nowhere"),
@@ -202,6 +212,15 @@ ROWS = [
             id=f"a slice is the last one of a GPU, {words}",
         )
         for request_, words in ((whole(), "if there are only slices"), (whole(sharing="any"), "if it may be"))
+    ),
+    *(
+        pytest.param(
+            whole(),
+            {"none": in_slices(gpus, 0), "one": in_slices(gpus, 1)},
+            {"one"},
+            id=f"a slice is on the node in use, of two with {gpus} GPUs",
+        )
+        for gpus in (2, 4, 8)
     ),
     pytest.param(
         whole(sharing="any"),
