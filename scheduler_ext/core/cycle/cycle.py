@@ -209,16 +209,19 @@ def points(totals: Floats, resolution: float = 0.0) -> npt.NDArray[np.int64]:
     get 10; equal totals get equal points, never in inverted order. kube-scheduler's own scores decide among
     equal points, then chance."""
     best = totals.max(initial=-np.inf)
-    mapped = np.zeros(len(totals), np.int64)
-    fits = totals > -np.inf
-    if not fits.any():
-        return mapped
-    below = best - totals[fits]
+    if best == -np.inf:
+        return np.zeros(len(totals), np.int64)
+    below = best - totals
     if resolution > 0.0:
         below = np.floor(below / resolution)
-    steps, place = np.unique(below, return_inverse=True)
-    last = len(steps) - 1
-    mapped[fits] = (last - place) * BEST_POINTS // last if last else BEST_POINTS
+    ordered = np.sort(below)
+    ordered = ordered[: ordered.searchsorted(np.inf)]
+    # Each step but the worst.
+    steps = ordered[:-1][ordered[1:] != ordered[:-1]]
+    if not len(steps):
+        return np.where(below < np.inf, BEST_POINTS, 0)
+    # Totals that do not fit get 0, as the worst do.
+    mapped: npt.NDArray[np.int64] = (len(steps) - steps.searchsorted(below)) * BEST_POINTS // len(steps)
     return mapped
 
 

@@ -76,8 +76,8 @@ def _packing(
     breaking = per_gpu.unusable * spoilt + per_gpu.runs * fewer
     ranks = None
     if request.strategy is None and snapshot.value_ranks(values).differ:
-        weight = weights.get(Value.name, 0.0) * snapshot.thrift(values)
-        ranks = weight[devices.model] * snapshot.value_ranks(values).of(devices.model)
+        counts = weights.get(Value.name, 0.0) * snapshot.thrift(values)
+        ranks = snapshot.value_ranks(values).of(devices.model, counts)
 
     def cost(before: Ints, after: Ints) -> Floats:
         was = part_milli(np.maximum(before, 0), devices)

@@ -120,7 +120,7 @@ class ModelScarcity:
         return scoring.request.asks_gpu and len(scoring.snapshot.cluster.models) > 1
 
     def value(self, scoring: Scoring) -> Floats:
-        scarce = scoring.snapshot.scarcity[scoring.snapshot.devices.model]
+        scarce = scoring.snapshot.scarcity.take(scoring.snapshot.devices.model)
         return _kept(scoring, scoring.of_units(scarce) + scoring.of_shares(scarce))
 
 

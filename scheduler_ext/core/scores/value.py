@@ -21,11 +21,10 @@ class Value:
         snapshot = scoring.snapshot
         if any(ask.profile for ask, _ in scoring.units):
             # Idle whole GPUs have no bearing on MIG instances.
-            by_model = np.full(len(snapshot.models), thrift(1.0, snapshot.smallness))
+            counts = np.full(len(snapshot.models), thrift(1.0, snapshot.smallness))
         else:
-            by_model = snapshot.thrift(scoring.values)
-        models = snapshot.devices.model
-        ranks = scoring.ranks.of(models) * by_model[models]
+            counts = snapshot.thrift(scoring.values)
+        ranks = scoring.ranks.of(snapshot.devices.model, counts)
         taken = scoring.of_units(ranks)
         for place in scoring.per_share:
             taken += ranks[place]

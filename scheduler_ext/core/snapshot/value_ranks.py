@@ -21,18 +21,21 @@ _WIDEST = 64.0
 class ValueRanks:
     """0 for the cheapest GPUs of a cluster, up to 1, by the logarithm of the value: equal ratios of prices
     count the same for cheap and expensive GPUs. `models` is `[model]`; `nodes` `[state]` is the rank by the
-    node's own value, NaN without one; `differ` is whether some GPU of the cluster is worth more than
-    another."""
+    node's own value, NaN without one, and None if no node has one; `differ` is whether some GPU of the
+    cluster is worth more than another."""
 
     models: Floats
-    nodes: Floats
+    nodes: Floats | None
     differ: bool
 
-    def of(self, model: Ints) -> Floats:
-        """The rank of the GPUs of these models, `[slot, state]`."""
-        ranks: Floats = self.models[model]
-        stated = ~np.isnan(self.nodes)
-        return np.where(stated, self.nodes, ranks) if stated.any() else ranks
+    def of(self, model: Ints, counts: Floats) -> Floats:
+        """The ranks of the GPUs of these models, `[slot, state]`, times how much the rank of their model
+        counts, `[model]`."""
+        # take() is twice as fast as an index here.
+        ranks: Floats = (self.models * counts).take(model)
+        if self.nodes is None:
+            return ranks
+        return np.where(np.isnan(self.nodes), ranks, self.nodes * counts.take(model))
 
 
 def value_ranks(
@@ -46,8 +49,12 @@ def value_ranks(
     stated = nodes.value[(nodes.value > 0) & (nodes.count > 0)]
     values = [*(value_of(model, configured) for model in every), *stated.tolist()]
     least = min(values)
-    span = math.log(_WIDEST)
-    mine = np.array([value_of(model, configured) for model in models])
-    own = np.where(node.value > 0, node.value, np.nan)
-    of_models, of_nodes = (np.clip(np.log(each / least) / span, 0.0, 1.0) for each in (mine, own))
+
+    def ranks(of: Floats) -> Floats:
+        part: Floats = np.clip(np.log(of / least) / math.log(_WIDEST), 0.0, 1.0)
+        return part
+
+    of_models = ranks(np.array([value_of(model, configured) for model in models]))
+    own = node.value > 0
+    of_nodes = ranks(np.where(own, node.value, np.nan)) if own.any() else None
     return ValueRanks(of_models, of_nodes, max(values) > least)

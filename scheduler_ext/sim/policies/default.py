@@ -91,7 +91,8 @@ class Default(Policy):
         self._gpus_of_models = gpus.astype(np.float64)
         ranks = cluster.value_ranks(self._policy.values)
         self._ranks_of_models = ranks.models
-        self._ranks = ranks.of(cluster.devices.model[:1])[0][cluster.state_of[: len(self._cluster)]]
+        ranks_of_states = ranks.of(cluster.devices.model[0], np.ones(len(ranks.models)))
+        self._ranks = ranks_of_states[cluster.state_of[: len(self._cluster)]]
         shapes = dict(zip(self._nodes.shape_of, cluster.state_of.tolist(), strict=False))
         self._shapes = [shapes[i] for i in range(len(shapes))]
         self._by_state: dict[int, StateByState] = {}
