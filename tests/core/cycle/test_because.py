@@ -18,6 +18,7 @@ from tests.strategies import snapshot_of
 
 LABELS: Nodes = {"labels": labelled("NVIDIA-H100-80GB"), "report": has("H100-80GB", 8)}
 ALIKE: Nodes = {"a": has("T4", 4), "b": has("T4", 4)}
+HALF_FULL: Nodes = {"a": has("T4", 4, held=2), "b": has("T4", 4, held=1)}
 ROWS = [
     pytest.param(whole(), {"a": has("T4", 4)}, "a", "only one that fits", id="one node"),
     pytest.param(whole(), ALIKE, "a", "all equal", id="equal nodes"),
@@ -35,6 +36,13 @@ ROWS = [
     pytest.param(whole(models=("H100", "T4")), T4_OR_H100, "h100", "wanted model", id="the first model"),
     pytest.param(whole(priority=-1), SPOT, "spot", "spot", id="a batch pod"),
     pytest.param(whole(priority=1), SPOT, "on-demand", "on-demand", id="an important pod"),
+    pytest.param(
+        whole(priority=1),
+        {"t4": has("T4", 8), "h100": has("H100-80GB", 8, held=6), "spot": has("H100-80GB", 8, spot=True)},
+        "t4",
+        "cheapest that fits",
+        id="an important pod that would avoid spot nodes without its priority, too",
+    ),
     pytest.param(whole(priority=1_000), SICK, "sound", "reliable", id="no sick GPU, by priority"),
     pytest.param(whole(), SLICED, "whole", "not shared", id="a whole GPU beside slices"),
     pytest.param(whole(), LABELS, "report", "has a report", id="a report beside labels"),
@@ -46,6 +54,13 @@ def test_because(request_: GpuRequest, nodes: Nodes, best: str, word: str) -> No
     snapshot = snapshot_of([_named(info, name) for name, info in nodes.items()])
     decision = filter_nodes(request_, snapshot, Policy())
     assert because(decision, best, [name for name in nodes if name != best]) == word
+
+
+def test_nodes_with_equal_points_are_equal() -> None:
+    snapshot = snapshot_of([_named(info, name) for name, info in HALF_FULL.items()])
+    policies = (Policy(weights={"tightness": weight}) for weight in (0.02, 0.03))
+    words = [because(filter_nodes(whole(), snapshot, policy), "a", ["b"]) for policy in policies]
+    assert words == ["all equal", "packs"]
 
 
 def _named(info: NodeInfo, name: str) -> NodeInfo:
