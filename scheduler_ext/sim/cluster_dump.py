@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.gpu.gpu import Device
-from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo
+from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo, version_number
 from scheduler_ext.core.node.promisable import shareable_mib
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import vendor_of
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod, admits, model_of
 from scheduler_ext.sim.world import NodeShape, World
 from scheduler_ext.sources.clusterstate import ClusterState
@@ -23,6 +24,7 @@ from scheduler_ext.wire.pod import (
     asks_gpu,
     bound_pod,
     is_finished,
+    not_modelled,
     pod_amounts,
     pod_name,
     pod_priority,
@@ -35,18 +37,22 @@ _MIB = 2**20
 _UNLIMITED_MIB = 10**12
 # The effects of taints that keep pods away.
 _STRICT = ("NoSchedule", "NoExecute")
+# Annotations that concern a free GPU, a driver or the strategy, not a model.
+_IGNORED = ("min-free-memory", "min-cuda", "strategy")
 # The wish of a pod that no GPU of the cluster meets.
 _NO_MODEL = ("none",)
 
 
 @dataclass(frozen=True, slots=True)
 class _Gpu:
-    """A GPU that the simulation gives away; `share_mib` is the memory for shares, 0 if unknown. `device` is
-    None if only labels describe it."""
+    """A GPU that the simulation gives away; `share_mib` is the memory for shares, and `memory_mib` all of it,
+    0 if unknown. `device` is None if only labels describe it."""
 
     model: str
     vendor: str
     share_mib: int
+    memory_mib: int
+    compute_capability: tuple[int, int] | None
     device: Device | None = None
 
 
@@ -125,19 +131,18 @@ class ClusterDump:
 
     def trace_pods(self, pods: Iterable[kube.Pod], *, noted: bool = True) -> list[TracePod]:
         """The pods as in traces, less those that cannot be simulated; `notes` count these if `noted`."""
-        found, left, bound_to_nodes = [], Counter[str](), 0
+        found, left, ignored = [], Counter[str](), Counter[str]()
         for pod in pods:
             kind = self._kind_of(pod)
             if isinstance(kind, PodKind):
                 found.append(TracePod(pod_name(pod), kind, priority=pod_priority(pod)))
-                bound_to_nodes += _chooses_nodes(pod)
+                ignored.update(_ignored(pod))
             else:
                 left[kind] += 1
         if noted:
             causes = sorted(left.items())
             self.notes += [f"{_counted(count, 'pod')} left out: {cause}" for cause, count in causes]
-            if bound_to_nodes:
-                self.notes.append(f"node selectors and affinities are ignored (pods: {bound_to_nodes})")
+            self.notes += [f"ignored: {what} (pods: {count})" for what, count in sorted(ignored.items())]
         return found
 
     def _note_rules_of_nodes(self, state: ClusterState) -> None:
@@ -159,13 +164,22 @@ class ClusterDump:
         headroom = self._sizing.headroom_percent if info.share_node else 0
         if info.report is not None:
             gpus = [
-                _Gpu(device.model.name, device.vendor, shareable_mib(device, headroom), device)
+                _Gpu(
+                    model=device.model.name,
+                    vendor=device.vendor,
+                    share_mib=shareable_mib(device, headroom),
+                    memory_mib=device.memory.total_mib,
+                    compute_capability=device.compute_capability,
+                    device=device,
+                )
                 for device in info.report.devices
                 if device.healthy and not device.cordoned and not device.mig.enabled
             ]
         elif info.estimate is not None:
             estimate = info.estimate
-            gpu = _Gpu(estimate.model.name, estimate.vendor, estimate.memory_mib or 0)
+            memory_mib = estimate.memory_mib or 0
+            capability = estimate.compute_capability or estimate.model.compute_capability
+            gpu = _Gpu(estimate.model.name, estimate.vendor, memory_mib, memory_mib, capability)
             gpus = [gpu] * estimate.count
         else:
             return []
@@ -241,7 +255,15 @@ class ClusterDump:
         return replace(plain, gpus=1, gpu_milli=milli, models=self._wishes(request, admitted))
 
     def _admitted(self, request: GpuRequest) -> list[_Gpu]:
-        return [gpu for gpu in self._models.values() if admits(request.models, model_of(gpu.model))]
+        """The models that the pod's wishes admit, by their smallest GPU."""
+        least_capability = version_number(request.min_compute_capability)
+        return [
+            gpu
+            for gpu in self._models.values()
+            if admits(request.models, model_of(gpu.model))
+            and gpu.memory_mib >= request.min_memory_mib
+            and version_number(gpu.compute_capability) >= least_capability
+        ]
 
     def _wishes(self, request: GpuRequest, admitted: list[_Gpu]) -> tuple[str, ...]:
         """The models that a kind of pod names: none if it takes every GPU of the cluster."""
@@ -265,10 +287,15 @@ def _cause_to_leave_out(info: NodeInfo, node: kube.Node | None) -> str | None:
     return None
 
 
-def _chooses_nodes(pod: kube.Pod) -> bool:
+def _ignored(pod: kube.Pod) -> list[str]:
+    """What the pod says about its placement without effect here."""
     spec = pod.spec or kube.PodSpec()
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
-    return bool(spec.node_selector or (affinity is not None and affinity.required))
+    annotations = kube.strings(pod.metadata.annotations) if pod.metadata is not None else {}
+    found = [f"annotation {name}" for name in _IGNORED if ANNOTATION_PREFIX + name in annotations]
+    if spec.node_selector or (affinity is not None and (affinity.required or affinity.preferred)):
+        found.append("node selectors and node affinity")
+    return found + not_modelled(pod)
 
 
 def _memory_mib(name: str, node: kube.Node | None) -> int:

@@ -80,11 +80,7 @@ def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
             "ties": ties,
             "seeds": len(group),
             "allocationPercent": _by_load(_mean, group),
-            # A run without a class rejected nothing of it.
-            "rejectedByClass": {
-                name: _known(_mean, [run["rejectedByClass"].get(name, 0) for run in group])
-                for name in sorted({name for run in group for name in run["rejectedByClass"]})
-            },
+            "rejectedByClass": _by_class(_mean, group),
             **{name: _known(_mean, [run[name] for run in group]) for name in (*_PLACED, *_TIMED)},
             "standardError": None if len(group) < 2 else _errors(group),
         }
@@ -117,8 +113,9 @@ def as_csv(runs: Sequence[Run]) -> str:
 
 def _errors(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        "allocationPercent": _by_load(_standard_error, group),
-        **{name: _known(_standard_error, [run[name] for run in group]) for name in _PLACED},
+        "allocationPercent": _by_load(standard_error, group),
+        "rejectedByClass": _by_class(standard_error, group),
+        **{name: _known(standard_error, [run[name] for run in group]) for name in _PLACED},
     }
 
 
@@ -128,6 +125,12 @@ def _by_load(statistic: _Statistic, group: Sequence[Mapping[str, Any]]) -> dict[
     if not known:
         return None
     return {load: _known(statistic, [value.get(load) for value in known]) for load in known[0]}
+
+
+def _by_class(statistic: _Statistic, group: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The statistic of the rejected requests of each class; a run without a class rejected nothing of it."""
+    names = sorted({name for run in group for name in run["rejectedByClass"]})
+    return {name: _known(statistic, [run["rejectedByClass"].get(name, 0) for run in group]) for name in names}
 
 
 def _known(statistic: _Statistic, values: Sequence[float | None]) -> float | None:
@@ -140,8 +143,8 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def _standard_error(values: Sequence[float]) -> float | None:
-    """Of the mean: the deviation of the sample over the root of its size."""
+def standard_error(values: Sequence[float]) -> float | None:
+    """Of the mean: the deviation of the sample over the root of its size; None for one value."""
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 

@@ -255,7 +255,10 @@ def test_a_pod_that_is_left_out_is_not_placed(half_full: Path, written: Written)
 def test_a_comparison_is_a_table(half_full: Path, written: Written) -> None:
     pods = written("pods.yaml", NEW + "---\n" + lot(pod("mig", {"nvidia.com/mig-1g.10gb": "1"})))
     asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods)
-    output = run(*asked, "--policy", "best-fit,first-fit", "-o", "wide").stdout
+    output, _, legend = run(*asked, "--policy", "best-fit,first-fit", "-o", "wide").stdout.rpartition("\n\n")
+    assert (
+        legend == "ALLOCATED and FRAGMENTED: of all GPUs, with the running pods. $/H: US dollars per hour.\n"
+    )
     note, _, *rows = output.splitlines()
     assert note == "Note: 1 pod is left out: MIG instances"
     assert [re.split(r"  +", row) for row in rows] == [

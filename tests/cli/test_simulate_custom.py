@@ -55,6 +55,12 @@ def test_the_error_of_the_page_is_that_of_its_example(mine: Path, monkeypatch: p
     assert f"`Error: {message}`" in " ".join(PAGE.read_text().split())
 
 
+def test_a_policy_that_places_no_pod_is_noted(mine: Path) -> None:
+    mine.write_text(EXAMPLE.replace("-idle_milli.astype(float)", "0.0 * idle_milli - float('inf')"))
+    result = run(*FEW, "--policy", f"first-fit,{mine}")
+    assert (result.exit_code, result.stderr) == (0, "Note: mine placed no pod\n")
+
+
 def test_processes_give_the_same_results(mine: Path) -> None:
     policies = ("--policy", f"{mine},best-fit")
     assert allocated(*policies, "--jobs", "2") == allocated(*policies)

@@ -53,7 +53,7 @@ def test_a_dump_with_more_than_the_simulation_has(dump: Path) -> None:
     objects += [pod("mig", {"nvidia.com/mig-1g.10gb": "1"}), node("m", {WHOLE: "1"}, unschedulable=True)]
     dump.write_bytes(inventory(*objects))
     _, notes = runs_of("--dump", dump)
-    assert notes == "note: 1 node is left out: cordoned\nnote: 1 pod is left out: MIG instances\n"
+    assert notes == "Note: 1 node is left out: cordoned\nNote: 1 pod is left out: MIG instances\n"
 
 
 def test_a_dump_takes_the_configuration_s_names_of_resources(dump: Path, tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_microsoft_s_trace(tmp_path: Path) -> None:
     assert {each["trace"] for each in runs} == {"cluster_job_log"}
     assert all(each["allocatedMilli"] > 5000 for each in runs)
     assert {name for each in runs for name in each["rejectedByClass"]} <= {"1-gpu", "2-gpu"}
-    assert notes == "note: cluster_job_log: 1 of 3 jobs have no recorded GPUs; they are left out\n"
+    assert notes == "Note: cluster_job_log: 1 of 3 jobs have no recorded GPUs; they are left out\n"
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,8 @@ def test_the_report() -> None:
 
 def test_the_table_has_a_row_per_policy() -> None:
     result = run(*FAST, "--policy", "mfi,first-fit", "--mix", "7g.80gb=.5,1g.10gb=.5")
-    means, refused = result.stdout.split("\n\n")
+    means, refused, legend = result.stdout.split("\n\n")
+    assert legend == "Each value is a mean over the seeds, ± its standard error.\n"
     header, *rows = means.splitlines()
     assert header.split()[:3] == ["TRACE", "POLICY", "SEEDS"]
     assert [row.split()[:3] for row in rows] == [

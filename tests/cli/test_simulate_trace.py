@@ -72,7 +72,12 @@ def test_json() -> None:
 def test_table() -> None:
     result = simulate(*SMALL)
     assert (result.exit_code, result.stderr) == (0, "")
-    means, refused = result.stdout.split("\n\n")
+    means, refused, legend = result.stdout.split("\n\n")
+    assert legend.splitlines() == [
+        "Each value is a mean over the seeds, ± its standard error.",
+        "TIES: the choice among equally good nodes, the first one or a random one.",
+        "ALLOCATED $/H: the value of the allocated GPUs per hour, in US dollars.",
+    ]
     header, *rows = means.splitlines()
     assert header.split("   ")[0] == "TRACE"
     assert "ALLOCATED % AT 130" in header
@@ -93,7 +98,9 @@ def test_table() -> None:
         mine = [run for run in runs if run["policy"] == policy]
         for name, cell in zip(header.split()[2:], row.split()[2:], strict=True):
             parts = [100 * run["rejectedByClass"].get(name, 0) / run["arrivedMilli"] for run in mine]
-            assert float(cell) == pytest.approx(sum(parts) / 2, abs=0.006)
+            value, error = map(float, cell.split("±"))
+            assert value == pytest.approx(sum(parts) / 2, abs=0.006)
+            assert error == pytest.approx(abs(parts[0] - parts[1]) / 2, abs=0.006)
 
 
 @pytest.mark.parametrize(
@@ -232,6 +239,7 @@ def test_settings(args: tuple[str, ...]) -> None:
     ("args", "told"),
     [
         pytest.param(("--policy", "fgd2"), "fgd2: unknown; known are best-fit", id="policy"),
+        pytest.param(("--policy", "fgd2"), "a file such as ./fgd2.py, and entry points", id="other policies"),
         pytest.param(
             ("--policy", "fgd", "--seeds", "9-1"), "9-1: ends before it begins", id="a range backwards"
         ),
@@ -342,7 +350,7 @@ def test_pods_of_models_that_no_node_has_are_rejected_and_reported(
     result = simulate("--policy", ",".join(POLICIES), *files)
     assert result.exit_code == 0
     asked, end = "first: \\x1b[2J or K80", "they count as rejected\n"
-    assert result.stderr == f"note: elsewhere: no node has a model that 2 pods request ({asked}); {end}"
+    assert result.stderr == f"Note: elsewhere: no node has a model that 2 pods request ({asked}); {end}"
     for found in json.loads(result.stdout)["runs"]:
         assert set(found["rejectedByClass"]) == {"8-gpu-constrained"}
         assert found["rejectedByClass"]["8-gpu-constrained"] > 0

@@ -237,6 +237,21 @@ CLUSTER = (
             id="a model",
         ),
         pytest.param(
+            pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "min-memory": "40Gi"}),
+            PodKind(0, 0, 1, 1000, ("A100-80GB",)),
+            id="the models with the memory that the pod needs",
+        ),
+        pytest.param(
+            pod("p", {SHARE: "8192"}, annotations={ANNOTATION + "min-memory": "100Gi"}),
+            PodKind(0, 0, 1, 42, ("MI300X",)),
+            id="a share of a model with that memory",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "min-compute-capability": "9.9"}),
+            PodKind(0, 0, 1, 1000, ("none",)),
+            id="a compute capability that no model has",
+        ),
+        pytest.param(
             pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "model": "H100"}),
             PodKind(0, 0, 1, 1000, ("none",)),
             id="a model that no node has",
@@ -282,10 +297,20 @@ def test_pods_that_are_left_out_are_noted(asking: Json, note: str) -> None:
     assert [each[: len(note)] for each in dump.notes] == [note]
 
 
-def test_ignored_selectors_are_noted() -> None:
+def test_what_is_ignored_is_noted() -> None:
     dump = dump_of(GPU_2)
-    assert len(kinds_of(dump, pod("p", {WHOLE: "1"}, nodeSelector={"zone": "a"}))) == 1
-    assert dump.notes == ["node selectors and affinities are ignored (pods: 1)"]
+    spread = {"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    pods = [
+        pod("p", {WHOLE: "1"}, nodeSelector={"zone": "a"}),
+        pod("q", {WHOLE: "1"}, nodeSelector={"zone": "a"}, topologySpreadConstraints=[spread]),
+        pod("r", {WHOLE: "1"}, annotations={ANNOTATION + "min-cuda": "12.4", ANNOTATION + "model": "A100"}),
+    ]
+    assert len(kinds_of(dump, *pods)) == len(pods)
+    assert dump.notes == [
+        "ignored: annotation min-cuda (pods: 1)",
+        "ignored: node selectors and node affinity (pods: 2)",
+        "ignored: topology spread constraints (pods: 1)",
+    ]
 
 
 def results_of(dump: ClusterDump, *pods: Json, policies: tuple[str, ...] = ("default", "fgd")) -> Any:

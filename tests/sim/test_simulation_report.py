@@ -75,6 +75,7 @@ def test_means_by_class_are_over_all_seeds() -> None:
     assert fgd["rejectedByClass"] == {"8-gpu": 4000.0, "share": 750.0}
     assert random["rejectedByClass"] == {"1g.6gb": 0.5}
     assert fgd["allocationPercent"] == {"100": 85.0}
+    assert fgd["standardError"]["rejectedByClass"] == {"8-gpu": 4000.0, "share": 250.0}
 
 
 @pytest.mark.parametrize(
@@ -89,6 +90,7 @@ def test_the_standard_error_of_a_mean(values: list[float], error: dict[str, floa
     (mean,) = summary([run_of(seed, {}, at_100=value) for seed, value in enumerate(values)])
     assert mean["standardError"] == {
         "allocationPercent": error,
+        "rejectedByClass": {},
         "meanAllocationPercent": None,
         "sliceAcceptancePercent": None,
         "unallocatedGpus": None,

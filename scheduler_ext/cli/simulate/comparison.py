@@ -64,3 +64,4 @@ def print_comparison(value: dict[str, Any], *, wide: bool) -> None:
     if wide:
         columns |= {"NOT PLACED": lambda item: ", ".join(item["notPlaced"])}
     print_items(columns, value["items"], wide=wide)
+    click.echo("\nALLOCATED and FRAGMENTED: of all GPUs, with the running pods. $/H: US dollars per hour.")

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from scheduler_ext.cli.options import Command, Parsed, bundled, out_option_with, together
+from scheduler_ext.cli.output import show
 from scheduler_ext.cli.simulate.results import FORMS, check_file, print_means, report_text, write_text
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.custom_policy import CustomPolicy, entry_point_names, find_policy, is_custom
@@ -108,7 +109,8 @@ def _policy_names(text: str) -> tuple[str, ...]:
     names = split_names(text)
     for name in names:
         if name not in POLICIES and not is_custom(name):
-            raise _unknown(name, (*POLICIES, *entry_point_names()))
+            others = f"a file such as ./{name[:80]}.py", "and entry points of installed packages"
+            raise _unknown(name, (*POLICIES, *entry_point_names(), *others))
     return names
 
 
@@ -189,6 +191,9 @@ class Sweep:
 
     def write(self, runs: Sequence[Run]) -> None:
         """Print the report, or write it to its file; raises SimulationError if it cannot be written."""
+        for policy in dict.fromkeys(run.policy for run in runs if run.arrived_milli):
+            if not any(run.allocated_milli for run in runs if run.policy == policy):
+                show(f"Note: {policy} placed no pod", err=True)
         if self.output == "table":
             print_means(runs)
         elif self.out is None:

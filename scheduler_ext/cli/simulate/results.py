@@ -14,7 +14,7 @@ from scheduler_ext.cli.output import print_table
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.plots import require_matplotlib
-from scheduler_ext.sim.simulation_report import Run, as_csv, report, summary
+from scheduler_ext.sim.simulation_report import Run, as_csv, report, standard_error, summary
 
 FORMS = ("table", "json", "csv")
 
@@ -28,8 +28,6 @@ _COLUMNS = {
     "p99Ms": "P99 MS",
 }
 _LABELS = ("trace", "policy", "ties", "seeds")
-# The columns of placed demand, which the table shows with their standard errors.
-_WITH_ERROR = ("meanAllocationPercent", "sliceAcceptancePercent")
 
 
 def check_file(option: str, path: Path | None) -> None:
@@ -123,11 +121,25 @@ def print_means(runs: Sequence[Run]) -> None:
         by_load, error_by_load = mean["allocationPercent"] or {}, errors.get("allocationPercent") or {}
         cells = [mean[name] for name in labels]
         cells += [_cell(by_load.get(load), error_by_load.get(load)) for load in loads]
-        rows.append(
-            cells + [_cell(mean[name], errors.get(name) if name in _WITH_ERROR else None) for name in columns]
-        )
+        rows.append(cells + [_cell(mean[name], errors.get(name)) for name in columns])
     print_table(header + [_COLUMNS[name] for name in columns], rows, wide=True)
     print_refused(runs)
+    _print_legend(labels, columns, several=any(mean["seeds"] > 1 for mean in means))
+
+
+def _print_legend(labels: Sequence[str], columns: Sequence[str], *, several: bool) -> None:
+    """What the tables leave open."""
+    lines = {
+        "Each value is a mean over the seeds, ± its standard error.": several,
+        "TIES: the choice among equally good nodes, the first one or a random one.": "ties" in labels,
+        "ALLOCATED $/H: the value of the allocated GPUs per hour, in US dollars.": (
+            "allocatedValuePerHour" in columns
+        ),
+    }
+    click.echo()
+    for line, applies in lines.items():
+        if applies:
+            click.echo(line)
 
 
 def print_refused(runs: Sequence[Run]) -> None:
@@ -140,11 +152,11 @@ def print_refused(runs: Sequence[Run]) -> None:
         groups.setdefault((run.trace, run.policy), []).append(run)
     rows = []
     for labels, group in groups.items():
-        means = (
-            fmean(run.rejected_by_class.get(name, 0) / max(run.arrived_milli, 1) for run in group)
+        parts = (
+            [100 * run.rejected_by_class.get(name, 0) / max(run.arrived_milli, 1) for run in group]
             for name in classes
         )
-        rows.append([*labels, *(f"{100 * mean:.2f}" for mean in means)])
+        rows.append([*labels, *(_cell(fmean(each), standard_error(each)) for each in parts)])
     click.echo("\nRejected demand in per cent of all demand, by class of pods:")
     print_table(["TRACE", "POLICY", *classes], rows, wide=True)
 

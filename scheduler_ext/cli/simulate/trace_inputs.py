@@ -142,7 +142,7 @@ def _from_dump(path: Path, config: Configuration) -> _Inputs:
 
 def _show_notes(notes: Sequence[str]) -> None:
     for note in notes:
-        show(f"note: {note}", err=True)
+        show(f"Note: {note}", err=True)
 
 
 def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
@@ -157,5 +157,5 @@ def _report_missing_models(nodes: Sequence[NodeShape], traces: Traces) -> None:
         if lost:
             wanted = " or ".join(lost[0])[:_SHOWN_CHARACTERS]
             which = "1 pod requests" if len(lost) == 1 else f"{len(lost)} pods request"
-            note = f"note: {name}: no node has a model that {which} (first: {wanted});"
+            note = f"Note: {name}: no node has a model that {which} (first: {wanted});"
             show(f"{note} they count as rejected", err=True)

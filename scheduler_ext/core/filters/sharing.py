@@ -45,7 +45,9 @@ class Sharing(Filter):
         return NearestMiss(self.name, None, needed, have, "sharing")
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
-        return f"{node.info.name} has {miss.have} GPUs; the pod needs {miss.needed} ones"
+        if node.state.shared:
+            return f"{node.info.name} shares its GPUs by time-slicing or MPS; the pod needs whole GPUs"
+        return f"{node.info.name} does not share its GPUs; the pod needs a shared one"
 
     def smaller(self, request: GpuRequest, _trial: Trial) -> Iterator[Change]:
         """Shared GPUs for a pod of several that did not exclude them."""
