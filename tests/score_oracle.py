@@ -138,7 +138,8 @@ def tightness(state: NodeState, placed: Placed) -> float:
             unused = before(state).idle >= healthy_gpus(state)
             return _clip(1 - idle / 16 - 0.4 * min(1.0, idle) - 0.2 * unused)
         return _clip(1 - idle / 16)
-    return _clip(1 - idle / placed.gpus / 64 - 0.4 * left_of_shares(state, placed))
+    unused = before(state).idle >= healthy_gpus(state)
+    return _clip(1 - idle / placed.gpus / 64 - 0.4 * left_of_shares(state, placed) - 0.06 * unused)
 
 
 def left_of_shares(state: NodeState, placed: Placed) -> float:

@@ -150,19 +150,21 @@ class StateByState:
             self._before[state] = before
         if cpu != UNLIMITED:
             cpu = max(cpu - asked.cpu_milli, 0)
-        slot, left, idle, whole = 0, 0, before.idle - asked.whole, before.whole - asked.whole
+        slot, left, opened = 0, 0, False
+        idle, whole = before.idle - asked.whole, before.whole - asked.whole
         if asked.share_milli is not None:
             if shape.model not in asked.models or not rooms or rooms[-1] < asked.share_milli:
                 return -math.inf, 0
             slot = self._cheapest(asked.share_milli, shape, rooms, before, cpu)
             whole -= rooms[slot] == WHOLE
             left = rooms[slot] - asked.share_milli
+            opened = sum(rooms) == len(rooms) * WHOLE
             rooms = (*rooms[:slot], left, *rooms[slot + 1 :])
             idle -= asked.share_milli / WHOLE
         elif asked.whole and (shape.model not in asked.models or whole < 0):
             return -math.inf, 0
         after = self._demand(shape, rooms, cpu, idle, whole, asked.whole)
-        return _total(asked, before, after, shape, left), slot
+        return _total(asked, before, after, shape, left, opened), slot
 
     def _demand(
         self, shape: _Shape, rooms: tuple[int, ...], cpu: int, idle: float, whole: int, taken: int = 0
@@ -220,13 +222,15 @@ def _missed_by_several(several: list[float], whole: int, idle: float) -> float:
     return missed * idle + (several[0] - missed) * (idle - whole)
 
 
-def _total(asked: Asked, before: _Demand, after: _Demand, shape: _Shape, left: int) -> float:
+def _total(asked: Asked, before: _Demand, after: _Demand, shape: _Shape, left: int, opened: bool) -> float:
     """The scores in their order, as core.scores has them, each by its part, without the scarcity and
-    the value of models, which depend on the whole cluster. `left` is the rest of the GPU of a share."""
+    the value of models, which depend on the whole cluster. `left` is the rest of the GPU of a share, and
+    `opened` is whether its node had no pods."""
     part, gpus = asked.part, max(asked.whole, 1)
     tight = 1.0 - after.idle / Tightness.most_gpus
     if asked.share_milli is not None:
         tight = 1.0 - after.idle / Tightness.most_gpus_of_share - Tightness.gpu_part * left / WHOLE
+        tight -= Tightness.opened_by_share * opened
     total = (
         part["residual-value"] * _clip(1.0 - (before.worth - after.worth) / gpus)
         + part["fragmentation"]

@@ -80,6 +80,8 @@ class Tightness:
     # Of a share, the node counts for less, and this is the part of its GPU.
     most_gpus_of_share = 64.0
     gpu_part = 0.4
+    # A share on a node without pods: just more than the resolution of totals.
+    opened_by_share = 0.06
 
     def applies(self, scoring: Scoring) -> bool:
         return scoring.packs
@@ -93,8 +95,14 @@ class Tightness:
             tight_node: Floats = np.clip(whole, 0.0, 1.0)
             return tight_node
         idle = scoring.after.idle / scoring.gpus / self.most_gpus_of_share
-        tight: Floats = np.clip(1.0 - idle - self.gpu_part * scoring.left_of_shares, 0.0, 1.0)
+        opened = self.opened_by_share * self._unused(scoring)
+        tight: Floats = np.clip(1.0 - idle - self.gpu_part * scoring.left_of_shares - opened, 0.0, 1.0)
         return tight
+
+    def _unused(self, scoring: Scoring) -> Bools:
+        """Whether the node has no pods on its GPUs."""
+        unused: Bools = scoring.before.idle >= scoring.snapshot.healthy
+        return unused
 
     def _gets_part(self, scoring: Scoring) -> Bools:
         """Whether the pod gets time slices, parts by MPS or MIG instances that are handed out as GPUs."""
@@ -107,8 +115,8 @@ class Tightness:
     def _of_part(self, scoring: Scoring, whole: Floats) -> Floats:
         """For parts of a GPU: the parts of a node's last idle GPU count more, so that a GPU in use is filled
         before another node's is opened, and a node without pods comes after all others."""
-        unused = scoring.before.idle >= scoring.snapshot.healthy
-        return whole - self.gpu_part * np.minimum(scoring.after.idle, 1.0) - self.opened * unused
+        opened = self.opened * self._unused(scoring)
+        return whole - self.gpu_part * np.minimum(scoring.after.idle, 1.0) - opened
 
 
 class ModelScarcity:

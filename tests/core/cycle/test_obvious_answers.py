@@ -402,6 +402,14 @@ def test_configured_values_replace_those_of_the_table() -> None:
 PRIORITIES = (0, 1, 10, 100, 1_000, 100_000)
 
 
+@pytest.mark.parametrize("mib", [1024, 2048, 4096, 8192])
+@pytest.mark.parametrize("gpus", [1, 2, 4])
+def test_a_share_leaves_an_unused_node_alone_where_all_pods_ask_small_shares(gpus: int, mib: int) -> None:
+    workload = Workload.of({TaskClass(shares_mib=(2048,)): 50, TaskClass(shares_mib=(mib,)): 1})
+    nodes = {"used": shared("L4", 2048, *[0] * (gpus - 1)), "unused": shared("L4", *[0] * gpus)}
+    assert best(share(mib), nodes, workload=workload) == {"used"}
+
+
 @pytest.mark.parametrize(
     "priorities",
     [
