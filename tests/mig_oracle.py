@@ -55,4 +55,4 @@ def loss_of(room: MigRoom | None, workload: Workload) -> float:
         cost_of(geometry, mix, room.held, room.held | window(profile, start), MigWeights())
         for start in room.starts
     ]
-    return sum(costs) / len(costs)
+    return sum(costs) / len(costs) + 0.08 * (geometry.grid - room.instances) / geometry.grid

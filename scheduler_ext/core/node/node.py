@@ -115,16 +115,17 @@ class NodeInfo:
 @dataclass(frozen=True, slots=True)
 class MigRoom:
     """Where the next instance of a profile may come to lie on one GPU: at any of `starts`, as the device
-    plugin picks; `held` is the occupancy mask of what pods have of it."""
+    plugin picks; `held` is the occupancy mask of what pods have of it, in so many `instances`."""
 
     geometry: Geometry
     held: int
+    instances: int
     profile: str
     starts: tuple[int, ...]
 
     @property
-    def order(self) -> tuple[int, str, tuple[int, ...]]:
-        return self.held, self.profile, self.starts
+    def order(self) -> tuple[int, int, str, tuple[int, ...]]:
+        return self.held, self.instances, self.profile, self.starts
 
 
 @dataclass(frozen=True, slots=True)

@@ -245,10 +245,11 @@ def _mig_room(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> 
     profile = geometry.profile(free[0].profile) if geometry is not None and free else None
     if geometry is None or profile is None:
         return None
-    mask = reduce(or_, (each.mask for each in device.mig.instances if each.uuid in held.instances), 0)
+    masks = [each.mask for each in device.mig.instances if each.uuid in held.instances]
+    mask = reduce(or_, masks, 0)
     starts = (each.start for each in free if each.start is not None and each.start in profile.starts)
     places = tuple(sorted(start for start in starts if not mask & window(profile, start)))
-    return MigRoom(geometry, mask, profile.name, places) if places else None
+    return MigRoom(geometry, mask, len(masks), profile.name, places) if places else None
 
 
 def _whole_names(resources: ResourceNames, vendor: str, shared: bool) -> list[str]:

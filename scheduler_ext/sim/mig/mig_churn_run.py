@@ -18,7 +18,7 @@ from scheduler_ext.core.forecast.mig_value import expected_mix, mix_of
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.mig_profile import media_conflict, window
 from scheduler_ext.core.request.pod_kinds import SeenPods, TaskClass
-from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES, MigPolicy, OccupiedMasks
+from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES, MigPolicy, PerGpu
 from scheduler_ext.sim.simulation_report import Run
 
 # From empty GPUs to the steady state: after so many lifetimes, less than 0.1 per cent of the start remains.
@@ -122,7 +122,7 @@ def _play(
         if online is not None:
             online.arrived(profile)
         began_ns = perf_counter_ns()
-        placement = policy.choose(gpus.masks_for(profile), profile)
+        placement = policy.choose(gpus.masks_for(profile), gpus.instances, profile)
         latencies_ns[number] = perf_counter_ns() - began_ns
         if placement is not None:
             gpus.create(placement[0], profile, placement[1])
@@ -151,7 +151,8 @@ class OnlineTarget:
 
 
 class MigGpus:
-    """The occupied units of each GPU, as masks `[gpu]`, and the profiles that it cannot take."""
+    """The occupied units of each GPU, as masks `[gpu]`, the number of `instances` there, `[gpu]`, and the
+    profiles that it cannot take."""
 
     def __init__(self, geometry: Geometry, gpus: int) -> None:
         self._geometry = geometry
@@ -168,8 +169,9 @@ class MigGpus:
             for profile in geometry.profiles
         ]
         self.held_units = 0
+        self.instances = np.zeros(gpus, np.int64)
 
-    def masks_for(self, profile: int) -> OccupiedMasks:
+    def masks_for(self, profile: int) -> PerGpu:
         """The occupied units of each GPU, `[gpu]`; all units if the GPU can take no `profile`."""
         foes = self._foes[profile]
         if not (foes or self._capped[profile]):
@@ -193,4 +195,5 @@ class MigGpus:
         asked = self._geometry.profiles[profile]
         self._masks[gpu] ^= window(asked, start)
         self._held[gpu, profile] += sign
+        self.instances[gpu] += sign
         self.held_units += sign * asked.size

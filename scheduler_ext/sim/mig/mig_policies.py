@@ -13,7 +13,7 @@ from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.mig_profile import Profile, window
 from scheduler_ext.core.node.columns import Floats
 
-OccupiedMasks = npt.NDArray[np.int64]
+PerGpu = npt.NDArray[np.int64]
 Placement = tuple[int, int]
 
 # Best index (arXiv 2409.06646) for seven slices on eight units, by size and starts of a profile.
@@ -30,19 +30,23 @@ class MigPlacements:
     """The best start of every profile beside every occupancy mask, and its cost; `[mask, profile]`. Where
     no start fits, `cost` is infinite and `start` is -1. Profiles are in the geometry's order, and the
     column of a profile is contiguous, so that `cost[:, profile][masks]` reads little memory. A mask holds
-    neither max_instances nor media engines: callers that know them exclude such GPUs."""
+    neither max_instances nor media engines: callers that know them exclude such GPUs. `company`
+    `[instances]` is the cost by the number of instances on a GPU, in addition."""
 
     cost: Floats
     start: npt.NDArray[np.int8]
+    company: Floats
 
 
 def least_cost(
     geometry: Geometry,
     cost: Callable[[Masks, Masks], Floats],
     order: Callable[[Profile], Iterable[int]] = attrgetter("starts"),
+    company: Floats | None = None,
 ) -> MigPlacements:
     """The cheapest start for every mask and profile; of equally cheap starts the first in `order`. `cost`
-    takes the masks before and after an instance is created, each `[case]`."""
+    takes the masks before and after an instance is created, each `[case]`. Without `company`, the number of
+    instances on a GPU has no bearing."""
     shape = (1 << geometry.grid, len(geometry.profiles))
     best = np.full(shape, np.inf, order="F")
     starts = np.full(shape, -1, np.int8, order="F")
@@ -57,7 +61,7 @@ def least_cost(
             starts[free[cheaper], index] = start
     best.setflags(write=False)
     starts.setflags(write=False)
-    return MigPlacements(best, starts)
+    return MigPlacements(best, starts, np.zeros(geometry.grid + 1) if company is None else company)
 
 
 class MigPolicy:
@@ -73,12 +77,13 @@ class MigPolicy:
         # Costs are read for every GPU, the start for one.
         self._costs = list(tables.cost.T)
         self._starts = tables.start
+        self._company = tables.company
 
-    def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
+    def choose(self, masks: PerGpu, instances: PerGpu, profile: int) -> Placement | None:
         """The GPU and the start for one more instance of the geometry's `profile`, by index. `masks`
-        `[gpu]` are the occupied units of each GPU, all units if the GPU can take no such profile. None if
-        it fits on no GPU."""
-        costs = self._costs[profile].take(masks)
+        `[gpu]` are the occupied units of each GPU, all units if the GPU can take no such profile, and
+        `instances` the number of instances there. None if it fits on no GPU."""
+        costs = np.round(self._costs[profile].take(masks) + self._company.take(instances), DECIMALS)
         gpu = int(costs.argmin())
         if costs[gpu] == np.inf:
             return None
@@ -90,7 +95,7 @@ class RoundRobin(MigPolicy):
 
     _next = 0
 
-    def choose(self, masks: OccupiedMasks, profile: int) -> Placement | None:
+    def choose(self, masks: PerGpu, instances: PerGpu, profile: int) -> Placement | None:
         gpus = np.flatnonzero(self._starts[:, profile].take(masks) >= 0)
         if not len(gpus):
             return None
@@ -101,7 +106,12 @@ class RoundRobin(MigPolicy):
 
 def default(geometry: Geometry, mix: Mapping[str, float]) -> MigPolicy:
     """The product's placement: the least loss of future demand."""
-    return MigPolicy(lambda mix: least_cost(geometry, mig_worth(geometry, mix).cost), mix)
+
+    def placements(mix: Mapping[str, float]) -> MigPlacements:
+        worth = mig_worth(geometry, mix)
+        return least_cost(geometry, worth.cost, company=worth.company)
+
+    return MigPolicy(placements, mix)
 
 
 def first_fit(geometry: Geometry, mix: Mapping[str, float], choice: type[MigPolicy] = MigPolicy) -> MigPolicy:

@@ -131,7 +131,7 @@ def test_a_resource_that_no_node_offers_costs_nothing() -> None:
 def test_a_place_keeps_its_number_and_none_is_free() -> None:
     assert A100 is not None
     rooms = MigRooms()
-    places = [MigRoom(A100, held, "1g.10gb", (6,)) for held in (0, 1, 2, 0)]
+    places = [MigRoom(A100, held, held.bit_count(), "1g.10gb", (6,)) for held in (0, 1, 2, 0)]
     assert [rooms.number(place) for place in places] == [1, 2, 3, 1]
     assert rooms.number(None) == 0
     losses = rooms.losses(UNKNOWN)

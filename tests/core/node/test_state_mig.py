@@ -85,8 +85,8 @@ class TestMigStrategies:
         assert mig.geometry is not None
         slot = slots(node(device(0, mig=mig), report={"mig_strategy": "mixed"}))["GPU-0"]
         assert [unit.mig_room for unit in slot.units] == [
-            MigRoom(mig.geometry, 0b0000_0010, "1g.10gb", (0, 6)),
-            MigRoom(mig.geometry, 0b0000_0010, "3g.40gb", (4,)),
+            MigRoom(mig.geometry, 0b0000_0010, 1, "1g.10gb", (0, 6)),
+            MigRoom(mig.geometry, 0b0000_0010, 1, "3g.40gb", (4,)),
         ]
 
     def test_where_none_is_free_no_place_is_shown(self) -> None:

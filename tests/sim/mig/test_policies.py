@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from scheduler_ext.core.forecast.mig_value import shapes
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.sim.mig.mig_inputs import parse_mix, read_geometry
-from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES, fragmentation, fragmentation_score
+from scheduler_ext.sim.mig.mig_policies import (
+    MIG_POLICIES,
+    MigPolicy,
+    Placement,
+    fragmentation,
+    fragmentation_score,
+)
 from tests.core.gpu.test_mig_profile_oracle import any_geometry
 
 A100 = read_geometry("A100-80GB")
@@ -48,24 +54,35 @@ def test_where_a_policy_places(
     policy: str, masks: list[int], profile: str, placement: tuple[int, int] | None
 ) -> None:
     chosen = MIG_POLICIES[policy](A100, parse_mix("uniform", A100))
-    assert chosen.choose(np.array(masks), index_of(A100, profile)) == placement
+    assert choice(chosen, masks, index_of(A100, profile)) == placement
+
+
+def choice(policy: MigPolicy, masks: list[int], profile: int) -> Placement | None:
+    """The choice on GPUs with these masks, each in one instance at most."""
+    return policy.choose(np.array(masks), np.array([min(mask, 1) for mask in masks]), profile)
+
+
+def test_of_equal_rooms_the_default_takes_that_beside_more_instances() -> None:
+    halves, two = np.array([0x0F, 0x0F, 0x0F]), index_of(A100, "2g.20gb")
+    policies = (MIG_POLICIES[name](A100, parse_mix("uniform", A100)) for name in ("default", "fgd"))
+    assert [policy.choose(halves, np.array([1, 4, 2]), two) for policy in policies] == [(1, 4), (0, 4)]
 
 
 def test_round_robin_goes_on_after_the_last_gpu_and_past_full_ones() -> None:
     policy = MIG_POLICIES["round-robin"](A100, {})
-    masks = np.array([0, FULL, 0])
+    masks = [0, FULL, 0]
     seven = index_of(A100, "7g.80gb")
-    assert [policy.choose(masks, seven) for _ in range(3)] == [(0, 0), (2, 0), (0, 0)]
-    assert policy.choose(np.array([FULL, FULL, FULL]), seven) is None
+    assert [choice(policy, masks, seven) for _ in range(3)] == [(0, 0), (2, 0), (0, 0)]
+    assert choice(policy, [FULL, FULL, FULL], seven) is None
 
 
 @pytest.mark.parametrize("policy", ["fgd", "default"])
 def test_a_new_target_changes_where_the_large_ones_are_left_room(policy: str) -> None:
     chosen = MIG_POLICIES[policy](A100, {"1g.20gb": 1})
-    three, empty = index_of(A100, "3g.40gb"), np.array([0])
-    assert chosen.choose(empty, three) == (0, 0)
+    three = index_of(A100, "3g.40gb")
+    assert choice(chosen, [0], three) == (0, 0)
     chosen.retarget({"4g.40gb": 1})
-    assert chosen.choose(empty, three) == (0, 4)
+    assert choice(chosen, [0], three) == (0, 4)
 
 
 @pytest.mark.parametrize(
