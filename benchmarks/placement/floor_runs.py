@@ -52,8 +52,10 @@ class Plan:
         return [name for name in known if any(fnmatchcase(name, each) for each in floor.traces)]
 
     def seeds_of(self, floor: Floor) -> Sequence[int]:
-        """The seeds whose mean a floor uses."""
-        return self.churn_seeds if floor.condition.protocol == CHURN else self.seeds
+        """The seeds whose mean a floor uses. In churn of generated clusters, which differ by the seed, few
+        would say little."""
+        few = floor.condition.protocol == CHURN and floor.group != FAMILY
+        return self.churn_seeds if few else self.seeds
 
     def cells(self, floors: Iterable[Floor]) -> list[Cell]:
         """The runs that these floors need, each once."""

@@ -44,7 +44,7 @@ _MADE_UP_CLUSTERS = 3
     type=SEED_RANGES,
     default=f"{_FEW_SEEDS[0]}-{_FEW_SEEDS[-1]}",
     show_default=True,
-    help="Of churn, whose runs are long.",
+    help="Of churn of traces, whose runs are long.",
 )
 @click.option(
     "--only", type=names_of(GROUPS), metavar="NAME,...", help=f"{', '.join(GROUPS)} (default: all)."
