@@ -129,17 +129,15 @@ def print_means(runs: Sequence[Run]) -> None:
 
 def _print_legend(labels: Sequence[str], columns: Sequence[str], *, several: bool) -> None:
     """What the tables leave open."""
-    lines = {
+    texts = {
         "Each value is a mean over the seeds, ± its standard error.": several,
         "TIES: the choice among equally good nodes, the first one or a random one.": "ties" in labels,
         "ALLOCATED $/H: the value of the allocated GPUs per hour, in US dollars.": (
             "allocatedValuePerHour" in columns
         ),
     }
-    click.echo()
-    for line, applies in lines.items():
-        if applies:
-            click.echo(line)
+    if lines := [text for text, applies in texts.items() if applies]:
+        click.echo("\n" + "\n".join(lines))
 
 
 def print_refused(runs: Sequence[Run]) -> None:

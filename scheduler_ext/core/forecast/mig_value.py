@@ -164,4 +164,6 @@ def _loss(room: MigRoom, worth: MigWorth) -> float:
     assert profile is not None  # a profile of this geometry
     after = np.array([room.held | window(profile, start) for start in room.starts])
     cost = float(worth.cost(np.full(len(after), room.held), after).mean())
-    return round(cost + float(worth.company[room.instances]), DECIMALS)
+    # A report may have more instances than a GPU of this geometry can hold.
+    instances = min(room.instances, room.geometry.grid)
+    return round(cost + float(worth.company[instances]), DECIMALS)

@@ -141,6 +141,14 @@ def test_a_place_keeps_its_number_and_none_is_free() -> None:
     assert not np.array_equal(rooms.losses(pods_of("3g.40gb")), losses)
 
 
+def test_more_instances_than_a_gpu_can_hold_count_as_many_as_it_can() -> None:
+    many = sliced(*(("1g.10gb", 0) for _ in range(9)), ("1g.10gb", 6), holders={0: SOMEONE})
+    info = mixed("a", many)
+    assert A100 is not None
+    assert sum(each.holder is not None for each in many.instances) > A100.grid
+    assert 0 < loss_of_a(snapshot_of([info])) < 1
+
+
 def test_places_that_no_node_has_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler_ext.core.snapshot.table._SPARE_ROOMS", 4)
     table = Table(resolved([mixed("a", SPOILT)]))
