@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.gpu.value_table import value_of
@@ -199,7 +200,9 @@ def value(state: NodeState, placed: Placed) -> float:
     values = [_value(other, slot) for other in placed.cluster for slot in other.slots]
 
     def rank(value: float) -> float:
-        return float(min(1.0, math.log(value / min(values)) / math.log(64.0)))
+        below = sorted({each for each in values if each <= value})
+        times = math.prod(min(16.0, high / low) for low, high in pairwise(below))
+        return float(min(1.0, math.log(times) / math.log(64.0)))
 
     gpus, idle = gpus_of_models(placed.cluster), idle_of_models(placed.cluster)
     of_mig = any(ask.profile for ask in placed.request.units)
@@ -212,7 +215,7 @@ def value(state: NodeState, placed: Placed) -> float:
         beside, nearly = sum(idle[other] for other in cheaper), 0.0
         if beside > 0.0 and not of_mig:
             left = beside / max(sum(gpus[other] for other in cheaper), 1e-9)
-            nearly = 2.0 * _clip(1.0 - idle[model] / max(gpus[model], 1e-9) / left / 0.5)
+            nearly = 3.0 * _clip(1.0 - idle[model] / max(gpus[model], 1e-9) / left)
         return float(nearly)
 
     def counts(model: GpuModel) -> float:

@@ -13,6 +13,7 @@ from scheduler_ext.core.scores.future_demand import (
     Tightness,
     WholeGpus,
 )
+from scheduler_ext.core.scores.value import Value
 
 # Weights change in so many steps between these idle parts, found as docs/concepts/placement.md says.
 _FEW_IDLE, _MANY_IDLE = 0.1, 0.3
@@ -20,7 +21,7 @@ STEPS = 4
 # The factors in a full cluster, besides in one that is short of CPU, and in a small one.
 _FACTORS = {ResidualValue.name: 0.2, Fragmentation.name: 8.0, Balance.name: 0.35}
 _FACTORS_SHORT_OF_CPU = {WholeGpus.name: 30.0, Tightness.name: 6.0, NodeScarcity.name: 8.0}
-_FACTORS_SMALL = {Balance.name: 2 / 3}
+_FACTORS_SMALL = {Balance.name: 2 / 3, Value.name: 1.4}
 
 
 def crowding(idle_part: float, smallness: float) -> int:

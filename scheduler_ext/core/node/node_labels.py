@@ -67,10 +67,18 @@ _SPOT_LABELS = (
     (f"{GKE}spot", "true"),
     (f"{GKE}preemptible", "true"),
     (f"{GKE}provisioning", "spot"),
+    (f"{GKE}provisioning", "preemptible"),
     ("kubernetes.azure.com/scalesetpriority", "spot"),
     # Of eksctl's unmanaged node groups, and by convention of other self-managed ones.
     ("node-lifecycle", "spot"),
     ("node.kubernetes.io/lifecycle", "spot"),
+    # Self-managed groups of the AWS CDK.
+    ("lifecycle", "ec2spot"),
+    ("oci.oraclecloud.com/oke-is-preemptible", "true"),
+    ("spotinst.io/node-lifecycle", "spot"),
+    # Cluster API sets it without a value.
+    ("cluster.x-k8s.io/interruptible", ""),
+    ("cluster.x-k8s.io/interruptible", "true"),
 )
 # Tools that create nodes label them with their group; the instance type remains if no tool did.
 POOL_LABELS = (
@@ -101,7 +109,7 @@ def natural(text: str | None, *, digits: int = 9) -> int | None:
 
 def is_spot(labels: Labels) -> bool:
     """Whether the node may be taken back at short notice (spot, preemptible)."""
-    return any(labels.get(label, "").lower() == value for label, value in _SPOT_LABELS)
+    return any(label in labels and labels[label].lower() == value for label, value in _SPOT_LABELS)
 
 
 def value_text(labels: Labels, annotations: Labels) -> str | None:

@@ -188,7 +188,7 @@ class Snapshot:
         return self._value_ranks[key]
 
     def thrift(self, configured: Mapping[str, float]) -> Floats:
-        """How much the value of each model counts, `[model]`, 0 to 2."""
+        """How much the value of each model counts, `[model]`, 0 to 3."""
         key = tuple(configured.items())
         if key not in self._thrift:
             self._thrift[key] = self._thrift_by_model(configured)

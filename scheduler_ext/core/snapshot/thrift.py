@@ -8,9 +8,9 @@ from scheduler_ext.core.node.columns import Floats
 _LARGE = 0.5
 # By this power of the idle part of a large cluster.
 _POWER = 0.75
-# A model is nearly used up if its idle part is below this part of that of all cheaper ones. Its value then
-# counts up to double, because packing weighs more in a full cluster than in a small one.
-_NEARLY, _LAST = 0.5, 2.0
+# For a model that is more used up than all cheaper ones together, value counts up to so many times: packing
+# weighs more in a full cluster than in a small one.
+_LAST = 3.0
 
 
 def thrift(idle_part: float, smallness: float) -> float:
@@ -21,7 +21,7 @@ def thrift(idle_part: float, smallness: float) -> float:
 
 
 def thrift_of_models(ranks: Floats, idle: Floats, gpus: Floats, idle_part: float, smallness: float) -> Floats:
-    """How much the value of each model counts, `[model]`, 0 to 2; the first three arguments as for
+    """How much the value of each model counts, `[model]`, 0 to 3; the first three arguments as for
     `exhaustion`. In a small cluster it counts in full, and no model more."""
     nearly = exhaustion(ranks, idle, gpus) * (1.0 - smallness)
     counts: Floats = np.maximum(thrift(idle_part, smallness), nearly)
@@ -29,13 +29,13 @@ def thrift_of_models(ranks: Floats, idle: Floats, gpus: Floats, idle_part: float
 
 
 def exhaustion(ranks: Floats, idle: Floats, gpus: Floats) -> Floats:
-    """How much value counts because a model is nearly used up while cheaper ones are idle, 0 to 2, `[model]`:
+    """How much value counts because a model is more used up than the cheaper ones, 0 to 3, `[model]`:
     the last GPUs of it stay for those who need it. From the rank of each model by value, its idle GPUs and
     all its GPUs. It never counts more than that of a dearer model, so that of two models the dearer one
     always costs more."""
     cheaper = (ranks < ranks[:, None]).astype(np.float64)
     of_cheaper = (cheaper @ idle) / np.maximum(cheaper @ gpus, 1e-9)
     left = (idle / np.maximum(gpus, 1e-9)) / np.maximum(of_cheaper, 1e-9)
-    nearly = np.where(of_cheaper > 0.0, np.clip(1.0 - left / _NEARLY, 0.0, 1.0), 0.0) * _LAST
+    nearly = np.where(of_cheaper > 0.0, np.clip(1.0 - left, 0.0, 1.0), 0.0) * _LAST
     least: Floats = np.where(ranks >= ranks[:, None], nearly, _LAST).min(1, initial=_LAST)
     return least

@@ -12,17 +12,18 @@ from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.columns import Floats, Ints, NodeColumns
 
-# A GPU worth so many times the cheapest has rank 1, and so has a dearer one: a mistyped price does not change
-# the others.
-_WIDEST = 64.0
+# A GPU worth so many times the cheapest has rank 1, and so has a dearer one. Of two successive prices, the
+# higher one counts as so many times the lower one at most. So a mistyped price, or a very low one of hardware
+# that is paid for, leaves the differences between the others.
+_WIDEST, _WIDEST_GAP = 64.0, 16.0
 
 
 @dataclass(frozen=True, eq=False)
 class ValueRanks:
     """0 for the cheapest GPUs of a cluster, up to 1, by the logarithm of the value: equal ratios of prices
-    count the same for cheap and expensive GPUs. `models` is `[model]`; `nodes` `[state]` is the rank by the
-    node's own value, NaN without one, and None if no node has one; `differ` is whether some GPU of the
-    cluster is worth more than another."""
+    count the same for cheap and expensive GPUs, up to the widest gap. `models` is `[model]`; `nodes`
+    `[state]` is the rank by the node's own value, NaN without one, and None if no node has one; `differ` is
+    whether some GPU of the cluster is worth more than another."""
 
     models: Floats
     nodes: Floats | None
@@ -48,13 +49,14 @@ def value_ranks(
     every, nodes = cluster
     stated = nodes.value[(nodes.value > 0) & (nodes.count > 0)]
     values = [*(value_of(model, configured) for model in every), *stated.tolist()]
-    least = min(values)
-
-    def ranks(of: Floats) -> Floats:
-        part: Floats = np.clip(np.log(of / least) / math.log(_WIDEST), 0.0, 1.0)
-        return part
-
-    of_models = ranks(np.array([value_of(model, configured) for model in models]))
+    mine = np.array([value_of(model, configured) for model in models])
     own = node.value > 0
-    of_nodes = ranks(np.where(own, node.value, np.nan)) if own.any() else None
-    return ValueRanks(of_models, of_nodes, max(values) > least)
+    known = np.log(np.unique([*values, *mine.tolist(), *node.value[own].tolist()]))
+    gaps = np.minimum(np.diff(known, prepend=known[0]), math.log(_WIDEST_GAP))
+    places = np.minimum(gaps.cumsum() / math.log(_WIDEST), 1.0)
+    of_models: Floats = np.interp(np.log(mine), known, places)
+    of_nodes = None
+    if own.any():
+        of_nodes = np.full(len(own), np.nan)
+        of_nodes[own] = np.interp(np.log(node.value[own]), known, places)
+    return ValueRanks(of_models, of_nodes, max(values) > min(values))

@@ -25,7 +25,8 @@ PARTS: dict[str, Any] = {"report": {"sharing_strategy": "mps", "replicas": 4}}
 
 
 def has(model: str, count: int, held: int = 0, sick: int = 0, **fields: Any) -> NodeInfo:
-    """A node with so many GPUs of a model; the first ones are held, the last ones sick."""
+    """A node with so many GPUs of a model, which a device plugin hands out; the first ones are held, the last
+    ones sick."""
     known = canonical_model(model)
     memory = Memory(known.memory_mib or 16384)
     devices = [
@@ -40,6 +41,8 @@ def has(model: str, count: int, held: int = 0, sick: int = 0, **fields: Any) -> 
         )
         for i in range(count)
     ]
+    if "report" not in fields:
+        fields = {"allocatable": {WHOLE: count}} | fields
     return node(*devices, **fields)
 
 
@@ -331,10 +334,16 @@ def and_full(nodes: Nodes, model: str, count: int) -> Nodes:
 
 
 @pytest.mark.parametrize("full", [0, 2, 8])
-@pytest.mark.parametrize("idle", [1, 2, 4])
+@pytest.mark.parametrize("idle", [1, 2, 3, 4])
 @pytest.mark.parametrize(
     ("cheap", "dear"),
-    [("T4", "H100-80GB"), ("L4", "H100-80GB"), ("T4", "A100-40GB"), ("A100-80GB", "H100-80GB")],
+    [
+        ("T4", "H100-80GB"),
+        ("L4", "H100-80GB"),
+        ("T4", "A100-40GB"),
+        ("A100-80GB", "H100-80GB"),
+        ("H100-80GB", "B200"),
+    ],
 )
 def test_in_a_small_cluster_half_the_price_wins_however_full_it_is(
     cheap: str, dear: str, idle: int, full: int
@@ -382,6 +391,28 @@ def test_a_model_of_another_price_class_changes_nothing_between_others() -> None
     assert best(whole(), and_full(nodes, "GB300", 1)) == {"cheap"}
 
 
+@pytest.mark.parametrize("price", [1e-5, 0.01, 0.1, 1e6])
+def test_one_odd_price_changes_nothing_between_others(price: float) -> None:
+    nodes = {"cheap": has("L4", 4), "dear": has("H100-80GB", 4, held=3)}
+    assert best(whole(), nodes | {"odd": has("T4", 2, held=2, value=price)}) == {"cheap"}
+
+
+def test_hardware_that_is_paid_for_is_used_first() -> None:
+    nodes = {"paid": has("H100-80GB", 8, value=0.001), "cheap": has("L4", 4, held=3)}
+    assert best(whole(), nodes | {"dear": has("H100-80GB", 8, held=7)}) == {"paid"}
+
+
+@pytest.mark.parametrize("full", [10, 18, 28, 38, 58])
+@pytest.mark.parametrize(("cheap", "dear"), [("T4", "H100-80GB"), ("A10", "H200"), ("L4", "A100-80GB")])
+@pytest.mark.parametrize(("idle", "left"), [(4, 2), (4, 1), (2, 1), (1, 4)])
+def test_in_a_full_cluster_of_any_size_a_used_cheap_node_comes_first(
+    cheap: str, dear: str, full: int, idle: int, left: int
+) -> None:
+    nodes = {"cheap": has(cheap, 8, held=8 - idle), "dear": has(dear, 8, held=8 - left)}
+    others = {f"{i}": has(dear if i % 2 else cheap, 8, held=8) for i in range(full)}
+    assert best(whole(), nodes | others) == {"cheap"}
+
+
 def test_in_a_small_cluster_packing_wins_where_prices_are_close() -> None:
     nodes = {"cheaper": has("H100-80GB", 8), "dearer": has("H200", 8, held=7)}
     assert best(whole(), nodes) == {"dearer"}
@@ -389,7 +420,7 @@ def test_in_a_small_cluster_packing_wins_where_prices_are_close() -> None:
 
 @pytest.mark.parametrize("mib", [2048, 4096, 8192, 12_000, 16_000, 18_000])
 def test_a_share_opens_the_gpu_that_it_fills_rather_than_an_h100(mib: int) -> None:
-    nodes = {"l4": has("L4", 4), "h100": has("H100-80GB", 8)}
+    nodes = {"l4": shared("L4", *[0] * 4), "h100": shared("H100-80GB", *[0] * 8)}
     assert best(share(mib), nodes) == {"l4"}
 
 

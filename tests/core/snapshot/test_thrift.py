@@ -34,12 +34,12 @@ def test_value_counts_more_in_small_and_in_idle_clusters(
 @pytest.mark.parametrize(
     ("idle", "nearly"),
     [
-        pytest.param([8, 0, 0], [0, 2, 2], id="nothing left of the dearer ones"),
+        pytest.param([8, 0, 0], [0, 3, 3], id="nothing left of the dearer ones"),
         pytest.param([8, 8, 8], [0, 0, 0], id="half of each is idle"),
-        pytest.param([8, 8, 4], [0, 0, 0], id="a quarter beside a half is no shortage yet"),
-        pytest.param([8, 8, 2], [0, 0, 1], id="an eighth beside a half counts once"),
+        pytest.param([8, 8, 6], [0, 0, 0.75], id="three eighths beside a half"),
+        pytest.param([8, 8, 2], [0, 0, 2.25], id="an eighth beside a half"),
         pytest.param([8, 1, 8], [0, 0, 0], id="a dearer model is not short, and can replace it"),
-        pytest.param([0, 8, 1], [0, 0, 1], id="cheaper ones count together"),
+        pytest.param([0, 8, 2], [0, 0, 1.5], id="cheaper ones count together"),
         pytest.param([0, 0, 1], [0, 0, 0], id="nothing cheaper is idle"),
         pytest.param([0, 0, 0], [0, 0, 0], id="nothing is idle"),
     ],
