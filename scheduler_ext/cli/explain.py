@@ -237,13 +237,13 @@ def _print_capacity(answer: dict[str, Any], *, wide: bool) -> None:
     print_notes([*answer["warnings"], *not_modelled(answer["notModelled"])])
     total = "no limit is known" if answer["total"] is None else answer["total"]
     click.echo(f"Additional pods that fit: {total}")
+    if answer["gpus"]:
+        click.echo(f"GPUs that they use: {answer['gpus']}")
     following = answer["next"]
     if following["reason"] is not None:
         where = f" on {following['node']}" if following["node"] else ""
         miss = f" ({shortfall(following['nearestMiss'])})" if following["nearestMiss"] is not None else ""
         show(f"Next pod blocked by: {following['reason']}{where}{miss}")
-    if answer["gpus"]:
-        click.echo(f"GPUs that they use: {answer['gpus']}")
     click.echo()
     nodes = answer["nodes"]
     empty = [node for node in nodes if node["count"] == 0]

@@ -44,14 +44,14 @@ def test_the_table_says_what_limits(tmp_path: Path, written: Written) -> None:
     cluster.write_bytes(inventory(gpu_node("a100-1", [gpu(0)]), node("a100-1", {SHARE: "73728"})))
     asking = written("pod.yaml", pod("p", {SHARE: "30000"}))
     lines = run("capacity", "-f", asking, "--inventory", cluster).stdout.splitlines()
-    assert lines[:3] == [
+    assert lines[:4] == [
         "Pod default/p asks 30000 MiB for main",
         "Additional pods that fit: 2",
+        "GPUs that they use: 1",
         "Next pod blocked by: Insufficient GPU memory on one device on a100-1 "
         "(GPU-0: needs 30000, has 13728 MiB)",
     ]
     rows = {line.split()[0]: line.split(maxsplit=2)[1:] for line in lines[5:]}
-    assert lines[3] == "GPUs that they use: 1"
     assert rows["NODE"] == ["COUNT", "GPUS   LIMIT"]
     assert rows["a100-1"] == ["2", "1      Insufficient GPU memory on one device"]
 

@@ -33,7 +33,8 @@ class MigWeights:
     Mean and worst difference: 0.11 and -0.11 points with (1.35, 0.02), 0.09 and -0.12 with (1.25, 0.04), 0.09
     and -0.29 with (1.6, 0.04), -0.22 and -2.69 with (1, 0), which is FGD. On 52 other pairs the defaults
     reached 0.11 and -0.47; 47 of these were at most 0.1 below. The difference is largest if small profiles
-    are common. docs/concepts/placement.md lists what gained nothing more."""
+    are common. `company` was found on the four mixes of
+    docs/concepts/placement.md, which has more figures and a list of what gained nothing more."""
 
     exponent: float = 1.35
     best_fit: float = 0.02
