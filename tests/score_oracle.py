@@ -215,7 +215,10 @@ def value(state: NodeState, placed: Placed) -> float:
         beside, nearly = sum(idle[other] for other in cheaper), 0.0
         if beside > 0.0 and not of_mig:
             left = beside / max(sum(gpus[other] for other in cheaper), 1e-9)
-            nearly = 3.0 * _clip(1.0 - idle[model] / max(gpus[model], 1e-9) / left)
+            apart = rank(value_of(model, {})) - sum(
+                idle[other] * rank(value_of(other, {})) for other in cheaper
+            ) / max(beside, 1e-9)
+            nearly = 3.0 * _clip(6.0 * apart - 1.0) * _clip(1.0 - idle[model] / max(gpus[model], 1e-9) / left)
         return float(nearly)
 
     def counts(model: GpuModel) -> float:

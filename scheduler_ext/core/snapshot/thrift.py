@@ -9,8 +9,10 @@ _LARGE = 0.5
 # By this power of the idle part of a large cluster.
 _POWER = 0.75
 # For a model that is more used up than all cheaper ones together, value counts up to so many times: packing
-# weighs more in a full cluster than in a small one.
+# weighs more in a full cluster than in a small one. Fully so from four times the price of their idle GPUs on,
+# not at all up to twice, where packing is worth more; ranks count the price by powers of 64.
 _LAST = 3.0
+_TWICE = 1 / 6
 
 
 def thrift(idle_part: float, smallness: float) -> float:
@@ -29,13 +31,15 @@ def thrift_of_models(ranks: Floats, idle: Floats, gpus: Floats, idle_part: float
 
 
 def exhaustion(ranks: Floats, idle: Floats, gpus: Floats) -> Floats:
-    """How much value counts because a model is more used up than the cheaper ones, 0 to 3, `[model]`:
+    """How much value counts because a model is more used up than much cheaper ones, 0 to 3, `[model]`:
     the last GPUs of it stay for those who need it. From the rank of each model by value, its idle GPUs and
     all its GPUs. It never counts more than that of a dearer model, so that of two models the dearer one
     always costs more."""
     cheaper = (ranks < ranks[:, None]).astype(np.float64)
     of_cheaper = (cheaper @ idle) / np.maximum(cheaper @ gpus, 1e-9)
     left = (idle / np.maximum(gpus, 1e-9)) / np.maximum(of_cheaper, 1e-9)
-    nearly = np.where(of_cheaper > 0.0, np.clip(1.0 - left, 0.0, 1.0), 0.0) * _LAST
+    apart = ranks - (cheaper @ (idle * ranks)) / np.maximum(cheaper @ idle, 1e-9)
+    dear = np.clip(apart / _TWICE - 1.0, 0.0, 1.0)
+    nearly = np.where(of_cheaper > 0.0, np.clip(1.0 - left, 0.0, 1.0), 0.0) * dear * _LAST
     least: Floats = np.where(ranks >= ranks[:, None], nearly, _LAST).min(1, initial=_LAST)
     return least

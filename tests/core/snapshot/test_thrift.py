@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.snapshot.smallness import smallness
 from scheduler_ext.core.snapshot.thrift import exhaustion, thrift
 
-# T4, A100 and H100, say.
+# L4, A100 and H200, say.
 RANKS = np.array([0.0, 0.4, 0.6])
 
 
@@ -39,7 +39,7 @@ def test_value_counts_more_in_small_and_in_idle_clusters(
         pytest.param([8, 8, 6], [0, 0, 0.75], id="three eighths beside a half"),
         pytest.param([8, 8, 2], [0, 0, 2.25], id="an eighth beside a half"),
         pytest.param([8, 1, 8], [0, 0, 0], id="a dearer model is not short, and can replace it"),
-        pytest.param([0, 8, 2], [0, 0, 1.5], id="cheaper ones count together"),
+        pytest.param([0, 8, 2], [0, 0, 0.3], id="beside idle ones of nearly half the price it counts little"),
         pytest.param([0, 0, 1], [0, 0, 0], id="nothing cheaper is idle"),
         pytest.param([0, 0, 0], [0, 0, 0], id="nothing is idle"),
     ],
@@ -49,6 +49,12 @@ def test_the_last_gpus_of_a_model_are_kept_while_cheaper_ones_are_idle(
 ) -> None:
     gpus = np.array([16.0, 16.0, 16.0])
     assert exhaustion(RANKS, np.array(idle, np.float64), gpus).tolist() == pytest.approx(nearly)
+
+
+def test_a_model_of_up_to_twice_the_price_is_not_kept() -> None:
+    ranks = np.log([1.0, 2.0, 3.0, 4.0]) / np.log(64.0)
+    idle, gpus = np.array([8.0, 0.0, 0.0, 0.0]), np.full(4, 16.0)
+    assert exhaustion(ranks, idle, gpus).tolist() == pytest.approx([0.0, 0.0, 1.7549, 3.0], abs=1e-3)
 
 
 @given(*[st.lists(st.integers(0, 16), min_size=5, max_size=5)] * 2)
