@@ -22,19 +22,19 @@ DECIMALS = 9
 
 @dataclass(frozen=True, slots=True)
 class MigWeights:
-    """The weight of room for several instances, and two charges, in GPUs. `exponent`: a GPU that holds
-    a fraction of the instances that fit an empty GPU is worth this power of the fraction. Above 1, room on
-    emptier GPUs is worth more, because a larger instance may still fit there. `best_fit` is the charge for
-    a GPU whose units all stay free, in proportion to the free units. `company` is the charge for a GPU
-    without instances, less for each that it has: a GPU with several instances takes long to become empty
-    anyway, so a further one delays that less. The first two defaults are one pair for all geometries and
-    mixes, from the middle of a plateau. The slice acceptance of 100 GPUs at offered load
-    1.0 was compared with the best of first fit, best fit, MFI and FGD for 42 pairs of a geometry and a mix.
-    Mean and worst difference: 0.11 and -0.11 points with (1.35, 0.02), 0.09 and -0.12 with (1.25, 0.04), 0.09
-    and -0.29 with (1.6, 0.04), -0.22 and -2.69 with (1, 0), which is FGD. On 52 other pairs the defaults
-    reached 0.11 and -0.47; 47 of these were at most 0.1 below. The difference is largest if small profiles
-    are common. `company` was found on the four mixes of
-    docs/concepts/placement.md, which has more figures and a list of what gained nothing more."""
+    """The weight of room for several instances, and two charges, in GPUs. `exponent`: a GPU that holds a
+    fraction of the instances that fit an empty GPU is worth this power of the fraction. Above 1, room on
+    emptier GPUs is worth more, because a larger instance may still fit there. `best_fit` is the charge
+    for a GPU whose units all stay free, in proportion to the free units. `company` is the charge for a
+    GPU without instances, less for each that it has: a GPU with several instances takes long to become
+    empty anyway, so a further one delays that less. The first two defaults are one pair for all
+    geometries and mixes, from the middle of a plateau. The slice acceptance of 100 GPUs at offered load
+    1.0 was compared with the best of first fit, best fit, MFI and FGD for 42 pairs of a geometry and a
+    mix. Mean and worst difference: 0.11 and -0.11 points with (1.35, 0.02), 0.09 and -0.12 with (1.25,
+    0.04), 0.09 and -0.29 with (1.6, 0.04), -0.22 and -2.69 with (1, 0), which is FGD. On 52 other pairs
+    the defaults reached 0.11 and -0.47; 47 of these were at most 0.1 below. The difference is largest if
+    small profiles are common. `company` was found on the four mixes of docs/concepts/placement.md, which
+    has more figures and a list of what gained nothing more."""
 
     exponent: float = 1.35
     best_fit: float = 0.02

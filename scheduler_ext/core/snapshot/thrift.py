@@ -32,7 +32,7 @@ def thrift_of_models(ranks: Floats, idle: Floats, gpus: Floats, idle_part: float
 
 def exhaustion(ranks: Floats, idle: Floats, gpus: Floats) -> Floats:
     """How much value counts because a model is more used up than much cheaper ones, 0 to 3, `[model]`:
-    the last GPUs of it stay for those who need it. From the rank of each model by value, its idle GPUs and
+    its last GPUs stay for pods that need it. From the rank of each model by value, its idle GPUs and
     all its GPUs. It never counts more than that of a dearer model, so that of two models the dearer one
     always costs more."""
     cheaper = (ranks < ranks[:, None]).astype(np.float64)

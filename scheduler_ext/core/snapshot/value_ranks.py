@@ -48,10 +48,10 @@ def value_ranks(
     """The ranks of these models and nodes among those of the cluster."""
     every, nodes = cluster
     stated = nodes.value[(nodes.value > 0) & (nodes.count > 0)]
-    values = [*(value_of(model, configured) for model in every), *stated.tolist()]
+    values = np.concatenate([[value_of(model, configured) for model in every], stated])
     mine = np.array([value_of(model, configured) for model in models])
     own = node.value > 0
-    known = np.log(np.unique([*values, *mine.tolist(), *node.value[own].tolist()]))
+    known = np.log(np.unique(np.concatenate([values, mine, node.value[own]])))
     gaps = np.minimum(np.diff(known, prepend=known[0]), math.log(_WIDEST_GAP))
     places = np.minimum(gaps.cumsum() / math.log(_WIDEST), 1.0)
     of_models: Floats = np.interp(np.log(mine), known, places)
@@ -59,4 +59,4 @@ def value_ranks(
     if own.any():
         of_nodes = np.full(len(own), np.nan)
         of_nodes[own] = np.interp(np.log(node.value[own]), known, places)
-    return ValueRanks(of_models, of_nodes, max(values) > min(values))
+    return ValueRanks(of_models, of_nodes, bool(values.max() > values.min()))
