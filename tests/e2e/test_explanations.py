@@ -121,5 +121,11 @@ def test_kubectl_has_it_as_a_plugin(workload: Workload) -> None:
     assert f"would fit if pod {workload.namespace}/{first} (priority 0) left" in told
     assert "kube-scheduler says: 0/" in told
     assert kubectl("why", first)[0] == 0
-    code, told = kubectl("pods", "-o", "name")
-    assert (code, sorted(told.split())) == (0, sorted([f"pod/{first}", f"pod/{late}"]))
+    # The list of waiting pods is renewed every two seconds at most.
+    expected = (0, sorted([f"pod/{first}", f"pod/{late}"]))
+
+    def listed() -> bool:
+        code, told = kubectl("pods", "-o", "name")
+        return (code, sorted(told.split())) == expected
+
+    eventually(listed, "both pods are listed")
