@@ -1,0 +1,136 @@
+"""The variables of an expression, from the facts about a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.wire.cel.expression_cost import MAX_ENTRIES, MAX_TEXT
+from scheduler_ext.wire.cel.expression_reads import ATTRIBUTES, CAPACITY, DRIVER, MULTIPLE, Path, Reads
+from scheduler_ext.wire.cel.selector_functions import UnsureError, encode_quantity, encode_version
+from scheduler_ext.wire.cel.semantic_version import Version
+
+_INT64: Final = range(-(2**63), 2**63)
+_NOTHING: Final = object()
+
+
+class UnreadableError(ValueError):
+    """A device of which this product cannot give a part to an expression as Kubernetes does."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """One device of a ResourceSlice. Names of attributes and capacities are DOMAIN/NAME; a name without a
+    domain belongs to the driver's. A capacity is the text of a quantity, such as "80Gi"."""
+
+    driver: str
+    attributes: Mapping[str, bool | int | str | Version]
+    capacity: Mapping[str, str]
+    allow_multiple_allocations: bool = False
+
+
+class Variables(NamedTuple):
+    """The values for an evaluation. `lacks_domain`: the device lacks a domain that the expression reads,
+    and the values have no empty map for it, because the expression also asks which domains there are."""
+
+    values: dict[str, object]
+    lacks_domain: bool
+
+
+def reading_key(reads: Reads) -> Callable[[DeviceFacts], object]:
+    """Return a function from a device to a key: devices with equal keys have equal answers."""
+    if reads.everything:
+        return lambda device: (
+            device.driver,
+            device.allow_multiple_allocations,
+            frozenset((name, type(value), value) for name, value in device.attributes.items()),
+            frozenset(device.capacity.items()),
+        )
+    attributes = sorted(path for path in reads.names if path[0] == ATTRIBUTES)
+    capacities = sorted(path for path in reads.names if path[0] == CAPACITY)
+
+    def key(device: DeviceFacts) -> object:
+        found: list[object] = [device.driver, device.allow_multiple_allocations]
+        for path in attributes:
+            value = _find(device.attributes, path, device.driver)
+            found.append(value if isinstance(value, str) else (type(value), value))
+        found.extend(_find(device.capacity, path, device.driver) for path in capacities)
+        return tuple(found)
+
+    return key
+
+
+def _find(mapping: Mapping[str, object], path: Path, driver: str) -> object:
+    found = mapping.get(f"{path[1]}/{path[2]}", _NOTHING)
+    if found is _NOTHING and path[1] == driver:
+        return mapping.get(path[2], _NOTHING)
+    return found
+
+
+def variables(device: DeviceFacts, reads: Reads) -> Variables:
+    """Return the variables that an expression reads. Raises UnreadableError, whose text names the part."""
+    values: dict[str, dict[str, dict[str, object]]] = {ATTRIBUTES: {}, CAPACITY: {}}
+    for path, value in _selected(ATTRIBUTES, device.attributes, device.driver, reads):
+        if isinstance(value, Version) and (reads.all_plain or path in reads.plain):
+            raise UnreadableError(f"attribute {path[1]}/{path[2]} is a version: compare it with semver(...)")
+        values[ATTRIBUTES].setdefault(path[1], {})[path[2]] = _attribute(path, value)
+    for path, value in _selected(CAPACITY, device.capacity, device.driver, reads):
+        values[CAPACITY].setdefault(path[1], {})[path[2]] = _capacity(path, value, reads.tracked)
+    lacks_domain = False
+    for variable, domain in reads.domains:
+        if variable in reads.whole:
+            lacks_domain |= domain not in values[variable]
+        else:
+            values[variable].setdefault(domain, {})
+    driver = _text("driver", device.driver)
+    return Variables({DRIVER: driver, MULTIPLE: device.allow_multiple_allocations, **values}, lacks_domain)
+
+
+def _selected(
+    variable: str, mapping: Mapping[str, object], driver: str, reads: Reads
+) -> Iterator[tuple[Path, object]]:
+    if reads.everything:
+        if len(mapping) > MAX_ENTRIES:
+            raise UnreadableError(f"{variable} has {len(mapping)} entries: the limit is {MAX_ENTRIES}")
+        for name, value in mapping.items():
+            domain, separator, identifier = name.partition("/")
+            yield ((variable, domain, identifier) if separator else (variable, driver, name)), value
+        return
+    for path in reads.names:
+        value = _find(mapping, path, driver) if path[0] == variable else _NOTHING
+        if value is not _NOTHING:
+            yield path, value
+
+
+def _attribute(path: Path, value: object) -> object:
+    name = f"attribute {path[1]}/{path[2]}"
+    if isinstance(value, str):
+        return _text(name, value)
+    if isinstance(value, Version):
+        return encode_version(value)
+    if isinstance(value, bool) or (isinstance(value, int) and value in _INT64):
+        return value
+    raise UnreadableError(f"{name} is no bool, no string, no version and no number within 64 bits")
+
+
+def _capacity(path: Path, value: object, tracked: bool) -> bytes:
+    name = f"capacity {path[1]}/{path[2]}"
+    if not isinstance(value, str):
+        raise UnreadableError(f'{name} is no text: write a quantity, such as "40Gi"')
+    try:
+        return encode_quantity(value, tracked)
+    except (QuantityError, UnsureError) as error:
+        raise UnreadableError(f"{name}: {error}") from None
+
+
+def _text(name: str, value: str) -> str:
+    if len(value) > MAX_TEXT:
+        raise UnreadableError(f"{name} has {len(value)} characters: the limit is {MAX_TEXT}")
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            raise UnreadableError(f"{name} is not valid Unicode: correct it") from None
+    return value

@@ -1,0 +1,142 @@
+"""The CEL expressions of DeviceClasses and ResourceClaims that select devices, as kube-scheduler answers
+them.
+
+Kubernetes' own evaluation is cel/compile.go of k8s.io/dynamic-resource-allocation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from scheduler_ext.wire.cel.cel_library import CompileError, EvaluationError, Program
+from scheduler_ext.wire.cel.device_variables import DeviceFacts, UnreadableError, reading_key, variables
+from scheduler_ext.wire.cel.expression_cost import CostError, bound_cost
+from scheduler_ext.wire.cel.expression_reads import read_parts
+from scheduler_ext.wire.cel.expression_tree import TreeError, read_tree
+from scheduler_ext.wire.cel.semantic_version import Version, parse_version
+
+__all__ = ["Answer", "DeviceFacts", "DeviceSelector", "Outcome", "Version", "parse_version"]
+
+# Kubernetes' limit in bytes (resource/v1, CELSelectorExpressionMaxLength).
+MAX_LENGTH: Final = 10 * 1024
+MAX_EXPRESSIONS: Final = 32  # resource/v1, DeviceSelectorsMaxSize
+_MAX_REMEMBERED: Final = 512
+
+
+class Outcome(Enum):
+    """`FAILS`: the expression ends with an error, and kube-scheduler gives up the whole attempt to schedule
+    the pod, on every node. `UNKNOWN`: this product cannot evaluate the expression for the device as
+    Kubernetes does."""
+
+    ADMITS = "admits"
+    REJECTS = "rejects"
+    FAILS = "fails"
+    UNKNOWN = "unknown"
+
+
+class Answer(NamedTuple):
+    """An outcome. `reason`: one line for FAILS and UNKNOWN, otherwise empty."""
+
+    outcome: Outcome
+    reason: str = ""
+
+
+_ADMITS: Final = Answer(Outcome.ADMITS)
+_REJECTS: Final = Answer(Outcome.REJECTS)
+_AS_TRUTH: Final = {Outcome.ADMITS: True, Outcome.REJECTS: False}
+
+
+class DeviceSelector:
+    """All expressions of one class or request, in their order: a device must satisfy each. kube-scheduler
+    stops at the first that rejects or fails, and so do the answers. `problem`: the first expression that
+    this product does not evaluate, in one line; devices that an earlier expression admits are then
+    unknown."""
+
+    problem: str | None
+
+    def __init__(self, expressions: Sequence[str]) -> None:
+        """Never raises: `problem` describes an expression that cannot be read."""
+        self.problem = None
+        self._expressions: list[_Expression] = []
+        if len(expressions) > MAX_EXPRESSIONS:
+            self.problem = f"selectors: {len(expressions)} expressions: Kubernetes allows {MAX_EXPRESSIONS}"
+            return
+        for number, text in enumerate(expressions):
+            read = _checked(text)
+            if isinstance(read, str):
+                self.problem = f"selectors[{number}].cel.expression: {read}"
+                return
+            self._expressions.append(read)
+
+    def admits(self, device: DeviceFacts) -> bool | None:
+        """Return whether the device satisfies all expressions; None if that is unknown, or if it fails."""
+        return _AS_TRUTH.get(self.answer(device).outcome)
+
+    def answer(self, device: DeviceFacts) -> Answer:
+        """Return the outcome for a device, with the reason of a failure or of an unknown one."""
+        for number, expression in enumerate(self._expressions):
+            answer = expression.answer(device)
+            if answer.reason:
+                return answer._replace(reason=f"selectors[{number}].cel.expression: {answer.reason}")
+            if answer is not _ADMITS:
+                return answer
+        return _ADMITS if self.problem is None else Answer(Outcome.UNKNOWN, self.problem)
+
+
+class _Expression:
+    """One expression, with the answers for the parts of devices that it reads: devices mostly differ in
+    parts that no expression reads, such as their UUIDs."""
+
+    def __init__(self, text: str) -> None:
+        """Raises CompileError, TreeError or CostError."""
+        self._program = Program(text)
+        tree = read_tree(self._program.checked)
+        bound_cost(tree)
+        self._reads = read_parts(tree)
+        self._key = reading_key(self._reads)
+        self._remembered: dict[object, Answer] = {}
+
+    def answer(self, device: DeviceFacts) -> Answer:
+        key = self._key(device)
+        found = self._remembered.get(key)
+        if found is None:
+            found = self.evaluate(device)
+            if len(self._remembered) >= _MAX_REMEMBERED:
+                self._remembered.clear()
+            self._remembered[key] = found
+        return found
+
+    def evaluate(self, device: DeviceFacts) -> Answer:
+        """Return the outcome without remembering it."""
+        try:
+            given = variables(device, self._reads)
+            value = self._program.run(given.values, self._reads.tracked)
+        except UnreadableError as error:
+            return Answer(Outcome.UNKNOWN, f"{error}")
+        except EvaluationError as error:
+            if error.is_certain and not given.lacks_domain:
+                return Answer(Outcome.FAILS, f"{error}: test with has() whether the device has the attribute")
+            return Answer(Outcome.UNKNOWN, f"{error}: this product cannot decide it as Kubernetes does")
+        if isinstance(value, bool):
+            return _ADMITS if value else _REJECTS
+        return Answer(Outcome.FAILS, "it evaluates to a value that is neither true nor false: compare it")
+
+
+def _checked(text: object) -> _Expression | str:
+    return _read(text) if isinstance(text, str) else "it is no text: write a CEL expression"
+
+
+@lru_cache(maxsize=256)
+def _read(text: str) -> _Expression | str:
+    """Return an expression, or the reason why this product does not evaluate it, with the fix."""
+    size = len(text.encode(errors="surrogatepass"))
+    if size > MAX_LENGTH:
+        return f"it has {size} bytes: Kubernetes allows {MAX_LENGTH}"
+    try:
+        return _Expression(text)
+    except CompileError as error:
+        return f"it cannot be compiled: {error}"
+    except (TreeError, CostError, RecursionError) as error:
+        return f"{error}"
