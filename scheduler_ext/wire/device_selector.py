@@ -10,7 +10,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from scheduler_ext.wire.cel.cel_library import CompileError, EvaluationError, Program
+from scheduler_ext.wire.cel.cel_library import CompileError, EvaluationError, Program, check_patterns
 from scheduler_ext.wire.cel.device_variables import DeviceFacts, UnreadableError, reading_key, variables
 from scheduler_ext.wire.cel.expression_cost import CostError, bound_cost
 from scheduler_ext.wire.cel.expression_reads import read_parts
@@ -94,13 +94,18 @@ class _Expression:
         self._program = Program(text)
         tree = read_tree(self._program.checked)
         bound_cost(tree)
-        self._reads = read_parts(tree)
+        self._reads = read_parts(tree, text)
+        check_patterns(self._reads.patterns)
         self._key = reading_key(self._reads)
         self._remembered: dict[object, Answer] = {}
 
     def answer(self, device: DeviceFacts) -> Answer:
+        """Return the outcome, remembered if a device with the same values had it."""
         key = self._key(device)
-        found = self._remembered.get(key)
+        try:
+            found = self._remembered.get(key)
+        except TypeError:  # an attribute of a type that Kubernetes does not have, such as a list
+            return self.evaluate(device)
         if found is None:
             found = self.evaluate(device)
             if len(self._remembered) >= _MAX_REMEMBERED:
@@ -125,11 +130,11 @@ class _Expression:
 
 
 def _checked(text: object) -> _Expression | str:
-    return _read(text) if isinstance(text, str) else "it is no text: write a CEL expression"
+    return read_expression(text) if isinstance(text, str) else "it is no text: write a CEL expression"
 
 
 @lru_cache(maxsize=256)
-def _read(text: str) -> _Expression | str:
+def read_expression(text: str) -> _Expression | str:
     """Return an expression, or the reason why this product does not evaluate it, with the fix."""
     size = len(text.encode(errors="surrogatepass"))
     if size > MAX_LENGTH:

@@ -7,7 +7,7 @@ foreign values."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -68,8 +68,26 @@ class Program:
             except (RuntimeError, TypeError, ValueError) as error:  # a limit of the library itself
                 raise EvaluationError(_first_line(str(error)), is_certain=False) from None
             if is_error:
-                raise EvaluationError(_first_line(str(value)), is_certain=not functions.doubt.raised)
+                # The library refuses 'a'.substring(0, 1), which Kubernetes does not.
+                unsure = functions.doubt.raised or "substring" in str(value)
+                raise EvaluationError(_first_line(str(value)), is_certain=not unsure)
             return value
+
+
+def check_patterns(patterns: Iterable[str]) -> None:
+    """Raises CompileError for a regular expression that cannot be read: Kubernetes checks constants."""
+    for pattern in patterns:
+        if r"\C" in pattern:  # one byte for RE2, an error for Go
+            raise CompileError("invalid regular expression: \\C is not supported")
+        try:
+            _matcher().run({DRIVER: pattern}, tracked=False)
+        except EvaluationError as error:
+            raise CompileError(str(error)) from None
+
+
+@lru_cache(maxsize=1)
+def _matcher() -> Program:
+    return Program(f"''.matches({DRIVER})")
 
 
 def _first_line(text: str) -> str:

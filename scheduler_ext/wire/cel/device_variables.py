@@ -8,7 +8,15 @@ from typing import Final, NamedTuple
 
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.wire.cel.expression_cost import MAX_ENTRIES, MAX_TEXT
-from scheduler_ext.wire.cel.expression_reads import ATTRIBUTES, CAPACITY, DRIVER, MULTIPLE, Path, Reads
+from scheduler_ext.wire.cel.expression_reads import (
+    ATTRIBUTES,
+    CAPACITY,
+    DRIVER,
+    MULTIPLE,
+    OF_DRIVER,
+    Path,
+    Reads,
+)
 from scheduler_ext.wire.cel.selector_functions import UnsureError, encode_quantity, encode_version
 from scheduler_ext.wire.cel.semantic_version import Version
 
@@ -46,7 +54,7 @@ def reading_key(reads: Reads) -> Callable[[DeviceFacts], object]:
             device.driver,
             device.allow_multiple_allocations,
             frozenset((name, type(value), value) for name, value in device.attributes.items()),
-            frozenset(device.capacity.items()),
+            frozenset((name, type(value), value) for name, value in device.capacity.items()),
         )
     attributes = sorted(path for path in reads.names if path[0] == ATTRIBUTES)
     capacities = sorted(path for path in reads.names if path[0] == CAPACITY)
@@ -63,8 +71,9 @@ def reading_key(reads: Reads) -> Callable[[DeviceFacts], object]:
 
 
 def _find(mapping: Mapping[str, object], path: Path, driver: str) -> object:
-    found = mapping.get(f"{path[1]}/{path[2]}", _NOTHING)
-    if found is _NOTHING and path[1] == driver:
+    domain = _domain(path, driver)
+    found = mapping.get(f"{domain}/{path[2]}", _NOTHING)
+    if found is _NOTHING and domain == driver:
         return mapping.get(path[2], _NOTHING)
     return found
 
@@ -73,13 +82,15 @@ def variables(device: DeviceFacts, reads: Reads) -> Variables:
     """Return the variables that an expression reads. Raises UnreadableError, whose text names the part."""
     values: dict[str, dict[str, dict[str, object]]] = {ATTRIBUTES: {}, CAPACITY: {}}
     for path, value in _selected(ATTRIBUTES, device.attributes, device.driver, reads):
-        if isinstance(value, Version) and (reads.all_plain or path in reads.plain):
-            raise UnreadableError(f"attribute {path[1]}/{path[2]} is a version: compare it with semver(...)")
-        values[ATTRIBUTES].setdefault(path[1], {})[path[2]] = _attribute(path, value)
+        _check_type(path, value, reads)
+        values[ATTRIBUTES].setdefault(_domain(path, device.driver), {})[path[2]] = _attribute(path, value)
     for path, value in _selected(CAPACITY, device.capacity, device.driver, reads):
-        values[CAPACITY].setdefault(path[1], {})[path[2]] = _capacity(path, value, reads.tracked)
+        values[CAPACITY].setdefault(_domain(path, device.driver), {})[path[2]] = _capacity(
+            path, value, reads.tracked
+        )
     lacks_domain = False
-    for variable, domain in reads.domains:
+    for path in reads.domains:
+        variable, domain = path[0], _domain(path, device.driver)
         if variable in reads.whole:
             lacks_domain |= domain not in values[variable]
         else:
@@ -91,17 +102,32 @@ def variables(device: DeviceFacts, reads: Reads) -> Variables:
 def _selected(
     variable: str, mapping: Mapping[str, object], driver: str, reads: Reads
 ) -> Iterator[tuple[Path, object]]:
-    if reads.everything:
+    if variable in reads.everything:
         if len(mapping) > MAX_ENTRIES:
             raise UnreadableError(f"{variable} has {len(mapping)} entries: the limit is {MAX_ENTRIES}")
         for name, value in mapping.items():
             domain, separator, identifier = name.partition("/")
             yield ((variable, domain, identifier) if separator else (variable, driver, name)), value
-        return
-    for path in reads.names:
+    for path in sorted(reads.names):
         value = _find(mapping, path, driver) if path[0] == variable else _NOTHING
         if value is not _NOTHING:
             yield path, value
+
+
+def _domain(path: Path, driver: str) -> str:
+    return driver if path[1] == OF_DRIVER else path[1]
+
+
+def _check_type(path: Path, value: object, reads: Reads) -> None:
+    """Raises UnreadableError for a value that the library uses in another way than Kubernetes."""
+    name = f"attribute {path[1]}/{path[2]}"
+    if isinstance(value, Version):
+        if reads.all_plain or path in reads.plain:
+            raise UnreadableError(f"{name} is a version: compare it with semver(...)")
+    elif path in reads.only_versions:
+        raise UnreadableError(f"{name} is no version: do not compare it with semver(...)")
+    elif isinstance(value, bool) and path in reads.no_bools:
+        raise UnreadableError(f"{name} is true or false: do not convert it to a number")
 
 
 def _attribute(path: Path, value: object) -> object:

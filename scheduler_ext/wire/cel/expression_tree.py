@@ -20,6 +20,10 @@ _KINDS: Final = {3: CONSTANT, 4: NAME, 5: SELECT, 6: CALL, 7: LIST, 8: MAP, 9: L
 DYNAMIC: Final = b"\x0a\x00"
 BOOL: Final = b"\x18\x01"
 DOUBLE: Final = b"\x18\x04"
+NULL: Final = b"\x10\x00"
+MAP_TAG: Final = b"\x3a"  # with which the serialized type of a map starts
+QUANTITY: Final = b"kubernetes.Quantity"  # part of the serialized type
+VERSION: Final = b"kubernetes.Semver"
 
 
 class TreeError(ValueError):

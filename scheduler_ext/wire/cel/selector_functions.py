@@ -19,6 +19,7 @@ _INT64: Final = range(-(2**63), 2**63)
 _NANO: Final = 10**9
 _EXACT_FLOAT: Final = 2**53
 _LARGE_EXPONENT: Final = re.compile(r"[eE][+-]?[0-9]{2,}$")
+_NO_DIGIT: Final = re.compile(r"[+-]?\.?(?:[eE][+-]?[0-9]+|[A-Za-z]{0,2})")  # 0 for Kubernetes
 _BINARY_EXPONENT: Final = {f"{letter}i": 10 * power for power, letter in enumerate("KMGTPE", start=1)}
 _DECIMAL_EXPONENT: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _PARTS: Final = re.compile(r"[+-]?0*([0-9]*)(?:\.([0-9]*))?(?:[eE]([+-]?[0-9]+)|([A-Za-z]*))")
@@ -47,8 +48,8 @@ def encode_quantity(text: str, tracked: bool) -> bytes:
     """Encode a quantity's text as `q` and its number. `tracked` appends how Kubernetes stores the number:
     `i` if asInteger succeeds, otherwise `d`. Raises ValueError for no quantity, UnsureError for a text that
     Kubernetes may accept and this product does not."""
-    if len(text) > MAX_LENGTH or _LARGE_EXPONENT.search(text):
-        raise UnsureError(f"quantity {text[:80]!r} is too long or too large: write it with a suffix")
+    if len(text) > MAX_LENGTH or _LARGE_EXPONENT.search(text) or _NO_DIGIT.fullmatch(text):
+        raise UnsureError(f"quantity {text[:80]!r} is unusual: write a short number with a suffix")
     value = parse_quantity(text)
     if text.endswith("i"):
         value = max(min(value, Fraction(_INT64[-1])), Fraction(-_INT64[-1]))
@@ -187,10 +188,15 @@ class QuantityFunctions:
         return self._sum(_number(bytes(left)) + right, left)
 
     def sub_int(self, left: bytes, right: int) -> bytes:
+        """Raises UnsureError for the least integer, which Go cannot negate."""
+        if right == _INT64[0]:
+            raise _unsure("sub() of the least integer is not supported: use add()")
         return self._sum(_number(bytes(left)) - right, left)
 
     def _sum(self, value: Fraction, *terms: bytes) -> bytes:
-        if not self._tracked:
-            return _encode_number(value, "")
+        """Raises UnsureError for a first term that Kubernetes changes in place, because it is stored as a
+        decimal."""
+        if not terms[0].endswith(b"i"):
+            raise _unsure("add and sub are supported for whole quantities, such as 40Gi")
         whole = all(term.endswith(b"i") for term in terms) and value.numerator in _INT64
         return _encode_number(value, "i" if whole else "?")

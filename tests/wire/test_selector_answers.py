@@ -1,0 +1,72 @@
+"""Answers of Kubernetes' own CEL, recorded by tests/e2e/selector_answers, beside those of this product."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from scheduler_ext.wire.device_selector import DeviceFacts, DeviceSelector, Outcome, Version, parse_version
+from tests.pages import ROOT
+
+SELECTORS: Final = Path(__file__).parents[1] / "golden" / "selectors"
+CASES: Final = json.loads((SELECTORS / "cases.json").read_text())
+ANSWERS: Final = json.loads((SELECTORS / "answers.json").read_text())
+# kube-scheduler treats an expression that does not compile like one that fails.
+ALLOWED: Final = {
+    "admits": {Outcome.ADMITS, Outcome.UNKNOWN},
+    "rejects": {Outcome.REJECTS, Outcome.UNKNOWN},
+    "fails": {Outcome.FAILS, Outcome.UNKNOWN},
+    "invalid": {Outcome.FAILS, Outcome.UNKNOWN},
+}
+
+
+def facts(device: dict[str, Any]) -> DeviceFacts:
+    def value(written: dict[str, Any]) -> bool | int | str | Version:
+        ((kind, found),) = written.items()
+        read: bool | int | str | Version = parse_version(found) if kind == "version" else found
+        return read
+
+    attributes = {name: value(written) for name, written in device.get("attributes", {}).items()}
+    capacity = {name: written["value"] for name, written in device.get("capacity", {}).items()}
+    return DeviceFacts(device["driver"], attributes, capacity, device.get("allowMultipleAllocations", False))
+
+
+DEVICES: Final = {name: facts(device) for name, device in CASES["devices"].items()}
+
+
+def outcomes() -> list[tuple[str, str, str, Outcome]]:
+    """(expression, device, Kubernetes' answer, outcome) of all cases."""
+    return [
+        (expression, name, ANSWERS[expression][name], DeviceSelector([expression]).answer(device).outcome)
+        for expression in CASES["expressions"]
+        for name, device in DEVICES.items()
+    ]
+
+
+def test_no_answer_differs_from_that_of_kubernetes() -> None:
+    assert [case for case in outcomes() if case[3] not in ALLOWED[case[2]]] == []
+
+
+def test_few_answers_are_unknown() -> None:
+    answered = Counter(
+        outcome is not Outcome.UNKNOWN for _, _, answer, outcome in outcomes() if answer != "invalid"
+    )
+    assert len(CASES["expressions"]) >= 400
+    assert answered[True] / answered.total() > 0.8
+
+
+@pytest.mark.parametrize("expression", CASES["expressions"])
+def test_a_problem_is_one_line_that_names_the_expression(expression: str) -> None:
+    problem = DeviceSelector(["true", expression]).problem
+    assert problem is None or re.fullmatch(r"selectors\[1\]\.cel\.expression: .+", problem)
+
+
+def test_the_answers_are_of_the_release_of_the_control_plane() -> None:
+    modules = [(ROOT / "tests" / "e2e" / path).read_text() for path in ("go.mod", "selector_answers/go.mod")]
+    releases = [re.search(r"k8s\.io/dynamic-resource-allocation v(\S+)", module) for module in modules]
+    assert [found and found[1] for found in releases] == [releases[0] and releases[0][1]] * 2

@@ -1,0 +1,167 @@
+"""Selectors that nobody should write, and the memory of answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.wire.device_selector import DeviceFacts, DeviceSelector, Outcome, Version, read_expression
+from tests.wire.test_selector_answers import CASES
+
+GPU = "device.attributes['gpu.nvidia.com']"
+DEVICE = DeviceFacts("gpu.nvidia.com", {"type": "gpu", "name": "a" * 64}, {"memory": "80Gi"})
+LIMIT_S = 5.0  # each takes milliseconds; a backtracking or exponential evaluation takes for ever
+
+
+def nested(before: str, inside: str, after: str, length: int = 10_240) -> str:
+    times = (length - len(inside)) // (len(before) + len(after))
+    return before * times + inside + after * times
+
+
+def doubled(times: int) -> str:
+    """An expression whose string doubles `times` times."""
+    bound = "".join(f"cel.bind(s{n + 1}, s{n} + s{n}, " for n in range(times))
+    return f"cel.bind(s0, 'xxxxxxxx', {bound}s{times}.size() > 1{')' * times})"
+
+
+HOSTILE = [
+    pytest.param("", id="no text"),
+    pytest.param(nested("(", "true", ")"), id="deep parentheses"),
+    pytest.param(nested("[", "1", "]"), id="deep lists"),
+    pytest.param(nested("{1:", "1", "}"), id="deep maps"),
+    pytest.param("1" + "+1" * 5_000 + " == 1", id="a sum of 5,000 terms"),
+    pytest.param("device.driver" + ".a" * 5_000, id="a path of 5,000 steps"),
+    pytest.param("true" + "?true:true" * 1_000, id="1,000 conditions"),
+    pytest.param(nested("size(", "[]", ")"), id="deep calls"),
+    pytest.param("'a'" + ".lowerAscii()" * 700, id="700 methods"),
+    pytest.param(doubled(14), id="a string that doubles 14 times"),
+    pytest.param(doubled(25), id="a string that doubles 25 times"),
+    pytest.param("'aaaa'" + ".replace('', 'bbbbbbbbbb')" * 12 + " == ''", id="replacements that grow"),
+    pytest.param(nested("[1,2,3,4,5,6,7,8,9].all(x, ", "true", ")", 300), id="loops in loops"),
+    pytest.param(nested("[1,2,3].map(x, ", "x", ")", 200) + " == []", id="lists of lists of lists"),
+    pytest.param(f"{GPU}.name.matches('(a+)+$b')", id="a regular expression that backtracks elsewhere"),
+    pytest.param(f"{GPU}.name.matches('{'(a|b)*' * 1_500}c')", id="a huge regular expression"),
+    pytest.param(f"{GPU}.name.matches('((a{{100}}){{100}}){{100}}')", id="repetitions of repetitions"),
+    pytest.param(f"{GPU}.name.matches('[')", id="an invalid regular expression"),
+    pytest.param("'\ud800' == ''", id="half of a surrogate pair"),
+    pytest.param("\x00", id="a NUL"),
+    pytest.param("true" + " " * 10_240, id="a byte more than 10 KiB"),
+    pytest.param("'" + "a" * 9_000, id="a string without an end"),
+    pytest.param("9" * 9_000 + " == 1", id="a number of 9,000 digits"),
+]
+
+
+@pytest.mark.parametrize("expression", HOSTILE)
+def test_a_hostile_expression_ends_soon_and_admits_nothing(expression: str) -> None:
+    started = time.monotonic()
+    selector = DeviceSelector([expression])
+    answer = selector.answer(DEVICE)
+    assert answer.outcome is not Outcome.ADMITS or selector.problem is None
+    assert time.monotonic() - started < LIMIT_S
+    assert selector.problem is None or ("\n" not in selector.problem and len(selector.problem) < 400)
+
+
+@pytest.mark.parametrize("size", [10_240, 10_239])
+def test_an_expression_of_10_kib_is_evaluated(size: int) -> None:
+    assert DeviceSelector([" " * (size - 4) + "true"]).admits(DEVICE) is True
+
+
+def test_a_long_conjunction_is_evaluated() -> None:
+    assert DeviceSelector([" && ".join(["device.driver == 'gpu.nvidia.com'"] * 250)]).admits(DEVICE) is True
+
+
+@pytest.mark.parametrize("expressions", [[None], [7], [b"true"], [["true"]], [{}]])
+def test_an_expression_that_is_no_text_is_a_problem(expressions: list[Any]) -> None:
+    selector = DeviceSelector(expressions)
+    assert selector.problem == "selectors[0].cel.expression: it is no text: write a CEL expression"
+    assert selector.admits(DEVICE) is None
+
+
+def test_more_than_32_expressions_are_a_problem() -> None:
+    assert DeviceSelector(["true"] * 32).admits(DEVICE) is True
+    assert DeviceSelector(["true"] * 33).admits(DEVICE) is None
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        pytest.param("\ud800", id="half of a surrogate pair"),
+        pytest.param(2**63, id="an integer of 65 bits"),
+        pytest.param(1.5, id="a float"),
+        pytest.param(None, id="null"),
+        pytest.param(["a"], id="a list"),
+        pytest.param("a" * 129, id="a longer string than Kubernetes stores"),
+    ],
+)
+def test_an_unreadable_attribute_is_unknown_where_it_is_read(value: Any) -> None:
+    device = DeviceFacts("gpu.nvidia.com", {"odd": value, "type": "gpu"}, {})
+    assert DeviceSelector([f"{GPU}.odd == 'x'"]).answer(device).outcome is Outcome.UNKNOWN
+    assert DeviceSelector([f"{GPU}.type == 'gpu'"]).admits(device) is True
+
+
+@pytest.mark.parametrize("text", ["80GB", "", "1e99", 5, "9" * 65])
+def test_an_unreadable_capacity_is_unknown_where_it_is_read(text: Any) -> None:
+    device = DeviceFacts("gpu.nvidia.com", {"type": "gpu"}, {"memory": text})
+    read = "device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('1'))"
+    assert DeviceSelector([read]).answer(device).outcome is Outcome.UNKNOWN
+    assert DeviceSelector([f"{GPU}.type == 'gpu'"]).admits(device) is True
+
+
+VALUES = st.sampled_from(
+    ["gpu", "mig", "", "1", 1, True, 0, False, Version(1, 0, 0), Version(1, 0, 0, ("rc",))]
+)
+NAMES = st.sampled_from(["type", "index", "driverVersion", "healthy", "dra.example.com/oneBool", "uuid"])
+DEVICES = st.builds(
+    DeviceFacts,
+    st.sampled_from(["gpu.nvidia.com", "dra.example.com"]),
+    st.dictionaries(NAMES, VALUES),
+    st.dictionaries(st.just("memory"), st.sampled_from(["40Gi", "80Gi", "0.5Gi", "1500m"])),
+    st.booleans(),
+)
+
+
+@given(st.sampled_from(CASES["expressions"]), st.lists(DEVICES, min_size=2, max_size=8))
+def test_a_remembered_answer_is_that_of_an_evaluation(text: str, devices: list[DeviceFacts]) -> None:
+    expression = read_expression.__wrapped__(text)  # one that remembers nothing yet
+    if not isinstance(expression, str):
+        evaluated = [expression.evaluate(each) for each in devices]
+        assert [expression.answer(each) for each in devices] == evaluated
+
+
+def test_devices_that_differ_elsewhere_are_answered_in_microseconds() -> None:
+    devices = [
+        DeviceFacts("gpu.nvidia.com", {"gpu.nvidia.com/type": "gpu", "gpu.nvidia.com/uuid": f"GPU-{n}"}, {})
+        for n in range(40_000)
+    ]
+    selector = DeviceSelector(["device.driver == 'gpu.nvidia.com'", f"{GPU}.type == 'gpu'"])
+    started = time.monotonic()
+    assert all(selector.admits(each) for each in devices)
+    assert time.monotonic() - started < 2
+
+
+def test_more_answers_than_it_remembers_are_right() -> None:
+    selector = DeviceSelector([f"{GPU}.uuid == 'GPU-7'"])
+    devices = [DeviceFacts("gpu.nvidia.com", {"uuid": f"GPU-{n}"}, {}) for n in range(2_000)]
+    assert [n for n, each in enumerate(devices) if selector.admits(each)] == [7]
+
+
+def test_threads_get_the_same_answers() -> None:
+    memory = "device.capacity['gpu.nvidia.com'].memory"
+    selector = DeviceSelector([f"{memory}.isGreaterThan(quantity('500Gi')) && {GPU}.type == 'gpu'"])
+    found: list[list[int]] = []
+
+    def ask() -> None:
+        given = [DeviceFacts("gpu.nvidia.com", {"type": "gpu"}, {"memory": f"{n}Gi"}) for n in range(1_000)]
+        found.append([n for n, each in enumerate(given) if selector.admits(each)])
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert found == [list(range(501, 1_000))] * 4
