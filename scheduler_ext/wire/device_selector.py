@@ -22,7 +22,8 @@ __all__ = ["Answer", "DeviceFacts", "DeviceSelector", "Outcome", "Version", "par
 # Kubernetes' limit in bytes (resource/v1, CELSelectorExpressionMaxLength).
 MAX_LENGTH: Final = 10 * 1024
 MAX_EXPRESSIONS: Final = 32  # resource/v1, DeviceSelectorsMaxSize
-_MAX_REMEMBERED: Final = 512
+# Of all expressions together: three that read the UUIDs of 40,000 devices.
+_MAX_REMEMBERED: Final = 131_072
 
 
 class Outcome(Enum):
@@ -97,20 +98,19 @@ class _Expression:
         self._reads = read_parts(tree, text)
         check_patterns(self._reads.patterns)
         self._key = reading_key(self._reads)
-        self._remembered: dict[object, Answer] = {}
 
     def answer(self, device: DeviceFacts) -> Answer:
         """Return the outcome, remembered if a device with the same values had it."""
-        key = self._key(device)
         try:
-            found = self._remembered.get(key)
+            key = (self, self._key(device))
+            found = _remembered.get(key)
         except TypeError:  # an attribute of a type that Kubernetes does not have, such as a list
             return self.evaluate(device)
         if found is None:
             found = self.evaluate(device)
-            if len(self._remembered) >= _MAX_REMEMBERED:
-                self._remembered.clear()
-            self._remembered[key] = found
+            if len(_remembered) >= _MAX_REMEMBERED:
+                _remembered.clear()
+            _remembered[key] = found
         return found
 
     def evaluate(self, device: DeviceFacts) -> Answer:
@@ -127,6 +127,9 @@ class _Expression:
         if isinstance(value, bool):
             return _ADMITS if value else _REJECTS
         return Answer(Outcome.FAILS, "it evaluates to a value that is neither true nor false: compare it")
+
+
+_remembered: Final[dict[tuple[_Expression, object], Answer]] = {}
 
 
 def _checked(text: object) -> _Expression | str:

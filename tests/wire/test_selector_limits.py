@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_ext.wire import device_selector
 from scheduler_ext.wire.device_selector import DeviceFacts, DeviceSelector, Outcome, Version, read_expression
 from tests.wire.test_selector_answers import CASES
 
@@ -144,7 +145,8 @@ def test_devices_that_differ_elsewhere_are_answered_in_microseconds() -> None:
     assert time.monotonic() - started < 2
 
 
-def test_more_answers_than_it_remembers_are_right() -> None:
+def test_more_answers_than_it_remembers_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_selector, "_MAX_REMEMBERED", 512)
     selector = DeviceSelector([f"{GPU}.uuid == 'GPU-7'"])
     devices = [DeviceFacts("gpu.nvidia.com", {"uuid": f"GPU-{n}"}, {}) for n in range(2_000)]
     assert [n for n, each in enumerate(devices) if selector.admits(each)] == [7]

@@ -116,12 +116,13 @@ def _checker() -> Any:
 @lru_cache(maxsize=2)
 def _runner(tracked: bool) -> Any:
     value = cel.Type.BYTES
-    declared = _quantity_declarations(value, functions.QuantityFunctions(tracked))
+    ours = functions.QuantityFunctions(tracked)
+    declared = _quantity_declarations(value, ours)
     declared += _version_declarations(value)
     declared += [
-        _member("isGreaterThan", cel.Type.BOOL, [value, value], lambda a, b: functions.compare(a, b) > 0),
-        _member("isLessThan", cel.Type.BOOL, [value, value], lambda a, b: functions.compare(a, b) < 0),
-        _member("compareTo", cel.Type.INT, [value, value], functions.compare),
+        _member("isGreaterThan", cel.Type.BOOL, [value, value], ours.is_greater),
+        _member("isLessThan", cel.Type.BOOL, [value, value], ours.is_less),
+        _member("compareTo", cel.Type.INT, [value, value], ours.compare),
     ]
     return _environment(value, declared)
 

@@ -157,6 +157,19 @@ class QuantityFunctions:
             return False
         return True
 
+    def compare(self, left: bytes, right: bytes) -> int:
+        """`compareTo` of quantities and versions. Raises UnsureError where Kubernetes changes how it stores a
+        quantity, after which asInteger of the same quantity fails."""
+        if self._tracked and left[:1] == b"q" and not (left.endswith(b"i") and right.endswith(b"i")):
+            raise _unsure("compareTo beside asInteger, add or sub is supported for whole quantities")
+        return compare(left, right)
+
+    def is_greater(self, left: bytes, right: bytes) -> bool:
+        return self.compare(left, right) > 0
+
+    def is_less(self, left: bytes, right: bytes) -> bool:
+        return self.compare(left, right) < 0
+
     def sign(self, encoded: bytes) -> int:
         return _sign(_number(bytes(encoded)) > 0, _number(bytes(encoded)) < 0)
 
