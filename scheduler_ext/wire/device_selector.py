@@ -98,11 +98,12 @@ class _Expression:
         self._reads = read_parts(tree, text)
         check_patterns(self._reads.patterns)
         self._key = reading_key(self._reads)
+        self._token = object()  # in keys instead of the expression, which may be forgotten before its answers
 
     def answer(self, device: DeviceFacts) -> Answer:
         """Return the outcome, remembered if a device with the same values had it."""
         try:
-            key = (self, self._key(device))
+            key = (self._token, self._key(device))
             found = _remembered.get(key)
         except TypeError:  # an attribute of a type that Kubernetes does not have, such as a list
             return self.evaluate(device)
@@ -129,7 +130,7 @@ class _Expression:
         return Answer(Outcome.FAILS, "it evaluates to a value that is neither true nor false: compare it")
 
 
-_remembered: Final[dict[tuple[_Expression, object], Answer]] = {}
+_remembered: Final[dict[tuple[object, object], Answer]] = {}
 
 
 def _checked(text: object) -> _Expression | str:
