@@ -21,6 +21,7 @@ from pathlib import Path
 
 MODULE = Path(__file__).parents[1]
 KUBELET_SERVER = MODULE / "kubelet_server"
+SELECTOR_ANSWERS = MODULE / "selector_answers"
 BUILT = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 _ETCD = "etcd"
 _GO = (1, 26)
@@ -61,6 +62,13 @@ def find_kubelet_server() -> Path:
     sources = [KUBELET_SERVER / name for name in ("go.mod", "go.sum", "main.go")]
     name = "kubelet-server"
     return _built(name, sources, (name,), ".", "-s -w", "some seconds, once") / name
+
+
+def find_selector_answers() -> Path:
+    """The program with Kubernetes' answers about selectors, built if necessary. Raises BinariesError."""
+    sources = [SELECTOR_ANSWERS / name for name in ("go.mod", "go.sum", "main.go")]
+    name = "selector-answers"
+    return _built(name, sources, (name,), ".", "-s -w", "a minute, once") / name
 
 
 def kubernetes_version() -> str:
