@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The port of `make run`; the next two ports are health and inspection. A run that ends at once takes any port.
 PORT ?= $(if $(filter 1,$(ONCE)),0,8888)
 IMAGE ?= scheduler-ext:0.1.0
-SCHEDULER ?= registry.k8s.io/kube-scheduler:v1.36.2
+SCHEDULER ?= registry.k8s.io/kube-scheduler:v1.36.3
 UV ?= uv
 # Container images of Python set it. Each of the hundreds of processes that tests start would then compile all
 # its imports, which takes longer than its work.
@@ -44,10 +44,24 @@ test-long: .venv ## Try many more orders of events for a GPU that is promised tw
 
 # Most of these tests wait, so two control planes run at once on two cores. 5: ARGS chose none of these.
 E2E := $(BIN)/python -m pytest tests/e2e
-e2e: .venv ## Run the end-to-end tests on a real control plane (builds it once: six minutes, Go 1.26 and etcd)
-	@$(BIN)/python -m tests.e2e.cluster.binaries
-	@$(E2E) -m 'e2e and not alone' --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
-	@$(E2E) -m 'e2e and alone' $(ARGS) || [ $$? = 5 ]
+define e2e_on
+	@echo "Kubernetes $(1): $(2)"
+	@KUBERNETES_VERSION=$(1) $(E2E) -m '$(2) and not alone' --numprocesses 2 --dist loadfile \
+		--no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
+	@KUBERNETES_VERSION=$(1) $(E2E) -m '$(2) and alone' $(ARGS) || [ $$? = 5 ]
+endef
+# All tests on one release, those about decisions on the newest, a few on the oldest. KUBEBUILDER_ASSETS has
+# binaries of one release.
+KUBERNETES_VERSION ?=
+e2e: .venv ## Run the end-to-end tests on real control planes (KUBERNETES_VERSION=1.37: all tests on this one)
+	@$(BIN)/python -m tests.e2e.cluster.binaries $(or $(KUBERNETES_VERSION),$(if $(KUBEBUILDER_ASSETS),1.36,1.36 1.37 1.35))
+ifneq ($(KUBERNETES_VERSION)$(KUBEBUILDER_ASSETS),)
+	$(call e2e_on,$(or $(KUBERNETES_VERSION),1.36),e2e)
+else
+	$(call e2e_on,1.36,e2e)
+	$(call e2e_on,1.37,decisions)
+	$(call e2e_on,1.35,smoke)
+endif
 
 check: .venv ## Check format, lint, types, layers, spelling and prose
 	$(BIN)/ruff format --check .
