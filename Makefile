@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # The port of `make run`; the next two ports are health and inspection. A run that ends at once takes any port.
 PORT ?= $(if $(filter 1,$(ONCE)),0,8888)
 IMAGE ?= scheduler-ext:0.1.0
-SCHEDULER ?= registry.k8s.io/kube-scheduler:v1.36.2
+SCHEDULER ?= registry.k8s.io/kube-scheduler:v1.36.3
 UV ?= uv
 # Container images of Python set it. Each of the hundreds of processes that tests start would then compile all
 # its imports, which takes longer than its work.
@@ -44,10 +44,24 @@ test-long: .venv ## Try many more orders of events for a GPU that is promised tw
 
 # Most of these tests wait, so two control planes run at once on two cores. 5: ARGS chose none of these.
 E2E := $(BIN)/python -m pytest tests/e2e
-e2e: .venv ## Run the end-to-end tests on a real control plane (builds it once: six minutes, Go 1.26 and etcd)
-	@$(BIN)/python -m tests.e2e.cluster.binaries
-	@$(E2E) -m 'e2e and not alone' --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
-	@$(E2E) -m 'e2e and alone' $(ARGS) || [ $$? = 5 ]
+define e2e_on
+	@echo "Kubernetes $(1): $(2)"
+	@KUBERNETES_VERSION=$(1) $(E2E) -m '$(2) and not alone' --numprocesses 2 --dist loadfile \
+		--no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
+	@KUBERNETES_VERSION=$(1) $(E2E) -m '$(2) and alone' $(ARGS) || [ $$? = 5 ]
+endef
+# All tests on one release, those about decisions on the newest, a few on the oldest. KUBEBUILDER_ASSETS has
+# binaries of one release.
+KUBERNETES_VERSION ?=
+e2e: .venv ## Run the end-to-end tests on real control planes (KUBERNETES_VERSION=1.37: all tests on this one)
+	@$(BIN)/python -m tests.e2e.cluster.binaries $(or $(KUBERNETES_VERSION),$(if $(KUBEBUILDER_ASSETS),1.36,1.36 1.37 1.35))
+ifneq ($(KUBERNETES_VERSION)$(KUBEBUILDER_ASSETS),)
+	$(call e2e_on,$(or $(KUBERNETES_VERSION),1.36),e2e)
+else
+	$(call e2e_on,1.36,e2e)
+	$(call e2e_on,1.37,decisions)
+	$(call e2e_on,1.35,smoke)
+endif
 
 check: .venv ## Check format, lint, types, layers, spelling and prose
 	$(BIN)/ruff format --check .
@@ -64,12 +78,29 @@ bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; A
 bench-filter: .venv ## Measure filter for pods that fit everywhere and nowhere (three minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.filtering --json benchmarks/results/filtering.json $(ARGS)
 
-# Pods with equal requests, as in one Deployment, or all different (ASKS=different).
+# Pods that are equal except for their names, or all different (ASKS=different); default topology spread off, as
+# shipped, or on (SPREAD=default); GPUs per pod (GPUS=8: each pod fills its node).
 ASKS ?= alike
+SPREAD ?= shipped
+GPUS ?= 1
+SCHEDULER_RESULT = benchmarks/results/scheduler-$(ASKS)-$(SPREAD)-$(GPUS)gpu-$(or $(KUBERNETES_VERSION),1.36)
 bench-scheduler: .venv ## Measure a real kube-scheduler with and without extenders (ten minutes; ARGS=--smoke: one)
 	@$(BIN)/python -m tests.e2e.cluster.binaries
-	$(BIN)/python -m benchmarks.scheduler --asks $(ASKS) --json benchmarks/results/scheduler-$(ASKS).json \
-		--png benchmarks/results/scheduler-$(ASKS).png $(ARGS)
+	$(BIN)/python -m benchmarks.scheduler --asks $(ASKS) --spread $(SPREAD) --gpus $(GPUS) \
+		--json $(SCHEDULER_RESULT).json --png $(SCHEDULER_RESULT).png $(ARGS)
+
+# All runs whose figures the documentation has.
+FEW := --contenders none,noop-100,ours
+bench-scheduler-all: .venv ## Measure it for all published tables, on two releases (an hour; ARGS="--rounds 3": less)
+	@$(MAKE) --no-print-directory bench-scheduler KUBERNETES_VERSION=1.37 ARGS="$(ARGS)"
+	@$(MAKE) --no-print-directory bench-scheduler KUBERNETES_VERSION=1.36 ARGS="$(FEW) $(ARGS)"
+	@for version in 1.37 1.36; do \
+		$(MAKE) --no-print-directory bench-scheduler KUBERNETES_VERSION=$$version SPREAD=default \
+			ARGS="$(FEW) $(ARGS)" && \
+		$(MAKE) --no-print-directory bench-scheduler KUBERNETES_VERSION=$$version GPUS=8 \
+			ARGS="--nodes 1000,5000 $(FEW) $(ARGS)" || exit 1; \
+	done
+	@$(MAKE) --no-print-directory bench-scheduler KUBERNETES_VERSION=1.37 ASKS=different ARGS="$(FEW) $(ARGS)"
 
 MINUTES ?= 30
 soak: .venv ## Load the server for MINUTES=30 with all it answers and reloads, and fail where its memory grows
@@ -155,5 +186,5 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 	@touch $@
 
 .PHONY: help run test test-long test-page test-process e2e check bench bench-bind bench-filter bench-live bench-page \
-	bench-placement bench-placement-floors bench-scheduler digests docs docs-links image krew lock page-screenshot \
+	bench-placement bench-placement-floors bench-scheduler bench-scheduler-all digests docs docs-links image krew lock page-screenshot \
 	soak clean .venv

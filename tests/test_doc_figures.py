@@ -10,6 +10,7 @@ from collections import defaultdict
 from typing import Any
 
 from benchmarks.live_nominated import MOST
+from benchmarks.scheduler.published import RUNS, comparison_table, readme_table
 from tests.pages import ROOT, rows, section
 
 PAGE = (ROOT / "docs" / "concepts" / "comparison.md").read_text()
@@ -95,19 +96,24 @@ def test_the_readme_has_the_same_figures_of_others() -> None:
 
 
 def test_pods_per_second() -> None:
+    """`python -m benchmarks.scheduler.published` prints these tables."""
+    assert readme_table() in HOME
+    assert comparison_table() in PAGE
     found = {
-        (row["nodes"], row["contender"]): (
-            round(row["algorithmMeanMs"]["median"], 1),
-            round(row["podsPerSecond"]["median"]),
-        )
-        for row in measured("scheduler-alike.json")
+        (row["nodes"], row["contender"]): row["algorithmMeanMs"]["median"]
+        for row in measured("scheduler-different-shipped-1gpu-1.37.json")
     }
-    table = rows(section(PAGE, "## Pods per second"))
-    assert len(table) == 3
-    for nodes, without, ours in table:
-        for contender, cell in (("none", without), ("ours", ours)):
-            mean, rate = (number(part) for part in cell.split(", "))
-            assert found[int(number(nodes)), contender] == (mean, rate)
+    plain = " ".join(HOME.split())
+    without, ours = (f"{found[5000, name]:.1f} ms" for name in ("none", "ours"))
+    assert f"5,000 nodes take {without} without an extender and {ours} with scheduler-ext" in plain
+
+
+def test_the_rounds_of_pods_per_second() -> None:
+    rounds = {row["rounds"] for run in RUNS for row in measured(f"scheduler-{run.result}.json")}
+    words = {3: "three", 5: "five"}
+    for page in (HOME, PAGE):
+        (said,) = set(re.findall(r"medians of (\w+)\s+rounds", page))
+        assert [said] == [words[number] for number in rounds]
 
 
 def test_a_nominated_pod() -> None:

@@ -14,10 +14,12 @@ from types import FrameType
 
 import click
 
+from benchmarks.cluster import GPUS_PER_NODE
 from benchmarks.processes import ProcessError
 from benchmarks.scheduler.block import Block
-from benchmarks.scheduler.contenders import CONTENDERS, Contender
-from benchmarks.scheduler.nodes import MAX_IDLE_NODES, gpus
+from benchmarks.scheduler.contenders import CONTENDERS, SPREADS, Contender
+from benchmarks.scheduler.nodes import MAX_IDLE_NODES
+from benchmarks.scheduler.nodes import gpus as gpus_of
 from benchmarks.scheduler.plot import write_plot
 from benchmarks.scheduler.report import bound_lines, ratio_table, scheduler_report, scheduler_table
 from benchmarks.scheduler.suite import Settings, measure
@@ -30,7 +32,7 @@ from tests.e2e.cluster.control_plane import running_control_plane
 
 _LEGEND = (
     "times in ms per pod, by kube-scheduler's own metrics; PLUGINS: its own filters and scores; "
-    "EXTENDER: what ours says of itself"
+    "EXTENDER: what ours says of itself; BATCHED: pods placed by the scores of an earlier equal pod"
 )
 # Enough for caches, connections and the first garbage collections; a quarter of a small number of pods.
 _WARM_UP = 20
@@ -69,7 +71,21 @@ def _contenders(ctx: click.Context, param: click.Parameter, value: str) -> tuple
     type=click.Choice(["alike", "different"]),
     default="alike",
     show_default=True,
-    help="Pods like those of one Deployment, or no two that ask the same.",
+    help="Pods that are equal except for their names, or no two that ask the same.",
+)
+@click.option(
+    "--gpus",
+    type=click.IntRange(1, GPUS_PER_NODE),
+    default=1,
+    show_default=True,
+    help="Per pod; with 8, each pod fills its node.",
+)
+@click.option(
+    "--spread",
+    type=click.Choice(SPREADS),
+    default=SPREADS[0],
+    show_default=True,
+    help="Default topology spread: none, as shipped, or kube-scheduler's own, which prevents batching.",
 )
 @click.option("--seed", type=int, default=42, show_default=True)
 @click.option(
@@ -87,6 +103,8 @@ def main(
     rounds: int,
     contenders: Sequence[Contender],
     asks: str,
+    spread: str,
+    gpus: int,
     seed: int,
     smoke: bool,
     json_file: Path | None,
@@ -96,12 +114,14 @@ def main(
     if smoke:
         nodes, pods, rounds = (50,), 200, 1
     warm_up = min(_WARM_UP, 1 + pods // 4)
-    settings = Settings(nodes, pods, warm_up, rounds, contenders, seed, asks == "alike", note=_note)
-    room = gpus(nodes[0])
-    if settings.queue > room:
+    settings = Settings(
+        nodes, pods, warm_up, rounds, contenders, seed, asks == "alike", gpus, spread, note=_note
+    )
+    room = gpus_of(nodes[0])
+    if settings.queue * gpus > room:
         raise click.UsageError(
             f"--pods {pods} and {settings.warm_up} more to warm up do not fit on the {room} GPUs of "
-            f"{nodes[0]} nodes: ask fewer pods or more nodes"
+            f"{nodes[0]} nodes with --gpus {gpus}: ask fewer pods or more nodes"
         )
     # Check before minutes of measuring, not after.
     for file in (json_file, png_file):
@@ -117,7 +137,7 @@ def main(
     except (BinariesError, ChildError, ProcessError, ApiError, OSError) as error:
         raise click.ClickException(str(error)) from error
     rows, ratios = rows_of(blocks), ratios_of(blocks)
-    told = f"{scheduler}, {machine_line(machine)}"
+    told = f"{scheduler}, pods {asks} with {gpus} GPU, {spread} topology spread, {machine_line(machine)}"
     click.echo("\n\n".join((told, scheduler_table(rows), _LEGEND, ratio_table(ratios))))
     for line in bound_lines(ratios):
         click.echo(line)

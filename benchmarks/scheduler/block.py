@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scheduler.binding_watch import BindingWatch
+from benchmarks.scheduler.contenders import SPREADS
 from benchmarks.scheduler.exposition import Exposition, Histogram
 from benchmarks.scheduler.process import Reading, SchedulerProcess
 from tests.e2e.cluster import unverified
@@ -22,18 +23,20 @@ _ATTEMPTS = "scheduler_schedule_attempts_total"
 _EXTENSION_POINT = "scheduler_framework_extension_point_duration_seconds"
 _EXTENDER = "gpu_extender_request_duration_seconds"
 _METRICS_S = 10.0
+_BATCHES = "scheduler_batch_attempts_total"
 _FAILED = ("unschedulable", "error")
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
     """A contender's extender: its address for kube-scheduler, its metrics if it has any, and whether it
-    binds.
+    binds. `spread` is kube-scheduler's default topology spread.
     """
 
     url: str | None = None
     health_url: str | None = None
     binds: bool = False
+    spread: str = SPREADS[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,8 @@ class Block:
 
     `filter_plugins_ms` and `score_plugins_ms` are kube-scheduler's own plugins with their preparation,
     `extender_ms` is from the extender's metrics, filter and prioritize together; None if it has none.
-    `scheduler_cpu_ms` is processor time, which two cores share.
+    `scheduler_cpu_ms` is processor time, which two cores share. `batched` is the part of all pods, those of
+    the warm-up included, that kube-scheduler placed by the scores of an earlier equal pod.
     """
 
     contender: str
@@ -55,6 +59,7 @@ class Block:
     score_plugins_ms: float | None = None
     scheduler_cpu_ms: float | None = None
     extender_ms: float | None = None
+    batched: float = 0.0
     errors: int = 0
     messages: tuple[str, ...] = field(default=())
 
@@ -73,6 +78,7 @@ class Block:
             "elapsedSeconds": round(self.elapsed_s, 3),
             "algorithmMeanMs": _rounded(self.algorithm.mean_ms),
             "podsPerSecond": _rounded(self.pods_per_s),
+            "batchedPart": _rounded(self.batched),
             "errors": self.errors,
         }
 
@@ -107,7 +113,7 @@ def run_block(
     """
     before = _extender_metrics(running)
     watch = BindingWatch(plane.api, patience_s)
-    scheduler = SchedulerProcess(plane, directory, name, running.url, running.binds)
+    scheduler = SchedulerProcess(plane, directory, name, running.url, running.binds, running.spread)
     try:
         scheduler.wait_ready()
         bound, first = 0, None
@@ -155,6 +161,7 @@ def block_of(name: str, nodes: int, number: int, expected: int, readings: Readin
         score_plugins_ms=_plugins_ms(before, after, pods, "PreScore", "Score"),
         scheduler_cpu_ms=_per_pod_ms(before, after, pods, "process_cpu_seconds_total"),
         extender_ms=extender_ms,
+        batched=after.total(_BATCHES, result="hint_used") / expected,
         errors=errors,
         messages=tuple(messages),
     )

@@ -66,14 +66,18 @@ OURS_ALL = Contender("ours-all", "with filter.maxCandidates: 0", ours={"filter":
 CONTENDERS = {each.name: each for each in (NONE, NOOP_FEW, NOOP_ALL, OURS, OURS_ALL)}
 
 
+SPREADS = ("shipped", "default")
+"""Default topology spread: none, as in config/kube-scheduler.yaml, or kube-scheduler's own constraints."""
+
+
 def scheduler_configuration(
-    kubeconfig: Path, extender_url: str | None, binds: bool = False
+    kubeconfig: Path, extender_url: str | None, binds: bool = False, spread: str = SPREADS[0]
 ) -> dict[str, Any]:
     """The shipped KubeSchedulerConfiguration, for one process on this machine.
 
     Changed are the API server's address and rate limit, leader election (off), the extender's address, if
-    any, and whether it `binds`. `percentageOfNodesToScore` stays as shipped without an extender, too, so that
-    all compare the same nodes.
+    any, whether it `binds`, and the default topology `spread`. `percentageOfNodesToScore` stays as shipped
+    without an extender, too, so that all compare the same nodes.
     """
     configuration: dict[str, Any] = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
     configuration["clientConnection"] = {
@@ -82,6 +86,10 @@ def scheduler_configuration(
         "burst": _REQUESTS_PER_SECOND,
     }
     configuration["leaderElection"] = {"leaderElect": False}
+    if spread == "default":
+        (profile,) = configuration["profiles"]
+        shipped = profile["pluginConfig"]
+        profile["pluginConfig"] = [each for each in shipped if each["name"] != "PodTopologySpread"]
     if extender_url is None:
         del configuration["extenders"]
     else:

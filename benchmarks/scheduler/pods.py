@@ -1,9 +1,11 @@
-"""The pods of the scheduler suite: training pods that request one GPU of any node.
+"""The pods of the scheduler suite: training pods that request GPUs of any node.
 
 They are the latency suite's pods without parts that this cluster lacks: their Job, their claims, a
-ServiceAccount and a priority class. Either all requests are equal, like those of one Job or Deployment, or
-all differ: each then requires a different small amount of free MiB, which every node has, and an extender
-that remembers decisions must make each again, as with an inventory that changes with every binding.
+ServiceAccount and a priority class. Either all are alike, equal to the byte except for their names, like
+those of one Job or Deployment: kube-scheduler without an extender may then reuse its scores (opportunistic
+batching, which compares images, volumes, tolerations and requests). Or all differ: in images, labels and
+variables, and in a small amount of free MiB that every node has, so that an extender that remembers decisions
+must make each again, as with an inventory that changes with every binding.
 """
 
 from __future__ import annotations
@@ -29,17 +31,25 @@ _PAUSE_S = 0.05
 _FOREIGN = ("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy")
 
 
-def pods(count: int, seed: int, alike: bool) -> Iterator[dict[str, Any]]:
-    """`count` pods for the scheduler of config/kube-scheduler.yaml; the same arguments give the same pods."""
+def pods(count: int, seed: int, alike: bool, gpus: int = 1) -> Iterator[dict[str, Any]]:
+    """`count` pods of `gpus` GPUs for the scheduler of config/kube-scheduler.yaml; the same arguments give
+    the same pods.
+    """
     rng = random.Random(f"{seed}/scheduler/pods")
+    first = _pod(rng, gpus, 0)
     for number in range(count):
-        free_mib = _LEAST_FREE_MIB + (0 if alike else number)
-        wish = {"gpu.scheduler-ext.io/min-free-memory": f"{free_mib}Mi"}
-        shape = PodShape(({"nvidia.com/gpu": "1"},), frozenset(NodeClass), wish)
-        yield _admissible(json.loads(pod_json(shape, rng)), number)
+        pod = first if alike or number == 0 else _pod(rng, gpus, number)
+        name = f"{pod['metadata']['name']}-{number}"
+        yield {**pod, "metadata": {**pod["metadata"], "name": name}}
 
 
-def _admissible(pod: dict[str, Any], number: int) -> dict[str, Any]:
+def _pod(rng: random.Random, gpus: int, extra_mib: int) -> dict[str, Any]:
+    wish = {"gpu.scheduler-ext.io/min-free-memory": f"{_LEAST_FREE_MIB + extra_mib}Mi"}
+    shape = PodShape(({"nvidia.com/gpu": str(gpus)},), frozenset(NodeClass), wish)
+    return _admissible(json.loads(pod_json(shape, rng)))
+
+
+def _admissible(pod: dict[str, Any]) -> dict[str, Any]:
     described, spec = pod["metadata"], pod["spec"]
     kept = {key: value for key, value in spec.items() if key not in _FOREIGN}
     kept["volumes"] = [_without_claim(volume) for volume in spec["volumes"]]
@@ -47,7 +57,7 @@ def _admissible(pod: dict[str, Any], number: int) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"{described['name']}-{number}",
+            "name": described["name"],
             "labels": described["labels"],
             "annotations": described["annotations"],
         },
@@ -59,10 +69,10 @@ def _without_claim(volume: dict[str, Any]) -> dict[str, Any]:
     return {"name": volume["name"], "emptyDir": {}} if "persistentVolumeClaim" in volume else volume
 
 
-def create_pods(api: Api, count: int, seed: int, alike: bool) -> None:
+def create_pods(api: Api, count: int, seed: int, alike: bool, gpus: int = 1) -> None:
     """Create `pods`, several at a time. Raises ApiError."""
     with ThreadPoolExecutor(_CREATORS) as pool:
-        for _ in pool.map(lambda pod: api.create(PATH, pod), pods(count, seed, alike)):
+        for _ in pool.map(lambda pod: api.create(PATH, pod), pods(count, seed, alike, gpus)):
             pass
 
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.scheduler.contenders import scheduler_configuration
+from benchmarks.scheduler.contenders import SPREADS, scheduler_configuration
 from tests.e2e.cluster.api import Api, ApiError
 from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.control_plane import ControlPlane
@@ -27,7 +27,7 @@ class Reading:
 class SchedulerProcess:
     """kube-scheduler with the shipped configuration, calling the extender at `extender_url` if any.
 
-    With `binds`, the extender also binds.
+    With `binds`, the extender also binds. `spread` is the default topology spread (`contenders.py`).
     """
 
     def __init__(
@@ -37,9 +37,11 @@ class SchedulerProcess:
         name: str,
         extender_url: str | None,
         binds: bool = False,
+        spread: str = SPREADS[0],
     ) -> None:
         directory.mkdir(exist_ok=True)
-        configuration = scheduler_configuration(plane.kubeconfig("kube-scheduler"), extender_url, binds)
+        kubeconfig = plane.kubeconfig("kube-scheduler")
+        configuration = scheduler_configuration(kubeconfig, extender_url, binds, spread)
         config_file = directory / f"kube-scheduler-{name}.json"
         config_file.write_text(json.dumps(configuration), encoding="utf-8")
         credentials = plane.credentials

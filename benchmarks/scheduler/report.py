@@ -56,6 +56,7 @@ def scheduler_table(rows: Iterable[Row]) -> str:
             "P99",
             "PLUGINS",
             "EXTENDER",
+            "BATCHED",
             "PODS/S",
             "MIN-MAX",
             "ERRORS",
@@ -74,6 +75,7 @@ def scheduler_table(rows: Iterable[Row]) -> str:
                 _cell(row.p99_ms, 1),
                 _cell(sum(plugins) if plugins else None, 2),
                 _cell(row.extender_ms, 2),
+                "-" if row.batched is None else f"{row.batched:.0%}",
                 *_cells(row.pods_per_s, 1),
                 str(row.errors),
             )

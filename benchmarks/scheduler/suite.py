@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from benchmarks.processes import running_listeners
 from benchmarks.scheduler.block import Block, Running, block_of, run_block
-from benchmarks.scheduler.contenders import Contender
+from benchmarks.scheduler.contenders import SPREADS, Contender
 from benchmarks.scheduler.nodes import create_nodes, write_idle_inventory
 from benchmarks.scheduler.pods import create_pods, delete_pods
 from tests.e2e.cluster.control_plane import ControlPlane
@@ -35,8 +35,12 @@ class Settings:
     rounds: int
     contenders: Sequence[Contender]
     seed: int
-    # Whether all pods have equal requests.
+    # Whether all pods are equal except for their names.
     alike: bool = True
+    # GPUs per pod.
+    gpus: int = 1
+    # The default topology spread.
+    spread: str = SPREADS[0]
     # kube-scheduler's back-off ends at 10 s, so a pod that is tried again is seen within this time.
     patience_s: float = 30.0
     note: Callable[[str], None] = print
@@ -87,11 +91,11 @@ def _extenders(settings: Settings, directory: Path, nodes: int) -> Iterator[dict
         for contender in settings.contenders:
             command = contender.command(inventory, directory)
             if command is None:
-                running[contender.name] = Running()
+                running[contender.name] = Running(spread=settings.spread)
                 continue
             url_of = stack.enter_context(running_listeners(command))
             health_url = url_of("health") if contender.is_ours else None
-            running[contender.name] = Running(url_of("api"), health_url)
+            running[contender.name] = Running(url_of("api"), health_url, spread=settings.spread)
         yield running
 
 
@@ -105,7 +109,7 @@ def _measure_block(
     number: int,
 ) -> Block:
     """One block on new pods, which are deleted at the end; all contenders of a round get the same pods."""
-    create_pods(plane.api, settings.queue, settings.seed + number, settings.alike)
+    create_pods(plane.api, settings.queue, settings.seed + number, settings.alike, settings.gpus)
     try:
         readings = run_block(
             plane,

@@ -63,6 +63,7 @@ class Row:
     score_plugins_ms: float | None
     scheduler_cpu_ms: float | None
     extender_ms: float | None
+    batched: float | None
     errors: int
 
     def as_json(self) -> dict[str, Any]:
@@ -80,6 +81,7 @@ class Row:
             "scorePluginsMs": _rounded(self.score_plugins_ms),
             "schedulerCpuMs": _rounded(self.scheduler_cpu_ms),
             "extenderMs": _rounded(self.extender_ms),
+            "batchedPart": _rounded(self.batched),
             "errors": self.errors,
         }
 
@@ -175,6 +177,7 @@ def _row(blocks: Sequence[Block]) -> Row:
         score_plugins_ms=_median(block.score_plugins_ms for block in blocks),
         scheduler_cpu_ms=_median(block.scheduler_cpu_ms for block in blocks),
         extender_ms=_median(block.extender_ms for block in blocks),
+        batched=_median(block.batched for block in blocks),
         errors=sum(block.errors for block in blocks),
     )
 

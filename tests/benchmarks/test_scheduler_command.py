@@ -59,7 +59,8 @@ def test_the_exit_code_says_whether_there_were_errors(
 ) -> None:
     slow = Block("ours", 5000, 0, 10, 100.0, Histogram(90.0, 10, ()), errors=errors, messages=("why",))
     fast = Block("noop-100", 5000, 0, 10, 1.0, Histogram(0.1, 10, ()))
-    monkeypatch.setattr(command, "find_binaries", lambda: Binaries(*[Path("/bin/true")] * 5))
+    true = Path("/bin/true")
+    monkeypatch.setattr(command, "find_binaries", lambda: Binaries(true, true, true, true, true))
     monkeypatch.setattr(command, "_measure", lambda settings, binaries: [fast, slow])
     done = CliRunner().invoke(command.main, [])
     assert done.exit_code == exit_code

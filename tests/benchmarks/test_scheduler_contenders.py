@@ -21,6 +21,7 @@ from benchmarks.scheduler.contenders import (
     OURS,
     OURS_ALL,
     SHIPPED,
+    SPREADS,
     scheduler_configuration,
 )
 from benchmarks.scheduler.nodes import gpus, node_names, node_objects_of, write_idle_inventory
@@ -171,6 +172,37 @@ def test_pods_name_nothing_that_the_cluster_has_not() -> None:
         assert not any("persistentVolumeClaim" in volume for volume in pod["spec"]["volumes"])
         assert pod["metadata"].keys() == {"name", "labels", "annotations"}
         assert len(json.dumps(pod)) > 6_000, "as large as a real job's"
+
+
+def test_alike_pods_are_equal_to_the_byte_except_for_their_names() -> None:
+    described = list(pods(20, seed=1, alike=True))
+    bodies = {json.dumps(pod).replace(pod["metadata"]["name"], "NAME") for pod in described}
+    assert len(bodies) == 1
+    assert len({pod["metadata"]["name"] for pod in described}) == 20
+    images = {pod["spec"]["containers"][0]["image"] for pod in pods(20, seed=1, alike=False)}
+    assert len(images) == 20
+
+
+@pytest.mark.parametrize("asked", [1, 8])
+def test_pods_request_as_many_gpus_as_asked(asked: int) -> None:
+    for alike in (True, False):
+        for pod in pods(3, seed=1, alike=alike, gpus=asked):
+            limits = [container["resources"]["limits"] for container in pod["spec"]["containers"]]
+            assert sum(int(each.get("nvidia.com/gpu", 0)) for each in limits) == asked
+
+
+def test_default_spread_is_kube_schedulers_own() -> None:
+    shipped, default = (
+        {
+            each["name"]
+            for each in scheduler_configuration(KUBECONFIG, None, spread=spread)["profiles"][0][
+                "pluginConfig"
+            ]
+        }
+        for spread in SPREADS
+    )
+    assert shipped - default == {"PodTopologySpread"}
+    assert default < shipped
 
 
 def test_the_same_seed_gives_the_same_pods() -> None:

@@ -79,6 +79,13 @@ def test_counted_values_lie_between_the_readings() -> None:
     assert block.extender_ms is None
 
 
+def test_pods_placed_by_the_scores_of_an_equal_pod_are_counted() -> None:
+    attempts = 'scheduler_batch_attempts_total{profile="gpu-scheduler",result="%s"} %d\n'
+    last = _scheduler(bound=120, decided=120) + attempts % ("hint_used", 30) + attempts % ("no_hint", 90)
+    assert _block(120, last).batched == pytest.approx(0.25)
+    assert _block(120, _scheduler(bound=120, decided=120)).batched == 0.0
+
+
 def test_where_decisions_ran_ahead_of_bindings_all_of_them_count() -> None:
     first = Reading(1.0, _scheduler(bound=20, decided=100, ms_each=1.0))
     last = Reading(2.0, _scheduler(bound=120, decided=120, ms_each=2.0))

@@ -31,13 +31,14 @@ def running_scheduler(plane: ControlPlane, extender_url: str, **extender: Any) -
     file = plane.directory / f"{name}.yaml"
     file.write_text(yaml.safe_dump(configuration))
     (port,) = free_ports(1)
-    command = (
+    command: tuple[str | Path, ...] = (
         plane.binaries.kube_scheduler,
         f"--config={file}",
         f"--bind-address={LOOPBACK}",
         f"--secure-port={port}",
         f"--authentication-kubeconfig={plane.kubeconfig('kube-scheduler')}",
         f"--authorization-kubeconfig={plane.kubeconfig('kube-scheduler')}",
+        *plane.features.flags(),
     )
     child = Child(name, command, plane.directory / f"{name}.log")
     try:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.cluster.binaries import (
     BUILT,
+    DEFAULT_MINOR,
     KUBELET_SERVER,
+    VERSIONS,
     BinariesError,
     find_binaries,
     find_kubelet_server,
     kubernetes_version,
+    minors,
 )
 
 
@@ -79,11 +83,29 @@ def test_an_old_go_is_recognised(no_go: None, monkeypatch: pytest.MonkeyPatch, t
         find_binaries()
 
 
-def test_the_version_is_that_of_the_module(tmp_path: Path) -> None:
-    assert kubernetes_version().startswith("v1.")
+@pytest.mark.parametrize("minor", minors())
+def test_the_version_is_that_of_the_module(minor: str) -> None:
+    version = kubernetes_version(minor)
+    assert version.startswith(f"v{minor}.")
+    staged = re.findall(r"=> k8s\.io/\S+ (v\S+)", (VERSIONS / minor / "go.mod").read_text())
+    assert set(staged) == {f"v0.{version.removeprefix('v1.')}"}, "a staging module of another release"
 
 
-def test_the_kubelet_server_is_of_the_same_release() -> None:
-    major, _, rest = kubernetes_version().partition(".")
-    assert major == "v1"
+def test_the_environment_chooses_the_release(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(executables(tmp_path, "etcd", *BUILT)))
+    monkeypatch.delenv("KUBERNETES_VERSION", raising=False)
+    assert find_binaries().minor == DEFAULT_MINOR
+    monkeypatch.setenv("KUBERNETES_VERSION", "1.37")
+    assert find_binaries().minor == "1.37"
+    assert find_binaries("1.35").minor == "1.35", "the test asks for this one"
+
+
+def test_a_release_without_a_module_is_a_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBERNETES_VERSION", "1.99")
+    with pytest.raises(BinariesError, match=r"KUBERNETES_VERSION=1\.99 is none of 1\.35, 1\.36, 1\.37"):
+        find_binaries()
+
+
+def test_the_kubelet_server_is_of_the_default_release() -> None:
+    _, _, rest = kubernetes_version(DEFAULT_MINOR).partition(".")
     assert f"k8s.io/cri-streaming v0.{rest}\n" in (KUBELET_SERVER / "go.mod").read_text()

@@ -11,7 +11,7 @@ from tests.e2e.shares.share_workload import ROOM_MIB, ShareWorkload
 from tests.e2e.workload import Workload
 
 # Its time limits are those of a machine of its own.
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.decisions]
 
 
 def bound(workload: Workload) -> Counter[str]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.cluster.api import Api, ApiError, Json, eventually
-from tests.e2e.cluster.control_plane import ControlPlane
+from tests.e2e.cluster.binaries import find_binaries
+from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
+from tests.e2e.cluster.features import DEVICE_TAINT_RULES
 from tests.e2e.cluster.kubelet import Kubelet
 from tests.e2e.cluster.whole import Cluster
 from tests.e2e.installation import Installation
@@ -43,6 +46,20 @@ def test_everything_listens_on_loopback_only(cluster: Cluster, installation: Ins
             assert container.child.listening_addresses()
             addresses |= container.child.listening_addresses()
     assert {address for address, _ in addresses} == {"127.0.0.1"}
+
+
+@pytest.mark.decisions
+def test_features_of_a_control_plane_are_on(tmp_path: Path) -> None:
+    with running_control_plane(find_binaries(), tmp_path, features=DEVICE_TAINT_RULES) as plane:
+        rule = {
+            "metadata": {"name": "sick"},
+            "spec": {
+                "deviceSelector": {"driver": "gpu.nvidia.com", "pool": "node", "device": "gpu-0"},
+                "taint": {"key": "example.com/sick", "effect": "NoSchedule"},
+            },
+        }
+        made = plane.api.create("/apis/resource.k8s.io/v1beta2/devicetaintrules", rule)
+        assert made["spec"]["taint"]["key"] == "example.com/sick"
 
 
 def admitted(api: Api, name: str, label: str) -> Json | None:

@@ -16,6 +16,8 @@ from tests.e2e.second_scheduler import running_scheduler
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION, gpu
 
+pytestmark = [pytest.mark.decisions, pytest.mark.smoke]
+
 H100 = {f"{ANNOTATION}model": "H100"}
 QUIET_S = 20.0
 WRONG_MODEL = "node(s) didn't match the requested GPU model"

@@ -1,8 +1,10 @@
-"""The control plane's binaries: from KUBEBUILDER_ASSETS, or built once from the Go modules beside this file.
+"""The control plane's binaries: from KUBEBUILDER_ASSETS, or built once from the Go modules in `versions`.
 
-The server of the tests' kubelet is a module of its own, so that a change of it does not build Kubernetes.
+`versions` has a Go module for each minor release of Kubernetes. KUBERNETES_VERSION=1.37 chooses one. The
+server of the tests' kubelet is a module of its own, so that a change of it does not build Kubernetes.
 
-`python -m tests.e2e.cluster.binaries` builds missing binaries and prints their paths.
+`python -m tests.e2e.cluster.binaries` builds missing binaries and prints their paths; arguments are minor
+releases.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from pathlib import Path
 MODULE = Path(__file__).parents[1]
 KUBELET_SERVER = MODULE / "kubelet_server"
 SELECTOR_ANSWERS = MODULE / "selector_answers"
+VERSIONS = MODULE / "versions"
+DEFAULT_MINOR = "1.36"
 BUILT = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 _ETCD = "etcd"
 _GO = (1, 26)
@@ -34,27 +38,51 @@ class BinariesError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """The path of each binary."""
+    """The path of each binary. Those of KUBEBUILDER_ASSETS may be of another release than `minor`."""
 
     etcd: Path
     kube_apiserver: Path
     kube_controller_manager: Path
     kube_scheduler: Path
     kubectl: Path
+    minor: str = DEFAULT_MINOR
 
 
-def find_binaries() -> Binaries:
+def minors() -> list[str]:
+    """The minor releases of Kubernetes that can be built, oldest first."""
+    return sorted((path.name for path in VERSIONS.iterdir()), key=release_number)
+
+
+def release_number(minor: str) -> tuple[int, ...]:
+    """A minor release as numbers that can be compared: (1, 36) of 1.36."""
+    return tuple(map(int, minor.split(".")))
+
+
+def chosen_minor() -> str:
+    """The minor release in KUBERNETES_VERSION, or the default one. Raises BinariesError."""
+    return _known(os.environ.get("KUBERNETES_VERSION") or DEFAULT_MINOR)
+
+
+def _known(minor: str) -> str:
+    if minor not in minors():
+        raise BinariesError(f"KUBERNETES_VERSION={minor} is none of {', '.join(minors())}")
+    return minor
+
+
+def find_binaries(minor: str | None = None) -> Binaries:
     """All binaries, after building those that are neither in KUBEBUILDER_ASSETS nor built before.
 
+    `minor` is a minor release instead of the chosen one.
     KUBEBUILDER_ASSETS is envtest's convention. Its archives hold etcd, kube-apiserver and kubectl only, so
     the missing ones are built; etcd may also be on PATH. Raises BinariesError.
     """
+    minor = chosen_minor() if minor is None else _known(minor)
     assets = _assets()
     missing = [name for name in BUILT if name not in assets]
-    built = _build() if missing else Path()
+    built = _build(minor) if missing else Path()
     etcd = assets.get(_ETCD) or _installed_etcd()
     apiserver, controller_manager, scheduler, kubectl = (assets.get(name, built / name) for name in BUILT)
-    return Binaries(etcd, apiserver, controller_manager, scheduler, kubectl)
+    return Binaries(etcd, apiserver, controller_manager, scheduler, kubectl, minor)
 
 
 def find_kubelet_server() -> Path:
@@ -71,10 +99,11 @@ def find_selector_answers() -> Path:
     return _built(name, sources, (name,), ".", "-s -w", "a minute, once") / name
 
 
-def kubernetes_version() -> str:
-    """The release that is built, such as v1.36.2, from go.mod."""
-    found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)", (MODULE / "go.mod").read_text(), re.M)
-    assert found is not None, "go.mod requires no k8s.io/kubernetes"
+def kubernetes_version(minor: str | None = None) -> str:
+    """The release that is built for a minor release or the chosen one, such as v1.36.3, from its go.mod."""
+    module = VERSIONS / (minor or chosen_minor()) / "go.mod"
+    found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)", module.read_text(), re.M)
+    assert found is not None, f"{module} requires no k8s.io/kubernetes"
     return found[1]
 
 
@@ -101,13 +130,12 @@ def _installed_etcd() -> Path:
     return Path(etcd)
 
 
-def _build() -> Path:
+def _build(minor: str) -> Path:
     """The directory of the built Kubernetes binaries."""
-    version = kubernetes_version()
-    _, minor, _ = version.split(".")
-    stamp = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor}
+    version = kubernetes_version(minor)
+    stamp = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor.partition(".")[2]}
     flags = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamp.items())
-    sources = [MODULE / "go.mod", MODULE / "go.sum"]
+    sources = [VERSIONS / minor / "go.mod", VERSIONS / minor / "go.sum"]
     name = f"kubernetes-{version}"
     return _built(name, sources, BUILT, "tool", f"-s -w {flags}", "about six minutes on two cores, once")
 
@@ -159,14 +187,14 @@ def _go() -> str:
     told = subprocess.run([go, "version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r"go(\d+)\.(\d+)", told)
     if found is None or (int(found[1]), int(found[2])) < _GO:
-        raise BinariesError(
-            f"{go} is {told.strip() or 'not runnable'}; Kubernetes {kubernetes_version()} needs Go {needed}"
-        )
+        raise BinariesError(f"{go} is {told.strip() or 'not runnable'}; this build needs Go {needed}")
     return go
 
 
 if __name__ == "__main__":
     try:
-        print(find_binaries(), find_kubelet_server())
+        for asked in sys.argv[1:] or [chosen_minor()]:
+            print(find_binaries(asked))
+        print(find_kubelet_server())
     except BinariesError as error:
         sys.exit(f"error: {error}")

@@ -15,6 +15,7 @@ from tests.e2e.cluster.api import Api, ApiError
 from tests.e2e.cluster.binaries import Binaries
 from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.credentials import Credentials
+from tests.e2e.cluster.features import STOCK, Features
 from tests.e2e.cluster.ports import LOOPBACK, free_ports
 
 _START_S = 60.0
@@ -43,11 +44,14 @@ class ControlPlane:
 
     Authentication is by token, authorization by RBAC, so a missing right is refused as in any cluster. Nodes
     have no heartbeats: taints and evictions for missing heartbeats are off. With `audit` the API server
-    writes Bindings with their authors to `audit_log`.
+    writes Bindings with their authors to `audit_log`. All components have the `features`.
     """
 
-    def __init__(self, binaries: Binaries, directory: Path, audit: bool = False) -> None:
+    def __init__(
+        self, binaries: Binaries, directory: Path, audit: bool = False, features: Features = STOCK
+    ) -> None:
         self.binaries = binaries
+        self.features = features
         self.directory = directory
         self.audit_log = directory / "audit.log"
         self._audit = audit
@@ -103,6 +107,7 @@ class ControlPlane:
             f"--bind-address={LOOPBACK}",
             "--secure-port=0",
             "--controllers=*,-node-lifecycle-controller",
+            *self.features.flags(),
         )
         self._start(
             "kube-scheduler",
@@ -111,6 +116,7 @@ class ControlPlane:
             "--leader-elect=false",
             f"--bind-address={LOOPBACK}",
             "--secure-port=0",
+            *self.features.flags(),
         )
         # A namespace accepts pods as soon as the controller manager has given it its ServiceAccount.
         self._children[2].wait_ready(self._has_service_account, _START_S)
@@ -205,6 +211,7 @@ class ControlPlane:
             "--disable-admission-plugins=TaintNodesByCondition",
             "--allow-privileged",
             *self._audit_flags(),
+            *self.features.apiserver_flags(),
         )
         apiserver.wait_ready(self._is_ready, _START_S)
 
@@ -230,9 +237,11 @@ class KubectlError(Exception):
 
 
 @contextlib.contextmanager
-def running_control_plane(binaries: Binaries, directory: Path, audit: bool = False) -> Iterator[ControlPlane]:
+def running_control_plane(
+    binaries: Binaries, directory: Path, audit: bool = False, features: Features = STOCK
+) -> Iterator[ControlPlane]:
     """A control plane that is stopped at the end; `directory` keeps its logs."""
-    plane = ControlPlane(binaries, directory, audit)
+    plane = ControlPlane(binaries, directory, audit, features)
     try:
         plane.start()
         yield plane

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.cluster.binaries import Binaries
+from tests.e2e.cluster.features import STOCK, Features
 from tests.e2e.cluster.ports import LOOPBACK, Ports
 
 TOKEN_DIRECTORY = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -37,11 +38,15 @@ def image_name(image: str) -> str:
 
 
 def product_images(
-    binaries: Binaries, ours: Sequence[str | Path] = OURS, server: str | None = None
+    binaries: Binaries,
+    ours: Sequence[str | Path] = OURS,
+    server: str | None = None,
+    features: Features = STOCK,
 ) -> dict[str, Image]:
     """The two images of the manifests. kube-scheduler is named by its container's command.
 
-    `ours` is what Python runs for this project's image; `server` is the address of the API server for it.
+    `ours` is what Python runs for this project's image; `server` is the address of the API server for it;
+    `features` are those of kube-scheduler.
     """
 
     def scheduler(ports: Ports, kubeconfig: Path | None) -> Sequence[str]:
@@ -50,6 +55,7 @@ def product_images(
             f"--secure-port={ports.local(_SCHEDULER_PORT)}",
             f"--authentication-kubeconfig={kubeconfig}",
             f"--authorization-kubeconfig={kubeconfig}",
+            *features.flags(),
         )
 
     return {

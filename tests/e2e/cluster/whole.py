@@ -11,6 +11,7 @@ from tests.e2e.cluster.binaries import find_binaries, find_kubelet_server
 from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
 from tests.e2e.cluster.delay import Delay, running_delay
+from tests.e2e.cluster.features import STOCK, Features
 from tests.e2e.cluster.images import OURS, product_images
 from tests.e2e.cluster.kubelet import Kubelet, running_kubelet
 from tests.e2e.cluster.kubelet_server import running_kubelet_server
@@ -33,22 +34,27 @@ class Cluster:
 
 @contextlib.contextmanager
 def running_cluster(
-    directory: Path, ours: Sequence[str | Path] = OURS, audit: bool = False, delayed: bool = False
+    directory: Path,
+    ours: Sequence[str | Path] = OURS,
+    audit: bool = False,
+    delayed: bool = False,
+    features: Features = STOCK,
+    minor: str | None = None,
 ) -> Iterator[Cluster]:
     """A new cluster that is stopped at the end; `directory` keeps the logs of everything.
 
-    `ours` is what Python runs for this project's image; `audit` as in ControlPlane; `delayed` as `delay` of
-    Cluster.
+    `ours` is what Python runs for this project's image; `audit` and `features` as in ControlPlane; `delayed`
+    as `delay` of Cluster; `minor` as in find_binaries.
     """
-    binaries = find_binaries()
+    binaries = find_binaries(minor)
     (port,) = free_ports(1)
     with (
-        running_control_plane(binaries, directory, audit) as plane,
+        running_control_plane(binaries, directory, audit, features) as plane,
         running_delay(plane.server) if delayed else contextlib.nullcontext() as delay,
         running_kubelet(
             plane.api_as("kubelet"),
             directory / "pods",
-            product_images(binaries, ours, delay.url if delay is not None else None),
+            product_images(binaries, ours, delay.url if delay is not None else None, features),
             port,
         ) as kubelet,
         running_kubelet_server(

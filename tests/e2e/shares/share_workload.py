@@ -12,6 +12,7 @@ from typing import Any
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import APPLY, Json, eventually
+from tests.e2e.cluster.features import STOCK, Features
 from tests.e2e.cluster.images import OURS
 from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
@@ -144,12 +145,14 @@ def running_share_installation(
     overlay: str | Path = "overlays/shares",
     ours: Sequence[str | Path] = OURS,
     delayed: bool = False,
+    features: Features = STOCK,
 ) -> Iterator[Installation]:
     """A cluster of its own with an overlay of shares installed, whose API server logs all Bindings.
 
-    `ours` is what Python runs for this project's image; `delayed` as in `running_cluster`.
+    `ours` is what Python runs for this project's image; `delayed` and `features` as in
+    `running_cluster`.
     """
-    with running_cluster(directory, ours, audit=True, delayed=delayed) as cluster:
+    with running_cluster(directory, ours, audit=True, delayed=delayed, features=features) as cluster:
         installation = Installation(cluster)
         installation.install(str(overlay))
         api = installation.api

@@ -1,0 +1,219 @@
+"""Kubernetes' own groups of pods, with the feature gate GenericWorkload.
+
+kube-scheduler tries all pods of a group in one cycle, and asks filter for each without a word about the pods
+that it has just assumed. No GPU is promised twice, and each group is placed or waits for a reason;
+docs/reference/version-skew.md has the limits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.binaries import chosen_minor, release_number
+from tests.e2e.cluster.features import WORKLOADS
+from tests.e2e.installation import Installation, filter_calls
+from tests.e2e.shares.share_workload import (
+    HALF,
+    ROOM_MIB,
+    ShareWorkload,
+    running_share_installation,
+    share_workload_on,
+)
+from tests.kube_objects import ANNOTATION
+
+pytestmark = [
+    pytest.mark.decisions,
+    pytest.mark.skipif(release_number(chosen_minor()) < (1, 37), reason="PodGroups are beta from 1.37"),
+]
+
+ONE = {"nvidia.com/gpu": "1"}
+QUIET_S = 12.0
+# Changes of pods and nodes wake a group a few times; a loop would try it hundreds of times.
+FEW_ATTEMPTS = 8
+# kube-scheduler's back-off ends at 10 s.
+PLACED_S = 45.0
+
+
+@pytest.fixture(scope="module")
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with running_share_installation(tmp_path_factory.mktemp("gated"), features=WORKLOADS) as installation:
+        yield installation
+
+
+@pytest.fixture
+def workload(gated: Installation) -> Iterator[ShareWorkload]:
+    with share_workload_on(gated) as workload:
+        yield workload
+
+
+def group(workload: ShareWorkload, name: str, pods: int, **spec: object) -> Json:
+    """A PodGroup that needs all its pods at once; the fields of a pod that belongs to it."""
+    policy = {"gang": {"minCount": pods}}
+    path = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{workload.namespace}/podgroups"
+    workload.api.create(path, {"metadata": {"name": name}, "spec": {"schedulingPolicy": policy, **spec}})
+    return {"schedulingGroup": {"podGroupName": name}}
+
+
+def bound(workload: ShareWorkload, names: Sequence[str]) -> Counter[str]:
+    """The number of these pods on each node."""
+    nodes = [pod["spec"].get("nodeName") for pod in workload.all_pods() if pod["metadata"]["name"] in names]
+    return Counter(node for node in nodes if node)
+
+
+def await_all(workload: ShareWorkload, names: Sequence[str]) -> None:
+    eventually(lambda: bound(workload, names).total() == len(names), "the group has its nodes", PLACED_S)
+
+
+def await_running(workload: ShareWorkload, names: Sequence[str]) -> None:
+    """Wait until these pods run, because each of their changes wakes a waiting group."""
+
+    def running() -> bool:
+        pods = [pod for pod in workload.all_pods() if pod["metadata"]["name"] in names]
+        return {pod["status"]["phase"] for pod in pods} == {"Running"}
+
+    eventually(running, "the pods run")
+
+
+def assert_waits_quietly(workload: ShareWorkload, names: Sequence[str], calls: Callable[[], float]) -> None:
+    """No pod of the group is bound, each says why, and kube-scheduler does not try again and again."""
+    for name in names:
+        eventually(lambda each=name: workload.unscheduled(each), f"{name} says why it waits")  # type: ignore[misc]
+    time.sleep(QUIET_S)
+    assert not bound(workload, names)
+    assert {workload.unscheduled(name)["reason"] for name in names} == {"Unschedulable"}
+    assert calls() < FEW_ATTEMPTS * len(names)
+
+
+def test_a_group_of_whole_gpus_takes_each_once(workload: ShareWorkload) -> None:
+    for i in range(2):
+        workload.add_whole(f"a100-{i}", 2)
+    workload.publish()
+    mine = group(workload, "four", 4)
+    names = workload.create_all([workload.pod(ONE, **mine) for _ in range(4)])
+    await_all(workload, names)
+    assert set(bound(workload, names).values()) == {2}
+
+
+def test_a_group_of_shares_is_spread_over_the_gpus(workload: ShareWorkload) -> None:
+    workload.add_shared("shared", 2)
+    workload.publish()
+    mine = group(workload, "four", 4)
+    names = workload.create_all([workload.share(HALF, **mine) for _ in range(4)])
+    await_all(workload, names)
+    assert sorted(workload.pods_by_gpu().values()) == [2, 2]
+
+
+def test_a_group_waits_for_its_last_gpu(workload: ShareWorkload) -> None:
+    """Although four of its five pods would fit."""
+    for i in range(2):
+        workload.add_whole(f"a100-{i}", 2)
+    workload.publish()
+    mine = group(workload, "five", 5)
+    calls = filter_calls(workload.installation)
+    names = workload.create_all([workload.pod(ONE, **mine) for _ in range(5)])
+    assert_waits_quietly(workload, names, calls)
+    workload.add_whole("a100-new", 1)
+    workload.publish()
+    await_all(workload, names)
+
+
+def test_a_group_waits_for_a_model_that_only_the_extender_knows(workload: ShareWorkload) -> None:
+    workload.add_whole("a100", 8)
+    workload.add_whole("h100", 2, "H100-80GB")
+    workload.publish()
+    mine = group(workload, "three", 3)
+    calls = filter_calls(workload.installation)
+    wish = {f"{ANNOTATION}model": "H100"}
+    names = workload.create_all([workload.pod(ONE, annotations=wish, **mine) for _ in range(3)])
+    assert_waits_quietly(workload, names, calls)
+    new = workload.add_whole("h100-new", 1, "H100-80GB")
+    workload.publish()
+    await_all(workload, names)
+    assert bound(workload, names)[new] == 1
+
+
+def test_of_two_groups_one_is_placed_whole_and_the_other_waits(workload: ShareWorkload) -> None:
+    workload.add_whole("a100", 4)
+    workload.publish()
+    both = [group(workload, name, 3) for name in ("first", "second")]
+    made = workload.create_all([workload.pod(ONE, **mine) for _ in range(3) for mine in both])
+    groups = {
+        name: [each for each in made if workload.get(each)["spec"]["schedulingGroup"]["podGroupName"] == name]
+        for name in ("first", "second")
+    }
+    eventually(lambda: bound(workload, made).total() == 3, "one group is placed", PLACED_S)
+    placed, waiting = sorted(groups.values(), key=lambda names: -bound(workload, names).total())
+    assert bound(workload, placed).total() == 3
+    assert not bound(workload, waiting)
+    for name in placed:
+        workload.remove(name)
+    await_all(workload, waiting)
+
+
+def test_a_group_of_shares_that_only_the_sum_has_room_for_is_bound_in_part(workload: ShareWorkload) -> None:
+    """Documented: each share fits for itself, and bind refuses the last. No GPU has more than it can hold."""
+    node = workload.add_shared("shared", 2)
+    workload.publish()
+    mine = group(workload, "three", 3)
+    names = workload.create_all([workload.share(ROOM_MIB * 6 // 10, **mine) for _ in range(3)])
+    eventually(lambda: bound(workload, names) == {node: 2}, "two shares are bound", PLACED_S)
+    (last,) = (name for name in names if "nodeName" not in workload.get(name)["spec"])
+    calls = filter_calls(workload.installation)
+    assert_waits_quietly(workload, [last], calls)
+    assert set(workload.pods_by_gpu().values()) == {1}
+    workload.add_shared("new", 1)
+    workload.publish()
+    await_all(workload, names)
+    assert set(workload.pods_by_gpu().values()) == {1}
+
+
+@pytest.mark.parametrize("limits", [pytest.param(ONE, id="whole GPUs"), pytest.param(None, id="shares")])
+def test_a_group_evicts_no_pod_and_waits(workload: ShareWorkload, limits: Json | None) -> None:
+    """kube-scheduler removes the victims in its snapshot only, and filter knows them on the node."""
+    low, high = workload.add_priority_class("low", 10), workload.add_priority_class("high", 1000)
+
+    def pod(priority: str, **spec: Any) -> Json:
+        if limits is None:
+            return workload.share(ROOM_MIB, priorityClassName=priority, **spec)
+        return workload.pod(limits, priorityClassName=priority, **spec)
+
+    if limits is None:
+        workload.add_shared("full", 2)
+    else:
+        workload.add_whole("full", 2)
+    workload.publish()
+    holders = workload.create_all([pod(low) for _ in range(2)])
+    await_all(workload, holders)
+    await_running(workload, holders)
+    mine = group(workload, "two", 2, priorityClassName=high)
+    calls = filter_calls(workload.installation)
+    names = workload.create_all([pod(high, **mine) for _ in range(2)])
+    assert_waits_quietly(workload, names, calls)
+    assert bound(workload, holders).total() == 2
+    for name in holders:
+        workload.remove(name)
+    await_all(workload, names)
+
+
+def test_a_pod_evicts_one_pod_of_a_group(workload: ShareWorkload) -> None:
+    """Documented: only the one on its node, even of a group that wants to leave as a whole."""
+    low, high = workload.add_priority_class("low", 10), workload.add_priority_class("high", 1000)
+    for i in range(2):
+        workload.add_whole(f"a100-{i}", 1)
+    workload.publish()
+    mine = group(workload, "two", 2, priorityClassName=low, disruptionMode={"all": {}})
+    names = workload.create_all([workload.pod(ONE, priorityClassName=low, **mine) for _ in range(2)])
+    await_all(workload, names)
+    await_running(workload, names)
+    calls = filter_calls(workload.installation)
+    urgent = workload.create(workload.pod(ONE, priorityClassName=high))
+    node = workload.await_node(urgent, PLACED_S)
+    eventually(lambda: bound(workload, names).total() == 1, "one pod of the group has left")
+    assert not bound(workload, names)[node]
+    assert calls() < 2 * FEW_ATTEMPTS
