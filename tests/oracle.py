@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.node import NodeState, Slot, Unit, version_number
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 
 
 class Gpu(NamedTuple):
@@ -93,9 +93,19 @@ def available(state: NodeState, resource: str) -> int:
 
 
 def fresh_inventory(state: NodeState, request: GpuRequest) -> bool:
+    if request.units and request.shares is None:
+        from_slices = (*state.by_claim, *state.open)
+        if all(ask.resource in from_slices and _is_offered(state, ask) for ask in request.units):
+            return True
     by_labels_only = state.estimated and len(state.slots) > 0
     needs_report = request.shares is not None or any(ask.profile for ask in request.units)
     return state.fresh and not (needs_report and by_labels_only)
+
+
+def _is_offered(state: NodeState, ask: UnitAsk) -> bool:
+    return ask.resource in state.open or any(
+        unit.resource == ask.resource for slot in state.slots for unit in slot.units
+    )
 
 
 def change_in_progress(state: NodeState, request: GpuRequest) -> bool:
@@ -152,13 +162,23 @@ def health(state: NodeState, request: GpuRequest) -> bool:
 
 
 def gpu_count(state: NodeState, request: GpuRequest) -> bool:
-    return all(available(state, ask.resource) >= ask.count for ask in request.units if ask.profile is None)
+    return all(_is_enough(state, ask) for ask in request.units if ask.profile is None)
 
 
 def mig_placement(state: NodeState, request: GpuRequest) -> bool:
-    return all(
-        available(state, ask.resource) >= ask.count for ask in request.units if ask.profile is not None
-    )
+    return all(_is_enough(state, ask) for ask in request.units if ask.profile is not None)
+
+
+def _is_enough(state: NodeState, ask: UnitAsk) -> bool:
+    if ask.resource in state.open:
+        return True
+    if ask.by_claim:
+        return all(limit > 0 for name, _, limit in state.limits if name == ask.resource)
+    return available(state, ask.resource) >= ask.count
+
+
+def double_allocation(state: NodeState, request: GpuRequest) -> bool:
+    return not any(ask.resource in state.twice for ask in request.units)
 
 
 def free_memory(state: NodeState, request: GpuRequest) -> bool:
@@ -254,5 +274,6 @@ FILTERS: dict[str, Callable[[NodeState, GpuRequest], bool]] = {
     "health": health,
     "gpu-count": gpu_count,
     "mig-placement": mig_placement,
+    "double-allocation": double_allocation,
     "free-memory": free_memory,
 }

@@ -26,7 +26,7 @@ _KNOWN = {
     *("fresh-inventory", "change-in-progress", "model", "compute-capability", "cuda", "total-memory"),
     *("sharing", "health", "gpu-count", "mig-placement", "free-memory", "residual-value", "fragmentation"),
     *("balance", "whole-gpus", "tightness", "value", "model-scarcity", "node-scarcity", "best-fit", "mig"),
-    *("model-preference", "priority", "spot"),
+    *("model-preference", "priority", "spot", "double-allocation"),
 }
 _TOTAL_SCALE = 10.0**TOTAL_DECIMALS
 

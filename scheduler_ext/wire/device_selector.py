@@ -10,12 +10,13 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from scheduler_ext.core.dra.published import DeviceFacts
+from scheduler_ext.core.dra.semantic_version import Version, parse_version
 from scheduler_ext.wire.cel.cel_library import CompileError, EvaluationError, Program, check_patterns
-from scheduler_ext.wire.cel.device_variables import DeviceFacts, UnreadableError, reading_key, variables
+from scheduler_ext.wire.cel.device_variables import UnreadableError, reading_key, variables
 from scheduler_ext.wire.cel.expression_cost import CostError, bound_cost
 from scheduler_ext.wire.cel.expression_reads import read_parts
 from scheduler_ext.wire.cel.expression_tree import TreeError, read_tree
-from scheduler_ext.wire.cel.semantic_version import Version, parse_version
 
 __all__ = ["Answer", "DeviceFacts", "DeviceSelector", "Outcome", "Version", "parse_version"]
 

@@ -138,11 +138,18 @@ class PodCondition(KubeStruct):
     message: str | None = None
 
 
+class ExtendedResourceClaimStatus(KubeStruct):
+    """The claim through which DRA serves a pod's extended resources."""
+
+    resource_claim_name: str | None = None
+
+
 class PodStatus(KubeStruct):
     phase: str | None = None
     conditions: list[PodCondition] | None = None
     start_time: str | None = None
     nominated_node_name: str | None = None
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 
 
 class Pod(KubeStruct):

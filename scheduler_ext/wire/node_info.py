@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.cache.ledger import NodePods
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree import NodeFacts, Taint
 from scheduler_ext.core.node import node_labels
+from scheduler_ext.core.node.dra_join import joined
 from scheduler_ext.core.node.estimate import MAX_COUNT, Estimate, caps_from_labels, estimate_from_labels
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
@@ -60,12 +62,22 @@ def node_info(
     report: Report | None,
     pods: Sequence[BoundPod],
     resources: ResourceNames,
+    index: DeviceIndex | None = None,
 ) -> NodeInfo:
-    """The known state of a node. Without a Node object nothing limits it; without a report its labels are
-    used. Raises QuantityError naming the resource for an unreadable amount."""
+    """The known state of a node. Without a Node object nothing limits it; without a report, its slices in
+    `index` or its labels are used. Raises QuantityError naming the resource for an unreadable amount."""
+    devices = index.node(name) if index is not None else None
+    claims = index.claims_on(name) if index is not None else ()
     if node is None:
-        return NodeInfo(name, report=report, freshness="Fresh" if report else "Missing", pods=tuple(pods))
-    return node_record(node, resources).info(name, report, NodePods(tuple(pods)))
+        if devices is not None:
+            report, devices = joined(report, devices)
+        freshness = "Fresh" if report else "Missing"
+        return NodeInfo(
+            name, report=report, freshness=freshness, pods=tuple(pods), dra=devices, claims=claims
+        )
+    return node_record(node, resources).info(
+        name, report, NodePods(tuple(pods)), devices=devices, claims=claims
+    )
 
 
 def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> NodeInfo:
@@ -74,7 +86,9 @@ def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> Node
     freshness = info.freshness if known else "Fresh"
     pods = NodePods(info.pods, info.assumed, info.nominated)
     record = node_record(node, resources)
-    return record.info(info.name, info.report, pods, freshness, info.cpu_elsewhere_milli)
+    return record.info(
+        info.name, info.report, pods, freshness, info.cpu_elsewhere_milli, info.dra, info.claims
+    )
 
 
 def _gpu_counts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, int]:

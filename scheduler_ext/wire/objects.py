@@ -9,7 +9,9 @@ from typing import TypeVar
 
 import msgspec
 
+from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.cache.observed_demand import ObservedDemand
+from scheduler_ext.core.dra.published import Claim, DeviceClass, ResourceSlice
 from scheduler_ext.core.errors import DocumentError, InventoryError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
@@ -19,7 +21,17 @@ from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.decoding import decode_object
+from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.documents import json_documents
+from scheduler_ext.wire.dra import resource_api
+from scheduler_ext.wire.dra.resource_api import (
+    ClaimObject,
+    ClassObject,
+    SliceObject,
+    read_claim,
+    read_class,
+    read_slice,
+)
 from scheduler_ext.wire.kube import PodDisruptionBudget, budget
 from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods, template_manifests
 from scheduler_ext.wire.node_info import node_info
@@ -39,6 +51,9 @@ class Objects:
     nodes: dict[str, kube.Node] = field(default_factory=dict)
     pods: list[kube.Pod] = field(default_factory=list)
     budgets: list[Budget] = field(default_factory=list)
+    classes: dict[str, DeviceClass] = field(default_factory=dict)
+    slices: dict[str, ResourceSlice] = field(default_factory=dict)
+    claims: list[Claim] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
 
     def pods_by_node(self) -> dict[str, list[kube.Pod]]:
@@ -98,10 +113,40 @@ def read_objects(text: bytes) -> Objects:
                 objects.gpu_nodes[each.name] = each.read(gpunode.GpuNode, objects.gpu_nodes)
             case "PodDisruptionBudget":
                 objects.budgets.append(budget(each.read(PodDisruptionBudget)))
+            case "DeviceClass" | "ResourceSlice" | "ResourceClaim" if _is_current(each.header):
+                _take_dra(objects, each)
             case _:
                 objects.skipped[each.kind] = objects.skipped.get(each.kind, 0) + 1
     refuse_same_pods(objects.pods)
     return objects
+
+
+def _is_current(header: kube.Header) -> bool:
+    return header.api_version in (resource_api.API_VERSION, None)
+
+
+def _take_dra(objects: Objects, each: _Object) -> None:
+    match each.kind:
+        case "DeviceClass":
+            objects.classes[each.name] = read_class(each.read(ClassObject))
+        case "ResourceSlice":
+            objects.slices[each.name] = read_slice(each.read(SliceObject))
+        case _:
+            objects.claims.append(read_claim(each.read(ClaimObject)))
+
+
+def device_index(objects: Objects, resources: ResourceNames) -> DeviceIndex | None:
+    """What the classes, slices and claims of a file mean for its nodes; None without any."""
+    if not (objects.classes or objects.slices or objects.claims):
+        return None
+    index = DeviceIndex(DeviceSelector, resources)
+    for item in objects.classes.values():
+        index.update_class(item)
+    for published in objects.slices.values():
+        index.update_slice(published)
+    for claim in objects.claims:
+        index.update_claim(claim)
+    return index
 
 
 def read_pods(text: bytes) -> list[kube.Pod]:
@@ -144,10 +189,14 @@ def assemble(
         last = previous.get(name) if previous else None
         reports[name] = read_report(gpu_node, last.report if last else None)
     pods, nominated = _pods_by_node(objects.pods, resources)
+    index = device_index(objects, resources)
+    published = [item.node for item in objects.slices.values() if item.node is not None]
     infos = {}
-    for name in dict.fromkeys((*objects.gpu_nodes, *objects.nodes)):
+    for name in dict.fromkeys((*objects.gpu_nodes, *objects.nodes, *published)):
         try:
-            info = node_info(name, objects.nodes.get(name), reports.get(name), pods.get(name, ()), resources)
+            info = node_info(
+                name, objects.nodes.get(name), reports.get(name), pods.get(name, ()), resources, index
+            )
             infos[name] = replace(info, nominated=tuple(nominated.get(name, ())))
         except QuantityError as error:
             raise InventoryError(f"Node {name}: status: {error}") from None

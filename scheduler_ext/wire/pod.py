@@ -164,9 +164,16 @@ def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:
         other_requests=other_requests(spec, resources),
         started_at=seconds(pod.status.start_time) if pod.status else None,
         cpu_milli=ask.cpu_milli,
+        extended_claim=_extended_claim(pod),
         created_at=seconds(metadata.creation_timestamp) if request.asks_gpu else None,
         asked=task_class(request, ask.cpu_milli, wished_models(ask.annotations)),
     )
+
+
+def _extended_claim(pod: kube.Pod) -> str | None:
+    """The claim that kube-scheduler wrote before it bound the pod, if DRA serves its resources."""
+    found = pod.status.extended_resource_claim_status if pod.status is not None else None
+    return found.resource_claim_name if found is not None else None
 
 
 def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:

@@ -112,6 +112,7 @@ def _device(path: str, entry: gpunode.DeviceStatus, *, cordoned: bool) -> Device
             _read_holder(f"{path}.holders[{i}]", holder, memory.total_mib)
             for i, holder in enumerate(entry.holders or ())
         ),
+        pci_bus_id=entry.pci_bus_id.lower() if entry.pci_bus_id else None,
     )
 
 

@@ -67,6 +67,7 @@ def test_a_problem_is_one_line_that_names_the_expression(expression: str) -> Non
 
 
 def test_the_answers_are_of_the_release_of_the_control_plane() -> None:
-    modules = [(ROOT / "tests" / "e2e" / path).read_text() for path in ("versions/1.36/go.mod", "selector_answers/go.mod")]
+    paths = ("versions/1.36/go.mod", "selector_answers/go.mod")
+    modules = [(ROOT / "tests" / "e2e" / path).read_text() for path in paths]
     releases = [re.search(r"k8s\.io/dynamic-resource-allocation v(\S+)", module) for module in modules]
     assert [found and found[1] for found in releases] == [releases[0] and releases[0][1]] * 2

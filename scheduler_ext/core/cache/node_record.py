@@ -3,7 +3,10 @@
 from dataclasses import dataclass, field
 
 from scheduler_ext.core.cache.ledger import NO_PODS, NodePods
+from scheduler_ext.core.dra.device import NodeDevices
+from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.node.dra_join import joined
 from scheduler_ext.core.node.estimate import NO_CAPS, Caps, Estimate, capped
 from scheduler_ext.core.node.node import NodeInfo
 
@@ -34,8 +37,12 @@ class NodeRecord:
         pods: NodePods = NO_PODS,
         freshness: str = "Fresh",
         cpu_elsewhere_milli: int = 0,
+        devices: NodeDevices | None = None,
+        claims: tuple[Claim, ...] = (),
     ) -> NodeInfo:
         """The node as its sources describe it together. The CPU of a node without GPUs is left out."""
+        if devices is not None:
+            report, devices = joined(report, devices)
         has_gpus = report is not None or self.estimate is not None
         return NodeInfo(
             name,
@@ -54,4 +61,6 @@ class NodeRecord:
             cpu_milli=self.cpu_milli if has_gpus else None,
             cpu_elsewhere_milli=cpu_elsewhere_milli if has_gpus else 0,
             pool=self.pool,
+            dra=devices,
+            claims=claims,
         )

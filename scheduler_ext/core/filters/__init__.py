@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from scheduler_ext.core.filters.change_in_progress import ChangeInProgress
 from scheduler_ext.core.filters.counts import GpuCount, MigPlacement
+from scheduler_ext.core.filters.double_allocation import DoubleAllocation
 from scheduler_ext.core.filters.fresh import FreshInventory
 from scheduler_ext.core.filters.health import Health
 from scheduler_ext.core.filters.memory import FreeMemory, TotalMemory
@@ -25,6 +26,7 @@ FILTERS: tuple[Filter, ...] = (
     Health(),
     GpuCount(),
     MigPlacement(),
+    DoubleAllocation(),
     FreeMemory(),
 )
 

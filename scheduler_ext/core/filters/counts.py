@@ -32,7 +32,9 @@ class _Count(Filter):
         passed = view.everywhere(True)
         for ask, columns in view.units:
             if (ask.profile is not None) is self.mig:
-                passed &= columns.available >= ask.count
+                # kube-scheduler's allocator found devices for claims; a cordon counts all the same.
+                enough = columns.limit > 0 if ask.by_claim else columns.available >= ask.count
+                passed &= enough | columns.open
         return passed
 
     def miss(self, view: View, node: Node) -> NearestMiss:

@@ -1,5 +1,7 @@
 """Is there a recent report of the node's GPUs?"""
 
+import numpy as np
+
 from scheduler_ext.core.framework.criterion import Filter, View
 from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
@@ -18,8 +20,15 @@ class FreshInventory(Filter):
     kind = MissKind.PASSING
 
     def passes(self, view: View) -> Bools:
-        node = view.snapshot.node
-        request = view.request
+        # ResourceSlices say what DRA hands out, with or without an agent.
+        known = [columns.from_slices for _, columns in view.units]
+        if known and view.request.shares is None:
+            all_known: Bools = np.logical_and.reduce(known)
+            return self._reported(view) | all_known
+        return self._reported(view)
+
+    def _reported(self, view: View) -> Bools:
+        node, request = view.snapshot.node, view.request
         if request.shares is not None or any(ask.profile is not None for ask in request.units):
             # Freshness does not matter for a node without any GPU: another filter refuses it.
             return node.fresh & ~(node.estimated & (node.devices > 0))

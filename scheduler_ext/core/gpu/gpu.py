@@ -71,6 +71,7 @@ class Device:
     cordoned: bool = False
     mig: Mig = Mig()
     holders: tuple[Holder, ...] = ()
+    pci_bus_id: str | None = None
 
     def instance_memory_mib(self, instance: MigInstance) -> int:
         """As reported or tabled, otherwise its part of the grid; 0 when neither is known."""
@@ -85,7 +86,8 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one node's agent reported. `cordoned_strangers` are cordoned UUIDs that no device has."""
+    """What one node's agent reported, or what its ResourceSlices list if `from_slices`. `cordoned_strangers`
+    are cordoned UUIDs that no device has."""
 
     devices: tuple[Device, ...]
     driver_version: str | None = None
@@ -97,3 +99,4 @@ class Report:
     sequence: int | None = None
     reported_at: str | None = None
     cordoned_strangers: tuple[str, ...] = ()
+    from_slices: bool = False

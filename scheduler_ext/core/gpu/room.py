@@ -13,7 +13,8 @@ from scheduler_ext.core.gpu.gpu import Memory
 class DeviceHoldings:
     """What pods hold on one device: whole units, MIG instances by UUID, and MiB promised to shares.
     `foreign_mib` is used by pods that hold nothing there, `departed_mib` by pods that have left since the
-    report; `pods` are the uids of those that hold something."""
+    report; `pods` are the uids of those that hold something. `parts` is the held part of it, 0 to 1, in
+    partitions that DRA makes of a GPU. `claimed` is what claims hold of all this."""
 
     units: int = 0
     instances: set[str] = field(default_factory=set)
@@ -21,11 +22,25 @@ class DeviceHoldings:
     foreign_mib: int = 0
     departed_mib: int = 0
     pods: set[str] = field(default_factory=set)
+    parts: float = 0.0
+    claimed: DeviceHoldings | None = None
 
     @property
     def amounts(self) -> Hashable:
         """Everything that determines the device's state, whichever pods hold it."""
-        return self.units, frozenset(self.instances), self.requested_mib, self.foreign_mib, self.departed_mib
+        claimed = self.claimed.amounts if self.claimed is not None else None
+        amounts = self.requested_mib, self.foreign_mib, self.departed_mib, self.parts, claimed
+        return self.units, frozenset(self.instances), *amounts
+
+    @property
+    def taken(self) -> bool:
+        """Whether some pod holds the device or a part of it."""
+        return bool(self.units or self.instances or self.requested_mib or self.parts)
+
+    @property
+    def by_plugin(self) -> DeviceHoldings:
+        """What is held without a claim: through the device plugin, or as memory shares."""
+        return self if self.claimed is None else self.less(self.claimed)
 
     def less(self, part: DeviceHoldings) -> DeviceHoldings:
         return DeviceHoldings(
@@ -34,6 +49,7 @@ class DeviceHoldings:
             self.requested_mib - part.requested_mib,
             self.foreign_mib - part.foreign_mib,
             self.departed_mib - part.departed_mib,
+            parts=max(0.0, round(self.parts - part.parts, 9)),
         )
 
 

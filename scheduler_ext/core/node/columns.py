@@ -40,7 +40,7 @@ _OF_STATE = (
     *("share_limit", "neighbours", "cpu_free_milli"),
 )
 # Arrays of unit columns that have one value per state instead of one per device.
-_PER_STATE = ("unknown", "limit")
+_PER_STATE = ("unknown", "limit", "by_claim", "open", "twice")
 
 
 class _Empty:
@@ -114,7 +114,8 @@ class UnitColumns(_Empty):
     `free` units on healthy devices, each `memory_mib` large (0: unknown) and `gpu_part` of the GPU,
     with `free_mib` free, of `model`; `mig_room` where a MIG instance may lie, a number of MigRooms;
     `sick` free units on unhealthy devices. `[state]`: `unknown` units held on unknown devices,
-    `limit` the node's allocatable less requests."""
+    `limit` the node's allocatable less requests; whether DRA hands it out (`by_claim`), whether its number
+    cannot be known there (`open`), and whether a held GPU could be handed out again (`twice`)."""
 
     offered: Bools
     free: Ints
@@ -126,6 +127,9 @@ class UnitColumns(_Empty):
     sick: Ints
     unknown: Ints
     limit: Ints
+    by_claim: Bools
+    open: Bools
+    twice: Bools
 
     def write(
         self, column: int, slot_row: int, unit: Unit, model: int, mig_room: int, *, healthy: bool
@@ -144,6 +148,16 @@ class UnitColumns(_Empty):
         """Units a pod can still get, `[state]`; may be below zero if more is held than offered."""
         available: Ints = np.minimum(self.free.sum(0, dtype=np.int32) - self.unknown, self.limit)
         return available
+
+    @lazy
+    def from_slices(self) -> Bools:
+        """Where ResourceSlices say what is handed out, `[state]`."""
+        known: Bools = self.by_claim | self.open
+        return known
+
+    @lazy
+    def any_twice(self) -> bool:
+        return bool(self.twice.any())
 
     @lazy
     def any_sick(self) -> bool:

@@ -1,21 +1,32 @@
 """The holdings on one node: those of known pods, and those that only the agent saw."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scheduler_ext.core.gpu.gpu import Device, Holder, Report
+from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice
+from scheduler_ext.core.dra.published import ClaimedDevice, DeviceId
+from scheduler_ext.core.gpu.gpu import Device, Holder
 from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.request.quantity import BYTES_PER_MIB
 from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 
 @dataclass(slots=True)
 class Holdings:
     """The holdings on one node; `unknown` counts units per resource whose device is not known yet,
-    `unplaced` are pods with a share whose device is not in their annotations: another binder bound them."""
+    `unplaced` are pods with a share whose device is not in their annotations: another binder bound them.
+    `allocated` counts the claims that hold each published device, `consumed` the capacity that they have of
+    it, `lost` the GPUs that claims hold and no slice lists. `claimed` counts units per resource that DRA
+    serves and whose claim is not known yet."""
 
     devices: dict[str, DeviceHoldings] = field(default_factory=dict)
     unplaced: list[BoundPod] = field(default_factory=list)
+    allocated: Counter[DeviceId] = field(default_factory=Counter)
+    consumed: dict[DeviceId, Counter[str]] = field(default_factory=dict)
+    claimed: Counter[str] = field(default_factory=Counter)
+    lost: int = 0
     unknown: Counter[str] = field(default_factory=Counter)
     requested: Counter[str] = field(default_factory=Counter)
 
@@ -28,9 +39,10 @@ def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
     held = Holdings({device.uuid: DeviceHoldings() for device in devices})
     for device in devices:
         _hold_seen(device, node.pods, held.devices[device.uuid])
+    claimed = _hold_claims(node, held)
     for pod in node.pods:
         if pod.holds:
-            _hold_pod(pod, node.report, held, resources)
+            _hold_pod(pod, node, held, resources, claimed.get(pod.uid, {}))
     for device in devices:
         here = held.devices[device.uuid]
         for holder in device.holders:
@@ -67,7 +79,50 @@ def _hold_seen(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings)
     held.units += sum(holder.memory_mib is None and pod_of(holder, pods) is None for holder in device.holders)
 
 
-def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: ResourceNames) -> None:
+def _hold_claims(node: NodeInfo, held: Holdings) -> dict[str, Counter[str]]:
+    """Count what claims hold. Returns the number of devices that claims for extended resources hold, by the
+    uid of their pod and by resource."""
+    if not node.claims or node.dra is None:
+        return {}
+    devices = {device.id: device for device in node.dra.devices}
+    totals = {device.uuid: device for device in node.devices}
+    by_pod: dict[str, Counter[str]] = {}
+    for claim in node.claims:
+        pods = {uid for uid, _ in claim.pods}
+        for each in claim.devices or ():
+            device = devices.get(each.id)
+            if device is None or device.on not in held.devices:
+                held.lost += each.id.driver in GPU_DRIVERS
+                continue
+            held.allocated[device.id] += 1
+            held.consumed.setdefault(device.id, Counter()).update(each.consumed)
+            here = held.devices[device.on]
+            here.claimed = here.claimed or DeviceHoldings()
+            for holdings in (here, here.claimed):
+                _hold_claimed(device, each, totals[device.on], holdings)
+            here.pods |= pods
+            for uid in pods if claim.extended else ():
+                by_pod.setdefault(uid, Counter()).update(device.resources)
+    return by_pod
+
+
+def _hold_claimed(device: DraDevice, each: ClaimedDevice, on: Device, here: DeviceHoldings) -> None:
+    """Count one device of a claim on its GPU."""
+    if device.multiple:
+        used_mib = each.consumed.get("memory", 0) // BYTES_PER_MIB
+        here.requested_mib += min(used_mib or on.memory.total_mib, on.memory.total_mib)
+    elif device.profile is None:
+        here.units += 1
+    elif any(instance.uuid == device.uuid for instance in on.mig.instances):
+        here.instances.add(device.uuid or "")
+    else:
+        here.parts = min(1.0, round(here.parts + device.memory_mib / max(1, on.memory.total_mib), 9))
+
+
+def _hold_pod(
+    pod: BoundPod, node: NodeInfo, held: Holdings, resources: ResourceNames, claimed: Mapping[str, int]
+) -> None:
+    report = node.report
     devices = report.devices if report else ()
     # Holders from the kubelet need no guess from use: a pod may use a GPU that it does not hold.
     allocated = any(
@@ -75,6 +130,10 @@ def _hold_pod(pod: BoundPod, report: Report | None, held: Holdings, resources: R
     )
     single = report is not None and report.mig_strategy == "single"
     for ask in pod.request.units:
+        if pod.extended_claim is not None and node.by_claim(ask.resource):
+            # Claims are written before the pod is bound, but may arrive here after it.
+            held.claimed[ask.resource] += max(0, ask.count - claimed.get(ask.resource, 0))
+            continue
         held.requested[ask.resource] += ask.count
         # The same annotation names the device of a share: only those of containers that ask this count.
         askers = [name for name, resource, _ in pod.request.by_container if resource == ask.resource]

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 
+from scheduler_ext.core.dra.device import NodeDevices
+from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.models import GpuModel
@@ -34,7 +36,8 @@ class BoundPod:
     """A pod on a node, with any binder; `devices` are the GPU UUIDs known per container. A `finished` pod
     holds nothing, even if an older report still lists it; a `departed` pod left after the report, which
     still counts its use. `terminating` pods hold until they are gone. `other_requests` are of resources
-    that are no GPU's. `asked` is the kind of pod at its arrival."""
+    that are no GPU's. `extended_claim` is the name of the claim through which DRA serves its resources.
+    `asked` is the kind of pod at its arrival."""
 
     uid: str
     namespace: str
@@ -49,6 +52,7 @@ class BoundPod:
     other_requests: Mapping[str, Fraction] = field(default_factory=dict)
     started_at: float | None = None
     cpu_milli: int = 0
+    extended_claim: str | None = None
     created_at: float | None = field(default=None, compare=False)
     asked: TaskClass | None = field(default=None, compare=False)
 
@@ -87,7 +91,8 @@ class NodeInfo:
     pods whose binding is in flight. `nominated` pods will come when others have left, and count against
     some pods only (nominated.py). `cpu_milli` is the allocatable CPU, `cpu_elsewhere_milli` the CPU of
     pods without GPU requests. `value` of one GPU is in the unit of core.gpu.value_table, 0 for that of its
-    model. `pool` is the node pool in its labels."""
+    model. `pool` is the node pool in its labels. `dra` are the devices that DRA drivers publish, `claims`
+    those that hold some of them."""
 
     name: str
     uid: str | None = None
@@ -105,11 +110,22 @@ class NodeInfo:
     cpu_milli: int | None = None
     cpu_elsewhere_milli: int = 0
     pool: str = ""
+    dra: NodeDevices | None = None
+    claims: tuple[Claim, ...] = ()
 
     @property
     def devices(self) -> tuple[Device, ...]:
         """The reported GPUs."""
         return self.report.devices if self.report is not None else ()
+
+    def by_claim(self, resource: str) -> bool:
+        """Whether DRA serves a resource here: its class exists, and no device plugin offers the resource
+        (extendeddynamicresources.go of kube-scheduler)."""
+        return (
+            self.dra is not None
+            and resource in self.dra.asks
+            and not (self.allocatable or {}).get(resource, 0)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +183,9 @@ class NodeState:
     devices, allocatable less requests). `gpus` is the number of GPUs (an estimate has one slot for all);
     `adrift` the GPUs' worth of holdings on unknown devices; `neighbours` the difficulty of evicting the
     most evictable pod. Free CPU is in coarse steps, so that more nodes are equal. `offers_shares` and
-    `offers_whole`: whether it offers shares and whole GPUs at all, held or not."""
+    `offers_whole`: whether it offers shares and whole GPUs at all, held or not. Of resources, DRA serves
+    those in `by_claim`, cannot be counted for those in `open`, and those in `twice` could hand out a GPU that
+    the device plugin or a claim holds already."""
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0
@@ -186,6 +204,9 @@ class NodeState:
     cpu_free_milli: int = UNLIMITED
     offers_shares: bool = True
     offers_whole: bool = True
+    by_claim: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    twice: tuple[str, ...] = ()
 
     @property
     def counts_alone(self) -> bool:

@@ -9,6 +9,7 @@ from scheduler_ext.core.gpu.gpu import Device, MigInstance, Report
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile, window
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.gpu.room import DeviceHoldings, Room
+from scheduler_ext.core.node.claimable import Claimable
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.node import (
@@ -51,19 +52,25 @@ def resolve_held(
     known = {} if known is None else known
     slots: list[_Placed] = []
     source = info.report or info.estimate
+    claimable = Claimable(info, held) if info.dra is not None else None
     if info.report is not None:
         whole = _WholeUnits(info.report, resources)
         for device in info.report.devices:
             here = held.devices[device.uuid]
             slot = known.get((device.uuid, here.amounts))
             if slot is None:
-                slot = known[device.uuid, here.amounts] = _slot(device, here, whole, headroom_percent)
+                slot = _slot(device, here, whole, headroom_percent)
+                if claimable is not None:
+                    slot = claimable.added(slot, device, here)
+                else:
+                    known[device.uuid, here.amounts] = slot
             slots.append((slot, device.uuid))
         slots.sort(key=lambda pair: _slot_key(pair[0]))
     elif info.estimate is not None:
         slots = [(_estimated_slot(info.estimate, resources), None)]
     _close_taken(slots, held)
-    limits = _limits(info, held, slots)
+    by_claim = claimable.served if claimable is not None else frozenset()
+    limits = _limits(info, held, slots, by_claim)
     state = NodeState(
         slots=tuple(slot for slot, _ in slots),
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
@@ -81,7 +88,12 @@ def resolve_held(
         value=info.value,
         cpu_milli=UNLIMITED if info.cpu_milli is None else min(info.cpu_milli, UNLIMITED),
         offers_shares=_offers(info, resources.share),
-        offers_whole=any(_offers(info, name) for name, *_ in limits if not name.startswith(MIG_PREFIX)),
+        offers_whole=any(
+            _offers(info, name) or name in by_claim for name, *_ in limits if not name.startswith(MIG_PREFIX)
+        ),
+        by_claim=tuple(sorted(by_claim)),
+        open=tuple(sorted(info.dra.open)) if info.dra is not None else (),
+        twice=claimable.twice(slots, limits) if claimable is not None else (),
     )
     return Node(info, state, tuple(uuid for _, uuid in slots))
 
@@ -146,7 +158,9 @@ def _offers(info: NodeInfo, resource: str) -> bool:
     return info.allocatable is None or info.allocatable.get(resource, 0) > 0
 
 
-def _limits(info: NodeInfo, held: Holdings, slots: list[_Placed]) -> tuple[tuple[str, int, int], ...]:
+def _limits(
+    info: NodeInfo, held: Holdings, slots: list[_Placed], by_claim: frozenset[str]
+) -> tuple[tuple[str, int, int], ...]:
     """Resources with a unit on a cordoned GPU that the kubelet may hand out have a limit of 0: the kubelet
     picks the device, and may pick that one, so that only refusing the node keeps the GPU from new pods."""
     # Kubelet knows neither shares nor strangers: without a holder of its own, the GPU is free to it.
@@ -158,7 +172,11 @@ def _limits(info: NodeInfo, held: Holdings, slots: list[_Placed]) -> tuple[tuple
     units = [(unit, uuid) for slot, uuid in slots for unit in slot.units]
     closed = {unit.resource for unit, uuid in units if uuid in cordoned and (unit.free or cordoned[uuid])}
     return tuple(
-        (name, _unknown(held, name), 0 if name in closed else _limit(info, held, name))
+        (
+            name,
+            held.claimed[name] if name in by_claim else _unknown(held, name),
+            0 if name in closed else UNLIMITED if name in by_claim else _limit(info, held, name),
+        )
         for name in sorted({unit.resource for unit, _ in units})
     )
 
@@ -205,7 +223,7 @@ class _WholeUnits:
         """A device, or its replicas; under MPS each replica has an equal part of the memory."""
         memory = device.memory
         parts = self._report.replicas if self._report.sharing_strategy == "mps" else 1
-        busy = held.units or (1 if held.requested_mib or held.instances else 0)
+        busy = held.units or int(held.taken)
         return Unit(
             name,
             free=max(0, self.replicas - busy),
@@ -262,7 +280,7 @@ def _whole_names(resources: ResourceNames, vendor: str, shared: bool) -> list[st
 
 def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_percent: int) -> Slot:
     room = Room.of(device.memory, held, headroom_percent)
-    takes_shares = not (device.mig.enabled or held.units or device.cordoned)
+    takes_shares = not (device.mig.enabled or held.units or held.parts or device.cordoned)
     return Slot(
         model=device.model,
         healthy=device.healthy,
@@ -283,7 +301,7 @@ def _idle(device: Device, held: DeviceHoldings, room: Room, replicas: int) -> fl
         return round(1 - taken / grid, 9)
     if held.units:
         return round(max(0, replicas - held.units) / replicas, 9)
-    return 0.0 if device.mig.enabled else room.idle
+    return 0.0 if device.mig.enabled else round(max(0.0, room.idle - held.parts), 9)
 
 
 def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:

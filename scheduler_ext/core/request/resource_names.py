@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 MIG_PREFIX = "nvidia.com/mig-"
+# The implicit resource of each DeviceClass (resource/v1, ResourceDeviceClassPrefix).
+DEVICE_CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
 DEFAULT_WHOLE = (
     "nvidia.com/gpu",
     "nvidia.com/gpu.shared",
@@ -10,6 +12,13 @@ DEFAULT_WHOLE = (
     "gpu.intel.com/i915",
     "gpu.intel.com/xe",
     "habana.ai/gaudi",
+)
+DEFAULT_DEVICE_CLASSES = (
+    "gpu.nvidia.com",
+    "mig.nvidia.com",
+    "gpu.amd.com",
+    "gpu.intel.com",
+    "gaudi.intel.com",
 )
 DEFAULT_SHARE = "gpu.scheduler-ext.io/memory-mib"
 _VENDOR_OF_DOMAIN = {
@@ -27,10 +36,20 @@ def vendor_of(resource: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ResourceNames:
-    """The configured names: whole GPUs (several), memory shares (one); MIG names are NVIDIA's own."""
+    """The configured names: whole GPUs (several), memory shares (one), DeviceClasses of GPUs; MIG names are
+    NVIDIA's own."""
 
     whole: tuple[str, ...] = DEFAULT_WHOLE
     share: str = DEFAULT_SHARE
+    device_classes: tuple[str, ...] = DEFAULT_DEVICE_CLASSES
 
     def is_gpu(self, resource: str) -> bool:
-        return resource in self.whole or resource == self.share or resource.startswith(MIG_PREFIX)
+        return (
+            resource in self.whole
+            or resource == self.share
+            or resource.startswith(MIG_PREFIX)
+            or (
+                resource.startswith(DEVICE_CLASS_PREFIX)
+                and resource.removeprefix(DEVICE_CLASS_PREFIX) in self.device_classes
+            )
+        )

@@ -66,16 +66,26 @@ class StateColumns:
         self._node.write(column, state, shape)
         for row, slot in enumerate(state.slots):
             for unit in slot.units:
-                columns = self._units.get(unit.resource)
-                if columns is None:
-                    columns = UnitColumns.empty(self._depth, len(self._node.count))
-                    self._units[unit.resource] = columns
+                columns = self._columns_of(unit.resource)
                 room = self._mig_rooms.number(unit.mig_room)
                 columns.write(column, row, unit, self._models[unit.model], room, healthy=slot.healthy)
         for resource, unknown, limit in state.limits:
             if resource in self._units:
                 self._units[resource].unknown[column] = unknown
                 self._units[resource].limit[column] = limit
+        for resource in state.open:
+            self._columns_of(resource).open[column] = True
+        for resource in state.by_claim:
+            if resource in self._units:
+                self._units[resource].by_claim[column] = True
+        for resource in state.twice:
+            self._units[resource].twice[column] = True
+
+    def _columns_of(self, resource: str) -> UnitColumns:
+        columns = self._units.get(resource)
+        if columns is None:
+            columns = self._units[resource] = UnitColumns.empty(self._depth, len(self._node.count))
+        return columns
 
 
 class Table(StateColumns):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from scheduler_ext.core.dra.published import DeviceFacts
+from scheduler_ext.core.dra.semantic_version import Version
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.wire.cel.expression_cost import MAX_ENTRIES, MAX_TEXT
 from scheduler_ext.wire.cel.expression_reads import (
@@ -19,7 +20,6 @@ from scheduler_ext.wire.cel.expression_reads import (
     Reads,
 )
 from scheduler_ext.wire.cel.selector_functions import UnsureError, encode_quantity, encode_version
-from scheduler_ext.wire.cel.semantic_version import Version
 
 _INT64: Final = range(-(2**63), 2**63)
 _NOTHING: Final = object()
@@ -27,17 +27,6 @@ _NOTHING: Final = object()
 
 class UnreadableError(ValueError):
     """A device of which this product cannot give a part to an expression as Kubernetes does."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceFacts:
-    """One device of a ResourceSlice. Names of attributes and capacities are DOMAIN/NAME; a name without a
-    domain belongs to the driver's. A capacity is the text of a quantity, such as "80Gi"."""
-
-    driver: str
-    attributes: Mapping[str, bool | int | str | Version]
-    capacity: Mapping[str, str]
-    allow_multiple_allocations: bool = False
 
 
 class Variables(NamedTuple):

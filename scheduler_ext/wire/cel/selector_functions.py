@@ -12,8 +12,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
+from scheduler_ext.core.dra.semantic_version import Version, normalize, parse_version
 from scheduler_ext.core.request.quantity import MAX_LENGTH, QuantityError, parse_quantity
-from scheduler_ext.wire.cel.semantic_version import Version, normalize, parse_version
 
 _INT64: Final = range(-(2**63), 2**63)
 _NANO: Final = 10**9

@@ -1,0 +1,314 @@
+"""The slices, classes and claims of a cluster, and what they mean for each node."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
+
+from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice, NodeDevices, driver_versions, gpu_device
+from scheduler_ext.core.dra.published import (
+    Claim,
+    DeviceAsk,
+    DeviceClass,
+    DeviceFacts,
+    DeviceId,
+    PublishedDevice,
+    ResourceSlice,
+)
+from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, ResourceNames
+
+# Requests of claims with requirements beyond their class: each is answered for every device of the cluster.
+MOST_ASKS: Final = 64
+
+
+class Selector(Protocol):
+    """The expressions of a class or a request."""
+
+    problem: str | None
+
+    def admits(self, device: DeviceFacts) -> bool | None:
+        """Whether a device satisfies all of them; None if that is unknown."""
+
+
+Compile = Callable[[Sequence[str]], Selector]
+_Pool = tuple[str, str]
+
+
+def ask_resource(ask: DeviceAsk) -> str:
+    """The name of a resource for the devices of an ask: that of its class, if it asks no more than this."""
+    name = DEVICE_CLASS_PREFIX + ask.device_class
+    if ask == DeviceAsk(ask.device_class):
+        return name
+    return f"{name}?{hashlib.blake2b(repr(ask).encode(), digest_size=6).hexdigest()}"
+
+
+class DeviceIndex:
+    """All that the API group resource.k8s.io says of GPUs. One thread at a time. Updates return the names of
+    the nodes that they change."""
+
+    def __init__(self, compile_selectors: Compile, resources: ResourceNames) -> None:
+        self._compile = compile_selectors
+        self._resources = resources
+        self._slices: dict[str, ResourceSlice] = {}
+        self._pools: dict[_Pool, dict[str, ResourceSlice]] = {}
+        self._pools_of: dict[str, set[_Pool]] = {}
+        self._classes: dict[str, DeviceClass] = {}
+        self._claims: dict[str, Claim] = {}
+        self._by_key: dict[str, str] = {}
+        self._on_node: dict[str, dict[str, Claim]] = {}
+        self._home_of: dict[str, str] = {}
+        # Claims that hold devices of a node that is not known.
+        self._homeless: set[str] = set()
+        self._asks: dict[str, DeviceAsk] = {}
+        self._served: frozenset[str] = frozenset()
+        self._selectors: dict[str, tuple[Selector, ...]] = {}
+        # How many claims have each ask with requirements of its own.
+        self._asked: Counter[DeviceAsk] = Counter()
+        self._digests: dict[str, tuple[DraDevice, ...]] = {}
+        # The devices of each node as they were last published: claims outlive slices.
+        self._former: dict[DeviceId, DraDevice] = {}
+        self._open_slices: set[str] = set()
+
+    def update_slice(self, item: ResourceSlice) -> set[str]:
+        """A slice was published or changed."""
+        before = self._slices.get(item.name)
+        if before == item:
+            return set()
+        changed = self.remove_slice(item.name) if before is not None else set()
+        self._slices[item.name] = item
+        if item.node is None and any(self._is_gpu(device) for device in item.devices):
+            self._open_slices.add(item.name)
+            changed |= set(self._pools_of)
+        pool = (item.driver, item.pool)
+        self._pools.setdefault(pool, {})[item.name] = item
+        for uid in tuple(self._homeless):
+            changed |= self._settle(self._claims[uid])
+        return changed | self._nodes_of(pool)
+
+    def remove_slice(self, name: str) -> set[str]:
+        item = self._slices.pop(name, None)
+        if item is None:
+            return set()
+        self._digests.pop(name, None)
+        pool = (item.driver, item.pool)
+        changed = self._nodes_of(pool)
+        if name in self._open_slices:
+            self._open_slices.discard(name)
+            changed |= set(self._pools_of)
+        slices = self._pools[pool]
+        del slices[name]
+        if not slices:
+            del self._pools[pool]
+        for node in changed:
+            if not any(each.node == node for each in slices.values()):
+                self._pools_of.get(node, set()).discard(pool)
+        return changed
+
+    def update_class(self, item: DeviceClass) -> set[str]:
+        if self._classes.get(item.name) == item:
+            return set()
+        self._classes[item.name] = item
+        return self._renamed()
+
+    def remove_class(self, name: str) -> set[str]:
+        return self._renamed() if self._classes.pop(name, None) is not None else set()
+
+    def update_claim(self, item: Claim) -> set[str]:
+        before = self._claims.get(item.uid)
+        if before == item:
+            return set()
+        changed = self.remove_claim(item.uid)
+        self._claims[item.uid] = item
+        self._by_key[item.key] = item.uid
+        changed |= self._settle(item)
+        if item.devices is None:
+            changed |= self._take_asks(item)
+        return changed
+
+    def remove_claim(self, uid: str) -> set[str]:
+        item = self._claims.pop(uid, None)
+        if item is None:
+            return set()
+        if self._by_key.get(item.key) == uid:
+            del self._by_key[item.key]
+        if item.devices is None:
+            self._asked -= Counter(_own_asks(item))
+        self._homeless.discard(uid)
+        node = self._home_of.pop(uid, None)
+        if node is None:
+            return set()
+        del self._on_node[node][uid]
+        if not self._on_node[node]:
+            del self._on_node[node]
+        return {node}
+
+    def slices(self) -> set[str]:
+        return set(self._slices)
+
+    def classes(self) -> set[str]:
+        return set(self._classes)
+
+    def claims(self) -> set[str]:
+        return set(self._claims)
+
+    def claim(self, namespace: str, name: str) -> Claim | None:
+        uid = self._by_key.get(f"{namespace}/{name}")
+        return self._claims.get(uid) if uid is not None else None
+
+    def resource_of(self, ask: DeviceAsk) -> str | None:
+        """The name of the resource that an ask is counted as; None if its class does not exist, or if too
+        many different asks are known."""
+        name = ask_resource(ask)
+        return name if name in self._asks else None
+
+    def problems(self) -> dict[str, str]:
+        """Why devices of a resource are unknown, by its name."""
+        found = {
+            name: next((each.problem for each in of if each.problem), None)
+            for name, of in self._selectors.items()
+        }
+        return {name: problem for name, problem in found.items() if problem}
+
+    def claims_on(self, node: str) -> tuple[Claim, ...]:
+        """The claims that hold devices of a node, by their names."""
+        return tuple(sorted(self._on_node.get(node, {}).values(), key=lambda claim: claim.key))
+
+    def node(self, name: str) -> NodeDevices | None:
+        """The devices of a node, of the newest generation of its complete pools, and those that claims hold
+        though no slice lists them any more. None if DRA has nothing there."""
+        claims = self._on_node.get(name, {})
+        pools = self._pools_of.get(name, set())
+        if not pools and not claims and not self._open_slices:
+            return None
+        devices: list[DraDevice] = []
+        counters: dict[tuple[str, str, str], int] = {}
+        first: PublishedDevice | None = None
+        for pool in sorted(pools):
+            for item in self._complete(pool):
+                counters |= {(item.pool, *key): amount for key, amount in item.counters.items()}
+                if item.node == name:
+                    devices += self._digest(item)
+                    first = first or next(iter(item.devices), None)
+        known = {device.id for device in devices}
+        for claim in claims.values():
+            for held in claim.devices or ():
+                if held.id not in known and (former := self._former.get(held.id)) is not None:
+                    known.add(held.id)
+                    devices.append(replace(former, resources=frozenset()))
+        driver, cuda = driver_versions(first) if first is not None else (None, None)
+        open_names = frozenset(self._asks) if self._open_slices else frozenset()
+        if not devices and not claims and not open_names:
+            return None
+        return NodeDevices(tuple(devices), self._asks, self._served, open_names, counters, driver, cuda)
+
+    def _nodes_of(self, pool: _Pool) -> set[str]:
+        nodes = {item.node for item in self._pools.get(pool, {}).values() if item.node is not None}
+        for node in nodes:
+            self._pools_of.setdefault(node, set()).add(pool)
+        return nodes
+
+    def _complete(self, pool: _Pool) -> list[ResourceSlice]:
+        """The slices of the newest generation, if all are there and no two devices have one name
+        (pools_stable.go of k8s.io/dynamic-resource-allocation)."""
+        slices = self._pools.get(pool, {}).values()
+        newest = max((item.generation for item in slices), default=0)
+        current = sorted((item for item in slices if item.generation == newest), key=lambda item: item.name)
+        names = [device.name for item in current for device in item.devices]
+        if not current or len(current) != current[0].slices or len(set(names)) != len(names):
+            return []
+        return current
+
+    def _digest(self, item: ResourceSlice) -> tuple[DraDevice, ...]:
+        found = self._digests.get(item.name)
+        if found is None:
+            found = self._digests[item.name] = tuple(
+                gpu_device(device, item.pool, self._admitting(device))
+                for device in item.devices
+                if self._is_gpu(device)
+            )
+            self._former.update((device.id, device) for device in found)
+        return found
+
+    def _is_gpu(self, device: PublishedDevice) -> bool:
+        """A device of a driver for GPUs, or of a class that serves a resource of GPUs."""
+        return device.facts.driver in GPU_DRIVERS or any(
+            self._admits(name, device.facts) is True for name in self._served
+        )
+
+    def _admitting(self, device: PublishedDevice) -> frozenset[str]:
+        return frozenset(name for name in self._asks if self._admits(name, device.facts) is not False)
+
+    def _admits(self, name: str, facts: DeviceFacts) -> bool | None:
+        answer: bool | None = True
+        for selector in self._selectors[name]:
+            each = selector.admits(facts)
+            if each is False:
+                return False
+            if each is None:
+                answer = None
+        return answer
+
+    def _renamed(self) -> set[str]:
+        """Find all names again after a change of the classes or of what claims ask."""
+        asks = {ask_resource(ask): ask for ask in map(DeviceAsk, sorted(self._classes))}
+        served = set()
+        for item in sorted(
+            self._classes.values(), key=lambda each: (-each.created_at, each.name), reverse=True
+        ):
+            # The last one written wins: the newest, then the first by name.
+            if item.extended_resource is not None and self._resources.is_gpu(item.extended_resource):
+                asks[item.extended_resource] = DeviceAsk(item.name)
+                served.add(item.extended_resource)
+        served |= {ask_resource(DeviceAsk(name)) for name in self._classes}
+        own = [ask for ask in self._asked if ask.device_class in self._classes]
+        asks |= {ask_resource(ask): ask for ask in own[:MOST_ASKS]}
+        self._asks, self._served = asks, frozenset(served)
+        self._selectors = {
+            name: tuple(
+                self._compile(expressions)
+                for expressions in (self._classes[ask.device_class].expressions, ask.expressions)
+                if expressions
+            )
+            for name, ask in asks.items()
+        }
+        self._digests.clear()
+        return set(self._pools_of)
+
+    def _settle(self, claim: Claim) -> set[str]:
+        """Assign a claim to the node whose devices it holds."""
+        self._homeless.discard(claim.uid)
+        node = self._node_of(claim)
+        if node is None:
+            if claim.devices:
+                self._homeless.add(claim.uid)
+            return set()
+        self._home_of[claim.uid] = node
+        self._on_node.setdefault(node, {})[claim.uid] = claim
+        return {node}
+
+    def _take_asks(self, claim: Claim) -> set[str]:
+        own = _own_asks(claim)
+        self._asked.update(own)
+        unnamed = [ask for ask in own if ask_resource(ask) not in self._asks]
+        if not any(ask.device_class in self._classes for ask in unnamed):
+            return set()
+        # Those that no claim asks any more make room.
+        named = sum(ask_resource(ask) in self._asks for ask in self._asked)
+        return self._renamed() if named < MOST_ASKS else set()
+
+    def _node_of(self, claim: Claim) -> str | None:
+        if not claim.devices:
+            return None
+        if claim.node is not None:
+            return claim.node
+        pools = {(held.id.driver, held.id.pool) for held in claim.devices}
+        nodes = {item.node for pool in pools for item in self._pools.get(pool, {}).values()}
+        return next((node for node in nodes if node is not None), None)
+
+
+def _own_asks(claim: Claim) -> list[DeviceAsk]:
+    """What its requests require beyond their classes."""
+    return [each.ask for each in claim.requests if each.ask != DeviceAsk(each.ask.device_class)]

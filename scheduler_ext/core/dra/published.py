@@ -1,0 +1,130 @@
+"""The content of `resource.k8s.io/v1`: what drivers publish, what classes and claims ask and hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scheduler_ext.core.dra.semantic_version import Version
+from scheduler_ext.core.intree.affinity import Taint, Toleration
+
+Attribute = bool | int | str | Version
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """One device of a ResourceSlice, as selectors see it. Names of attributes and capacities are DOMAIN/NAME;
+    a name without a domain belongs to the driver's. A capacity is the text of a quantity, such as "80Gi"."""
+
+    driver: str
+    attributes: Mapping[str, Attribute]
+    capacity: Mapping[str, str]
+    allow_multiple_allocations: bool = False
+
+
+class DeviceId(NamedTuple):
+    """The identity of a device in the cluster, by which claims name it."""
+
+    driver: str
+    pool: str
+    name: str
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+class Consumption(NamedTuple):
+    """The amount of one counter that a device takes from a counter set of its pool."""
+
+    counter_set: str
+    counter: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedDevice:
+    """One device of a slice; `consumes` are the counters that it shares with other devices of its pool."""
+
+    name: str
+    facts: DeviceFacts
+    consumes: tuple[Consumption, ...] = ()
+    taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceSlice:
+    """A part of a pool. `slices` is the number of slices in the pool's generation. `node` is None for a slice
+    whose devices several nodes can reach; those are not modelled. `counters` are the pool's shared amounts by
+    counter set and counter."""
+
+    name: str
+    driver: str
+    pool: str
+    generation: int
+    slices: int
+    node: str | None
+    devices: tuple[PublishedDevice, ...] = ()
+    counters: Mapping[tuple[str, str], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClass:
+    """A DeviceClass: the expressions that its devices satisfy, and the extended resource that it serves. Of
+    several classes with one name of a resource, Kubernetes takes the newest, then the first by name."""
+
+    name: str
+    expressions: tuple[str, ...] = ()
+    extended_resource: str | None = None
+    created_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAsk:
+    """The requirements of a request on each of its devices: those of the class, and its own. `capacity` is
+    what the device must have left where it may be allocated several times."""
+
+    device_class: str
+    expressions: tuple[str, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    capacity: tuple[tuple[str, str], ...] = ()
+
+
+class Requested(NamedTuple):
+    """A number of devices that a claim asks; 0 if their number depends on the node."""
+
+    ask: DeviceAsk
+    devices: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDevice:
+    """A device that a claim holds; `consumed` are the amounts of its capacities where claims share it, by
+    the part of their names after the domain."""
+
+    id: DeviceId
+    consumed: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A ResourceClaim: what it asks, and the devices that it holds (None before the allocation). Devices
+    with admin access are left out, because they stay free. `pods` are (uid, name) of the pods that it is
+    reserved for. `node` is the only node of the allocation, if it names one. `owner` is the uid of the pod
+    that owns it. `extended`: kube-scheduler made it for extended resources. `not_modelled` names features of
+    it that this product does not follow."""
+
+    uid: str
+    namespace: str
+    name: str
+    requests: tuple[Requested, ...] = ()
+    devices: tuple[ClaimedDevice, ...] | None = None
+    pods: tuple[tuple[str, str], ...] = ()
+    node: str | None = None
+    owner: str | None = None
+    extended: bool = False
+    not_modelled: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"

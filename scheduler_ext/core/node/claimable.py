@@ -1,0 +1,134 @@
+"""What DRA can still hand out of a node's GPUs, and which GPUs it and the device plugin could hand out
+twice."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from scheduler_ext.core.dra.device import DraDevice
+from scheduler_ext.core.dra.published import DeviceAsk
+from scheduler_ext.core.gpu.gpu import Device
+from scheduler_ext.core.gpu.room import DeviceHoldings
+from scheduler_ext.core.intree.affinity import first_untolerated
+from scheduler_ext.core.node.holdings import Holdings
+from scheduler_ext.core.node.node import UNLIMITED, NodeInfo, Slot, Unit
+from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
+from scheduler_ext.core.request.resource_names import vendor_of
+
+_Limits = Sequence[tuple[str, int, int]]
+
+
+class Claimable:
+    """The devices of one node that claims can get, after these holdings. A device that pods hold through the
+    device plugin is not free, though no claim holds it."""
+
+    def __init__(self, info: NodeInfo, held: Holdings) -> None:
+        assert info.dra is not None
+        self._info = info
+        self._dra = info.dra
+        self._held = held
+        self.served = frozenset(name for name in info.dra.asks if info.by_claim(name))
+        # By resource: it is free to DRA, and a pod has it through the device plugin.
+        self._held_by_plugin: set[str] = set()
+        # GPUs of which a claim has a part.
+        self._claimed_gpus: set[str] = set()
+        self._on: dict[str, list[DraDevice]] = {}
+        for device in info.dra.devices:
+            self._on.setdefault(device.on, []).append(device)
+        left = dict(info.dra.counters)
+        for device in info.dra.devices:
+            for _ in range(held.allocated[device.id]):
+                _consume(device, left)
+        self._left = left
+
+    def added(self, slot: Slot, device: Device, here: DeviceHoldings) -> Slot:
+        """The slot of a GPU with the units that claims can get; those of the device plugin stay for the
+        names that DRA does not serve here."""
+        if here.claimed is not None:
+            self._claimed_gpus.add(device.uuid)
+        units = [unit for unit in slot.units if unit.resource not in self.served]
+        parts = self._on.get(device.uuid, ())
+        names = sorted({name for part in parts for name in part.resources if name in self.served})
+        units += [self._unit(name, parts, slot, here) for name in names]
+        return replace(slot, units=tuple(units))
+
+    def _unit(self, resource: str, on_gpu: Sequence[DraDevice], slot: Slot, here: DeviceHoldings) -> Unit:
+        parts = [part for part in on_gpu if resource in part.resources]
+        ask, left = self._dra.asks[resource], dict(self._left)
+        plugin = here.by_plugin
+        free: list[DraDevice] = []
+        count = 0
+        for part in parts:
+            if first_untolerated(part.taints, ask.tolerations) is not None:
+                continue
+            copies = self._copies(part, ask)
+            if copies and _is_held(part, plugin):
+                self._held_by_plugin.add(resource)
+            elif copies and _consume(part, left):
+                free.append(part)
+                count += copies
+        smallest = min((part.memory_mib for part in free or parts), default=0) or slot.total_mib
+        whole = any(part.profile is None for part in free or parts)
+        part_of_gpu = 1.0 if whole else min(1.0, round(smallest / max(1, slot.total_mib), 9))
+        return Unit(resource, min(count, UNLIMITED), smallest, smallest, slot.model, gpu_part=part_of_gpu)
+
+    def _copies(self, part: DraDevice, ask: DeviceAsk) -> int:
+        """How often the device can be allocated now, by claims alone."""
+        if not part.multiple:
+            return int(not self._held.allocated[part.id])
+        consumed = self._held.consumed.get(part.id, Counter())
+        wanted = dict(ask.capacity)
+        if not wanted:
+            # Without a request, a claim takes all of each capacity, or the default of its policy.
+            return int(not self._held.allocated[part.id])
+        copies = []
+        for name, text in wanted.items():
+            key = name.rpartition("/")[2]
+            each = _amount(text)
+            if each > 0:
+                copies.append(max(0, part.capacity.get(key, 0) - consumed[key]) // each)
+        return min(copies, default=1)
+
+    def twice(self, slots: Iterable[tuple[Slot, str | None]], limits: _Limits) -> tuple[str, ...]:
+        """The resources through which a GPU could be handed out that is held already: the kubelet and
+        kube-scheduler choose the device, and neither knows what the other has handed out."""
+        found = set(self._held_by_plugin)
+        published = {device.on for device in self._dra.devices}
+        vendors = {device.vendor for device in self._dra.devices}
+        # A pod of the device plugin whose GPU is not known yet may have any that claims can get.
+        unseen = {
+            vendor_of(name) for name, count in self._held.unknown.items() if count and name not in self.served
+        }
+        for slot, uuid in slots:
+            for unit in slot.units:
+                if unit.resource in self.served:
+                    if unit.free and uuid in published and unseen & {*vendors}:
+                        found.add(unit.resource)
+                elif self._held.lost or uuid in self._claimed_gpus:
+                    found.add(unit.resource)
+        offered = {name for name, _, limit in limits if limit > 0}
+        return tuple(sorted(found & offered))
+
+
+def _is_held(part: DraDevice, plugin: DeviceHoldings) -> bool:
+    """Whether pods hold a device, or something of it, without a claim."""
+    if part.profile is None or part.is_planned:
+        return plugin.taken
+    return bool(plugin.units or (part.uuid or "") in plugin.instances)
+
+
+def _consume(part: DraDevice, left: dict[tuple[str, str, str], int]) -> bool:
+    """Take a device's counters from those that are left; False, and nothing is taken, if they are too few."""
+    needed = [((part.id.pool, each.counter_set, each.counter), each.amount) for each in part.consumes]
+    if any(left.get(key, 0) < amount for key, amount in needed):
+        return False
+    for key, amount in needed:
+        left[key] -= amount
+    return True
+
+
+def _amount(text: str) -> int:
+    try:
+        return int(parse_quantity(text))
+    except QuantityError:
+        return 0

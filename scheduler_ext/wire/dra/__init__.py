@@ -1,0 +1,1 @@
+"""Objects of the API group resource.k8s.io."""

@@ -1,0 +1,170 @@
+"""The meaning of slices, classes and claims for each node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler_ext.core.cache.device_index import MOST_ASKS, ask_resource
+from scheduler_ext.core.dra.published import DeviceAsk, DeviceClass, ResourceSlice
+from tests.core.dra.published import (
+    GPU_CLASS,
+    IMPLICIT,
+    MIG_CLASS,
+    WHOLE,
+    claim,
+    gpu,
+    index_of,
+    instance,
+    one_slice,
+    waiting,
+)
+
+LARGE = DeviceAsk(
+    "gpu.nvidia.com", ("device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('40Gi'))",)
+)
+
+
+@pytest.mark.parametrize(
+    ("slices", "names"),
+    [
+        pytest.param([one_slice("node", [gpu(0)])], ["gpu-0"], id="a pool of one slice is complete"),
+        pytest.param(
+            [
+                one_slice("node", [gpu(0)], name="a", slices=2),
+                one_slice("node", [gpu(1)], name="b", slices=2),
+            ],
+            ["gpu-0", "gpu-1"],
+            id="a pool of two slices with both of them",
+        ),
+        pytest.param(
+            [one_slice("node", [gpu(0)], slices=2)], [], id="a pool that is half published offers nothing"
+        ),
+        pytest.param(
+            [one_slice("node", [gpu(0)], generation=1), one_slice("node", [gpu(1)], generation=2)],
+            ["gpu-1"],
+            id="only the newest generation counts",
+        ),
+        pytest.param(
+            [
+                one_slice("node", [gpu(0)], generation=1),
+                one_slice("node", [gpu(1)], generation=2, slices=2),
+            ],
+            [],
+            id="an older complete generation does not stand in for a newer one that is half published",
+        ),
+        pytest.param(
+            [
+                one_slice("node", [gpu(0)], name="a", slices=2),
+                one_slice("node", [gpu(0)], name="b", slices=2),
+            ],
+            [],
+            id="a pool with two devices of one name is invalid",
+        ),
+        pytest.param([one_slice("other", [gpu(0)])], [], id="the GPUs of another node"),
+    ],
+)
+def test_devices_of_a_node(slices: list[ResourceSlice], names: list[str]) -> None:
+    devices = index_of(GPU_CLASS, *slices).node("node")
+    assert [device.id.name for device in (devices.devices if devices else ())] == names
+
+
+def test_a_generation_that_goes_back_counts_when_the_newer_one_is_gone() -> None:
+    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)], generation=7))
+    index.update_slice(one_slice("node", [gpu(1)], generation=1))
+    assert index.remove_slice("node-7") == {"node"}
+    devices = index.node("node")
+    assert devices is not None
+    assert [device.id.name for device in devices.devices] == ["gpu-1"]
+
+
+def test_names_under_which_a_device_is_asked() -> None:
+    index = index_of(GPU_CLASS, MIG_CLASS, one_slice("node", [gpu(0), instance(0, parent=1)]))
+    devices = index.node("node")
+    assert devices is not None
+    whole, part = devices.devices
+    assert whole.resources == {WHOLE, IMPLICIT}
+    assert part.resources == {"deviceclass.resource.kubernetes.io/mig.nvidia.com"}
+    assert (part.gpu, part.profile, part.memory_mib) == ("GPU-1", "1g.10gb", 9728)
+    assert (devices.driver_version, devices.cuda_version) == ("580.95.5", (13, 0))
+
+
+def test_of_two_classes_with_one_extended_resource_the_newest_serves_it() -> None:
+    index = index_of(
+        replace(GPU_CLASS, created_at=1.0),
+        DeviceClass("newer", ("false",), WHOLE, created_at=2.0),
+        one_slice("node", [gpu(0)]),
+    )
+    devices = index.node("node")
+    assert devices is not None
+    assert devices.devices[0].resources == {IMPLICIT}
+    assert index.remove_class("newer") == {"node"}
+    devices = index.node("node")
+    assert devices is not None
+    assert WHOLE in devices.devices[0].resources
+
+
+def test_what_a_selector_cannot_decide_may_be_admitted() -> None:
+    index = index_of(
+        DeviceClass("gpu.nvidia.com", ("device.future == 1",), WHOLE), one_slice("node", [gpu(0)])
+    )
+    devices = index.node("node")
+    assert devices is not None
+    assert WHOLE in devices.devices[0].resources
+    assert "selectors[0]" in index.problems()[WHOLE]
+
+
+def test_requirements_of_a_waiting_claim_have_a_name_of_their_own() -> None:
+    index = index_of(GPU_CLASS, one_slice("node", [gpu(0), gpu(1, memory="24Gi")]))
+    assert index.update_claim(waiting("large", LARGE)) == {"node"}
+    name = index.resource_of(LARGE)
+    devices = index.node("node")
+    assert devices is not None
+    assert [name in device.resources for device in devices.devices] == [True, False]
+    assert index.update_claim(waiting("second", LARGE)) == set(), "nothing is answered again"
+
+
+def test_claims_with_too_many_different_requirements_are_not_counted() -> None:
+    index = index_of(GPU_CLASS)
+    asks = [DeviceAsk("gpu.nvidia.com", (f"device.attributes['x'].n == {i}",)) for i in range(MOST_ASKS + 1)]
+    for i, ask in enumerate(asks):
+        index.update_claim(waiting(f"c{i}", ask))
+    assert [index.resource_of(ask) is not None for ask in asks] == [*[True] * MOST_ASKS, False]
+    index.remove_claim("uid-c0")
+    index.update_claim(waiting("again", asks[-1]))
+    assert index.resource_of(asks[-1]) == ask_resource(asks[-1]), "a claim that is gone makes room"
+
+
+def test_a_claim_keeps_its_gpu_when_slices_are_gone() -> None:
+    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]), claim("train", "gpu-0"))
+    assert index.node("node") is not None
+    index.remove_slice("node-1")
+    devices = index.node("node")
+    assert devices is not None
+    assert [(device.gpu, device.resources) for device in devices.devices] == [("GPU-0", frozenset())]
+    assert index.remove_claim("uid-train") == {"node"}
+    assert index.node("node") is None
+
+
+def test_a_claim_that_comes_before_its_slice() -> None:
+    without_node = replace(claim("train", "gpu-0"), node=None)
+    index = index_of(GPU_CLASS, without_node)
+    assert index.claims_on("node") == ()
+    assert index.update_slice(one_slice("node", [gpu(0)])) == {"node"}
+    assert index.claims_on("node") == (without_node,)
+
+
+def test_devices_that_several_nodes_reach_cannot_be_counted() -> None:
+    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]))
+    assert index.update_slice(one_slice(None, [gpu(1)], name="fabric")) == {"node"}
+    devices = index.node("node")
+    assert devices is not None
+    assert WHOLE in devices.open
+    assert index.remove_slice("fabric") == {"node"}
+
+
+def test_other_devices_are_no_gpus() -> None:
+    nic = replace(gpu(0), facts=replace(gpu(0).facts, driver="nic.example.com"))
+    item = replace(one_slice("node", [nic]), driver="nic.example.com")
+    assert index_of(GPU_CLASS, item).node("node") is None

@@ -1,0 +1,253 @@
+"""Nodes on which a device plugin and DRA offer the same GPUs, and what DRA can still hand out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from scheduler_ext.core.cache.device_index import DeviceIndex
+from scheduler_ext.core.cache.ledger import NodePods
+from scheduler_ext.core.cache.node_record import NodeRecord
+from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
+from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.intree.affinity import Taint
+from scheduler_ext.core.node.node import BoundPod, Node
+from scheduler_ext.core.node.state import resolve
+from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.core.snapshot.table import build_snapshot
+from tests.core.dra.published import (
+    GPU_CLASS,
+    IMPLICIT,
+    MIG_CLASS,
+    WHOLE,
+    claim,
+    gpu,
+    index_of,
+    instance,
+    one_slice,
+)
+
+TWICE = "node(s) had GPUs that device plugin and DRA could hand out twice"
+SHORT = "Insufficient nvidia.com/gpu per device"
+MIG = "deviceclass.resource.kubernetes.io/mig.nvidia.com"
+TWO = one_slice("node", [gpu(0), gpu(1)])
+PLUGIN = {WHOLE: 2}
+
+
+def device(index: int, **changes: object) -> Device:
+    model = canonical_model("NVIDIA H100 80GB HBM3")
+    plain = Device(f"GPU-{index}", index, "nvidia", "H100", model, (9, 0), Memory(81559))
+    return replace(plain, **changes)  # type: ignore[arg-type]  # fields of Device
+
+
+REPORT = Report((device(0), device(1)))
+
+
+def pod(name: str, *, extended: bool = False) -> BoundPod:
+    ask = UnitAsk(WHOLE, 1)
+    return BoundPod(
+        f"pod-{name}",
+        "default",
+        f"pod-{name}",
+        0,
+        GpuRequest(units=(ask,), by_container=(("main", WHOLE, 1),)),
+        extended_claim="claim" if extended else None,
+    )
+
+
+def node(
+    index: DeviceIndex,
+    allocatable: Mapping[str, int] | None = None,
+    report: Report | None = None,
+    pods: Sequence[BoundPod] = (),
+) -> Node:
+    record = NodeRecord(allocatable=dict(allocatable or {}))
+    info = record.info(
+        "node", report, NodePods(tuple(pods)), devices=index.node("node"), claims=index.claims_on("node")
+    )
+    return resolve(info, ResourceNames(), 0)
+
+
+def verdict(on: Node, resource: str = WHOLE, count: int = 1, **more: object) -> str | None:
+    ask = UnitAsk(resource, count, **more)  # type: ignore[arg-type]  # fields of UnitAsk
+    decision = filter_nodes(GpuRequest(units=(ask,)), build_snapshot({"node": on}, 1), Policy())
+    code = int(decision.verdict[decision.snapshot.state_at("node")])
+    return None if code == FITS else REASONS[code - 1].text
+
+
+HELD_BY_PLUGIN = Report((device(0, holders=(Holder(uid="pod-a", container="main"),)), device(1)))
+
+
+@pytest.mark.parametrize(
+    ("on", "resource", "count", "expected"),
+    [
+        pytest.param(node(index_of(GPU_CLASS, TWO)), WHOLE, 2, None, id="DRA alone, without an agent"),
+        pytest.param(
+            node(index_of(GPU_CLASS, TWO), {WHOLE: 0}), WHOLE, 2, None, id="allocatable of 0 is DRA's"
+        ),
+        pytest.param(node(index_of(GPU_CLASS, TWO)), IMPLICIT, 2, None, id="the implicit name of the class"),
+        pytest.param(node(index_of(GPU_CLASS, TWO)), WHOLE, 3, SHORT, id="more than the slices offer"),
+        pytest.param(node(index_of(TWO)), WHOLE, 1, SHORT, id="slices without a class serve no resource"),
+        pytest.param(
+            node(index_of(GPU_CLASS, TWO, claim("x", "gpu-0"))),
+            WHOLE,
+            2,
+            SHORT,
+            id="a claim holds one of two",
+        ),
+        pytest.param(
+            node(index_of(GPU_CLASS, TWO, claim("x", "gpu-0"))), WHOLE, 1, None, id="the other one is free"
+        ),
+        pytest.param(
+            node(index_of(GPU_CLASS, TWO), PLUGIN, REPORT),
+            WHOLE,
+            2,
+            None,
+            id="both ways, and nothing is held",
+        ),
+        pytest.param(
+            node(index_of(GPU_CLASS, TWO), PLUGIN, REPORT), IMPLICIT, 2, None, id="both ways, asked by class"
+        ),
+        pytest.param(
+            node(index_of(GPU_CLASS, TWO, claim("x", "gpu-0")), PLUGIN, REPORT),
+            WHOLE,
+            1,
+            TWICE,
+            id="the plugin could hand out a claimed GPU",
+        ),
+        pytest.param(
+            node(index_of(GPU_CLASS, TWO), PLUGIN, HELD_BY_PLUGIN, [pod("a")]),
+            IMPLICIT,
+            1,
+            TWICE,
+            id="a claim could get a GPU of the plugin's pod",
+        ),
+        pytest.param(
+            node(index_of(GPU_CLASS, TWO), PLUGIN, HELD_BY_PLUGIN, [pod("a")]),
+            WHOLE,
+            1,
+            None,
+            id="the plugin itself knows what it has handed out",
+        ),
+        pytest.param(
+            node(index_of(GPU_CLASS, TWO), PLUGIN, REPORT, [pod("a")]),
+            IMPLICIT,
+            1,
+            TWICE,
+            id="a pod of the plugin whose GPU is not seen yet may have any",
+        ),
+        pytest.param(
+            node(index_of(GPU_CLASS, TWO), {}, REPORT, [pod("a", extended=True)]),
+            WHOLE,
+            1,
+            None,
+            id="a pod of DRA whose claim has not arrived takes one of two",
+        ),
+        pytest.param(
+            node(index_of(GPU_CLASS, TWO), {}, REPORT, [pod("a", extended=True)]),
+            WHOLE,
+            2,
+            SHORT,
+            id="and leaves no two",
+        ),
+        pytest.param(
+            node(
+                index_of(GPU_CLASS, TWO, claim("x", "gpu-0", pod="pod-a", extended=True)),
+                {},
+                REPORT,
+                [pod("a", extended=True)],
+            ),
+            WHOLE,
+            1,
+            None,
+            id="a pod and its claim count once",
+        ),
+        pytest.param(
+            node(index_of(GPU_CLASS, claim("x", "gpu-0")), PLUGIN, REPORT),
+            WHOLE,
+            1,
+            TWICE,
+            id="slices that are gone leave a claim behind whose GPU is unknown",
+        ),
+        pytest.param(
+            node(index_of(GPU_CLASS, one_slice("node", [gpu(1)]), claim("x", "gpu-1")), {WHOLE: 1}, REPORT),
+            WHOLE,
+            1,
+            TWICE,
+            id="which GPU the plugin offers is unknown",
+        ),
+        pytest.param(
+            node(
+                index_of(
+                    GPU_CLASS,
+                    one_slice("node", [gpu(0, "H100", "80Gi", Taint("xid", "79", "NoSchedule")), gpu(1)]),
+                )
+            ),
+            WHOLE,
+            2,
+            SHORT,
+            id="a tainted device is not handed out",
+        ),
+        pytest.param(
+            node(index_of(GPU_CLASS, TWO), {}, Report((device(0, cordoned=True), device(1)))),
+            WHOLE,
+            1,
+            SHORT,
+            id="kube-scheduler could choose a cordoned GPU",
+        ),
+        pytest.param(
+            node(
+                index_of(MIG_CLASS, one_slice("node", [instance(0), instance(1)]), claim("x", "gpu-0-mig-0"))
+            ),
+            MIG,
+            1,
+            None,
+            id="a free MIG instance beside a claimed one",
+        ),
+        pytest.param(
+            node(
+                index_of(MIG_CLASS, one_slice("node", [instance(0), instance(1)]), claim("x", "gpu-0-mig-0"))
+            ),
+            MIG,
+            2,
+            SHORT,
+            id="no second MIG instance beside a claimed one",
+        ),
+    ],
+)
+def test_verdicts(on: Node, resource: str, count: int, expected: str | None) -> None:
+    assert verdict(on, resource, count) == expected
+
+
+def test_claims_are_counted_by_kube_scheduler() -> None:
+    full = node(index_of(GPU_CLASS, TWO, claim("x", "gpu-0"), claim("y", "gpu-1")))
+    assert verdict(full, IMPLICIT, 1) == SHORT
+    assert verdict(full, IMPLICIT, 1, by_claim=True) is None
+
+
+def test_devices_that_cannot_be_counted_are_left_to_kube_scheduler() -> None:
+    fabric = one_slice(None, [gpu(5)], name="fabric")
+    assert verdict(node(index_of(GPU_CLASS, TWO, fabric)), WHOLE, 9) is None
+
+
+def test_a_gpu_counts_once_by_uuid_and_by_pci_bus_id() -> None:
+    report = Report((device(0), device(1, uuid="GPU-other", pci_bus_id="00000000:01:00.0")))
+    both = node(index_of(GPU_CLASS, TWO), {}, report)
+    assert both.uuids == ("GPU-0", "GPU-other")
+    assert verdict(both, WHOLE, 2) is None
+    more = node(index_of(GPU_CLASS, TWO), {}, Report((device(0),)))
+    assert sorted(map(str, more.uuids)) == ["GPU-0", "GPU-1"], "a GPU that only slices list"
+
+
+def test_slices_alone_describe_the_gpus() -> None:
+    on = node(index_of(GPU_CLASS, TWO))
+    assert on.info.report is not None
+    (slot, _) = on.state.slots
+    assert (slot.model.name, slot.total_mib, slot.compute_capability) == ("H100-80GB", 81559, 9_000_000)
+    assert (on.info.report.from_slices, on.state.cuda) == (True, 13_000_000)
