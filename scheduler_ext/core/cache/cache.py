@@ -11,9 +11,10 @@ caller's monotonic time in seconds. The age of a report counts from when the API
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from scheduler_ext.core.cache.device_index import Compile, DeviceIndex, Selector
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import Cause, Ledger
 from scheduler_ext.core.cache.node_record import NodeRecord
@@ -50,6 +51,10 @@ class _Entry:
 _NO_ENTRY = _Entry()
 
 
+def _follow_nothing(_expressions: Sequence[str]) -> Selector:
+    raise AssertionError("a class where DRA is not followed")
+
+
 class Cache(Ledger):
     """All that is known of every node. One thread at a time."""
 
@@ -59,8 +64,10 @@ class Cache(Ledger):
         missing_after_s: float,
         resources: ResourceNames | None = None,
         enforcing: bool = False,
+        compile_selectors: Compile | None = None,
     ) -> None:
-        """`enforcing`: this extender binds shares, so that only nodes labelled for shares have any."""
+        """`enforcing`: this extender binds shares, so that only nodes labelled for shares have any.
+        `compile_selectors` reads the expressions of DeviceClasses and claims, where DRA is followed."""
         super().__init__()
         self._stale_after_s = stale_after_s
         self._missing_after_s = missing_after_s
@@ -72,6 +79,15 @@ class Cache(Ledger):
         self._others: dict[str, tuple[str, int]] = {}
         self._others_milli: Counter[str] = Counter()
         self.demand = ObservedDemand()
+        self.devices = DeviceIndex(compile_selectors or _follow_nothing, self._resources)
+
+    def touch_devices(self, nodes: Iterable[str], now: float) -> None:
+        """The devices or claims of these nodes changed in `devices`."""
+        for name in nodes:
+            entry = self._entries.get(name)
+            if entry is not None:
+                self._touch(name, Cause.REPORT)
+                self._judge(name, entry, now)
 
     def update_node(self, name: str, record: NodeRecord, now: float) -> None:
         """A Node was added or changed; a Node of another uid is another node."""
@@ -168,7 +184,15 @@ class Cache(Ledger):
         if entry is None or entry.record is None:
             return None
         pods = self.pods_on(name)
-        info = entry.record.info(name, entry.own_report(), pods, entry.freshness, self._others_milli[name])
+        info = entry.record.info(
+            name,
+            entry.own_report(),
+            pods,
+            entry.freshness,
+            self._others_milli[name],
+            self.devices.node(name),
+            self.devices.claims_on(name),
+        )
         if self._enforcing and entry.record.allocatable.get(self._resources.share) and not is_of_shares(info):
             # The amount in allocatable was written by another component, or is not taken away yet.
             return replace(info, allocatable=entry.record.allocatable | {self._resources.share: 0})
@@ -216,18 +240,20 @@ class Cache(Ledger):
         return {name for name, entry in self._entries.items() if entry.record is not None}
 
     def _judge(self, name: str, entry: _Entry, now: float) -> None:
-        freshness = self._freshness(entry, now)
+        freshness = self._freshness(name, entry, now)
         if freshness != entry.freshness:
             entry.freshness = freshness
             self._touch(name, Cause.AGE)
 
-    def _freshness(self, entry: _Entry, now: float) -> str:
+    def _freshness(self, name: str, entry: _Entry, now: float) -> str:
         if entry.own_report() is not None:
             age_s = now - entry.received_at
             if age_s < self._stale_after_s:
                 return "Fresh"
             return "Stale" if age_s < self._missing_after_s else "Missing"
         estimate = entry.record.estimate if entry.record is not None else None
+        if self.devices.has_devices(name):
+            return "Fresh"
         if estimate is None or estimate.vendor not in _REPORTED_VENDORS:
             return "Fresh"
         return "Fresh" if now - entry.first_seen < self._missing_after_s else "Missing"

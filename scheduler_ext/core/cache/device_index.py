@@ -172,6 +172,10 @@ class DeviceIndex:
         }
         return {name: problem for name, problem in found.items() if problem}
 
+    def has_devices(self, node: str) -> bool:
+        """Whether slices list devices of a node, in complete pools."""
+        return any(self._complete(pool) for pool in self._pools_of.get(node, ()))
+
     def claims_on(self, node: str) -> tuple[Claim, ...]:
         """The claims that hold devices of a node, by their names."""
         return tuple(sorted(self._on_node.get(node, {}).values(), key=lambda claim: claim.key))
