@@ -133,9 +133,9 @@ def _has_when_empty(node: Node, request: GpuRequest) -> bool:
     """Whether a node has the requested amounts at all, held or not, as far as reported."""
     if request.shares is not None and not (node.state.offers_shares and node.state.gpus):
         return False
-    allocatable = node.info.allocatable
-    if allocatable is not None:
-        return all(allocatable.get(ask.resource, 0) >= ask.count for ask in request.units)
+    asked = [ask.resource for ask in request.units]
+    if node.info.allocatable is not None and not any(map(node.info.by_claim, asked)):
+        return all(node.info.limit(ask.resource) >= ask.count for ask in request.units)
     offered: Counter[str] = Counter()
     for slot in node.state.slots:
         for unit in slot.units:

@@ -189,7 +189,7 @@ class ClusterDump:
             self.notes.append(f"node {info.name}: GPUs of several models; only {commonest} counts")
         gpus = [gpu for gpu in gpus if gpu.model == commonest]
         if info.allocatable is not None and not info.share_node:
-            gpus = gpus[: sum(info.allocatable.get(name, 0) for name in self._sizing.resources.whole)]
+            gpus = gpus[: sum(map(info.limit, self._sizing.resources.whole))]
         return gpus
 
     def _as_running(self, pod: kube.Pod) -> _Running:

@@ -49,7 +49,7 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
         mig_free[profile] += instances.free
     return {
         "node": info.name,
-        "source": "labels" if report is None else "report",
+        "source": "labels" if report is None else "slices" if report.from_slices else "report",
         "state": info.freshness,
         "ageSeconds": age_s,
         "problem": problem,

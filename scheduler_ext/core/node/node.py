@@ -118,6 +118,12 @@ class NodeInfo:
         """The reported GPUs."""
         return self.report.devices if self.report is not None else ()
 
+    def limit(self, resource: str) -> int:
+        """What the Node object allows of a resource in all; UNLIMITED without one, and of what DRA serves."""
+        if self.allocatable is None or self.by_claim(resource):
+            return UNLIMITED
+        return self.allocatable.get(resource, 0)
+
     def by_claim(self, resource: str) -> bool:
         """Whether DRA serves a resource here: its class exists, and no device plugin offers the resource
         (extendeddynamicresources.go of kube-scheduler)."""

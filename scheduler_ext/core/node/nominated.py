@@ -62,4 +62,4 @@ def room_for_both(
 
     together = requested(*beside.values(), one, other)
     wanted_by_both = requested(one).keys() & requested(other).keys()
-    return all(together[name] <= info.allocatable.get(name, 0) for name in wanted_by_both)
+    return all(together[name] <= info.limit(name) for name in wanted_by_both)

@@ -52,8 +52,7 @@ def _units(ask: UnitAsk, node: Node, held: Holdings) -> Iterator[str]:
     name = ask.resource
     left = sum(unit.free for slot in node.state.slots for unit in slot.units if unit.resource == name)
     left -= next((unknown for known, unknown, _ in node.state.limits if known == name), 0)
-    if node.info.allocatable is not None and not node.info.by_claim(name):
-        left = min(left, node.info.allocatable.get(name, 0) - held.requested[name])
+    left = min(left, node.info.limit(name) - held.requested[name])
     if ask.count > max(0, left):
         yield f"{ask.count} {name} would be promised where {max(0, left)} are left"
 

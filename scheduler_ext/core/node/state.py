@@ -149,9 +149,8 @@ def _adrift(held: Holdings, slots: list[Slot]) -> float:
 
 
 def _limit(info: NodeInfo, held: Holdings, resource: str) -> int:
-    if info.allocatable is None:
-        return UNLIMITED
-    return min(UNLIMITED, max(0, info.allocatable.get(resource, 0) - held.requested[resource]))
+    limit = info.limit(resource)
+    return limit if limit == UNLIMITED else min(UNLIMITED, max(0, limit - held.requested[resource]))
 
 
 def _offers(info: NodeInfo, resource: str) -> bool:
@@ -175,7 +174,7 @@ def _limits(
         (
             name,
             held.claimed[name] if name in by_claim else _unknown(held, name),
-            0 if name in closed else UNLIMITED if name in by_claim else _limit(info, held, name),
+            0 if name in closed else _limit(info, held, name),
         )
         for name in sorted({unit.resource for unit, _ in units})
     )

@@ -10,7 +10,7 @@ from math import lcm
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS
-from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_important_first
 from scheduler_ext.core.preemption.dry_run import DryRun, without
@@ -169,10 +169,9 @@ class Preemption:
             asked[self.sizing.resources.share] = shares.total_mib
             unplaced = [int(relief.unplaced) for relief in dry_run.reliefs]
             yield Need(len(dry_run.held.unplaced), unplaced)
-        allocatable = dry_run.info.allocatable
-        if allocatable is not None:
-            for name, count in asked.items():
-                free = allocatable.get(name, 0) - dry_run.held.requested[name]
+        for name, count in asked.items():
+            if (limit := dry_run.info.limit(name)) != UNLIMITED:
+                free = limit - dry_run.held.requested[name]
                 yield Need(count - free, [relief.requested.get(name, 0) for relief in dry_run.reliefs])
 
 

@@ -7,6 +7,8 @@ import pytest
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.views.listing import inventory_list
+from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 
 CLASS = """
@@ -58,6 +60,8 @@ def test_a_claim_holds_a_gpu_of_a_slice() -> None:
 def test_a_node_that_only_a_slice_names() -> None:
     info = assemble(read_objects("---".join((CLASS, SLICE)).encode()), ResourceNames())["node"]
     assert (info.freshness, len(info.devices)) == ("Fresh", 1)
+    (item,) = inventory_list([info], Configuration())["items"]
+    assert (item["source"], item["devices"][0]["model"]) == ("slices", "H100-80GB")
 
 
 def test_older_versions_of_the_api_are_skipped() -> None:
