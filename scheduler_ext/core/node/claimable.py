@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from scheduler_ext.core.dra.device import DraDevice
+from scheduler_ext.core.dra.device import DraDevice, amounts
 from scheduler_ext.core.dra.published import DeviceAsk
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.intree.affinity import first_untolerated
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import UNLIMITED, NodeInfo, Slot, Unit
-from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
 from scheduler_ext.core.request.resource_names import vendor_of
 
 _Limits = Sequence[tuple[str, int, int]]
@@ -24,7 +23,6 @@ class Claimable:
 
     def __init__(self, info: NodeInfo, held: Holdings) -> None:
         assert info.dra is not None
-        self._info = info
         self._dra = info.dra
         self._held = held
         self.served = frozenset(name for name in info.dra.asks if info.by_claim(name))
@@ -76,25 +74,20 @@ class Claimable:
         """How often the device can be allocated now, by claims alone."""
         if not part.multiple:
             return int(not self._held.allocated[part.id])
-        consumed = self._held.consumed.get(part.id, Counter())
-        wanted = dict(ask.capacity)
-        if not wanted:
+        if not ask.capacity:
             # Without a request, a claim takes all of each capacity, or the default of its policy.
             return int(not self._held.allocated[part.id])
-        copies = []
-        for name, text in wanted.items():
-            key = name.rpartition("/")[2]
-            each = _amount(text)
-            if each > 0:
-                copies.append(max(0, part.capacity.get(key, 0) - consumed[key]) // each)
-        return min(copies, default=1)
+        consumed = self._held.consumed.get(part.id, Counter())
+        wanted = amounts(dict(ask.capacity)).items()
+        left = ((max(0, part.capacity.get(name, 0) - consumed[name]), each) for name, each in wanted)
+        return min((free // each for free, each in left if each > 0), default=1)
 
     def twice(self, slots: Iterable[tuple[Slot, str | None]], limits: _Limits) -> tuple[str, ...]:
         """The resources through which a GPU could be handed out that is held already: the kubelet and
         kube-scheduler choose the device, and neither knows what the other has handed out."""
         found = set(self._held_by_plugin)
         published = {device.on for device in self._dra.devices}
-        vendors = {device.vendor for device in self._dra.devices}
+        vendors: set[str | None] = {device.vendor for device in self._dra.devices}
         # A pod of the device plugin whose GPU is not known yet may have any that claims can get.
         unseen = {
             vendor_of(name) for name, count in self._held.unknown.items() if count and name not in self.served
@@ -102,7 +95,7 @@ class Claimable:
         for slot, uuid in slots:
             for unit in slot.units:
                 if unit.resource in self.served:
-                    if unit.free and uuid in published and unseen & {*vendors}:
+                    if unit.free and uuid in published and unseen & vendors:
                         found.add(unit.resource)
                 elif self._held.lost or uuid in self._claimed_gpus:
                     found.add(unit.resource)
@@ -125,10 +118,3 @@ def _consume(part: DraDevice, left: dict[tuple[str, str, str], int]) -> bool:
     for key, amount in needed:
         left[key] -= amount
     return True
-
-
-def _amount(text: str) -> int:
-    try:
-        return int(parse_quantity(text))
-    except QuantityError:
-        return 0

@@ -12,6 +12,8 @@ from scheduler_ext.core.cache.ledger import NodePods
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.dra.device import amounts
+from scheduler_ext.core.dra.published import Attribute, Consumption, DeviceAsk, DeviceFacts, PublishedDevice
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model
@@ -31,6 +33,7 @@ from tests.core.dra.published import (
     index_of,
     instance,
     one_slice,
+    waiting,
 )
 
 TWICE = "node(s) had GPUs that device plugin and DRA could hand out twice"
@@ -251,3 +254,57 @@ def test_slices_alone_describe_the_gpus() -> None:
     (slot, _) = on.state.slots
     assert (slot.model.name, slot.total_mib, slot.compute_capability) == ("H100-80GB", 81559, 9_000_000)
     assert (on.info.report.from_slices, on.state.cuda) == (True, 13_000_000)
+
+
+def planned(name: str, profile: str | None, memory: str, amount: int) -> PublishedDevice:
+    """A GPU of seven parts, or a partition of it that a claim would create."""
+    kind: dict[str, Attribute] = {"type": "mig", "profile": profile} if profile else {"type": "gpu"}
+    facts = DeviceFacts("gpu.nvidia.com", kind | {"parentUUID": "GPU-0"}, {"memory": memory})
+    return PublishedDevice(name, facts, (Consumption("set", "slices", amount),))
+
+
+@pytest.mark.parametrize(
+    ("held", "resource", "free"),
+    [
+        pytest.param((), WHOLE, 1, id="the whole GPU while no partition is held"),
+        pytest.param((), MIG, 2, id="partitions share the counters of their GPU: 4 and 3 of 7"),
+        pytest.param(("half",), WHOLE, 0, id="a partition closes the whole GPU"),
+        pytest.param(("half",), MIG, 1, id="three of seven parts are left"),
+        pytest.param(("gpu-0",), MIG, 0, id="the whole GPU closes its partitions"),
+    ],
+)
+def test_partitions_that_claims_create(held: tuple[str, ...], resource: str, free: int) -> None:
+    devices = [
+        planned("gpu-0", None, "80Gi", 7),
+        planned("half", "4g.40gb", "40Gi", 4),
+        planned("third", "3g.40gb", "40Gi", 3),
+        planned("other", "3g.40gb", "40Gi", 3),
+    ]
+    item = replace(one_slice("node", devices), counters={("set", "slices"): 7})
+    claims = [claim(name, name) for name in held]
+    on = node(index_of(GPU_CLASS, MIG_CLASS, item, *claims))
+    assert verdict(on, resource, free + 1) == SHORT
+    assert not free or verdict(on, resource, free) is None
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "free"),
+    [
+        pytest.param((), "20Gi", 4, id="four parts of an empty GPU"),
+        pytest.param(("30Gi",), "20Gi", 2, id="two beside a claim of 30 of 80 GiB"),
+        pytest.param(("30Gi", "40Gi"), "20Gi", 0, id="none beside claims of 70"),
+    ],
+)
+def test_claims_that_share_a_device(held: tuple[str, ...], asked: str, free: int) -> None:
+    plain = gpu(0, memory="80Gi")
+    shared = replace(plain, facts=replace(plain.facts, allow_multiple_allocations=True))
+    ask = DeviceAsk("gpu.nvidia.com", capacity=(("memory", asked),))
+    index = index_of(GPU_CLASS, one_slice("node", [shared]), waiting("next", ask))
+    for i, text in enumerate(held):
+        one = claim(f"c{i}", "gpu-0")
+        (device_,) = one.devices or ()
+        index.update_claim(replace(one, devices=(replace(device_, consumed=amounts({"memory": text})),)))
+    name = index.resource_of(ask)
+    assert name is not None
+    assert verdict(node(index), name, free + 1) == SHORT
+    assert not free or verdict(node(index), name, free) is None
