@@ -79,7 +79,7 @@ class Cache(Ledger):
         self._others: dict[str, tuple[str, int]] = {}
         self._others_milli: Counter[str] = Counter()
         self.demand = ObservedDemand()
-        self.devices = DeviceIndex(compile_selectors or _follow_nothing, self._resources)
+        self.devices = DeviceIndex(compile_selectors or _follow_nothing, self._resources, self.nodes)
 
     def touch_devices(self, nodes: Iterable[str], now: float) -> None:
         """The devices or claims of these nodes changed in `devices`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -17,6 +17,7 @@ from scheduler_ext.core.dra.published import (
     DeviceId,
     PublishedDevice,
     ResourceSlice,
+    TaintRule,
 )
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, ResourceNames
 
@@ -49,7 +50,14 @@ class DeviceIndex:
     """All that the API group resource.k8s.io says of GPUs. One thread at a time. Updates return the names of
     the nodes that they change."""
 
-    def __init__(self, compile_selectors: Compile, resources: ResourceNames) -> None:
+    def __init__(
+        self,
+        compile_selectors: Compile,
+        resources: ResourceNames,
+        nodes: Callable[[], Iterable[str]] = tuple,
+    ) -> None:
+        """`nodes` returns the names of all nodes, which devices that several nodes reach can change."""
+        self._nodes = nodes
         self._compile = compile_selectors
         self._resources = resources
         self._slices: dict[str, ResourceSlice] = {}
@@ -68,9 +76,14 @@ class DeviceIndex:
         # How many claims have each ask with requirements of its own.
         self._asked: Counter[DeviceAsk] = Counter()
         self._digests: dict[str, tuple[DraDevice, ...]] = {}
-        # The devices of each node as they were last published: claims outlive slices.
-        self._former: dict[DeviceId, DraDevice] = {}
-        self._open_slices: set[str] = set()
+        # The claims that hold each device, and the devices of these as they were last published: claims
+        # outlive slices.
+        self._holders: dict[DeviceId, set[str]] = {}
+        self._former: dict[DeviceId, PublishedDevice] = {}
+        # Slices that several nodes reach; those with GPUs make these uncountable everywhere.
+        self._unplaced: set[str] = set()
+        self._has_open = False
+        self._rules: dict[str, TaintRule] = {}
 
     def update_slice(self, item: ResourceSlice) -> set[str]:
         """A slice was published or changed."""
@@ -79,9 +92,9 @@ class DeviceIndex:
             return set()
         changed = self.remove_slice(item.name) if before is not None else set()
         self._slices[item.name] = item
-        if item.node is None and any(self._is_gpu(device) for device in item.devices):
-            self._open_slices.add(item.name)
-            changed |= set(self._pools_of)
+        if item.node is None:
+            self._unplaced.add(item.name)
+            changed |= self._look_at_unplaced()
         pool = (item.driver, item.pool)
         self._pools.setdefault(pool, {})[item.name] = item
         for uid in tuple(self._homeless):
@@ -93,18 +106,23 @@ class DeviceIndex:
         if item is None:
             return set()
         self._digests.pop(name, None)
+        for device in item.devices:
+            if (id := DeviceId(item.driver, item.pool, device.name)) in self._holders:
+                self._former[id] = device
         pool = (item.driver, item.pool)
         changed = self._nodes_of(pool)
-        if name in self._open_slices:
-            self._open_slices.discard(name)
-            changed |= set(self._pools_of)
+        if name in self._unplaced:
+            self._unplaced.discard(name)
+            changed |= self._look_at_unplaced()
         slices = self._pools[pool]
         del slices[name]
         if not slices:
             del self._pools[pool]
         for node in changed:
-            if not any(each.node == node for each in slices.values()):
-                self._pools_of.get(node, set()).discard(pool)
+            if not any(each.node == node for each in slices.values()) and node in self._pools_of:
+                self._pools_of[node].discard(pool)
+                if not self._pools_of[node]:
+                    del self._pools_of[node]
         return changed
 
     def update_class(self, item: DeviceClass) -> set[str]:
@@ -123,6 +141,8 @@ class DeviceIndex:
         changed = self.remove_claim(item.uid)
         self._claims[item.uid] = item
         self._by_key[item.key] = item.uid
+        for held in item.devices or ():
+            self._holders.setdefault(held.id, set()).add(item.uid)
         changed |= self._settle(item)
         if item.devices is None:
             changed |= self._take_asks(item)
@@ -134,6 +154,12 @@ class DeviceIndex:
             return set()
         if self._by_key.get(item.key) == uid:
             del self._by_key[item.key]
+        for held in item.devices or ():
+            holders = self._holders.get(held.id, set())
+            holders.discard(uid)
+            if not holders:
+                self._holders.pop(held.id, None)
+                self._former.pop(held.id, None)
         if item.devices is None:
             self._asked -= Counter(_own_asks(item))
         self._homeless.discard(uid)
@@ -145,6 +171,19 @@ class DeviceIndex:
             del self._on_node[node]
         return {node}
 
+    def update_rule(self, item: TaintRule) -> set[str]:
+        """A DeviceTaintRule was created or changed."""
+        before = self._rules.get(item.name)
+        if before == item:
+            return set()
+        changed = self.remove_rule(item.name) if before is not None else set()
+        self._rules[item.name] = item
+        return changed | self._tainted_by(item)
+
+    def remove_rule(self, name: str) -> set[str]:
+        item = self._rules.pop(name, None)
+        return self._tainted_by(item) if item is not None else set()
+
     def slices(self) -> set[str]:
         return set(self._slices)
 
@@ -153,6 +192,9 @@ class DeviceIndex:
 
     def claims(self) -> set[str]:
         return set(self._claims)
+
+    def rules(self) -> set[str]:
+        return set(self._rules)
 
     def claim(self, namespace: str, name: str) -> Claim | None:
         uid = self._by_key.get(f"{namespace}/{name}")
@@ -185,7 +227,7 @@ class DeviceIndex:
         though no slice lists them any more. None if DRA has nothing there."""
         claims = self._on_node.get(name, {})
         pools = self._pools_of.get(name, set())
-        if not pools and not claims and not self._open_slices:
+        if not pools and not claims and not self._has_open:
             return None
         devices: list[DraDevice] = []
         counters: dict[tuple[str, str, str], int] = {}
@@ -199,11 +241,11 @@ class DeviceIndex:
         known = {device.id for device in devices}
         for claim in claims.values():
             for held in claim.devices or ():
-                if held.id not in known and (former := self._former.get(held.id)) is not None:
+                if held.id not in known and (former := self._last_known(held.id)) is not None:
                     known.add(held.id)
-                    devices.append(replace(former, resources=frozenset()))
+                    devices.append(gpu_device(former, held.id.pool, frozenset()))
         driver, cuda = driver_versions(first) if first is not None else (None, None)
-        open_names = frozenset(self._asks) if self._open_slices else frozenset()
+        open_names = frozenset(self._asks) if self._has_open else frozenset()
         if not devices and not claims and not open_names:
             return None
         return NodeDevices(tuple(devices), self._asks, self._served, open_names, counters, driver, cuda)
@@ -229,12 +271,44 @@ class DeviceIndex:
         found = self._digests.get(item.name)
         if found is None:
             found = self._digests[item.name] = tuple(
-                gpu_device(device, item.pool, self._admitting(device))
+                gpu_device(self._tainted(device, item.pool), item.pool, self._admitting(device))
                 for device in item.devices
                 if self._is_gpu(device)
             )
-            self._former.update((device.id, device) for device in found)
         return found
+
+    def _last_known(self, id: DeviceId) -> PublishedDevice | None:
+        """A device that no complete pool has: from a slice of its pool, else as it was last published."""
+        for item in self._pools.get((id.driver, id.pool), {}).values():
+            for device in item.devices:
+                if device.name == id.name and self._is_gpu(device):
+                    return device
+        former = self._former.get(id)
+        return former if former is not None and self._is_gpu(former) else None
+
+    def _tainted(self, device: PublishedDevice, pool: str) -> PublishedDevice:
+        """The device with the taints of rules, which kube-scheduler adds to those in the slice."""
+        id = DeviceId(device.facts.driver, pool, device.name)
+        more = tuple(rule.taint for rule in self._rules.values() if rule.is_about(id))
+        return replace(device, taints=(*device.taints, *more)) if more else device
+
+    def _tainted_by(self, rule: TaintRule) -> set[str]:
+        """Forget what was known of the devices that a rule may be about. Returns their nodes."""
+        nodes: set[str] = set()
+        for item in self._slices.values():
+            if rule.driver in (None, item.driver) and rule.pool in (None, item.pool):
+                self._digests.pop(item.name, None)
+                if item.node is not None:
+                    nodes.add(item.node)
+        return nodes
+
+    def _look_at_unplaced(self) -> set[str]:
+        """Find out whether a GPU is within reach of several nodes. Returns all nodes if that changed."""
+        before = self._has_open
+        self._has_open = any(
+            self._is_gpu(device) for name in self._unplaced for device in self._slices[name].devices
+        )
+        return set(self._nodes()) if self._has_open != before else set()
 
     def _is_gpu(self, device: PublishedDevice) -> bool:
         """A device of a driver for GPUs, or of a class that serves a resource of GPUs."""
@@ -279,7 +353,8 @@ class DeviceIndex:
             for name, ask in asks.items()
         }
         self._digests.clear()
-        return set(self._pools_of)
+        changed = self._look_at_unplaced()
+        return changed | set(self._nodes() if self._has_open else self._pools_of)
 
     def _settle(self, claim: Claim) -> set[str]:
         """Assign a claim to the node whose devices it holds."""

@@ -80,6 +80,26 @@ class DeviceClass:
 
 
 @dataclass(frozen=True, slots=True)
+class TaintRule:
+    """A DeviceTaintRule: the taint of all devices of these names; None stands for any. `is_empty`: it names
+    no devices, not even all."""
+
+    name: str
+    taint: Taint
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    is_empty: bool = False
+
+    def is_about(self, id: DeviceId) -> bool:
+        """Whether a device has the taint."""
+        wanted = (self.driver, self.pool, self.device)
+        return not self.is_empty and all(
+            each is None or each == own for each, own in zip(wanted, id, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class DeviceAsk:
     """The requirements of a request on each of its devices: those of the class, and its own. `capacity` is
     what the device must have left where it may be allocated several times."""

@@ -6,9 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.core.cache.device_index import MOST_ASKS, ask_resource
-from scheduler_ext.core.dra.published import DeviceAsk, DeviceClass, ResourceSlice
+from scheduler_ext.core.cache.device_index import MOST_ASKS, DeviceIndex, ask_resource
+from scheduler_ext.core.dra.published import DeviceAsk, DeviceClass, ResourceSlice, TaintRule
+from scheduler_ext.core.intree.affinity import Taint
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.wire.device_selector import DeviceSelector
 from tests.core.dra.published import (
+    DRIVER,
     GPU_CLASS,
     IMPLICIT,
     MIG_CLASS,
@@ -21,6 +25,7 @@ from tests.core.dra.published import (
     waiting,
 )
 
+SICK = Taint("example.com/sick", "", "NoSchedule")
 LARGE = DeviceAsk(
     "gpu.nvidia.com", ("device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('40Gi'))",)
 )
@@ -156,12 +161,56 @@ def test_a_claim_that_comes_before_its_slice() -> None:
 
 
 def test_devices_that_several_nodes_reach_cannot_be_counted() -> None:
-    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]))
-    assert index.update_slice(one_slice(None, [gpu(1)], name="fabric")) == {"node"}
+    index = DeviceIndex(DeviceSelector, ResourceNames(), lambda: ("node", "other"))
+    index.update_slice(one_slice("node", [gpu(0)]))
+    nic = replace(gpu(1), facts=replace(gpu(1).facts, driver="nic.example.com"))
+    fabric = replace(one_slice(None, [nic], name="fabric"), driver="nic.example.com")
+    assert index.update_slice(fabric) == set(), "no GPU, as far as classes say"
+    nic_class = DeviceClass("fabric-gpu", ("device.driver == 'nic.example.com'",), WHOLE)
+    assert index.update_class(nic_class) == {"node", "other"}
+    for name in ("node", "other"):
+        devices = index.node(name)
+        assert devices is not None
+        assert WHOLE in devices.open
+    assert index.remove_slice("fabric") == {"node", "other"}
+    assert index.node("other") is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "tainted"),
+    [
+        pytest.param(TaintRule("r", SICK, DRIVER, "node", "gpu-0"), ["gpu-0"], id="one device"),
+        pytest.param(TaintRule("r", SICK, DRIVER, "node"), ["gpu-0", "gpu-1"], id="a pool"),
+        pytest.param(TaintRule("r", SICK), ["gpu-0", "gpu-1"], id="every device"),
+        pytest.param(TaintRule("r", SICK, "gpu.amd.com"), [], id="another driver's"),
+        pytest.param(TaintRule("r", SICK, is_empty=True), [], id="none, without a selector"),
+    ],
+)
+def test_devices_that_a_rule_taints(rule: TaintRule, tainted: list[str]) -> None:
+    index = index_of(GPU_CLASS, one_slice("node", [gpu(0), gpu(1)]))
+
+    def found() -> list[str]:
+        devices = index.node("node")
+        assert devices is not None
+        return [device.id.name for device in devices.devices if SICK in device.taints]
+
+    assert found() == []
+    index.update_rule(rule)
+    assert found() == tainted
+    assert index.update_rule(rule) == set()
+    index.update_rule(replace(rule, is_empty=True))
+    assert found() == []
+    index.update_rule(rule)
+    index.remove_rule("r")
+    assert found() == []
+
+
+def test_a_claim_keeps_its_gpu_while_a_pool_is_half_published() -> None:
+    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]), claim("train", "gpu-0"))
+    index.update_slice(one_slice("node", [gpu(0)], name="node-1", generation=2, slices=2))
     devices = index.node("node")
     assert devices is not None
-    assert WHOLE in devices.open
-    assert index.remove_slice("fabric") == {"node"}
+    assert [(device.gpu, device.resources) for device in devices.devices] == [("GPU-0", frozenset())]
 
 
 def test_other_devices_are_no_gpus() -> None:
