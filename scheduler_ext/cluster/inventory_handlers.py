@@ -54,7 +54,7 @@ def pod_state(pod: kube.Pod, resources: ResourceNames) -> PodState:
         return None
     if spec.node_name:
         return _Other(spec.node_name, pod_cpu_milli(spec))
-    return pending_pod(pod, resources) if has_gpus else None
+    return pending_pod(pod, resources) if has_gpus or spec.resource_claims else None
 
 
 def update_pod(cache: Cache, uid: str, state: PodState, now: float) -> None:
@@ -70,7 +70,7 @@ def update_pod(cache: Cache, uid: str, state: PodState, now: float) -> None:
 
 
 @dataclass(eq=False)
-class _CacheHandler(EventHandler[T]):
+class CacheHandler(EventHandler[T]):
     """Updates the cache; `changed` is called after each update."""
 
     _locked: LockedCache
@@ -79,7 +79,7 @@ class _CacheHandler(EventHandler[T]):
 
 
 @dataclass(eq=False)
-class NodeHandler(_CacheHandler[kube.Node]):
+class NodeHandler(CacheHandler[kube.Node]):
     """Nodes: their amounts and labels, and for explanations what kube-scheduler's own filters compare."""
 
     kind = "Node"
@@ -116,7 +116,7 @@ class NodeHandler(_CacheHandler[kube.Node]):
 
 
 @dataclass(eq=False)
-class ReportHandler(_CacheHandler[GpuNode]):
+class ReportHandler(CacheHandler[GpuNode]):
     """GPUNodes: the reports of agents, and when the API server received them."""
 
     kind = "GPUNode"
@@ -180,7 +180,7 @@ class ReportHandler(_CacheHandler[GpuNode]):
 
 
 @dataclass(eq=False)
-class PodHandler(_CacheHandler[kube.Pod]):
+class PodHandler(CacheHandler[kube.Pod]):
     """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes."""
 
     kind = "Pod"

@@ -16,6 +16,7 @@ from scheduler_ext.background import Background, RateLimiter
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.dra.device_watches import DeviceWatches
 from scheduler_ext.cluster.enforcing import Enforcing
 from scheduler_ext.cluster.events.event_recorder import EventRecorder
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems
@@ -34,6 +35,7 @@ from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.gpunode import GpuNode
 from scheduler_ext.wire.kube import Node, Pod, PodDisruptionBudget
 from scheduler_ext.wire.watching import Decoder
@@ -79,7 +81,9 @@ class LiveInventory(Background):
         # The number of outages of the API server that were handled.
         self._returns = 0
         resources = config.resource_names()
-        cache = Cache(*config.inventory_ages_s(), resources, enforcing=config.bind.enabled)
+        cache = Cache(*config.inventory_ages_s(), resources, config.bind.enabled, DeviceSelector)
+        # Claims are looked up without the lock (DeviceIndex.units).
+        extender.claims = cache.devices
         # The random part makes the name unique among all processes.
         self.locked = LockedCache(cache, extender, f"{name}_{uuid.uuid4().hex[:8]}")
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
@@ -100,6 +104,7 @@ class LiveInventory(Background):
         disruptions = Decoder(PodDisruptionBudget)
         reports = ReportHandler(*parts, self._report_problems)
         self._nodes = NodeHandler(*parts)
+        self._device_watches = DeviceWatches(transport, *parts, rate_limiter)
         self._reflectors: list[Reflector[Any]] = [
             Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, rate_limiter),
             Reflector("gpunodes", transport, GPU_NODES, Decoder(GpuNode), reports, rate_limiter),
@@ -170,16 +175,30 @@ class LiveInventory(Background):
 
     def _too_old(self) -> str | None:
         """Why the cache is too old to bind on; None when it is not."""
-        for reflector in self._reflectors:
+        for reflector in self._followed:
             health = reflector.health()
-            if not health.synced:
+            if not reflector.settled:
                 return f"the list of {health.name} is not complete"
-            if not health.connected and health.silent_s > self._oldest_s:
+            if health.synced and not health.connected and health.silent_s > self._oldest_s:
                 return f"the watch of {health.name} has been lost for {health.silent_s:.0f} s"
         return None
 
+    @property
+    def _followed(self) -> tuple[Reflector[Any], ...]:
+        return (*self._reflectors, *self._device_watches.reflectors)
+
+    def _complete(self) -> bool:
+        """Whether everything was listed that this extender decides from."""
+        return all(each.synced.is_set() for each in self._reflectors) and self._device_watches.settled
+
     def start(self) -> None:
-        for part in (*self._reflectors, self._recorder, self._leader, self.enforcing):
+        for part in (
+            *self._reflectors,
+            self._device_watches,
+            self._recorder,
+            self._leader,
+            self.enforcing,
+        ):
             if part is not None:
                 part.start()
         super().start()
@@ -187,14 +206,15 @@ class LiveInventory(Background):
     def stop(self, wait_s: float = _STOP_S) -> None:
         self.stopped.set()
         self._changed.set()
-        for part in (self._recorder, self._forecasting, self.enforcing, self._leader):
+        for part in (self._recorder, self._forecasting, self.enforcing, self._leader, self._device_watches):
             if part is not None:
                 part.stop()
+        self._device_watches.join(wait_s)
         # All at once: each may hang in a list of its own.
-        for reflector in self._reflectors:
+        for reflector in self._followed:
             reflector.stop(0.0)
         end = time.monotonic() + wait_s
-        for reflector in self._reflectors:
+        for reflector in self._followed:
             reflector.join(max(0.0, end - time.monotonic()))
         self.join(wait_s)
         self._forecasting.join(wait_s)
@@ -202,14 +222,20 @@ class LiveInventory(Background):
     def status(self) -> SourceStatus:
         """The state of all that is followed, for probes and metrics."""
         now = time.monotonic()
-        watches = [reflector.health() for reflector in self._reflectors]
-        checks = [Check(f"watch-{watch.name}", watch.synced, _note(watch)) for watch in watches]
+        followed = [(reflector.health(), reflector.settled) for reflector in self._followed]
+        watches = [health for health, _ in followed]
+        checks = [Check(f"watch-{watch.name}", settled, _note(watch, settled)) for watch, settled in followed]
         with self.locked as cache:
             ages = cache.ages(now)
         return SourceStatus(
-            checks=[*checks, Check("inventory", self.snapshot is not None, None)],
+            checks=[
+                *checks,
+                self._device_watches.check(),
+                Check("inventory", self.snapshot is not None, None),
+            ],
             watches=watches,
-            age_s=max((watch.silent_s for watch in watches), default=0.0),
+            # What may not be read does not age.
+            age_s=max((health.silent_s for health, settled in followed if health.synced or not settled)),
             broken=False,
             problems=self._problems(watches, now),
             report_ages_s=ages,
@@ -246,7 +272,7 @@ class LiveInventory(Background):
             self._changed.clear()
             try:
                 self._after_outage()
-                if all(reflector.synced.is_set() for reflector in self._reflectors):
+                if self._complete():
                     self._publish()
                     self._failing_since = None
                     self._write_report_problems()
@@ -259,7 +285,7 @@ class LiveInventory(Background):
         if self._returns == self._server.returns:
             return
         self._returns = self._server.returns
-        for reflector in self._reflectors:
+        for reflector in self._followed:
             reflector.renew(silent_since=self._server.away_since)
         if self.binder is not None:
             self.binder.look_again()
@@ -329,9 +355,11 @@ class LiveInventory(Background):
                 self._recorder.nudge(name)
 
 
-def _note(watch: WatchHealth) -> str | None:
+def _note(watch: WatchHealth, settled: bool) -> str | None:
     if watch.problem is None:
         return None
+    if settled and not watch.synced:
+        return f"not followed; apply the roles of this release: {watch.problem}"
     if not watch.synced:
         return f"not listed yet: {watch.problem}"
     return f"lost for {watch.silent_s:.0f} s, the last state stays in force: {watch.problem}"

@@ -65,8 +65,12 @@ class Reflector(Background, Generic[U]):
         decoder: Decoder[U],
         handler: EventHandler[U],
         rate_limiter: RateLimiter | None = None,
+        *,
+        optional: bool = False,
         **selectors: str,
     ) -> None:
+        """`optional`: a list that is refused is no reason for others to wait, because a role of an older
+        release may lack the right to it."""
         super().__init__(f"watch-{name}")
         self.name = name
         self._transport = transport
@@ -84,6 +88,8 @@ class Reflector(Background, Generic[U]):
         self._heard_at = time.monotonic()
         self._connected = False
         self._problem: str | None = None
+        self._optional = optional
+        self._refused = False
         # The version to watch from; "": list first.
         self._version = ""
         # Everything that the watch brings was written after this.
@@ -119,6 +125,11 @@ class Reflector(Background, Generic[U]):
         """Whether a list is complete that began after the last call of `relist`, if there was one."""
         return self.synced.is_set() and not self._relist_wanted and self._fresh.is_set()
 
+    @property
+    def settled(self) -> bool:
+        """Whether the list is complete, or refused and not needed."""
+        return self.synced.is_set() or (self._optional and self._refused)
+
     def health(self) -> WatchHealth:
         return WatchHealth(
             self.name, self.synced.is_set(), self._connected, time.monotonic() - self._heard_at, self._problem
@@ -143,6 +154,7 @@ class Reflector(Background, Generic[U]):
                 self._watch()
         except RefusedError as error:
             if error.status != EXPIRED:
+                self._refused = error.status in (403, 404)
                 self._lost("refused", error)
                 return
             # List again soon, with a growing wait if a server expires every watch at once.

@@ -35,7 +35,7 @@ from scheduler_ext.wire.extender_args import (
     encode_priorities,
 )
 from scheduler_ext.wire.node_info import with_node
-from scheduler_ext.wire.pod import pod_name, pod_priority, pod_request, pod_uid
+from scheduler_ext.wire.pod import ClaimLookup, claim_names, pod_name, pod_priority, pod_request, pod_uid
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +70,8 @@ class Extender:
         self.record = Record(config.inspection.decisions, config.inspection.decision_bytes)
         self.places = Places(self.sizing)
         self.preemptor = Preemptor(self.sizing, lambda: self.snapshot, self.places)
+        self.claims: ClaimLookup | None = None
+        """The claims of the cluster, where they are followed."""
         self._empty_victims = config.preemption.empty_victims
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_PODS)
 
@@ -217,11 +219,12 @@ class Extender:
         if known is not None:
             return known
         try:
-            request = pod_request(args.pod, self._resources)
+            request = pod_request(args.pod, self._resources, self.claims)
         except QuantityError as error:
             # Not an invalid wish, but JSON in which no quantity is written.
             raise RequestError(400, f"Pod.spec: {error}") from None
-        if len(args.raw_pod) <= _REMEMBERED_POD_BYTES:
+        # What it asks through claims changes with the claims.
+        if len(args.raw_pod) <= _REMEMBERED_POD_BYTES and not claim_names(args.pod):
             with self._lock:
                 self._requests[args.raw_pod] = request
         return request

@@ -112,6 +112,14 @@ class TopologySpreadConstraint(KubeStruct):
     when_unsatisfiable: str | None = None
 
 
+class PodResourceClaim(KubeStruct):
+    """A claim that a pod uses: of this name, or made from a template and named in the pod's status."""
+
+    name: str | None = None
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(KubeStruct):
     containers: list[Container | None] | None = None
     init_containers: list[Container | None] | None = None
@@ -128,7 +136,7 @@ class PodSpec(KubeStruct):
     resources: ResourceRequirements | None = None
     volumes: list[Raw] | None = None
     scheduling_gates: list[Raw] | None = None
-    resource_claims: list[Raw] | None = None
+    resource_claims: list[PodResourceClaim | None] | None = None
 
 
 class PodCondition(KubeStruct):
@@ -144,12 +152,20 @@ class ExtendedResourceClaimStatus(KubeStruct):
     resource_claim_name: str | None = None
 
 
+class ResourceClaimStatus(KubeStruct):
+    """The claim that was made for one entry of a pod's claims; without a name if none was needed."""
+
+    name: str | None = None
+    resource_claim_name: str | None = None
+
+
 class PodStatus(KubeStruct):
     phase: str | None = None
     conditions: list[PodCondition] | None = None
     start_time: str | None = None
     nominated_node_name: str | None = None
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+    resource_claim_statuses: list[ResourceClaimStatus] | None = None
 
 
 class Pod(KubeStruct):

@@ -1,9 +1,10 @@
 """Pods: their GPU requests, the GPUs they hold, and the fields that kube-scheduler's own filters compare."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
+from typing import Protocol
 
 from scheduler_ext.core.intree import (
     NodeSelectorTerm,
@@ -21,6 +22,7 @@ from scheduler_ext.core.request.request import (
     InvalidRequest,
     PodAsk,
     Role,
+    UnitAsk,
     parse_holding,
     parse_request,
 )
@@ -42,6 +44,13 @@ _SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-cri
 _NOTHING = kube.ResourceRequirements()
 
 
+class ClaimLookup(Protocol):
+    """The claims of a cluster."""
+
+    def units(self, namespace: str, names: Iterable[str | None]) -> tuple[UnitAsk, ...]:
+        """What a pod asks through the claims of these names."""
+
+
 def pod_ask(pod: kube.Pod, resources: ResourceNames) -> PodAsk:
     """The parts of a pod that request GPUs. Raises QuantityError for an amount of the wrong JSON type."""
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
@@ -57,9 +66,36 @@ def pod_ask(pod: kube.Pod, resources: ResourceNames) -> PodAsk:
     )
 
 
-def pod_request(pod: kube.Pod, resources: ResourceNames) -> GpuRequest | InvalidRequest:
-    """A pod's GPU request, as one value. Raises QuantityError for an amount of the wrong JSON type."""
-    return parse_request(pod_ask(pod, resources), resources)
+def pod_request(
+    pod: kube.Pod, resources: ResourceNames, claims: ClaimLookup | None = None
+) -> GpuRequest | InvalidRequest:
+    """A pod's GPU request, as one value, with what it asks through `claims` where these are known. Raises
+    QuantityError for an amount of the wrong JSON type."""
+    request = parse_request(pod_ask(pod, resources), resources)
+    names = claim_names(pod)
+    if not names or claims is None or isinstance(request, InvalidRequest):
+        return request
+    namespace = (pod.metadata.namespace if pod.metadata else None) or "default"
+    return replace(request, units=(*request.units, *claims.units(namespace, names)))
+
+
+def claim_names(pod: kube.Pod) -> list[str | None]:
+    """The names of the pod's claims; None for one that is still to be made from its template. A template
+    that made none is left out."""
+    made = {
+        each.name: each.resource_claim_name
+        for each in (pod.status.resource_claim_statuses if pod.status is not None else None) or ()
+    }
+    names: list[str | None] = []
+    for entry in (pod.spec.resource_claims if pod.spec is not None else None) or ():
+        claim = entry or kube.PodResourceClaim()
+        if claim.resource_claim_name:
+            names.append(claim.resource_claim_name)
+        elif claim.name not in made:
+            names.append(None)
+        elif name := made[claim.name]:
+            names.append(name)
+    return names
 
 
 def _containers(spec: kube.PodSpec) -> Iterator[tuple[kube.Container, Role]]:
@@ -191,6 +227,7 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
         resource_version=metadata.resource_version or "",
         scheduler_name=spec.scheduler_name or "",
         nominated_node=(pod.status.nominated_node_name if pod.status else None) or None,
+        claims=tuple(claim_names(pod)),
         invalid=wish.message if isinstance(wish, InvalidRequest) else None,
         manifest=redacted_pod(pod),
     )
@@ -207,7 +244,9 @@ def unreadable_pod(pod: kube.Pod, problem: str) -> PendingPod:
         request=GpuRequest(),
         created_at=seconds(metadata.creation_timestamp),
     )
-    return PendingPod(nothing, metadata.resource_version or "", "", None, problem, redacted_pod(pod))
+    return PendingPod(
+        nothing, metadata.resource_version or "", "", invalid=problem, manifest=redacted_pod(pod)
+    )
 
 
 @lru_cache(maxsize=4096)

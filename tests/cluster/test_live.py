@@ -47,12 +47,12 @@ def test_an_extender_is_ready_when_everything_was_listed(living: Living, path: s
     assert living.live.snapshot is None
     assert not living.ready()
     assert living.notes()["inventory"] == "failed"
-    assert sorted(living.notes().values()) == ["failed", "failed", "ok", "ok", "ok"]
+    assert sorted(living.notes().values()) == ["failed", "failed", "ok", "ok", "ok", "ok"]
     hanging.lift()
     eventually(living.ready)
     assert living.fitting() == "ab"
     watches = ("watch-nodes", "watch-gpunodes", "watch-pods", "watch-poddisruptionbudgets")
-    assert living.notes() == dict.fromkeys((*watches, "inventory"), "ok")
+    assert living.notes() == dict.fromkeys((*watches, "discovery-dra", "inventory"), "ok")
 
 
 def test_a_list_that_is_refused_is_why_it_is_not_ready(living: Living) -> None:

@@ -221,7 +221,19 @@ class Cache(Ledger):
         return self._pending.get(uid)
 
     def all_pending(self) -> list[PendingPod]:
-        return list(self._pending.values())
+        """The pods that wait for GPUs, with what they ask through claims."""
+        return [
+            each
+            for each in map(self._with_claims, self._pending.values())
+            if each.pod.request.asks_gpu or each.invalid is not None
+        ]
+
+    def _with_claims(self, pending: PendingPod) -> PendingPod:
+        if not pending.claims or pending.invalid is not None:
+            return pending
+        pod = pending.pod
+        units = (*pod.request.units, *self.devices.units(pod.namespace, pending.claims))
+        return replace(pending, pod=replace(pod, request=replace(pod.request, units=units)))
 
     def known_pods(self) -> set[str]:
         """The uids of all pods that hold GPUs or wait for some."""

@@ -19,6 +19,7 @@ from scheduler_ext.core.dra.published import (
     ResourceSlice,
     TaintRule,
 )
+from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, ResourceNames
 
 # Requests of claims with requirements beyond their class: each is answered for every device of the cluster.
@@ -76,6 +77,8 @@ class DeviceIndex:
         # How many claims have each ask with requirements of its own.
         self._asked: Counter[DeviceAsk] = Counter()
         self._digests: dict[str, tuple[DraDevice, ...]] = {}
+        # The names under which some GPU was found.
+        self._of_gpus: set[str] = set()
         # The claims that hold each device, and the devices of these as they were last published: claims
         # outlive slices.
         self._holders: dict[DeviceId, set[str]] = {}
@@ -201,10 +204,26 @@ class DeviceIndex:
         return self._claims.get(uid) if uid is not None else None
 
     def resource_of(self, ask: DeviceAsk) -> str | None:
-        """The name of the resource that an ask is counted as; None if its class does not exist, or if too
-        many different asks are known."""
+        """The name of the resource that an ask is counted as; None if its class does not exist or has no GPU,
+        or if too many different asks are known. Any thread may call it."""
         name = ask_resource(ask)
-        return name if name in self._asks else None
+        is_known = ask.device_class in self._resources.device_classes
+        has_gpus = is_known or DEVICE_CLASS_PREFIX + ask.device_class in self._of_gpus
+        return name if has_gpus and name in self._asks else None
+
+    def units(self, namespace: str, names: Iterable[str | None]) -> tuple[UnitAsk, ...]:
+        """The GPUs that a pod asks through these claims, apart from those that a claim holds already. A claim
+        that is not known (yet), or has no name (yet), may ask any GPU. Any thread may call it."""
+        counts: dict[str, int] = {}
+        for claim in (self.claim(namespace, name) if name is not None else None for name in names):
+            if claim is None:
+                for name in self._served & self._of_gpus:
+                    counts.setdefault(name, 0)
+            elif claim.devices is None:
+                for ask, count in claim.requests:
+                    if (resource := self.resource_of(ask)) is not None:
+                        counts[resource] = counts.get(resource, 0) + count
+        return tuple(UnitAsk(name, count, by_claim=True) for name, count in sorted(counts.items()))
 
     def problems(self) -> dict[str, str]:
         """Why devices of a resource are unknown, by its name."""
@@ -230,11 +249,11 @@ class DeviceIndex:
         if not pools and not claims and not self._has_open:
             return None
         devices: list[DraDevice] = []
-        counters: dict[tuple[str, str, str], int] = {}
+        counters: list[tuple[tuple[str, str, str], int]] = []
         first: PublishedDevice | None = None
         for pool in sorted(pools):
             for item in self._complete(pool):
-                counters |= {(item.pool, *key): amount for key, amount in item.counters.items()}
+                counters += [((item.pool, *key), amount) for key, amount in item.counters.items()]
                 if item.node == name:
                     devices += self._digest(item)
                     first = first or next(iter(item.devices), None)
@@ -248,7 +267,9 @@ class DeviceIndex:
         open_names = frozenset(self._asks) if self._has_open else frozenset()
         if not devices and not claims and not open_names:
             return None
-        return NodeDevices(tuple(devices), self._asks, self._served, open_names, counters, driver, cuda)
+        return NodeDevices(
+            tuple(devices), self._asks, self._served, open_names, tuple(counters), driver, cuda
+        )
 
     def _nodes_of(self, pool: _Pool) -> set[str]:
         nodes = {item.node for item in self._pools.get(pool, {}).values() if item.node is not None}
@@ -275,6 +296,7 @@ class DeviceIndex:
                 for device in item.devices
                 if self._is_gpu(device)
             )
+            self._of_gpus.update(*(device.resources for device in found))
         return found
 
     def _last_known(self, id: DeviceId) -> PublishedDevice | None:
@@ -353,6 +375,7 @@ class DeviceIndex:
             for name, ask in asks.items()
         }
         self._digests.clear()
+        self._of_gpus &= self._asks.keys()
         changed = self._look_at_unplaced()
         return changed | set(self._nodes() if self._has_open else self._pools_of)
 

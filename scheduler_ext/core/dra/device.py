@@ -65,13 +65,13 @@ class DraDevice:
 class NodeDevices:
     """The devices of one node, from complete pools. `asks` are the requirements behind each name of a
     resource, `served` those names that a node without a device plugin serves. `open` are names whose devices
-    this product cannot count there. `counters` are the shared amounts by pool, counter set and counter."""
+    this product cannot count there. `counters` are (pool, counter set, counter) and the shared amount."""
 
     devices: tuple[DraDevice, ...] = ()
     asks: Mapping[str, DeviceAsk] = field(default_factory=dict)
     served: frozenset[str] = frozenset()
     open: frozenset[str] = frozenset()
-    counters: Mapping[tuple[str, str, str], int] = field(default_factory=dict)
+    counters: tuple[tuple[tuple[str, str, str], int], ...] = ()
     driver_version: str | None = None
     cuda_version: tuple[int, ...] | None = None
 

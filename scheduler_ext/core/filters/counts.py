@@ -31,10 +31,9 @@ class _Count(Filter):
     def passes(self, view: View) -> Bools:
         passed = view.everywhere(True)
         for ask, columns in view.units:
-            if (ask.profile is not None) is self.mig:
-                # kube-scheduler's allocator found devices for claims; a cordon counts all the same.
-                enough = columns.limit > 0 if ask.by_claim else columns.available >= ask.count
-                passed &= enough | columns.open
+            # For claims, kube-scheduler's allocator has found devices on the nodes that it asks about.
+            if (ask.profile is not None) is self.mig and not ask.by_claim:
+                passed &= (columns.available >= ask.count) | columns.open
         return passed
 
     def miss(self, view: View, node: Node) -> NearestMiss:

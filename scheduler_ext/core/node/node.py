@@ -75,13 +75,15 @@ class BoundPod:
 @dataclass(frozen=True, slots=True)
 class PendingPod:
     """A pod that is not bound yet: what it asks (`invalid` says why that cannot be read), and who binds it.
-    `nominated_node` is where it waits for others to leave; `manifest` is the pod as JSON, redacted."""
+    `nominated_node` is where it waits for others to leave; `claims` are the names of its ResourceClaims, None
+    for one that is still to be made; `manifest` is the pod as JSON, redacted."""
 
     pod: BoundPod
     resource_version: str
     scheduler_name: str
     nominated_node: str | None = None
     invalid: str | None = None
+    claims: tuple[str | None, ...] = ()
     manifest: bytes = field(default=b"", compare=False, repr=False)
 
 

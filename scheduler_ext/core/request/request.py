@@ -62,7 +62,7 @@ _Asked = list[tuple[ContainerAsk, dict[str, int]]]
 @dataclass(frozen=True, slots=True)
 class UnitAsk:
     """A number of whole GPUs or MIG instances, the peak over the pod's phases. `by_claim`: a ResourceClaim
-    asks them, and 0 stands for a number that depends on the node."""
+    asks them, kube-scheduler counts them, and 0 stands for a number that depends on the node."""
 
     resource: str
     count: int

@@ -22,16 +22,24 @@ from scheduler_ext.core.dra.published import (
     PublishedDevice,
     Requested,
     ResourceSlice,
+    TaintRule,
 )
 from scheduler_ext.core.dra.semantic_version import parse_version
 from scheduler_ext.core.intree.affinity import Taint, Toleration
 from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.decoding import decode_answer
 from scheduler_ext.wire.kube import KubeStruct, quantity_text, strings
 from scheduler_ext.wire.times import seconds
 
 GROUP: Final = "resource.k8s.io"
 API_VERSION: Final = "resource.k8s.io/v1"
+CLASSES: Final = "deviceclasses"
+SLICES: Final = "resourceslices"
+CLAIMS: Final = "resourceclaims"
+RULES: Final = "devicetaintrules"
+# The versions that may have DeviceTaintRules, the newest first: v1 from 1.37 on, v1beta2 before.
+RULE_VERSIONS: Final = ("v1", "v1beta2")
 # Set by kube-scheduler on the claims that it makes for extended resources.
 _EXTENDED_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
 
@@ -47,6 +55,19 @@ class _Selector(KubeStruct):
 class _DeviceClassSpec(KubeStruct):
     selectors: list[_Selector] | None = None
     extended_resource_name: str | None = None
+
+
+class _Resource(KubeStruct):
+    name: str | None = None
+
+
+class _Resources(KubeStruct):
+    resources: list[_Resource] | None = None
+
+
+def read_resources(body: bytes) -> set[str]:
+    """The names of the resources in an answer to discovery, a list of API resources. Raises ClusterError."""
+    return {each.name or "" for each in decode_answer(_Resources, body).resources or ()}
 
 
 class ClassObject(KubeStruct):
@@ -118,6 +139,22 @@ class _DeviceToleration(KubeStruct):
 
 class _CapacityRequests(KubeStruct):
     requests: dict[str, Raw] | None = None
+
+
+class _TaintSelector(KubeStruct):
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+
+
+class _RuleSpec(KubeStruct):
+    device_selector: _TaintSelector | None = None
+    taint: _DeviceTaint | None = None
+
+
+class RuleObject(KubeStruct):
+    metadata: kube.ObjectMeta | None = None
+    spec: _RuleSpec | None = None
 
 
 class _Request(KubeStruct):
@@ -227,8 +264,12 @@ def _device(driver: str, device: _DeviceObject) -> PublishedDevice:
             for each in device.consumes_counters or ()
             for counter, amount in _counters(each.counters)
         ),
-        taints=tuple(Taint(t.key or "", t.value or "", t.effect or "") for t in device.taints or ()),
+        taints=tuple(map(_taint, device.taints or ())),
     )
+
+
+def _taint(taint: _DeviceTaint) -> Taint:
+    return Taint(taint.key or "", taint.value or "", taint.effect or "")
 
 
 def _attributes(values: dict[str, _AttributeValue] | None) -> Iterator[tuple[str, Attribute]]:
@@ -253,6 +294,20 @@ def _text(raw: Raw) -> str | None:
     with suppress(QuantityError):
         return quantity_text(raw)
     return None
+
+
+def read_rule(item: RuleObject) -> TaintRule:
+    """A DeviceTaintRule; without a selector it is about no device."""
+    metadata, spec = item.metadata or kube.ObjectMeta(), item.spec or _RuleSpec()
+    selector = spec.device_selector or _TaintSelector()
+    return TaintRule(
+        name=metadata.name or "",
+        taint=_taint(spec.taint or _DeviceTaint()),
+        driver=selector.driver,
+        pool=selector.pool,
+        device=selector.device,
+        is_empty=spec.device_selector is None,
+    )
 
 
 def _expressions(selectors: Iterable[_Selector] | None) -> tuple[str, ...]:

@@ -1,0 +1,97 @@
+"""The event handlers of DeviceClasses, ResourceSlices, ResourceClaims and DeviceTaintRules, which update the
+devices in the scheduler cache."""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from scheduler_ext.cluster.client.transport import ServerClock
+from scheduler_ext.cluster.inventory_handlers import CacheHandler
+from scheduler_ext.core.cache.device_index import DeviceIndex
+from scheduler_ext.wire.dra import resource_api as api
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceKind:
+    """A kind of `resource.k8s.io`: its type on the wire, its value in the core, and how the index takes it.
+    `update` and `remove` return the nodes that change. `by_uid`: objects are known by their uid."""
+
+    name: str
+    object: type[Any]
+    read: Callable[[Any], Any]
+    update: Callable[[DeviceIndex, Any], set[str]]
+    remove: Callable[[DeviceIndex, str], set[str]]
+    known: Callable[[DeviceIndex], set[str]]
+    by_uid: bool = False
+
+
+KINDS: Final[Mapping[str, DeviceKind]] = {
+    api.CLASSES: DeviceKind(
+        "DeviceClass",
+        api.ClassObject,
+        api.read_class,
+        DeviceIndex.update_class,
+        DeviceIndex.remove_class,
+        DeviceIndex.classes,
+    ),
+    api.SLICES: DeviceKind(
+        "ResourceSlice",
+        api.SliceObject,
+        api.read_slice,
+        DeviceIndex.update_slice,
+        DeviceIndex.remove_slice,
+        DeviceIndex.slices,
+    ),
+    api.CLAIMS: DeviceKind(
+        "ResourceClaim",
+        api.ClaimObject,
+        api.read_claim,
+        DeviceIndex.update_claim,
+        DeviceIndex.remove_claim,
+        DeviceIndex.claims,
+        by_uid=True,
+    ),
+    api.RULES: DeviceKind(
+        "DeviceTaintRule",
+        api.RuleObject,
+        api.read_rule,
+        DeviceIndex.update_rule,
+        DeviceIndex.remove_rule,
+        DeviceIndex.rules,
+    ),
+}
+"""By resource."""
+
+
+class DeviceHandler(CacheHandler[Any]):
+    """Reads objects of one kind without the lock, and updates the devices under it."""
+
+    # A slice may have 128 devices.
+    together = 15
+
+    def __init__(self, device_kind: DeviceKind, *parts: Any) -> None:
+        super().__init__(*parts)
+        self._kind = device_kind
+        self.kind = device_kind.name
+        self.by_uid = device_kind.by_uid
+
+    def seen(self, items: Sequence[Any], clock: ServerClock) -> None:
+        self._unlisted.difference_update(map(self.key, items))
+        self._apply(self._kind.update, [self._kind.read(item) for item in items])
+
+    def known(self) -> set[str]:
+        with self._locked as cache:
+            return self._kind.known(cache.devices)
+
+    def remove(self, keys: Collection[str]) -> None:
+        self._apply(self._kind.remove, keys)
+
+    def _apply(self, change: Callable[[DeviceIndex, Any], set[str]], values: Collection[Any]) -> None:
+        changed: set[str] = set()
+        with self._locked as cache:
+            for value in values:
+                changed |= change(cache.devices, value)
+            cache.touch_devices(changed, time.monotonic())
+        if changed:
+            self._changed()

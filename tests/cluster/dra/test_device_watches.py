@@ -1,0 +1,232 @@
+"""A running extender on a cluster with Dynamic Resource Allocation."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.dra import device_watches as watches_module
+from scheduler_ext.cluster.dra.discovery import discovered
+from tests.cluster.api.api_faults import Hang, Refuse
+from tests.cluster.api.api_paths import NODES, PODS
+from tests.cluster.api.api_requests import Request, lists, watches
+from tests.cluster.dra.conftest import CLAIMS, CLASSES, ROOT, RULES, SERVED, SLICES, Serve
+from tests.cluster.following import eventually
+from tests.cluster.living import ONE, TWO, WHOLE, Living
+from tests.dra_objects import (
+    device_class,
+    gpu_device,
+    request,
+    resource_claim,
+    resource_slice,
+    taint_rule,
+)
+from tests.kube_objects import Json, node, pod
+
+LARGE = "device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('100Gi'))"
+
+
+def asking(*claims: str) -> Json:
+    """A pod that asks through claims only."""
+    entries = [{"name": name, "resourceClaimName": name} for name in claims]
+    return pod("claimant", resourceClaims=entries)
+
+
+def is_discovery(asked: Request) -> bool:
+    return asked.path.startswith(ROOT)
+
+
+@pytest.fixture
+def dra(living: Living, serve: Serve) -> Living:
+    """Beside a and b, of a device plugin, a node c with two GPUs of DRA."""
+    serve(**SERVED)
+    store = living.server.store
+    store.put(CLASSES, device_class())
+    store.put(SLICES, resource_slice("c", [gpu_device(0, node="c"), gpu_device(1, node="c")]))
+    store.put(NODES, node("c"))
+    return living
+
+
+def test_a_node_of_slices_fits_until_claims_hold_its_gpus(dra: Living) -> None:
+    dra.start()
+    assert dra.fitting() == "abc"
+    assert dra.fitting(TWO) == "c"
+    store = dra.server.store
+    store.put(CLAIMS, resource_claim("one", on="c", devices=["gpu-0"]))
+    dra.fits("", TWO)
+    assert dra.fitting() == "abc"
+    store.put(CLAIMS, resource_claim("two", on="c", devices=["gpu-1"]))
+    dra.fits("ab")
+    store.delete(CLAIMS, "one", "default")
+    dra.fits("abc")
+
+
+def test_changes_of_slices_classes_and_rules_are_followed(dra: Living) -> None:
+    dra.start()
+    store = dra.server.store
+    store.put(SLICES, resource_slice("c", [gpu_device(0)], generation=2, slices=2))
+    dra.fits("ab")
+    store.put(SLICES, resource_slice("c", [gpu_device(1)], name="second", generation=2, slices=2))
+    dra.fits("c", TWO)
+    store.put(RULES, taint_rule("sick", driver="gpu.nvidia.com", pool="c", device="gpu-1"))
+    dra.fits("", TWO)
+    store.delete(RULES, "sick")
+    dra.fits("c", TWO)
+    store.put(CLASSES, device_class(extended=None))
+    dra.fits("ab")
+    store.put(CLASSES, device_class())
+    dra.fits("abc")
+    store.delete(SLICES, "second")
+    dra.fits("ab")
+
+
+def test_all_lists_are_needed_before_the_first_answer(dra: Living) -> None:
+    hanging = dra.server.faults.place(Hang(), lists(CLAIMS), times=None)
+    dra.live.start()
+    dra.server.log.wait_for(lists(CLAIMS))
+    eventually(lambda: dra.notes().get("watch-resourceslices") == "ok")
+    assert dra.live.snapshot is None
+    assert not dra.ready()
+    assert dra.notes()["watch-resourceclaims"] == "failed"
+    hanging.lift()
+    eventually(dra.ready)
+    assert dra.fitting() == "abc"
+
+
+@pytest.mark.parametrize("path", [CLASSES, SLICES, CLAIMS, RULES])
+def test_a_role_without_the_right_to_a_list_keeps_nothing_waiting(dra: Living, path: str) -> None:
+    refusal = dra.server.faults.place(Refuse(403, "Forbidden", "no"), lists(path), times=None)
+    dra.live.start()
+    eventually(dra.ready)
+    assert "ab" in dra.fitting()
+    name = path.rpartition("/")[2]
+    assert dra.notes()[f"watch-{name}"] == (
+        "not followed; apply the roles of this release: 403 Forbidden: no"
+    )
+    assert f"watch of {name}" in [problem.what for problem in dra.live.status().problems]
+    refusal.lift()
+    dra.fits("abc")
+    eventually(lambda: dra.notes()[f"watch-{name}"] == "ok")
+
+
+def test_a_cluster_without_it_is_asked_once(living: Living) -> None:
+    living.start()
+    assert living.ready()
+    assert living.server.log.count(is_discovery) == 1
+
+
+def test_a_cluster_that_was_upgraded_is_asked_after_the_outage(
+    living: Living, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watches_module, "_LOOK_S", 0.01)
+    living.start()
+    living.server.stop()
+    eventually(lambda: living.live.status().problems != [])
+    serve(**SERVED)
+    store = living.server.store
+    store.put(CLASSES, device_class())
+    store.put(SLICES, resource_slice("c", [gpu_device(0)]))
+    store.put(NODES, node("c"))
+    living.server.start()
+    living.fits("abc")
+
+
+def test_a_cluster_that_does_not_say_what_it_has_is_asked_again(dra: Living) -> None:
+    silent = dra.server.faults.place(Refuse(500, "InternalError", "later"), is_discovery, times=None)
+    dra.live.start()
+    eventually(lambda: "500" in dra.notes()["discovery-dra"])
+    assert not dra.ready()
+    silent.lift()
+    eventually(dra.ready)
+    assert dra.notes()["discovery-dra"] == "ok"
+
+
+def test_a_stop_while_the_cluster_does_not_answer(dra: Living) -> None:
+    dra.server.faults.place(Hang(), is_discovery, times=None)
+    dra.live.start()
+    dra.server.log.wait_for(is_discovery)
+    dra.live.stop(0.1)
+    assert dra.live._device_watches.reflectors == ()
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        pytest.param({}, {}, id="nothing"),
+        pytest.param({"v1": ("deviceclasses",)}, {}, id="a part of it only"),
+        pytest.param(
+            {"v1": SERVED["v1"][:3], "v1beta2": ("devicetaintrules",)},
+            {"devicetaintrules": f"{ROOT}/v1beta2/devicetaintrules"},
+            id="Kubernetes 1.36: rules in v1beta2",
+        ),
+        pytest.param(SERVED, {"devicetaintrules": RULES}, id="Kubernetes 1.37: rules in v1"),
+        pytest.param({"v1": SERVED["v1"][:3]}, {"resourceslices": SLICES}, id="no rules"),
+    ],
+)
+def test_what_a_cluster_serves(
+    living: Living,
+    transport: Transport,
+    serve: Serve,
+    versions: dict[str, tuple[str, ...]],
+    expected: dict[str, str],
+) -> None:
+    serve(**versions)
+    found = discovered(transport)
+    assert found.items() >= expected.items()
+    assert bool(found) is bool(expected)
+
+
+def test_a_pod_that_asks_through_claims_only(dra: Living) -> None:
+    dra.server.store.put(CLAIMS, resource_claim("small", request(2)))
+    dra.server.store.put(CLAIMS, resource_claim("large", request(1, LARGE)))
+    dra.start()
+    # kube-scheduler's allocator has judged the nodes; those with the device plugin offer nothing by claims.
+    asked = dra.extender.claims
+    assert asked is not None
+    (units,) = asked.units("default", ["small"])
+    assert (units.resource, units.count, units.by_claim) == (
+        "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
+        2,
+        True,
+    )
+    (own,) = asked.units("default", ["large"])
+    assert own.resource.startswith("deviceclass.resource.kubernetes.io/gpu.nvidia.com?")
+    assert asked.units("default", ["unknown"]), "it may ask any GPU"
+
+
+def test_a_wish_of_a_pod_with_claims_is_kept(dra: Living) -> None:
+    dra.server.store.put(CLAIMS, resource_claim("small"))
+    dra.start()
+    wish = asking("small")
+    wish["metadata"]["annotations"] = {"gpu.scheduler-ext.io/model": "A100"}
+    assert "c" not in dra.fitting(wish)
+    wish["metadata"]["annotations"] = {"gpu.scheduler-ext.io/model": "H100"}
+    assert "c" in dra.fitting(wish)
+
+
+def test_a_waiting_pod_is_known_while_its_claims_ask_gpus(dra: Living) -> None:
+    dra.server.store.put(CLAIMS, resource_claim("small", request(2)))
+    dra.server.store.put(CLAIMS, resource_claim("nic", request(device_class="nic.example.com")))
+    dra.server.store.put(PODS, asking("small"))
+    other = asking("nic")
+    other["metadata"] |= {"name": "other", "uid": "uid-other"}
+    dra.server.store.put(PODS, other)
+    dra.start()
+    (waiting,) = dra.live.pending()
+    assert (waiting.pod.name, [unit.count for unit in waiting.pod.request.units]) == ("claimant", [2])
+    dra.server.store.put(CLAIMS, resource_claim("small", on="c", devices=["gpu-0", "gpu-1"], pod="claimant"))
+    eventually(lambda: not dra.live.pending())
+
+
+def test_a_claim_that_is_written_before_its_pod_is_bound_holds(dra: Living) -> None:
+    dra.start()
+    dra.server.store.put(CLAIMS, resource_claim("early", on="c", devices=["gpu-0"], pod="early"))
+    dra.fits("", TWO)
+    dra.server.store.put(PODS, pod("early", {WHOLE: "1"}))
+    assert dra.fitting(ONE) == "abc"
+
+
+def test_watches_are_those_of_the_cluster(dra: Living) -> None:
+    dra.start()
+    for path in (CLASSES, SLICES, CLAIMS, RULES):
+        assert dra.server.log.count(watches(path)) == 1
