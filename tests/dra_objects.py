@@ -89,6 +89,18 @@ def resource_claim(
     return found
 
 
+def claim_template(name: str, *requests: Json) -> Json:
+    """A template of claims."""
+    spec = {"devices": {"requests": list(requests or (request(),))}}
+    metadata = {"name": name, "namespace": "default"}
+    return {
+        "apiVersion": API,
+        "kind": "ResourceClaimTemplate",
+        "metadata": metadata,
+        "spec": {"spec": spec},
+    }
+
+
 def taint_rule(name: str, *, effect: str = "NoSchedule", **selector: str) -> Json:
     """A rule that taints the devices of a selector."""
     return {

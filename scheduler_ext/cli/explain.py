@@ -177,20 +177,27 @@ def asking(answer: dict[str, Any]) -> str:
         return f"{who}: its GPU request is invalid: {answer['invalid']}"
     request = answer["request"]
     parts = [f"{name}={count}" for kind in ("gpus", "mig") for name, count in request[kind].items()]
+    for claimed in request.get("claims", ()):
+        count = "some" if claimed["count"] is None else claimed["count"]
+        parts.append(f"{count} of {claimed['devices']} by claim")
     shares = [f"{share['memoryMiB']} MiB for {share['container']}" for share in request["shares"]]
     more = [f"and {len(shares) - _SHARES} more shares"] if shares[_SHARES:] else []
     return f"{who} asks {', '.join([*parts, *shares[:_SHARES], *more]) or 'no GPU'}"
 
 
 def devices(entries: list[dict[str, Any]]) -> str:
-    """The devices of each container, or their number if the device plugin picks them."""
+    """The devices of each container, or their number if the device plugin picks them, or kube-scheduler for
+    a claim."""
     shares = [
         f"{e['container']}: {e['uuid']}" + (f" {mib} MiB" if (mib := e.get("memoryMiB")) is not None else "")
         for e in entries
         if e["uuid"]
     ]
-    picked = Counter(e["container"] for e in entries if not e["uuid"])
-    counts = [f"{container}: {count} by device plugin" for container, count in picked.items()]
+    picked = Counter((e["container"], e.get("by") or "device plugin") for e in entries if not e["uuid"])
+    counts = [
+        (f"{container}: " if container is not None else "") + f"{count} by {by}"
+        for (container, by), count in picked.items()
+    ]
     return ", ".join([*shares, *counts])
 
 

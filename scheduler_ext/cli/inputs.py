@@ -1,7 +1,7 @@
 """The inputs of commands: a configuration, pods, and a cluster, from a file or live."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from scheduler_ext.cli.options import (
 )
 from scheduler_ext.cli.output import show
 from scheduler_ext.cluster.client.kubeconfig import Kubeconfig
+from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import (
     ClusterError,
     ConfigError,
@@ -113,21 +114,26 @@ class Source:
             return chosen
         return self.kubeconfig.namespace() if self.kubeconfig is not None else "default"
 
-    def state(self, config: Configuration, *, with_objects: bool = False) -> ClusterState:
-        """The cluster, on request with its objects. Raises InventoryError, ClusterError."""
+    def state(
+        self, config: Configuration, *, with_objects: bool = False, claims: Iterable[Claim] = ()
+    ) -> ClusterState:
+        """The cluster, on request with its objects, and with more `claims` that pods ask through. Raises
+        InventoryError, ClusterError."""
         if self.inventory is not None:
+            resources = config.resource_names()
             if str(self.inventory) != STDIN:
-                return file_state(self.inventory, config.resource_names())
+                return file_state(self.inventory, resources, claims=claims)
             with naming("standard input", InventoryError):
-                return state_of(
-                    read_objects(read_input(self.inventory)), "standard input", config.resource_names()
-                )
+                objects = read_objects(read_input(self.inventory))
+                return state_of(objects, "standard input", resources, claims=claims)
         assert self.kubeconfig is not None
         from scheduler_ext.cluster.one_shot import cluster_state
 
         with closing(transport_of(self.kubeconfig)) as transport:
             try:
-                state = cluster_state(transport, str(self.kubeconfig), config, with_objects=with_objects)
+                state = cluster_state(
+                    transport, str(self.kubeconfig), config, with_objects=with_objects, claims=claims
+                )
             except ClusterError as error:
                 raise ClusterError(f"kubeconfig {self.kubeconfig}: {error}") from None
         for problem in state.problems.values():
@@ -176,7 +182,7 @@ class OnePod:
         """The answer to a question, with the notes on the pod. Raises SchedulerExtError naming the file."""
         namespace, only = self.source.namespace(self.namespace), self.namespace is not None
         given = read_pod(self.filename, namespace, only=only, name=self.pod_name)
-        state = self.source.state(self.config, with_objects=True)
+        state = self.source.state(self.config, with_objects=True, claims=given.claims)
         try:
             with naming(state.source, InventoryError):
                 answer = question(given.pod, state, self.config)

@@ -39,22 +39,22 @@ class _Other(NamedTuple):
     cpu_milli: int
 
 
-# The state of a pod that the cache follows: bound to a node with GPUs, waiting for GPUs, or on a node without
-# any. None: the cache keeps nothing of it.
+# The state of a pod that the cache follows: bound to a node with GPUs, or with claims, which may hold some;
+# waiting for GPUs; or on a node without any. None: the cache keeps nothing of it.
 PodState: TypeAlias = tuple[BoundPod, str] | PendingPod | _Other | None
 
 
 def pod_state(pod: kube.Pod, resources: ResourceNames) -> PodState:
     """The state of a pod. Raises QuantityError for an amount of GPUs that cannot be read."""
     spec = pod.spec or kube.PodSpec()
-    has_gpus = asks_gpu(spec, resources)
+    has_gpus = bool(spec.resource_claims) or asks_gpu(spec, resources)
     if spec.node_name and has_gpus:
         return bound_pod(pod, resources), spec.node_name
     if is_finished(pod):
         return None
     if spec.node_name:
         return _Other(spec.node_name, pod_cpu_milli(spec))
-    return pending_pod(pod, resources) if has_gpus or spec.resource_claims else None
+    return pending_pod(pod, resources) if has_gpus else None
 
 
 def update_pod(cache: Cache, uid: str, state: PodState, now: float) -> None:

@@ -38,6 +38,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.gpunode import GpuNode
 from scheduler_ext.wire.kube import Node, Pod, PodDisruptionBudget
+from scheduler_ext.wire.pod import ClaimLookup
 from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)
@@ -147,6 +148,11 @@ class LiveInventory(Background):
     def binder(self) -> Binder | None:
         """The binder, where binding is enabled."""
         return self.enforcing.binder if self.enforcing is not None else None
+
+    @property
+    def claims(self) -> ClaimLookup | None:
+        """The ResourceClaims; none where the cluster has none."""
+        return self._extender.claims
 
     def pending(self) -> Sequence[PendingPod]:
         """The pods that request GPUs and have no node yet."""

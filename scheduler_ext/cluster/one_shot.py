@@ -1,20 +1,25 @@
 """A live cluster read once, into the state that a running extender would have by now."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
 from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
+from scheduler_ext.cluster.dra.device_handlers import KINDS
+from scheduler_ext.cluster.dra.discovery import discovered
 from scheduler_ext.cluster.inventory_handlers import pod_state, received_at, update_pod
 from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.reflector import PAGE
 from scheduler_ext.core.cache.cache import Cache
+from scheduler_ext.core.cache.device_index import DeviceIndex
+from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import ClusterError, ImpossibleReportError, InventoryError
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_record
@@ -28,12 +33,18 @@ T = TypeVar("T")
 
 
 def cluster_state(
-    transport: Transport, source: str, config: Configuration, *, with_objects: bool = False
+    transport: Transport,
+    source: str,
+    config: Configuration,
+    *,
+    with_objects: bool = False,
+    claims: Iterable[Claim] = (),
 ) -> ClusterState:
     """Every node of a cluster as of now; `with_objects` adds the Nodes and the pods that hold resources,
-    which take most of the memory. Raises ClusterError; InventoryError naming an object and its field."""
+    which take most of the memory, and `claims` more claims that pods ask through. Raises ClusterError;
+    InventoryError naming an object and its field."""
     resources = config.resource_names()
-    cache = Cache(*config.inventory_ages_s(), resources, enforcing=config.bind.enabled)
+    cache = Cache(*config.inventory_ages_s(), resources, config.bind.enabled, DeviceSelector)
     objects = Objects()
     now = time.monotonic()
     for node, clock in _list(transport, NODES, Decoder(kube.Node)):
@@ -67,10 +78,28 @@ def cluster_state(
             cache.update_report(
                 name, report, received_at(metadata, clock, now), now, owner_uid(metadata.owner_references)
             )
+    _read_devices(transport, cache.devices, problems)
+    for claim in claims:
+        cache.devices.update_claim(claim)
+    cache.touch_devices(cache.nodes(), now)
     cache.tick(now)
     infos = {info.name: info for info in cache.infos()}
     ages, workload = cache.ages(now), cache.demand.workload()
-    return ClusterState(source, objects, infos, ages, problems, workload, cache.all_pending())
+    pending = cache.all_pending()
+    return ClusterState(source, objects, infos, ages, problems, workload, pending, cache.devices)
+
+
+def _read_devices(transport: Transport, devices: DeviceIndex, problems: dict[str, str]) -> None:
+    """The devices of Dynamic Resource Allocation. What may not be read is named and counts as nothing."""
+    for resource, path in discovered(transport).items():
+        kind = KINDS[resource]
+        try:
+            for item, _ in _list(transport, path, Decoder(kind.object), problems):
+                kind.update(devices, kind.read(item))
+        except RefusedError as error:
+            if error.status != 403:
+                raise
+            problems[resource] = f"{resource} are not counted: {error}"
 
 
 @contextmanager

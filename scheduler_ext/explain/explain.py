@@ -18,7 +18,7 @@ from scheduler_ext.core.node.node_labels import VALUE_LABEL, stated_value, value
 from scheduler_ext.core.request import wishes
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
-from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.core.request.resource_names import ResourceNames, shown_resource
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.diagnosis import Case, diagnosis
 from scheduler_ext.explain.intree_nodes import InTreeNodes
@@ -26,7 +26,15 @@ from scheduler_ext.explain.nearest import Refused, miss_of
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import not_modelled, pod_name, pod_needs, pod_request, pod_uid, resource_names
+from scheduler_ext.wire.pod import (
+    ClaimLookup,
+    not_modelled,
+    pod_name,
+    pod_needs,
+    pod_request,
+    pod_uid,
+    resource_names,
+)
 
 API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 # kube-scheduler's scores are 0 to 100 (k8s.io/kube-scheduler/framework, MaxNodeScore).
@@ -48,7 +56,7 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     filters run first where Node objects are known, then the extender's, as in a cluster. Raises PodError for
     the pod, InventoryError for an object of the inventory, naming the unreadable field."""
     sizing = config.sizing()
-    request = wish(pod, config)
+    request = wish(pod, config, state.claims)
     decision = filter_nodes(request, state.snapshot(sizing), sizing.policy)
     kube_view = KubeView()
     # kube-scheduler never sees an unreadable pod, so it has no verdict.
@@ -57,11 +65,17 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
         nodes = InTreeNodes(state.objects, sizing.resources, state.infos)
         needs = needs_of(pod)
         kube_view = KubeView(nodes.refused(needs), nodes.known, nodes.preferences(needs))
-    return explanation(pod, decision, kube_view, config, warnings(pod, request, state, sizing.resources))
+    warned = warnings(pod, request, state, sizing.resources)
+    return explanation(pod, decision, kube_view, config, warned, state.claims)
 
 
 def explanation(
-    pod: kube.Pod, decision: Decision, kube_view: KubeView, config: Configuration, warned: list[str]
+    pod: kube.Pod,
+    decision: Decision,
+    kube_view: KubeView,
+    config: Configuration,
+    warned: list[str],
+    claims: ClaimLookup | None = None,
 ) -> dict[str, Any]:
     """The Explanation of one decision, as plain JSON values. Raises PodError for a quantity of the pod."""
     fitting = _fitting(decision, kube_view)
@@ -84,7 +98,7 @@ def explanation(
         "because": _because(decision, fitting),
         **diagnosed(pod, decision, kube_view, config),
         "nodes": fitting + refused,
-        "notModelled": not_modelled(pod),
+        "notModelled": not_modelled(pod, claims),
         "warnings": warned,
     }
 
@@ -123,10 +137,12 @@ def diagnosed(
     )
 
 
-def wish(pod: kube.Pod, config: Configuration) -> GpuRequest | InvalidRequest:
+def wish(
+    pod: kube.Pod, config: Configuration, claims: ClaimLookup | None = None
+) -> GpuRequest | InvalidRequest:
     """A pod's GPU request. Raises PodError for an amount of the wrong JSON type."""
     try:
-        return pod_request(pod, config.resource_names())
+        return pod_request(pod, config.resource_names(), claims)
     except QuantityError as error:
         raise PodError(f"Pod {pod_name(pod)}: {error}") from None
 
@@ -205,23 +221,30 @@ def _entry(node: Node, **verdict: Any) -> dict[str, Any]:
 
 
 def allocation(node: Node, state: int, decision: Decision) -> list[dict[str, Any]]:
-    """The allocation: a GPU for each share; resource and count alone where the device plugin picks."""
+    """The allocation: a GPU for each share; resource and count alone where the device plugin picks, or
+    kube-scheduler for a claim."""
     request = decision.request
     if isinstance(request, InvalidRequest) or not request.asks_gpu:
         return []
     profiles = {ask.resource: ask.profile for ask in request.units}
     devices = [
-        _device(container, None, profiles[resource], None)
+        _device(container, None, profiles[resource], None, by_claim=node.info.by_claim(resource))
         for container, resource, count in request.by_container
         if resource in profiles
         for _ in range(count)
     ]
+    for ask in (each for each in request.units if each.by_claim):
+        devices += [_device(None, None, None, None, by_claim=True)] * ask.count
     uuids = share_devices(node, state, decision)
     return devices + [_device(name, uuids[name][0], None, mib) for name, mib in _shares(request)]
 
 
-def _device(container: str, uuid: str | None, profile: str | None, mib: int | None) -> dict[str, Any]:
-    return {"container": container, "uuid": uuid, "profile": profile, "start": None, "memoryMiB": mib}
+def _device(
+    container: str | None, uuid: str | None, profile: str | None, mib: int | None, *, by_claim: bool = False
+) -> dict[str, Any]:
+    """A GPU of a container; None: of a claim of the pod."""
+    device = {"container": container, "uuid": uuid, "profile": profile, "start": None, "memoryMiB": mib}
+    return device | ({"by": "claim"} if by_claim else {})
 
 
 def _refused(
@@ -255,10 +278,17 @@ def asked(request: GpuRequest | InvalidRequest) -> dict[str, Any]:
     """A request as plain values; empty for an unreadable one."""
     if isinstance(request, InvalidRequest):
         return {"gpus": {}, "mig": {}, "shares": []}
+    claimed = [
+        {"devices": shown_resource(ask.resource), "count": ask.count or None}
+        for ask in request.units
+        if ask.by_claim
+    ]
+    named = [ask for ask in request.units if not ask.by_claim]
     return {
-        "gpus": {ask.resource: ask.count for ask in request.units if ask.profile is None},
-        "mig": {ask.resource: ask.count for ask in request.units if ask.profile is not None},
+        "gpus": {ask.resource: ask.count for ask in named if ask.profile is None},
+        "mig": {ask.resource: ask.count for ask in named if ask.profile is not None},
         "shares": [{"container": container, "memoryMiB": mib} for container, mib in _shares(request)],
+        **({"claims": claimed} if claimed else {}),
     }
 
 

@@ -22,7 +22,7 @@ from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import pod_priority, pod_uid
+from scheduler_ext.wire.pod import ClaimLookup, pod_priority, pod_uid
 from scheduler_ext.wire.redacted import read_redacted
 from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 from scheduler_ext.wire.times import time_text
@@ -58,6 +58,9 @@ class Seen(Protocol):
     def is_gone(self, uid: str) -> bool: ...
 
     def node_facts(self) -> Mapping[str, NodeFacts]: ...
+
+    @property
+    def claims(self) -> ClaimLookup | None: ...
 
 
 @contextmanager
@@ -100,14 +103,14 @@ class Explainer:
     def of_manifest(self, pod: kube.Pod, notes: Sequence[str] = ()) -> dict[str, Any]:
         """The Explanation of a pod that need not exist, with notes about it among the warnings. Raises
         RequestError (400) naming the problem."""
-        return self._explained(_Found(pod, wish(pod, self.config), warnings=notes))
+        return self._explained(_Found(pod, self._wish(pod), warnings=notes))
 
     @_bad_request()
     def of_waiting(self, waiting: PendingPod) -> dict[str, Any]:
         """For a waiting pod, the part of its Explanation about all nodes together: `counts`, `nearest`,
         `advice`, and the number of `nodes`. Raises RequestError."""
         pod = read_redacted(waiting.manifest)
-        found = _Found(pod, wish(pod, self.config), self._record.of_pod(waiting.pod))
+        found = _Found(pod, self._wish(pod), self._record.of_pod(waiting.pod))
         decision, kube_view = self._decided(found)
         told = diagnosed(pod, decision, kube_view, self.config)
         return told | {"nodes": len(decision.snapshot.nodes)}
@@ -116,14 +119,26 @@ class Explainer:
         """The state that decisions follow from, packed. Raises RequestError (503) without an inventory."""
         source, snapshot = self._source, self._snapshot()
         return encode_snapshot_file(
-            taken(snapshot, source.pending(), source.node_facts(), self._record, self.config, source.is_gone)
+            taken(
+                snapshot,
+                source.pending(),
+                source.node_facts(),
+                self._record,
+                self.config,
+                source.is_gone,
+                source.claims,
+            )
         )
+
+    def _wish(self, pod: kube.Pod) -> GpuRequest | InvalidRequest:
+        return wish(pod, self.config, self._source.claims)
 
     def _explained(self, found: _Found) -> dict[str, Any]:
         decision, kube_view = self._decided(found)
         # Notes about the pod's identity come before notes about its request.
         warnings = [*found.warnings, *pod_warnings(found.pod, found.request, self._sizing.resources)]
-        return explanation(found.pod, decision, kube_view, self.config, warnings) | {
+        claims = self._source.claims
+        return explanation(found.pod, decision, kube_view, self.config, warnings, claims) | {
             "generation": decision.snapshot.generation,
             "gone": found.gone,
             "boundTo": found.bound_to,
@@ -166,14 +181,14 @@ class Explainer:
             record = self._record.of_pod(waiting.pod)
             was_asked = record is not None and record.filters > 0
             stranger = other_scheduler(waiting.scheduler_name, was_asked, self.config)
-            return _Found(pod, wish(pod, self.config), record, warnings=(stranger,) if stranger else ())
+            return _Found(pod, self._wish(pod), record, warnings=(stranger,) if stranger else ())
         holder = self._holder(namespace, name)
         if holder is not None:
             record = self._record.of_pod(holder[0])
             if record is None or not record.pod:
                 return _Found(_named(holder[0]), holder[0].request, record, *holder)
             pod = read_redacted(record.pod)
-            return _Found(pod, wish(pod, self.config), record, *holder)
+            return _Found(pod, self._wish(pod), record, *holder)
         record = self._record.of(namespace, name)
         if record is not None and record.pod:
             pod = read_redacted(record.pod)
@@ -182,7 +197,7 @@ class Explainer:
                 f"no pod {namespace}/{name} waits for GPUs or holds any now; the last decision about a pod "
                 f"of that name: uid {record.uid}, at {time_text(record.at)}"
             )
-            return _Found(pod, wish(pod, self.config), record, warnings=(last,) if gone else (), gone=gone)
+            return _Found(pod, self._wish(pod), record, warnings=(last,) if gone else (), gone=gone)
         raise RequestError(
             404,
             f"pod {namespace}/{name}: no pod of this name waits for GPUs or holds some here, and there is no "
@@ -248,7 +263,7 @@ def _not_offered(record: Recorded | None, snapshot: Snapshot) -> Mapping[str, In
 
 
 def held_devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:
-    """The GPUs and MIG instances that the pod was seen on, or was given."""
+    """The GPUs and MIG instances that the pod was given, was seen on, or has by claim."""
     given = [(container, uuid) for container, uuids in pod.devices.items() for uuid in uuids]
     seen = [
         (holder.container, uuid)
@@ -259,4 +274,12 @@ def held_devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:
         )
         if pod.is_holder(holder)
     ]
-    return [{"container": container, "uuid": uuid} for container, uuid in given or seen]
+    parts = {part.id: part for part in info.dra.devices} if info.dra is not None else {}
+    claimed = [
+        (None, part.uuid or part.on)
+        for claim in info.claims
+        if any(uid == pod.uid for uid, _ in claim.pods)
+        for part in (parts.get(held.id) for held in claim.devices or ())
+        if part is not None
+    ]
+    return [{"container": container, "uuid": uuid} for container, uuid in given or seen or claimed]

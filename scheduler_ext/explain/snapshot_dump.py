@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from scheduler_ext.core.dra.known_claims import KnownClaims
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
@@ -16,6 +17,7 @@ from scheduler_ext.extender.record import Offered, Record, Recorded
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node_info import node_constraints
+from scheduler_ext.wire.pod import ClaimLookup
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,8 @@ class Dump:
     """`workload` holds the expected classes of pods with their frequency, `unknown` the fraction of pods
     without a known class. `gone` are the uids of pods that are known to be deleted. `decisions` have no
     `offered`: `asked` has for each the index of its node names in `names` and one bit per name, None
-    where kube-scheduler sent no request. Many decisions share a list of names."""
+    where kube-scheduler sent no request. Many decisions share a list of names. `claims` are those of the
+    waiting pods."""
 
     generation: int
     at: float
@@ -37,6 +40,7 @@ class Dump:
     names: list[list[str]]
     asked: list[tuple[int, bytes] | None]
     gone: frozenset[str]
+    claims: KnownClaims = field(default_factory=KnownClaims)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,7 @@ class Moment:
     config: Configuration
     record: Record = field(default_factory=lambda: Record(0, 0))
     gone: frozenset[str] = frozenset()
+    claims: ClaimLookup | None = None
 
     def pending(self) -> Sequence[PendingPod]:
         return self.waiting
@@ -64,7 +69,7 @@ class Moment:
 def read_moment(state: ClusterState, config: Configuration) -> Moment:
     """A cluster that was read once, without any decisions."""
     facts = {name: node_constraints(node) for name, node in state.objects.nodes.items()}
-    return Moment(state.snapshot(config.sizing()), state.pending, facts, config)
+    return Moment(state.snapshot(config.sizing()), state.pending, facts, config, claims=state.claims)
 
 
 def taken(
@@ -74,10 +79,12 @@ def taken(
     record: Iterable[Recorded],
     config: Configuration,
     is_gone: Callable[[str], bool],
+    claims: ClaimLookup | None = None,
 ) -> Dump:
     """The state of a running extender, except what no decision reads, such as the labels of pods."""
     workload = snapshot.forecast.workload
     decisions = list(record)
+    pending = list(pending)
     # By identity: comparing thousands of names for each decision would take too long.
     names: dict[int, tuple[int, Names]] = {}
     asked: list[tuple[int, bytes] | None] = []
@@ -103,6 +110,7 @@ def taken(
         names=[list(each) for _, each in names.values()],
         asked=asked,
         gone=frozenset(each.uid for each in decisions if is_gone(each.uid)),
+        claims=_claims_of(pending, claims),
     )
 
 
@@ -120,7 +128,17 @@ def revived(dump: Dump) -> Moment:
         for each, asked in zip(dump.decisions, dump.asked, strict=True)
     )
     facts = {each.name: each for each in dump.facts}
-    return Moment(snapshot, dump.waiting, facts, config, record, dump.gone)
+    return Moment(snapshot, dump.waiting, facts, config, record, dump.gone, dump.claims)
+
+
+def _claims_of(pending: Iterable[PendingPod], claims: ClaimLookup | None) -> KnownClaims:
+    """What the claims of these pods ask."""
+    if claims is None:
+        return KnownClaims()
+    keys = [(each.pod.namespace, name) for each in pending for name in each.claims]
+    found = {f"{namespace}/{name}": claims.asked(namespace, (name,)) for namespace, name in keys}
+    # No claim has this name.
+    return KnownClaims(found, claims.asked("", ("",)))
 
 
 def _without_labels(pods: Iterable[BoundPod]) -> tuple[BoundPod, ...]:

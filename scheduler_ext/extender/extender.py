@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import compress
 from threading import Lock
 from typing import TypeVar
@@ -220,6 +221,8 @@ class Extender:
             return known
         try:
             request = pod_request(args.pod, self._resources, self.claims)
+            if isinstance(request, GpuRequest) and any(ask.by_claim for ask in request.units):
+                request = replace(request, claims_judged=True)
         except QuantityError as error:
             # Not an invalid wish, but JSON in which no quantity is written.
             raise RequestError(400, f"Pod.spec: {error}") from None

@@ -1,10 +1,12 @@
 """A cluster at one moment, for commands that answer one question."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.cycle.placement import Sizing
+from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import InventoryError, UnreadableFileError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
@@ -13,7 +15,14 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.wire.files import FileTooLargeError, read_file
-from scheduler_ext.wire.objects import Objects, assemble, read_objects, waiting, workload_of
+from scheduler_ext.wire.objects import (
+    Objects,
+    assemble,
+    device_index,
+    read_objects,
+    waiting,
+    workload_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +30,7 @@ class ClusterState:
     """Every node as a decision sees it, and the objects it came from, as far as they are kept. `source`
     names the cluster in messages. By node, `ages_s` are the ages of reports (absent: just received) and
     `problems` the reasons why reports were left out. `workload` is the demand expected from its pods;
-    `pending` are the pods that request GPUs and have no node."""
+    `pending` are the pods that request GPUs and have no node; `claims` are the ResourceClaims."""
 
     source: str
     objects: Objects
@@ -30,6 +39,7 @@ class ClusterState:
     problems: Mapping[str, str] = field(default_factory=dict)
     workload: Workload = UNKNOWN
     pending: Sequence[PendingPod] = ()
+    claims: DeviceIndex | None = None
 
     def snapshot(self, sizing: Sizing) -> Snapshot:
         """The nodes and their forecast, for decisions."""
@@ -51,29 +61,40 @@ def load_objects(path: Path) -> Objects:
 
 
 def file_state(
-    path: Path, resources: ResourceNames, previous: Mapping[str, NodeInfo] | None = None
+    path: Path,
+    resources: ResourceNames,
+    previous: Mapping[str, NodeInfo] | None = None,
+    claims: Iterable[Claim] = (),
 ) -> ClusterState:
-    """The cluster of an inventory file; `previous` as in assemble. Raises InventoryError naming file,
-    object and field."""
+    """The cluster of an inventory file; `previous` as in assemble, `claims` as in state_of. Raises
+    InventoryError naming file, object and field."""
     objects = load_objects(path)
     try:
-        return state_of(objects, str(path), resources, previous)
+        return state_of(objects, str(path), resources, previous, claims)
     except InventoryError as error:
         raise type(error)(f"{path}: {error}") from None
 
 
 def state_of(
-    objects: Objects, source: str, resources: ResourceNames, previous: Mapping[str, NodeInfo] | None = None
+    objects: Objects,
+    source: str,
+    resources: ResourceNames,
+    previous: Mapping[str, NodeInfo] | None = None,
+    claims: Iterable[Claim] = (),
 ) -> ClusterState:
-    """The cluster of an inventory. Raises InventoryError naming object and field; it has to have a node."""
-    if not objects.nodes and not objects.gpu_nodes:
+    """The cluster of an inventory, with more `claims` that pods ask through. Raises InventoryError naming
+    object and field; it has to have a node."""
+    if not objects.nodes and not objects.gpu_nodes and not objects.slices:
         raise InventoryError(
             "no Node and no GPUNode in it; `kubectl get gpunodes,nodes,pods -A -o yaml` writes an inventory"
         )
+    objects.claims.extend(claims)
+    index = device_index(objects, resources)
     return ClusterState(
         source,
         objects,
-        assemble(objects, resources, previous),
+        assemble(objects, resources, previous, index),
         workload=workload_of(objects.pods, resources),
-        pending=waiting(objects, resources),
+        pending=waiting(objects, resources, index),
+        claims=index,
     )

@@ -18,6 +18,7 @@ from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.sources.inventory_file import Sequences, read_nodes_apart
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus
 from scheduler_ext.wire.files import FileLook, Identity, UnansweredError
+from scheduler_ext.wire.pod import ClaimLookup
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,10 @@ class InventorySource(Background):
     @property
     def snapshot(self) -> Snapshot | None:
         return self._extender.snapshot
+
+    @property
+    def claims(self) -> ClaimLookup | None:
+        return self._extender.claims
 
     def pending(self) -> Sequence[PendingPod]:
         return self._pending
@@ -92,7 +97,7 @@ class InventorySource(Background):
         except UnreadableFileError:
             self._again_at = time.monotonic() + AGAIN_S
             raise
-        infos, workload, self._pending, self._facts = read
+        infos, workload, self._pending, self._facts, self._extender.claims = read
         snapshot = self._extender.replace_nodes(infos.values(), Forecast(workload, ()))
         reports = {name: info.report for name, info in infos.items() if info.report is not None}
         self._last = {name: (report.boot_id, report.sequence) for name, report in reports.items()}

@@ -8,6 +8,7 @@ from scheduler_ext.binding.binder import Binder
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.wire.pod import ClaimLookup
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,3 +84,7 @@ class Source(Watched, Protocol):
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
+
+    @property
+    def claims(self) -> ClaimLookup | None:
+        """The ResourceClaims, where they are known."""

@@ -24,7 +24,7 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
     """The Capacity of a cluster for a pod, as plain JSON values: nodes with most first, then by name. A count
     is null, and so is the total, where no known limit applies. Raises PodError for the pod, InventoryError
     for an object of the inventory, naming the field that cannot be read."""
-    request = wish(pod, config)
+    request = wish(pod, config, state.claims)
     namespace, _, name = pod_name(pod).partition("/")
     if isinstance(request, InvalidRequest):
         reason = INVALID_REQUEST.text
@@ -43,7 +43,7 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
         "request": asked(request),
         "invalid": request.message if isinstance(request, InvalidRequest) else None,
         **counted,
-        "notModelled": not_modelled(pod),
+        "notModelled": not_modelled(pod, state.claims),
         "warnings": warnings(pod, request, state, config.resource_names()),
     }
 

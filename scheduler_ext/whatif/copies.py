@@ -123,13 +123,13 @@ def filled(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> NodeI
         share = sizing.resources.share
         excess = sum(held.values()) - fill.copies * request.shares.total_mib
         info = replace(info, allocatable={**info.allocatable, share: info.allocatable.get(share, 0) + excess})
-    return replace(info, pods=(*info.pods, pod))
+    return replace(info, pods=(*info.pods, pod.placed_on(info)))
 
 
 def _units_left(request: GpuRequest, snapshot: Snapshot) -> list[int]:
     """How many times each state has the requested units; earlier copies change only the number left."""
     times = np.full(len(snapshot.states), 2**31 - 1, np.int64)
-    for ask in request.units:
+    for ask in (each for each in request.units if each.count):
         columns = snapshot.units.get(ask.resource) or snapshot.no_units
         times = np.minimum(times, columns.available // ask.count)
     left: list[int] = times.tolist()

@@ -8,7 +8,6 @@ from typing import Any
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES
-from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.explain.explain import API_VERSION
@@ -46,7 +45,7 @@ def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuratio
     object of the cluster, naming it and its field."""
     cluster = WhatIf(state, config)
     refuse_running(pods, state.objects)
-    run = _Run(cluster, state.objects.budgets, config, pods)
+    run = _Run(cluster, state, config, pods)
     return {"apiVersion": API_VERSION, "kind": "Simulation", "items": [run.next(pod) for pod in pods]}
 
 
@@ -66,10 +65,11 @@ class _Run:
     """The cluster as it is now, and what PodDisruptionBudgets still allow."""
 
     def __init__(
-        self, cluster: WhatIf, budgets: Sequence[Budget], config: Configuration, pods: Sequence[kube.Pod]
+        self, cluster: WhatIf, state: ClusterState, config: Configuration, pods: Sequence[kube.Pod]
     ) -> None:
         self._cluster = cluster
-        self._budgets = list(budgets)
+        self._budgets = list(state.objects.budgets)
+        self._claims = state.claims
         self._resources = config.resource_names()
         self._empty_victims = config.preemption.empty_victims
         taken = {uid for here in cluster.residents.values() for uid in here}
@@ -87,7 +87,8 @@ class _Run:
             "nearestNode": None,
             "victims": [],
             "message": None,
-            "notModelled": not_modelled(pod) + ([_ENDED] if is_finished(pod) or is_terminating(pod) else []),
+            "notModelled": not_modelled(pod, self._claims)
+            + ([_ENDED] if is_finished(pod) or is_terminating(pod) else []),
         }
         asker = self._asker(pod)
         if isinstance(asker, str):
@@ -111,11 +112,12 @@ class _Run:
     def _asker(self, pod: kube.Pod) -> Asker | str:
         """The pod that looks for a node, or the reason why it cannot be read."""
         try:
-            request, needs = pod_request(pod, self._resources), pod_needs(pod)
+            request, needs = pod_request(pod, self._resources, self._claims), pod_needs(pod)
         except QuantityError as error:
             return str(error)
         if isinstance(request, InvalidRequest):
             return request.message
         uid = pod_uid(pod)
         # Copies of a manifest have one uid; here each is a pod of its own.
-        return Asker(pod, uid if uid and self._uids[uid] == 1 else pod_name(pod), request, needs)
+        name = uid if uid and self._uids[uid] == 1 else pod_name(pod)
+        return Asker(pod, name, request, needs)

@@ -125,9 +125,11 @@ class WhatIf:
         node = self.snapshot.nodes[name]
         state = self.snapshot.state_at(name)
         devices = allocation(node, state, decision)
+        held = bound_pod(asker.pod, self.sizing.resources)
         pod = replace(
-            bound_pod(asker.pod, self.sizing.resources),
+            held,
             uid=asker.uid,
+            request=replace(held.request, units=asker.request.units),
             devices=share_devices(node, state, decision),
             finished=False,
             terminating=False,
@@ -137,7 +139,7 @@ class WhatIf:
         amounts = asker.needs.requests
         self.residents.setdefault(name, {})[asker.uid] = Resident(pod, amounts)
         self.in_tree.change(name, amounts, 1)
-        self._replace(replace(node.info, pods=(*node.info.pods, pod)))
+        self._replace(replace(node.info, pods=(*node.info.pods, pod.placed_on(node.info))))
         return devices
 
     def value_per_hour(self, asker: Asker, name: str) -> float:

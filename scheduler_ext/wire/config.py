@@ -13,7 +13,13 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.node.node_labels import MAX_VALUE
-from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE, MIG_PREFIX, ResourceNames
+from scheduler_ext.core.request.resource_names import (
+    DEFAULT_DEVICE_CLASSES,
+    DEFAULT_SHARE,
+    DEFAULT_WHOLE,
+    MIG_PREFIX,
+    ResourceNames,
+)
 from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.wire.decoding import located
@@ -24,6 +30,8 @@ from scheduler_ext.wire.yaml_values import CONFIGURATION
 API_VERSION = "config.scheduler-ext.io/v1alpha1"
 KIND = "ExtenderConfiguration"
 
+# A DNS subdomain, as of Kubernetes' object names.
+DeviceClassName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
 ResourceName = Annotated[
     str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
 ]
@@ -57,6 +65,9 @@ class ResourcesSection(_Section):
         default_factory=lambda: list(DEFAULT_WHOLE)
     )
     memory_share: ResourceName = DEFAULT_SHARE
+    device_classes: Annotated[list[DeviceClassName], Meta(min_length=0, max_length=64)] = field(
+        default_factory=lambda: list(DEFAULT_DEVICE_CLASSES)
+    )
 
 
 class PreemptionSection(_Section):
@@ -125,7 +136,8 @@ class Configuration(_Section):
 
     def resource_names(self) -> ResourceNames:
         """The resources that stand for GPUs."""
-        return ResourceNames(tuple(self.resources.whole_gpu), self.resources.memory_share)
+        asked = self.resources
+        return ResourceNames(tuple(asked.whole_gpu), asked.memory_share, tuple(asked.device_classes))
 
     def sizing(self) -> Sizing:
         """The settings of decisions about nodes."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_object
@@ -38,11 +39,12 @@ _ENDS_OF_NAMES: Final = ("GroupSpec", "Template", "template", "Spec")
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """A pod to ask about: from a text, or from a template of `workload` ("Deployment team/web"). `copies`
-    is how many the workload runs; None for one on each node."""
+    is how many the workload runs; None for one on each node. `claims` are those of the same text."""
 
     pod: kube.Pod
     workload: str | None = None
     copies: int | None = 1
+    claims: tuple[Claim, ...] = ()
 
     @property
     def name(self) -> str:

@@ -5,13 +5,13 @@ wrong object refuses the file, and the message names it."""
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
-from scheduler_ext.core.cache.device_index import DeviceIndex
+from scheduler_ext.core.cache.device_index import DeviceIndex, with_claims
 from scheduler_ext.core.cache.observed_demand import ObservedDemand
-from scheduler_ext.core.dra.published import Claim, DeviceClass, ResourceSlice
+from scheduler_ext.core.dra.published import Claim, DeviceClass, ResourceSlice, TaintRule
 from scheduler_ext.core.errors import DocumentError, InventoryError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
@@ -23,14 +23,20 @@ from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.documents import json_documents
-from scheduler_ext.wire.dra import resource_api
 from scheduler_ext.wire.dra.resource_api import (
+    API_VERSION,
+    GROUP,
+    RULE_VERSIONS,
     ClaimObject,
     ClassObject,
+    RuleObject,
     SliceObject,
+    TemplateObject,
     read_claim,
     read_class,
+    read_rule,
     read_slice,
+    read_template,
 )
 from scheduler_ext.wire.kube import PodDisruptionBudget, budget
 from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods, template_manifests
@@ -54,6 +60,7 @@ class Objects:
     classes: dict[str, DeviceClass] = field(default_factory=dict)
     slices: dict[str, ResourceSlice] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
+    rules: dict[str, TaintRule] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
 
     def pods_by_node(self) -> dict[str, list[kube.Pod]]:
@@ -113,7 +120,7 @@ def read_objects(text: bytes) -> Objects:
                 objects.gpu_nodes[each.name] = each.read(gpunode.GpuNode, objects.gpu_nodes)
             case "PodDisruptionBudget":
                 objects.budgets.append(budget(each.read(PodDisruptionBudget)))
-            case "DeviceClass" | "ResourceSlice" | "ResourceClaim" if _is_current(each.header):
+            case kind if kind in _DRA_KINDS and _is_current(each.header):
                 _take_dra(objects, each)
             case _:
                 objects.skipped[each.kind] = objects.skipped.get(each.kind, 0) + 1
@@ -121,8 +128,21 @@ def read_objects(text: bytes) -> Objects:
     return objects
 
 
+_DRA_KINDS: Final = (
+    "DeviceClass",
+    "ResourceSlice",
+    "DeviceTaintRule",
+    "ResourceClaim",
+    "ResourceClaimTemplate",
+)
+
+
 def _is_current(header: kube.Header) -> bool:
-    return header.api_version in (resource_api.API_VERSION, None)
+    """An object of a version that this release reads; DeviceTaintRule is not in v1 of every release."""
+    versions = [API_VERSION]
+    if header.kind == "DeviceTaintRule":
+        versions = [f"{GROUP}/{version}" for version in RULE_VERSIONS]
+    return header.api_version in (*versions, None)
 
 
 def _take_dra(objects: Objects, each: _Object) -> None:
@@ -131,15 +151,28 @@ def _take_dra(objects: Objects, each: _Object) -> None:
             objects.classes[each.name] = read_class(each.read(ClassObject))
         case "ResourceSlice":
             objects.slices[each.name] = read_slice(each.read(SliceObject))
+        case "DeviceTaintRule":
+            objects.rules[each.name] = read_rule(each.read(RuleObject))
         case _:
-            objects.claims.append(read_claim(each.read(ClaimObject)))
+            objects.claims.append(_claim_of(each))
+
+
+def _claim_of(each: _Object) -> Claim:
+    """A claim of a file, or the one that a template would make."""
+    if each.kind == "ResourceClaimTemplate":
+        return read_template(each.read(TemplateObject))
+    claim = read_claim(each.read(ClaimObject))
+    # Claims written by hand have no uid.
+    return claim if claim.uid else replace(claim, uid=claim.key)
 
 
 def device_index(objects: Objects, resources: ResourceNames) -> DeviceIndex | None:
-    """What the classes, slices and claims of a file mean for its nodes; None without any."""
+    """What the classes, slices, claims and rules of a file mean for its nodes; None without any."""
     if not (objects.classes or objects.slices or objects.claims):
         return None
     index = DeviceIndex(DeviceSelector, resources)
+    for rule in objects.rules.values():
+        index.update_rule(rule)
     for item in objects.classes.values():
         index.update_class(item)
     for published in objects.slices.values():
@@ -158,10 +191,13 @@ def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
     """The pods of a text and of its pod templates, in order; other objects are skipped. Raises
     InventoryError, also if there are none, and for Nodes and GPUNodes, which belong into an inventory."""
     manifests: list[Manifest] = []
+    claims: list[Claim] = []
     others = []
     for each in _each_object(text, limits, "a Pod, a workload such as a Deployment, or a List of them"):
         if each.kind == "Pod":
             manifests.append(Manifest(each.read(kube.Pod)))
+        elif each.kind in ("ResourceClaim", "ResourceClaimTemplate") and _is_current(each.header):
+            claims.append(_claim_of(each))
         elif each.kind in ("GPUNode", "Node"):
             raise InventoryError(f"a {each.kind} is no Pod; give a file with a Pod, or a workload's template")
         else:
@@ -175,21 +211,25 @@ def read_manifests(text: bytes, limits: Limits = FILE) -> list[Manifest]:
         raise InventoryError(
             f"no Pod in it{there}; give a file with a Pod, or a workload such as a Deployment"
         )
-    return distinct(manifests)
+    return [replace(manifest, claims=tuple(claims)) for manifest in distinct(manifests)]
 
 
 def assemble(
-    objects: Objects, resources: ResourceNames, previous: Mapping[str, NodeInfo] | None = None
+    objects: Objects,
+    resources: ResourceNames,
+    previous: Mapping[str, NodeInfo] | None = None,
+    index: DeviceIndex | None = None,
 ) -> dict[str, NodeInfo]:
-    """Every node of the objects, by name: reports, Nodes and pods put together. `previous` are the nodes of
-    the last good file; the sequences of new reports must not fall below theirs. Raises InventoryError
-    (ImpossibleReportError) naming the object and the field."""
+    """Every node of the objects, by name: reports, Nodes and pods put together, with the devices in `index`
+    (None: those of the objects). `previous` are the nodes of the last good file; the sequences of new reports
+    must not fall below theirs. Raises InventoryError (ImpossibleReportError) naming the object and the
+    field."""
     reports: dict[str, Report | None] = {}
     for name, gpu_node in objects.gpu_nodes.items():
         last = previous.get(name) if previous else None
         reports[name] = read_report(gpu_node, last.report if last else None)
     pods, nominated = _pods_by_node(objects.pods, resources)
-    index = device_index(objects, resources)
+    index = index or device_index(objects, resources)
     published = [item.node for item in objects.slices.values() if item.node is not None]
     infos = {}
     for name in dict.fromkeys((*objects.gpu_nodes, *objects.nodes, *published)):
@@ -203,15 +243,19 @@ def assemble(
     return infos
 
 
-def waiting(objects: Objects, resources: ResourceNames) -> list[PendingPod]:
+def waiting(
+    objects: Objects, resources: ResourceNames, claims: DeviceIndex | None = None
+) -> list[PendingPod]:
     """The pods that request GPUs and have no node yet; for an unreadable one, the problem."""
     found = []
     for pod in objects.pods:
         spec = pod.spec or kube.PodSpec()
-        if spec.node_name or is_finished(pod) or not asks_gpu(spec, resources):
+        if spec.node_name or is_finished(pod) or not (asks_gpu(spec, resources) or spec.resource_claims):
             continue
         try:
-            found.append(pending_pod(pod, resources))
+            pending = with_claims(pending_pod(pod, resources), claims)
+            if pending.pod.request.asks_gpu or pending.invalid is not None:
+                found.append(pending)
         except QuantityError as error:
             found.append(unreadable_pod(pod, str(error)))
     return found

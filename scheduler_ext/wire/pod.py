@@ -6,6 +6,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol
 
+from scheduler_ext.core.dra.known_claims import Asked
+from scheduler_ext.core.dra.published import TEMPLATE_PREFIX
 from scheduler_ext.core.intree import (
     NodeSelectorTerm,
     PodNeeds,
@@ -22,7 +24,6 @@ from scheduler_ext.core.request.request import (
     InvalidRequest,
     PodAsk,
     Role,
-    UnitAsk,
     parse_holding,
     parse_request,
 )
@@ -47,7 +48,7 @@ _NOTHING = kube.ResourceRequirements()
 class ClaimLookup(Protocol):
     """The claims of a cluster."""
 
-    def units(self, namespace: str, names: Iterable[str | None]) -> tuple[UnitAsk, ...]:
+    def asked(self, namespace: str, names: Iterable[str]) -> Asked:
         """What a pod asks through the claims of these names."""
 
 
@@ -72,27 +73,37 @@ def pod_request(
     """A pod's GPU request, as one value, with what it asks through `claims` where these are known. Raises
     QuantityError for an amount of the wrong JSON type."""
     request = parse_request(pod_ask(pod, resources), resources)
-    names = claim_names(pod)
-    if not names or claims is None or isinstance(request, InvalidRequest):
+    asked = asked_through(pod, claims)
+    if not asked.units or isinstance(request, InvalidRequest):
         return request
+    return replace(request, units=(*request.units, *asked.units))
+
+
+def asked_through(pod: kube.Pod, claims: ClaimLookup | None) -> Asked:
+    """What a pod asks through its claims, as far as they are known."""
+    names = claim_names(pod)
+    if not names:
+        return Asked()
+    if claims is None:
+        return Asked(not_modelled=("resource claims (DRA)",))
     namespace = (pod.metadata.namespace if pod.metadata else None) or "default"
-    return replace(request, units=(*request.units, *claims.units(namespace, names)))
+    return claims.asked(namespace, names)
 
 
-def claim_names(pod: kube.Pod) -> list[str | None]:
-    """The names of the pod's claims; None for one that is still to be made from its template. A template
+def claim_names(pod: kube.Pod) -> list[str]:
+    """The names of the pod's claims; for one that is still to be made, that of its template. A template
     that made none is left out."""
     made = {
         each.name: each.resource_claim_name
         for each in (pod.status.resource_claim_statuses if pod.status is not None else None) or ()
     }
-    names: list[str | None] = []
+    names: list[str] = []
     for entry in (pod.spec.resource_claims if pod.spec is not None else None) or ():
         claim = entry or kube.PodResourceClaim()
         if claim.resource_claim_name:
             names.append(claim.resource_claim_name)
         elif claim.name not in made:
-            names.append(None)
+            names.append(TEMPLATE_PREFIX + (claim.resource_claim_template_name or ""))
         elif name := made[claim.name]:
             names.append(name)
     return names
@@ -330,8 +341,8 @@ def resource_names(spec: kube.PodSpec) -> list[str]:
     return sorted({name for each in asked for name in (*(each.requests or ()), *(each.limits or ()))})
 
 
-def not_modelled(pod: kube.Pod) -> list[str]:
-    """Features of the pod that kube-scheduler checks and this package does not."""
+def not_modelled(pod: kube.Pod, claims: ClaimLookup | None = None) -> list[str]:
+    """Features of the pod, and of its claims, that kube-scheduler checks and this package does not."""
     spec = pod.spec or kube.PodSpec()
     affinity = spec.affinity or kube.Affinity()
     uses: Mapping[str, object] = {
@@ -351,7 +362,7 @@ def not_modelled(pod: kube.Pod) -> list[str]:
         "host ports": any(p.host_port for c, _ in _containers(spec) for p in c.ports or ()),
         "priorityClassName (its PriorityClass is not read; priority 0 is assumed)": spec.priority is None
         and spec.priority_class_name not in (None, "", *_SYSTEM_PRIORITIES),
-        "resource claims (DRA)": spec.resource_claims,
+        **dict.fromkeys(asked_through(pod, claims).not_modelled, True),
         "scheduling gates": spec.scheduling_gates,
     }
     return [name for name, used in uses.items() if used]

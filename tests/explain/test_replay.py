@@ -24,14 +24,15 @@ from scheduler_ext.extender.answer import Bound
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, InspectionSection, ScoreSection
 from scheduler_ext.wire.node_info import node_constraints
-from scheduler_ext.wire.objects import assemble, read_objects, waiting, workload_of
-from scheduler_ext.wire.pod import pod_request
+from scheduler_ext.wire.objects import assemble, device_index, read_objects, waiting, workload_of
+from scheduler_ext.wire.pod import ClaimLookup, pod_request
 from scheduler_ext.wire.snapshot_file import decode_snapshot_file, encode_snapshot_file
+from tests.dra_objects import device_class, gpu_device, request, resource_claim, resource_slice
 from tests.examples import examples
 from tests.extender.foreseeing import askers, asks, clusters, read
 from tests.extender.preempting import share_node, whole_node
 from tests.extender.test_record import ask
-from tests.kube_objects import SHARE, Json, inventory, pod
+from tests.kube_objects import SHARE, Json, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"
 FOREVER = float("inf")
@@ -47,6 +48,10 @@ class Running:
     config: Configuration
     # The uids of decided pods that are gone.
     gone: Set[str] = frozenset()
+
+    @property
+    def claims(self) -> ClaimLookup | None:
+        return self.extender.claims
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -75,8 +80,10 @@ def running(*objects: Json, config: Configuration | None = None) -> Running:
     extender = Extender(config)
     forecast = Forecast(workload_of(found.pods, resources), ())
     extender.replace_nodes(assemble(found, resources).values(), forecast)
+    index = device_index(found, resources)
+    extender.claims = index
     facts = {name: node_constraints(node) for name, node in found.nodes.items()}
-    return Running(extender, waiting(found, resources), facts, config)
+    return Running(extender, waiting(found, resources, index), facts, config)
 
 
 def replaying(replayed: Moment) -> Explainer:
@@ -150,6 +157,34 @@ def test_filter_and_prioritize_would_have_answered_the_same(objects: list[Json],
         for names in [list(snapshot.nodes)]
     ]
     assert rows[0] == rows[1]
+
+
+def test_claims_and_devices_of_dra_survive() -> None:
+    partition = gpu_device(1, node="n") | {
+        "consumesCounters": [{"counterSet": "gpu-1", "counters": {"slices": {"value": "1"}}}]
+    }
+    published = resource_slice("n", [gpu_device(0, node="n"), partition])
+    published["spec"]["sharedCounters"] = [{"name": "gpu-1", "counters": {"slices": {"value": "1"}}}]
+    waits = pod("waits", resourceClaims=[{"name": "gpu", "resourceClaimName": "wanted"}])
+    there = running(
+        node("n"),
+        device_class(),
+        published,
+        resource_claim("held", on="n", devices=["gpu-0"]),
+        resource_claim("wanted", request(1, "device.driver == 'gpu.nvidia.com'")),
+        waits,
+    )
+    replayed = there.replayed()
+    told = there.explainer().of_name("default", "waits")
+    assert told["request"]["claims"] == [{"devices": "gpu.nvidia.com with selectors", "count": 1}]
+    assert told["best"] == ["n"]
+    assert replaying(replayed).of_name("default", "waits") == told
+    assert replayed.snapshot is not None
+    assert there.snapshot is not None
+    assert replayed.snapshot.nodes["n"].state == there.snapshot.nodes["n"].state
+    unknown = pod("other", resourceClaims=[{"name": "gpu", "resourceClaimName": "unknown"}])
+    asked = read(unknown)[0]
+    assert replaying(replayed).of_manifest(asked) == there.explainer().of_manifest(asked)
 
 
 def test_the_file_has_only_data_that_decisions_read() -> None:

@@ -30,6 +30,7 @@ class PageServer:
     """
 
     binder = None
+    claims = None
 
     def __init__(self, infos: Iterable[NodeInfo], pending_lines: Sequence[dict[str, Any]] = ()) -> None:
         config = Configuration()

@@ -29,6 +29,7 @@ class CountingSource:
     """One node, and the number of reads of its state."""
 
     binder = None
+    claims = None
 
     def __init__(self) -> None:
         self.extender = Extender(Configuration())

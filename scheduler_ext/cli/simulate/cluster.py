@@ -80,7 +80,9 @@ def cluster(
     manifests = read_pod_list(pods_file, source.namespace(namespace), only=namespace is not None)
     with naming(pods_file, InventoryError):
         pods = every_pod(manifests)
-    state = source.state(config, with_objects=True)
+    # Each manifest has the claims of the whole file.
+    claims = manifests[0].claims if manifests else ()
+    state = source.state(config, with_objects=True, claims=claims)
     pods = by_priority(pods) if order == "priority" else pods
     with naming(state.source, InventoryError):
         if compared is None:

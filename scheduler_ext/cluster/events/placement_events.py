@@ -33,9 +33,11 @@ class PlacementEvents:
             there = {pod.uid for pod in known.info.pods} - known.info.assumed if known is not None else set()
             for pod in info.pods:
                 if pod.uid not in there and pod.uid not in info.assumed and pod.holds:
-                    self._placed(pod, name)
+                    self._placed(pod, info)
 
-    def _placed(self, pod: BoundPod, node: str) -> None:
+    def _placed(self, pod: BoundPod, info: NodeInfo) -> None:
+        node = info.name
+        chosen_by = "kube-scheduler for a claim" if pod.is_claimant(info) else "the device plugin"
         entry = self.record.of_uid(pod.uid)
         # kube-scheduler did not ask about this pod, so it was not placed here.
         if entry is None or not entry.filters:
@@ -43,20 +45,20 @@ class PlacementEvents:
         if entry.bound is None or entry.bound.kind not in _BY_US:
             seen = Bound(time.time(), node, "seen", "", pod.devices)
             self.record.bound(pod.uid, pod.namespace, pod.name, seen)
-        self.write(lambda: placement_event(pod, node, entry))
+        self.write(lambda: placement_event(pod, node, entry, chosen_by))
 
 
-def placement_event(pod: BoundPod, node: str, entry: Recorded) -> dict[str, Any]:
-    """The Event of a pod that was bound to its node."""
+def placement_event(pod: BoundPod, node: str, entry: Recorded, chosen_by: str) -> dict[str, Any]:
+    """The Event of a pod that was bound to its node, where this component chose GPUs that are not known."""
     regarding = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
-    event = event_body("Normal", REASON, "Binding", _note(pod, node, entry), regarding)
+    event = event_body("Normal", REASON, "Binding", _note(pod, node, entry, chosen_by), regarding)
     return event | {"related": {"apiVersion": "v1", "kind": "Node", "name": node}}
 
 
-def _note(pod: BoundPod, node: str, entry: Recorded) -> str:
+def _note(pod: BoundPod, node: str, entry: Recorded, chosen_by: str) -> str:
     """The node, the GPUs as far as they are known, and the two strongest reasons."""
     devices = [f"{container}: {', '.join(uuids)}" for container, uuids in sorted(pod.devices.items())]
-    where = f"on {node}" + (f" ({'; '.join(devices)})" if devices else ", GPUs picked by the device plugin")
+    where = f"on {node}" + (f" ({'; '.join(devices)})" if devices else f", GPUs picked by {chosen_by}")
     candidate = next((each for each in entry.candidates if each.node == node), None)
     # kube-scheduler asks for no scores if only one node fits, and adds scores of its own.
     if candidate is None:

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler_ext.core.cache.device_index import Compile, DeviceIndex, Selector
+from scheduler_ext.core.cache.device_index import Compile, DeviceIndex, Selector, with_claims
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import Cause, Ledger
 from scheduler_ext.core.cache.node_record import NodeRecord
@@ -224,16 +224,9 @@ class Cache(Ledger):
         """The pods that wait for GPUs, with what they ask through claims."""
         return [
             each
-            for each in map(self._with_claims, self._pending.values())
+            for each in (with_claims(pending, self.devices) for pending in self._pending.values())
             if each.pod.request.asks_gpu or each.invalid is not None
         ]
-
-    def _with_claims(self, pending: PendingPod) -> PendingPod:
-        if not pending.claims or pending.invalid is not None:
-            return pending
-        pod = pending.pod
-        units = (*pod.request.units, *self.devices.units(pod.namespace, pending.claims))
-        return replace(pending, pod=replace(pod, request=replace(pod.request, units=units)))
 
     def known_pods(self) -> set[str]:
         """The uids of all pods that hold GPUs or wait for some."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice, NodeDevices, driver_versions, gpu_device
+from scheduler_ext.core.dra.known_claims import Asked, KnownClaims, together
 from scheduler_ext.core.dra.published import (
     Claim,
     DeviceAsk,
@@ -19,6 +20,7 @@ from scheduler_ext.core.dra.published import (
     ResourceSlice,
     TaintRule,
 )
+from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import DEVICE_CLASS_PREFIX, ResourceNames
 
@@ -211,27 +213,36 @@ class DeviceIndex:
         has_gpus = is_known or DEVICE_CLASS_PREFIX + ask.device_class in self._of_gpus
         return name if has_gpus and name in self._asks else None
 
-    def units(self, namespace: str, names: Iterable[str | None]) -> tuple[UnitAsk, ...]:
-        """The GPUs that a pod asks through these claims, apart from those that a claim holds already. A claim
-        that is not known (yet), or has no name (yet), may ask any GPU. Any thread may call it."""
-        counts: dict[str, int] = {}
-        for claim in (self.claim(namespace, name) if name is not None else None for name in names):
-            if claim is None:
-                for name in self._served & self._of_gpus:
-                    counts.setdefault(name, 0)
-            elif claim.devices is None:
-                for ask, count in claim.requests:
-                    if (resource := self.resource_of(ask)) is not None:
-                        counts[resource] = counts.get(resource, 0) + count
-        return tuple(UnitAsk(name, count, by_claim=True) for name, count in sorted(counts.items()))
+    def asked(self, namespace: str, names: Iterable[str]) -> Asked:
+        """What a pod asks through these claims, apart from the devices that a claim holds already. A claim
+        that is not known (yet) may ask any GPU. Any thread may call it."""
+        return together(self._asked_by(self.claim(namespace, name)) for name in names)
+
+    def known_claims(self) -> KnownClaims:
+        """What all claims ask now."""
+        by_key = {claim.key: together((self._asked_by(claim),)) for claim in self._claims.values()}
+        return KnownClaims(by_key, together((self._asked_by(None),)))
+
+    def _asked_by(self, claim: Claim | None) -> Asked:
+        if claim is None:
+            any_gpu = (UnitAsk(name, 0) for name in self._served & self._of_gpus)
+            return Asked(tuple(any_gpu), ("a ResourceClaim that is not known here",))
+        if claim.devices is not None:
+            return Asked()
+        named = ((self.resource_of(ask), count) for ask, count in claim.requests)
+        units = tuple(UnitAsk(name, count) for name, count in named if name is not None)
+        problems = (self._problem_of(unit.resource) for unit in units)
+        found = (f"a selector ({problem})" for problem in problems if problem is not None)
+        missing = (*claim.not_modelled, *found) if units else ()
+        return Asked(units, tuple(f"{feature} of {claim.title}" for feature in missing))
 
     def problems(self) -> dict[str, str]:
         """Why devices of a resource are unknown, by its name."""
-        found = {
-            name: next((each.problem for each in of if each.problem), None)
-            for name, of in self._selectors.items()
-        }
+        found = {name: self._problem_of(name) for name in self._selectors}
         return {name: problem for name, problem in found.items() if problem}
+
+    def _problem_of(self, name: str) -> str | None:
+        return next((each.problem for each in self._selectors.get(name, ()) if each.problem), None)
 
     def has_devices(self, node: str) -> bool:
         """Whether slices list devices of a node, in complete pools."""
@@ -409,6 +420,15 @@ class DeviceIndex:
         pools = {(held.id.driver, held.id.pool) for held in claim.devices}
         nodes = {item.node for pool in pools for item in self._pools.get(pool, {}).values()}
         return next((node for node in nodes if node is not None), None)
+
+
+def with_claims(pending: PendingPod, devices: DeviceIndex | None) -> PendingPod:
+    """A waiting pod with what it asks through its claims."""
+    if devices is None or not pending.claims or pending.invalid is not None:
+        return pending
+    pod = pending.pod
+    units = (*pod.request.units, *devices.asked(pod.namespace, pending.claims).units)
+    return replace(pending, pod=replace(pod, request=replace(pod.request, units=units)))
 
 
 def _own_asks(claim: Claim) -> list[DeviceAsk]:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from scheduler_ext.core.dra.semantic_version import Version
 from scheduler_ext.core.intree.affinity import Taint, Toleration
 
+# A claim that is still to be made has the name of its template after this; no claim's name has a colon.
+TEMPLATE_PREFIX = "template:"
 Attribute = bool | int | str | Version
 
 
@@ -148,3 +150,10 @@ class Claim:
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def title(self) -> str:
+        """The object that it stands for, for people."""
+        template = self.name.removeprefix(TEMPLATE_PREFIX)
+        kind = "ResourceClaim" if template == self.name else "ResourceClaimTemplate"
+        return f"{kind} {self.namespace}/{template}"

@@ -11,7 +11,7 @@ from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resource_names import MIG_PREFIX
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, shown_resource
 
 # A node has 16 GPUs at most, and 16 of seven slices.
 _MOST_UNITS = 128
@@ -31,8 +31,12 @@ class _Count(Filter):
     def passes(self, view: View) -> Bools:
         passed = view.everywhere(True)
         for ask, columns in view.units:
-            # For claims, kube-scheduler's allocator has found devices on the nodes that it asks about.
-            if (ask.profile is not None) is self.mig and not ask.by_claim:
+            if (ask.profile is not None) is not self.mig:
+                continue
+            if ask.by_claim and view.request.claims_judged:
+                # Of the nodes with room, those where the pod may get a cordoned GPU are left out.
+                passed &= (columns.limit > 0) | ~columns.by_claim
+            else:
                 passed &= (columns.available >= ask.count) | columns.open
         return passed
 
@@ -47,7 +51,8 @@ class _Count(Filter):
                 unknown, limit = limits.get(ask.resource, (0, free))
                 have[ask] = max(0, min(free - unknown, limit))
         ask = max(have, key=lambda ask: ask.count - have[ask])
-        return NearestMiss(self.name, _where_creatable(ask.profile, node), ask.count, have[ask], ask.resource)
+        unit = shown_resource(ask.resource)
+        return NearestMiss(self.name, _where_creatable(ask.profile, node), ask.count, have[ask], unit)
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         return f"{node.info.name} has {miss.have:,} of {miss.needed:,} {miss.unit} free"
@@ -62,7 +67,7 @@ class _Count(Filter):
             return replace(request, units=(replace(ask, count=count),))
 
         if most := trial.largest(min(ask.count, _MOST_UNITS) - 1, with_count):
-            yield f"with {most} {ask.resource} instead of {ask.count:,}", with_count(most)
+            yield f"with {most} {shown_resource(ask.resource)} instead of {ask.count:,}", with_count(most)
 
 
 class GpuCount(_Count):

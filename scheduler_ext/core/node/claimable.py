@@ -82,6 +82,15 @@ class Claimable:
         left = ((max(0, part.capacity.get(name, 0) - consumed[name]), each) for name, each in wanted)
         return min((free // each for free, each in left if each > 0), default=1)
 
+    def expected(self, resource: str) -> int:
+        """How many devices of a resource pods have whose claims are not known yet, under any name that a
+        device shares with it."""
+        return sum(
+            count
+            for name, count in self._held.claimed.items()
+            if name == resource or any({name, resource} <= each.resources for each in self._dra.devices)
+        )
+
     def twice(self, slots: Iterable[tuple[Slot, str | None]], limits: _Limits) -> tuple[str, ...]:
         """The resources through which a GPU could be handed out that is held already: the kubelet and
         kube-scheduler choose the device, and neither knows what the other has handed out."""

@@ -1,8 +1,10 @@
 """One node: the report or estimate of its GPUs, its pods' holdings, and the state that follows. `NodeState`
 only has the values that decisions depend on, so that equal nodes are decided once."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 
@@ -66,6 +68,18 @@ class BoundPod:
             return holder.uid == self.uid
         return (holder.namespace, holder.name) == (self.namespace, self.name)
 
+    def is_claimant(self, node: NodeInfo) -> bool:
+        """Whether it has GPUs of a node by claim."""
+        return self.extended_claim is not None or any(
+            uid == self.uid for claim in node.claims for uid, _ in claim.pods
+        )
+
+    def placed_on(self, node: NodeInfo) -> BoundPod:
+        """The pod as it would be after its binding to a node, where it may get its GPUs by a claim."""
+        if self.extended_claim is None and any(node.by_claim(ask.resource) for ask in self.request.units):
+            return replace(self, extended_claim="")
+        return self
+
     def is_on(self, device: Device) -> bool:
         """Whether the agent saw the pod hold a device or an instance of it."""
         holders = (*device.holders, *(instance.holder for instance in device.mig.instances))
@@ -75,15 +89,15 @@ class BoundPod:
 @dataclass(frozen=True, slots=True)
 class PendingPod:
     """A pod that is not bound yet: what it asks (`invalid` says why that cannot be read), and who binds it.
-    `nominated_node` is where it waits for others to leave; `claims` are the names of its ResourceClaims, None
-    for one that is still to be made; `manifest` is the pod as JSON, redacted."""
+    `nominated_node` is where it waits for others to leave; `claims` are the names of its ResourceClaims;
+    `manifest` is the pod as JSON, redacted."""
 
     pod: BoundPod
     resource_version: str
     scheduler_name: str
     nominated_node: str | None = None
     invalid: str | None = None
-    claims: tuple[str | None, ...] = ()
+    claims: tuple[str, ...] = ()
     manifest: bytes = field(default=b"", compare=False, repr=False)
 
 

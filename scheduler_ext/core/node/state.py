@@ -70,7 +70,7 @@ def resolve_held(
         slots = [(_estimated_slot(info.estimate, resources), None)]
     _close_taken(slots, held)
     by_claim = claimable.served if claimable is not None else frozenset()
-    limits = _limits(info, held, slots, by_claim)
+    limits = _limits(info, held, slots, claimable)
     state = NodeState(
         slots=tuple(slot for slot, _ in slots),
         gpus=info.estimate.count if info.report is None and info.estimate is not None else len(slots),
@@ -158,7 +158,7 @@ def _offers(info: NodeInfo, resource: str) -> bool:
 
 
 def _limits(
-    info: NodeInfo, held: Holdings, slots: list[_Placed], by_claim: frozenset[str]
+    info: NodeInfo, held: Holdings, slots: list[_Placed], claimable: Claimable | None
 ) -> tuple[tuple[str, int, int], ...]:
     """Resources with a unit on a cordoned GPU that the kubelet may hand out have a limit of 0: the kubelet
     picks the device, and may pick that one, so that only refusing the node keeps the GPU from new pods."""
@@ -173,7 +173,9 @@ def _limits(
     return tuple(
         (
             name,
-            held.claimed[name] if name in by_claim else _unknown(held, name),
+            claimable.expected(name)
+            if claimable is not None and name in claimable.served
+            else _unknown(held, name),
             0 if name in closed else _limit(info, held, name),
         )
         for name in sorted({unit.resource for unit, _ in units})

@@ -62,7 +62,7 @@ _Asked = list[tuple[ContainerAsk, dict[str, int]]]
 @dataclass(frozen=True, slots=True)
 class UnitAsk:
     """A number of whole GPUs or MIG instances, the peak over the pod's phases. `by_claim`: a ResourceClaim
-    asks them, kube-scheduler counts them, and 0 stands for a number that depends on the node."""
+    asks them, and 0 stands for a number that depends on the node."""
 
     resource: str
     count: int
@@ -119,6 +119,8 @@ class GpuRequest(Wishes):
     priority: int = 0
     soft_preferences: bool = False
     cpu_milli: int = 0
+    # Whether kube-scheduler has found devices for the claims on the nodes in question.
+    claims_judged: bool = False
     # The requested amounts by container and resource: for assignments and displays, not for decisions.
     by_container: tuple[tuple[str, str, int], ...] = field(default=(), compare=False)
 

@@ -34,6 +34,14 @@ def vendor_of(resource: str) -> str | None:
     return _VENDOR_OF_DOMAIN.get(resource.partition("/")[0])
 
 
+def shown_resource(resource: str) -> str:
+    """A resource for people: a class of devices by its name."""
+    if not resource.startswith(DEVICE_CLASS_PREFIX):
+        return resource
+    name, _, own = resource.removeprefix(DEVICE_CLASS_PREFIX).partition("?")
+    return f"{name} with selectors" if own else name
+
+
 @dataclass(frozen=True, slots=True)
 class ResourceNames:
     """The configured names: whole GPUs (several), memory shares (one), DeviceClasses of GPUs; MIG names are

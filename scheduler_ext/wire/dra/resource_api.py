@@ -11,6 +11,7 @@ from msgspec import Raw, field
 
 from scheduler_ext.core.dra.device import amounts
 from scheduler_ext.core.dra.published import (
+    TEMPLATE_PREFIX,
     Attribute,
     Claim,
     ClaimedDevice,
@@ -219,6 +220,15 @@ class ClaimObject(KubeStruct):
     status: _ClaimStatus | None = None
 
 
+class _TemplateSpec(KubeStruct):
+    spec: _ClaimSpec | None = None
+
+
+class TemplateObject(KubeStruct):
+    metadata: kube.ObjectMeta | None = None
+    spec: _TemplateSpec | None = None
+
+
 def read_class(item: ClassObject) -> DeviceClass:
     """A DeviceClass."""
     metadata, spec = item.metadata or kube.ObjectMeta(), item.spec or _DeviceClassSpec()
@@ -331,6 +341,21 @@ def read_claim(item: ClaimObject) -> Claim:
         ),
         node=_only_node(allocation.node_selector) if allocation is not None else None,
         extended=strings(metadata.annotations).get(_EXTENDED_ANNOTATION) == "true",
+        not_modelled=missing,
+    )
+
+
+def read_template(item: TemplateObject) -> Claim:
+    """The claims that a ResourceClaimTemplate would make, as one that waits under the template's key."""
+    metadata, spec = item.metadata or kube.ObjectMeta(), item.spec or _TemplateSpec()
+    asked = (spec.spec or _ClaimSpec()).devices or _DeviceClaim()
+    requests, missing = _requests(asked)
+    namespace, name = metadata.namespace or "default", TEMPLATE_PREFIX + (metadata.name or "")
+    return Claim(
+        uid=f"{namespace}/{name}",
+        namespace=namespace,
+        name=name,
+        requests=requests,
         not_modelled=missing,
     )
 

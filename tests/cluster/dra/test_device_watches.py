@@ -183,15 +183,17 @@ def test_a_pod_that_asks_through_claims_only(dra: Living) -> None:
     # kube-scheduler's allocator has judged the nodes; those with the device plugin offer nothing by claims.
     asked = dra.extender.claims
     assert asked is not None
-    (units,) = asked.units("default", ["small"])
+    (units,) = asked.asked("default", ["small"]).units
     assert (units.resource, units.count, units.by_claim) == (
         "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
         2,
         True,
     )
-    (own,) = asked.units("default", ["large"])
+    (own,) = asked.asked("default", ["large"]).units
     assert own.resource.startswith("deviceclass.resource.kubernetes.io/gpu.nvidia.com?")
-    assert asked.units("default", ["unknown"]), "it may ask any GPU"
+    unknown = asked.asked("default", ["unknown"])
+    assert [unit.count for unit in unknown.units] == [0, 0], "it may ask any GPU"
+    assert unknown.not_modelled == ("a ResourceClaim that is not known here",)
 
 
 def test_a_wish_of_a_pod_with_claims_is_kept(dra: Living) -> None:

@@ -77,9 +77,10 @@ def node(
     return resolve(info, ResourceNames(), 0)
 
 
-def verdict(on: Node, resource: str = WHOLE, count: int = 1, **more: object) -> str | None:
-    ask = UnitAsk(resource, count, **more)  # type: ignore[arg-type]  # fields of UnitAsk
-    decision = filter_nodes(GpuRequest(units=(ask,)), build_snapshot({"node": on}, 1), Policy())
+def verdict(on: Node, resource: str = WHOLE, count: int = 1, *, judged: bool = False) -> str | None:
+    ask = UnitAsk(resource, count, by_claim=judged)
+    request = GpuRequest(units=(ask,), claims_judged=judged)
+    decision = filter_nodes(request, build_snapshot({"node": on}, 1), Policy())
     code = int(decision.verdict[decision.snapshot.state_at("node")])
     return None if code == FITS else REASONS[code - 1].text
 
@@ -231,7 +232,20 @@ def test_verdicts(on: Node, resource: str, count: int, expected: str | None) -> 
 def test_claims_are_counted_by_kube_scheduler() -> None:
     full = node(index_of(GPU_CLASS, TWO, claim("x", "gpu-0"), claim("y", "gpu-1")))
     assert verdict(full, IMPLICIT, 1) == SHORT
-    assert verdict(full, IMPLICIT, 1, by_claim=True) is None
+    assert verdict(full, IMPLICIT, 1, judged=True) is None
+    assert verdict(node(index_of(GPU_CLASS)), IMPLICIT, 1, judged=True) is None, (
+        "no slice is known here (yet)"
+    )
+
+
+def test_a_claim_does_not_get_a_cordoned_gpu() -> None:
+    cordoned = node(index_of(GPU_CLASS, TWO), {}, Report((device(0, cordoned=True), device(1))))
+    assert verdict(cordoned, IMPLICIT, 1, judged=True) == SHORT
+    taken = index_of(GPU_CLASS, TWO, claim("x", "gpu-0"))
+    assert (
+        verdict(node(taken, {}, Report((device(0, cordoned=True), device(1)))), IMPLICIT, 1, judged=True)
+        is None
+    )
 
 
 def test_devices_that_cannot_be_counted_are_left_to_kube_scheduler() -> None:

@@ -1,0 +1,38 @@
+"""What the claims of a cluster asked at one moment."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from scheduler_ext.core.request.request import UnitAsk
+
+
+class Asked(NamedTuple):
+    """The GPUs that a pod asks through claims, and what of these claims is not modelled."""
+
+    units: tuple[UnitAsk, ...] = ()
+    not_modelled: tuple[str, ...] = ()
+
+
+def together(parts: Iterable[Asked]) -> Asked:
+    """What a pod asks through several claims; each resource once, by name."""
+    counts: dict[str, int] = {}
+    features: dict[str, None] = {}
+    for units, not_modelled in parts:
+        for unit in units:
+            counts[unit.resource] = counts.get(unit.resource, 0) + unit.count
+        features |= dict.fromkeys(not_modelled)
+    asked = tuple(UnitAsk(name, count, by_claim=True) for name, count in sorted(counts.items()))
+    return Asked(asked, tuple(features))
+
+
+@dataclass(frozen=True, slots=True)
+class KnownClaims:
+    """What each claim asks, by NAMESPACE/NAME, and what a claim may ask that is not among them."""
+
+    by_key: Mapping[str, Asked] = field(default_factory=dict)
+    unknown: Asked = field(default_factory=Asked)
+
+    def asked(self, namespace: str, names: Iterable[str]) -> Asked:
+        """As DeviceIndex.asked."""
+        return together(self.by_key.get(f"{namespace}/{name}", self.unknown) for name in names)

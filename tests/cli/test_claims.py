@@ -1,0 +1,156 @@
+"""explain, capacity and simulate cluster for pods with ResourceClaims, on an inventory file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.commands import Written, run
+from tests.dra_objects import (
+    claim_template,
+    device_class,
+    gpu_device,
+    request,
+    resource_claim,
+    resource_slice,
+    taint_rule,
+)
+from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
+
+WHOLE = "nvidia.com/gpu"
+A100 = "NVIDIA A100-SXM4-80GB"
+IS_A100 = "device.attributes['gpu.nvidia.com'].productName.contains('A100')"
+FROM_TEMPLATE = pod("train", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "asked"}])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    """Four H100s of which claims hold two, an A100, and four A100s of a device plugin."""
+    path = tmp_path / "inventory.json"
+    path.write_bytes(
+        inventory(
+            device_class(),
+            node("claimed"),
+            resource_slice("claimed", [gpu_device(i, node="claimed") for i in range(4)]),
+            resource_claim("held", on="claimed", devices=["gpu-0", "gpu-1"]),
+            node("single"),
+            resource_slice("single", [gpu_device(0, node="single", product=A100)]),
+            node("plugin", {WHOLE: "4"}),
+            gpu_node("plugin", [gpu(i, f"GPU-plugin-{i}") for i in range(4)]),
+        )
+    )
+    return path
+
+
+def asked(written: Written, *requests: Json) -> Path:
+    """A file with a pod, and the template of its claim."""
+    return written("pod.json", inventory(claim_template("asked", *requests), FROM_TEMPLATE).decode())
+
+
+def explain(cluster: Path, pods: Path) -> Json:
+    result = run("explain", "-f", pods, "--inventory", cluster, "-o", "json")
+    assert result.exit_code in (0, 3), result.output
+    found: Json = json.loads(result.stdout)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("requests", "fits"),
+    [
+        pytest.param([request()], {"claimed", "single"}, id="one GPU: wherever DRA has one free"),
+        pytest.param([request(2)], {"claimed"}, id="two GPUs of one node"),
+        pytest.param([request(), request() | {"name": "more"}], {"claimed"}, id="two requests of one claim"),
+        pytest.param([request(3)], set(), id="more than any node has free"),
+        pytest.param([request(1, IS_A100)], {"single"}, id="a GPU of one product"),
+        pytest.param(
+            [request(device_class="unknown.example.com")],
+            {"claimed", "plugin", "single"},
+            id="a class without GPUs is left to kube-scheduler",
+        ),
+    ],
+)
+def test_where_a_claim_fits(cluster: Path, written: Written, requests: list[Json], fits: set[str]) -> None:
+    explanation = explain(cluster, asked(written, *requests))
+    found = {each["node"] for each in explanation["nodes"] if each["verdict"] == "fits"}
+    assert found == fits
+
+
+def test_the_table_says_by_claim_beside_by_device_plugin(cluster: Path, written: Written) -> None:
+    result = run("explain", "-f", asked(written, request(2)), "--inventory", cluster)
+    assert result.stdout.startswith("Pod default/train asks 2 of gpu.nvidia.com by claim\n")
+    assert "2 by claim" in result.stdout
+    assert "needs 2, has 1 gpu.nvidia.com" in result.stdout
+    plain = written("plain.json", json.dumps(pod("plain", {WHOLE: "1"})))
+    table = run("explain", "-f", plain, "--inventory", cluster).stdout
+    ways = {line.split()[0]: line for line in table.splitlines() if " fits " in line}
+    assert "main: 1 by claim" in ways["claimed"]
+    assert "main: 1 by device plugin" in ways["plugin"]
+
+
+def test_a_claim_in_the_inventory(cluster: Path, written: Written) -> None:
+    found = json.loads(cluster.read_bytes())
+    found["items"].append(resource_claim("own", request(2)))
+    cluster.write_text(json.dumps(found))
+    named = pod("train", resourceClaims=[{"name": "gpu", "resourceClaimName": "own"}])
+    assert explain(cluster, written("pod.json", json.dumps(named)))["best"] == ["claimed"]
+
+
+@pytest.mark.parametrize(
+    ("requests", "feature"),
+    [
+        pytest.param(
+            [{"name": "gpu", "firstAvailable": [{"name": "one", "deviceClassName": "gpu.nvidia.com"}]}],
+            "firstAvailable",
+            id="alternatives",
+        ),
+        pytest.param([request(0, allocationMode="All")], "allocationMode: All", id="all devices"),
+    ],
+)
+def test_what_is_not_modelled_is_named(
+    cluster: Path, written: Written, requests: list[Json], feature: str
+) -> None:
+    explanation = explain(cluster, asked(written, *requests))
+    assert explanation["notModelled"] == [f"{feature} of ResourceClaimTemplate default/asked"]
+
+
+def test_a_claim_that_nothing_is_known_of_is_named(cluster: Path, written: Written) -> None:
+    named = pod("train", resourceClaims=[{"name": "gpu", "resourceClaimName": "unknown"}])
+    explanation = explain(cluster, written("pod.json", json.dumps(named)))
+    assert explanation["notModelled"] == ["a ResourceClaim that is not known here"]
+
+
+def test_capacity_counts_what_claims_leave(cluster: Path, written: Written) -> None:
+    result = run("capacity", "-f", asked(written, request()), "--inventory", cluster, "-o", "json")
+    counted = json.loads(result.stdout)
+    assert {each["node"]: each["count"] for each in counted["nodes"]} == {
+        "claimed": 2,
+        "single": 1,
+        "plugin": 0,
+    }
+
+
+def test_a_simulation_gives_each_gpu_of_dra_once(cluster: Path, written: Written) -> None:
+    template = claim_template("asked", request())
+    pods = [pod(f"claim-{i}", resourceClaims=FROM_TEMPLATE["spec"]["resourceClaims"]) for i in range(2)]
+    # Three GPUs of DRA and four of the device plugin are free.
+    pods += [pod(f"plain-{i}", {WHOLE: "1"}) for i in range(6)]
+    lot = written("pods.json", inventory(template, *pods).decode())
+    result = run("simulate", "cluster", "--cluster", cluster, "--pods", lot, "-o", "json")
+    assert result.exit_code == 3
+    places = [item["node"] for item in json.loads(result.stdout)["items"]]
+    assert places.count(None) == 1
+    assert {node: places.count(node) for node in ("claimed", "single", "plugin")} == {
+        "claimed": 2,
+        "single": 1,
+        "plugin": 4,
+    }
+
+
+def test_a_rule_closes_a_device(cluster: Path, written: Written) -> None:
+    found = json.loads(cluster.read_bytes())
+    found["items"].append(taint_rule("sick", driver="gpu.nvidia.com", pool="single"))
+    cluster.write_text(json.dumps(found))
+    explanation = explain(cluster, asked(written, request()))
+    assert explanation["best"] == ["claimed"]
