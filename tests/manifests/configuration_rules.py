@@ -138,7 +138,7 @@ def the_way_to_the_extender_is_safe(objects: Sequence[Json]) -> Iterator[str]:
 
 def _what_is_sent(extender: Json) -> Iterator[str]:
     resources = entries(extender, "managedResources")
-    if not resources:
+    if "managedResources" in extender and not resources:
         yield "managedResources is empty: every pod of the scheduler would be sent"
     for resource in resources:
         name = resource.get("name", "")

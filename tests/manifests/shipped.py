@@ -17,6 +17,7 @@ AGENT = REPOSITORY / "manifests" / "agent"
 BASE = REPOSITORY / "manifests" / "base"
 MONITORING = REPOSITORY / "manifests" / "components" / "monitoring"
 MTLS = REPOSITORY / "manifests" / "components" / "standalone-mtls"
+DRA = REPOSITORY / "manifests" / "components" / "dra"
 SHARES = REPOSITORY / "manifests" / "components" / "shares"
 SHARES_CDI = REPOSITORY / "manifests" / "components" / "shares-cdi"
 
@@ -79,6 +80,11 @@ def shares(*further: Path) -> list[Json]:
         for patch in yaml.safe_load((component / "kustomization.yaml").read_bytes())["patches"]:
             _replace(objects, patch)
     return [*objects, _config_map(SHARES)]
+
+
+def dra() -> list[Json]:
+    """The base with the configuration of the component dra."""
+    return [*copy.deepcopy(_base()), _config_map(DRA)]
 
 
 def monitoring() -> list[Json]:

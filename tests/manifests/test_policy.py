@@ -12,13 +12,17 @@ import yaml
 
 from tests.manifests.objects import Json, of_kind
 from tests.manifests.policy import violations
-from tests.manifests.shipped import base, standalone
+from tests.manifests.shipped import base, dra, standalone
 
 Change = Callable[[list[Json]], None]
 
 
 def test_the_base_keeps_it() -> None:
     assert violations(base()) == []
+
+
+def test_the_scheduler_of_claims_keeps_it() -> None:
+    assert violations(dra()) == []
 
 
 def test_the_standalone_extender_keeps_it() -> None:

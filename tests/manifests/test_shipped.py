@@ -12,7 +12,7 @@ import yaml
 from scheduler_ext import __version__
 from tests.e2e.cluster.binaries import DEFAULT_MINOR, kubernetes_version
 from tests.manifests.objects import containers, of_kind
-from tests.manifests.shipped import MTLS, REPOSITORY, SHARES, documents, standalone
+from tests.manifests.shipped import DRA, MTLS, REPOSITORY, SHARES, documents, standalone
 
 KWOK = REPOSITORY / "manifests" / "components" / "kwok-demo"
 CONFIG = REPOSITORY / "config"
@@ -44,6 +44,14 @@ def test_the_configuration_of_shares_differs_in_who_binds_only() -> None:
     )
     assert shares["extenders"][0].pop("bindVerb") == "bind"
     assert shares == plain
+
+
+def test_the_configuration_of_claims_differs_in_what_is_sent_only() -> None:
+    plain, claims = (
+        yaml.safe_load((directory / "kube-scheduler.yaml").read_bytes()) for directory in (CONFIG, DRA)
+    )
+    del plain["extenders"][0]["managedResources"]
+    assert claims == plain
 
 
 @pytest.mark.parametrize(
