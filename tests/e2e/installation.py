@@ -101,11 +101,14 @@ class Installation:
         """The generation of each extender's snapshot."""
         return {pod: self.metric_of(pod, "gpu_extender_snapshot_generation") for pod in self.pods()}
 
-    def await_inventory(self, gpu_nodes: int, since: Mapping[RunningPod, float]) -> None:
-        """Wait until every extender knows this many nodes with GPUs, and the changes since then."""
+    def await_inventory(self, gpu_nodes: int | None, since: Mapping[RunningPod, float]) -> None:
+        """Wait until every extender knows this many nodes with GPUs (None: any number), and the changes since
+        then."""
 
         def known() -> bool:
-            return all(self.metric_of(pod, "gpu_extender_inventory_nodes") == gpu_nodes for pod in since)
+            return gpu_nodes is None or all(
+                self.metric_of(pod, "gpu_extender_inventory_nodes") == gpu_nodes for pod in since
+            )
 
         def settled() -> bool:
             before = self.generations()
@@ -114,7 +117,7 @@ class Installation:
             time.sleep(_QUIET_S)
             return self.generations() == before
 
-        eventually(settled, f"every extender knows {gpu_nodes} nodes with GPUs, as they are now")
+        eventually(settled, f"every extender knows {gpu_nodes or 'the'} nodes with GPUs, as they are now")
 
     def explain(self, pod: Json) -> Json:
         """The output of `scheduler-ext explain` for a pod on the present cluster."""

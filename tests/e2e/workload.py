@@ -124,8 +124,9 @@ class Workload:
         """Set a node's GPUNode from the next `publish` on."""
         self._unwritten[node] = gpu_node(node, devices, **status)
 
-    def publish(self) -> None:
-        """Write the nodes' reports, as agents would, and wait until every extender knows them."""
+    def publish(self, *, all_known: bool = True) -> None:
+        """Write the nodes' reports, as agents would, and wait until every extender knows them, and a GPU of
+        each node (not `all_known`: of some)."""
         before = self.installation.generations()
         uids = {name: self._settled_node(name)["metadata"]["uid"] for name in self._nodes}
         for name, report in self._unwritten.items():
@@ -135,7 +136,7 @@ class Workload:
             self.api.patch(f"{GPU_NODES}/{name}?{query}", made, APPLY)
             self.api.patch(f"{GPU_NODES}/{name}/status?{query}", report, APPLY)
         self._unwritten = {}
-        self.installation.await_inventory(len(self._gpu_nodes), before)
+        self.installation.await_inventory(len(self._gpu_nodes) if all_known else None, before)
 
     def _settled_node(self, name: str) -> Json:
         def settled() -> Json | None:

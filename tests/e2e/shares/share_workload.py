@@ -54,9 +54,9 @@ class ShareWorkload(Workload):
         super().report(node, devices, sequence=self._sequence, **status)
         self._reports[node] = self._unwritten[node]
 
-    def publish(self) -> None:
+    def publish(self, *, all_known: bool = True) -> None:
         """As in every Workload; then nodes of shares advertise their memory."""
-        super().publish()
+        super().publish(all_known=all_known)
         for node, report in self._reports.items():
             if SHARING.items() <= self.api.get(f"/api/v1/nodes/{node}")["metadata"]["labels"].items():
                 self.await_advertised(node, ROOM_MIB * len(report["status"]["devices"]))

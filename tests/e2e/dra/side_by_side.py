@@ -1,0 +1,133 @@
+"""Generated clusters of a few nodes each, and a pod for each, to compare schedulers with."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from tests.e2e.cluster.api import Json
+
+PLUGIN, DRA, BOTH, MIG = "plugin", "dra", "both", "mig"
+MODELS = ("H100-80GB", "A100-80GB", "T4")
+GPU_CLASS, MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
+WHOLE = "nvidia.com/gpu"
+_IS_MODEL = "device.attributes['gpu.nvidia.com'].productName.contains('{}')"
+_IS_LARGE = "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU; `sick`: the agent reports it unhealthy, `cordoned`: an operator closed it, `tainted`: the driver
+    did. A driver that reports no health publishes sick GPUs as others."""
+
+    sick: bool = False
+    cordoned: bool = False
+    tainted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCase:
+    """A node: who hands out its GPUs, and whether an agent reports them. `half`: its pool is incomplete."""
+
+    kind: str
+    model: str
+    gpus: tuple[Gpu, ...]
+    agent: bool
+    half: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Nodes that only this case's pods may use; a pod that runs before; and the pod in question. `asks` is in
+    words; the pod has `limits`, or the requests of a claim."""
+
+    nodes: tuple[NodeCase, ...]
+    holder: str | None
+    asks: str
+    limits: Json = field(default_factory=dict)
+    requests: tuple[Json, ...] = ()
+    model: str | None = None
+
+    @property
+    def has(self) -> frozenset[str]:
+        """What a refusal may be explained by."""
+        found = {node.kind for node in self.nodes}
+        gpus = [gpu for node in self.nodes if node.agent for gpu in node.gpus]
+        if any(gpu.sick or gpu.cordoned for gpu in gpus):
+            found.add("sick or cordoned GPUs")
+        if BOTH in found and self.holder:
+            found.add("GPUs held on a node with both ways")
+        if self.model is not None:
+            found.add("a wish for a model")
+        return frozenset(found)
+
+
+def cases(seed: int, count: int) -> list[Case]:
+    """So many generated cases, the same for the same seed."""
+    rng = random.Random(seed)
+    return [_case(rng) for _ in range(count)]
+
+
+def _case(rng: random.Random) -> Case:
+    nodes = tuple(_node(rng) for _ in range(rng.choice((1, 1, 2, 3))))
+    asks, limits, requests = _ask(rng)
+    return Case(
+        nodes,
+        holder=rng.choice((None, None, "plugin or class", "claim")),
+        asks=asks,
+        limits=limits,
+        requests=requests,
+        model=rng.choice(MODELS) if rng.random() < 0.15 else None,
+    )
+
+
+def _node(rng: random.Random) -> NodeCase:
+    kind = rng.choice((PLUGIN, DRA, DRA, BOTH, MIG))
+    gpus = tuple(
+        Gpu(
+            sick=rng.random() < 0.1,
+            cordoned=rng.random() < 0.07,
+            tainted=kind != PLUGIN and rng.random() < 0.08,
+        )
+        for _ in range(rng.choice((1, 2, 4)))
+    )
+    # Where a device plugin hands out GPUs, an agent reports them, else their state is not known.
+    agent = kind in (PLUGIN, BOTH) or rng.random() < 0.5
+    return NodeCase(kind, rng.choice(MODELS), gpus, agent, half=kind == DRA and rng.random() < 0.1)
+
+
+def _ask(rng: random.Random) -> tuple[str, Json, tuple[Json, ...]]:
+    count = rng.choice((1, 1, 2, 4))
+
+    def exactly(device_class: str, *selectors: str, **fields: object) -> Json:
+        found: Json = {"deviceClassName": device_class} | fields
+        if selectors:
+            found["selectors"] = [{"cel": {"expression": each}} for each in selectors]
+        return found
+
+    def one(request: Json) -> tuple[Json, ...]:
+        return ({"name": "gpu", "exactly": request},)
+
+    kind = rng.randrange(9)
+    if kind <= 1:
+        return f"{count} of {WHOLE}", {WHOLE: str(count)}, ()
+    if kind == 2:
+        name = f"deviceclass.resource.kubernetes.io/{GPU_CLASS}"
+        return f"{count} of {name}", {name: str(count)}, ()
+    if kind == 3:
+        return f"{count} of the class by claim", {}, one(exactly(GPU_CLASS, count=count))
+    if kind == 4:
+        model = rng.choice(("H100", "A100", "T4"))
+        return f"a claim for an {model}", {}, one(exactly(GPU_CLASS, _IS_MODEL.format(model)))
+    if kind == 5:
+        return "a claim for 40 GiB", {}, one(exactly(GPU_CLASS, _IS_LARGE, count=count))
+    if kind == 6:
+        return "a MIG instance by claim", {}, one(exactly(MIG_CLASS))
+    if kind == 7:
+        return "all GPUs by claim", {}, one(exactly(GPU_CLASS, allocationMode="All"))
+    alternatives = [
+        {"name": "large", **exactly(GPU_CLASS, _IS_LARGE, count=count)},
+        {"name": "slice", **exactly(MIG_CLASS)},
+        {"name": "any", **exactly(GPU_CLASS)},
+    ]
+    return "the first available of three", {}, ({"name": "gpu", "firstAvailable": alternatives},)

@@ -1,0 +1,115 @@
+"""GPUs that Dynamic Resource Allocation hands out, on a real kube-scheduler with overlays/dra."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.dra_objects import DRIVER, request
+from tests.e2e.cluster.api import eventually
+from tests.e2e.dra.dra_workload import DraWorkload, dra_workload_on, running_dra_installation
+from tests.e2e.installation import Installation, filter_calls
+from tests.kube_objects import ANNOTATION, gpu
+
+pytestmark = pytest.mark.decisions
+ONE = {"nvidia.com/gpu": "1"}
+TWICE = "node(s) had GPUs that device plugin and DRA could hand out twice"
+
+
+@pytest.fixture(scope="module")
+def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with running_dra_installation(tmp_path_factory.mktemp("dra")) as installation:
+        yield installation
+
+
+@pytest.fixture
+def workload(dra: Installation) -> Iterator[DraWorkload]:
+    with dra_workload_on(dra) as workload:
+        yield workload
+
+
+def test_an_extended_resource_is_served_by_claims(workload: DraWorkload) -> None:
+    node = workload.add_dra("h100", 2)
+    workload.await_known()
+    for _ in range(2):
+        assert workload.place(workload.pod(ONE)) == node
+    assert sorted(workload.held()) == [(node, "gpu-0"), (node, "gpu-1")]
+    third = workload.create(workload.pod(ONE))
+    eventually(lambda: workload.unscheduled(third), "it waits")
+
+
+def test_a_pod_with_a_claim_of_its_own_is_sent_and_packed(workload: DraWorkload) -> None:
+    workload.add_dra("empty", 4)
+    used = workload.add_dra("used", 2)
+    workload.await_known()
+    first = workload.pod(**workload.claim("first", request()))
+    first["spec"]["nodeSelector"] = {"kubernetes.io/hostname": used}
+    assert workload.place(first) == used
+    eventually(lambda: workload.held(), "the claim is allocated")
+    calls = filter_calls(workload.installation)
+    assert workload.place(workload.pod(**workload.claim("second", request()))) == used
+    assert calls() == 1
+
+
+def test_wishes_hold_for_claims(workload: DraWorkload) -> None:
+    workload.add_dra("h100", 4, "H100-80GB")
+    expected = workload.add_dra("a100", 4, "A100-80GB")
+    workload.await_known()
+    wish = {f"{ANNOTATION}model": "A100"}
+    for name in ("one", "two"):
+        pod = workload.pod(annotations=wish, **workload.claim(name, request()))
+        assert workload.place(pod) == expected
+
+
+def test_a_gpu_of_the_device_plugin_is_not_claimed_beside(workload: DraWorkload) -> None:
+    both = workload.add_dra("both", 1, resources={"nvidia.com/gpu": "1"})
+    uuid = f"GPU-{both}-0"
+    workload.report(both, [gpu(0, uuid, model="H100-80GB", total=81559)])
+    workload.publish()
+    holder = workload.create(workload.pod(ONE))
+    assert workload.await_node(holder) == both
+    uid = workload.get(holder)["metadata"]["uid"]
+    seen = {"uid": uid, "namespace": workload.namespace, "name": holder, "container": "main"}
+    workload.report(both, [gpu(0, uuid, model="H100-80GB", total=81559, holders=[seen])])
+    workload.publish()
+    claimant = workload.create(workload.pod(**workload.claim("beside", request())))
+    failed = eventually(lambda: workload.events(claimant, "FailedScheduling"), "it waits")
+    assert TWICE in failed[0]["note"]
+    assert workload.held() == []
+
+
+def test_a_claim_is_not_given_a_gpu_that_is_tainted_by_a_rule(workload: DraWorkload) -> None:
+    node = workload.add_dra("h100", 2)
+    workload.await_known()
+    before = workload.installation.generations()
+    workload.taint("sick", driver=DRIVER, pool=node, device="gpu-0")
+    eventually(
+        lambda: all(workload.installation.generations()[pod] > each for pod, each in before.items()),
+        "the rule is known",
+    )
+    assert workload.place(workload.pod(ONE)) == node
+    assert workload.held() == [(node, "gpu-1")]
+    second = workload.pod(ONE)
+    judged = {each["node"]: each["verdict"] for each in workload.installation.explain(second)["nodes"]}
+    assert judged[node] == "rejected"
+
+
+def test_why_says_which_gpu_a_pod_has_by_claim(workload: DraWorkload) -> None:
+    node = workload.add_dra("h100", 2)
+    workload.await_known()
+    name = workload.create(workload.pod(**workload.claim("own", request(2))))
+    assert workload.await_node(name) == node
+    event = workload.await_event(name, "GPUPlacement")
+    assert event["note"].startswith(f"on {node}, GPUs picked by kube-scheduler for a claim; ")
+
+
+def test_a_pod_waits_until_a_claim_is_free(workload: DraWorkload) -> None:
+    node = workload.add_dra("h100", 1)
+    workload.await_known()
+    first = workload.create(workload.pod(ONE))
+    assert workload.await_node(first) == node
+    second = workload.create(workload.pod(**workload.claim("own", request())))
+    eventually(lambda: workload.unscheduled(second), "it waits")
+    workload.remove(first)
+    assert workload.await_node(second, 60) == node

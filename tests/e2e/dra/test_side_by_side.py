@@ -1,0 +1,286 @@
+"""Three hundred generated cases: ours binds wherever a stock kube-scheduler binds, unless it has a reason
+that a user would agree with."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.dra_objects import device_class
+from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.dra.dra_workload import CLASSES, ROOT, DraWorkload, dra_workload_on, running_dra_installation
+from tests.e2e.dra.side_by_side import BOTH, DRA, MIG, MIG_CLASS, PLUGIN, WHOLE, Case, NodeCase, cases
+from tests.e2e.installation import Installation
+from tests.kube_objects import ANNOTATION, gpu
+
+pytestmark = pytest.mark.decisions
+CASES = cases(seed=21, count=300)
+STOCK = "default-scheduler"
+OURS = "gpu-scheduler"
+SETTLED_S = 90.0
+# What a case must have for each reason of the extender. Its counts are those that an agent or slices support.
+AGREED = {
+    "node(s) had unhealthy GPUs": {"sick or cordoned GPUs"},
+    "node(s) had GPUs that device plugin and DRA could hand out twice": {
+        "GPUs held on a node with both ways"
+    },
+    "node(s) didn't match the requested GPU model": {"a wish for a model"},
+    "Insufficient nvidia.com/gpu per device": {"sick or cordoned GPUs"},
+}
+
+
+@pytest.fixture(scope="module")
+def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with running_dra_installation(tmp_path_factory.mktemp("dra")) as installation:
+        yield installation
+
+
+@pytest.fixture
+def workload(dra: Installation) -> Iterator[DraWorkload]:
+    is_mig = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'mig'"
+    dra.api.create(CLASSES, device_class(MIG_CLASS, is_mig, extended=None))
+    is_gpu = is_mig.replace("'mig'", "'gpu'")
+    dra.api.patch(f"{CLASSES}/gpu.nvidia.com", {"spec": device_class(expression=is_gpu)["spec"]})
+    with dra_workload_on(dra) as workload:
+        label = {"resource.kubernetes.io/admin-access": "true"}
+        dra.api.patch(f"/api/v1/namespaces/{workload.namespace}", {"metadata": {"labels": label}})
+        yield workload
+
+
+class Generated:
+    """The nodes and pods of all cases, in one cluster."""
+
+    def __init__(self, workload: DraWorkload) -> None:
+        self.workload = workload
+        # The devices of each node as its agent reports them.
+        self.reports: dict[str, list[Json]] = {}
+        self.cordons: dict[str, list[str]] = {}
+        # The nodes whose GPUs are handed out in both ways.
+        self.both: set[str] = set()
+
+    def create(self) -> None:
+        with ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(self._add, i, case) for i, case in enumerate(CASES)]:
+                done.result()
+        self.publish()
+        self._cordon()
+
+    def publish(self) -> None:
+        for node, devices in self.reports.items():
+            self.workload.report(node, devices)
+        self.workload.publish(all_known=False)
+
+    def _cordon(self) -> None:
+        before = self.workload.installation.generations()
+        for node, uuids in self.cordons.items():
+            annotations = {"gpu.scheduler-ext.io/cordoned": ",".join(uuids)}
+            path = f"/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes/{node}"
+            self.workload.api.patch(path, {"metadata": {"annotations": annotations}})
+        self.workload.installation.await_inventory(None, before)
+
+    def _add(self, index: int, case: Case) -> None:
+        for number, node in enumerate(case.nodes):
+            self._add_node(index, number, node)
+        if case.requests:
+            body = {
+                "metadata": {"name": f"case-{index}"},
+                "spec": {"spec": {"devices": {"requests": list(case.requests)}}},
+            }
+            self.workload.api.create(self._templates, body)
+
+    @property
+    def _templates(self) -> str:
+        return f"{ROOT}/namespaces/{self.workload.namespace}/resourceclaimtemplates"
+
+    def _add_node(self, index: int, number: int, case: NodeCase) -> None:
+        workload = self.workload
+        # The device plugin withdraws sick GPUs.
+        healthy = sum(not each.sick for each in case.gpus)
+        room = {WHOLE: str(healthy)} if case.kind in (PLUGIN, BOTH) else {}
+        name = workload.add_node(f"{index}-{number}", room, labels={"case": str(index)})
+        if case.kind == BOTH:
+            self.both.add(name)
+        if case.kind != PLUGIN:
+            workload.publish_slice(name, self._published(name, case), slices=2 if case.half else 1)
+        if case.agent:
+            self.reports[name] = [self._reported(name, case, i) for i in range(len(case.gpus))]
+            cordoned = [f"GPU-{name}-{i}" for i, each in enumerate(case.gpus) if each.cordoned]
+            if cordoned:
+                self.cordons[name] = cordoned
+
+    def _published(self, name: str, case: NodeCase) -> list[Json]:
+        devices = []
+        for i, each in enumerate(case.gpus):
+            taints = [{"key": "example.com/sick", "effect": "NoSchedule"}] if each.tainted else []
+            if case.kind != MIG:
+                devices.append(self.workload.device(name, i, case.model, taints=taints))
+                continue
+            for slot in (0, 4):
+                part = self.workload.device(name, i, case.model, taints=taints)
+                part["name"] = f"gpu-{i}-mig-{slot}"
+                part["attributes"] |= {
+                    "type": {"string": "mig"},
+                    "uuid": {"string": f"MIG-{name}-{i}-{slot}"},
+                    "parentUUID": {"string": f"GPU-{name}-{i}"},
+                    "profile": {"string": "3g.40gb"},
+                }
+                devices.append(part)
+        return devices
+
+    def _reported(self, name: str, case: NodeCase, index: int) -> Json:
+        each = case.gpus[index]
+        total = {"H100-80GB": 81559, "A100-80GB": 81920, "T4": 15360}[case.model]
+        found = gpu(index, f"GPU-{name}-{index}", model=case.model, total=total)
+        if each.sick:
+            found["health"] = {"state": "Unhealthy", "reason": "XID 79"}
+        if case.kind == MIG:
+            instances = [
+                {"uuid": f"MIG-{name}-{index}-{slot}", "profile": "3g.40gb", "start": slot, "size": 4}
+                for slot in (0, 4)
+            ]
+            found["mig"] = {"enabled": True, "gridSize": 8, "instances": instances}
+        return found
+
+    def pods(self, scheduler: str, *, holders: bool = False) -> dict[int, str]:
+        """Create the pod of each case, or the one that runs before; their names by case."""
+        made = {}
+        for index, case in enumerate(CASES):
+            if holders and case.holder is None:
+                continue
+            limits = {} if case.requests else case.limits
+            annotations = {f"{ANNOTATION}model": case.model} if case.model else {}
+            entries = [{"name": "gpu", "resourceClaimTemplateName": f"case-{index}"}] if case.requests else []
+            if holders:
+                annotations, limits, entries = {}, {WHOLE: "1"}, []
+                if case.holder == "claim":
+                    limits, entries = {}, [{"name": "gpu", "resourceClaimTemplateName": "holder"}]
+            pod = self.workload.pod(limits, annotations=annotations, scheduler=scheduler)
+            pod["spec"] |= {"nodeSelector": {"case": str(index)}}
+            if entries:
+                pod["spec"]["resourceClaims"] = entries
+            made[index] = pod
+        names = self.workload.create_all(list(made.values()))
+        return dict(zip(made, names, strict=True))
+
+    def hold(self) -> None:
+        """Start the pods that run before, and let agents see those of device plugins."""
+        holder = {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.nvidia.com"}}]}
+        self.workload.api.create(
+            self._templates, {"metadata": {"name": "holder"}, "spec": {"spec": {"devices": holder}}}
+        )
+        places = self.settled(self.pods(STOCK, holders=True))
+        pods = {pod["metadata"]["name"]: pod for pod in self.workload.all_pods()}
+        for pod in pods.values():
+            node = pod["spec"].get("nodeName")
+            status = pod.get("status", {})
+            if node is None or pod["spec"].get("resourceClaims") or "extendedResourceClaimStatus" in status:
+                continue
+            seen = {
+                "uid": pod["metadata"]["uid"],
+                "namespace": self.workload.namespace,
+                "name": pod["metadata"]["name"],
+                "container": "main",
+            }
+            free = [each for each in self.reports[node] if "health" not in each]
+            free[0]["holders"] = [seen]
+        # The others wait for nothing.
+        for index, place in places.items():
+            if place is None:
+                self.workload.remove(self._names[index])
+        self.publish()
+
+    def settled(self, names: Mapping[int, str]) -> dict[int, str | None]:
+        """The node of each pod, None for a pod that found none."""
+        self._names = dict(names)
+
+        def outcome() -> dict[int, str | None] | None:
+            pods = {pod["metadata"]["name"]: pod for pod in self.workload.all_pods()}
+            found: dict[int, str | None] = {}
+            for index, name in names.items():
+                pod = pods[name]
+                if pod["spec"].get("nodeName"):
+                    found[index] = pod["spec"]["nodeName"]
+                elif _is_refused(pod):
+                    found[index] = None
+                else:
+                    return None
+            return found
+
+        return eventually(outcome, "every pod has a node or none", SETTLED_S)
+
+    def remove(self, names: Mapping[int, str]) -> None:
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(self.workload.remove, names.values()))
+        holders = sum(case.holder == "claim" for case in CASES)
+        eventually(
+            lambda: (
+                sum(c["metadata"]["name"].startswith("pod-") for c in self.workload.claims()) <= holders * 2
+            ),
+            "their claims are gone",
+            60,
+        )
+
+    def mixed(self) -> list[str]:
+        """The nodes with both ways on which pods have GPUs in both."""
+        ways: dict[str, set[str]] = {}
+        for pod in self.workload.all_pods():
+            node = pod["spec"].get("nodeName")
+            if node in self.both:
+                claims = "resourceClaims" in pod["spec"] or "extendedResourceClaimStatus" in pod["status"]
+                ways.setdefault(node, set()).add("claim" if claims else "device plugin")
+        return sorted(node for node, found in ways.items() if len(found) > 1)
+
+    def messages(self, names: Sequence[str]) -> dict[str, str]:
+        """kube-scheduler's last message on each pod."""
+        return {name: self.workload.unscheduled(name).get("message", "") for name in names}
+
+
+def _is_refused(pod: Json) -> bool:
+    # A pool that is being published ends an attempt for all its devices with an error.
+    return any(
+        each["type"] == "PodScheduled"
+        and each["status"] == "False"
+        and each["reason"] in ("Unschedulable", "SchedulerError")
+        for each in pod["status"].get("conditions", ())
+    )
+
+
+def reasons(message: str) -> set[str]:
+    """The reasons of the extender in a message of kube-scheduler."""
+    return {reason for reason in AGREED if reason in message} | set(
+        re.findall(
+            r"node\(s\) (?:had (?:GPUs|no fresh|a GPU)[^,.]*|didn't match the requested GPU model)", message
+        )
+    )
+
+
+def test_ours_binds_where_a_stock_scheduler_binds(workload: DraWorkload) -> None:
+    generated = Generated(workload)
+    generated.create()
+    generated.hold()
+    names = generated.pods(STOCK)
+    stock = generated.settled(names)
+    mixed_by_stock = generated.mixed()
+    generated.remove(names)
+    names = generated.pods(OURS)
+    ours = generated.settled(names)
+    mixed_by_ours = generated.mixed()
+    assert sum(place is not None for place in stock.values()) > len(CASES) / 3, "enough of them bind"
+    lost = [index for index, place in stock.items() if place is not None and ours[index] is None]
+    said = generated.messages([names[index] for index in lost])
+    surprises = []
+    agreed: Counter[str] = Counter()
+    for index in lost:
+        found = reasons(said[names[index]])
+        if not found or any(not AGREED.get(each, {"?"}) & CASES[index].has for each in found):
+            surprises.append((CASES[index], said[names[index]]))
+        agreed.update(found)
+    print(f"bound: stock {sum(map(bool, stock.values()))}, ours {sum(map(bool, ours.values()))}; {agreed}")
+    assert surprises == []
+    assert mixed_by_stock, "a stock scheduler hands out GPUs of one node in both ways"
+    assert mixed_by_ours == []
+    assert {node.kind for case in CASES for node in case.nodes} == {PLUGIN, DRA, BOTH, MIG}
