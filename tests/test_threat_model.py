@@ -117,6 +117,10 @@ HELD: dict[str, tuple[str, ...]] = {
         f"{IDENTITIES}test_the_extender_of_shares",
         "tests/e2e/shares/test_share_capacity.py::test_the_extender_changes_nothing_else_of_a_nodes_status",
     ),
+    "With the component `dra-health`": (
+        "tests/e2e/dra/test_device_health.py::test_a_rule_of_another_is_left_alone",
+        "tests/manifests/test_rights.py::test_the_rights",
+    ),
     "It reads no Secret and no ConfigMap": (
         f"{IDENTITIES}test_the_extender_does_not",
         f"{IDENTITIES}test_the_extender_of_shares_does_not",

@@ -17,6 +17,7 @@ from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.dra.device_watches import DeviceWatches
+from scheduler_ext.cluster.dra.taint_writer import TaintWriter
 from scheduler_ext.cluster.enforcing import Enforcing
 from scheduler_ext.cluster.events.event_recorder import EventRecorder
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems
@@ -126,6 +127,12 @@ class LiveInventory(Background):
                 extender.record,
             )
             self._reflectors.append(self.enforcing.reflector)
+        self._taint_writer: TaintWriter | None = None
+        if config.dra.device_taints:
+            watches = self._device_watches
+            self._taint_writer = TaintWriter(
+                transport, self.locked, self.active, lambda: watches.rules_path, lambda: self.snapshot
+            )
         self._reflectors += self._leader.reflectors if self._leader is not None else ()
         self._changed = Event()
         # When the first change arrived since the last publication began.
@@ -204,6 +211,7 @@ class LiveInventory(Background):
             self._recorder,
             self._leader,
             self.enforcing,
+            self._taint_writer,
         ):
             if part is not None:
                 part.start()
@@ -212,7 +220,14 @@ class LiveInventory(Background):
     def stop(self, wait_s: float = _STOP_S) -> None:
         self.stopped.set()
         self._changed.set()
-        for part in (self._recorder, self._forecasting, self.enforcing, self._leader, self._device_watches):
+        for part in (
+            self._recorder,
+            self._forecasting,
+            self.enforcing,
+            self._leader,
+            self._device_watches,
+            self._taint_writer,
+        ):
             if part is not None:
                 part.stop()
         self._device_watches.join(wait_s)
@@ -253,6 +268,8 @@ class LiveInventory(Background):
     def _problems(self, watches: Sequence[WatchHealth], now: float) -> list[Problem]:
         lost = [(watch, watch.problem) for watch in watches if watch.problem is not None]
         problems = [Problem(f"watch of {watch.name}", problem, watch.silent_s) for watch, problem in lost]
+        if self._taint_writer is not None and (problem := self._taint_writer.problem) is not None:
+            problems.append(Problem("DeviceTaintRules", problem, 0.0))
         if self._failing_since is not None:
             text = "received changes cannot be assembled: unexpected error; see the log"
             problems.append(Problem("inventory", text, now - self._failing_since))

@@ -93,6 +93,10 @@ class InspectionSection(_Section):
     hide_other_namespaces: bool = True
 
 
+class DraSection(_Section):
+    device_taints: bool = False
+
+
 class MetricsSection(_Section):
     detail: Literal["cluster", "node", "device"] = "node"
 
@@ -115,6 +119,7 @@ class Configuration(_Section):
     server: ServerSection = field(default_factory=ServerSection)
     inspection: InspectionSection = field(default_factory=InspectionSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
+    dra: DraSection = field(default_factory=DraSection)
     values: dict[str, Any] = field(default_factory=dict)
 
     def policy(self) -> Policy:

@@ -18,6 +18,7 @@ BASE = REPOSITORY / "manifests" / "base"
 MONITORING = REPOSITORY / "manifests" / "components" / "monitoring"
 MTLS = REPOSITORY / "manifests" / "components" / "standalone-mtls"
 DRA = REPOSITORY / "manifests" / "components" / "dra"
+DRA_HEALTH = REPOSITORY / "manifests" / "components" / "dra-health"
 SHARES = REPOSITORY / "manifests" / "components" / "shares"
 SHARES_CDI = REPOSITORY / "manifests" / "components" / "shares-cdi"
 
@@ -85,6 +86,16 @@ def shares(*further: Path) -> list[Json]:
 def dra() -> list[Json]:
     """The base with the configuration of the component dra."""
     return [*copy.deepcopy(_base()), _config_map(DRA)]
+
+
+def dra_health() -> list[Json]:
+    """The base with the component dra-health."""
+    data = {
+        "kube-scheduler.yaml": (REPOSITORY / "config" / "kube-scheduler.yaml").read_text(),
+        "extender.yaml": (DRA_HEALTH / "extender.yaml").read_text(),
+    }
+    config_map = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}
+    return [*copy.deepcopy(_base()), *documents(DRA_HEALTH), config_map]
 
 
 def monitoring() -> list[Json]:

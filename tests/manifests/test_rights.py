@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.manifests.objects import Json, entries, namespace_of, of_kind
-from tests.manifests.shipped import base, shares, standalone
+from tests.manifests.shipped import base, dra_health, shares, standalone
 
 # Role to "group resource/subresource (names): verbs". The core group has no name.
 BASE = {
@@ -47,6 +47,9 @@ SHARES = {
     },
     "ClusterRole gpureservations-view": {"gpu.scheduler-ext.io gpureservations: get list watch"},
 }
+DRA_HEALTH = {
+    "ClusterRole gpu-scheduler-device-taints": {"resource.k8s.io devicetaintrules: create delete"},
+}
 STANDALONE = {
     "Role gpu-scheduler/gpu-scheduler-extender-lease": {
         "coordination.k8s.io leases: create",
@@ -77,6 +80,7 @@ def _lines(rule: Json) -> Iterator[str]:
     [
         pytest.param(base(), BASE, id="of the base"),
         pytest.param(shares(), BASE | SHARES, id="with shares"),
+        pytest.param(dra_health(), BASE | DRA_HEALTH, id="with rules about devices"),
         pytest.param(
             standalone(),
             {role: lines for role, lines in BASE.items() if role != FOLLOWING} | STANDALONE,

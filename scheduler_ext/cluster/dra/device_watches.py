@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from scheduler_ext.background import Background, RateLimiter
@@ -15,6 +15,7 @@ from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.sources.source_status import Check
+from scheduler_ext.wire.dra.resource_api import RULES
 from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)
@@ -42,12 +43,20 @@ class DeviceWatches(Background):
         self._changed = changed
         self._known = False
         self._problem: str | None = None
+        self._paths: Mapping[str, str] = {}
         self.reflectors: tuple[Reflector[Any], ...] = ()
 
     @property
     def settled(self) -> bool:
         """Whether everything that the cluster has, and allows to read, was listed."""
         return self._known and all(reflector.settled for reflector in self.reflectors)
+
+    @property
+    def rules_path(self) -> str | None:
+        """The path of DeviceTaintRules, once everything was listed; None where the cluster has none."""
+        if not self._known or not all(reflector.synced.is_set() for reflector in self.reflectors):
+            return None
+        return self._paths.get(RULES)
 
     def check(self) -> Check:
         """The condition for readiness that the cluster answered what it has."""
@@ -77,6 +86,7 @@ class DeviceWatches(Background):
             if not retry.wait(self.stopped):
                 return False
         self._problem = None
+        self._paths = paths
         if self.stopped.is_set():
             return False
         self.reflectors = tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -200,6 +200,10 @@ class DeviceIndex:
 
     def rules(self) -> set[str]:
         return set(self._rules)
+
+    def all_rules(self) -> Mapping[str, TaintRule]:
+        """The DeviceTaintRules by name."""
+        return self._rules
 
     def claim(self, namespace: str, name: str) -> Claim | None:
         uid = self._by_key.get(f"{namespace}/{name}")

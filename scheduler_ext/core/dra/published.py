@@ -84,7 +84,7 @@ class DeviceClass:
 @dataclass(frozen=True, slots=True)
 class TaintRule:
     """A DeviceTaintRule: the taint of all devices of these names; None stands for any. `is_empty`: it names
-    no devices, not even all."""
+    no devices, not even all. `ours`: an extender of this product wrote it."""
 
     name: str
     taint: Taint
@@ -92,6 +92,8 @@ class TaintRule:
     pool: str | None = None
     device: str | None = None
     is_empty: bool = False
+    uid: str = ""
+    ours: bool = False
 
     def is_about(self, id: DeviceId) -> bool:
         """Whether a device has the taint."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 from msgspec import Raw, field
 
 from scheduler_ext.core.dra.device import amounts
+from scheduler_ext.core.dra.device_taints import DeviceTaint
 from scheduler_ext.core.dra.published import (
     TEMPLATE_PREFIX,
     Attribute,
@@ -41,6 +42,9 @@ CLAIMS: Final = "resourceclaims"
 RULES: Final = "devicetaintrules"
 # The versions that may have DeviceTaintRules, the newest first: v1 from 1.37 on, v1beta2 before.
 RULE_VERSIONS: Final = ("v1", "v1beta2")
+# On the rules of this product.
+_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+_MANAGER: Final = "gpu-scheduler-extender"
 # Set by kube-scheduler on the claims that it makes for extended resources.
 _EXTENDED_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
 
@@ -317,7 +321,23 @@ def read_rule(item: RuleObject) -> TaintRule:
         pool=selector.pool,
         device=selector.device,
         is_empty=spec.device_selector is None,
+        uid=metadata.uid or "",
+        ours=strings(metadata.labels).get(_MANAGED_BY) == _MANAGER,
     )
+
+
+def taint_rule_body(path: str, taint: DeviceTaint) -> dict[str, Any]:
+    """The DeviceTaintRule of a taint, to be created at this path. It evicts nothing."""
+    driver, pool, device = taint.device
+    return {
+        "apiVersion": f"{GROUP}/{path.split('/')[-2]}",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": taint.rule, "labels": {_MANAGED_BY: _MANAGER}},
+        "spec": {
+            "deviceSelector": {"driver": driver, "pool": pool, "device": device},
+            "taint": {"key": taint.key, "effect": "NoSchedule"},
+        },
+    }
 
 
 def _expressions(selectors: Iterable[_Selector] | None) -> tuple[str, ...]:

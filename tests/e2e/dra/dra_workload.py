@@ -65,10 +65,19 @@ class DraWorkload(Workload):
         self.api.create(f"{ROOT}/namespaces/{self.namespace}/resourceclaims", body)
         return {"resourceClaims": [{"name": "gpu", "resourceClaimName": name}]}
 
+    @property
+    def _rules(self) -> str:
+        version = "v1" if release_number(chosen_minor()) >= (1, 37) else "v1beta2"
+        return f"/apis/resource.k8s.io/{version}/devicetaintrules"
+
+    def rules(self) -> list[Json]:
+        """All DeviceTaintRules."""
+        return self.api.items(self._rules)
+
     def taint(self, name: str, **selector: str) -> str:
         """Taint the devices of a selector by a rule; its path."""
-        version = "v1" if release_number(chosen_minor()) >= (1, 37) else "v1beta2"
-        path = f"/apis/resource.k8s.io/{version}/devicetaintrules"
+        path = self._rules
+        version = path.split("/")[3]
         body = taint_rule(self.name(name), **selector)
         self.api.create(path, body | {"apiVersion": f"resource.k8s.io/{version}"})
         self._cluster_objects.append(f"{path}/{self.name(name)}")

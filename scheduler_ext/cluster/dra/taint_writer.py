@@ -1,0 +1,115 @@
+"""Lets every scheduler of claims know which GPUs are sick or cordoned: by DeviceTaintRules, which the active
+extender writes and removes again. Rules of others are never changed."""
+
+import logging
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from urllib.parse import quote
+
+from scheduler_ext.background import Background
+from scheduler_ext.binding.locked_cache import LockedCache
+from scheduler_ext.cluster.client.transport import JSON, RefusedError, Transport
+from scheduler_ext.core.dra.device_taints import DeviceTaint, by_rule
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.node.tainted import wanted_taints
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.counters import Counter
+from scheduler_ext.wire.dra.resource_api import taint_rule_body
+
+log = logging.getLogger(__name__)
+
+# How often wanted and existing rules are compared.
+EVERY_S = 2.0
+# The most rules that are written between two looks: a wrong report of many nodes does its harm slowly.
+_MOST = 50
+_CALL_S = 5.0
+
+
+class TaintWriter(Background):
+    """Writes while `active` says that this extender writes to the cluster. `path` returns the path of the
+    rules once they are listed, None before; `snapshot` the latest inventory."""
+
+    writes = Counter(
+        "gpu_extender_device_taint_writes",
+        "DeviceTaintRules that were created or deleted.",
+        ("result",),
+        ("created", "deleted", "failed"),
+    )
+
+    def __init__(
+        self,
+        transport: Transport,
+        locked: LockedCache,
+        active: Callable[[], bool],
+        path: Callable[[], str | None],
+        snapshot: Callable[[], Snapshot | None],
+    ) -> None:
+        super().__init__("device-taints")
+        self._transport = transport
+        self._locked = locked
+        self._active = active
+        self._path = path
+        self._snapshot = snapshot
+        self.problem: str | None = None
+
+    def run(self) -> None:
+        while not self.stopped.wait(EVERY_S):
+            path, snapshot = self._path(), self._snapshot()
+            if path is not None and snapshot is not None and self._active():
+                try:
+                    self._reconcile(path, snapshot)
+                except Exception:
+                    log.exception("DeviceTaintRules: unexpected error; trying again")
+
+    def _reconcile(self, path: str, snapshot: Snapshot) -> None:
+        """Create the rules that are missing, and delete those of this product that nothing asks for."""
+        with self._locked as cache:
+            rules = dict(cache.devices.all_rules())
+        wanted, unknown = _wanted(snapshot)
+        missing = [taint for name, taint in wanted.items() if name not in rules]
+        needless = [
+            rule
+            for name, rule in rules.items()
+            if rule.ours and name not in wanted and rule.pool not in unknown
+        ]
+        problem = None
+        for taint in missing[:_MOST]:
+            problem = self._call("POST", path, taint.rule, taint_rule_body(path, taint)) or problem
+        for rule in needless[:_MOST]:
+            body = {"preconditions": {"uid": rule.uid}}
+            problem = self._call("DELETE", f"{path}/{quote(rule.name)}", rule.name, body) or problem
+        if problem is not None and problem != self.problem:
+            log.warning("DeviceTaintRules are not as wanted, trying again: %s", problem)
+        self.problem = problem
+
+    def _call(self, method: str, path: str, name: str, body: Mapping[str, object]) -> str | None:
+        """Write one rule; returns the problem."""
+        try:
+            self._transport.send(method, path, dict(body), JSON, timeout_s=_CALL_S)
+        except RefusedError as error:
+            # Another extender was faster, or the watch is late.
+            if error.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                return None
+            self.writes.inc("failed")
+            return f"{name}: {error}"
+        except ClusterError as error:
+            self.writes.inc("failed")
+            return f"{name}: {error}"
+        self.writes.inc("created" if method == "POST" else "deleted")
+        return None
+
+
+def _wanted(snapshot: Snapshot) -> tuple[dict[str, DeviceTaint], set[str]]:
+    """The wanted taints by the names of their rules, and the pools of nodes of whose GPUs nothing new is
+    known: their rules stay as they are."""
+    wanted: dict[str, DeviceTaint] = {}
+    unknown: set[str] = set()
+    for node in snapshot.nodes.values():
+        info = node.info
+        if info.dra is None:
+            continue
+        if info.freshness != "Fresh" or (info.report is not None and info.report.from_slices):
+            unknown.update(device.id.pool for device in info.dra.devices)
+        else:
+            wanted |= by_rule(wanted_taints(info))
+    return wanted, unknown

@@ -1,0 +1,135 @@
+"""The DeviceTaintRules of an extender: written for sick and cordoned GPUs, and only its own are removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_ext.cluster import live as live_module
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.dra import taint_writer as writer_module
+from scheduler_ext.cluster.live import LiveInventory
+from scheduler_ext.core.dra.device import DraDevice
+from scheduler_ext.counters import LabelValues
+from scheduler_ext.extender.extender import Extender
+from scheduler_ext.wire.config import Configuration, DraSection
+from tests.cluster.api.api_faults import Refuse
+from tests.cluster.api.api_paths import NODES
+from tests.cluster.api.api_requests import Request
+from tests.cluster.dra.conftest import CLASSES, RULES, SERVED, SLICES, Serve
+from tests.cluster.following import eventually
+from tests.cluster.living import SICK, Living
+from tests.dra_objects import device_class, gpu_device, resource_slice, taint_rule
+from tests.kube_objects import gpu, node
+
+LABEL = {"app.kubernetes.io/managed-by": "gpu-scheduler-extender"}
+
+
+@pytest.fixture
+def dra(
+    living: Living, serve: Serve, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Living]:
+    """A node c of two GPUs by DRA, reported by an agent; the extender writes rules."""
+    monkeypatch.setattr(writer_module, "EVERY_S", 0.01)
+    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
+    serve(**SERVED)
+    store = living.server.store
+    store.put(CLASSES, device_class())
+    store.put(SLICES, resource_slice("c", [gpu_device(0), gpu_device(1)]))
+    store.put(NODES, node("c"))
+    living.report("c", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
+    living.extender = Extender(Configuration())
+    living.live.stop()
+    living.live = LiveInventory(transport, living.extender, Configuration(dra=DraSection(device_taints=True)))
+    living.start()
+    yield living
+    living.live.stop(60)
+
+
+def rules(living: Living) -> list[tuple[str, str]]:
+    """The taints of the extender's own rules: device and key."""
+    found = [each.object() for each in living.server.store.collection(RULES).current()]
+    return sorted(
+        (each["spec"]["deviceSelector"]["device"], each["spec"]["taint"]["key"])
+        for each in found
+        if each["metadata"].get("labels") == LABEL
+    )
+
+
+def is_rule_write(request: Request) -> bool:
+    return request.path.startswith(RULES) and request.method != "GET"
+
+
+def test_sick_and_cordoned_gpus_are_tainted_until_they_are_well(dra: Living) -> None:
+    dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"))
+    eventually(lambda: rules(dra) == [("gpu-0", "gpu.scheduler-ext.io/unhealthy")])
+    cordoned = {"gpu.scheduler-ext.io/cordoned": "GPU-1"}
+    dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"), annotations=cordoned)
+    eventually(
+        lambda: (
+            rules(dra)
+            == [("gpu-0", "gpu.scheduler-ext.io/unhealthy"), ("gpu-1", "gpu.scheduler-ext.io/cordoned")]
+        )
+    )
+    dra.report("c", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
+    eventually(lambda: rules(dra) == [])
+    eventually(lambda: written(dra) == {"created": 2, "deleted": 2})
+
+
+def written(living: Living) -> dict[LabelValues, int]:
+    """The number of writes, by result."""
+    assert living.live._taint_writer is not None
+    return dict(living.live._taint_writer.writes)
+
+
+def test_a_rule_of_another_stays(dra: Living) -> None:
+    dra.server.store.put(RULES, taint_rule("theirs", driver="gpu.nvidia.com", pool="c", device="gpu-0"))
+    dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"))
+    eventually(lambda: len(rules(dra)) == 1)
+    dra.report("c", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
+    eventually(lambda: rules(dra) == [])
+    assert dra.server.store.get(RULES, "theirs").name == "theirs"
+
+
+def test_rules_stay_while_the_agent_is_silent_and_go_with_the_devices(dra: Living) -> None:
+    dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"))
+    eventually(lambda: len(rules(dra)) == 1)
+    dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"), ago_s=200)
+    dra.server.store.delete("/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes", "c")
+    eventually(lambda: from_slices(dra))
+    dra.server.log.clear()
+    dra.server.store.put(NODES, node("d"))
+    eventually(lambda: dra.live.snapshot is not None and "d" in dra.live.snapshot.nodes)
+    assert len(rules(dra)) == 1
+    dra.server.store.delete(NODES, "c")
+    eventually(lambda: rules(dra) == [])
+
+
+def test_a_missing_right_is_named_and_tried_again(dra: Living) -> None:
+    refusal = dra.server.faults.place(Refuse(403, "Forbidden", "no"), is_rule_write, times=None)
+    dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"))
+    eventually(lambda: "DeviceTaintRules" in [problem.what for problem in dra.live.status().problems])
+    assert dra.ready()
+    refusal.lift()
+    eventually(lambda: len(rules(dra)) == 1)
+    eventually(lambda: dra.live.status().problems == [])
+
+
+def test_nothing_is_written_again_once_it_is_there(dra: Living) -> None:
+    dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"))
+    eventually(lambda: any(device.taints for device in devices(dra)))
+    dra.server.log.clear()
+    dra.server.store.put(NODES, node("d"))
+    eventually(lambda: dra.live.snapshot is not None and "d" in dra.live.snapshot.nodes)
+    assert dra.server.log.count(is_rule_write) == 0
+
+
+def devices(living: Living) -> tuple[DraDevice, ...]:
+    found = living.info("c").dra
+    return found.devices if found is not None else ()
+
+
+def from_slices(living: Living) -> bool:
+    report = living.info("c").report
+    return report is not None and report.from_slices

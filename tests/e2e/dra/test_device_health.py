@@ -1,0 +1,83 @@
+"""Sick and cordoned GPUs reach schedulers without an extender, by DeviceTaintRules."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.dra_objects import DRIVER, device_class
+from tests.e2e.cluster.api import eventually
+from tests.e2e.cluster.features import DEVICE_TAINT_RULES
+from tests.e2e.cluster.whole import running_cluster
+from tests.e2e.dra.dra_workload import CLASSES, DraWorkload, dra_workload_on
+from tests.e2e.installation import MANIFESTS, Installation
+from tests.kube_objects import gpu
+
+pytestmark = pytest.mark.decisions
+ONE = {"nvidia.com/gpu": "1"}
+SICK = {"health": {"state": "Unhealthy", "reason": "XID 79"}}
+
+
+@pytest.fixture(scope="module")
+def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """The overlay dra with the component dra-health."""
+    directory = tmp_path_factory.mktemp("health")
+    with running_cluster(directory, features=DEVICE_TAINT_RULES) as cluster:
+        installation = Installation(cluster)
+        cluster.plane.api.create(CLASSES, device_class(DRIVER))
+        installation.install(str(_kustomization(directory / "my-cluster")))
+        yield installation
+
+
+def _kustomization(directory: Path) -> Path:
+    directory.mkdir()
+    base, component = (
+        os.path.relpath(MANIFESTS / part, directory.resolve())
+        for part in ("overlays/dra", "components/dra-health")
+    )
+    (directory / "kustomization.yaml").write_text(
+        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
+        f"resources: [{base}]\ncomponents: [{component}]\n"
+    )
+    return directory
+
+
+@pytest.fixture
+def workload(dra: Installation) -> Iterator[DraWorkload]:
+    with dra_workload_on(dra) as workload:
+        yield workload
+
+
+def test_a_stock_scheduler_gives_no_sick_gpu_to_a_claim(workload: DraWorkload) -> None:
+    node = workload.add_dra("h100", 2)
+
+    def report(**first: object) -> None:
+        devices = [gpu(i, f"GPU-{node}-{i}", model="H100-80GB", total=81559) for i in range(2)]
+        workload.report(node, [devices[0] | first, devices[1]])
+        workload.publish()
+
+    report(**SICK)
+    eventually(lambda: len(workload.rules()) == 1, "there is a rule")
+    stock = workload.create(workload.pod(ONE, scheduler="default-scheduler"))
+    assert workload.await_node(stock) == node
+    assert workload.held() == [(node, "gpu-1")]
+    second = workload.create(workload.pod(ONE, scheduler="default-scheduler"))
+    eventually(lambda: workload.unscheduled(second), "it waits")
+    report()
+    eventually(lambda: not workload.rules(), "the rule is gone")
+    assert workload.await_node(second, 60) == node
+
+
+def test_a_rule_of_another_is_left_alone(workload: DraWorkload) -> None:
+    node = workload.add_dra("h100", 1)
+    theirs = workload.taint("theirs", driver=DRIVER, pool="another")
+    workload.report(node, [gpu(0, f"GPU-{node}-0", model="H100-80GB", total=81559) | SICK])
+    workload.publish()
+    eventually(lambda: len(workload.rules()) == 2, "there is a rule of ours")
+    workload.report(node, [gpu(0, f"GPU-{node}-0", model="H100-80GB", total=81559)])
+    workload.publish()
+    eventually(lambda: len(workload.rules()) == 1, "our rule is gone")
+    assert workload.api.get(theirs)
