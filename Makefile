@@ -106,8 +106,9 @@ MINUTES ?= 30
 soak: .venv ## Load the server for MINUTES=30 with all it answers and reloads, and fail where its memory grows
 	$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(ARGS)
 
-bench-live: .venv ## Measure what following a large cluster costs (six minutes; ARGS=--smoke: seconds)
+bench-live: .venv ## Measure what following a large cluster costs (nine minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.live --json benchmarks/results/live.json $(ARGS)
+	$(BIN)/python -m benchmarks.live --dra --json benchmarks/results/live-dra.json $(ARGS)
 	$(BIN)/python -m benchmarks.live_nominated --json benchmarks/results/live-nominated.json $(ARGS)
 
 bench-page: .venv ## Measure the live page on a large cluster (three minutes, Chromium; ARGS=--smoke: seconds)

@@ -49,10 +49,12 @@ Round = dict[str, list[int]]
 
 
 @contextlib.contextmanager
-def running_api(nodes: int, pods: int, rate: float) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def running_api(
+    nodes: int, pods: int, rate: float, *, dra: bool = False
+) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The replaying API server's process, and a kubeconfig for it."""
     command = [sys.executable, "-m", "tests.cluster.api.api_server"]
-    options = [f"--nodes={nodes}", f"--pods={pods}", f"--rate={rate}"]
+    options = [f"--nodes={nodes}", f"--pods={pods}", f"--rate={rate}", *(["--dra"] if dra else [])]
     with subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -136,9 +138,11 @@ def memory_mib(child_of: int, key: str) -> int:
     return max(sizes, default=0)
 
 
-def run(nodes: int, pods: int, rate: float, rounds: int, seconds: float) -> dict[str, Any]:
+def run(
+    nodes: int, pods: int, rate: float, rounds: int, seconds: float, *, dra: bool = False
+) -> dict[str, Any]:
     """The report, as plain JSON values."""
-    with running_api(nodes, pods, rate) as (api, kubeconfig):
+    with running_api(nodes, pods, rate, dra=dra) as (api, kubeconfig):
         listen = [f"--{name}listen=127.0.0.1:0" for name in ("", "health-", "inspect-")]
         serve = [sys.executable, "-m", "scheduler_ext", "serve", "--kubeconfig", kubeconfig, *listen]
         started = time.monotonic()
@@ -157,6 +161,7 @@ def run(nodes: int, pods: int, rate: float, rounds: int, seconds: float) -> dict
         "machine": describe_machine(),
         "nodes": nodes,
         "pods": pods,
+        "dra": dra,
         "eventsPerSecond": rate,
         "rounds": rounds,
         "secondsPerPhase": seconds,
@@ -197,12 +202,13 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=500, help="events a second")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8.0, help="of each phase")
+    parser.add_argument("--dra", action="store_true", help="GPUs of ResourceSlices, held by ResourceClaims")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--smoke", action="store_true", help="small and short: does it run?")
     asked = parser.parse_args()
     if asked.smoke:
         asked.nodes, asked.pods, asked.rounds, asked.seconds = 200, 2000, 1, 2.0
-    report = run(asked.nodes, asked.pods, asked.rate, asked.rounds, asked.seconds)
+    report = run(asked.nodes, asked.pods, asked.rate, asked.rounds, asked.seconds, dra=asked.dra)
     if asked.json is not None:
         asked.json.write_text(json.dumps(report, indent=2) + "\n")
     print(machine_line(report["machine"]))

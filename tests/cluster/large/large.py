@@ -52,7 +52,7 @@ def gpunodes(count: int, devices: int = DEVICES, pods: int = 0) -> Iterator[Json
     for index in range(count):
         uuids = [device_uuid(index, device) for device in range(devices)]
         holders = [held.get((index, device)) for device in range(devices)]
-        status = report(index, uuids, [None if one is None else _pod_of(one) for one in holders])
+        status = report(index, uuids, [None if one is None else pod_of(one) for one in holders])
         yield {
             "apiVersion": "gpu.scheduler-ext.io/v1alpha1",
             "kind": "GPUNode",
@@ -75,14 +75,15 @@ def pods(count: int, nodes: int = 5000, devices: int = DEVICES) -> Iterator[Json
         asks = index % GPU_EVERY == 0
         where = place[0] if place else None if asks else index * 7919 % nodes
         yield pod(
-            _pod_of(index),
+            pod_of(index),
             on=None if where is None else node_name(where),
             gpu=asks,
             device=device_uuid(*place) if place else None,
         )
 
 
-def _pod_of(index: int) -> LargePod:
+def pod_of(index: int) -> LargePod:
+    """The identity of a pod."""
     gpu = index % GPU_EVERY == 0
     team = f"team-{index % 40:02d}"
     return LargePod(index, team, f"{'train' if gpu else 'serve'}-{index:06d}-7c9d8b6f5-x2k4q")

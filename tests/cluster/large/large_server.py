@@ -23,6 +23,7 @@ from tests.cluster.api.api_requests import watches
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.api.api_store import Store
 from tests.cluster.large import large
+from tests.cluster.large.large_dra import serve_dra
 from tests.kube_objects import Json
 
 # kube-apiserver sends bookmarks about once a minute.
@@ -128,6 +129,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--nodes", type=int, default=5000)
     parser.add_argument("--pods", type=int, default=50_000)
     parser.add_argument("--devices", type=int, default=large.DEVICES)
+    parser.add_argument("--dra", action="store_true", help="GPUs are handed out by DRA")
     parser.add_argument("--events-per-second", type=float, default=0, help="from the start; else SIGUSR1")
     parser.add_argument("--rate", type=float, default=500, help="of events that SIGUSR1 begins")
     asked = parser.parse_args(arguments)
@@ -135,6 +137,8 @@ def main(arguments: list[str] | None = None) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     with tempfile.TemporaryDirectory() as folder, ApiServer(history=_HISTORY) as server:
         fill(server.store, asked.nodes, asked.pods, asked.devices)
+        if asked.dra:
+            serve_dra(server, asked.nodes, asked.pods, asked.devices)
         names = [large.node_name(index) for index in range(asked.nodes)]
         pods = server.store.collection(PODS).current()
         config = server.kubeconfig(Path(folder) / "kubeconfig")
