@@ -15,7 +15,7 @@ from scheduler_ext.core.intree import InTreeRejection, PodNeeds
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, shown_resource
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES, spelling_hint
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.nearest import Refused
@@ -57,9 +57,12 @@ def unoffered(request: GpuRequest, snapshot: Snapshot, resources: ResourceNames)
         mig = {name for name in there if name.startswith(MIG_PREFIX)}
         alike = mig if ask.profile is not None else there.keys() & {*resources.whole}
         kin = Counter({name: there[name] for name in sorted(alike or mig)})
-        named = [f"{name} (on {nodes_in_words(n)})" for name, n in kin.most_common(_NAMED_RESOURCES)]
+        named = [
+            f"{shown_resource(name)} (on {nodes_in_words(n)})"
+            for name, n in kin.most_common(_NAMED_RESOURCES)
+        ]
         instead = f"; they offer {listed(named, 'or')}" if named else ""
-        yield f"no node offers {ask.resource}{instead}"
+        yield f"no node offers {shown_resource(ask.resource)}{instead}"
     if request.shares is not None and not any(map(_hands_out_shares, snapshot.nodes.values())):
         yield f"no node hands out memory shares: label nodes {SHARE_NODE_LABEL}=memory, or ask whole GPUs"
     elif not missing:
@@ -80,7 +83,8 @@ def _together(request: GpuRequest, snapshot: Snapshot) -> Iterator[str]:
         all(offers([node])[name] for name in names) and (request.shares is None or _hands_out_shares(node))
         for node in snapshot.nodes.values()
     ):
-        yield f"no node offers {' and '.join(kinds)} together: ask for them in pods of their own"
+        shown = " and ".join(map(shown_resource, kinds))
+        yield f"no node offers {shown} together: ask for them in pods of their own"
 
 
 def relaxations(request: GpuRequest, snapshot: Snapshot, policy: Policy, asked: Bools) -> list[str]:

@@ -8,6 +8,7 @@ from scheduler_ext.core.framework.refusal import NearestMiss, plain_sentence, wh
 from scheduler_ext.core.node.holdings import unknown_shares
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.resource_names import shown_resource
 from scheduler_ext.core.request.wishes import wishes_in_words
 
 _NAMED = 3
@@ -15,7 +16,12 @@ _NAMED = 3
 
 def asks(request: GpuRequest) -> str:
     """A pod's GPU request in a few words."""
-    parts = [f"{ask.count} × {ask.resource}" for ask in request.units]
+    parts = [
+        (f"{ask.count} × " if ask.count else "")
+        + shown_resource(ask.resource)
+        + (" by claim" if ask.by_claim else "")
+        for ask in request.units
+    ]
     if request.shares is not None:
         parts += [f"{mib} MiB of a GPU" for _, mib in request.shares.by_container]
     return ", ".join(parts + wishes_in_words(request))

@@ -154,3 +154,11 @@ def test_a_rule_closes_a_device(cluster: Path, written: Written) -> None:
     cluster.write_text(json.dumps(found))
     explanation = explain(cluster, asked(written, request()))
     assert explanation["best"] == ["claimed"]
+
+
+def test_advice_about_claims(cluster: Path, written: Written) -> None:
+    table = run("explain", "-f", asked(written, request(9)), "--inventory", cluster).stdout
+    assert "Nearest: claimed has 2 of 9 gpu.nvidia.com free" in table
+    assert "With 2 gpu.nvidia.com instead of 9 it would fit on 1 node now" in table
+    assert "No node offers" not in table
+    assert "deviceclass.resource" not in table

@@ -130,12 +130,16 @@ def _profile_gb(profile: str | None) -> int:
 
 def offers(nodes: Iterable[Node]) -> Counter[str]:
     """The number of nodes that offer each counted GPU resource: from allocatable and the unhealthy GPUs that
-    the device plugin removed from it, or from all known GPUs if there is no Node object."""
+    the device plugin removed from it, from the devices of claims, or from all known GPUs if there is no Node
+    object."""
     offered: Counter[str] = Counter()
     for node in nodes:
         allocatable, slots = node.info.allocatable, node.state.slots
         here = {
-            unit.resource for slot in slots if allocatable is None or not slot.healthy for unit in slot.units
+            unit.resource
+            for slot in slots
+            for unit in slot.units
+            if allocatable is None or not slot.healthy or unit.resource in node.state.by_claim
         }
         here.update(resource for resource, count in (allocatable or {}).items() if count > 0)
         offered.update(here)
