@@ -63,6 +63,7 @@ _INVISIBLE = Cause.REPORT | Cause.AGE | Cause.PROMISE
 
 Leader: TypeAlias = Election | Leadership
 BuildLeader: TypeAlias = Callable[..., Leader]
+_Worker: TypeAlias = EventRecorder | Enforcing | Leader | DeviceWatches | TaintWriter
 
 
 class LiveInventory(Background):
@@ -205,31 +206,20 @@ class LiveInventory(Background):
         return all(each.synced.is_set() for each in self._reflectors) and self._device_watches.settled
 
     def start(self) -> None:
-        for part in (
-            *self._reflectors,
-            self._device_watches,
-            self._recorder,
-            self._leader,
-            self.enforcing,
-            self._taint_writer,
-        ):
-            if part is not None:
-                part.start()
+        for part in (*self._reflectors, *self._workers()):
+            part.start()
         super().start()
+
+    def _workers(self) -> list[_Worker]:
+        """The parts beside the reflectors that work from the start."""
+        parts = (self._recorder, self.enforcing, self._leader, self._device_watches, self._taint_writer)
+        return [part for part in parts if part is not None]
 
     def stop(self, wait_s: float = _STOP_S) -> None:
         self.stopped.set()
         self._changed.set()
-        for part in (
-            self._recorder,
-            self._forecasting,
-            self.enforcing,
-            self._leader,
-            self._device_watches,
-            self._taint_writer,
-        ):
-            if part is not None:
-                part.stop()
+        for part in (*self._workers(), self._forecasting):
+            part.stop()
         self._device_watches.join(wait_s)
         # All at once: each may hang in a list of its own.
         for reflector in self._followed:

@@ -91,15 +91,23 @@ def cluster_state(
 
 def _read_devices(transport: Transport, devices: DeviceIndex, problems: dict[str, str]) -> None:
     """The devices of Dynamic Resource Allocation. What may not be read is named and counts as nothing."""
-    for resource, path in discovered(transport).items():
-        kind = KINDS[resource]
-        try:
-            for item, _ in _list(transport, path, Decoder(kind.object), problems):
-                kind.update(devices, kind.read(item))
-        except RefusedError as error:
-            if error.status != 403:
-                raise
-            problems[resource] = f"{resource} are not counted: {error}"
+    with _allowed("resource.k8s.io", problems):
+        for resource, path in discovered(transport).items():
+            kind = KINDS[resource]
+            with _allowed(resource, problems):
+                for item, _ in _list(transport, path, Decoder(kind.object), problems):
+                    kind.update(devices, kind.read(item))
+
+
+@contextmanager
+def _allowed(what: str, problems: dict[str, str]) -> Iterator[None]:
+    """Name what the user may not read, and go on."""
+    try:
+        yield
+    except RefusedError as error:
+        if error.status != 403:
+            raise
+        problems[what] = f"{what}: not counted: {error}"
 
 
 @contextmanager

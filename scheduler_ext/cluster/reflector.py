@@ -154,7 +154,7 @@ class Reflector(Background, Generic[U]):
                 self._watch()
         except RefusedError as error:
             if error.status != EXPIRED:
-                self._refused = error.status in (403, 404)
+                self._refused |= error.status in (403, 404)
                 self._lost("refused", error)
                 return
             # List again soon, with a growing wait if a server expires every watch at once.

@@ -132,7 +132,7 @@ def revived(dump: Dump) -> Moment:
 
 
 def _claims_of(pending: Iterable[PendingPod], claims: ClaimLookup | None) -> KnownClaims:
-    """What the claims of these pods ask."""
+    """The requests of these pods' claims."""
     if claims is None:
         return KnownClaims()
     keys = [(each.pod.namespace, name) for each in pending for name in each.claims]

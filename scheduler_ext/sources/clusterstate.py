@@ -88,8 +88,7 @@ def state_of(
         raise InventoryError(
             "no Node and no GPUNode in it; `kubectl get gpunodes,nodes,pods -A -o yaml` writes an inventory"
         )
-    objects.claims.extend(claims)
-    index = device_index(objects, resources)
+    index = device_index(objects, resources, claims)
     return ClusterState(
         source,
         objects,

@@ -166,9 +166,12 @@ def _claim_of(each: _Object) -> Claim:
     return claim if claim.uid else replace(claim, uid=claim.key)
 
 
-def device_index(objects: Objects, resources: ResourceNames) -> DeviceIndex | None:
-    """What the classes, slices, claims and rules of a file mean for its nodes; None without any."""
-    if not (objects.classes or objects.slices or objects.claims):
+def device_index(
+    objects: Objects, resources: ResourceNames, more: Iterable[Claim] = ()
+) -> DeviceIndex | None:
+    """The devices and claims of a file, and `more` claims; None without any."""
+    claims = (*objects.claims, *more)
+    if not (objects.classes or objects.slices or claims):
         return None
     index = DeviceIndex(DeviceSelector, resources)
     for rule in objects.rules.values():
@@ -177,7 +180,7 @@ def device_index(objects: Objects, resources: ResourceNames) -> DeviceIndex | No
         index.update_class(item)
     for published in objects.slices.values():
         index.update_slice(published)
-    for claim in objects.claims:
+    for claim in claims:
         index.update_claim(claim)
     return index
 

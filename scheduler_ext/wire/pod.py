@@ -49,7 +49,7 @@ class ClaimLookup(Protocol):
     """The claims of a cluster."""
 
     def asked(self, namespace: str, names: Iterable[str]) -> Asked:
-        """What a pod asks through the claims of these names."""
+        """The requests of the claims with these names."""
 
 
 def pod_ask(pod: kube.Pod, resources: ResourceNames) -> PodAsk:
@@ -80,7 +80,7 @@ def pod_request(
 
 
 def asked_through(pod: kube.Pod, claims: ClaimLookup | None) -> Asked:
-    """What a pod asks through its claims, as far as they are known."""
+    """The requests of a pod's claims, as far as they are known."""
     names = claim_names(pod)
     if not names:
         return Asked()

@@ -27,7 +27,7 @@ FROM_TEMPLATE = pod("train", resourceClaims=[{"name": "gpu", "resourceClaimTempl
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Path:
-    """Four H100s of which claims hold two, an A100, and four A100s of a device plugin."""
+    """Four H100s, two of them held by claims; an A100; and four A100s of a device plugin."""
     path = tmp_path / "inventory.json"
     path.write_bytes(
         inventory(

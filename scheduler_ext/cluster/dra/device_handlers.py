@@ -2,7 +2,7 @@
 devices in the scheduler cache."""
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ class DeviceKind:
     read: Callable[[Any], Any]
     update: Callable[[DeviceIndex, Any], set[str]]
     remove: Callable[[DeviceIndex, str], set[str]]
-    known: Callable[[DeviceIndex], set[str]]
+    known: Callable[[DeviceIndex], Iterable[str]]
     by_uid: bool = False
 
 
@@ -82,7 +82,7 @@ class DeviceHandler(CacheHandler[Any]):
 
     def known(self) -> set[str]:
         with self._locked as cache:
-            return self._kind.known(cache.devices)
+            return set(self._kind.known(cache.devices))
 
     def remove(self, keys: Collection[str]) -> None:
         self._apply(self._kind.remove, keys)

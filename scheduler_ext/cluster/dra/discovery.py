@@ -1,4 +1,4 @@
-"""What a cluster serves of `resource.k8s.io`, by one call where it serves nothing."""
+"""Discovery of `resource.k8s.io`: one call where a cluster does not serve it."""
 
 from collections.abc import Mapping
 

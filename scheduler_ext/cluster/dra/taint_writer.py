@@ -64,7 +64,7 @@ class TaintWriter(Background):
     def _reconcile(self, path: str, snapshot: Snapshot) -> None:
         """Create the rules that are missing, and delete those of this product that nothing asks for."""
         with self._locked as cache:
-            rules = dict(cache.devices.all_rules())
+            rules = cache.devices.rules()
         wanted, unknown = _wanted(snapshot)
         missing = [taint for name, taint in wanted.items() if name not in rules]
         needless = [

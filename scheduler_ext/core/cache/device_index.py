@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -143,11 +143,15 @@ class DeviceIndex:
         before = self._claims.get(item.uid)
         if before == item:
             return set()
+        # A claim that only changed still holds what no slice lists any more.
+        held = {each.id for each in item.devices or ()}
+        former = {id: device for id, device in self._former.items() if id in held} if before else {}
         changed = self.remove_claim(item.uid)
+        self._former.update(former)
         self._claims[item.uid] = item
         self._by_key[item.key] = item.uid
-        for held in item.devices or ():
-            self._holders.setdefault(held.id, set()).add(item.uid)
+        for id in held:
+            self._holders.setdefault(id, set()).add(item.uid)
         changed |= self._settle(item)
         if item.devices is None:
             changed |= self._take_asks(item)
@@ -159,12 +163,12 @@ class DeviceIndex:
             return set()
         if self._by_key.get(item.key) == uid:
             del self._by_key[item.key]
-        for held in item.devices or ():
-            holders = self._holders.get(held.id, set())
+        for each in item.devices or ():
+            holders = self._holders.get(each.id, set())
             holders.discard(uid)
             if not holders:
-                self._holders.pop(held.id, None)
-                self._former.pop(held.id, None)
+                self._holders.pop(each.id, None)
+                self._former.pop(each.id, None)
         if item.devices is None:
             self._asked -= Counter(_own_asks(item))
         self._homeless.discard(uid)
@@ -198,12 +202,9 @@ class DeviceIndex:
     def claims(self) -> set[str]:
         return set(self._claims)
 
-    def rules(self) -> set[str]:
-        return set(self._rules)
-
-    def all_rules(self) -> Mapping[str, TaintRule]:
+    def rules(self) -> dict[str, TaintRule]:
         """The DeviceTaintRules by name."""
-        return self._rules
+        return dict(self._rules)
 
     def claim(self, namespace: str, name: str) -> Claim | None:
         uid = self._by_key.get(f"{namespace}/{name}")
@@ -218,12 +219,12 @@ class DeviceIndex:
         return name if has_gpus and name in self._asks else None
 
     def asked(self, namespace: str, names: Iterable[str]) -> Asked:
-        """What a pod asks through these claims, apart from the devices that a claim holds already. A claim
-        that is not known (yet) may ask any GPU. Any thread may call it."""
+        """The requests of a pod's claims, except of those that hold devices already. A claim that is not
+        known (yet) may ask any GPU. Any thread may call it."""
         return together(self._asked_by(self.claim(namespace, name)) for name in names)
 
     def known_claims(self) -> KnownClaims:
-        """What all claims ask now."""
+        """The requests of all claims now."""
         by_key = {claim.key: together((self._asked_by(claim),)) for claim in self._claims.values()}
         return KnownClaims(by_key, together((self._asked_by(None),)))
 
@@ -306,8 +307,9 @@ class DeviceIndex:
     def _digest(self, item: ResourceSlice) -> tuple[DraDevice, ...]:
         found = self._digests.get(item.name)
         if found is None:
+            rules = [rule for rule in self._rules.values() if rule.may_be_about(item)]
             found = self._digests[item.name] = tuple(
-                gpu_device(self._tainted(device, item.pool), item.pool, self._admitting(device))
+                gpu_device(_tainted(device, item.pool, rules), item.pool, self._admitting(device))
                 for device in item.devices
                 if self._is_gpu(device)
             )
@@ -323,17 +325,11 @@ class DeviceIndex:
         former = self._former.get(id)
         return former if former is not None and self._is_gpu(former) else None
 
-    def _tainted(self, device: PublishedDevice, pool: str) -> PublishedDevice:
-        """The device with the taints of rules, which kube-scheduler adds to those in the slice."""
-        id = DeviceId(device.facts.driver, pool, device.name)
-        more = tuple(rule.taint for rule in self._rules.values() if rule.is_about(id))
-        return replace(device, taints=(*device.taints, *more)) if more else device
-
     def _tainted_by(self, rule: TaintRule) -> set[str]:
         """Forget what was known of the devices that a rule may be about. Returns their nodes."""
         nodes: set[str] = set()
         for item in self._slices.values():
-            if rule.driver in (None, item.driver) and rule.pool in (None, item.pool):
+            if rule.may_be_about(item):
                 self._digests.pop(item.name, None)
                 if item.node is not None:
                     nodes.add(item.node)
@@ -424,6 +420,13 @@ class DeviceIndex:
         pools = {(held.id.driver, held.id.pool) for held in claim.devices}
         nodes = {item.node for pool in pools for item in self._pools.get(pool, {}).values()}
         return next((node for node in nodes if node is not None), None)
+
+
+def _tainted(device: PublishedDevice, pool: str, rules: Iterable[TaintRule]) -> PublishedDevice:
+    """The device with the taints of rules, which kube-scheduler adds to those in the slice."""
+    id = DeviceId(device.facts.driver, pool, device.name)
+    more = tuple(rule.taint for rule in rules if rule.is_about(id))
+    return replace(device, taints=(*device.taints, *more)) if more else device
 
 
 def with_claims(pending: PendingPod, devices: DeviceIndex | None) -> PendingPod:

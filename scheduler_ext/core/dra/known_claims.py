@@ -1,4 +1,4 @@
-"""What the claims of a cluster asked at one moment."""
+"""The requests of a cluster's claims at one moment."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class Asked(NamedTuple):
 
 
 def together(parts: Iterable[Asked]) -> Asked:
-    """What a pod asks through several claims; each resource once, by name."""
+    """The requests of several claims as one; each resource once, by name."""
     counts: dict[str, int] = {}
     features: dict[str, None] = {}
     for units, not_modelled in parts:
@@ -28,7 +28,7 @@ def together(parts: Iterable[Asked]) -> Asked:
 
 @dataclass(frozen=True, slots=True)
 class KnownClaims:
-    """What each claim asks, by NAMESPACE/NAME, and what a claim may ask that is not among them."""
+    """The requests of each claim, by NAMESPACE/NAME; `unknown` stands for a claim that is not among them."""
 
     by_key: Mapping[str, Asked] = field(default_factory=dict)
     unknown: Asked = field(default_factory=Asked)

@@ -95,6 +95,10 @@ class TaintRule:
     uid: str = ""
     ours: bool = False
 
+    def may_be_about(self, item: ResourceSlice) -> bool:
+        """Whether a device of a slice may have the taint."""
+        return self.driver in (None, item.driver) and self.pool in (None, item.pool)
+
     def is_about(self, id: DeviceId) -> bool:
         """Whether a device has the taint."""
         wanted = (self.driver, self.pool, self.device)

@@ -104,7 +104,11 @@ def test_a_role_without_the_right_to_a_list_keeps_nothing_waiting(dra: Living, p
         "not followed; apply the roles of this release: 403 Forbidden: no"
     )
     assert f"watch of {name}" in [problem.what for problem in dra.live.status().problems]
+    failing = dra.server.faults.place(Refuse(500, "InternalError", "later"), lists(path), times=None)
     refusal.lift()
+    eventually(lambda: "500" in dra.notes()[f"watch-{name}"])
+    assert dra.ready(), "a list that was not needed does not become needed"
+    failing.lift()
     dra.fits("abc")
     eventually(lambda: dra.notes()[f"watch-{name}"] == "ok")
 

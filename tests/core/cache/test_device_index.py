@@ -152,6 +152,15 @@ def test_a_claim_keeps_its_gpu_when_slices_are_gone() -> None:
     assert index.node("node") is None
 
 
+def test_a_claim_that_changes_keeps_its_gpu_when_slices_are_gone() -> None:
+    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]), claim("train", "gpu-0"))
+    index.remove_slice("node-1")
+    index.update_claim(replace(claim("train", "gpu-0"), pods=()))
+    devices = index.node("node")
+    assert devices is not None
+    assert [device.gpu for device in devices.devices] == ["GPU-0"]
+
+
 def test_a_claim_that_comes_before_its_slice() -> None:
     without_node = replace(claim("train", "gpu-0"), node=None)
     index = index_of(GPU_CLASS, without_node)

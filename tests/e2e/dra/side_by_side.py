@@ -50,7 +50,7 @@ class Case:
 
     @property
     def has(self) -> frozenset[str]:
-        """What a refusal may be explained by."""
+        """The properties that may explain a refusal."""
         found = {node.kind for node in self.nodes}
         gpus = [gpu for node in self.nodes if node.agent for gpu in node.gpus]
         if any(gpu.sick or gpu.cordoned for gpu in gpus):

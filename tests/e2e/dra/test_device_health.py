@@ -12,7 +12,7 @@ from tests.dra_objects import DRIVER, device_class
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.features import DEVICE_TAINT_RULES
 from tests.e2e.cluster.whole import running_cluster
-from tests.e2e.dra.dra_workload import CLASSES, DraWorkload, dra_workload_on
+from tests.e2e.dra.dra_workload import CLASSES, DraWorkload
 from tests.e2e.installation import MANIFESTS, Installation
 from tests.kube_objects import gpu
 
@@ -43,12 +43,6 @@ def _kustomization(directory: Path) -> Path:
         f"resources: [{base}]\ncomponents: [{component}]\n"
     )
     return directory
-
-
-@pytest.fixture
-def workload(dra: Installation) -> Iterator[DraWorkload]:
-    with dra_workload_on(dra) as workload:
-        yield workload
 
 
 def test_a_stock_scheduler_gives_no_sick_gpu_to_a_claim(workload: DraWorkload) -> None:

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.dra_objects import DRIVER, request
 from tests.e2e.cluster.api import eventually
-from tests.e2e.dra.dra_workload import DraWorkload, dra_workload_on, running_dra_installation
-from tests.e2e.installation import Installation, filter_calls
+from tests.e2e.dra.dra_workload import DraWorkload
+from tests.e2e.installation import filter_calls
 from tests.kube_objects import ANNOTATION, gpu
 
 pytestmark = pytest.mark.decisions
 ONE = {"nvidia.com/gpu": "1"}
 TWICE = "node(s) had GPUs that device plugin and DRA could hand out twice"
-
-
-@pytest.fixture(scope="module")
-def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    with running_dra_installation(tmp_path_factory.mktemp("dra")) as installation:
-        yield installation
-
-
-@pytest.fixture
-def workload(dra: Installation) -> Iterator[DraWorkload]:
-    with dra_workload_on(dra) as workload:
-        yield workload
 
 
 def test_an_extended_resource_is_served_by_claims(workload: DraWorkload) -> None:

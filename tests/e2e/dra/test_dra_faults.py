@@ -3,33 +3,21 @@ breaks, no pod is placed the other way, in which it could get the same GPU."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.dra_objects import request
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.dra.dra_workload import SLICES, DraWorkload, dra_workload_on, running_dra_installation
-from tests.e2e.installation import NAMESPACE, Installation
+from tests.e2e.dra.dra_workload import SLICES, DraWorkload
+from tests.e2e.installation import NAMESPACE
 from tests.kube_objects import gpu
 
 pytestmark = pytest.mark.decisions
 ONE = {"nvidia.com/gpu": "1"}
 TWICE = "node(s) had GPUs that device plugin and DRA could hand out twice"
 PLUGIN, CLAIM = "device plugin", "claim"
-
-
-@pytest.fixture(scope="module")
-def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    with running_dra_installation(tmp_path_factory.mktemp("dra")) as installation:
-        yield installation
-
-
-@pytest.fixture
-def workload(dra: Installation) -> Iterator[DraWorkload]:
-    with dra_workload_on(dra) as workload:
-        yield workload
 
 
 Fault = Callable[[DraWorkload, str], None]

@@ -12,7 +12,7 @@ import pytest
 
 from tests.dra_objects import device_class
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.dra.dra_workload import CLASSES, ROOT, DraWorkload, dra_workload_on, running_dra_installation
+from tests.e2e.dra.dra_workload import CLASSES, ROOT, DraWorkload, dra_workload_on
 from tests.e2e.dra.side_by_side import BOTH, DRA, MIG, MIG_CLASS, PLUGIN, WHOLE, Case, NodeCase, cases
 from tests.e2e.installation import Installation
 from tests.kube_objects import ANNOTATION, gpu
@@ -31,12 +31,6 @@ AGREED = {
     "node(s) didn't match the requested GPU model": {"a wish for a model"},
     "Insufficient nvidia.com/gpu per device": {"sick or cordoned GPUs"},
 }
-
-
-@pytest.fixture(scope="module")
-def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    with running_dra_installation(tmp_path_factory.mktemp("dra")) as installation:
-        yield installation
 
 
 @pytest.fixture
