@@ -316,6 +316,9 @@ class LiveInventory(Background):
                 arrived_at, self._arrived_at = self._arrived_at or now, None
                 infos = {name: cache.info(name) for name in self._unpublished}
                 records = {name: cache.record(name) for name in infos}
+                if cache.devices.is_renaming:
+                    # The rest of its nodes come with the next publications.
+                    self._changed.set()
                 left = self._extender.places.follow(cache.pending, cache.is_gone)
                 _earliest(self._to_cure, dict.fromkeys(left, 0.0))
             before = self.snapshot

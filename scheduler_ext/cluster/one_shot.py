@@ -81,6 +81,7 @@ def cluster_state(
     _read_devices(transport, cache.devices, problems)
     for claim in claims:
         cache.devices.update_claim(claim)
+    cache.devices.settle()
     cache.touch_devices(cache.nodes(), now)
     cache.tick(now)
     infos = {info.name: info for info in cache.infos()}

@@ -182,6 +182,7 @@ def device_index(
         index.update_slice(published)
     for claim in claims:
         index.update_claim(claim)
+    index.settle()
     return index
 
 

@@ -92,7 +92,9 @@ def test_everything_goes_on_after_an_api_server_that_was_away(workload: Workload
     )
     assert health["reason"].startswith("XID 79")
     workload.remove_node(removed)
-    eventually(lambda: installation.metric("gpu_extender_watch_connected") == watches, "every watch goes on", 60.0)
+    eventually(
+        lambda: installation.metric("gpu_extender_watch_connected") == watches, "every watch goes on", 60.0
+    )
     assert installation.metric("gpu_extender_watch_restarts_total", reason="expired") > 0
     for each in installation.pods():
         eventually(partial(refuses, installation, each, pod, host.name), "it knows that the GPU is sick")

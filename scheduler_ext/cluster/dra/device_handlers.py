@@ -93,5 +93,6 @@ class DeviceHandler(CacheHandler[Any]):
             for value in values:
                 changed |= change(cache.devices, value)
             cache.touch_devices(changed, time.monotonic())
-        if changed:
+            renaming = cache.devices.is_renaming
+        if changed or renaming:
             self._changed()

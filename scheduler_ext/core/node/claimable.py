@@ -2,7 +2,7 @@
 twice."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
 from scheduler_ext.core.dra.device import DraDevice, amounts
@@ -28,6 +28,8 @@ class Claimable:
         self.served = frozenset(name for name in info.dra.asks if info.by_claim(name))
         # By resource: it is free to DRA, and a pod has it through the device plugin.
         self._held_by_plugin: set[str] = set()
+        # By the unit without a name.
+        self._units: dict[Unit, dict[str, Unit]] = {}
         # GPUs of which a claim has a part.
         self._claimed_gpus: set[str] = set()
         self._on: dict[str, list[DraDevice]] = {}
@@ -46,14 +48,37 @@ class Claimable:
             self._claimed_gpus.add(device.uuid)
         units = [unit for unit in slot.units if unit.resource not in self.served]
         parts = self._on.get(device.uuid, ())
-        names = sorted({name for part in parts for name in part.resources if name in self.served})
-        units += [self._unit(name, parts, slot, here) for name in names]
+        # Most names ask for the same parts of a GPU, on the same terms.
+        alike: dict[Hashable, tuple[Unit, bool]] = {}
+        for name in sorted({name for part in parts for name in part.resources if name in self.served}):
+            ask = self._dra.asks[name]
+            admitted = [part for part in parts if name in part.resources]
+            key = (tuple(map(id, admitted)), ask.tolerations, ask.capacity)
+            found = alike.get(key)
+            if found is None:
+                found = alike[key] = self._unit(ask, admitted, slot, here)
+            unit, held_by_plugin = found
+            if held_by_plugin:
+                self._held_by_plugin.add(name)
+            units.append(self._named(name, unit))
         return replace(slot, units=tuple(units))
 
-    def _unit(self, resource: str, on_gpu: Sequence[DraDevice], slot: Slot, here: DeviceHoldings) -> Unit:
-        parts = [part for part in on_gpu if resource in part.resources]
-        ask, left = self._dra.asks[resource], dict(self._left)
-        plugin = here.by_plugin
+    def _named(self, name: str, unit: Unit) -> Unit:
+        """The unit under a name: one object for all GPUs where it is the same."""
+        named = self._units.setdefault(unit, {})
+        if name not in named:
+            named[name] = Unit(
+                name, unit.free, unit.memory_mib, unit.free_mib, unit.model, gpu_part=unit.gpu_part
+            )
+        return named[name]
+
+    def _unit(
+        self, ask: DeviceAsk, parts: Sequence[DraDevice], slot: Slot, here: DeviceHoldings
+    ) -> tuple[Unit, bool]:
+        """What a GPU has for an ask, without a name, and whether pods hold some of it through the device
+        plugin."""
+        left, plugin = dict(self._left), here.by_plugin
+        held_by_plugin = False
         free: list[DraDevice] = []
         count = 0
         for part in parts:
@@ -61,14 +86,15 @@ class Claimable:
                 continue
             copies = self._copies(part, ask)
             if copies and _is_held(part, plugin):
-                self._held_by_plugin.add(resource)
+                held_by_plugin = True
             elif copies and _consume(part, left):
                 free.append(part)
                 count += copies
         smallest = min((part.memory_mib for part in free or parts), default=0) or slot.total_mib
         whole = any(part.profile is None for part in free or parts)
         part_of_gpu = 1.0 if whole else min(1.0, round(smallest / max(1, slot.total_mib), 9))
-        return Unit(resource, min(count, UNLIMITED), smallest, smallest, slot.model, gpu_part=part_of_gpu)
+        count = min(count, UNLIMITED)
+        return Unit("", count, smallest, smallest, slot.model, gpu_part=part_of_gpu), held_by_plugin
 
     def _copies(self, part: DraDevice, ask: DeviceAsk) -> int:
         """How often the device can be allocated now, by claims alone."""

@@ -193,8 +193,8 @@ def test_a_pod_that_asks_through_claims_only(dra: Living) -> None:
         2,
         True,
     )
-    (own,) = asked.asked("default", ["large"]).units
-    assert own.resource.startswith("deviceclass.resource.kubernetes.io/gpu.nvidia.com?")
+    own_name = "deviceclass.resource.kubernetes.io/gpu.nvidia.com?"
+    eventually(lambda: asked.asked("default", ["large"]).units[0].resource.startswith(own_name))
     unknown = asked.asked("default", ["unknown"])
     assert [unit.count for unit in unknown.units] == [0, 0], "it may ask any GPU"
     assert unknown.not_modelled == ("a ResourceClaim that is not known here",)

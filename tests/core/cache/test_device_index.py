@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.core.cache.device_index import MOST_ASKS, DeviceIndex, ask_resource
+from scheduler_ext.core.cache.device_index import DeviceIndex
+from scheduler_ext.core.dra import device_names
+from scheduler_ext.core.dra.device_names import MOST_ASKS, ask_resource
 from scheduler_ext.core.dra.published import DeviceAsk, DeviceClass, ResourceSlice, TaintRule
 from scheduler_ext.core.intree.affinity import Taint
+from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.device_selector import DeviceSelector
 from tests.core.dra.published import (
@@ -120,25 +123,72 @@ def test_what_a_selector_cannot_decide_may_be_admitted() -> None:
     assert "selectors[0]" in index.problems()[WHOLE]
 
 
-def test_requirements_of_a_waiting_claim_have_a_name_of_their_own() -> None:
-    index = index_of(GPU_CLASS, one_slice("node", [gpu(0), gpu(1, memory="24Gi")]))
-    assert index.update_claim(waiting("large", LARGE)) == {"node"}
-    name = index.resource_of(LARGE)
+def names_of(index: DeviceIndex) -> list[frozenset[str]]:
     devices = index.node("node")
     assert devices is not None
-    assert [name in device.resources for device in devices.devices] == [True, False]
-    assert index.update_claim(waiting("second", LARGE)) == set(), "nothing is answered again"
+    return [device.resources for device in devices.devices]
 
 
-def test_claims_with_too_many_different_requirements_are_not_counted() -> None:
-    index = index_of(GPU_CLASS)
-    asks = [DeviceAsk("gpu.nvidia.com", (f"device.attributes['x'].n == {i}",)) for i in range(MOST_ASKS + 1)]
+def test_requirements_of_a_waiting_claim_have_a_name_of_their_own() -> None:
+    index = index_of(GPU_CLASS, one_slice("node", [gpu(0), gpu(1, memory="24Gi")]))
+    index.update_claim(waiting("large", LARGE))
+    assert index.take_renamed(10) == ["node"]
+    assert [ask_resource(LARGE) in names for names in names_of(index)] == [True, False]
+    index.update_claim(waiting("second", LARGE))
+    assert index.take_renamed(10) == [], "nothing is answered again"
+
+
+def test_a_name_is_used_when_every_node_knows_it() -> None:
+    slices = [one_slice(name, [gpu(0)]) for name in ("a", "b", "c")]
+    index = index_of(GPU_CLASS, *slices)
+    assert index.node("b") is not None
+    index.update_claim(waiting("large", LARGE))
+    of_class = (UnitAsk(IMPLICIT, 1, by_claim=True),)
+    beyond = ("requirements beyond the DeviceClass of ResourceClaim default/large",)
+    assert index.asked("default", ["large"]) == (of_class, beyond)
+    assert index.take_renamed(1, read=["b"]) == ["a"]
+    assert index.take_renamed(1) == ["c"]
+    assert index.asked("default", ["large"]).units == of_class, "c may still be on its way"
+    assert index.take_renamed(1) == []
+    assert not index.is_renaming
+    assert index.asked("default", ["large"]) == ((UnitAsk(ask_resource(LARGE), 1, by_claim=True),), ())
+
+
+def test_names_stay_while_there_is_room_for_them() -> None:
+    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]), waiting("large", LARGE))
+    index.settle()
+    index.remove_claim("uid-large")
+    index.update_claim(waiting("other", DeviceAsk(DRIVER, ("device.attributes['x'].n == 1",))))
+    index.settle()
+    index.update_claim(waiting("large", LARGE))
+    assert index.take_renamed(10) == [], "pods of two templates that take turns"
+    index.update_class(replace(GPU_CLASS, extended_resource=None))
+    assert ask_resource(LARGE) in names_of(index)[0]
+
+
+def test_claims_with_too_many_different_requirements_count_as_those_of_their_class() -> None:
+    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]))
+    asks = [DeviceAsk(DRIVER, (f"device.attributes['x'].n == {i}",)) for i in range(MOST_ASKS + 1)]
     for i, ask in enumerate(asks):
         index.update_claim(waiting(f"c{i}", ask))
-    assert [index.resource_of(ask) is not None for ask in asks] == [*[True] * MOST_ASKS, False]
+    index.settle()
+    names_of(index)
+    assert [index.resource_of(ask) == ask_resource(ask) for ask in asks] == [*[True] * MOST_ASKS, False]
+    assert index.resource_of(asks[-1]) == IMPLICIT
     index.remove_claim("uid-c0")
     index.update_claim(waiting("again", asks[-1]))
+    index.settle()
     assert index.resource_of(asks[-1]) == ask_resource(asks[-1]), "a claim that is gone makes room"
+
+
+def test_requirements_have_fewer_names_where_there_are_many_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device_names, "MOST_ANSWERS", 8)
+    asks = [DeviceAsk(DRIVER, (f"device.attributes['x'].n == {i}",)) for i in range(3)]
+    claims = [waiting(f"c{i}", ask) for i, ask in enumerate(asks)]
+    index = index_of(GPU_CLASS, one_slice("node", [gpu(i) for i in range(4)]), *claims)
+    index.settle()
+    names_of(index)
+    assert [index.resource_of(ask) == ask_resource(ask) for ask in asks] == [True, True, False]
 
 
 def test_a_claim_keeps_its_gpu_when_slices_are_gone() -> None:

@@ -113,4 +113,5 @@ def index_of(*items: ResourceSlice | DeviceClass | Claim) -> DeviceIndex:
             index.update_class(item)
         else:
             index.update_claim(item)
+    index.settle()
     return index
