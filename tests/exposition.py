@@ -20,6 +20,7 @@ from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
@@ -28,7 +29,10 @@ from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.source_status import SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration, MetricsSection
 from scheduler_ext.wire.kube import PodDisruptionBudget
+from scheduler_ext.wire.objects import assemble, read_objects
 from scheduler_ext.wire.watching import Decoder
+from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
+from tests.kube_objects import inventory, node
 from tests.pages import SAMPLE
 
 
@@ -55,7 +59,7 @@ def exposition() -> list[Metric]:
     nodes = Extender(config)
     source = InventorySource(SAMPLE, nodes, resources)
     source.load()
-    nodes.update_nodes({"h100-02": _with_a_pod(source, "h100-02")})
+    nodes.update_nodes({"h100-02": _with_a_pod(source, "h100-02"), **_with_a_claim(resources)})
     # It counts, and receives no request.
     transport = Transport(kubernetes.client.Configuration())
     watch = Reflector("nodes", transport, "/", Decoder(PodDisruptionBudget), BudgetHandler())
@@ -80,3 +84,10 @@ def _with_a_pod(source: InventorySource, name: str) -> NodeInfo:
     info = source.snapshot.nodes[name].info
     late = BoundPod("late", "default", "late", 0, GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),)))
     return replace(info, pods=(*info.pods, late))
+
+
+def _with_a_claim(resources: ResourceNames) -> dict[str, NodeInfo]:
+    """A node with a GPU that a ResourceClaim holds."""
+    published = resource_slice("n", [gpu_device(0)])
+    claim = resource_claim("train", on="n", devices=["gpu-0"])
+    return assemble(read_objects(inventory(node("n", {}), device_class(), published, claim)), resources)

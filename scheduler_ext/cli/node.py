@@ -23,7 +23,7 @@ _POD_COLUMNS: Columns = {
     "NAME": "name",
     "STATE": "state",
     "NODE": lambda item: item["node"] or "-",
-    "PRIORITY": "priority",
+    "PRIORITY": lambda item: "-" if item["priority"] is None else item["priority"],
     "ASKS": "asks",
     "GPUS": lambda item: ",".join(device["uuid"] for device in item["devices"]) or "-",
     "REASON": "reason",
@@ -123,7 +123,10 @@ def _holder_text(holding: dict[str, Any]) -> str:
     """A pod and its container, with the state of its placement unless Confirmed."""
     state = "" if holding["state"] == "Confirmed" else f", {holding['state']}"
     container = f" ({holding['container']})" if holding["container"] else ""
-    return f"{holding['namespace']}/{holding['name']}{container}{state}"
+    by_claim = f", by claim {holding['claim']}" if holding.get("by") == "claim" else ""
+    # A claim that no pod uses now still holds its devices.
+    name = holding["name"] or "no pod"
+    return f"{holding['namespace']}/{name}{container}{by_claim}{state}"
 
 
 def _bar(memory: dict[str, Any], *, may_be_held: bool) -> str:

@@ -10,6 +10,7 @@ from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
 from scheduler_ext.core.cycle.overlay import with_nodes
 from scheduler_ext.core.errors import PodError, RequestError
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, intree_rejection
+from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
@@ -207,7 +208,7 @@ class Explainer:
     def _holder(self, namespace: str, name: str) -> tuple[BoundPod, str, Sequence[Mapping[str, Any]]] | None:
         snapshot = self._source.snapshot
         for node in snapshot.nodes.values() if snapshot is not None else ():
-            for pod in node.info.pods:
+            for pod in (*claim_only_pods(node.info), *node.info.pods):
                 if (pod.namespace, pod.name) == (namespace, name) and pod.holds:
                     return pod, node.info.name, held_devices(pod, node.info)
         return None
@@ -274,12 +275,12 @@ def held_devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:
         )
         if pod.is_holder(holder)
     ]
-    parts = {part.id: part for part in info.dra.devices} if info.dra is not None else {}
     claimed = [
-        (None, part.uuid or part.on)
-        for claim in info.claims
-        if any(uid == pod.uid for uid, _ in claim.pods)
-        for part in (parts.get(held.id) for held in claim.devices or ())
-        if part is not None
+        each.device.uuid or each.device.on for each in claimed_gpus(info) if pod.uid in dict(each.claim.pods)
     ]
-    return [{"container": container, "uuid": uuid} for container, uuid in given or seen or claimed]
+    # The agent sees what claims hold, too.
+    others = [(container, uuid) for container, uuid in given or seen if uuid not in claimed]
+    return [
+        *({"container": container, "uuid": uuid} for container, uuid in others),
+        *({"container": None, "uuid": uuid, "by": "claim"} for uuid in claimed),
+    ]

@@ -3,13 +3,14 @@
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
-from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.core.node.claimed import claim_only_pods
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.explainer import Explainer, Seen, held_devices, other_scheduler
 from scheduler_ext.explain.sentences import asks
@@ -168,19 +169,7 @@ def _reason(waiting: PendingPod, entry: Recorded | None) -> str:
 
 def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The GPUPodList of these nodes, by namespace and name; `waiting` are lines of `Waiting`."""
-    items = [
-        _ITEM
-        | {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "priority": pod.priority}
-        | {
-            "state": "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound",
-            "node": info.name,
-            "asks": asks(pod.request),
-            "devices": held_devices(pod, info),
-        }
-        for info in infos
-        for pod in info.pods
-        if pod.holds and pod.request.asks_gpu
-    ]
+    items = [item for info in infos for item in _placed(info)]
     for line in waiting:
         waits = {key: value for key, value in line.items() if key in _ITEM}
         items.append(_ITEM | waits | {"state": "Waiting", "devices": []})
@@ -188,4 +177,25 @@ def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) ->
         "apiVersion": API_VERSION,
         "kind": "GPUPodList",
         "items": sorted(items, key=lambda item: (item["namespace"], item["name"])),
+    }
+
+
+def _placed(info: NodeInfo) -> Iterator[dict[str, Any]]:
+    """The pods that hold GPUs of a node."""
+    for pod in info.pods:
+        if pod.holds and pod.request.asks_gpu:
+            state = "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound"
+            yield _item(pod, info) | {"state": state, "priority": pod.priority}
+    for pod in claim_only_pods(info):
+        yield _item(pod, info) | {"state": "Bound"}
+
+
+def _item(pod: BoundPod, info: NodeInfo) -> dict[str, Any]:
+    return _ITEM | {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "node": info.name,
+        "asks": asks(pod.request),
+        "devices": held_devices(pod, info),
     }

@@ -5,8 +5,10 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
+from scheduler_ext.core.node.claimed import claimed_gpus
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, known_devices, unknown_gpus
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.request.quantity import BYTES_PER_MIB
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
@@ -57,7 +59,8 @@ def node_ledger(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
             device.uuid: {
                 "totalMiB": device.memory.total_mib,
                 "holdings": [
-                    entry for pod, state, its in alone for entry in _on(device, pod, state, its, info)
+                    *(entry for pod, state, its in alone for entry in _on(device, pod, state, its, info)),
+                    *_by_claim(device, info),
                 ],
             }
             for device in info.devices
@@ -95,10 +98,15 @@ def _on(device: Device, pod: BoundPod, state: str, its: Holdings, info: NodeInfo
     for container, mib in _sizes(pod):
         if device.uuid in known_devices(pod, container, info.devices):
             yield _entry(pod, state, container, mib)
+    # Claims are listed by themselves.
+    mine = [each.device for each in claimed_gpus(info) if pod.uid in dict(each.claim.pods)]
+    by_claim = {part.on if part.profile is None else part.uuid for part in mine}
     for instance in device.mig.instances:
-        if instance.holder is not None and pod.is_holder(instance.holder):
+        if instance.holder is not None and pod.is_holder(instance.holder) and instance.uuid not in by_claim:
             yield _entry(pod, state, instance.holder.container, None, instance)
     if not pod.request.units:
+        return
+    if device.uuid in by_claim:
         return
     holders = [each for each in device.holders if each.memory_mib is None and pod.is_holder(each)]
     containers = [each.container for each in holders]
@@ -107,6 +115,28 @@ def _on(device: Device, pod: BoundPod, state: str, its: Holdings, info: NodeInfo
         containers = [None]
     for whose in containers:
         yield _entry(pod, state, whose, device.memory.total_mib)
+
+
+def _by_claim(device: Device, info: NodeInfo) -> Iterator[dict[str, Any]]:
+    """What claims hold of one GPU, for each pod of theirs; without a pod while they are reserved for none."""
+    for claim, held, part in claimed_gpus(info):
+        if part.on != device.uuid:
+            continue
+        instance = next((each for each in device.mig.instances if each.uuid == part.uuid), None)
+        mib = held.consumed.get("memory", 0) // BYTES_PER_MIB if part.multiple else 0
+        for uid, name in claim.pods or ((None, None),):
+            yield {
+                "uid": uid,
+                "namespace": claim.namespace,
+                "name": name,
+                "container": None,
+                "memoryMiB": (mib or device.memory.total_mib) if part.profile is None else None,
+                "profile": part.profile,
+                "start": instance.start if instance is not None else None,
+                "state": "Assumed" if uid in info.assumed else "Confirmed",
+                "by": "claim",
+                "claim": claim.name,
+            }
 
 
 def _entry(

@@ -8,6 +8,7 @@ from typing import Generic, NamedTuple, TypeVar
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, Room
 from scheduler_ext.core.node.attribution import attribute
+from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import Node, NodeInfo
@@ -64,12 +65,14 @@ def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_
 
 
 class Amounts(NamedTuple):
-    """GPUs and their memory in MiB. `allocated` are those that a pod holds wholly or in part,
-    `unattributed` those of them that pods hold at least without the agent having seen which, `idle` those
-    on which no process keeps any memory; `free_mib` is what may still be promised."""
+    """GPUs and their memory in MiB. `allocated` are those that a pod holds wholly or in part, `claimed` those
+    of them that a ResourceClaim holds, `unattributed` those of them that pods hold at least without the agent
+    having seen which, `idle` those on which no process keeps any memory; `free_mib` is what may still be
+    promised."""
 
     gpus: int = 0
     allocated: int = 0
+    claimed: int = 0
     unattributed: int = 0
     unhealthy: int = 0
     idle: int = 0
@@ -144,6 +147,7 @@ def _amounts(
     return Amounts(
         gpus=1,
         allocated=int(allocated),
+        claimed=int(known.claimed is not None),
         unattributed=int(allocated and not seen),
         unhealthy=int(not device.healthy),
         idle=int(idle),
@@ -185,7 +189,7 @@ class PodUsage:
 
 def pod_usage(info: NodeInfo) -> PodUsage | None:
     """The usage of a node's pods that hold GPUs or are nominated to it; None if it has no pods."""
-    if not info.pods and not info.nominated:
+    if not (info.pods or info.nominated or info.claims):
         return None
     waiting = sum(pod.request.asks_gpu for pod in info.nominated)
     usage = PodUsage(Counter(), Counter(), Counter(Nominated=waiting))
@@ -196,6 +200,12 @@ def pod_usage(info: NodeInfo) -> PodUsage | None:
             usage.units[pod.namespace, ask.resource] += ask.count
         if pod.request.shares is not None:
             usage.share_mib[pod.namespace] += pod.request.shares.total_mib
+    for pod in claim_only_pods(info):
+        usage.states["Assumed" if pod.uid in info.assumed else "Confirmed"] += 1
+    for each in claimed_gpus(info):
+        # The units of the others are in their containers.
+        if not each.claim.extended:
+            usage.units[each.claim.namespace, each.resource] += 1
     return usage
 
 

@@ -12,7 +12,8 @@ A node with GPUs is `[name, pool, kind, state, marks, namespaces, unattributed, 
   it is unknown, free the memory that may still be promised, held the part of the GPU that pods hold, 0 to 1;
   `[index, held]` for GPUs known by labels. Holdings on unknown GPUs count on some of those that they may be
   on, so that sums are right. Anything unusual follows in an object: `maybe` if the GPU may be one of
-  those, with `[requested, free, held]` if it is none, `sick` with the reason, `cordoned`, `replicas`
+  those, with `[requested, free, held]` if it is none, `sick` with the reason, `cordoned`, `claimed` if a
+  ResourceClaim holds it or a part of it, `replicas`
   (how many pods may share it), `mig` with the `grid` in slots and `instances` of
   `[start, size, profile, held]`, held null if it may be.
 """
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 
 from scheduler_ext.core.gpu.gpu import Device, Report
 from scheduler_ext.core.node.attribution import Attribution, attribute
+from scheduler_ext.core.node.claimed import claimed_gpus
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.state import resolve_held
@@ -78,6 +80,7 @@ def _kind(info: NodeInfo) -> str:
 
 def _namespaces(info: NodeInfo) -> list[str]:
     namespaces = {pod.namespace for pod in info.pods if pod.holds and pod.request.asks_gpu}
+    namespaces.update(each.claim.namespace for each in claimed_gpus(info))
     for device in info.devices:
         holders = [*device.holders, *(it.holder for it in device.mig.instances if it.holder is not None)]
         namespaces.update(holder.namespace for holder in holders if holder.namespace)
@@ -104,6 +107,8 @@ def _reported(
             *(usage.unaccounted_mib, usage.free_mib, charged[device.uuid]),
         ]
         special = _special(device, report, held.instances, attribution.instances)
+        if held.claimed is not None:
+            special["claimed"] = True
         if device.uuid in attribution.devices:
             usage = device_usage(node.info, device, known.devices[device.uuid], headroom_percent)
             special = {"maybe": [usage.requested_mib, usage.free_mib, certain[device.uuid]], **special}

@@ -40,6 +40,12 @@ FAMILIES = (
         "gpu_extender_gpus_allocated", "GPUs that a pod holds wholly or in part.", attrgetter("allocated")
     ),
     GpuFamily(
+        "gpu_extender_gpus_claimed",
+        "Allocated GPUs that a ResourceClaim holds wholly or in part.",
+        attrgetter("claimed"),
+        sparse=True,
+    ),
+    GpuFamily(
         "gpu_extender_gpus_unattributed",
         "Allocated GPUs whose holder no agent has reported; a lower bound.",
         attrgetter("unattributed"),

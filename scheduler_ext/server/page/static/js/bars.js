@@ -17,6 +17,7 @@ export function parts(device) {
 export function described(device) {
   const sick = device.sick === null ? "" : ` Unhealthy: ${visible(device.sick)}.`;
   const cordoned = device.cordoned ? " Cordoned." : "";
+  const claimed = device.claimed ? " Held by claim." : "";
   const head = `GPU ${device.index}, ${visible(device.model)}:`;
   if (!device.known) return `${head} known by labels only, its use is not known.`;
   const { requested, free } = device.seen;
@@ -24,7 +25,7 @@ export function described(device) {
   const left = device.maybe ? `at most ${memory(free)} free: a pod may hold it` : `${memory(free)} free`;
   const rest = `${memory(device.unaccounted)} unaccounted for, ${left}.`;
   const replicas = device.replicas ? ` ${replicasText(device)} replicas held.` : "";
-  return `${head} ${of}, ${rest}${replicas}${slotsText(device)}${sick}${cordoned}`;
+  return `${head} ${of}, ${rest}${replicas}${slotsText(device)}${claimed}${sick}${cordoned}`;
 }
 
 const replicasText = (device) =>

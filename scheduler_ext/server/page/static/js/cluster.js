@@ -25,6 +25,7 @@ function decodeDevice(model, total, row) {
     seen: { requested: least, free: most, held: part },
     sick: special.sick ?? null,
     cordoned: special.cordoned ?? false,
+    claimed: special.claimed ?? false,
     replicas: special.replicas ?? null,
     mig: special.mig ?? null,
   };

@@ -43,7 +43,7 @@ export class Detail {
 
 function full({ node, ledger }) {
   if (!node) return html`<p class="empty">No GPU is known here.</p>`;
-  const source = node.source === "report" ? `report, ${Math.round(node.ageSeconds)} s old` : "labels";
+  const source = node.source === "report" ? `report, ${Math.round(node.ageSeconds)} s old` : visible(node.source);
   return html`<p class="about">${node.state}, known by ${source}${node.unattributed.map((each) => `; ${visible(each.text)}`).join("")}</p>
     <div class="wide" tabindex="0" role="region" aria-label="GPUs">
     <table><thead><tr><th scope="col">GPU</th><th scope="col">Model</th><th scope="col">Requested</th><th scope="col">In use</th>
@@ -67,7 +67,7 @@ function deviceRow(node, device, holdings) {
       ? html`<br><strong class="warn">⊘ cordoned</strong>` : nothing}</td>
     ${amounts.map((text) => html`<td class="figure">${text}</td>`)}
     <td>${holdings.length ? html`<ul>${holdings.map((each) => html`<li>${holder(each)} <small>${each.profile
-      ? visible(each.profile) : memory(each.memoryMiB)}, ${each.state.toLowerCase()}</small></li>`)}</ul>${device.mayBeHeld ? noHolder : nothing}` : noHolder}</td></tr>`;
+      ? visible(each.profile) : memory(each.memoryMiB)}, ${each.by === "claim" ? html`by claim ${named(each.claim)}, ` : nothing}${each.state.toLowerCase()}</small></li>`)}</ul>${device.mayBeHeld ? noHolder : nothing}` : noHolder}</td></tr>`;
 }
 
-const holder = (each) => html`${named(each.namespace)}/${named(each.name)}${each.container ? html` (${named(each.container)})` : nothing}`;
+const holder = (each) => html`${named(each.namespace)}/${each.name ? named(each.name) : "no pod"}${each.container ? html` (${named(each.container)})` : nothing}`;

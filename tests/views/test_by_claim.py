@@ -1,0 +1,118 @@
+"""All views say which GPUs ResourceClaims hold, and for which pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.node.state import resolve
+from scheduler_ext.explain.waiting import pod_list
+from scheduler_ext.views.ledger_dump import node_ledger
+from scheduler_ext.views.node_usage import node_usage, pod_usage
+from scheduler_ext.views.overview import node_row
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.core.reported import NAMES
+from tests.dra_objects import WHOLE, device_class, gpu_device, resource_claim, resource_slice
+from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, node, pod
+
+CLASS = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
+SLICE = resource_slice("n", [gpu_device(0), gpu_device(1), gpu_device(2)])
+REPORT = gpu_node(
+    "n", [gpu(i, f"GPU-{i}", holders=[holder("train", uid="uid-train")] if i == 0 else []) for i in range(3)]
+)
+TRAIN = resource_claim("weights", on="n", devices=["gpu-0"], pod="train")
+SPARE = resource_claim("spare", on="n", devices=["gpu-1"])
+
+
+def of_nobody(claim: Json) -> Json:
+    return claim | {"status": claim["status"] | {"reservedFor": []}}
+
+
+def extended(claim: Json) -> Json:
+    annotations = {"resource.kubernetes.io/extended-resource-claim": "true"}
+    return claim | {"metadata": claim["metadata"] | {"annotations": annotations}}
+
+
+def info_of(*objects: Json) -> NodeInfo:
+    (info,) = assemble(
+        read_objects(inventory(node("n", {}), device_class(), SLICE, *objects)), NAMES
+    ).values()
+    return info
+
+
+def resolved(info: NodeInfo) -> Node:
+    return resolve(info, NAMES, 0)
+
+
+CLAIM_ONLY = info_of(REPORT, TRAIN, of_nobody(SPARE))
+BY_RESOURCE = info_of(REPORT, extended(TRAIN), pod("train", {WHOLE: "1"}, on="n"))
+ALL = pytest.mark.parametrize("info", [CLAIM_ONLY, BY_RESOURCE], ids=["claim-only pod", "nvidia.com/gpu"])
+
+
+def holdings(info: NodeInfo) -> dict[str, list[dict[str, Any]]]:
+    devices = node_ledger(info, NAMES)["devices"]
+    return {uuid: gpu["holdings"] for uuid, gpu in devices.items() if gpu["holdings"]}
+
+
+@ALL
+def test_the_ledger_names_the_claim_once(info: NodeInfo) -> None:
+    (entry,) = holdings(info)["GPU-0"]
+    assert entry == {
+        "uid": "uid-train",
+        "namespace": "default",
+        "name": "train",
+        "container": None,
+        "memoryMiB": 81920,
+        "profile": None,
+        "start": None,
+        "state": "Confirmed",
+        "by": "claim",
+        "claim": "weights",
+    }
+
+
+def test_a_claim_without_a_pod_holds_its_gpu() -> None:
+    (entry,) = holdings(CLAIM_ONLY)["GPU-1"]
+    assert (entry["uid"], entry["name"], entry["claim"]) == (None, None, "spare")
+
+
+@ALL
+def test_pods_of_claims_are_listed(info: NodeInfo) -> None:
+    (item,) = pod_list([info], [])["items"]
+    assert (item["name"], item["node"], item["state"]) == ("train", "n", "Bound")
+    assert item["devices"] == [{"container": None, "uuid": "GPU-0", "by": "claim"}]
+    assert item["asks"] == ("1 × gpu.nvidia.com by claim" if info is CLAIM_ONLY else "1 × nvidia.com/gpu")
+
+
+def test_gpus_of_claims_count_for_their_namespace() -> None:
+    usage = pod_usage(CLAIM_ONLY)
+    assert usage is not None
+    assert usage.units == {("default", CLASS): 2}
+    assert usage.states["Confirmed"] == 1
+    usage = pod_usage(BY_RESOURCE)
+    assert usage is not None
+    assert (usage.units, usage.states["Confirmed"]) == ({("default", WHOLE): 1}, 1)
+
+
+def test_claimed_gpus_are_counted() -> None:
+    (amounts,) = node_usage(resolved(CLAIM_ONLY), NAMES, 0).by_model.values()
+    assert (amounts.gpus, amounts.allocated, amounts.claimed) == (3, 2, 2)
+
+
+def test_the_page_marks_claimed_gpus() -> None:
+    row = node_row(resolved(CLAIM_ONLY), NAMES, 0)
+    assert row is not None
+    ((_, _, devices),) = row[7]
+    assert [device[7] if len(device) > 7 else {} for device in devices] == [
+        {"claimed": True},
+        {"claimed": True},
+        {},
+    ]
+    assert row[5] == ["default"]
+
+
+def test_without_a_report_the_slices_name_the_gpus() -> None:
+    info = info_of(TRAIN)
+    assert [entry["name"] for entry in holdings(info)["GPU-0"]] == ["train"]
