@@ -111,6 +111,9 @@ bench-live: .venv ## Measure what following a large cluster costs (nine minutes;
 	$(BIN)/python -m benchmarks.live --dra --json benchmarks/results/live-dra.json $(ARGS)
 	$(BIN)/python -m benchmarks.live_nominated --json benchmarks/results/live-nominated.json $(ARGS)
 
+bench-claims: .venv ## Measure GPUs handed out by claims on a real kube-scheduler (TRACES=dir: openb; ten minutes)
+	$(BIN)/python -m benchmarks.claims $(if $(TRACES),--traces $(TRACES)) $(ARGS)
+
 bench-page: .venv ## Measure the live page on a large cluster (three minutes, Chromium; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.page --json benchmarks/results/page.json $(ARGS)
 
@@ -186,6 +189,6 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable .
 	@touch $@
 
-.PHONY: help run test test-long test-page test-process e2e check bench bench-bind bench-filter bench-live bench-page \
+.PHONY: help run test test-long test-page test-process e2e check bench bench-bind bench-claims bench-filter bench-live bench-page \
 	bench-placement bench-placement-floors bench-scheduler bench-scheduler-all digests docs docs-links image krew lock page-screenshot \
 	soak clean .venv

@@ -25,6 +25,8 @@ from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.node.promisable import is_of_shares, overallocated
 from scheduler_ext.core.node.state import coarse_free_milli
+from scheduler_ext.core.request.pod_kinds import task_class
+from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 # The nodes of DRA that learn new names with one publication: 0.1 s of work at most.
@@ -83,6 +85,8 @@ class Cache(Ledger):
         self._others: dict[str, tuple[str, int]] = {}
         self._others_milli: Counter[str] = Counter()
         self.demand = ObservedDemand()
+        # Waiting pods that were counted by what their claims ask.
+        self._counted: set[str] = set()
         self.devices = DeviceIndex(compile_selectors or _follow_nothing, self._resources, self.nodes)
 
     def touch_devices(self, nodes: Iterable[str], now: float) -> None:
@@ -149,6 +153,8 @@ class Cache(Ledger):
         if self.has_ended(pending.pod.uid):
             return
         self._count(pending.pod)
+        if pending.claims:
+            self._count_claims(pending)
         self._pending[pending.pod.uid] = pending
         place = pending.nominated_node if pending.invalid is None and not pending.pod.terminating else None
         self.nominate(pending.pod, place)
@@ -161,6 +167,7 @@ class Cache(Ledger):
     def confirm(self, pod: BoundPod, node: str, now: float) -> None:
         """A pod holds GPUs of a node, or has changed: Confirm, if it was assumed."""
         self._count(pod)
+        self._counted.discard(pod.uid)
         self._pending.pop(pod.uid, None)
         self._place_other(pod.uid, "", 0)
         super().confirm(pod, node, now)
@@ -168,6 +175,7 @@ class Cache(Ledger):
     def remove_pod(self, uid: str, now: float, waited: bool = False) -> str | None:
         """A pod is gone; its usage in the last report no longer counts. Returns the node that it was on."""
         self._place_other(uid, "", 0)
+        self._counted.discard(uid)
         waited |= self._pending.pop(uid, None) is not None
         node = super().remove_pod(uid, now, waited)
         if node is not None and self._entries.get(node, _NO_ENTRY).report is None:
@@ -277,6 +285,17 @@ class Cache(Ledger):
         """Count a pod as demand the first time it appears."""
         if pod.asked is not None and pod.uid not in self._pending and not self.has_ended(pod.uid):
             self.demand.came(pod.asked, pod.created_at)
+
+    def _count_claims(self, pending: PendingPod) -> None:
+        """Count a pod that asks whole GPUs through claims only, as soon as these are known."""
+        pod, uid = pending.pod, pending.pod.uid
+        if uid in self._counted or pod.request.asks_gpu or pending.invalid is not None:
+            return
+        if gpus := self.devices.whole_gpus(pod.namespace, pending.claims):
+            self._counted.add(uid)
+            request = replace(pod.request, units=(UnitAsk("", gpus, by_claim=True),))
+            if (asked := task_class(request, pod.cpu_milli, pod.request.models)) is not None:
+                self.demand.came(asked, pod.created_at)
 
     def _place_other(self, uid: str, node: str, cpu_milli: int) -> None:
         """Set the CPU that a pod without GPUs requests on a node; 0 if it has ended."""

@@ -163,6 +163,18 @@ class DeviceIndex:
         known (yet) may ask any GPU. Any thread may call it."""
         return together(self._asked_by(self.claim(namespace, name)) for name in names)
 
+    def whole_gpus(self, namespace: str, names: Iterable[str]) -> int:
+        """The number of whole GPUs that a pod's claims ask; 0 if they ask something else, or if that is not
+        known (yet)."""
+        count = 0
+        for name in names:
+            claim = self.claim(namespace, name)
+            for ask, each in claim.requests if claim is not None and claim.devices is None else ():
+                if ask.capacity or not each or not self._names.is_of_whole_gpus(ask.device_class):
+                    return 0
+                count += each
+        return count
+
     def known_claims(self) -> KnownClaims:
         """The requests of all claims now."""
         by_key = {claim.key: together((self._asked_by(claim),)) for claim in self._claims.all()}

@@ -112,6 +112,11 @@ class DeviceNames:
     def classes(self) -> set[str]:
         return set(self._classes)
 
+    def is_of_whole_gpus(self, name: str) -> bool:
+        """Whether the devices of a class stand for whole GPUs, by the extended resource that it serves."""
+        item = self._classes.get(name)
+        return item is not None and item.extended_resource in self._resources.whole
+
     def waits(self, claim: Claim, devices: int) -> frozenset[str]:
         """A claim asks for devices. Returns the names that this adds; those that no claim asks any more make
         room."""

@@ -12,6 +12,7 @@ from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.intree.affinity import first_untolerated
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import UNLIMITED, NodeInfo, Slot, Unit
+from scheduler_ext.core.request.quantity import BYTES_PER_MIB
 from scheduler_ext.core.request.resource_names import vendor_of
 
 _Limits = Sequence[tuple[str, int, int]]
@@ -90,8 +91,13 @@ class Claimable:
             elif copies and _consume(part, left):
                 free.append(part)
                 count += copies
-        smallest = min((part.memory_mib for part in free or parts), default=0) or slot.total_mib
-        whole = any(part.profile is None for part in free or parts)
+        part_mib = amounts(dict(ask.capacity)).get("memory", 0) // BYTES_PER_MIB
+        sizes = [
+            min(part_mib, part.memory_mib) if part.multiple and part_mib else part.memory_mib
+            for part in free or parts
+        ]
+        smallest = min(sizes, default=0) or slot.total_mib
+        whole = any(part.profile is None and not (part.multiple and part_mib) for part in free or parts)
         part_of_gpu = 1.0 if whole else min(1.0, round(smallest / max(1, slot.total_mib), 9))
         count = min(count, UNLIMITED)
         return Unit("", count, smallest, smallest, slot.model, gpu_part=part_of_gpu), held_by_plugin

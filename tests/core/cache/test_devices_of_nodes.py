@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.cache.node_record import NodeRecord
+from scheduler_ext.core.dra.published import DeviceAsk
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
+from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.request.pod_kinds import TaskClass
+from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.wire.device_selector import DeviceSelector
-from tests.core.dra.published import GPU_CLASS, WHOLE, claim, gpu, one_slice
+from tests.core.dra.published import (
+    DRIVER,
+    GPU_CLASS,
+    MIG_CLASS,
+    WHOLE,
+    claim,
+    gpu,
+    one_slice,
+    waiting,
+)
+from tests.core.reported import bound, wants
 
+LARGE = DeviceAsk(DRIVER, ("device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('40Gi'))",))
 LABELLED = NodeRecord(uid="uid", estimate=Estimate("nvidia", canonical_model("H100"), 1))
 
 
@@ -54,3 +74,49 @@ def test_slices_of_unknown_nodes_change_nothing() -> None:
     cache = cache_with_node(LABELLED)
     cache.touch_devices(cache.devices.update_slice(one_slice("other", [gpu(0)])), 1.0)
     assert cache.take_changes() == {}
+
+
+def test_nodes_learn_new_names_some_at_a_time() -> None:
+    cache = Cache(60.0, 300.0, compile_selectors=DeviceSelector)
+    cache.devices.update_class(GPU_CLASS)
+    names = [f"node-{i:03}" for i in range(250)]
+    for name in names:
+        cache.update_node(name, NodeRecord(uid=name), 0.0)
+        cache.devices.update_slice(one_slice(name, [gpu(0)]))
+    cache.take_changes()
+    cache.devices.update_claim(waiting("large", LARGE))
+    cache.touch_devices(["node-000"], 1.0)
+    parts = []
+    while cache.devices.is_renaming:
+        parts.append(list(cache.take_changes()))
+    assert [len(part) for part in parts] == [101, 100, 49, 0]
+    assert sorted(name for part in parts for name in part) == names
+    assert "node-000" in parts[0], "what changed otherwise waits for nothing"
+
+
+@pytest.mark.parametrize(
+    ("asks", "gpus"),
+    [
+        pytest.param([(DeviceAsk(DRIVER), 2)], 2, id="two GPUs"),
+        pytest.param([(LARGE, 1)], 1, id="a GPU with requirements"),
+        pytest.param([(DeviceAsk(DRIVER), 0)], None, id="a number that depends on the node"),
+        pytest.param([(DeviceAsk(DRIVER, capacity=(("memory", "20Gi"),)), 1)], None, id="a part of a GPU"),
+        pytest.param([(DeviceAsk("mig.nvidia.com"), 1)], None, id="a MIG instance"),
+    ],
+)
+def test_pods_that_ask_through_claims_are_demand(
+    asks: Sequence[tuple[DeviceAsk, int]], gpus: int | None
+) -> None:
+    cache = cache_with_node(NodeRecord(uid="uid"))
+    cache.devices.update_class(GPU_CLASS)
+    cache.devices.update_class(MIG_CLASS)
+    pod = replace(bound("p", wants(1, WHOLE)), request=GpuRequest(), asked=None, cpu_milli=4000)
+    pending = PendingPod(pod, "1", "ours", claims=("c",))
+    cache.update_pending(pending)
+    assert not cache.demand.workload().parts, "its claim is not known yet"
+    for ask, count in asks:
+        cache.devices.update_claim(replace(waiting("c", ask, count), namespace=pod.namespace))
+    for _ in range(2):
+        cache.update_pending(pending)
+        expected = [TaskClass(cpu_milli=4000, gpus=gpus)] if gpus is not None else []
+        assert list(cache.demand.workload().parts) == expected

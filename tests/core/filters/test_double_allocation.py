@@ -322,3 +322,15 @@ def test_claims_that_share_a_device(held: tuple[str, ...], asked: str, free: int
     assert name is not None
     assert verdict(node(index), name, free + 1) == SHORT
     assert not free or verdict(node(index), name, free) is None
+
+
+def test_a_part_of_a_shared_device_is_as_large_as_it_was_asked() -> None:
+    plain = gpu(0, memory="80Gi")
+    shared = replace(plain, facts=replace(plain.facts, allow_multiple_allocations=True))
+    quarter = DeviceAsk("gpu.nvidia.com", capacity=(("memory", "20Gi"),))
+    index = index_of(GPU_CLASS, one_slice("node", [shared]), waiting("next", quarter))
+    ((slot,), name) = node(index).state.slots, index.resource_of(quarter)
+    (unit,) = (unit for unit in slot.units if unit.resource == name)
+    assert (unit.free, unit.memory_mib, unit.gpu_part) == (4, 20480, 0.25)
+    (whole,) = (unit for unit in slot.units if unit.resource == WHOLE)
+    assert (whole.free, whole.memory_mib, whole.gpu_part) == (1, 81920, 1.0)
