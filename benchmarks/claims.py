@@ -20,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -208,7 +208,25 @@ def main(
     machine = describe_machine()
     click.echo(f"median {more:+.2f} points; kube-scheduler {chosen_minor()}; {machine_line(machine)}")
     if json_file is not None:
-        report = {"machine": machine, "kubernetes": chosen_minor(), "results": list(map(asdict, results))}
+        report = {
+            "machine": machine,
+            "kubernetes": chosen_minor(),
+            "trace": variant if traces else "generated",
+            "nodes": nodes,
+            "demand": demand,
+            "whole": whole,
+            "results": [
+                {
+                    "seed": each.seed,
+                    "gpus": each.gpus,
+                    "pods": each.pods,
+                    "askedPercent": each.asked_percent,
+                    "allocatedPercent": each.allocated_percent,
+                    "bound": each.bound,
+                }
+                for each in results
+            ],
+        }
         json_file.write_text(json.dumps(report, indent=1) + "\n")
 
 

@@ -26,7 +26,7 @@ def test_a_small_run_measures_both_schedulers(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     (result,) = json.loads(report_file.read_text())["results"]
-    assert result["allocated_percent"].keys() == SCHEDULERS.keys()
+    assert result["allocatedPercent"].keys() == SCHEDULERS.keys()
     for name in SCHEDULERS:
-        assert 0 < result["allocated_percent"][name] <= min(100.0, result["asked_percent"])
+        assert 0 < result["allocatedPercent"][name] <= min(100.0, result["askedPercent"])
         assert 0 < result["bound"][name] <= result["pods"]
