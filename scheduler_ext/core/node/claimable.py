@@ -157,5 +157,5 @@ def _consume(part: DraDevice, left: dict[tuple[str, str, str], int]) -> bool:
     if any(left.get(key, 0) < amount for key, amount in needed):
         return False
     for key, amount in needed:
-        left[key] -= amount
+        left[key] = left.get(key, 0) - amount
     return True

@@ -300,7 +300,7 @@ def _attributes(values: dict[str, _AttributeValue] | None) -> Iterator[tuple[str
 def _counters(values: dict[str, _Value] | None) -> Iterator[tuple[str, int]]:
     for name, each in (values or {}).items():
         with suppress(QuantityError):
-            yield name, int(parse_quantity(_text(each.value) or ""))
+            yield name, max(0, int(parse_quantity(_text(each.value) or "")))
 
 
 def _text(raw: Raw) -> str | None:
