@@ -10,7 +10,7 @@ from typing import Any
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.node.claimed import claim_only_pods
-from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.explainer import Explainer, Seen, held_devices, other_scheduler
 from scheduler_ext.explain.sentences import asks
@@ -182,20 +182,16 @@ def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) ->
 
 def _placed(info: NodeInfo) -> Iterator[dict[str, Any]]:
     """The pods that hold GPUs of a node."""
-    for pod in info.pods:
-        if pod.holds and pod.request.asks_gpu:
-            state = "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound"
-            yield _item(pod, info) | {"state": state, "priority": pod.priority}
-    for pod in claim_only_pods(info):
-        yield _item(pod, info) | {"state": "Bound"}
-
-
-def _item(pod: BoundPod, info: NodeInfo) -> dict[str, Any]:
-    return _ITEM | {
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "uid": pod.uid,
-        "node": info.name,
-        "asks": asks(pod.request),
-        "devices": held_devices(pod, info),
-    }
+    followed = {pod.uid for pod in info.pods}
+    asking = (pod for pod in info.pods if pod.holds and pod.request.asks_gpu)
+    for pod in (*asking, *claim_only_pods(info)):
+        yield _ITEM | {
+            "namespace": pod.namespace,
+            "name": pod.name,
+            "uid": pod.uid,
+            "priority": pod.priority if pod.uid in followed else None,
+            "state": "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound",
+            "node": info.name,
+            "asks": asks(pod.request),
+            "devices": held_devices(pod, info),
+        }

@@ -1,6 +1,7 @@
 """The whole ledger as plain JSON values: the holders of each GPU, with their amounts and states."""
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Set
 from dataclasses import replace
 from typing import Any
 
@@ -36,6 +37,7 @@ def node_ledger(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
     alone = [
         (pod, state, _alone(info, pod, resources) if pod.request.units else Holdings()) for pod, state in pods
     ]
+    claimed = _claimed(info)
     return {
         "unknownDeviceGpus": unknown_gpus(info, held),
         "unknownDevices": [
@@ -59,7 +61,11 @@ def node_ledger(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
             device.uuid: {
                 "totalMiB": device.memory.total_mib,
                 "holdings": [
-                    *(entry for pod, state, its in alone for entry in _on(device, pod, state, its, info)),
+                    *(
+                        entry
+                        for pod, state, its in alone
+                        for entry in _on(device, pod, state, its, info, claimed[pod.uid])
+                    ),
                     *_by_claim(device, info),
                 ],
             }
@@ -93,20 +99,27 @@ def _without_device(
         yield _named(pod) | holding
 
 
-def _on(device: Device, pod: BoundPod, state: str, its: Holdings, info: NodeInfo) -> Iterator[dict[str, Any]]:
-    """What a pod holds of one GPU: its shares, its instances, or all of it."""
+def _claimed(info: NodeInfo) -> defaultdict[str, set[str | None]]:
+    """The UUIDs of the GPUs and instances that pods have by claim, by the pod's uid."""
+    found: defaultdict[str, set[str | None]] = defaultdict(set)
+    for claim, _, part in claimed_gpus(info):
+        for uid, _ in claim.pods:
+            found[uid].add(part.on if part.profile is None else part.uuid)
+    return found
+
+
+def _on(
+    device: Device, pod: BoundPod, state: str, its: Holdings, info: NodeInfo, claimed: Set[str | None]
+) -> Iterator[dict[str, Any]]:
+    """What a pod holds of one GPU: its shares, its instances, or all of it; without those that are `claimed`,
+    which `_by_claim` lists."""
     for container, mib in _sizes(pod):
         if device.uuid in known_devices(pod, container, info.devices):
             yield _entry(pod, state, container, mib)
-    # Claims are listed by themselves.
-    mine = [each.device for each in claimed_gpus(info) if pod.uid in dict(each.claim.pods)]
-    by_claim = {part.on if part.profile is None else part.uuid for part in mine}
     for instance in device.mig.instances:
-        if instance.holder is not None and pod.is_holder(instance.holder) and instance.uuid not in by_claim:
+        if instance.holder is not None and pod.is_holder(instance.holder) and instance.uuid not in claimed:
             yield _entry(pod, state, instance.holder.container, None, instance)
-    if not pod.request.units:
-        return
-    if device.uuid in by_claim:
+    if not pod.request.units or device.uuid in claimed:
         return
     holders = [each for each in device.holders if each.memory_mib is None and pod.is_holder(each)]
     containers = [each.container for each in holders]

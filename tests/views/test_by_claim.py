@@ -26,7 +26,7 @@ TRAIN = resource_claim("weights", on="n", devices=["gpu-0"], pod="train")
 SPARE = resource_claim("spare", on="n", devices=["gpu-1"])
 
 
-def of_nobody(claim: Json) -> Json:
+def reserved_for_none(claim: Json) -> Json:
     return claim | {"status": claim["status"] | {"reservedFor": []}}
 
 
@@ -46,7 +46,7 @@ def resolved(info: NodeInfo) -> Node:
     return resolve(info, NAMES, 0)
 
 
-CLAIM_ONLY = info_of(REPORT, TRAIN, of_nobody(SPARE))
+CLAIM_ONLY = info_of(REPORT, TRAIN, reserved_for_none(SPARE))
 BY_RESOURCE = info_of(REPORT, extended(TRAIN), pod("train", {WHOLE: "1"}, on="n"))
 ALL = pytest.mark.parametrize("info", [CLAIM_ONLY, BY_RESOURCE], ids=["claim-only pod", "nvidia.com/gpu"])
 
@@ -83,6 +83,7 @@ def test_pods_of_claims_are_listed(info: NodeInfo) -> None:
     (item,) = pod_list([info], [])["items"]
     assert (item["name"], item["node"], item["state"]) == ("train", "n", "Bound")
     assert item["devices"] == [{"container": None, "uuid": "GPU-0", "by": "claim"}]
+    assert item["priority"] == (None if info is CLAIM_ONLY else 0)
     assert item["asks"] == ("1 × gpu.nvidia.com by claim" if info is CLAIM_ONLY else "1 × nvidia.com/gpu")
 
 

@@ -38,8 +38,8 @@ def claimed_gpus(info: NodeInfo) -> Iterator[ClaimedGpu]:
 
 
 def claim_only_pods(info: NodeInfo) -> list[BoundPod]:
-    """The pods that have GPUs of a node by claim only, with a request of these GPUs. Where the inventory does
-    not follow a pod, because it asks no GPU by itself, its priority is unknown, and 0 here."""
+    """The pods that have GPUs of a node by claim only, with a request of these GPUs. Of a pod that is not in
+    the inventory, only the name is known."""
     known = {pod.uid: pod for pod in info.pods}
     found: dict[str, BoundPod] = {}
     units: dict[str, Counter[str]] = {}
