@@ -158,6 +158,8 @@ def test_a_nudge_that_is_refused_is_tried_until_it_is_written(
     refusal.lift()
     eventually(lambda: writing.recorder.nudges.total() == 1)
     assert "a" in writing.nudged()
+    # The recorder counts before it logs.
+    eventually(lambda: len(caplog.records) == 2)
     refused, again = (record.getMessage() for record in caplog.records)
     assert refused.startswith("node a is not annotated, trying again for 300 s; until then refused pods may")
     assert "may not" in refused
