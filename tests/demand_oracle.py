@@ -46,26 +46,34 @@ class Asked:
 
 
 def kind_of(state: NodeState, slot: Slot) -> DeviceKind:
-    return DeviceKind(slot.model, slot.share_total_mib if state.offers_shares else 0, state.offers_whole)
+    in_parts = state.offers_shares or slot.claimed_in_parts
+    return DeviceKind(slot.model, slot.share_total_mib if in_parts else 0, state.offers_whole)
 
 
 def left_of(
-    state: NodeState, whole: float = 0.0, loads: Sequence[int] | None = None, cpu_milli: int = 0
+    state: NodeState,
+    whole: float = 0.0,
+    loads: Sequence[int] | None = None,
+    cpu_milli: int = 0,
+    claimed_milli: Sequence[int] | None = None,
 ) -> Left:
-    """The remaining room of a node after this many whole GPUs, these shares and this CPU."""
+    """The remaining room of a node after this many whole GPUs, these shares, these parts by claim and this
+    CPU.
+    """
     before = [_residual(state, slot) for slot in state.slots]
     loads = loads or [0] * len(before)
+    claimed_milli = claimed_milli or [0] * len(before)
     residuals = list(before)
-    wholes = 0
-    for i, (slot, load) in enumerate(zip(state.slots, loads, strict=True)):
+    for i, (slot, load, claimed) in enumerate(zip(state.slots, loads, claimed_milli, strict=True)):
         if load:
             room = max(0, max(slot.share_free_mib, 0) - load)
             residuals[i] = room * 1000 // max(slot.share_total_mib, 1)
-        wholes += not load and _is_whole(state, slot)
+        residuals[i] = max(0, residuals[i] - claimed)
     loose = float(_loose(state)) if _counted(state) else -float(_held_in_slots(state))
     idle = max(0.0, sum(before) / 1000 + loose) - whole - (sum(before) - sum(residuals)) / 1000
     held = max(0.0, sum(_is_whole(state, slot) for slot in state.slots) + loose)
-    broken = sum(_is_whole(state, slot) and load > 0 for slot, load in zip(state.slots, loads, strict=True))
+    used = [load or claimed for load, claimed in zip(loads, claimed_milli, strict=True)]
+    broken = sum(_is_whole(state, slot) and each > 0 for slot, each in zip(state.slots, used, strict=True))
     cpu = state.cpu_free_milli
     return Left(
         kinds=tuple(kind_of(state, slot) for slot in state.slots),
@@ -103,7 +111,8 @@ def _held_in_slots(state: NodeState) -> int:
 
 def _counted(state: NodeState) -> bool:
     """Whole GPUs are unknown here: an estimate has one slot, a shared GPU several units."""
-    parts = [u.gpu_part for slot in state.slots for u in slot.units if "/mig-" not in u.resource]
+    units = [u for slot in state.slots for u in slot.units if u.resource not in state.by_claim]
+    parts = [u.gpu_part for u in units if "/mig-" not in u.resource]
     return state.estimated or min(parts, default=1.0) < 1.0
 
 

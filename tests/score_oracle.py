@@ -54,10 +54,34 @@ def before(state: NodeState) -> Left:
 
 def after(state: NodeState, placed: Placed) -> Left:
     """The remaining room for future pods once the pod is there."""
-    asked = [ask for ask in placed.request.units if ask.profile is None]
-    whole = sum(ask.count * _mean_over_free(state, ask, lambda _, unit: unit.gpu_part) for ask in asked)
+    unknown = [
+        ask
+        for ask in placed.request.units
+        if ask.profile is None and not any(claimed_milli(state, UnitAsk(ask.resource, 1)))
+    ]
+    whole = sum(ask.count * _mean_over_next(state, ask, lambda _, unit: unit.gpu_part) for ask in unknown)
     loads = [placed.load_mib(i) for i in range(len(state.slots))]
-    return left_of(state, whole, loads, placed.request.cpu_milli)
+    return left_of(state, whole, loads, placed.request.cpu_milli, claimed_of(state, placed))
+
+
+def claimed_milli(state: NodeState, ask: UnitAsk) -> list[int]:
+    """What parts by claim take of each GPU."""
+    parts = [
+        [u.gpu_part for u in slot.units if slot.healthy and u.resource == ask.resource and u.first]
+        for slot in state.slots
+    ]
+    return [ask.count * math.ceil(sum(each) * 1000 - 1e-6) for each in parts]
+
+
+def claimed_of(state: NodeState, placed: Placed) -> list[int]:
+    asked = [claimed_milli(state, ask) for ask in placed.request.units]
+    return [sum(each) for each in zip(*asked, strict=True)] if asked else [0] * len(state.slots)
+
+
+def takes_parts(placed: Placed) -> bool:
+    """Whether the request gets a part of a known GPU on some node."""
+    on_some_node = (any(claimed_of(state, placed)) for state in placed.cluster)
+    return placed.request.shares is not None or any(on_some_node)
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -68,9 +92,12 @@ def _clip(value: float) -> float:
     return min(1.0, max(0.0, value))
 
 
-def _mean_over_free(state: NodeState, ask: UnitAsk, value: Callable[[Slot, Unit], float]) -> float:
-    """The mean over the GPUs the plugin may pick from; 0 where there is none."""
+def _mean_over_next(state: NodeState, ask: UnitAsk, value: Callable[[Slot, Unit], float]) -> float:
+    """The mean over the GPUs the plugin may pick from; 0 where there is none. Of parts by claim the GPU is
+    known.
+    """
     free = free_units(state, ask.resource)
+    free = [(slot, unit) for slot, unit in free if unit.first] or free
     return _mean([value(slot, unit) for slot, unit in free]) if free else 0.0
 
 
@@ -78,7 +105,7 @@ def idle_after(state: NodeState, placed: Placed) -> float:
     """The unheld part of the node's healthy GPUs once the pod is there."""
     idle = idle_gpus(state)
     for ask in placed.request.units:
-        idle -= ask.count * _mean_over_free(state, ask, lambda _, unit: unit.gpu_part)
+        idle -= ask.count * _mean_over_next(state, ask, lambda _, unit: unit.gpu_part)
     for i, slot in enumerate(state.slots):
         idle -= placed.load_mib(i) / max(slot.share_total_mib, 1)
     return _clip(idle / max(healthy_gpus(state), 1))
@@ -119,11 +146,18 @@ def balance(state: NodeState, placed: Placed) -> float:
 
 
 def excess_part(state: NodeState, placed: Placed) -> float:
-    """How much more of a GPU the shares are here than on the largest GPUs."""
+    """How much more of a GPU the shares and parts by claim are here than on the largest GPUs."""
     largest = max((slot.share_total_mib for other in placed.cluster for slot in other.slots), default=1)
     loads = {i: placed.load_mib(i) for i in placed.slots}
     here = sum(load / max(state.slots[i].share_total_mib, 1) for i, load in loads.items())
-    return here - sum(loads.values()) / max(largest, 1)
+    mib = sum(
+        ask.count * unit.memory_mib
+        for ask in placed.request.units
+        for _, unit in free_units(state, ask.resource)
+        if unit.first
+    )
+    claimed = sum(claimed_of(state, placed)) / 1000 - mib / max(largest, 1)
+    return here - sum(loads.values()) / max(largest, 1) + claimed
 
 
 def whole_gpus(state: NodeState, placed: Placed) -> float:
@@ -132,18 +166,22 @@ def whole_gpus(state: NodeState, placed: Placed) -> float:
 
 def tightness(state: NodeState, placed: Placed) -> float:
     idle = after(state, placed).idle
-    if not placed.request.shares:
+    if not takes_parts(placed):
         asked = [ask for ask in placed.request.units if ask.profile is None]
-        parts = [_mean_over_free(state, ask, lambda _, unit: unit.gpu_part) for ask in asked]
+        parts = [_mean_over_next(state, ask, lambda _, unit: unit.gpu_part) for ask in asked]
         if any(0 < part < 1 for part in parts):
             unused = before(state).idle >= healthy_gpus(state)
             return _clip(1 - idle / 16 - 0.4 * min(1.0, idle) - 0.2 * unused)
         return _clip(1 - idle / 16)
     unused = before(state).idle >= healthy_gpus(state)
-    return _clip(1 - idle / placed.gpus / 64 - 0.4 * left_of_shares(state, placed) - 0.06 * unused)
+    return _clip(1 - idle / placed.gpus / 64 - 0.4 * left_of_parts(state, placed) - 0.06 * unused)
 
 
-def left_of_shares(state: NodeState, placed: Placed) -> float:
+def left_of_parts(state: NodeState, placed: Placed) -> float:
+    if placed.request.shares is None:
+        residuals, claimed = after(state, placed).residuals, claimed_of(state, placed)
+        left = [residual / 1000 for residual, each in zip(residuals, claimed, strict=True) if each]
+        return _mean(left) if left else 0.0
     return _mean(
         [
             max(0, state.slots[i].share_free_mib - placed.load_mib(i))
@@ -155,8 +193,8 @@ def left_of_shares(state: NodeState, placed: Placed) -> float:
 
 def best_fit(state: NodeState, placed: Placed) -> float:
     full = 1.0 - idle_after(state, placed)
-    if placed.request.shares is not None:
-        full = 0.7 * (1.0 - left_of_shares(state, placed)) + 0.3 * full
+    if takes_parts(placed):
+        full = 0.7 * (1.0 - left_of_parts(state, placed)) + 0.3 * full
     return 1.0 - full if placed.strategy == "spread" else full
 
 
@@ -164,7 +202,7 @@ def mig(state: NodeState, placed: Placed) -> float:
     def loss_here(_: Slot, unit: Unit) -> float:
         return loss_of(unit.mig_room, placed.workload)
 
-    loss = sum(ask.count * _mean_over_free(state, ask, loss_here) for ask in placed.request.units)
+    loss = sum(ask.count * _mean_over_next(state, ask, loss_here) for ask in placed.request.units)
     return _clip(1.0 - loss)
 
 
@@ -186,7 +224,7 @@ def model_preference(state: NodeState, placed: Placed) -> float:
 def model_scarcity(state: NodeState, placed: Placed) -> float:
     scarce = scarcity(placed.cluster, placed.workload)
     taken = sum(
-        ask.count * _mean_over_free(state, ask, lambda slot, unit: scarce[slot.model] * unit.gpu_part)
+        ask.count * _mean_over_next(state, ask, lambda slot, unit: scarce[slot.model] * unit.gpu_part)
         for ask in placed.request.units
     )
     if placed.request.shares is not None:
@@ -231,7 +269,7 @@ def value(state: NodeState, placed: Placed) -> float:
         return rank(_value(state, slot)) * counts(slot.model)
 
     taken = sum(
-        ask.count * _mean_over_free(state, ask, lambda slot, unit: cost(slot) * unit.gpu_part)
+        ask.count * _mean_over_next(state, ask, lambda slot, unit: cost(slot) * unit.gpu_part)
         for ask in placed.request.units
     )
     taken += sum(cost(state.slots[i]) for i in placed.slots)

@@ -26,7 +26,7 @@ from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.node.promisable import is_of_shares, overallocated
 from scheduler_ext.core.node.state import coarse_free_milli
 from scheduler_ext.core.request.pod_kinds import task_class
-from scheduler_ext.core.request.request import UnitAsk
+from scheduler_ext.core.request.request import ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 # The nodes of DRA that learn new names with one publication: 0.1 s of work at most.
@@ -287,13 +287,15 @@ class Cache(Ledger):
             self.demand.came(pod.asked, pod.created_at)
 
     def _count_claims(self, pending: PendingPod) -> None:
-        """Count a pod that asks whole GPUs through claims only, as soon as these are known."""
+        """Count a pod that asks GPUs through claims only, as soon as these are known."""
         pod, uid = pending.pod, pending.pod.uid
         if uid in self._counted or pod.request.asks_gpu or pending.invalid is not None:
             return
-        if gpus := self.devices.whole_gpus(pod.namespace, pending.claims):
+        if (wanted := self.devices.demand(pod.namespace, pending.claims)) is not None:
             self._counted.add(uid)
-            request = replace(pod.request, units=(UnitAsk("", gpus, by_claim=True),))
+            units = (UnitAsk("", wanted.gpus, by_claim=True),) if wanted.gpus else ()
+            shares = ShareAsk(tuple(("", mib) for mib in wanted.parts_mib)) if wanted.parts_mib else None
+            request = replace(pod.request, units=units, shares=shares)
             if (asked := task_class(request, pod.cpu_milli, pod.request.models)) is not None:
                 self.demand.came(asked, pod.created_at)
 

@@ -8,9 +8,16 @@ from itertools import islice
 from typing import NamedTuple
 
 from scheduler_ext.core.dra.claims import Claims
-from scheduler_ext.core.dra.device import DraDevice, NodeDevices, driver_versions, gpu_device
+from scheduler_ext.core.dra.device import (
+    DraDevice,
+    NodeDevices,
+    amounts,
+    driver_versions,
+    gpu_device,
+    memory_mib,
+)
 from scheduler_ext.core.dra.device_names import Compile, DeviceNames, Names, ask_resource
-from scheduler_ext.core.dra.known_claims import Asked, KnownClaims, together
+from scheduler_ext.core.dra.known_claims import Asked, ClaimDemand, KnownClaims, together
 from scheduler_ext.core.dra.pools import Pools
 from scheduler_ext.core.dra.published import (
     Claim,
@@ -163,17 +170,22 @@ class DeviceIndex:
         known (yet) may ask any GPU. Any thread may call it."""
         return together(self._asked_by(self.claim(namespace, name)) for name in names)
 
-    def whole_gpus(self, namespace: str, names: Iterable[str]) -> int:
-        """The number of whole GPUs that a pod's claims ask; 0 if they ask something else, or if that is not
-        known (yet)."""
-        count = 0
+    def demand(self, namespace: str, names: Iterable[str]) -> ClaimDemand | None:
+        """The GPUs that a pod's claims ask, whole or in parts of their memory; None if they ask something
+        else, or if that is not known (yet)."""
+        gpus, parts_mib = 0, []
         for name in names:
             claim = self.claim(namespace, name)
-            for ask, each in claim.requests if claim is not None and claim.devices is None else ():
-                if ask.capacity or not each or not self._names.is_of_whole_gpus(ask.device_class):
-                    return 0
-                count += each
-        return count
+            for ask, count in claim.requests if claim is not None and claim.devices is None else ():
+                if not count or not self._names.is_of_whole_gpus(ask.device_class):
+                    return None
+                if not ask.capacity:
+                    gpus += count
+                elif part_mib := memory_mib(amounts(dict(ask.capacity))):
+                    parts_mib += [part_mib] * count
+                else:
+                    return None
+        return ClaimDemand(gpus, tuple(parts_mib)) if gpus or parts_mib else None
 
     def known_claims(self) -> KnownClaims:
         """The requests of all claims now."""

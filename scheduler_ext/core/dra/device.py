@@ -95,7 +95,7 @@ def gpu_device(published: PublishedDevice, pool: str, resources: frozenset[str])
         uuid=uuid,
         pci_bus_id=pci,
         product=read.text("productName") or read.text("model") or "unknown",
-        memory_mib=_memory_mib(capacity),
+        memory_mib=memory_mib(capacity),
         profile=_profile(read.text("profile")) if kind in ("mig", None) else None,
         compute_capability=read.capability(),
         multiple=facts.allow_multiple_allocations,
@@ -146,7 +146,8 @@ def amounts(capacity: Mapping[str, str]) -> dict[str, int]:
     return read
 
 
-def _memory_mib(capacity: Mapping[str, int]) -> int:
+def memory_mib(capacity: Mapping[str, int]) -> int:
+    """The memory among readable capacities, in MiB; 0 if there is none."""
     return max(0, min(capacity.get("memory", 0) // BYTES_PER_MIB, _MAX_MIB))
 
 

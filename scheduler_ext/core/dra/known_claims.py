@@ -14,6 +14,13 @@ class Asked(NamedTuple):
     not_modelled: tuple[str, ...] = ()
 
 
+class ClaimDemand(NamedTuple):
+    """The GPUs that claims ask: whole ones, and the MiB of parts."""
+
+    gpus: int
+    parts_mib: tuple[int, ...]
+
+
 def together(parts: Iterable[Asked]) -> Asked:
     """The requests of several claims as one; each resource once, by name."""
     counts: dict[str, int] = {}

@@ -35,16 +35,22 @@ class Demand:
     shared: Bools
     cpu_free_milli: Ints
 
-    def after(self, cpu_milli: int, taken: Floats | float, load_mib: Ints | None) -> Demand:
-        """The demand after a pod with this CPU, `taken` GPUs or parts of them, and `load_mib` of each GPU
-        as shares."""
+    def after(
+        self, cpu_milli: int, taken: Floats | float, load_mib: Ints | None, claimed_milli: Ints | None = None
+    ) -> Demand:
+        """The demand after a pod with this CPU, `taken` GPUs or parts of them, and of each GPU `load_mib` as
+        shares and `claimed_milli` through claims."""
         residual, idle, whole = self.residual, self.idle - taken, self.devices.whole_gpus
         if load_mib is not None:
             devices = self.devices
             room = np.maximum(devices.share_room_mib - load_mib, 0)
             residual = np.where(load_mib > 0, part_milli(room, devices), residual)
-            idle = idle - (self.residual - residual).sum(0) / WHOLE
             whole = whole - (devices.whole & (load_mib > 0)).sum(0)
+        if claimed_milli is not None:
+            residual = np.maximum(residual - claimed_milli, 0)
+            whole = whole - (self.devices.whole & (claimed_milli > 0)).sum(0)
+        if residual is not self.residual:
+            idle = idle - (self.residual - residual).sum(0) / WHOLE
         cpu = self.cpu_free_milli
         if cpu_milli:
             cpu = np.where(cpu == UNLIMITED, cpu, np.maximum(cpu - np.int32(cpu_milli), 0))

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from scheduler_ext.core.forecast.demand import Demand
+from scheduler_ext.core.forecast.forecast import WHOLE
 from scheduler_ext.core.framework.allocate import ShareFit
 from scheduler_ext.core.framework.refusal import (
     MissKind,
@@ -233,10 +234,30 @@ class Scoring:
         return self.snapshot.demand
 
     @lazy
+    def takes_parts(self) -> bool:
+        """Whether the pod gets a part of a GPU that is known."""
+        return self.fit is not None or self.claimed_milli is not None
+
+    @lazy
+    def claimed_milli(self) -> Ints | None:
+        """What claims take of GPUs that are handed out in parts, in thousandths, `[slot, state]`; None if the
+        pod asks nothing of them."""
+        parts = [ask.count * columns.first_milli for ask, columns in self.units if columns.any_first]
+        claimed: Ints | None = sum(parts[1:], parts[0]) if parts else None
+        return claimed
+
+    @lazy
     def after(self) -> Demand:
-        whole = sum(ask.count * columns.mean_gpu_part for ask, columns in self.units if ask.profile is None)
+        taken: Floats | float = 0.0
+        for ask, columns in self.units:
+            if ask.profile is None:
+                each = columns.mean_gpu_part
+                if columns.any_first:
+                    # Of these, the GPU is known.
+                    each = np.where(columns.first.any(0), 0.0, each)
+                taken = taken + ask.count * each
         load = self.fit.load_mib if self.fit is not None else None
-        return self.snapshot.demand.after(self.request.cpu_milli, whole, load)
+        return self.snapshot.demand.after(self.request.cpu_milli, taken, load, self.claimed_milli)
 
     def of_units(self, each: Floats) -> Floats:
         """The sum over the whole GPUs and MIG instances that the pod takes, `[state]`: `each` `[slot, state]`
@@ -244,7 +265,7 @@ class Scoring:
         their mean counts."""
         total = np.zeros(len(self.snapshot.states))
         for ask, columns in self.units:
-            total += ask.count * columns.mean_over_free(each * columns.gpu_part)
+            total += ask.count * columns.mean_over_next(each * columns.gpu_part)
         return total
 
     def of_shares(self, each: Floats) -> Floats | float:
@@ -269,24 +290,34 @@ class Scoring:
 
     @lazy
     def excess_part(self) -> Floats:
-        """How much more of a GPU the shares are here than on the largest GPUs of the cluster, `[state]`. Pods
-        to come do not lose it, because a small GPU never had that room."""
-        if self.fit is None:
-            return np.zeros(len(self.snapshot.states))
+        """How much more of a GPU the shares, and parts through claims, are here than on the largest GPUs of
+        the cluster, `[state]`. Pods to come do not lose it, because a small GPU never had that room."""
+        excess = np.zeros(len(self.snapshot.states))
+        if not self.takes_parts:
+            return excess
         largest = self.snapshot.cluster.devices.share_size_mib.max(initial=1)
-        excess: Floats = self.share_part - self.fit.load_mib.sum(0) / largest
+        if self.fit is not None:
+            excess += self.share_part - self.fit.load_mib.sum(0) / largest
+        for ask, columns in self.units:
+            if columns.any_first:
+                mib = np.where(columns.first, columns.memory_mib, 0)
+                excess += ask.count * (columns.first_milli / WHOLE - mib / largest).sum(0)
         return excess
 
     @lazy
-    def left_of_shares(self) -> Floats:
-        """The mean part that is left free of the GPUs that get shares, `[state]`; the request has shares."""
-        assert self.fit is not None
+    def left_of_parts(self) -> Floats:
+        """The mean part that is left free of the GPUs that give parts, `[state]`; the request asks some."""
+        if self.fit is None:
+            assert self.claimed_milli is not None
+            given = self.claimed_milli > 0
+            left: Floats = (self.after.residual * given).sum(0) / WHOLE / np.maximum(given.sum(0), 1)
+            return left
         devices, load = self.snapshot.devices, self.fit.load_mib
-        left = [
+        each = [
             np.maximum(devices.share_free_mib[where] - load[where], 0) / devices.share_size_mib[where]
             for where in self.per_share
         ]
-        mean: Floats = sum(left) / len(left)
+        mean: Floats = sum(each) / len(each)
         return mean
 
     @lazy

@@ -5,14 +5,13 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from scheduler_ext.core.dra.device import DraDevice, amounts
+from scheduler_ext.core.dra.device import DraDevice, amounts, memory_mib
 from scheduler_ext.core.dra.published import DeviceAsk
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.intree.affinity import first_untolerated
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import UNLIMITED, NodeInfo, Slot, Unit
-from scheduler_ext.core.request.quantity import BYTES_PER_MIB
 from scheduler_ext.core.request.resource_names import vendor_of
 
 _Limits = Sequence[tuple[str, int, int]]
@@ -31,6 +30,7 @@ class Claimable:
         self._held_by_plugin: set[str] = set()
         # By the unit without a name.
         self._units: dict[Unit, dict[str, Unit]] = {}
+        self._first: dict[str, str | None] = {}
         # GPUs of which a claim has a part.
         self._claimed_gpus: set[str] = set()
         self._on: dict[str, list[DraDevice]] = {}
@@ -61,17 +61,34 @@ class Claimable:
             unit, held_by_plugin = found
             if held_by_plugin:
                 self._held_by_plugin.add(name)
+            if unit.free and self._first_of(name) == device.uuid:
+                unit = replace(unit, first=True)
             units.append(self._named(name, unit))
-        return replace(slot, units=tuple(units))
+        in_parts = any(part.multiple and part.memory_mib for part in parts)
+        return replace(slot, units=tuple(units), claimed_in_parts=in_parts)
 
     def _named(self, name: str, unit: Unit) -> Unit:
         """The unit under a name: one object for all GPUs where it is the same."""
         named = self._units.setdefault(unit, {})
         if name not in named:
-            named[name] = Unit(
-                name, unit.free, unit.memory_mib, unit.free_mib, unit.model, gpu_part=unit.gpu_part
-            )
+            named[name] = replace(unit, resource=name)
         return named[name]
+
+    def _first_of(self, name: str) -> str | None:
+        """The GPU that gives the next device of a name; None if none does, or if the devices are whole GPUs.
+        kube-scheduler's allocator takes the first that fits, in the order of pools, slices and devices
+        (sortPoolsByID, sortSlicesByName)."""
+        if name not in self._first:
+            ask = self._dra.asks[name]
+            admitted = [part for part in self._dra.devices if name in part.resources]
+            in_parts = any(part.profile or _shared_mib(part, ask) for part in admitted)
+            free = (
+                part.on
+                for part in admitted
+                if in_parts and self._available(part, ask) and _consume(part, dict(self._left))
+            )
+            self._first[name] = next(free, None)
+        return self._first[name]
 
     def _unit(
         self, ask: DeviceAsk, parts: Sequence[DraDevice], slot: Slot, here: DeviceHoldings
@@ -83,27 +100,23 @@ class Claimable:
         free: list[DraDevice] = []
         count = 0
         for part in parts:
-            if first_untolerated(part.taints, ask.tolerations) is not None:
-                continue
-            copies = self._copies(part, ask)
+            copies = self._available(part, ask)
             if copies and _is_held(part, plugin):
                 held_by_plugin = True
             elif copies and _consume(part, left):
                 free.append(part)
                 count += copies
-        part_mib = amounts(dict(ask.capacity)).get("memory", 0) // BYTES_PER_MIB
-        sizes = [
-            min(part_mib, part.memory_mib) if part.multiple and part_mib else part.memory_mib
-            for part in free or parts
-        ]
+        sizes = [min(_shared_mib(part, ask) or part.memory_mib, part.memory_mib) for part in free or parts]
         smallest = min(sizes, default=0) or slot.total_mib
-        whole = any(part.profile is None and not (part.multiple and part_mib) for part in free or parts)
+        whole = any(part.profile is None and not _shared_mib(part, ask) for part in free or parts)
         part_of_gpu = 1.0 if whole else min(1.0, round(smallest / max(1, slot.total_mib), 9))
         count = min(count, UNLIMITED)
         return Unit("", count, smallest, smallest, slot.model, gpu_part=part_of_gpu), held_by_plugin
 
-    def _copies(self, part: DraDevice, ask: DeviceAsk) -> int:
+    def _available(self, part: DraDevice, ask: DeviceAsk) -> int:
         """How often the device can be allocated now, by claims alone."""
+        if first_untolerated(part.taints, ask.tolerations) is not None:
+            return 0
         if not part.multiple:
             return int(not self._held.allocated[part.id])
         if not ask.capacity:
@@ -142,6 +155,11 @@ class Claimable:
                     found.add(unit.resource)
         offered = {name for name, _, limit in limits if limit > 0}
         return tuple(sorted(found & offered))
+
+
+def _shared_mib(part: DraDevice, ask: DeviceAsk) -> int:
+    """The MiB that an ask takes of a device which claims share; 0 if it takes the device whole."""
+    return memory_mib(amounts(dict(ask.capacity))) if part.multiple else 0
 
 
 def _is_held(part: DraDevice, plugin: DeviceHoldings) -> bool:

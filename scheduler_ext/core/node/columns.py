@@ -113,7 +113,8 @@ class UnitColumns(_Empty):
     """One resource that the device plugin hands out. `[slot, state]`: `offered` by that device at all,
     `free` units on healthy devices, each `memory_mib` large (0: unknown) and `gpu_part` of the GPU,
     with `free_mib` free, of `model`; `mig_room` where a MIG instance may lie, a number of MigRooms;
-    `sick` free units on unhealthy devices. `[state]`: `unknown` units held on unknown devices,
+    `sick` free units on unhealthy devices; `first` where the device is known that gives the next one.
+    `[state]`: `unknown` units held on unknown devices,
     `limit` the node's allocatable less requests; whether DRA hands it out (`by_claim`), whether its number
     cannot be known there (`open`), and whether a held GPU could be handed out again (`twice`)."""
 
@@ -125,6 +126,7 @@ class UnitColumns(_Empty):
     gpu_part: Floats
     mig_room: Ints
     sick: Ints
+    first: Bools
     unknown: Ints
     limit: Ints
     by_claim: Bools
@@ -142,6 +144,7 @@ class UnitColumns(_Empty):
         self.memory_mib[at] = unit.memory_mib
         self.free_mib[at] = unit.free_mib
         self.gpu_part[at] = unit.gpu_part
+        self.first[at] = unit.first and healthy
 
     @lazy
     def available(self) -> Ints:
@@ -173,18 +176,36 @@ class UnitColumns(_Empty):
         return self.free > 0
 
     @lazy
-    def _free_gpus(self) -> Ints:
-        gpus: Ints = np.maximum(self.has_free.sum(0, dtype=np.int32), 1)
+    def any_first(self) -> bool:
+        """Whether some node hands out parts of a GPU that is known."""
+        return bool(self.first.any())
+
+    @lazy
+    def first_milli(self) -> Ints:
+        """What one unit takes of the GPU that gives it, in thousandths, `[slot, state]`; 0 where that is not
+        known."""
+        taken: Ints = np.where(self.first, np.ceil(self.gpu_part * 1000 - 1e-6), 0.0).astype(np.int32)
+        return taken
+
+    @lazy
+    def _next(self) -> Bools:
+        """The GPUs that may give the next unit, `[slot, state]`."""
+        return np.where(self.first.any(0), self.first, self.has_free) if self.any_first else self.has_free
+
+    @lazy
+    def _next_gpus(self) -> Ints:
+        gpus: Ints = np.maximum(self._next.sum(0, dtype=np.int32), 1)
         return gpus
 
-    def mean_over_free(self, values: Floats) -> Floats:
-        """The mean of `[slot, state]` values over the GPUs with a free unit, `[state]`; 0 without any."""
-        mean: Floats = (values * self.has_free).sum(0) / self._free_gpus
+    def mean_over_next(self, values: Floats) -> Floats:
+        """The mean of `[slot, state]` values over the GPUs that may give the next unit, `[state]`; 0 without
+        any."""
+        mean: Floats = (values * self._next).sum(0) / self._next_gpus
         return mean
 
     @lazy
     def mean_gpu_part(self) -> Floats:
-        return self.mean_over_free(self.gpu_part)
+        return self.mean_over_next(self.gpu_part)
 
 
 @dataclass(frozen=True)

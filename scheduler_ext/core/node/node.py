@@ -169,7 +169,8 @@ class MigRoom:
 @dataclass(frozen=True, slots=True)
 class Unit:
     """The units of one device under one resource name: how many are free, and the size of each. `gpu_part`
-    is one unit's part of the GPU, 0 to 1. `mig_room` has the known places of a free MIG instance."""
+    is one unit's part of the GPU, 0 to 1. `mig_room` has the known places of a free MIG instance. `first`:
+    a claim for a part of a GPU gets this one of the node's."""
 
     resource: str
     free: int
@@ -178,11 +179,13 @@ class Unit:
     model: GpuModel
     gpu_part: float = 1.0
     mig_room: MigRoom | None = None
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One device in a decision. `share_free_mib` is -1 if no share may go, `idle` its unheld part."""
+    """One device in a decision. `share_free_mib` is -1 if no share may go, `idle` its unheld part.
+    `claimed_in_parts`: claims can have parts of its memory."""
 
     model: GpuModel
     healthy: bool
@@ -192,6 +195,7 @@ class Slot:
     share_free_mib: int
     idle: float
     units: tuple[Unit, ...] = ()
+    claimed_in_parts: bool = False
 
     @property
     def is_whole(self) -> bool:
@@ -232,9 +236,12 @@ class NodeState:
 
     @property
     def counts_alone(self) -> bool:
-        """Whether its whole GPUs are only a number: of an estimated node, or where pods share each."""
+        """Whether its whole GPUs are only a number: of an estimated node, or where the device plugin has
+        pods share each."""
         return self.estimated or any(
-            unit.gpu_part < 1 and not unit.resource.startswith(MIG_PREFIX)
+            unit.gpu_part < 1
+            and not unit.resource.startswith(MIG_PREFIX)
+            and unit.resource not in self.by_claim
             for slot in self.slots
             for unit in slot.units
         )

@@ -19,7 +19,7 @@ class ResidualValue:
     name = "residual-value"
 
     def applies(self, scoring: Scoring) -> bool:
-        return scoring.packs and scoring.fit is not None
+        return scoring.packs and scoring.takes_parts
 
     def value(self, scoring: Scoring) -> Floats:
         return _kept(scoring, scoring.before.worth - scoring.after.worth - scoring.excess_part)
@@ -87,7 +87,7 @@ class Tightness:
         return scoring.packs
 
     def value(self, scoring: Scoring) -> Floats:
-        if scoring.fit is None:
+        if not scoring.takes_parts:
             # Not for each GPU of the request: an idle GPU is the same whatever the pod takes beside it.
             whole = 1.0 - scoring.after.idle / self.most_gpus
             if scoring.snapshot.some_sliced:
@@ -96,7 +96,7 @@ class Tightness:
             return tight_node
         idle = scoring.after.idle / scoring.gpus / self.most_gpus_of_share
         opened = self.opened_by_share * self._unused(scoring)
-        tight: Floats = np.clip(1.0 - idle - self.gpu_part * scoring.left_of_shares - opened, 0.0, 1.0)
+        tight: Floats = np.clip(1.0 - idle - self.gpu_part * scoring.left_of_parts - opened, 0.0, 1.0)
         return tight
 
     def _unused(self, scoring: Scoring) -> Bools:

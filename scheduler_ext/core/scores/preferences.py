@@ -98,8 +98,8 @@ class BestFit:
 
     def value(self, scoring: Scoring) -> Floats:
         full: Floats = 1.0 - scoring.idle_after
-        if scoring.fit is not None:
-            full = _GPU_PART * (1.0 - scoring.left_of_shares) + (1 - _GPU_PART) * full
+        if scoring.takes_parts:
+            full = _GPU_PART * (1.0 - scoring.left_of_parts) + (1 - _GPU_PART) * full
         return 1.0 - full if scoring.strategy == "spread" else full
 
 

@@ -153,7 +153,7 @@ class Snapshot:
                 loss = np.zeros(len(self.states))
             else:
                 losses = self.mig_rooms.losses(self.forecast.workload)
-                loss = columns.mean_over_free(losses.take(columns.mig_room))
+                loss = columns.mean_over_next(losses.take(columns.mig_room))
             self._mig_loss[resource] = loss
         return loss
 

@@ -279,7 +279,7 @@ def state_models(state: NodeState) -> Iterator[GpuModel]:
 def slot_kinds(state: NodeState) -> Iterator[DeviceKind]:
     """The kind of each slot's device, whatever is held of it."""
     for slot in state.slots:
-        share_mib = slot.share_total_mib if state.offers_shares else 0
+        share_mib = slot.share_total_mib if state.offers_shares or slot.claimed_in_parts else 0
         yield DeviceKind(slot.model, share_mib, state.offers_whole)
 
 

@@ -95,17 +95,24 @@ def test_nodes_learn_new_names_some_at_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asks", "gpus"),
+    ("asks", "expected"),
     [
-        pytest.param([(DeviceAsk(DRIVER), 2)], 2, id="two GPUs"),
-        pytest.param([(LARGE, 1)], 1, id="a GPU with requirements"),
+        pytest.param([(DeviceAsk(DRIVER), 2)], TaskClass(4000, 2), id="two GPUs"),
+        pytest.param([(LARGE, 1)], TaskClass(4000, 1), id="a GPU with requirements"),
         pytest.param([(DeviceAsk(DRIVER), 0)], None, id="a number that depends on the node"),
-        pytest.param([(DeviceAsk(DRIVER, capacity=(("memory", "20Gi"),)), 1)], None, id="a part of a GPU"),
+        pytest.param(
+            [(DeviceAsk(DRIVER, capacity=(("memory", "20Gi"),)), 2)],
+            TaskClass(4000, shares_mib=(20480, 20480)),
+            id="two parts of GPUs",
+        ),
+        pytest.param(
+            [(DeviceAsk(DRIVER, capacity=(("bandwidth", "20"),)), 1)], None, id="a part of something else"
+        ),
         pytest.param([(DeviceAsk("mig.nvidia.com"), 1)], None, id="a MIG instance"),
     ],
 )
 def test_pods_that_ask_through_claims_are_demand(
-    asks: Sequence[tuple[DeviceAsk, int]], gpus: int | None
+    asks: Sequence[tuple[DeviceAsk, int]], expected: TaskClass | None
 ) -> None:
     cache = cache_with_node(NodeRecord(uid="uid"))
     cache.devices.update_class(GPU_CLASS)
@@ -118,5 +125,4 @@ def test_pods_that_ask_through_claims_are_demand(
         cache.devices.update_claim(replace(waiting("c", ask, count), namespace=pod.namespace))
     for _ in range(2):
         cache.update_pending(pending)
-        expected = [TaskClass(cpu_milli=4000, gpus=gpus)] if gpus is not None else []
-        assert list(cache.demand.workload().parts) == expected
+        assert list(cache.demand.workload().parts) == ([] if expected is None else [expected])

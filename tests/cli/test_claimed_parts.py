@@ -1,0 +1,104 @@
+"""Parts of GPUs by claim: where a pod with one goes on small clusters with an obvious right answer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
+from tests.cli.commands import run
+from tests.dra_objects import (
+    claim_template,
+    device_class,
+    gpu_device,
+    request,
+    resource_claim,
+    resource_slice,
+)
+from tests.kube_objects import Json, inventory, node, pod
+
+_GPU_GI = 80
+_CLAIMS = [{"name": "gpu", "resourceClaimTemplateName": "asked"}]
+# What claims hold of each GPU of a node, in GiB, in the order of its slice.
+_Cluster = Mapping[str, Sequence[int]]
+
+
+def objects(held_gi: _Cluster) -> list[Json]:
+    found: list[Json] = [device_class()]
+    for name, gpus in held_gi.items():
+        devices = [
+            gpu_device(i, node=name, memory=f"{_GPU_GI}Gi", allowMultipleAllocations=True)
+            for i in range(len(gpus))
+        ]
+        found += [node(name), resource_slice(name, devices)]
+        for i, gi in enumerate(gpus):
+            if gi:
+                holder = resource_claim(f"{name}-{i}", on=name, devices=[f"gpu-{i}"])
+                (result,) = holder["status"]["allocation"]["devices"]["results"]
+                result["consumedCapacity"] = {"memory": f"{gi}Gi"}
+                found.append(holder)
+    return found
+
+
+def best(folder: Path, held_gi: _Cluster, asked: Json, **wishes: str) -> list[str]:
+    """The nodes where a pod with one claim goes."""
+    cluster, pods = folder / "cluster.json", folder / "pod.json"
+    cluster.write_bytes(inventory(*objects(held_gi)))
+    annotations = {ANNOTATION_PREFIX + name: value for name, value in wishes.items()}
+    one = pod("train", annotations=annotations, resourceClaims=_CLAIMS)
+    pods.write_bytes(inventory(claim_template("asked", asked), one))
+    result = run("explain", "-f", pods, "--inventory", cluster, "-o", "json")
+    assert result.exit_code == 0, result.output
+    found: list[str] = json.loads(result.stdout)["best"]
+    return found
+
+
+def part(gi: int) -> Json:
+    return request(1, capacity={"requests": {"memory": f"{gi}Gi"}})
+
+
+@pytest.mark.parametrize(
+    ("held_gi", "asked", "expected"),
+    [
+        pytest.param(
+            {"empty": [0, 0], "used": [40, 0]},
+            part(40),
+            ["used"],
+            id="a GPU in use is filled before one is opened",
+        ),
+        pytest.param(
+            {"half": [40], "almost": [60]}, part(20), ["almost"], id="the fullest GPU that has room"
+        ),
+        pytest.param(
+            {"last": [0, 40], "first": [40, 0]},
+            part(40),
+            ["first"],
+            id="kube-scheduler takes the first GPU that fits, so that the other node would open one",
+        ),
+        pytest.param(
+            {"empty": [0, 0], "used": [60, 0]},
+            part(40),
+            ["used"],
+            id="a used GPU too full: the used node opens one",
+        ),
+        pytest.param(
+            {"empty": [0, 0], "used": [40, 0]},
+            request(1),
+            ["used"],
+            id="a whole GPU leaves two idle ones together",
+        ),
+        pytest.param(
+            {"one": [20, 20], "two": [0, 40]}, request(1), ["two"], id="a whole GPU needs an idle one"
+        ),
+    ],
+)
+def test_where_a_part_goes(tmp_path: Path, held_gi: _Cluster, asked: Json, expected: list[str]) -> None:
+    assert best(tmp_path, held_gi, asked) == expected
+
+
+@pytest.mark.parametrize(("strategy", "expected"), [("binpack", "used"), ("spread", "empty")])
+def test_a_pod_may_choose_its_strategy(tmp_path: Path, strategy: str, expected: str) -> None:
+    assert best(tmp_path, {"empty": [0, 0], "used": [40, 0]}, part(20), strategy=strategy) == [expected]

@@ -1,0 +1,79 @@
+"""Scores of parts of GPUs by claim equal a plain loop, on random clusters of whole and shared GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cache.ledger import NodePods
+from scheduler_ext.core.cache.node_record import NodeRecord
+from scheduler_ext.core.cycle.cycle import filter_nodes
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.dra.device import amounts
+from scheduler_ext.core.dra.published import DeviceAsk
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.request.pod_kinds import Workload
+from scheduler_ext.core.request.request import GpuRequest, UnitAsk
+from tests.core.dra.published import GPU_CLASS, WHOLE, claim, gpu, index_of, one_slice, waiting
+from tests.core.scores.test_scores_oracle import assert_scores_agree
+from tests.gpu_strategies import STRATEGIES
+from tests.strategies import snapshot_of, workloads
+
+PRODUCTS = (("NVIDIA H100 80GB HBM3", 80), ("NVIDIA L4", 24))
+# A GPU: its product, whether it is shared, and what a claim holds of it in GiB.
+_gpus = st.tuples(st.sampled_from(PRODUCTS), st.booleans(), st.sampled_from((0, 0, 5, 10, 20, 40, 80)))
+_nodes = st.lists(_gpus, min_size=1, max_size=3)
+_asked = DeviceAsk("gpu.nvidia.com", capacity=(("memory", "10Gi"),))
+
+
+def infos_of(nodes: Sequence[Sequence[tuple[tuple[str, int], bool, int]]]) -> tuple[list[NodeInfo], str]:
+    """The nodes, and the name of the resource that stands for 10 GiB."""
+    index = index_of(GPU_CLASS, waiting("next", _asked))
+    for number, gpus in enumerate(nodes):
+        node, devices = f"n{number}", []
+        for i, ((product, gi), shared, held_gi) in enumerate(gpus):
+            plain = gpu(i, product, f"{gi}Gi")
+            devices.append(replace(plain, facts=replace(plain.facts, allow_multiple_allocations=shared)))
+            if held_gi:
+                one = claim(f"{node}-{i}", f"gpu-{i}", node=node)
+                (held,) = one.devices or ()
+                consumed = amounts({"memory": f"{min(held_gi, gi)}Gi"}) if shared else {}
+                index.update_claim(replace(one, devices=(replace(held, consumed=consumed),)))
+        index.update_slice(one_slice(node, devices))
+    index.settle()
+    name = index.resource_of(_asked)
+    assert name is not None
+    infos = [
+        NodeRecord(allocatable={}).info(
+            node, None, NodePods(), devices=index.node(node), claims=index.claims_on(node)
+        )
+        for node in (f"n{number}" for number in range(len(nodes)))
+    ]
+    return infos, name
+
+
+@given(
+    st.lists(_nodes, min_size=1, max_size=4),
+    st.sampled_from((1, 1, 2)),
+    st.sampled_from((0, 0, 1)),
+    st.sampled_from(STRATEGIES),
+    workloads(),
+)
+def test_scores_of_parts_agree_with_their_oracle(
+    nodes: Sequence[Sequence[tuple[tuple[str, int], bool, int]]],
+    parts: int,
+    gpus: int,
+    strategy: str,
+    workload: Workload,
+) -> None:
+    infos, name = infos_of(nodes)
+    units = [UnitAsk(name, parts, by_claim=True), *([UnitAsk(WHOLE, gpus)] if gpus else [])]
+    decision = filter_nodes(
+        GpuRequest(units=tuple(units)), snapshot_of(infos, workload=workload), Policy(strategy=strategy)
+    )
+    event(f"fits somewhere: {bool(decision.fits.any())}")
+    event(f"takes parts: {decision.scoring.takes_parts}")
+    assert_scores_agree(decision)
