@@ -93,7 +93,7 @@ def state_of(
         source,
         objects,
         assemble(objects, resources, previous, index),
-        workload=workload_of(objects.pods, resources),
+        workload=workload_of(objects.pods, resources, index),
         pending=waiting(objects, resources, index),
         claims=index,
     )

@@ -17,6 +17,7 @@ from scheduler_ext.core.gpu.room import Room
 from scheduler_ext.core.node.columns import Ints, copied
 from scheduler_ext.core.node.holdings import holdings_of, share_peaks
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, Node, NodeInfo
+from scheduler_ext.core.node.placed import with_pod
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
@@ -123,7 +124,7 @@ def filled(node: Node, request: GpuRequest, fill: Fill, sizing: Sizing) -> NodeI
         share = sizing.resources.share
         excess = sum(held.values()) - fill.copies * request.shares.total_mib
         info = replace(info, allocatable={**info.allocatable, share: info.allocatable.get(share, 0) + excess})
-    return replace(info, pods=(*info.pods, pod.placed_on(info)))
+    return with_pod(info, pod, sizing.resources)
 
 
 def _units_left(request: GpuRequest, snapshot: Snapshot) -> list[int]:

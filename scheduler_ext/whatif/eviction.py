@@ -3,10 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
+from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.intree import NodeFacts, intree_rejection
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_important_first, over_budget
+from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Victims
+from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.explain.intree_nodes import with_pods
 from scheduler_ext.extender.places import cost_of
 from scheduler_ext.extender.preemptor import by_cost
@@ -46,26 +50,42 @@ def _proposals(
     """The victims that kube-scheduler finds by its own filters, which count GPUs, node by node. Without a
     Node object it has no amounts to count; it is then assumed to leave the choice to the extender."""
     counted = cluster.in_tree.refused(asker.needs, with_gpus=True)
-    for name in sorted(cluster.infos):
+    for name, info in sorted(cluster.infos.items()):
+        if not _has_devices(asker, info, cluster.sizing):
+            continue
         facts, rejection = cluster.in_tree.facts(name), counted.get(name)
+        by_claim = frozenset(filter(info.by_claim, asker.needs.requests))
+        if by_claim and facts is not None:
+            rejection = intree_rejection(asker.needs, facts, ignore_resources=by_claim)
         if facts is None or rejection is None:
             asked = asker.request.asks_gpu and (facts is None or empty_victims)
-            if asked and preemption.rescuable(cluster.infos[name]):
+            if asked and preemption.rescuable(info):
                 yield name, Victims((), 0)
         elif rejection.resolvable:
-            victims = _dry_run(asker, facts, cluster.residents.get(name, {}), budgets)
+            victims = _dry_run(asker, facts, by_claim, cluster.residents.get(name, {}), budgets)
             if victims is not None:
                 yield name, victims
 
 
+def _has_devices(asker: Asker, info: NodeInfo, sizing: Sizing) -> bool:
+    """Whether DRA has the devices that a pod asks of it. kube-scheduler's dry run takes no claim from the
+    pods that it removes, so that it evicts nobody for a device."""
+    units = tuple(ask for ask in asker.request.units if ask.by_claim or info.by_claim(ask.resource))
+    return not units or DryRun(info, (), GpuRequest(units=units), sizing).fits(())
+
+
 def _dry_run(
-    asker: Asker, facts: NodeFacts, residents: Mapping[str, Resident], budgets: Sequence[Budget]
+    asker: Asker,
+    facts: NodeFacts,
+    by_claim: frozenset[str],
+    residents: Mapping[str, Resident],
+    budgets: Sequence[Budget],
 ) -> Victims | None:
     """All pods of lower priority leave, and return one by one while the pod still fits: first those that
     would violate a budget, then the most important. None if it does not fit without all of them."""
 
     def fits(facts: NodeFacts) -> bool:
-        return intree_rejection(asker.needs, facts, ignore_resources=frozenset()) is None
+        return intree_rejection(asker.needs, facts, ignore_resources=by_claim) is None
 
     pods = (resident.pod for resident in residents.values())
     lower = most_important_first(pod for pod in pods if pod.priority < asker.request.priority)

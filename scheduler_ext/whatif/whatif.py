@@ -14,6 +14,7 @@ from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.intree import PodNeeds, intree_rejection
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.placed import with_pod
 from scheduler_ext.core.preemption.dry_run import DryRun, without
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest
@@ -139,7 +140,7 @@ class WhatIf:
         amounts = asker.needs.requests
         self.residents.setdefault(name, {})[asker.uid] = Resident(pod, amounts)
         self.in_tree.change(name, amounts, 1)
-        self._replace(replace(node.info, pods=(*node.info.pods, pod.placed_on(node.info))))
+        self._replace(with_pod(node.info, pod, self.sizing.resources))
         return devices
 
     def value_per_hour(self, asker: Asker, name: str) -> float:
@@ -153,10 +154,14 @@ class WhatIf:
             self.in_tree.change(name, resident.amounts, -1)
         pods = [resident.pod for resident in gone]
         info = without(self.infos[name], pods)
+        # A claim holds its devices until none of its pods is left.
+        claims = tuple(
+            claim for claim in info.claims if not claim.pods or any(uid not in uids for uid, _ in claim.pods)
+        )
         # Pods of a live cluster without GPUs are in the node's sum of CPU alone.
         with_gpus = {pod.uid for pod in info.pods}
         left = info.cpu_elsewhere_milli - sum(pod.cpu_milli for pod in pods if pod.uid not in with_gpus)
-        self._replace(replace(info, cpu_elsewhere_milli=max(0, left)))
+        self._replace(replace(info, claims=claims, cpu_elsewhere_milli=max(0, left)))
         return pods
 
     def fits_without(self, asker: Asker, name: str, uids: Sequence[str]) -> bool:

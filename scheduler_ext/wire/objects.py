@@ -41,7 +41,7 @@ from scheduler_ext.wire.dra.resource_api import (
 from scheduler_ext.wire.kube import PodDisruptionBudget, budget
 from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods, template_manifests
 from scheduler_ext.wire.node_info import node_info
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, unreadable_pod
+from scheduler_ext.wire.pod import asks_gpu, bound_pod, claim_names, is_finished, pending_pod, unreadable_pod
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.yaml_values import FILE, Limits
 
@@ -284,19 +284,27 @@ def _pods_by_node(
     return pods, nominated
 
 
-def workload_of(pods: Iterable[kube.Pod], resources: ResourceNames) -> Workload:
+def workload_of(
+    pods: Iterable[kube.Pod], resources: ResourceNames, claims: DeviceIndex | None = None
+) -> Workload:
     """The demand of these pods as a live inventory would observe it, in the order of their creation; an
     unreadable pod counts as nothing."""
     arrivals = ObservedDemand()
     arrivals.hold()
     for pod in pods:
         spec = pod.spec or kube.PodSpec()
-        if not asks_gpu(spec, resources) or (is_finished(pod) and not spec.node_name):
+        by_claim = bool(spec.resource_claims) and claims is not None and not asks_gpu(spec, resources)
+        if not (by_claim or asks_gpu(spec, resources)) or (is_finished(pod) and not spec.node_name):
             continue
         with suppress(QuantityError):
             came = bound_pod(pod, resources) if spec.node_name else pending_pod(pod, resources).pod
-            if came.asked is not None:
-                arrivals.came(came.asked, came.created_at)
+            asked = came.asked
+            if by_claim and claims is not None:
+                named = (claims.claim(came.namespace, name) for name in claim_names(pod))
+                wanted = claims.demand(each for each in named if each is not None)
+                asked = wanted.task_class(came.request, came.cpu_milli) if wanted is not None else None
+            if asked is not None:
+                arrivals.came(asked, came.created_at)
     arrivals.release()
     return arrivals.workload()
 

@@ -102,3 +102,36 @@ def test_where_a_part_goes(tmp_path: Path, held_gi: _Cluster, asked: Json, expec
 @pytest.mark.parametrize(("strategy", "expected"), [("binpack", "used"), ("spread", "empty")])
 def test_a_pod_may_choose_its_strategy(tmp_path: Path, strategy: str, expected: str) -> None:
     assert best(tmp_path, {"empty": [0, 0], "used": [40, 0]}, part(20), strategy=strategy) == [expected]
+
+
+def simulated(folder: Path, held_gi: _Cluster, *asked: Json) -> list[str | None]:
+    """Where pods with one claim each go, one after the other."""
+    cluster, pods = folder / "cluster.json", folder / "pods.json"
+    cluster.write_bytes(inventory(*objects(held_gi)))
+    lot: list[Json] = []
+    for i, each in enumerate(asked):
+        claims = [{"name": "gpu", "resourceClaimTemplateName": f"asked-{i}"}]
+        lot += [claim_template(f"asked-{i}", each), pod(f"p{i}", resourceClaims=claims)]
+    pods.write_bytes(inventory(*lot))
+    result = run("simulate", "cluster", "--cluster", cluster, "--pods", pods, "-o", "json")
+    return [item["node"] for item in json.loads(result.stdout)["items"]]
+
+
+@pytest.mark.parametrize(
+    ("held_gi", "asked", "expected"),
+    [
+        pytest.param({"n": [0]}, [part(50), part(40)], ["n", None], id="no GPU gives more than it has"),
+        pytest.param(
+            {"n": [0]}, [part(50), part(30), request(1)], ["n", "n", None], id="a GPU is full to the last MiB"
+        ),
+        pytest.param(
+            {"n": [0, 0]}, [part(10), request(1), part(70)], ["n", "n", "n"], id="parts, and the rest whole"
+        ),
+        pytest.param({"n": [20, 0]}, [part(60), request(1)], ["n", "n"], id="beside what claims hold"),
+        pytest.param({"n": [0, 0]}, [request(2), part(1)], ["n", None], id="two whole GPUs leave nothing"),
+    ],
+)
+def test_a_simulation_fills_gpus_as_kube_scheduler_does(
+    tmp_path: Path, held_gi: _Cluster, asked: list[Json], expected: list[str | None]
+) -> None:
+    assert simulated(tmp_path, held_gi, *asked) == expected

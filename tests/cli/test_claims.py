@@ -148,6 +148,54 @@ def test_a_simulation_gives_each_gpu_of_dra_once(cluster: Path, written: Written
     }
 
 
+HELD = resource_claim("held", on="n", devices=["gpu-0"], pod="low")
+BY_CLAIM = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "held"}]}
+
+
+@pytest.mark.parametrize(
+    ("objects", "asking", "evicted"),
+    [
+        pytest.param(
+            [node("n", {WHOLE: "1"}), gpu_node("n", [gpu(0)]), pod("low", {WHOLE: "1"}, on="n")],
+            pod("high", {WHOLE: "1"}, priority=9),
+            ["default/low"],
+            id="a device plugin's GPU",
+        ),
+        pytest.param(
+            [node("n"), resource_slice("n", [gpu_device(0)]), HELD, pod("low", on="n", **BY_CLAIM)],
+            pod("high", {WHOLE: "1"}, priority=9),
+            [],
+            id="a GPU by claim, asked by its resource: kube-scheduler evicts nobody for devices",
+        ),
+        pytest.param(
+            [node("n"), resource_slice("n", [gpu_device(0)]), HELD, pod("low", on="n", **BY_CLAIM)],
+            FROM_TEMPLATE | {"spec": FROM_TEMPLATE["spec"] | {"priority": 9}},
+            [],
+            id="a GPU by claim, asked by a claim",
+        ),
+        pytest.param(
+            [
+                node("n", {"cpu": "4"}),
+                resource_slice("n", [gpu_device(0)]),
+                pod("low", {"cpu": "3"}, on="n"),
+            ],
+            pod("high", {WHOLE: "1", "cpu": "3"}, priority=9),
+            ["default/low"],
+            id="the CPU beside a free GPU of DRA",
+        ),
+    ],
+)
+def test_who_is_evicted(
+    tmp_path: Path, written: Written, objects: list[Json], asking: Json, evicted: list[str]
+) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_bytes(inventory(device_class(), *objects))
+    pods = written("pods.json", inventory(claim_template("asked", request()), asking).decode())
+    result = run("simulate", "cluster", "--cluster", path, "--pods", pods, "-o", "json")
+    (item,) = json.loads(result.stdout)["items"]
+    assert (item["node"], item["victims"]) == ("n" if evicted else None, evicted), result.output
+
+
 def test_a_rule_closes_a_device(cluster: Path, written: Written) -> None:
     found = json.loads(cluster.read_bytes())
     found["items"].append(taint_rule("sick", driver="gpu.nvidia.com", pool="single"))

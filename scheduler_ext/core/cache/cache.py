@@ -20,13 +20,12 @@ from scheduler_ext.core.cache.ledger import Cause, Ledger
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cache.observed_demand import ObservedDemand
 from scheduler_ext.core.dra.device_names import Compile, Selector
+from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.node.promisable import is_of_shares, overallocated
 from scheduler_ext.core.node.state import coarse_free_milli
-from scheduler_ext.core.request.pod_kinds import task_class
-from scheduler_ext.core.request.request import ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 # The nodes of DRA that learn new names with one publication: 0.1 s of work at most.
@@ -85,7 +84,7 @@ class Cache(Ledger):
         self._others: dict[str, tuple[str, int]] = {}
         self._others_milli: Counter[str] = Counter()
         self.demand = ObservedDemand()
-        # Waiting pods that were counted by what their claims ask.
+        # Pods that were counted by what their claims ask.
         self._counted: set[str] = set()
         self.devices = DeviceIndex(compile_selectors or _follow_nothing, self._resources, self.nodes)
 
@@ -96,6 +95,7 @@ class Cache(Ledger):
             if entry is not None:
                 self._touch(name, Cause.REPORT)
                 self._judge(name, entry, now)
+            self._count_claimants(name)
 
     def take_changes(self) -> dict[str, Cause]:
         """As Ledger's; and some of the nodes whose devices claims ask under new names."""
@@ -167,10 +167,11 @@ class Cache(Ledger):
     def confirm(self, pod: BoundPod, node: str, now: float) -> None:
         """A pod holds GPUs of a node, or has changed: Confirm, if it was assumed."""
         self._count(pod)
-        self._counted.discard(pod.uid)
         self._pending.pop(pod.uid, None)
         self._place_other(pod.uid, "", 0)
         super().confirm(pod, node, now)
+        if not pod.request.asks_gpu:
+            self._count_claimants(node)
 
     def remove_pod(self, uid: str, now: float, waited: bool = False) -> str | None:
         """A pod is gone; its usage in the last report no longer counts. Returns the node that it was on."""
@@ -287,16 +288,24 @@ class Cache(Ledger):
             self.demand.came(pod.asked, pod.created_at)
 
     def _count_claims(self, pending: PendingPod) -> None:
-        """Count a pod that asks GPUs through claims only, as soon as these are known."""
-        pod, uid = pending.pod, pending.pod.uid
-        if uid in self._counted or pod.request.asks_gpu or pending.invalid is not None:
+        """Count a waiting pod that asks GPUs through claims only, as soon as these are known."""
+        namespace = pending.pod.namespace
+        found = (self.devices.claim(namespace, name) for name in pending.claims)
+        if pending.invalid is None:
+            self._count_asked(pending.pod, [each for each in found if each and each.devices is None])
+
+    def _count_claimants(self, node: str) -> None:
+        """Count the pods of a node that have GPUs through claims only, and that did not wait here."""
+        if claims := self.devices.claims_on(node):
+            for pod in self.pods_on(node).holding:
+                self._count_asked(pod, [each for each in claims if pod.uid in dict(each.pods)])
+
+    def _count_asked(self, pod: BoundPod, claims: Iterable[Claim]) -> None:
+        if pod.uid in self._counted or pod.request.asks_gpu:
             return
-        if (wanted := self.devices.demand(pod.namespace, pending.claims)) is not None:
-            self._counted.add(uid)
-            units = (UnitAsk("", wanted.gpus, by_claim=True),) if wanted.gpus else ()
-            shares = ShareAsk(tuple(("", mib) for mib in wanted.parts_mib)) if wanted.parts_mib else None
-            request = replace(pod.request, units=units, shares=shares)
-            if (asked := task_class(request, pod.cpu_milli, pod.request.models)) is not None:
+        if (wanted := self.devices.demand(claims)) is not None:
+            self._counted.add(pod.uid)
+            if (asked := wanted.task_class(pod.request, pod.cpu_milli)) is not None:
                 self.demand.came(asked, pod.created_at)
 
     def _place_other(self, uid: str, node: str, cpu_milli: int) -> None:

@@ -170,13 +170,12 @@ class DeviceIndex:
         known (yet) may ask any GPU. Any thread may call it."""
         return together(self._asked_by(self.claim(namespace, name)) for name in names)
 
-    def demand(self, namespace: str, names: Iterable[str]) -> ClaimDemand | None:
-        """The GPUs that a pod's claims ask, whole or in parts of their memory; None if they ask something
-        else, or if that is not known (yet)."""
+    def demand(self, claims: Iterable[Claim]) -> ClaimDemand | None:
+        """The GPUs that claims ask, whole or in parts of their memory; None if they ask nothing, something
+        else, or what depends on the node."""
         gpus, parts_mib = 0, []
-        for name in names:
-            claim = self.claim(namespace, name)
-            for ask, count in claim.requests if claim is not None and claim.devices is None else ():
+        for claim in claims:
+            for ask, count in claim.requests:
                 if not count or not self._names.is_of_whole_gpus(ask.device_class):
                     return None
                 if not ask.capacity:

@@ -1,10 +1,11 @@
 """The requests of a cluster's claims at one moment."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from scheduler_ext.core.request.request import UnitAsk
+from scheduler_ext.core.request.pod_kinds import TaskClass, task_class
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 
 
 class Asked(NamedTuple):
@@ -19,6 +20,12 @@ class ClaimDemand(NamedTuple):
 
     gpus: int
     parts_mib: tuple[int, ...]
+
+    def task_class(self, request: GpuRequest, cpu_milli: int) -> TaskClass | None:
+        """The kind of a pod with these claims and this request beside them."""
+        units = (UnitAsk("", self.gpus, by_claim=True),) if self.gpus else ()
+        shares = ShareAsk(tuple(("", mib) for mib in self.parts_mib)) if self.parts_mib else None
+        return task_class(replace(request, units=units, shares=shares), cpu_milli, request.models)
 
 
 def together(parts: Iterable[Asked]) -> Asked:

@@ -2,16 +2,18 @@
 twice."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from scheduler_ext.core.dra.device import DraDevice, amounts, memory_mib
-from scheduler_ext.core.dra.published import DeviceAsk
+from scheduler_ext.core.dra.published import ClaimedDevice, DeviceAsk
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.intree.affinity import first_untolerated
 from scheduler_ext.core.node.holdings import Holdings
 from scheduler_ext.core.node.node import UNLIMITED, NodeInfo, Slot, Unit
+from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import vendor_of
 
 _Limits = Sequence[tuple[str, int, int]]
@@ -66,6 +68,31 @@ class Claimable:
             units.append(self._named(name, unit))
         in_parts = any(part.multiple and part.memory_mib for part in parts)
         return replace(slot, units=tuple(units), claimed_in_parts=in_parts)
+
+    def allocate(self, asks: Iterable[UnitAsk]) -> tuple[ClaimedDevice, ...] | None:
+        """Take the devices that kube-scheduler would give a pod for these asks, first fit; None if some are
+        lacking."""
+        taken: list[ClaimedDevice] = []
+        for wanted in asks:
+            ask = self._dra.asks[wanted.resource]
+            parts = (part for part in self._dra.devices if wanted.resource in part.resources)
+            every = (device for part in parts for device in self._take(part, ask))
+            devices = list(islice(every, wanted.count))
+            if len(devices) < wanted.count:
+                return None
+            taken += devices
+        return tuple(taken)
+
+    def _take(self, part: DraDevice, ask: DeviceAsk) -> Iterator[ClaimedDevice]:
+        """Take a device as often as it can be had."""
+        consumed: Mapping[str, int] = {}
+        if part.multiple:
+            # Without a request, all of each capacity.
+            consumed = amounts(dict(ask.capacity)) or part.capacity
+        while self._available(part, ask) and _consume(part, self._left):
+            self._held.allocated[part.id] += 1
+            self._held.consumed.setdefault(part.id, Counter()).update(consumed)
+            yield ClaimedDevice(part.id, consumed)
 
     def _named(self, name: str, unit: Unit) -> Unit:
         """The unit under a name: one object for all GPUs where it is the same."""

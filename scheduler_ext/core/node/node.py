@@ -4,7 +4,7 @@ only has the values that decisions depend on, so that equal nodes are decided on
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
 
@@ -73,12 +73,6 @@ class BoundPod:
         return self.extended_claim is not None or any(
             uid == self.uid for claim in node.claims for uid, _ in claim.pods
         )
-
-    def placed_on(self, node: NodeInfo) -> BoundPod:
-        """The pod as it would be after its binding to a node, where it may get its GPUs by a claim."""
-        if self.extended_claim is None and any(node.by_claim(ask.resource) for ask in self.request.units):
-            return replace(self, extended_claim="")
-        return self
 
     def is_on(self, device: Device) -> bool:
         """Whether the agent saw the pod hold a device or an instance of it."""

@@ -103,7 +103,9 @@ class DryRun:
             requested.subtract(relief.requested)
         uids = {self.pods[i].uid for i in gone if self.reliefs[i].unplaced}
         less = {uuid: reduce(DeviceHoldings.less, of, self.held.devices[uuid]) for uuid, of in parts.items()}
-        return Holdings(
+        # Claims stay: kube-scheduler's dry run takes none from the pods that it removes.
+        return replace(
+            self.held,
             devices=self.held.devices | less,
             unplaced=[pod for pod in self.held.unplaced if pod.uid not in uids],
             unknown=unknown,

@@ -126,3 +126,28 @@ def test_pods_that_ask_through_claims_are_demand(
     for _ in range(2):
         cache.update_pending(pending)
         assert list(cache.demand.workload().parts) == ([] if expected is None else [expected])
+
+
+@pytest.mark.parametrize(
+    "claim_first", [True, False], ids=["the claim is seen first", "the pod is seen first"]
+)
+def test_running_pods_that_ask_through_claims_are_demand(claim_first: bool) -> None:
+    """As after a restart, when nothing was seen waiting."""
+    cache = cache_with_node(NodeRecord(uid="uid"))
+    cache.devices.update_class(GPU_CLASS)
+    cache.devices.update_slice(one_slice("node", [gpu(0), gpu(1)]))
+    pod = replace(bound("p", wants(1, WHOLE)), request=GpuRequest(), asked=None, cpu_milli=4000)
+    held = replace(
+        claim("train", "gpu-0", "gpu-1", pod=pod.uid),
+        requests=waiting("train", DeviceAsk(DRIVER), 2).requests,
+    )
+    for what in (True, False) if claim_first else (False, True):
+        if what:
+            cache.touch_devices(cache.devices.update_claim(held), 1.0)
+        else:
+            cache.confirm(pod, "node", 1.0)
+    for _ in range(2):
+        assert list(cache.demand.workload().parts) == [TaskClass(4000, 2)]
+        cache.confirm(replace(pod, labels={"a": "b"}), "node", 2.0)
+        cache.touch_devices(["node"], 2.0)
+    assert cache.demand.seen == 1
