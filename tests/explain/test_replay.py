@@ -176,7 +176,7 @@ def test_claims_and_devices_of_dra_survive() -> None:
     )
     replayed = there.replayed()
     told = there.explainer().of_name("default", "waits")
-    assert told["request"]["claims"] == [{"devices": "gpu.nvidia.com with selectors", "count": 1}]
+    assert told["request"]["claims"] == [{"devices": "gpu.nvidia.com with requirements", "count": 1}]
     assert told["best"] == ["n"]
     assert replaying(replayed).of_name("default", "waits") == told
     assert replayed.snapshot is not None

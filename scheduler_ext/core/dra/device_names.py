@@ -45,16 +45,17 @@ def ask_resource(ask: DeviceAsk) -> str:
 @dataclass(frozen=True, slots=True)
 class Names:
     """The names at one moment: the requirements behind each, its selectors, and which of them a node without
-    a device plugin serves."""
+    a device plugin serves. `of_gpus` are those that stand for GPUs whatever the driver of their devices."""
 
     asks: Mapping[str, DeviceAsk] = field(default_factory=dict)
     served: frozenset[str] = frozenset()
     selectors: Mapping[str, _Selectors] = field(default_factory=dict)
+    of_gpus: frozenset[str] = frozenset()
 
     def is_gpu(self, device: DeviceFacts) -> bool:
-        """A device of a driver for GPUs, or of a class that serves a resource of GPUs."""
+        """A device of a driver for GPUs, or of a class that serves a resource of GPUs or is configured."""
         return device.driver in GPU_DRIVERS or any(
-            admits(self.selectors[name], device) is True for name in self.served
+            admits(self.selectors[name], device) is True for name in self.of_gpus
         )
 
     def admitting(self, device: DeviceFacts) -> frozenset[str]:
@@ -147,7 +148,9 @@ class DeviceNames:
                 asks[item.extended_resource] = DeviceAsk(item.name)
                 served.add(item.extended_resource)
         own = [ask for ask in self.now.asks.values() if ask != DeviceAsk(ask.device_class)]
-        self.now = Names(asks, frozenset(served), {name: self._selectors(ask) for name, ask in asks.items()})
+        selectors = {name: self._selectors(ask) for name, ask in asks.items()}
+        of_gpus = frozenset(filter(self._resources.is_gpu, served))
+        self.now = Names(asks, frozenset(served), selectors, of_gpus)
         self._name(devices, own)
 
     def _name(self, devices: int, former: Iterable[DeviceAsk] = ()) -> None:
@@ -163,7 +166,7 @@ class DeviceNames:
         )
         asks |= {ask_resource(ask): ask for ask in list(own)[: _most(devices)]}
         selectors = {name: now.selectors.get(name) or self._selectors(ask) for name, ask in asks.items()}
-        self.now = Names(asks, now.served, selectors)
+        self.now = Names(asks, now.served, selectors, now.of_gpus)
 
     def _selectors(self, ask: DeviceAsk) -> _Selectors:
         both = (self._classes[ask.device_class].expressions, ask.expressions)

@@ -39,7 +39,7 @@ def shown_resource(resource: str) -> str:
     if not resource.startswith(DEVICE_CLASS_PREFIX):
         return resource
     name, _, own = resource.removeprefix(DEVICE_CLASS_PREFIX).partition("?")
-    return f"{name} with selectors" if own else name
+    return f"{name} with requirements" if own else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,7 +272,27 @@ def test_a_claim_keeps_its_gpu_while_a_pool_is_half_published() -> None:
     assert [(device.gpu, device.resources) for device in devices.devices] == [("GPU-0", frozenset())]
 
 
-def test_other_devices_are_no_gpus() -> None:
+_IS_NIC = ("device.driver == 'nic.example.com'",)
+
+
+@pytest.mark.parametrize(
+    ("classes", "configured", "is_gpu"),
+    [
+        pytest.param([], (), False, id="without a class"),
+        pytest.param([DeviceClass("nics", _IS_NIC)], (), False, id="a class of NICs"),
+        pytest.param(
+            [DeviceClass("nics", _IS_NIC, "example.com/nic")], (), False, id="a class with a resource of NICs"
+        ),
+        pytest.param([DeviceClass("gpus", _IS_NIC, "amd.com/gpu")], (), True, id="a class with a resource of GPUs"),
+        pytest.param([DeviceClass("gpus", _IS_NIC)], ("gpus",), True, id="a class that is configured"),
+    ],
+)
+def test_devices_of_other_drivers(
+    classes: list[DeviceClass], configured: tuple[str, ...], is_gpu: bool
+) -> None:
     nic = replace(gpu(0), facts=replace(gpu(0).facts, driver="nic.example.com"))
-    item = replace(one_slice("node", [nic]), driver="nic.example.com")
-    assert index_of(GPU_CLASS, item).node("node") is None
+    index = DeviceIndex(DeviceSelector, ResourceNames(device_classes=configured))
+    for each in (GPU_CLASS, *classes):
+        index.update_class(each)
+    index.update_slice(replace(one_slice("node", [nic]), driver="nic.example.com"))
+    assert (index.node("node") is not None) == is_gpu
