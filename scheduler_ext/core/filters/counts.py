@@ -34,8 +34,8 @@ class _Count(Filter):
             if (ask.profile is not None) is not self.mig:
                 continue
             if ask.by_claim and view.request.claims_judged:
-                # Of the nodes with room, those where the pod may get a cordoned GPU are left out.
-                passed &= (columns.limit > 0) | ~columns.by_claim
+                # Of the nodes with room, those where the pod may get a cordoned or sick GPU are left out.
+                passed &= (columns.limit >= max(ask.count, 1)) | ~columns.by_claim
             else:
                 passed &= (columns.available >= ask.count) | columns.open
         return passed
@@ -55,7 +55,13 @@ class _Count(Filter):
         return NearestMiss(self.name, _where_creatable(ask.profile, node), ask.count, have[ask], unit)
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
-        return f"{node.info.name} has {miss.have:,} of {miss.needed:,} {miss.unit} free"
+        text = f"{node.info.name} has {miss.have:,} of {miss.needed:,} {miss.unit} free"
+        tainted = [each.taints for each in node.info.dra.devices if each.taints] if node.info.dra else []
+        keys = sorted({taint.key for taints in tainted for taint in taints})
+        if not keys:
+            return text
+        devices = "1 device is" if len(tainted) == 1 else f"{len(tainted)} devices are"
+        return f"{text}; {devices} tainted: {', '.join(keys)}"
 
     def smaller(self, request: GpuRequest, trial: Trial) -> Iterator[Change]:
         """The largest number of units of the only requested resource that fits on some node."""

@@ -24,9 +24,15 @@ class Health(Filter):
         for (ask, columns), sick in zip(view.units, view.sick, strict=True):
             if not columns.any_sick:
                 continue
-            short = columns.available < ask.count
             curable = sick.sum(0)
-            passed &= ~(short & (columns.available + curable >= ask.count) & (curable > 0))
+            short, cured = columns.available < ask.count, columns.available + curable
+            if columns.by_claim.any():
+                # There, healthy devices that come after a sick one are out of reach, too.
+                reached = columns.free.sum(0) - columns.unknown
+                cured = np.where(columns.by_claim, reached + curable, cured)
+                if ask.by_claim and view.request.claims_judged:
+                    short = np.where(columns.by_claim, columns.limit < max(ask.count, 1), short)
+            passed &= ~(short & (cured >= ask.count) & (curable > 0))
         shares = view.request.shares
         if shares is not None:
             free = view.snapshot.devices.share_free_mib

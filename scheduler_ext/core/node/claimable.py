@@ -2,7 +2,7 @@
 twice."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -127,7 +127,8 @@ class Claimable:
         free: list[DraDevice] = []
         count = 0
         for part in parts:
-            copies = self._available(part, ask)
+            # Those of a sick GPU are not free, whether tainted or not; they would be if it were healthy.
+            copies = self._available(part, ask) if slot.healthy else self._copies(part, ask)
             if copies and _is_held(part, plugin):
                 held_by_plugin = True
             elif copies and _consume(part, left):
@@ -140,10 +141,28 @@ class Claimable:
         count = min(count, UNLIMITED)
         return Unit("", count, smallest, smallest, slot.model, gpu_part=part_of_gpu), held_by_plugin
 
+    def within_reach(self, resource: str, closed: Collection[str], sick: Collection[str]) -> int:
+        """How many units claims can get before kube-scheduler, which knows nothing of it, chooses one of a
+        `sick` GPU (UUIDs), in its order of devices; 0 if it can choose one of a `closed` GPU at all."""
+        ask, left, count, first_sick = self._dra.asks[resource], dict(self._left), 0, None
+        for part in self._dra.devices:
+            free = self._available(part, ask) if resource in part.resources else 0
+            if free and _consume(part, left):
+                if part.on in closed:
+                    return 0
+                if part.on in sick and first_sick is None:
+                    first_sick = count
+                count += free
+        return UNLIMITED if first_sick is None else max(0, first_sick - self.expected(resource))
+
     def _available(self, part: DraDevice, ask: DeviceAsk) -> int:
-        """How often the device can be allocated now, by claims alone."""
+        """How often kube-scheduler can allocate the device now."""
         if first_untolerated(part.taints, ask.tolerations) is not None:
             return 0
+        return self._copies(part, ask)
+
+    def _copies(self, part: DraDevice, ask: DeviceAsk) -> int:
+        """How often the device can be allocated beside what claims hold."""
         if not part.multiple:
             return int(not self._held.allocated[part.id])
         if not ask.capacity:

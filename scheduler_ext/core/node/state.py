@@ -161,7 +161,8 @@ def _limits(
     info: NodeInfo, held: Holdings, slots: list[_Placed], claimable: Claimable | None
 ) -> tuple[tuple[str, int, int], ...]:
     """Resources with a unit on a cordoned GPU that the kubelet may hand out have a limit of 0: the kubelet
-    picks the device, and may pick that one, so that only refusing the node keeps the GPU from new pods."""
+    picks the device, and may pick that one, so that only refusing the node keeps the GPU from new pods. Of
+    what DRA serves, kube-scheduler does so; it may also choose a sick GPU, in an order that is known."""
     # Kubelet knows neither shares nor strangers: without a holder of its own, the GPU is free to it.
     cordoned: dict[str | None, bool] = {
         device.uuid: not (held.devices[device.uuid].units or device.mig.enabled)
@@ -170,16 +171,17 @@ def _limits(
     }
     units = [(unit, uuid) for slot, uuid in slots for unit in slot.units]
     closed = {unit.resource for unit, uuid in units if uuid in cordoned and (unit.free or cordoned[uuid])}
-    return tuple(
-        (
-            name,
-            claimable.expected(name)
-            if claimable is not None and name in claimable.served
-            else _unknown(held, name),
-            0 if name in closed else _limit(info, held, name),
-        )
-        for name in sorted({unit.resource for unit, _ in units})
-    )
+    sick = {device.uuid for device in info.devices if not device.healthy}
+    shut = {device.uuid for device in info.devices if device.cordoned}
+    limits = []
+    for name in sorted({unit.resource for unit, _ in units}):
+        if claimable is not None and name in claimable.served:
+            reach = claimable.within_reach(name, shut, sick) if sick or shut else UNLIMITED
+            limits.append((name, claimable.expected(name), reach))
+        else:
+            limit = 0 if name in closed else _limit(info, held, name)
+            limits.append((name, _unknown(held, name), limit))
+    return tuple(limits)
 
 
 def _unknown(held: Holdings, resource: str) -> int:

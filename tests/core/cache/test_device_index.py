@@ -283,7 +283,9 @@ _IS_NIC = ("device.driver == 'nic.example.com'",)
         pytest.param(
             [DeviceClass("nics", _IS_NIC, "example.com/nic")], (), False, id="a class with a resource of NICs"
         ),
-        pytest.param([DeviceClass("gpus", _IS_NIC, "amd.com/gpu")], (), True, id="a class with a resource of GPUs"),
+        pytest.param(
+            [DeviceClass("gpus", _IS_NIC, "amd.com/gpu")], (), True, id="a class with a resource of GPUs"
+        ),
         pytest.param([DeviceClass("gpus", _IS_NIC)], ("gpus",), True, id="a class that is configured"),
     ],
 )

@@ -334,3 +334,44 @@ def test_a_part_of_a_shared_device_is_as_large_as_it_was_asked() -> None:
     assert (unit.free, unit.memory_mib, unit.gpu_part) == (4, 20480, 0.25)
     (whole,) = (unit for unit in slot.units if unit.resource == WHOLE)
     assert (whole.free, whole.memory_mib, whole.gpu_part) == (1, 81920, 1.0)
+
+
+OURS = Taint("gpu.scheduler-ext.io/unhealthy", "", "NoSchedule")
+UNHEALTHY = "node(s) had unhealthy GPUs"
+
+
+def two(first: PublishedDevice, second: PublishedDevice) -> DeviceIndex:
+    return index_of(GPU_CLASS, one_slice("node", [first, second]))
+
+
+def tainted(index: int) -> PublishedDevice:
+    return replace(gpu(index), taints=(OURS,))
+
+
+SICK_0 = Report((device(0, healthy=False), device(1)))
+SICK_1 = Report((device(0), device(1, healthy=False)))
+CORDONED_1 = Report((device(0), device(1, cordoned=True)))
+
+
+@pytest.mark.parametrize("judged", [False, True], ids=["counted here", "counted by kube-scheduler"])
+@pytest.mark.parametrize(
+    ("index", "report", "count", "expected"),
+    [
+        pytest.param(
+            two(gpu(0), gpu(1)), SICK_0, 1, UNHEALTHY, id="kube-scheduler would choose the sick one"
+        ),
+        pytest.param(two(gpu(0), gpu(1)), SICK_1, 1, None, id="the sick one is not chosen yet"),
+        pytest.param(two(gpu(0), gpu(1)), SICK_1, 2, UNHEALTHY, id="the sick one is needed"),
+        pytest.param(two(tainted(0), gpu(1)), SICK_0, 1, None, id="a taint keeps kube-scheduler from it"),
+        pytest.param(two(gpu(0), gpu(1)), CORDONED_1, 1, SHORT, id="a cordoned one closes its node"),
+        pytest.param(two(gpu(0), tainted(1)), CORDONED_1, 1, None, id="unless it is tainted"),
+    ],
+)
+def test_sick_and_cordoned_gpus_of_dra(
+    index: DeviceIndex, report: Report, count: int, expected: str | None, judged: bool
+) -> None:
+    assert verdict(node(index, report=report), IMPLICIT, count, judged=judged) == expected
+
+
+def test_a_tainted_sick_gpu_is_the_reason_where_it_is_needed() -> None:
+    assert verdict(node(two(tainted(0), gpu(1)), report=SICK_0), IMPLICIT, 2) == UNHEALTHY
