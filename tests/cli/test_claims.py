@@ -149,7 +149,7 @@ def test_a_simulation_gives_each_gpu_of_dra_once(cluster: Path, written: Written
 
 
 HELD = resource_claim("held", on="n", devices=["gpu-0"], pod="low")
-BY_CLAIM = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "held"}]}
+BY_CLAIM: Json = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "held"}]}
 
 
 @pytest.mark.parametrize(

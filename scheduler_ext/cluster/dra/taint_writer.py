@@ -2,6 +2,7 @@
 extender writes and removes again. Rules of others are never changed."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from scheduler_ext.background import Background
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import JSON, RefusedError, Transport
 from scheduler_ext.core.dra.device_taints import DeviceTaint, by_rule
+from scheduler_ext.core.dra.published import DeviceId
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.tainted import wanted_taints
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -62,15 +64,20 @@ class TaintWriter(Background):
                     log.exception("DeviceTaintRules: unexpected error; trying again")
 
     def _reconcile(self, path: str, snapshot: Snapshot) -> None:
-        """Create the rules that are missing, and delete those of this product that nothing asks for."""
+        """Create the rules that are missing, and delete those of this product that nothing asks for: their
+        device is well, or its node is gone. While a device is not listed, its rule stays: a driver that
+        starts again lists it first, and schedulers may choose it before a new rule is there."""
         with self._locked as cache:
             rules = cache.devices.rules()
-        wanted, unknown = _wanted(snapshot)
+        wanted, looked_at = _looked_at(snapshot)
         missing = [taint for name, taint in wanted.items() if name not in rules]
         needless = [
             rule
             for name, rule in rules.items()
-            if rule.ours and name not in wanted and rule.pool not in unknown
+            # Drivers name the pool of a node after it (kubeletplugin of k8s.io/dynamic-resource-allocation).
+            if rule.ours
+            and name not in wanted
+            and (rule.pool not in snapshot.nodes or any(rule.is_about(id) for id in looked_at[rule.pool]))
         ]
         problem = None
         for taint in missing[:_MOST]:
@@ -99,17 +106,16 @@ class TaintWriter(Background):
         return None
 
 
-def _wanted(snapshot: Snapshot) -> tuple[dict[str, DeviceTaint], set[str]]:
-    """The wanted taints by the names of their rules, and the pools of nodes of whose GPUs nothing new is
-    known: their rules stay as they are."""
+def _looked_at(snapshot: Snapshot) -> tuple[dict[str, DeviceTaint], Mapping[str | None, list[DeviceId]]]:
+    """The wanted taints by the names of their rules, and by pool the listed devices of whose GPUs an agent
+    reports."""
     wanted: dict[str, DeviceTaint] = {}
-    unknown: set[str] = set()
+    looked_at: defaultdict[str | None, list[DeviceId]] = defaultdict(list)
     for node in snapshot.nodes.values():
         info = node.info
-        if info.dra is None:
-            continue
-        if info.freshness != "Fresh" or (info.report is not None and info.report.from_slices):
-            unknown.update(device.id.pool for device in info.dra.devices)
-        else:
+        is_reported = info.report is not None and not info.report.from_slices
+        if info.dra is not None and is_reported and info.freshness == "Fresh":
             wanted |= by_rule(wanted_taints(info))
-    return wanted, unknown
+            for device in info.dra.devices:
+                looked_at[device.id.pool].append(device.id)
+    return wanted, looked_at

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -103,6 +104,32 @@ def test_rules_stay_while_the_agent_is_silent_and_go_with_the_devices(dra: Livin
     eventually(lambda: dra.live.snapshot is not None and "d" in dra.live.snapshot.nodes)
     assert len(rules(dra)) == 1
     dra.server.store.delete(NODES, "c")
+    eventually(lambda: rules(dra) == [])
+
+
+@pytest.mark.parametrize("restart", ["no slices", "half a pool", "a pool without the device"])
+def test_a_rule_outlives_a_restart_of_the_driver(dra: Living, restart: str) -> None:
+    """The driver lists the sick GPU again before a new rule could be there."""
+    dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"))
+    eventually(lambda: len(rules(dra)) == 1)
+    dra.server.log.clear()
+    both = [gpu_device(0), gpu_device(1)]
+    if restart == "no slices":
+        dra.server.store.delete(SLICES, "c-slice")
+    else:
+        half = restart == "half a pool"
+        dra.server.store.put(
+            SLICES, resource_slice("c", both if half else both[1:], generation=2, slices=1 + half)
+        )
+    eventually(lambda: len(devices(dra)) < 2)
+    dra.server.store.put(NODES, node("d"))
+    eventually(lambda: dra.live.snapshot is not None and "d" in dra.live.snapshot.nodes)
+    # The writer looks every few milliseconds here.
+    time.sleep(0.1)
+    dra.server.store.put(SLICES, resource_slice("c", both, generation=3))
+    eventually(lambda: len(devices(dra)) == 2)
+    assert dra.server.log.count(is_rule_write) == 0
+    dra.report("c", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
     eventually(lambda: rules(dra) == [])
 
 
