@@ -48,7 +48,7 @@ def paths(value: object, prefix: str = "") -> set[str]:
 
 @pytest.mark.parametrize(
     "path",
-    [*EXTENDER_CONFIGS, SHARES / "extender.yaml", SHARES.parent / "dra-health" / "extender.yaml"],
+    [*EXTENDER_CONFIGS, SHARES / "extender.yaml"],
     ids=lambda path: f"check-config accepts {path.name} of {path.parent.name}",
 )
 def test_shipped_configurations_are_accepted(path: Path) -> None:

@@ -90,12 +90,7 @@ def dra() -> list[Json]:
 
 def dra_health() -> list[Json]:
     """The base with the component dra-health."""
-    data = {
-        "kube-scheduler.yaml": (REPOSITORY / "config" / "kube-scheduler.yaml").read_text(),
-        "extender.yaml": (DRA_HEALTH / "extender.yaml").read_text(),
-    }
-    config_map = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}
-    return [*copy.deepcopy(_base()), *documents(DRA_HEALTH), config_map]
+    return [*copy.deepcopy(_base()), *documents(DRA_HEALTH), _config_map(REPOSITORY / "config")]
 
 
 def monitoring() -> list[Json]:

@@ -23,7 +23,7 @@ SICK = {"health": {"state": "Unhealthy", "reason": "XID 79"}}
 
 @pytest.fixture(scope="module")
 def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """The overlay dra with the component dra-health."""
+    """The overlay dra with the component dra-health, and the switch in a configuration of its own."""
     directory = tmp_path_factory.mktemp("health")
     with running_cluster(directory, features=DEVICE_TAINT_RULES) as cluster:
         installation = Installation(cluster)
@@ -41,6 +41,12 @@ def _kustomization(directory: Path) -> Path:
     (directory / "kustomization.yaml").write_text(
         "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
         f"resources: [{base}]\ncomponents: [{component}]\n"
+        "configMapGenerator:\n- name: gpu-scheduler-config\n  namespace: gpu-scheduler\n"
+        "  behavior: merge\n  files: [extender.yaml]\n"
+    )
+    (directory / "extender.yaml").write_text(
+        "apiVersion: config.scheduler-ext.io/v1alpha1\nkind: ExtenderConfiguration\n"
+        "dra:\n  deviceTaints: true\n"
     )
     return directory
 
