@@ -63,7 +63,7 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     if isinstance(request, GpuRequest):
         # The extender judges its resources itself, with better numbers.
         nodes = InTreeNodes(state.objects, sizing.resources, state.infos)
-        needs = needs_of(pod)
+        needs = needs_of(pod, state.claims)
         kube_view = KubeView(nodes.refused(needs), nodes.known, nodes.preferences(needs))
     warned = warnings(pod, request, state, sizing.resources)
     return explanation(pod, decision, kube_view, config, warned, state.claims)
@@ -96,7 +96,7 @@ def explanation(
         "fits": bool(fitting),
         "best": [entry["node"] for entry, rank in zip(fitting, ranks, strict=True) if rank == ranks[0]],
         "because": _because(decision, fitting),
-        **diagnosed(pod, decision, kube_view, config),
+        **diagnosed(pod, decision, kube_view, config, claims),
         "nodes": fitting + refused,
         "notModelled": not_modelled(pod, claims),
         "warnings": warned,
@@ -113,7 +113,11 @@ def _because(decision: Decision, fitting: list[dict[str, Any]]) -> str | None:
 
 
 def diagnosed(
-    pod: kube.Pod, decision: Decision, kube_view: KubeView, config: Configuration
+    pod: kube.Pod,
+    decision: Decision,
+    kube_view: KubeView,
+    config: Configuration,
+    claims: ClaimLookup | None = None,
 ) -> dict[str, Any]:
     """The part of an Explanation about all nodes together: counts, nearest, advice. Raises PodError."""
     request = decision.request
@@ -121,7 +125,7 @@ def diagnosed(
         count = len(decision.snapshot.nodes)
         counts = {INVALID_REQUEST.text: count} if count else {}
         return {"counts": counts, "nearest": None, "advice": [request.message]}
-    needs, sizing = needs_of(pod), config.sizing()
+    needs, sizing = needs_of(pod, claims), config.sizing()
     return diagnosis(
         Case(
             uid=pod_uid(pod),
@@ -151,10 +155,10 @@ def _passes(decision: Decision, name: str) -> bool:
     return bool(decision.verdict[decision.snapshot.state_at(name)] == FITS)
 
 
-def needs_of(pod: kube.Pod) -> PodNeeds:
+def needs_of(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
     """What kube-scheduler's own filters read. Raises PodError for an amount."""
     try:
-        return pod_needs(pod)
+        return pod_needs(pod, claims)
     except QuantityError as error:
         raise PodError(f"Pod {pod_name(pod)}: {error}") from None
 

@@ -113,7 +113,7 @@ class Explainer:
         pod = read_redacted(waiting.manifest)
         found = _Found(pod, self._wish(pod), self._record.of_pod(waiting.pod))
         decision, kube_view = self._decided(found)
-        told = diagnosed(pod, decision, kube_view, self.config)
+        told = diagnosed(pod, decision, kube_view, self.config, self._source.claims)
         return told | {"nodes": len(decision.snapshot.nodes)}
 
     def snapshot_file(self) -> bytes:
@@ -157,7 +157,7 @@ class Explainer:
     def _kube_view(self, found: _Found, snapshot: Snapshot) -> KubeView:
         """The verdicts of kube-scheduler's own filters, as far as they can be computed here: everything about
         the node itself, and CPU; and from the last request the nodes that they removed."""
-        needs = needs_of(found.pod)
+        needs = needs_of(found.pod, self._source.claims)
         ignored = frozenset({*needs.requests, "pods"}) - {_CPU}
         facts = {
             name: _with_cpu(each, snapshot.nodes[name].info)

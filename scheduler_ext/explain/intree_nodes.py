@@ -127,4 +127,5 @@ def _key(needs: PodNeeds) -> _Key:
         needs.required_terms,
         needs.tolerations,
         frozenset(needs.requests.items()),
+        needs.claim_nodes,
     )

@@ -138,7 +138,10 @@ def _claims_of(pending: Iterable[PendingPod], claims: ClaimLookup | None) -> Kno
     keys = [(each.pod.namespace, name) for each in pending for name in each.claims]
     found = {f"{namespace}/{name}": claims.asked(namespace, (name,)) for namespace, name in keys}
     # No claim has this name.
-    return KnownClaims(found, claims.asked("", ("",)))
+    any_gpu = claims.asked("", ("",)).units
+    resources = {ask.resource for each in pending for ask in each.pod.request.units}
+    problems = {name: problem for name in sorted(resources) if (problem := claims.problem(name))}
+    return KnownClaims(found, any_gpu, problems)
 
 
 def _without_labels(pods: Iterable[BoundPod]) -> tuple[BoundPod, ...]:

@@ -35,7 +35,7 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
             "next": {"node": None, "reason": reason, "nearestMiss": None},
         }
     else:
-        counted = _counted(request, needs_of(pod), state, config)
+        counted = _counted(request, needs_of(pod, state.claims), state, config)
     return {
         "apiVersion": API_VERSION,
         "kind": "Capacity",

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from scheduler_ext.core.dra.published import TEMPLATE_PREFIX
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES
@@ -18,6 +19,7 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod import (
+    claim_names,
     is_finished,
     is_terminating,
     not_modelled,
@@ -107,12 +109,26 @@ class _Run:
             ]
             item["victims"] = [name_of(victim) for victim in victims]
         value = round(self._cluster.value_per_hour(asker, node), 4)
-        return item | {"node": node, "devices": self._cluster.bind(asker, node), "valuePerHour": value}
+        item |= {"node": node, "devices": self._cluster.bind(asker, node), "valuePerHour": value}
+        self._allocate(pod, node)
+        return item
+
+    def _allocate(self, pod: kube.Pod, node: str) -> None:
+        """The pod's own claims have devices of the node now: other pods that share them can only go there."""
+        if self._claims is None:
+            return
+        namespace = pod_name(pod).partition("/")[0]
+        for name in claim_names(pod):
+            claim = self._claims.claim(namespace, name)
+            if claim is not None and claim.devices is None and not name.startswith(TEMPLATE_PREFIX):
+                # Which devices they are is on the node.
+                self._claims.update_claim(replace(claim, devices=(), node=node))
 
     def _asker(self, pod: kube.Pod) -> Asker | str:
         """The pod that looks for a node, or the reason why it cannot be read."""
         try:
-            request, needs = pod_request(pod, self._resources, self._claims), pod_needs(pod)
+            request = pod_request(pod, self._resources, self._claims)
+            needs = pod_needs(pod, self._claims)
         except QuantityError as error:
             return str(error)
         if isinstance(request, InvalidRequest):

@@ -54,13 +54,14 @@ class DeviceSelector:
     """All expressions of one class or request, in their order: a device must satisfy each. kube-scheduler
     stops at the first that rejects or fails, and so do the answers. `problem`: the first expression that
     this product does not evaluate, in one line; devices that an earlier expression admits are then
-    unknown."""
+    unknown. `failure`: why the first device was unknown that was, or failed."""
 
     problem: str | None
+    failure: str | None
 
     def __init__(self, expressions: Sequence[str]) -> None:
         """Never raises: `problem` describes an expression that cannot be read."""
-        self.problem = None
+        self.problem = self.failure = None
         self._expressions: list[_Expression] = []
         if len(expressions) > MAX_EXPRESSIONS:
             self.problem = f"selectors: {len(expressions)} expressions: Kubernetes allows {MAX_EXPRESSIONS}"
@@ -74,7 +75,10 @@ class DeviceSelector:
 
     def admits(self, device: DeviceFacts) -> bool | None:
         """Return whether the device satisfies all expressions; None if that is unknown, or if it fails."""
-        return _AS_TRUTH.get(self.answer(device).outcome)
+        answer = self.answer(device)
+        if answer.reason and self.failure is None:
+            self.failure = answer.reason
+        return _AS_TRUTH.get(answer.outcome)
 
     def answer(self, device: DeviceFacts) -> Answer:
         """Return the outcome for a device, with the reason of a failure or of an unknown one."""

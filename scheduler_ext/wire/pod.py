@@ -51,6 +51,9 @@ class ClaimLookup(Protocol):
     def asked(self, namespace: str, names: Iterable[str]) -> Asked:
         """The requests of the claims with these names."""
 
+    def problem(self, resource: str) -> str | None:
+        """Why devices of a resource are unknown."""
+
 
 def pod_ask(pod: kube.Pod, resources: ResourceNames) -> PodAsk:
     """The parts of a pod that request GPUs. Raises QuantityError for an amount of the wrong JSON type."""
@@ -275,7 +278,7 @@ def other_requests(spec: kube.PodSpec, resources: ResourceNames) -> Mapping[str,
     return {name: amount for name, amount in amounts.items() if not resources.is_gpu(name)}
 
 
-def pod_needs(pod: kube.Pod) -> PodNeeds:
+def pod_needs(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
     """The fields that kube-scheduler's own filters compare, and the preferred node affinity. Raises
     QuantityError for a quantity that cannot be read or is negative; no cluster admits those."""
     spec = pod.spec or kube.PodSpec()
@@ -300,6 +303,7 @@ def pod_needs(pod: kube.Pod) -> PodNeeds:
             PreferredTerm(each.weight or 0, _term(each.preference or kube.NodeSelectorTerm()))
             for each in affinity.preferred or ()
         ),
+        claim_nodes=asked_through(pod, claims).nodes,
     )
 
 
@@ -341,6 +345,17 @@ def resource_names(spec: kube.PodSpec) -> list[str]:
     return sorted({name for each in asked for name in (*(each.requests or ()), *(each.limits or ()))})
 
 
+def _unknown_devices(spec: kube.PodSpec, claims: ClaimLookup | None) -> Iterator[str]:
+    """The problems of the DeviceClasses behind the resources that a pod asks."""
+    if claims is None:
+        return
+    for container, _ in _containers(spec):
+        asked = container.resources or _NOTHING
+        for name in {**(asked.requests or {}), **(asked.limits or {})}:
+            if "/" in name and (problem := claims.problem(name)) is not None:
+                yield f"a selector ({problem}) of the DeviceClass of {name}"
+
+
 def not_modelled(pod: kube.Pod, claims: ClaimLookup | None = None) -> list[str]:
     """Features of the pod, and of its claims, that kube-scheduler checks and this package does not."""
     spec = pod.spec or kube.PodSpec()
@@ -363,6 +378,7 @@ def not_modelled(pod: kube.Pod, claims: ClaimLookup | None = None) -> list[str]:
         "priorityClassName (its PriorityClass is not read; priority 0 is assumed)": spec.priority is None
         and spec.priority_class_name not in (None, "", *_SYSTEM_PRIORITIES),
         **dict.fromkeys(asked_through(pod, claims).not_modelled, True),
+        **dict.fromkeys(_unknown_devices(spec, claims), True),
         "scheduling gates": spec.scheduling_gates,
     }
     return [name for name, used in uses.items() if used]

@@ -118,7 +118,71 @@ def test_what_is_not_modelled_is_named(
 def test_a_claim_that_nothing_is_known_of_is_named(cluster: Path, written: Written) -> None:
     named = pod("train", resourceClaims=[{"name": "gpu", "resourceClaimName": "unknown"}])
     explanation = explain(cluster, written("pod.json", json.dumps(named)))
-    assert explanation["notModelled"] == ["a ResourceClaim that is not known here"]
+    assert explanation["notModelled"] == ["ResourceClaim default/unknown, which is not known here"]
+
+
+@pytest.mark.parametrize(
+    ("requests", "features"),
+    [
+        pytest.param(
+            [request(adminAccess=True)],
+            ["adminAccess of ResourceClaimTemplate default/asked"],
+            id="a claim of devices that stay free for others",
+        ),
+        pytest.param(
+            [request(device_class="gpu.typo.com")],
+            ["DeviceClass gpu.typo.com, which is not known here, of ResourceClaimTemplate default/asked"],
+            id="a class that does not exist",
+        ),
+        pytest.param(
+            [request(1, "device.attributes['gpu.nvidia.com'].rdma == true")],
+            [
+                'a selector (selectors[0].cel.expression: Key not found in map : "rdma": test with has()'
+                " whether the device has the attribute) of ResourceClaimTemplate default/asked"
+            ],
+            id="a selector that fails for some device",
+        ),
+    ],
+)
+def test_what_kube_scheduler_alone_knows_is_named(
+    cluster: Path, written: Written, requests: list[Json], features: list[str]
+) -> None:
+    assert explain(cluster, asked(written, *requests))["notModelled"] == features
+
+
+def test_a_class_that_fails_is_named_for_its_resource(tmp_path: Path, written: Written) -> None:
+    path = tmp_path / "cluster.json"
+    failing = device_class(expression="device.attributes['gpu.nvidia.com'].rdma == true")
+    path.write_bytes(inventory(failing, node("n"), resource_slice("n", [gpu_device(0)])))
+    (feature,) = explain(path, written("pod.json", json.dumps(pod("p", {WHOLE: "1"}))))["notModelled"]
+    assert feature.startswith('a selector (selectors[0].cel.expression: Key not found in map : "rdma"')
+    assert feature.endswith("of the DeviceClass of nvidia.com/gpu")
+
+
+SHARED = [{"name": "gpu", "resourceClaimName": "shared"}]
+
+
+def test_a_claim_that_holds_a_device_ties_its_pods_to_the_node(cluster: Path, written: Written) -> None:
+    found = json.loads(cluster.read_bytes())
+    found["items"].append(resource_claim("shared", on="single", devices=["gpu-0"], pod="first"))
+    cluster.write_text(json.dumps(found))
+    explanation = explain(cluster, written("pod.json", json.dumps(pod("second", resourceClaims=SHARED))))
+    assert explanation["best"] == ["single"]
+    assert explanation["counts"] == {"resourceclaim not available on the node": 2}
+
+
+def test_pods_that_share_a_claim_share_its_device(tmp_path: Path, written: Written) -> None:
+    path = tmp_path / "cluster.json"
+    slices = [resource_slice(name, [gpu_device(0, node=name)]) for name in ("a", "b")]
+    path.write_bytes(
+        inventory(device_class(), node("a"), node("b"), *slices, resource_claim("shared", request()))
+    )
+    sharing = [pod(f"p{i}", resourceClaims=SHARED) for i in range(3)]
+    lot = written("pods.json", inventory(*sharing, pod("alone", {WHOLE: "1"})).decode())
+    result = run("simulate", "cluster", "--cluster", path, "--pods", lot, "-o", "json")
+    places = [item["node"] for item in json.loads(result.stdout)["items"]]
+    assert places[0] == places[1] == places[2]
+    assert {*places} == {"a", "b"}
 
 
 def test_capacity_counts_what_claims_leave(cluster: Path, written: Written) -> None:

@@ -17,7 +17,7 @@ from scheduler_ext.core.dra.device import (
     memory_mib,
 )
 from scheduler_ext.core.dra.device_names import Compile, DeviceNames, Names, ask_resource
-from scheduler_ext.core.dra.known_claims import Asked, ClaimDemand, KnownClaims, together
+from scheduler_ext.core.dra.known_claims import Asked, ClaimDemand, KnownClaims, together, unknown_claim
 from scheduler_ext.core.dra.pools import Pools
 from scheduler_ext.core.dra.published import (
     Claim,
@@ -168,7 +168,11 @@ class DeviceIndex:
     def asked(self, namespace: str, names: Iterable[str]) -> Asked:
         """The requests of a pod's claims, except of those that hold devices already. A claim that is not
         known (yet) may ask any GPU. Any thread may call it."""
-        return together(self._asked_by(self.claim(namespace, name)) for name in names)
+        return together(self._asked_as(namespace, name) for name in names)
+
+    def _asked_as(self, namespace: str, name: str) -> Asked:
+        claim = self.claim(namespace, name)
+        return self._asked_by(claim) if claim else unknown_claim(self._any_gpu(), namespace, name)
 
     def demand(self, claims: Iterable[Claim]) -> ClaimDemand | None:
         """The GPUs that claims ask, whole or in parts of their memory; None if they ask nothing, something
@@ -189,30 +193,37 @@ class DeviceIndex:
     def known_claims(self) -> KnownClaims:
         """The requests of all claims now."""
         by_key = {claim.key: together((self._asked_by(claim),)) for claim in self._claims.all()}
-        return KnownClaims(by_key, together((self._asked_by(None),)))
+        return KnownClaims(by_key, self._any_gpu(), self.problems())
 
-    def _asked_by(self, claim: Claim | None) -> Asked:
+    def _any_gpu(self) -> tuple[UnitAsk, ...]:
+        named = sorted(self._names.now.served & self._of_gpus)
+        return tuple(UnitAsk(name, 0) for name in named if name.startswith(DEVICE_CLASS_PREFIX))
+
+    def _asked_by(self, claim: Claim) -> Asked:
         names = self._names.now
-        if claim is None:
-            any_gpu = (UnitAsk(name, 0) for name in names.served & self._of_gpus)
-            return Asked(tuple(any_gpu), ("a ResourceClaim that is not known here",))
         if claim.devices is not None:
-            return Asked()
+            return Asked(nodes=(claim.node,) if claim.node is not None else ())
         units, missing = [], []
         for ask, count in claim.requests:
+            if DEVICE_CLASS_PREFIX + ask.device_class not in names.asks:
+                missing.append(f"DeviceClass {ask.device_class}, which is not known here,")
             if (name := self.resource_of(ask)) is not None:
                 units.append(UnitAsk(name, count))
                 if name != ask_resource(ask):
                     missing.append("requirements beyond the DeviceClass")
                 elif (problem := names.problem_of(name)) is not None:
                     missing.append(f"a selector ({problem})")
-        features = (*claim.not_modelled, *missing) if units else ()
-        return Asked(tuple(units), tuple(f"{feature} of {claim.title}" for feature in features))
+        # What a claim of other devices has is no concern of the GPUs.
+        own = claim.not_modelled if units or not claim.requests else ()
+        return Asked(tuple(units), tuple(f"{feature} of {claim.title}" for feature in (*own, *missing)))
+
+    def problem(self, resource: str) -> str | None:
+        """Why devices of a resource are unknown; None if all are known. Any thread may call it."""
+        return self._names.now.problem_of(resource)
 
     def problems(self) -> dict[str, str]:
-        """Why devices of a resource are unknown, by its name."""
-        names = self._names.now
-        found = {name: names.problem_of(name) for name in names.selectors}
+        """The problem of each resource that has one."""
+        found = {name: self.problem(name) for name in self._names.now.selectors}
         return {name: problem for name, problem in found.items() if problem}
 
     def has_devices(self, node: str) -> bool:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
+from scheduler_ext.core.dra.consumable import RequestPolicy
 from scheduler_ext.core.dra.published import (
     Attribute,
     Consumption,
@@ -50,6 +51,7 @@ class DraDevice:
     compute_capability: tuple[int, int] | None = None
     multiple: bool = False
     capacity: Mapping[str, int] = field(default_factory=dict)
+    policies: Mapping[str, RequestPolicy] = field(default_factory=dict)
     consumes: tuple[Consumption, ...] = ()
     taints: tuple[Taint, ...] = ()
     resources: frozenset[str] = frozenset()
@@ -100,6 +102,7 @@ def gpu_device(published: PublishedDevice, pool: str, resources: frozenset[str])
         compute_capability=read.capability(),
         multiple=facts.allow_multiple_allocations,
         capacity=capacity,
+        policies=published.policies,
         consumes=published.consumes,
         taints=published.taints,
         resources=resources,

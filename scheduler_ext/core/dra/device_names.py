@@ -24,6 +24,7 @@ class Selector(Protocol):
     """The expressions of a class or a request."""
 
     problem: str | None
+    failure: str | None
 
     def admits(self, device: DeviceFacts) -> bool | None:
         """Whether a device satisfies all of them; None if that is unknown."""
@@ -69,8 +70,9 @@ class Names:
         return frozenset((resources & self.asks.keys()) | found)
 
     def problem_of(self, name: str) -> str | None:
-        """Why devices of a name are unknown."""
-        return next((each.problem for each in self.selectors.get(name, ()) if each.problem), None)
+        """Why devices of a name are unknown, some or all."""
+        found = (each.problem or each.failure for each in self.selectors.get(name, ()))
+        return next((problem for problem in found if problem), None)
 
 
 def admits(selectors: Iterable[Selector], device: DeviceFacts) -> bool | None:

@@ -4,15 +4,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from scheduler_ext.core.dra.published import claim_title
 from scheduler_ext.core.request.pod_kinds import TaskClass, task_class
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 
 
 class Asked(NamedTuple):
-    """The GPUs that a pod asks through claims, and what of these claims is not modelled."""
+    """The GPUs that a pod asks through claims, what of these claims is not modelled, and the nodes of the
+    devices that some of them hold already: the pod can only run there."""
 
     units: tuple[UnitAsk, ...] = ()
     not_modelled: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
 
 
 class ClaimDemand(NamedTuple):
@@ -32,21 +35,35 @@ def together(parts: Iterable[Asked]) -> Asked:
     """The requests of several claims as one; each resource once, by name."""
     counts: dict[str, int] = {}
     features: dict[str, None] = {}
-    for units, not_modelled in parts:
+    there: dict[str, None] = {}
+    for units, not_modelled, nodes in parts:
         for unit in units:
             counts[unit.resource] = counts.get(unit.resource, 0) + unit.count
         features |= dict.fromkeys(not_modelled)
+        there |= dict.fromkeys(nodes)
     asked = tuple(UnitAsk(name, count, by_claim=True) for name, count in sorted(counts.items()))
-    return Asked(asked, tuple(features))
+    return Asked(asked, tuple(features), tuple(there))
+
+
+def unknown_claim(any_gpu: tuple[UnitAsk, ...], namespace: str, name: str) -> Asked:
+    """What a claim asks of which nothing is known (yet): it may be any GPU."""
+    return Asked(any_gpu, (f"{claim_title(namespace, name)}, which is not known here",))
 
 
 @dataclass(frozen=True, slots=True)
 class KnownClaims:
-    """The requests of each claim, by NAMESPACE/NAME; `unknown` stands for a claim that is not among them."""
+    """The requests of each claim, by NAMESPACE/NAME; a claim that is not among them may ask `any_gpu`.
+    `problems` are those of resources."""
 
     by_key: Mapping[str, Asked] = field(default_factory=dict)
-    unknown: Asked = field(default_factory=Asked)
+    any_gpu: tuple[UnitAsk, ...] = ()
+    problems: Mapping[str, str] = field(default_factory=dict)
 
     def asked(self, namespace: str, names: Iterable[str]) -> Asked:
         """As DeviceIndex.asked."""
-        return together(self.by_key.get(f"{namespace}/{name}", self.unknown) for name in names)
+        found = ((name, self.by_key.get(f"{namespace}/{name}")) for name in names)
+        return together(each or unknown_claim(self.any_gpu, namespace, name) for name, each in found)
+
+    def problem(self, resource: str) -> str | None:
+        """As DeviceIndex.problem."""
+        return self.problems.get(resource)

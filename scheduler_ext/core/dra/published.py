@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from scheduler_ext.core.dra.consumable import RequestPolicy
 from scheduler_ext.core.dra.semantic_version import Version
 from scheduler_ext.core.intree.affinity import Taint, Toleration
 
@@ -46,12 +47,14 @@ class Consumption(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PublishedDevice:
-    """One device of a slice; `consumes` are the counters that it shares with other devices of its pool."""
+    """One device of a slice; `consumes` are the counters that it shares with other devices of its pool,
+    `policies` those of its capacities, by the part of their names after the domain."""
 
     name: str
     facts: DeviceFacts
     consumes: tuple[Consumption, ...] = ()
     taints: tuple[Taint, ...] = ()
+    policies: Mapping[str, RequestPolicy] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +139,10 @@ class ClaimedDevice:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ResourceClaim: what it asks, and the devices that it holds (None before the allocation). Devices
-    with admin access are left out, because they stay free. `pods` are (uid, name) of the pods that it is
-    reserved for. `node` is the only node of the allocation, if it names one. `owner` is the uid of the pod
-    that owns it. `extended`: kube-scheduler made it for extended resources. `not_modelled` names features of
-    it that this product does not follow."""
+    """A ResourceClaim: what it asks, and the devices that it holds (None before the allocation). Devices with
+    admin access are left out, because they stay free. `pods` are (uid, name) of the pods that it is reserved
+    for. `node` is the only node of the allocation, if it names one. `extended`: kube-scheduler made it for
+    extended resources. `not_modelled` names features of it that this product does not follow."""
 
     uid: str
     namespace: str
@@ -149,7 +151,6 @@ class Claim:
     devices: tuple[ClaimedDevice, ...] | None = None
     pods: tuple[tuple[str, str], ...] = ()
     node: str | None = None
-    owner: str | None = None
     extended: bool = False
     not_modelled: tuple[str, ...] = ()
 
@@ -160,6 +161,11 @@ class Claim:
     @property
     def title(self) -> str:
         """The object that it stands for, for people."""
-        template = self.name.removeprefix(TEMPLATE_PREFIX)
-        kind = "ResourceClaim" if template == self.name else "ResourceClaimTemplate"
-        return f"{kind} {self.namespace}/{template}"
+        return claim_title(self.namespace, self.name)
+
+
+def claim_title(namespace: str, name: str) -> str:
+    """A claim, or the template of one that is still to be made, for people."""
+    template = name.removeprefix(TEMPLATE_PREFIX)
+    kind = "ResourceClaim" if template == name else "ResourceClaimTemplate"
+    return f"{kind} {namespace}/{template}"

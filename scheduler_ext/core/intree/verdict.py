@@ -38,7 +38,8 @@ class NodeFacts:
 @dataclass(frozen=True, slots=True)
 class PodNeeds:
     """A pod as the in-tree plugins see it; requests are its effective ones. required_terms is None without
-    required node affinity; an empty tuple is an affinity no node can meet. preferred_terms only score."""
+    required node affinity; an empty tuple is an affinity no node can meet. preferred_terms only score.
+    claim_nodes are those of the devices that its claims hold."""
 
     node_name: str | None
     node_selector: Mapping[str, str]
@@ -46,6 +47,7 @@ class PodNeeds:
     tolerations: tuple[Toleration, ...]
     requests: Mapping[str, Fraction]
     preferred_terms: tuple[PreferredTerm, ...] = ()
+    claim_nodes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +83,15 @@ def intree_rejection(
 
 def name_rejection(pod: PodNeeds, name: str) -> InTreeRejection | None:
     """Return kube-scheduler's verdict on a node that is known by name only, or None."""
-    if not pod.node_name or pod.node_name == name:
-        return None
-    return InTreeRejection(
-        "NodeName", "node(s) didn't match the requested node name", needed=pod.node_name, have=name
-    )
+    if pod.node_name and pod.node_name != name:
+        return InTreeRejection(
+            "NodeName", "node(s) didn't match the requested node name", needed=pod.node_name, have=name
+        )
+    elsewhere = [node for node in pod.claim_nodes if node != name]
+    if elsewhere:
+        text = "resourceclaim not available on the node"
+        return InTreeRejection("DynamicResources", text, needed=", ".join(elsewhere), have=name)
+    return None
 
 
 def _node_unschedulable(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:

@@ -2,10 +2,11 @@
 twice."""
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from scheduler_ext.core.dra.consumable import taken_amounts
 from scheduler_ext.core.dra.device import DraDevice, amounts, memory_mib
 from scheduler_ext.core.dra.published import ClaimedDevice, DeviceAsk
 from scheduler_ext.core.gpu.gpu import Device
@@ -85,10 +86,7 @@ class Claimable:
 
     def _take(self, part: DraDevice, ask: DeviceAsk) -> Iterator[ClaimedDevice]:
         """Take a device as often as it can be had."""
-        consumed: Mapping[str, int] = {}
-        if part.multiple:
-            # Without a request, all of each capacity.
-            consumed = amounts(dict(ask.capacity)) or part.capacity
+        consumed = (_taken(part, ask) or {}) if part.multiple else {}
         while self._available(part, ask) and _consume(part, self._left):
             self._held.allocated[part.id] += 1
             self._held.consumed.setdefault(part.id, Counter()).update(consumed)
@@ -134,7 +132,7 @@ class Claimable:
             elif copies and _consume(part, left):
                 free.append(part)
                 count += copies
-        sizes = [min(_shared_mib(part, ask) or part.memory_mib, part.memory_mib) for part in free or parts]
+        sizes = [_shared_mib(part, ask) or part.memory_mib for part in free or parts]
         smallest = min(sizes, default=0) or slot.total_mib
         whole = any(part.profile is None and not _shared_mib(part, ask) for part in free or parts)
         part_of_gpu = 1.0 if whole else min(1.0, round(smallest / max(1, slot.total_mib), 9))
@@ -164,14 +162,13 @@ class Claimable:
     def _copies(self, part: DraDevice, ask: DeviceAsk) -> int:
         """How often the device can be allocated beside what claims hold."""
         if not part.multiple:
-            return int(not self._held.allocated[part.id])
-        if not ask.capacity:
-            # Without a request, a claim takes all of each capacity, or the default of its policy.
-            return int(not self._held.allocated[part.id])
-        consumed = self._held.consumed.get(part.id, Counter())
-        wanted = amounts(dict(ask.capacity)).items()
-        left = ((max(0, part.capacity.get(name, 0) - consumed[name]), each) for name, each in wanted)
-        return min((free // each for free, each in left if each > 0), default=1)
+            possible = not ask.capacity or _taken(part, ask) is not None
+            return int(possible and not self._held.allocated[part.id])
+        taken, consumed = _taken(part, ask), self._held.consumed.get(part.id, Counter())
+        if taken is None:
+            return 0
+        left = ((max(0, part.capacity[name] - consumed[name]), each) for name, each in taken.items())
+        return min((free // each for free, each in left if each), default=UNLIMITED)
 
     def expected(self, resource: str) -> int:
         """How many devices of a resource pods have whose claims are not known yet, under any name that a
@@ -203,9 +200,15 @@ class Claimable:
         return tuple(sorted(found & offered))
 
 
+def _taken(part: DraDevice, ask: DeviceAsk) -> dict[str, int] | None:
+    """What an ask takes of each capacity of a device; None if the device can never give it."""
+    return taken_amounts(part.capacity, part.policies, amounts(dict(ask.capacity)))
+
+
 def _shared_mib(part: DraDevice, ask: DeviceAsk) -> int:
     """The MiB that an ask takes of a device which claims share; 0 if it takes the device whole."""
-    return memory_mib(amounts(dict(ask.capacity))) if part.multiple else 0
+    taken = (_taken(part, ask) if part.multiple else None) or {}
+    return memory_mib(taken) if taken.get("memory", 0) < part.capacity.get("memory", 0) else 0
 
 
 def _is_held(part: DraDevice, plugin: DeviceHoldings) -> bool:

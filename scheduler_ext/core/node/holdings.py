@@ -95,7 +95,8 @@ def _hold_claims(node: NodeInfo, held: Holdings) -> dict[str, Counter[str]]:
                 held.lost += each.id.driver in GPU_DRIVERS
                 continue
             held.allocated[device.id] += 1
-            held.consumed.setdefault(device.id, Counter()).update(each.consumed)
+            if device.multiple:
+                held.consumed.setdefault(device.id, Counter()).update(each.consumed or device.capacity)
             here = held.devices[device.on]
             here.claimed = here.claimed or DeviceHoldings()
             for holdings in (here, here.claimed):

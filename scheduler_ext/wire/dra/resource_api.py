@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from msgspec import Raw, field
 
+from scheduler_ext.core.dra.consumable import RequestPolicy
 from scheduler_ext.core.dra.device import amounts
 from scheduler_ext.core.dra.device_taints import DeviceTaint
 from scheduler_ext.core.dra.published import (
@@ -97,6 +98,22 @@ class _Value(KubeStruct):
     value: Raw = Raw(b"null")
 
 
+class _ValidRange(KubeStruct):
+    min: Raw | None = None
+    max: Raw | None = None
+    step: Raw | None = None
+
+
+class _RequestPolicy(KubeStruct):
+    default: Raw | None = None
+    valid_values: list[Raw] | None = None
+    valid_range: _ValidRange | None = None
+
+
+class _Capacity(_Value):
+    request_policy: _RequestPolicy | None = None
+
+
 class _ConsumedCounters(KubeStruct):
     counter_set: str | None = None
     counters: dict[str, _Value] | None = None
@@ -111,7 +128,7 @@ class _DeviceTaint(KubeStruct):
 class _DeviceObject(KubeStruct):
     name: str | None = None
     attributes: dict[str, _AttributeValue] | None = None
-    capacity: dict[str, _Value] | None = None
+    capacity: dict[str, _Capacity] | None = None
     consumes_counters: list[_ConsumedCounters] | None = None
     taints: list[_DeviceTaint] | None = None
     allow_multiple_allocations: bool | None = None
@@ -279,7 +296,30 @@ def _device(driver: str, device: _DeviceObject) -> PublishedDevice:
             for counter, amount in _counters(each.counters)
         ),
         taints=tuple(map(_taint, device.taints or ())),
+        policies={
+            name.rpartition("/")[2]: _policy(each.request_policy)
+            for name, each in (device.capacity or {}).items()
+            if each.request_policy is not None
+        },
     )
+
+
+def _policy(policy: _RequestPolicy) -> RequestPolicy:
+    valid = policy.valid_range or _ValidRange()
+    values = (_amount(each) for each in policy.valid_values or ())
+    return RequestPolicy(
+        _amount(policy.default),
+        _amount(valid.min),
+        _amount(valid.max),
+        _amount(valid.step),
+        tuple(sorted(each for each in values if each is not None)),
+    )
+
+
+def _amount(raw: Raw | None) -> int | None:
+    """A quantity as a whole number; None if it is absent or cannot be read."""
+    text = _text(raw) if raw is not None else None
+    return amounts({"": text}).get("") if text else None
 
 
 def _taint(taint: _DeviceTaint) -> Taint:

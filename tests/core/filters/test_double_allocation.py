@@ -12,6 +12,7 @@ from scheduler_ext.core.cache.ledger import NodePods
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.dra.consumable import RequestPolicy
 from scheduler_ext.core.dra.device import amounts
 from scheduler_ext.core.dra.published import Attribute, Consumption, DeviceAsk, DeviceFacts, PublishedDevice
 from scheduler_ext.core.filters import REASONS
@@ -375,3 +376,39 @@ def test_sick_and_cordoned_gpus_of_dra(
 
 def test_a_tainted_sick_gpu_is_the_reason_where_it_is_needed() -> None:
     assert verdict(node(two(tainted(0), gpu(1)), report=SICK_0), IMPLICIT, 2) == UNHEALTHY
+
+
+DEFAULT = RequestPolicy(default=10 * 2**30, minimum=10 * 2**30, step=10 * 2**30)
+
+
+@pytest.mark.parametrize(
+    ("multiple", "policy", "asked", "free"),
+    [
+        pytest.param(True, DEFAULT, None, 7, id="claims without a request take the default"),
+        pytest.param(True, None, None, 0, id="without a default they take all, and some is held"),
+        pytest.param(True, DEFAULT, "15Gi", 3, id="requests are rounded up"),
+        pytest.param(True, None, "200Gi", 0, id="more than a shared GPU has"),
+        pytest.param(False, None, "200Gi", 0, id="more than a GPU has that is given whole"),
+        pytest.param(False, None, "60Gi", 1, id="a GPU that is large enough is given whole"),
+    ],
+)
+def test_capacities_of_devices(
+    multiple: bool, policy: RequestPolicy | None, asked: str | None, free: int
+) -> None:
+    """A GPU of 80 GiB; of a shared one, 10 are held."""
+    plain = gpu(0, memory="80Gi")
+    device_ = replace(
+        plain,
+        facts=replace(plain.facts, allow_multiple_allocations=multiple),
+        policies={} if policy is None else {"memory": policy},
+    )
+    ask = DeviceAsk("gpu.nvidia.com", capacity=(("memory", asked),) if asked else ())
+    index = index_of(GPU_CLASS, one_slice("node", [device_]), waiting("next", ask))
+    if multiple:
+        one = claim("c", "gpu-0")
+        (held,) = one.devices or ()
+        index.update_claim(replace(one, devices=(replace(held, consumed=amounts({"memory": "10Gi"})),)))
+    name = index.resource_of(ask)
+    assert name is not None
+    assert verdict(node(index), name, free + 1) == SHORT
+    assert not free or verdict(node(index), name, free) is None
