@@ -9,6 +9,7 @@ import click
 from scheduler_ext.cli.inputs import Source, config_option, source_options
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
+from scheduler_ext.explain.explain import shortened
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
 
@@ -21,6 +22,8 @@ def inventory(source: Source, config: Configuration, output: str) -> None:
     """List nodes with their GPUs, free memory and MIG instances."""
     state = source.state(config)
     print_listing(inventory_list(state.infos.values(), config, state.ages_s, state.problems), output)
+    if state.claims is not None and output in ("table", "wide"):
+        print_notes(shortened(state.claims.pool_problems()))
 
 
 def print_listing(listing: dict[str, Any], output: str) -> None:

@@ -1,6 +1,6 @@
 """A decision about a pod in numbers, for people and programs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
@@ -314,6 +314,8 @@ def warnings(
         found.append(
             f"no Node object of {which}: selectors, affinity, taints, CPU and memory are not compared there"
         )
+    if state.claims is not None:
+        found += shortened(state.claims.pool_problems())
     texts = {
         name: value_text(kube.strings(node.metadata.labels), kube.strings(node.metadata.annotations))
         for name, node in sorted(state.objects.nodes.items())
@@ -326,6 +328,12 @@ def warnings(
         text = wishes.shown(bad[first])
         found.append(f"{VALUE_LABEL} of {which}: {text} is no price such as 2.5, so the model's counts")
     return found
+
+
+def shortened(problems: Sequence[str], most: int = 3) -> list[str]:
+    """The first of many problems, and the number of the others."""
+    others = len(problems) - most
+    return [*problems[:most], *([f"and {others} more of this kind"] if others > 0 else [])]
 
 
 def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources: ResourceNames) -> list[str]:

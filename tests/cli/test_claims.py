@@ -274,3 +274,13 @@ def test_advice_about_claims(cluster: Path, written: Written) -> None:
     assert "With 2 gpu.nvidia.com instead of 9 it would fit on 1 node now" in table
     assert "No node offers" not in table
     assert "deviceclass.resource" not in table
+
+
+def test_a_pool_that_is_published_in_part_is_named(tmp_path: Path, written: Written) -> None:
+    path = tmp_path / "cluster.json"
+    half = resource_slice("n", [gpu_device(0)], generation=3, slices=2)
+    path.write_bytes(inventory(device_class(), node("n"), half))
+    note = "n: pool n has 1 of 2 ResourceSlices of generation 3; its GPUs are not counted"
+    explanation = explain(path, written("pod.json", json.dumps(pod("p", {WHOLE: "1"}))))
+    assert (explanation["fits"], explanation["warnings"]) == (False, [note])
+    assert f"Note: {note}\n" in run("inventory", "--inventory", path).stdout

@@ -226,6 +226,19 @@ class DeviceIndex:
         found = {name: self.problem(name) for name in self._names.now.selectors}
         return {name: problem for name, problem in found.items() if problem}
 
+    def pool_problems(self) -> list[str]:
+        """Why GPUs in slices are not counted, a line for each pool."""
+        is_gpu = self._names.now.is_gpu
+        found = (
+            (self._pools.problem(pool), self._pools.newest(pool), ", ".join(nodes))
+            for pool, nodes in self._pools.nodes_by_pool().items()
+        )
+        return [
+            f"{nodes}: {problem}; its GPUs are not counted"
+            for problem, slices, nodes in found
+            if problem is not None and any(is_gpu(each.facts) for item in slices for each in item.devices)
+        ]
+
     def has_devices(self, node: str) -> bool:
         """Whether slices list devices of a node, in complete pools."""
         return any(self._pools.complete(pool) for pool in self._pools.on_node(node))

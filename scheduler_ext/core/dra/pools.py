@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -72,6 +73,10 @@ class Pools:
     def all(self) -> Iterable[ResourceSlice]:
         return self._slices.values()
 
+    def nodes_by_pool(self) -> dict[Pool, list[str]]:
+        """The nodes that have slices of each pool."""
+        return {pool: sorted(self._nodes_of(pool)) for pool in sorted(self._of_pool)}
+
     def unplaced(self) -> Iterable[ResourceSlice]:
         """The slices that several nodes reach."""
         return (self._slices[name] for name in self._unplaced)
@@ -83,13 +88,23 @@ class Pools:
     def complete(self, pool: Pool) -> list[ResourceSlice]:
         """The slices of the newest generation, if all are there and no two devices have one name
         (pools_stable.go of k8s.io/dynamic-resource-allocation)."""
+        return [] if self.problem(pool) is not None else self.newest(pool)
+
+    def problem(self, pool: Pool) -> str | None:
+        """Why the devices of a pool are not counted; None if they are."""
+        current = self.newest(pool)
+        names = Counter(device.name for item in current for device in item.devices)
+        twice = next((name for name, count in names.items() if count > 1), None)
+        if current and len(current) != current[0].slices:
+            at = f"generation {current[0].generation}"
+            return f"pool {pool.name} has {len(current)} of {current[0].slices} ResourceSlices of {at}"
+        return f"pool {pool.name} has two devices {twice}" if twice is not None else None
+
+    def newest(self, pool: Pool) -> list[ResourceSlice]:
+        """The slices of the newest generation, by name."""
         slices = self._of_pool.get(pool, {}).values()
         newest = max((item.generation for item in slices), default=0)
-        current = sorted((item for item in slices if item.generation == newest), key=lambda item: item.name)
-        names = [device.name for item in current for device in item.devices]
-        if not current or len(current) != current[0].slices or len(set(names)) != len(names):
-            return []
-        return current
+        return sorted((item for item in slices if item.generation == newest), key=lambda item: item.name)
 
     def named(self, id: DeviceId) -> Iterable[PublishedDevice]:
         """The devices of this name, whatever the generation of their slices, and complete or not."""

@@ -6,6 +6,8 @@ from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 
+_BY_CLAIM, _BY_PLUGIN = "through claims", "through the device plugin"
+
 
 class DoubleAllocation(Filter):
     """Refuses nodes on which a device plugin and DRA offer the same GPUs, while pods hold one of these the
@@ -32,11 +34,8 @@ class DoubleAllocation(Filter):
 
     def miss(self, view: View, node: Node) -> NearestMiss:
         names = [ask.resource for ask in view.request.units if ask.resource in node.state.twice]
-        have = "claims" if names and names[0] not in node.state.by_claim else "device plugin"
-        return NearestMiss(self.name, None, "one way", have, "holders")
+        have = _BY_CLAIM if names and names[0] not in node.state.by_claim else _BY_PLUGIN
+        return NearestMiss(self.name, None, "GPUs free both ways", f"some held {have}", "")
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
-        held = "through claims" if miss.have == "claims" else "through the device plugin"
-        return (
-            f"{node.info.name} offers the same GPUs through device plugin and DRA, and some are held {held}"
-        )
+        return f"{node.info.name} offers the same GPUs through device plugin and DRA, and has {miss.have}"
