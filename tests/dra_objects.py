@@ -42,7 +42,13 @@ def gpu_device(index: int, *, node: str = "", product: str = "NVIDIA H100 80GB H
 
 
 def resource_slice(
-    node: str, devices: Sequence[Json], *, name: str = "", generation: int = 1, slices: int = 1
+    node: str,
+    devices: Sequence[Json],
+    *,
+    name: str = "",
+    generation: int = 1,
+    slices: int = 1,
+    driver: str = DRIVER,
 ) -> Json:
     """A slice of a node's pool."""
     return {
@@ -50,7 +56,7 @@ def resource_slice(
         "kind": "ResourceSlice",
         "metadata": {"name": name or f"{node}-slice"},
         "spec": {
-            "driver": DRIVER,
+            "driver": driver,
             "nodeName": node,
             "pool": {"name": node, "generation": generation, "resourceSliceCount": slices},
             "devices": list(devices),

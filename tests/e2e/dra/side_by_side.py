@@ -10,6 +10,8 @@ from tests.e2e.cluster.api import Json
 PLUGIN, DRA, BOTH, MIG = "plugin", "dra", "both", "mig"
 MODELS = ("H100-80GB", "A100-80GB", "T4")
 GPU_CLASS, MIG_CLASS = "gpu.nvidia.com", "mig.nvidia.com"
+NIC_CLASS = NIC_DRIVER = "nic.example.com"
+ADMIN = "admin access to a GPU"
 WHOLE = "nvidia.com/gpu"
 _IS_MODEL = "device.attributes['gpu.nvidia.com'].productName.contains('{}')"
 _IS_LARGE = "device.capacity['gpu.nvidia.com'].memory.compareTo(quantity('40Gi')) >= 0"
@@ -27,13 +29,21 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class NodeCase:
-    """A node: who hands out its GPUs, and whether an agent reports them. `half`: its pool is incomplete."""
+    """A node: who hands out its GPUs, and whether an agent reports them. `other_model` is that of every
+    second GPU. `half`: its pool is incomplete. `shared`: claims may have parts of its GPUs. `nic`: DRA hands
+    out a network device, too."""
 
     kind: str
     model: str
     gpus: tuple[Gpu, ...]
     agent: bool
     half: bool = False
+    other_model: str | None = None
+    shared: bool = False
+    nic: bool = False
+
+    def model_of(self, index: int) -> str:
+        return self.other_model if self.other_model is not None and index % 2 else self.model
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,41 +103,86 @@ def _node(rng: random.Random) -> NodeCase:
     )
     # Where a device plugin hands out GPUs, an agent reports them, else their state is not known.
     agent = kind in (PLUGIN, BOTH) or rng.random() < 0.5
-    return NodeCase(kind, rng.choice(MODELS), gpus, agent, half=kind == DRA and rng.random() < 0.1)
+    return NodeCase(
+        kind,
+        rng.choice(MODELS),
+        gpus,
+        agent,
+        half=kind == DRA and rng.random() < 0.1,
+        other_model=rng.choice(MODELS) if kind != MIG and rng.random() < 0.2 else None,
+        shared=kind == DRA and rng.random() < 0.3,
+        nic=rng.random() < 0.4,
+    )
 
 
-def _ask(rng: random.Random) -> tuple[str, Json, tuple[Json, ...]]:
-    count = rng.choice((1, 1, 2, 4))
+_Ask = tuple[str, Json, tuple[Json, ...]]
 
-    def exactly(device_class: str, *selectors: str, **fields: object) -> Json:
-        found: Json = {"deviceClassName": device_class} | fields
-        if selectors:
-            found["selectors"] = [{"cel": {"expression": each}} for each in selectors]
-        return found
 
-    def one(request: Json) -> tuple[Json, ...]:
-        return ({"name": "gpu", "exactly": request},)
+def _ask(rng: random.Random) -> _Ask:
+    """In words, the limits of the container, and the requests of the claim."""
+    return rng.choice((_resource, _resource, _implicit, _claim, _model, _large, *_OTHERS))(
+        rng, rng.choice((1, 1, 2, 4))
+    )
 
-    kind = rng.randrange(9)
-    if kind <= 1:
-        return f"{count} of {WHOLE}", {WHOLE: str(count)}, ()
-    if kind == 2:
-        name = f"deviceclass.resource.kubernetes.io/{GPU_CLASS}"
-        return f"{count} of {name}", {name: str(count)}, ()
-    if kind == 3:
-        return f"{count} of the class by claim", {}, one(exactly(GPU_CLASS, count=count))
-    if kind == 4:
-        model = rng.choice(("H100", "A100", "T4"))
-        return f"a claim for an {model}", {}, one(exactly(GPU_CLASS, _IS_MODEL.format(model)))
-    if kind == 5:
-        return "a claim for 40 GiB", {}, one(exactly(GPU_CLASS, _IS_LARGE, count=count))
-    if kind == 6:
-        return "a MIG instance by claim", {}, one(exactly(MIG_CLASS))
-    if kind == 7:
-        return "all GPUs by claim", {}, one(exactly(GPU_CLASS, allocationMode="All"))
-    alternatives = [
-        {"name": "large", **exactly(GPU_CLASS, _IS_LARGE, count=count)},
-        {"name": "slice", **exactly(MIG_CLASS)},
-        {"name": "any", **exactly(GPU_CLASS)},
-    ]
+
+def _exactly(device_class: str, *selectors: str, name: str = "gpu", **fields: object) -> Json:
+    found: Json = {"deviceClassName": device_class} | fields
+    if selectors:
+        found["selectors"] = [{"cel": {"expression": each}} for each in selectors]
+    return {"name": name, "exactly": found}
+
+
+def _resource(_: random.Random, count: int) -> _Ask:
+    return f"{count} of {WHOLE}", {WHOLE: str(count)}, ()
+
+
+def _implicit(_: random.Random, count: int) -> _Ask:
+    name = f"deviceclass.resource.kubernetes.io/{GPU_CLASS}"
+    return f"{count} of {name}", {name: str(count)}, ()
+
+
+def _claim(_: random.Random, count: int) -> _Ask:
+    return f"{count} of the class by claim", {}, (_exactly(GPU_CLASS, count=count),)
+
+
+def _model(rng: random.Random, _: int) -> _Ask:
+    model = rng.choice(("H100", "A100", "T4"))
+    return f"a claim for an {model}", {}, (_exactly(GPU_CLASS, _IS_MODEL.format(model)),)
+
+
+def _large(_: random.Random, count: int) -> _Ask:
+    return "a claim for 40 GiB", {}, (_exactly(GPU_CLASS, _IS_LARGE, count=count),)
+
+
+def _instance(_: random.Random, __: int) -> _Ask:
+    return "a MIG instance by claim", {}, (_exactly(MIG_CLASS),)
+
+
+def _all(_: random.Random, __: int) -> _Ask:
+    return "all GPUs by claim", {}, (_exactly(GPU_CLASS, allocationMode="All"),)
+
+
+def _part(_: random.Random, __: int) -> _Ask:
+    capacity = {"requests": {"memory": "10Gi"}}
+    return "10 GiB of a GPU by claim", {}, (_exactly(GPU_CLASS, capacity=capacity),)
+
+
+def _with_nic(_: random.Random, __: int) -> _Ask:
+    return "a GPU and a network device", {}, (_exactly(GPU_CLASS), _exactly(NIC_CLASS, name="nic"))
+
+
+def _admin(_: random.Random, __: int) -> _Ask:
+    return ADMIN, {}, (_exactly(GPU_CLASS, adminAccess=True),)
+
+
+def _first(_: random.Random, count: int) -> _Ask:
+    wanted = (
+        _exactly(GPU_CLASS, _IS_LARGE, name="large", count=count),
+        _exactly(MIG_CLASS, name="slice"),
+        _exactly(GPU_CLASS, name="any"),
+    )
+    alternatives = [{"name": each["name"], **each["exactly"]} for each in wanted]
     return "the first available of three", {}, ({"name": "gpu", "firstAvailable": alternatives},)
+
+
+_OTHERS = (_instance, _all, _part, _with_nic, _admin, _first)

@@ -5,15 +5,28 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.dra_objects import device_class
+from tests.dra_objects import DRIVER, device_class
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.dra.dra_workload import CLASSES, ROOT, DraWorkload, dra_workload_on
-from tests.e2e.dra.side_by_side import BOTH, DRA, MIG, MIG_CLASS, PLUGIN, WHOLE, Case, NodeCase, cases
+from tests.e2e.dra.side_by_side import (
+    ADMIN,
+    BOTH,
+    DRA,
+    MIG,
+    MIG_CLASS,
+    NIC_CLASS,
+    NIC_DRIVER,
+    PLUGIN,
+    WHOLE,
+    Case,
+    NodeCase,
+    cases,
+)
 from tests.e2e.installation import Installation
 from tests.kube_objects import ANNOTATION, gpu
 
@@ -29,7 +42,7 @@ AGREED = {
         "GPUs held on a node with both ways"
     },
     "node(s) didn't match the requested GPU model": {"a wish for a model"},
-    "Insufficient nvidia.com/gpu per device": {"sick or cordoned GPUs"},
+    "Insufficient nvidia.com/gpu per device": {"sick or cordoned GPUs", "GPUs held on a node with both ways"},
 }
 
 
@@ -39,6 +52,7 @@ def workload(dra: Installation) -> Iterator[DraWorkload]:
     dra.api.create(CLASSES, device_class(MIG_CLASS, is_mig, extended=None))
     is_gpu = is_mig.replace("'mig'", "'gpu'")
     dra.api.patch(f"{CLASSES}/gpu.nvidia.com", {"spec": device_class(expression=is_gpu)["spec"]})
+    dra.api.create(CLASSES, device_class(NIC_CLASS, f"device.driver == '{NIC_DRIVER}'", extended=None))
     with dra_workload_on(dra) as workload:
         label = {"resource.kubernetes.io/admin-access": "true"}
         dra.api.patch(f"/api/v1/namespaces/{workload.namespace}", {"metadata": {"labels": label}})
@@ -53,6 +67,7 @@ class Generated:
         # The devices of each node as its agent reports them.
         self.reports: dict[str, list[Json]] = {}
         self.cordons: dict[str, list[str]] = {}
+        self.sick: set[str] = set()
         # The nodes whose GPUs are handed out in both ways.
         self.both: set[str] = set()
 
@@ -100,6 +115,8 @@ class Generated:
             self.both.add(name)
         if case.kind != PLUGIN:
             workload.publish_slice(name, self._published(name, case), slices=2 if case.half else 1)
+        if case.nic:
+            workload.publish_slice(f"{name}", [{"name": "nic-0"}], name=f"{name}-nic", driver=NIC_DRIVER)
         if case.agent:
             self.reports[name] = [self._reported(name, case, i) for i in range(len(case.gpus))]
             cordoned = [f"GPU-{name}-{i}" for i, each in enumerate(case.gpus) if each.cordoned]
@@ -111,7 +128,8 @@ class Generated:
         for i, each in enumerate(case.gpus):
             taints = [{"key": "example.com/sick", "effect": "NoSchedule"}] if each.tainted else []
             if case.kind != MIG:
-                devices.append(self.workload.device(name, i, case.model, taints=taints))
+                fields = {"allowMultipleAllocations": True} if case.shared else {}
+                devices.append(self.workload.device(name, i, case.model_of(i), taints=taints, **fields))
                 continue
             for slot in (0, 4):
                 part = self.workload.device(name, i, case.model, taints=taints)
@@ -127,9 +145,11 @@ class Generated:
 
     def _reported(self, name: str, case: NodeCase, index: int) -> Json:
         each = case.gpus[index]
-        total = {"H100-80GB": 81559, "A100-80GB": 81920, "T4": 15360}[case.model]
-        found = gpu(index, f"GPU-{name}-{index}", model=case.model, total=total)
+        model = case.model_of(index)
+        total = {"H100-80GB": 81559, "A100-80GB": 81920, "T4": 15360}[model]
+        found = gpu(index, f"GPU-{name}-{index}", model=model, total=total)
         if each.sick:
+            self.sick.add(f"GPU-{name}-{index}")
             found["health"] = {"state": "Unhealthy", "reason": "XID 79"}
         if case.kind == MIG:
             instances = [
@@ -219,14 +239,33 @@ class Generated:
         )
 
     def mixed(self) -> list[str]:
-        """The nodes with both ways on which pods have GPUs in both."""
+        """The nodes with both ways on which pods have GPUs in both; admin access takes no GPU."""
+        admins = {f"case-{index}" for index, case in enumerate(CASES) if case.asks == ADMIN}
         ways: dict[str, set[str]] = {}
         for pod in self.workload.all_pods():
             node = pod["spec"].get("nodeName")
-            if node in self.both:
+            templates = {each["resourceClaimTemplateName"] for each in pod["spec"].get("resourceClaims", ())}
+            if node in self.both and not templates & admins:
                 claims = "resourceClaims" in pod["spec"] or "extendedResourceClaimStatus" in pod["status"]
                 ways.setdefault(node, set()).add("claim" if claims else "device plugin")
         return sorted(node for node, found in ways.items() if len(found) > 1)
+
+    def on_closed(self, names: Collection[str]) -> list[str]:
+        """The sick and cordoned GPUs that pods have through claims of devices for themselves."""
+        uids = {
+            pod["metadata"]["uid"] for pod in self.workload.all_pods() if pod["metadata"]["name"] in names
+        }
+        closed = self.sick | {uuid for uuids in self.cordons.values() for uuid in uuids}
+        found = []
+        for claim in self.workload.claims():
+            if uids.isdisjoint(each["uid"] for each in claim.get("status", {}).get("reservedFor", ())):
+                continue
+            for each in claim["status"]["allocation"]["devices"].get("results", ()):
+                # The devices are gpu-0 and gpu-0-mig-4.
+                uuid = f"GPU-{each['pool']}-{each['device'].split('-')[1]}"
+                if each["driver"] == DRIVER and uuid in closed and not each.get("adminAccess"):
+                    found.append(f"{uuid} for {claim['metadata']['name']}")
+        return found
 
     def messages(self, names: Sequence[str]) -> dict[str, str]:
         """kube-scheduler's last message on each pod."""
@@ -259,6 +298,7 @@ def test_ours_binds_where_a_stock_scheduler_binds(workload: DraWorkload) -> None
     names = generated.pods(STOCK)
     stock = generated.settled(names)
     mixed_by_stock = generated.mixed()
+    closed_by_stock = generated.on_closed(set(names.values()))
     generated.remove(names)
     names = generated.pods(OURS)
     ours = generated.settled(names)
@@ -274,7 +314,9 @@ def test_ours_binds_where_a_stock_scheduler_binds(workload: DraWorkload) -> None
             surprises.append((CASES[index], said[names[index]]))
         agreed.update(found)
     print(f"bound: stock {sum(map(bool, stock.values()))}, ours {sum(map(bool, ours.values()))}; {agreed}")
-    assert surprises == []
+    assert surprises == [], "\n".join(map(str, surprises))
     assert mixed_by_stock, "a stock scheduler hands out GPUs of one node in both ways"
     assert mixed_by_ours == []
+    assert closed_by_stock, "a stock scheduler hands out sick and cordoned GPUs"
+    assert generated.on_closed(set(names.values())) == []
     assert {node.kind for case in CASES for node in case.nodes} == {PLUGIN, DRA, BOTH, MIG}
