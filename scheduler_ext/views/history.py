@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scheduler_ext.core.node.node import Node, NodeState
-from scheduler_ext.core.request.resource_names import MIG_PREFIX
+from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 EVERY_S = 30.0
@@ -83,7 +82,7 @@ def fragmentation_by_model(snapshot: Snapshot) -> dict[str, tuple[float, float]]
     models: dict[str, int] = {}
     names, of = [], []
     for name, node in snapshot.nodes.items():
-        model = _model_name(node) if node.info.freshness != "Missing" and not _in_parts(node.state) else None
+        model = _model_name(node) if node.info.freshness != "Missing" and not node.state.in_parts else None
         if model is not None:
             names.append(name)
             of.append(models.setdefault(model, len(models)))
@@ -94,15 +93,6 @@ def fragmentation_by_model(snapshot: Snapshot) -> dict[str, tuple[float, float]]
     unusable = np.clip(snapshot.demand.unusable[state], 0.0, idle)
     sums = (np.bincount(of, each, len(models)).tolist() for each in (idle, unusable))
     return dict(zip(models, zip(*sums, strict=True), strict=True))
-
-
-def _in_parts(state: NodeState) -> bool:
-    """Whether a requested whole GPU there is a replica or an instance, which must not be summed with GPUs."""
-    return any(
-        unit.gpu_part < 1 and not unit.resource.startswith(MIG_PREFIX)
-        for slot in state.slots
-        for unit in slot.units
-    )
 
 
 def _model_name(node: Node) -> str | None:

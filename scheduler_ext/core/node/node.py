@@ -230,9 +230,13 @@ class NodeState:
 
     @property
     def counts_alone(self) -> bool:
-        """Whether its whole GPUs are only a number: of an estimated node, or where the device plugin has
-        pods share each."""
-        return self.estimated or any(
+        """Whether its whole GPUs are only a number: of an estimated node, or handed out in parts."""
+        return self.estimated or self.in_parts
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether what the device plugin hands out as a whole GPU is a replica or an instance."""
+        return any(
             unit.gpu_part < 1
             and not unit.resource.startswith(MIG_PREFIX)
             and unit.resource not in self.by_claim
