@@ -23,21 +23,11 @@ from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.documents import json_documents
-from scheduler_ext.wire.dra.resource_api import (
-    API_VERSION,
-    GROUP,
-    RULE_VERSIONS,
-    ClaimObject,
-    ClassObject,
-    RuleObject,
-    SliceObject,
-    TemplateObject,
-    read_claim,
-    read_class,
-    read_rule,
-    read_slice,
-    read_template,
-)
+from scheduler_ext.wire.dra.claim_object import ClaimObject, TemplateObject, read_claim, read_template
+from scheduler_ext.wire.dra.class_object import ClassObject, read_class
+from scheduler_ext.wire.dra.resource_api import API_VERSION, GROUP, RULE_VERSIONS
+from scheduler_ext.wire.dra.slice_object import SliceObject, read_slice
+from scheduler_ext.wire.dra.taint_rule import RuleObject, read_rule
 from scheduler_ext.wire.kube import PodDisruptionBudget, budget
 from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods, template_manifests
 from scheduler_ext.wire.node_info import node_info

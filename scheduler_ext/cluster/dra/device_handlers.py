@@ -9,7 +9,11 @@ from typing import Any, Final
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.inventory_handlers import CacheHandler
 from scheduler_ext.core.cache.device_index import DeviceIndex
-from scheduler_ext.wire.dra import resource_api as api
+from scheduler_ext.wire.dra.claim_object import ClaimObject, read_claim
+from scheduler_ext.wire.dra.class_object import ClassObject, read_class
+from scheduler_ext.wire.dra.resource_api import CLAIMS, CLASSES, RULES, SLICES
+from scheduler_ext.wire.dra.slice_object import SliceObject, read_slice
+from scheduler_ext.wire.dra.taint_rule import RuleObject, read_rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,35 +31,35 @@ class DeviceKind:
 
 
 KINDS: Final[Mapping[str, DeviceKind]] = {
-    api.CLASSES: DeviceKind(
+    CLASSES: DeviceKind(
         "DeviceClass",
-        api.ClassObject,
-        api.read_class,
+        ClassObject,
+        read_class,
         DeviceIndex.update_class,
         DeviceIndex.remove_class,
         DeviceIndex.classes,
     ),
-    api.SLICES: DeviceKind(
+    SLICES: DeviceKind(
         "ResourceSlice",
-        api.SliceObject,
-        api.read_slice,
+        SliceObject,
+        read_slice,
         DeviceIndex.update_slice,
         DeviceIndex.remove_slice,
         DeviceIndex.slices,
     ),
-    api.CLAIMS: DeviceKind(
+    CLAIMS: DeviceKind(
         "ResourceClaim",
-        api.ClaimObject,
-        api.read_claim,
+        ClaimObject,
+        read_claim,
         DeviceIndex.update_claim,
         DeviceIndex.remove_claim,
         DeviceIndex.claims,
         by_uid=True,
     ),
-    api.RULES: DeviceKind(
+    RULES: DeviceKind(
         "DeviceTaintRule",
-        api.RuleObject,
-        api.read_rule,
+        RuleObject,
+        read_rule,
         DeviceIndex.update_rule,
         DeviceIndex.remove_rule,
         DeviceIndex.rules,

@@ -16,7 +16,7 @@ from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.tainted import wanted_taints
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.counters import Counter
-from scheduler_ext.wire.dra.resource_api import taint_rule_body
+from scheduler_ext.wire.dra.taint_rule import taint_rule_body
 
 log = logging.getLogger(__name__)
 

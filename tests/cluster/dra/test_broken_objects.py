@@ -16,7 +16,7 @@ from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.device_selector import DeviceSelector
-from scheduler_ext.wire.dra import resource_api as api
+from scheduler_ext.wire.dra.resource_api import CLAIMS, CLASSES, RULES, SLICES
 from tests.dra_objects import (
     DRIVER,
     device_class,
@@ -48,15 +48,15 @@ def drawn(draw: random.Random) -> tuple[str, Json]:
     )
     return draw.choice(
         [
-            (api.CLASSES, device_class(draw.choice([DRIVER, "other"]))),
+            (CLASSES, device_class(draw.choice([DRIVER, "other"]))),
             (
-                api.SLICES,
+                SLICES,
                 resource_slice(
                     draw.choice("abcd"), devices, generation=draw.randrange(3), slices=draw.choice([1, 1, 2])
                 ),
             ),
-            (api.CLAIMS, held),
-            (api.RULES, taint_rule("r", driver=DRIVER, pool="a")),
+            (CLAIMS, held),
+            (RULES, taint_rule("r", driver=DRIVER, pool="a")),
         ]
     )
 

@@ -18,14 +18,9 @@ from scheduler_ext.core.dra.published import (
 )
 from scheduler_ext.core.dra.semantic_version import parse_version
 from scheduler_ext.core.intree.affinity import Taint, Toleration
-from scheduler_ext.wire.dra.resource_api import (
-    ClaimObject,
-    ClassObject,
-    SliceObject,
-    read_claim,
-    read_class,
-    read_slice,
-)
+from scheduler_ext.wire.dra.claim_object import ClaimObject, read_claim
+from scheduler_ext.wire.dra.class_object import ClassObject, read_class
+from scheduler_ext.wire.dra.slice_object import SliceObject, read_slice
 
 Json = dict[str, Any]
 

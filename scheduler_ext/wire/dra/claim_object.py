@@ -1,0 +1,197 @@
+"""ResourceClaims, and the templates of claims."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Raw
+
+from scheduler_ext.core.dra.device import amounts
+from scheduler_ext.core.dra.published import (
+    TEMPLATE_PREFIX,
+    Claim,
+    ClaimedDevice,
+    DeviceAsk,
+    DeviceId,
+    Requested,
+)
+from scheduler_ext.core.intree.affinity import Toleration
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.dra.resource_api import Selector, amount_text, expressions
+from scheduler_ext.wire.kube import KubeStruct, strings
+
+# Set by kube-scheduler on the claims that it makes for extended resources.
+_EXTENDED_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
+
+
+class _DeviceToleration(KubeStruct):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class _CapacityRequests(KubeStruct):
+    requests: dict[str, Raw] | None = None
+
+
+class _Request(KubeStruct):
+    """`exactly` of a request, or one of its alternatives."""
+
+    name: str | None = None
+    device_class_name: str | None = None
+    selectors: list[Selector] | None = None
+    allocation_mode: str | None = None
+    count: int | None = None
+    admin_access: bool | None = None
+    tolerations: list[_DeviceToleration] | None = None
+    capacity: _CapacityRequests | None = None
+
+
+class _DeviceRequest(KubeStruct):
+    name: str | None = None
+    exactly: _Request | None = None
+    first_available: list[_Request] | None = None
+
+
+class _DeviceClaim(KubeStruct):
+    requests: list[_DeviceRequest] | None = None
+    constraints: list[Raw] | None = None
+
+
+class _ClaimSpec(KubeStruct):
+    devices: _DeviceClaim | None = None
+
+
+class _Result(KubeStruct):
+    driver: str | None = None
+    pool: str | None = None
+    device: str | None = None
+    admin_access: bool | None = None
+    consumed_capacity: dict[str, Raw] | None = None
+
+
+class _Results(KubeStruct):
+    results: list[_Result] | None = None
+
+
+class _Allocation(KubeStruct):
+    devices: _Results | None = None
+    node_selector: kube.NodeSelector | None = None
+
+
+class _Consumer(KubeStruct):
+    resource: str | None = None
+    name: str | None = None
+    uid: str | None = None
+
+
+class _ClaimStatus(KubeStruct):
+    allocation: _Allocation | None = None
+    reserved_for: list[_Consumer] | None = None
+
+
+class ClaimObject(KubeStruct):
+    metadata: kube.ObjectMeta | None = None
+    spec: _ClaimSpec | None = None
+    status: _ClaimStatus | None = None
+
+
+class _TemplateSpec(KubeStruct):
+    spec: _ClaimSpec | None = None
+
+
+class TemplateObject(KubeStruct):
+    metadata: kube.ObjectMeta | None = None
+    spec: _TemplateSpec | None = None
+
+
+def read_claim(item: ClaimObject) -> Claim:
+    """A ResourceClaim."""
+    metadata, status = item.metadata or kube.ObjectMeta(), item.status or _ClaimStatus()
+    asked = (item.spec or _ClaimSpec()).devices or _DeviceClaim()
+    allocation = status.allocation
+    requests, missing = _requests(asked)
+    return Claim(
+        uid=metadata.uid or "",
+        namespace=metadata.namespace or "default",
+        name=metadata.name or "",
+        requests=requests,
+        devices=_claimed(allocation) if allocation is not None else None,
+        pods=tuple(
+            (each.uid or "", each.name or "") for each in status.reserved_for or () if each.resource == "pods"
+        ),
+        node=_only_node(allocation.node_selector) if allocation is not None else None,
+        extended=strings(metadata.annotations).get(_EXTENDED_ANNOTATION) == "true",
+        not_modelled=missing,
+    )
+
+
+def read_template(item: TemplateObject) -> Claim:
+    """The claims that a ResourceClaimTemplate would make, as one that waits under the template's key."""
+    metadata, spec = item.metadata or kube.ObjectMeta(), item.spec or _TemplateSpec()
+    asked = (spec.spec or _ClaimSpec()).devices or _DeviceClaim()
+    requests, missing = _requests(asked)
+    namespace, name = metadata.namespace or "default", TEMPLATE_PREFIX + (metadata.name or "")
+    return Claim(
+        uid=f"{namespace}/{name}",
+        namespace=namespace,
+        name=name,
+        requests=requests,
+        not_modelled=missing,
+    )
+
+
+def _requests(asked: _DeviceClaim) -> tuple[tuple[Requested, ...], tuple[str, ...]]:
+    """What the requests of a claim require of each device, and the features that are not modelled."""
+    requests, missing = [], dict[str, None]()
+    if asked.constraints:
+        missing["constraints between devices"] = None
+    for each in asked.requests or ():
+        if each.first_available:
+            missing["firstAvailable"] = None
+            requests += [Requested(_ask(one), 0) for one in each.first_available]
+        elif each.exactly is not None and each.exactly.admin_access:
+            missing["adminAccess"] = None
+        elif each.exactly is not None:
+            every = each.exactly.allocation_mode == "All"
+            if every:
+                missing["allocationMode: All"] = None
+            count = 1 if each.exactly.count is None else each.exactly.count
+            requests.append(Requested(_ask(each.exactly), 0 if every else max(0, count)))
+    return tuple(requests), tuple(missing)
+
+
+def _ask(request: _Request) -> DeviceAsk:
+    capacity = (request.capacity.requests if request.capacity is not None else None) or {}
+    return DeviceAsk(
+        request.device_class_name or "",
+        expressions(request.selectors),
+        tuple(
+            Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "")
+            for t in request.tolerations or ()
+        ),
+        tuple(sorted((name, text) for name, raw in capacity.items() if (text := amount_text(raw)))),
+    )
+
+
+def _claimed(allocation: _Allocation) -> tuple[ClaimedDevice, ...]:
+    results = (allocation.devices.results if allocation.devices is not None else None) or ()
+    return tuple(
+        ClaimedDevice(
+            DeviceId(each.driver or "", each.pool or "", each.device or ""),
+            amounts({name: amount_text(raw) or "0" for name, raw in (each.consumed_capacity or {}).items()}),
+        )
+        for each in results
+        if not each.admin_access
+    )
+
+
+def _only_node(selector: kube.NodeSelector | None) -> str | None:
+    """The node that an allocation names: kube-scheduler writes one field for devices of a node."""
+    for term in (selector.node_selector_terms if selector is not None else None) or ():
+        for each in term.match_fields or ():
+            values = each.values or []
+            if each.key == "metadata.name" and each.operator == "In" and len(values) == 1:
+                return values[0]
+    return None

@@ -1,0 +1,170 @@
+"""ResourceSlices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from msgspec import Raw, field
+
+from scheduler_ext.core.dra.consumable import RequestPolicy
+from scheduler_ext.core.dra.device import amounts
+from scheduler_ext.core.dra.published import (
+    Attribute,
+    Consumption,
+    DeviceFacts,
+    PublishedDevice,
+    ResourceSlice,
+)
+from scheduler_ext.core.dra.semantic_version import parse_version
+from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.dra.resource_api import DeviceTaintObject, amount_text, taint_of
+from scheduler_ext.wire.kube import KubeStruct
+
+
+class _Pool(KubeStruct):
+    name: str | None = None
+    generation: int | None = None
+    resource_slice_count: int | None = None
+
+
+class _AttributeValue(KubeStruct):
+    number: int | None = field(default=None, name="int")
+    truth: bool | None = field(default=None, name="bool")
+    string: str | None = None
+    version: str | None = None
+
+
+class _Value(KubeStruct):
+    value: Raw = Raw(b"null")
+
+
+class _ValidRange(KubeStruct):
+    min: Raw | None = None
+    max: Raw | None = None
+    step: Raw | None = None
+
+
+class _RequestPolicy(KubeStruct):
+    default: Raw | None = None
+    valid_values: list[Raw] | None = None
+    valid_range: _ValidRange | None = None
+
+
+class _Capacity(_Value):
+    request_policy: _RequestPolicy | None = None
+
+
+class _ConsumedCounters(KubeStruct):
+    counter_set: str | None = None
+    counters: dict[str, _Value] | None = None
+
+
+class _DeviceObject(KubeStruct):
+    name: str | None = None
+    attributes: dict[str, _AttributeValue] | None = None
+    capacity: dict[str, _Capacity] | None = None
+    consumes_counters: list[_ConsumedCounters] | None = None
+    taints: list[DeviceTaintObject] | None = None
+    allow_multiple_allocations: bool | None = None
+
+
+class _CounterSet(KubeStruct):
+    name: str | None = None
+    counters: dict[str, _Value] | None = None
+
+
+class _SliceSpec(KubeStruct):
+    driver: str | None = None
+    pool: _Pool | None = None
+    node_name: str | None = None
+    devices: list[_DeviceObject] | None = None
+    shared_counters: list[_CounterSet] | None = None
+
+
+class SliceObject(KubeStruct):
+    metadata: kube.ObjectMeta | None = None
+    spec: _SliceSpec | None = None
+
+
+def read_slice(item: SliceObject) -> ResourceSlice:
+    """A ResourceSlice."""
+    metadata, spec = item.metadata or kube.ObjectMeta(), item.spec or _SliceSpec()
+    pool, driver = spec.pool or _Pool(), spec.driver or ""
+    return ResourceSlice(
+        name=metadata.name or "",
+        driver=driver,
+        pool=pool.name or "",
+        generation=pool.generation or 0,
+        slices=pool.resource_slice_count or 0,
+        node=spec.node_name or None,
+        devices=tuple(_device(driver, each) for each in spec.devices or ()),
+        counters={
+            (counter_set.name or "", counter): amount
+            for counter_set in spec.shared_counters or ()
+            for counter, amount in _counters(counter_set.counters)
+        },
+    )
+
+
+def _device(driver: str, device: _DeviceObject) -> PublishedDevice:
+    return PublishedDevice(
+        name=device.name or "",
+        facts=DeviceFacts(
+            driver,
+            dict(_attributes(device.attributes)),
+            {
+                name: text
+                for name, each in (device.capacity or {}).items()
+                if (text := amount_text(each.value))
+            },
+            bool(device.allow_multiple_allocations),
+        ),
+        consumes=tuple(
+            Consumption(each.counter_set or "", counter, amount)
+            for each in device.consumes_counters or ()
+            for counter, amount in _counters(each.counters)
+        ),
+        taints=tuple(map(taint_of, device.taints or ())),
+        policies={
+            name.rpartition("/")[2]: _policy(each.request_policy)
+            for name, each in (device.capacity or {}).items()
+            if each.request_policy is not None
+        },
+    )
+
+
+def _policy(policy: _RequestPolicy) -> RequestPolicy:
+    valid = policy.valid_range or _ValidRange()
+    values = (_amount(each) for each in policy.valid_values or ())
+    return RequestPolicy(
+        _amount(policy.default),
+        _amount(valid.min),
+        _amount(valid.max),
+        _amount(valid.step),
+        tuple(sorted(each for each in values if each is not None)),
+    )
+
+
+def _amount(raw: Raw | None) -> int | None:
+    """A quantity as a whole number; None if it is absent or cannot be read."""
+    text = amount_text(raw) if raw is not None else None
+    return amounts({"": text}).get("") if text else None
+
+
+def _attributes(values: dict[str, _AttributeValue] | None) -> Iterator[tuple[str, Attribute]]:
+    for name, each in (values or {}).items():
+        if each.version is not None:
+            with suppress(ValueError):
+                yield name, parse_version(each.version)
+        else:
+            value = next((v for v in (each.string, each.truth, each.number) if v is not None), None)
+            if value is not None:
+                yield name, value
+
+
+def _counters(values: dict[str, _Value] | None) -> Iterator[tuple[str, int]]:
+    for name, each in (values or {}).items():
+        with suppress(QuantityError):
+            yield name, max(0, int(parse_quantity(amount_text(each.value) or "")))
