@@ -67,7 +67,8 @@ class Claimable:
             if unit.free and self._first_of(name) == device.uuid:
                 unit = replace(unit, first=True)
             units.append(self._named(name, unit))
-        in_parts = any(part.multiple and part.memory_mib for part in parts)
+        # Only if claims ask parts: otherwise such a GPU is given whole.
+        in_parts = any(part.multiple for part in parts) and any(unit.gpu_part < 1 for unit in units)
         return replace(slot, units=tuple(units), claimed_in_parts=in_parts)
 
     def allocate(self, asks: Iterable[UnitAsk]) -> tuple[ClaimedDevice, ...] | None:

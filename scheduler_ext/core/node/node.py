@@ -179,7 +179,7 @@ class Unit:
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One device in a decision. `share_free_mib` is -1 if no share may go, `idle` its unheld part.
-    `claimed_in_parts`: claims can have parts of its memory."""
+    `claimed_in_parts`: claims ask parts of its memory."""
 
     model: GpuModel
     healthy: bool
