@@ -112,7 +112,7 @@ bench-live: .venv ## Measure what following a large cluster costs (nine minutes;
 	$(BIN)/python -m benchmarks.live_nominated --json benchmarks/results/live-nominated.json $(ARGS)
 
 bench-claims: .venv ## Measure GPUs handed out by claims on a real kube-scheduler (TRACES=dir: the published figures; ten minutes)
-	$(BIN)/python -m benchmarks.claims --whole --demand 1 $(if $(TRACES),--traces $(TRACES) \
+	$(BIN)/python -m benchmarks.claims --demand 1 $(if $(TRACES),--traces $(TRACES) \
 		--json benchmarks/results/claims.json) $(ARGS)
 
 bench-page: .venv ## Measure the live page on a large cluster (three minutes, Chromium; ARGS=--smoke: seconds)

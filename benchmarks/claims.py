@@ -4,7 +4,8 @@ benchmarks.claims`.
 A control plane on this machine has nodes of a trace, whose GPUs are in ResourceSlices, and pods of the trace
 that ask for them by claims: whole GPUs, or parts as consumable capacity. They ask more than there is. The
 stock kube-scheduler and the one of `manifests/overlays/dra` bind the same pods in the same order, one after
-the other, each on the empty cluster. The result is the part of all GPUs that bound pods hold.
+the other, each on the empty cluster. Pods arrive ten a second: in a burst, decisions follow each other faster
+than the extender learns of them. The result is the part of all GPUs that bound pods hold.
 
 The trace names a part of any GPU in thousandths. All GPUs are published as one model with equal memory, so
 that a part is a number of MiB.
@@ -91,10 +92,14 @@ def asked(kind: PodKind) -> Json:
     return request(1, capacity={"requests": {"memory": memory}})
 
 
-def create(workload: DraWorkload, pods: Sequence[TracePod], scheduler: str) -> Iterator[tuple[str, TracePod]]:
-    """Create the pods in their order, each with its claim; their names."""
+def create(
+    workload: DraWorkload, pods: Sequence[TracePod], scheduler: str, per_s: float
+) -> Iterator[tuple[str, TracePod]]:
+    """Create the pods in their order, so many a second, each with its claim; their names."""
     claims = f"{ROOT}/namespaces/{workload.namespace}/resourceclaims"
+    start = time.monotonic()
     for number, each in enumerate(pods):
+        time.sleep(max(0.0, start + number / per_s - time.monotonic()))
         requests = {"cpu": f"{each.kind.cpu_milli}m", "memory": f"{each.kind.memory_mib}Mi"}
         resources: Json = {"requests": requests}
         container = {"name": "main", "image": "train:1", "resources": resources}
@@ -132,7 +137,11 @@ def settled(workload: DraWorkload) -> set[str]:
 
 
 def measure(
-    installation: Installation, shapes: Sequence[NodeShape], pods: Sequence[TracePod], seed: int
+    installation: Installation,
+    shapes: Sequence[NodeShape],
+    pods: Sequence[TracePod],
+    seed: int,
+    per_s: float,
 ) -> Result:
     """Bind the pods with each scheduler."""
     gpus = sum(shape.gpus for shape in shapes)
@@ -140,7 +149,7 @@ def measure(
     for name, scheduler in SCHEDULERS.items():
         with dra_workload_on(installation) as workload:
             add_nodes(workload, shapes)
-            kinds = dict(create(workload, pods, scheduler))
+            kinds = dict(create(workload, pods, scheduler, per_s))
             bound = settled(workload)
             held_milli = sum(kinds[pod].kind.demand_milli for pod in bound)
             allocated[name] = round(100 * held_milli / (gpus * GPU_MILLI), 2)
@@ -170,6 +179,7 @@ def _check(workload: DraWorkload) -> None:
 @click.option("--nodes", default=60, show_default=True, type=click.IntRange(1))
 @click.option("--demand", default=1.3, show_default=True, help="GPUs that pods ask, over all GPUs.")
 @click.option("--seeds", default="42,43,44", show_default=True)
+@click.option("--per-second", default=10.0, show_default=True, help="Pods that arrive in a second.")
 @click.option("--whole", is_flag=True, help="Without pods that ask a part of a GPU.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path))
 def main(
@@ -178,6 +188,7 @@ def main(
     nodes: int,
     demand: float,
     seeds: str,
+    per_second: float,
     whole: bool,
     json_file: Path | None,
 ) -> None:
@@ -195,7 +206,7 @@ def main(
     ):
         click.echo(f"{'SEED':<6}{'GPUS':>6}{'PODS':>6}{'ASKED':>8}{'STOCK':>8}{'OURS':>8}{'MORE':>7}")
         for seed in map(int, seeds.split(",")):
-            result = measure(installation, *part_of(trace, nodes, demand, seed), seed)
+            result = measure(installation, *part_of(trace, nodes, demand, seed), seed, per_second)
             results.append(result)
             stock, ours = result.allocated_percent["stock"], result.allocated_percent["ours"]
             click.echo(
@@ -214,6 +225,7 @@ def main(
             "trace": variant if traces else "generated",
             "nodes": nodes,
             "demand": demand,
+            "podsPerSecond": per_second,
             "whole": whole,
             "results": [
                 {
