@@ -284,3 +284,22 @@ def test_a_pool_that_is_published_in_part_is_named(tmp_path: Path, written: Writ
     explanation = explain(path, written("pod.json", json.dumps(pod("p", {WHOLE: "1"}))))
     assert (explanation["fits"], explanation["warnings"]) == (False, [note])
     assert f"Note: {note}\n" in run("inventory", "--inventory", path).stdout
+
+
+def test_two_devices_of_one_name_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.json"
+    path.write_bytes(
+        inventory(device_class(), node("n"), resource_slice("n", [gpu_device(0), gpu_device(0)]))
+    )
+    assert "Note: n: pool n has two devices gpu-0; its GPUs" in run("inventory", "--inventory", path).stdout
+
+
+def test_devices_of_several_nodes_are_named(cluster: Path, written: Written) -> None:
+    found = json.loads(cluster.read_bytes())
+    fabric = resource_slice("fabric", [gpu_device(9)])
+    fabric["spec"] |= {"nodeName": None, "allNodes": True}
+    found["items"].append(fabric)
+    cluster.write_text(json.dumps(found))
+    assert explain(cluster, asked(written, request()))["notModelled"] == [
+        "devices that several nodes can reach of ResourceClaimTemplate default/asked"
+    ]

@@ -213,6 +213,8 @@ class DeviceIndex:
                     missing.append("requirements beyond the DeviceClass")
                 elif (problem := names.problem_of(name)) is not None:
                     missing.append(f"a selector ({problem})")
+        if units and self._has_open:
+            missing.append("devices that several nodes can reach")
         # What a claim of other devices has is no concern of the GPUs.
         own = claim.not_modelled if units or not claim.requests else ()
         return Asked(tuple(units), tuple(f"{feature} of {claim.title}" for feature in (*own, *missing)))

@@ -93,12 +93,14 @@ class Pools:
     def problem(self, pool: Pool) -> str | None:
         """Why the devices of a pool are not counted; None if they are."""
         current = self.newest(pool)
-        names = Counter(device.name for item in current for device in item.devices)
-        twice = next((name for name, count in names.items() if count > 1), None)
         if current and len(current) != current[0].slices:
             at = f"generation {current[0].generation}"
             return f"pool {pool.name} has {len(current)} of {current[0].slices} ResourceSlices of {at}"
-        return f"pool {pool.name} has two devices {twice}" if twice is not None else None
+        names = [device.name for item in current for device in item.devices]
+        if len(set(names)) == len(names):
+            return None
+        ((twice, _),) = Counter(names).most_common(1)
+        return f"pool {pool.name} has two devices {twice}"
 
     def newest(self, pool: Pool) -> list[ResourceSlice]:
         """The slices of the newest generation, by name."""
