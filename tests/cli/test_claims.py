@@ -303,3 +303,20 @@ def test_devices_of_several_nodes_are_named(cluster: Path, written: Written) -> 
     assert explain(cluster, asked(written, request()))["notModelled"] == [
         "devices that several nodes can reach of ResourceClaimTemplate default/asked"
     ]
+
+
+@pytest.mark.parametrize(
+    ("second", "features"),
+    [
+        pytest.param(request(1, IS_A100), ["several requests for the same devices"], id="GPUs of one class"),
+        pytest.param(request(device_class="nic.example.com"), [], id="a GPU and a network device"),
+    ],
+)
+def test_two_requests_of_a_claim(cluster: Path, written: Written, second: Json, features: list[str]) -> None:
+    found = json.loads(cluster.read_bytes())
+    nic = resource_slice("single", [{"name": "nic-0"}], name="nics", driver="nic.example.com")
+    nics = device_class("nic.example.com", "device.driver == 'nic.example.com'", extended=None)
+    found["items"] += [nics, nic]
+    cluster.write_text(json.dumps(found))
+    explanation = explain(cluster, asked(written, request(), second | {"name": "second"}))
+    assert explanation["notModelled"] == features

@@ -168,7 +168,12 @@ class DeviceIndex:
     def asked(self, namespace: str, names: Iterable[str]) -> Asked:
         """The requests of a pod's claims, except of those that hold devices already. A claim that is not
         known (yet) may ask any GPU. Any thread may call it."""
-        return together(self._asked_as(namespace, name) for name in names)
+        asked = together(self._asked_as(namespace, name) for name in names)
+        resources = {unit.resource for unit in asked.units}
+        # A copy, because the keys of a dict may change meanwhile.
+        if len(resources) > 1 and any(len(resources & each) > 1 for each in tuple(self._same)):
+            return asked._replace(not_modelled=(*asked.not_modelled, "several requests for the same devices"))
+        return asked
 
     def _asked_as(self, namespace: str, name: str) -> Asked:
         claim = self.claim(namespace, name)
