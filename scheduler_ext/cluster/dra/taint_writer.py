@@ -53,6 +53,8 @@ class TaintWriter(Background):
         self._path = path
         self._snapshot = snapshot
         self.problem: str | None = None
+        # The node of each pool that was listed.
+        self._homes: dict[str, str] = {}
 
     def run(self) -> None:
         while not self.stopped.wait(EVERY_S):
@@ -69,15 +71,14 @@ class TaintWriter(Background):
         starts again lists it first, and schedulers may choose it before a new rule is there."""
         with self._locked as cache:
             rules = cache.devices.rules()
-        wanted, looked_at = _looked_at(snapshot)
+        wanted, looked_at = self._looked_at(snapshot)
         missing = [taint for name, taint in wanted.items() if name not in rules]
         needless = [
             rule
             for name, rule in rules.items()
-            # Drivers name the pool of a node after it (kubeletplugin of k8s.io/dynamic-resource-allocation).
             if rule.ours
             and name not in wanted
-            and (rule.pool not in snapshot.nodes or any(rule.is_about(id) for id in looked_at[rule.pool]))
+            and (self._is_gone(rule.pool, snapshot) or any(rule.is_about(id) for id in looked_at[rule.pool]))
         ]
         problem = None
         for taint in missing[:_MOST]:
@@ -88,6 +89,31 @@ class TaintWriter(Background):
         if problem is not None and problem != self.problem:
             log.warning("DeviceTaintRules are not as wanted, trying again: %s", problem)
         self.problem = problem
+
+    def _looked_at(
+        self, snapshot: Snapshot
+    ) -> tuple[dict[str, DeviceTaint], Mapping[str | None, list[DeviceId]]]:
+        """The wanted taints by the names of their rules, and by pool the listed devices of whose GPUs an
+        agent reports."""
+        wanted: dict[str, DeviceTaint] = {}
+        looked_at: defaultdict[str | None, list[DeviceId]] = defaultdict(list)
+        homes = {pool: home for pool, home in self._homes.items() if home in snapshot.nodes}
+        for name, node in snapshot.nodes.items():
+            info = node.info
+            if info.dra is None:
+                continue
+            homes |= dict.fromkeys((device.id.pool for device in info.dra.devices), name)
+            is_reported = info.report is not None and not info.report.from_slices
+            if is_reported and info.freshness == "Fresh":
+                wanted |= by_rule(wanted_taints(info))
+                for device in info.dra.devices:
+                    looked_at[device.id.pool].append(device.id)
+        self._homes = homes
+        return wanted, looked_at
+
+    def _is_gone(self, pool: str | None, snapshot: Snapshot) -> bool:
+        """Whether the node of a pool is gone. Most drivers name the pool after its node."""
+        return pool not in self._homes and pool not in snapshot.nodes
 
     def _call(self, method: str, path: str, name: str, body: Mapping[str, object]) -> str | None:
         """Write one rule; returns the problem."""
@@ -104,18 +130,3 @@ class TaintWriter(Background):
             return f"{name}: {error}"
         self.writes.inc("created" if method == "POST" else "deleted")
         return None
-
-
-def _looked_at(snapshot: Snapshot) -> tuple[dict[str, DeviceTaint], Mapping[str | None, list[DeviceId]]]:
-    """The wanted taints by the names of their rules, and by pool the listed devices of whose GPUs an agent
-    reports."""
-    wanted: dict[str, DeviceTaint] = {}
-    looked_at: defaultdict[str | None, list[DeviceId]] = defaultdict(list)
-    for node in snapshot.nodes.values():
-        info = node.info
-        is_reported = info.report is not None and not info.report.from_slices
-        if info.dra is not None and is_reported and info.freshness == "Fresh":
-            wanted |= by_rule(wanted_taints(info))
-            for device in info.dra.devices:
-                looked_at[device.id.pool].append(device.id)
-    return wanted, looked_at

@@ -296,9 +296,12 @@ class Cache(Ledger):
 
     def _count_claimants(self, node: str) -> None:
         """Count the pods of a node that have GPUs through claims only, and that did not wait here."""
-        if claims := self.devices.claims_on(node):
-            for pod in self.pods_on(node).holding:
-                self._count_asked(pod, [each for each in claims if pod.uid in dict(each.pods)])
+        new = [pod for pod in self.pods_on(node).holding if pod.uid not in self._counted]
+        new = [pod for pod in new if not pod.request.asks_gpu]
+        claims = self.devices.claims_on(node) if new else ()
+        for pod in new:
+            # Of pods that share a claim, the first.
+            self._count_asked(pod, [each for each in claims if each.pods and each.pods[0][0] == pod.uid])
 
     def _count_asked(self, pod: BoundPod, claims: Iterable[Claim]) -> None:
         if pod.uid in self._counted or pod.request.asks_gpu:

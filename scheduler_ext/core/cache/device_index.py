@@ -184,7 +184,7 @@ class DeviceIndex:
         else, or what depends on the node."""
         gpus, parts_mib = 0, []
         for claim in claims:
-            for ask, count in claim.requests:
+            for ask, count, _ in claim.requests:
                 if not count or not self._names.is_of_whole_gpus(ask.device_class):
                     return None
                 if not ask.capacity:
@@ -209,11 +209,11 @@ class DeviceIndex:
         if claim.devices is not None:
             return Asked(nodes=(claim.node,) if claim.node is not None else ())
         units, missing = [], []
-        for ask, count in claim.requests:
+        for ask, count, every in claim.requests:
             if DEVICE_CLASS_PREFIX + ask.device_class not in names.asks:
                 missing.append(f"DeviceClass {ask.device_class}, which is not known here,")
             if (name := self.resource_of(ask)) is not None:
-                units.append(UnitAsk(name, count))
+                units.append(UnitAsk(name, count, every=every))
                 if name != ask_resource(ask):
                     missing.append("requirements beyond the DeviceClass")
                 elif (problem := names.problem_of(name)) is not None:
@@ -241,7 +241,7 @@ class DeviceIndex:
             for pool, nodes in self._pools.nodes_by_pool().items()
         )
         return [
-            f"{nodes}: {problem}; its GPUs are not counted"
+            f"{nodes or 'several nodes'}: {problem}; its GPUs are not counted"
             for problem, slices, nodes in found
             if problem is not None and any(is_gpu(each.facts) for item in slices for each in item.devices)
         ]

@@ -33,15 +33,18 @@ class ClaimDemand(NamedTuple):
 
 def together(parts: Iterable[Asked]) -> Asked:
     """The requests of several claims as one; each resource once, by name."""
-    counts: dict[str, int] = {}
+    counts: dict[str, tuple[int, bool]] = {}
     features: dict[str, None] = {}
     there: dict[str, None] = {}
     for units, not_modelled, nodes in parts:
         for unit in units:
-            counts[unit.resource] = counts.get(unit.resource, 0) + unit.count
+            count, every = counts.get(unit.resource, (0, False))
+            counts[unit.resource] = count + unit.count, every or unit.every
         features |= dict.fromkeys(not_modelled)
         there |= dict.fromkeys(nodes)
-    asked = tuple(UnitAsk(name, count, by_claim=True) for name, count in sorted(counts.items()))
+    asked = tuple(
+        UnitAsk(name, count, by_claim=True, every=every) for name, (count, every) in sorted(counts.items())
+    )
     return Asked(asked, tuple(features), tuple(there))
 
 

@@ -122,10 +122,11 @@ class DeviceAsk:
 
 
 class Requested(NamedTuple):
-    """A number of devices that a claim asks; 0 if their number depends on the node."""
+    """A number of devices that a claim asks; 0 if their number depends on the node. `every`: all of them."""
 
     ask: DeviceAsk
     devices: int
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
-from scheduler_ext.core.framework.criterion import Change, Filter, Trial, View
+from scheduler_ext.core.framework.criterion import Change, Filter, Trial, View, needed_reach
 from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
 from scheduler_ext.core.node.columns import Bools
-from scheduler_ext.core.node.node import UNLIMITED, Node
+from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, shown_resource
 
@@ -35,7 +35,7 @@ class _Count(Filter):
                 continue
             if ask.by_claim and view.request.claims_judged:
                 # Of the nodes with room, those where the pod may get a cordoned or sick GPU are left out.
-                passed &= (columns.limit >= (ask.count or UNLIMITED)) | ~columns.by_claim
+                passed &= (columns.limit >= needed_reach(ask)) | ~columns.by_claim
             else:
                 passed &= (columns.available >= ask.count) | columns.open
         return passed

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from scheduler_ext.core.framework.criterion import Filter, View
+from scheduler_ext.core.framework.criterion import Filter, View, needed_reach
 from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason, device_of, where
 from scheduler_ext.core.node.columns import Bools
-from scheduler_ext.core.node.node import UNLIMITED, Node
+from scheduler_ext.core.node.node import Node
 
 
 class Health(Filter):
@@ -31,7 +31,7 @@ class Health(Filter):
                 reached = columns.free.sum(0) - columns.unknown
                 cured = np.where(columns.by_claim, reached + curable, cured)
                 if ask.by_claim and view.request.claims_judged:
-                    short = np.where(columns.by_claim, columns.limit < (ask.count or UNLIMITED), short)
+                    short = np.where(columns.by_claim, columns.limit < needed_reach(ask), short)
             passed &= ~(short & (cured >= ask.count) & (curable > 0))
         shares = view.request.shares
         if shares is not None:

@@ -26,7 +26,7 @@ from scheduler_ext.core.framework.refusal import (
 )
 from scheduler_ext.core.node.columns import Bools, Floats, Ints, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
-from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.node.node import UNLIMITED, Node
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.value_ranks import ValueRanks
@@ -175,6 +175,11 @@ class Filter(ABC):
     def smaller(self, _request: GpuRequest, _trial: Trial) -> Iterator[Change]:
         """Smaller amounts of the request that fit on some node."""
         return iter(())
+
+
+def needed_reach(ask: UnitAsk) -> int:
+    """How many devices kube-scheduler has to find before a sick one."""
+    return UNLIMITED if ask.every else max(ask.count, 1)
 
 
 class Score(Protocol):

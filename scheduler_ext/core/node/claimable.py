@@ -8,6 +8,7 @@ from itertools import islice
 
 from scheduler_ext.core.dra.consumable import taken_amounts
 from scheduler_ext.core.dra.device import DraDevice, amounts, memory_mib
+from scheduler_ext.core.dra.device_taints import CORDONED, UNHEALTHY
 from scheduler_ext.core.dra.published import ClaimedDevice, DeviceAsk
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.gpu.room import DeviceHoldings
@@ -18,6 +19,8 @@ from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import vendor_of
 
 _Limits = Sequence[tuple[str, int, int]]
+# Of one device: the sum over a node's devices has to fit a 32-bit column.
+_MOST_COPIES = 2**20
 
 
 class Claimable:
@@ -41,7 +44,8 @@ class Claimable:
             self._on.setdefault(device.on, []).append(device)
         left = dict(info.dra.counters)
         for device in info.dra.devices:
-            for _ in range(held.allocated[device.id]):
+            # Claims that share a device share what it takes of counters.
+            for _ in range(min(held.allocated[device.id], 1 if device.multiple else UNLIMITED)):
                 _consume(device, left)
         self._left = left
 
@@ -88,7 +92,7 @@ class Claimable:
     def _take(self, part: DraDevice, ask: DeviceAsk) -> Iterator[ClaimedDevice]:
         """Take a device as often as it can be had."""
         consumed = (_taken(part, ask) or {}) if part.multiple else {}
-        while self._available(part, ask) and _consume(part, self._left):
+        while self._available(part, ask) and self._consume(part, self._left):
             self._held.allocated[part.id] += 1
             self._held.consumed.setdefault(part.id, Counter()).update(consumed)
             yield ClaimedDevice(part.id, consumed)
@@ -111,7 +115,7 @@ class Claimable:
             free = (
                 part.on
                 for part in admitted
-                if in_parts and self._available(part, ask) and _consume(part, dict(self._left))
+                if in_parts and self._available(part, ask) and self._consume(part, dict(self._left))
             )
             self._first[name] = next(free, None)
         return self._first[name]
@@ -130,29 +134,37 @@ class Claimable:
             copies = self._available(part, ask) if slot.healthy else self._copies(part, ask)
             if copies and _is_held(part, plugin):
                 held_by_plugin = True
-            elif copies and _consume(part, left):
+            elif copies and self._consume(part, left):
                 free.append(part)
                 count += copies
         sizes = [_shared_mib(part, ask) or part.memory_mib for part in free or parts]
         smallest = min(sizes, default=0) or slot.total_mib
         whole = any(part.profile is None and not _shared_mib(part, ask) for part in free or parts)
         part_of_gpu = 1.0 if whole else min(1.0, round(smallest / max(1, slot.total_mib), 9))
-        count = min(count, UNLIMITED)
-        return Unit("", count, smallest, smallest, slot.model, gpu_part=part_of_gpu), held_by_plugin
+        return Unit(
+            "", min(count, _MOST_COPIES), smallest, smallest, slot.model, gpu_part=part_of_gpu
+        ), held_by_plugin
 
     def within_reach(self, resource: str, closed: Collection[str], sick: Collection[str]) -> int:
-        """How many units claims can get before kube-scheduler, which knows nothing of it, chooses one of a
-        `sick` GPU (UUIDs), in its order of devices; 0 if it can choose one of a `closed` GPU at all."""
+        """How many different devices a request can get before kube-scheduler, which knows nothing of it,
+        chooses one of a `sick` GPU (UUIDs), in its order of devices; 0 if it can choose one of a `closed` GPU
+        at all. A claim that tolerates the taint of such a GPU asks for it on purpose."""
         ask, left, count, first_sick = self._dra.asks[resource], dict(self._left), 0, None
         for part in self._dra.devices:
             free = self._available(part, ask) if resource in part.resources else 0
-            if free and _consume(part, left):
-                if part.on in closed:
+            if free and self._consume(part, left):
+                tolerated = {taint.key for taint in part.taints}
+                if part.on in closed and CORDONED not in tolerated:
                     return 0
-                if part.on in sick and first_sick is None:
+                if part.on in sick and UNHEALTHY not in tolerated and first_sick is None:
                     first_sick = count
-                count += free
+                count += 1
         return UNLIMITED if first_sick is None else max(0, first_sick - self.expected(resource))
+
+    def _consume(self, part: DraDevice, left: dict[tuple[str, str, str], int]) -> bool:
+        """Take the counters of one more allocation of a device; False, and nothing is taken, if they are too
+        few."""
+        return bool(part.multiple and self._held.allocated[part.id]) or _consume(part, left)
 
     def _available(self, part: DraDevice, ask: DeviceAsk) -> int:
         """How often kube-scheduler can allocate the device now."""
@@ -169,7 +181,7 @@ class Claimable:
         if taken is None:
             return 0
         left = ((max(0, part.capacity[name] - consumed[name]), each) for name, each in taken.items())
-        return min((free // each for free, each in left if each), default=UNLIMITED)
+        return min((free // each for free, each in left if each), default=_MOST_COPIES)
 
     def expected(self, resource: str) -> int:
         """How many devices of a resource pods have whose claims are not known yet, under any name that a

@@ -62,12 +62,13 @@ _Asked = list[tuple[ContainerAsk, dict[str, int]]]
 @dataclass(frozen=True, slots=True)
 class UnitAsk:
     """A number of whole GPUs or MIG instances, the peak over the pod's phases. `by_claim`: a ResourceClaim
-    asks them, and 0 stands for a number that depends on the node."""
+    asks them, and 0 stands for a number that depends on the node; `every`: all that the node has."""
 
     resource: str
     count: int
     profile: str | None = None
     by_claim: bool = False
+    every: bool = False
 
 
 @dataclass(frozen=True, slots=True)

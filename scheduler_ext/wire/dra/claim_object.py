@@ -158,7 +158,7 @@ def _requests(asked: _DeviceClaim) -> tuple[tuple[Requested, ...], tuple[str, ..
             if every:
                 missing["allocationMode: All"] = None
             count = 1 if each.exactly.count is None else each.exactly.count
-            requests.append(Requested(_ask(each.exactly), 0 if every else max(0, count)))
+            requests.append(Requested(_ask(each.exactly), 0 if every else max(0, count), every))
     return tuple(requests), tuple(missing)
 
 

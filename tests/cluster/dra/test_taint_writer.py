@@ -133,6 +133,29 @@ def test_a_rule_outlives_a_restart_of_the_driver(dra: Living, restart: str) -> N
     eventually(lambda: rules(dra) == [])
 
 
+def test_a_pool_may_have_another_name_than_its_node(dra: Living) -> None:
+    slices = resource_slice("c", [gpu_device(0), gpu_device(1)])
+    slices["spec"]["pool"]["name"] = "gpus-of-c"
+    dra.server.store.put(SLICES, slices)
+    dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"))
+    eventually(lambda: [each["pool"] for each in selectors(dra)] == ["gpus-of-c"])
+    dra.server.log.clear()
+    dra.server.store.delete(SLICES, "c-slice")
+    dra.server.store.delete("/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes", "c")
+    eventually(lambda: not devices(dra))
+    time.sleep(0.1)
+    assert dra.server.log.count(is_rule_write) == 0
+    dra.server.store.delete(NODES, "c")
+    eventually(lambda: rules(dra) == [])
+
+
+def selectors(living: Living) -> list[dict[str, str]]:
+    """The devices of all rules."""
+    return [
+        each.object()["spec"]["deviceSelector"] for each in living.server.store.collection(RULES).current()
+    ]
+
+
 def test_a_missing_right_is_named_and_tried_again(dra: Living) -> None:
     refusal = dra.server.faults.place(Refuse(403, "Forbidden", "no"), is_rule_write, times=None)
     dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"))

@@ -151,3 +151,20 @@ def test_running_pods_that_ask_through_claims_are_demand(claim_first: bool) -> N
         cache.confirm(replace(pod, labels={"a": "b"}), "node", 2.0)
         cache.touch_devices(["node"], 2.0)
     assert cache.demand.seen == 1
+
+
+def test_running_pods_that_share_a_claim_are_one_demand() -> None:
+    cache = cache_with_node(NodeRecord(uid="uid"))
+    cache.devices.update_class(GPU_CLASS)
+    cache.devices.update_slice(one_slice("node", [gpu(0)]))
+    pods = [replace(bound(name, wants(1, WHOLE)), request=GpuRequest(), asked=None) for name in ("p", "q")]
+    held = claim("train", "gpu-0")
+    held = replace(
+        held,
+        requests=waiting("train", DeviceAsk(DRIVER)).requests,
+        pods=tuple((pod.uid, pod.name) for pod in pods),
+    )
+    cache.touch_devices(cache.devices.update_claim(held), 1.0)
+    for pod in pods:
+        cache.confirm(pod, "node", 1.0)
+    assert cache.demand.seen == 1

@@ -18,7 +18,7 @@ from scheduler_ext.core.dra.published import Attribute, Consumption, DeviceAsk, 
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
 from scheduler_ext.core.gpu.models import canonical_model
-from scheduler_ext.core.intree.affinity import Taint
+from scheduler_ext.core.intree.affinity import Taint, Toleration
 from scheduler_ext.core.node.node import BoundPod, Node
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
@@ -349,6 +349,11 @@ def tainted(index: int) -> PublishedDevice:
     return replace(gpu(index), taints=(OURS,))
 
 
+def shared(index: int) -> PublishedDevice:
+    plain = gpu(index)
+    return replace(plain, facts=replace(plain.facts, allow_multiple_allocations=True, capacity={}))
+
+
 SICK_0 = Report((device(0, healthy=False), device(1)))
 SICK_1 = Report((device(0), device(1, healthy=False)))
 CORDONED_1 = Report((device(0), device(1, cordoned=True)))
@@ -366,6 +371,13 @@ CORDONED_1 = Report((device(0), device(1, cordoned=True)))
         pytest.param(two(tainted(0), gpu(1)), SICK_0, 1, None, id="a taint keeps kube-scheduler from it"),
         pytest.param(two(gpu(0), gpu(1)), CORDONED_1, 1, SHORT, id="a cordoned one closes its node"),
         pytest.param(two(gpu(0), tainted(1)), CORDONED_1, 1, None, id="unless it is tainted"),
+        pytest.param(
+            two(shared(0), shared(1)),
+            SICK_1,
+            2,
+            UNHEALTHY,
+            id="two parts are of two GPUs, the second one is sick",
+        ),
     ],
 )
 def test_sick_and_cordoned_gpus_of_dra(
@@ -412,3 +424,60 @@ def test_capacities_of_devices(
     assert name is not None
     assert verdict(node(index), name, free + 1) == SHORT
     assert not free or verdict(node(index), name, free) is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_gpus_without_capacity_are_shared_without_limit(count: int) -> None:
+    on = node(index_of(GPU_CLASS, one_slice("node", [shared(i) for i in range(4)])))
+    assert verdict(on, WHOLE, count) is None
+
+
+@pytest.mark.parametrize(
+    ("index", "report"),
+    [
+        pytest.param(two(tainted(0), gpu(1)), SICK_0, id="a sick GPU"),
+        pytest.param(
+            two(replace(gpu(0), taints=(Taint("gpu.scheduler-ext.io/cordoned", "", "NoSchedule"),)), gpu(1)),
+            Report((device(0, cordoned=True), device(1))),
+            id="a cordoned GPU",
+        ),
+    ],
+)
+def test_a_claim_that_tolerates_the_taint_gets_the_gpu(index: DeviceIndex, report: Report) -> None:
+    """As a diagnosis asks for it."""
+    tolerant = DeviceAsk("gpu.nvidia.com", tolerations=(Toleration("", "Exists", "", ""),))
+    index.update_claim(waiting("diagnosis", tolerant))
+    index.settle()
+    name = index.resource_of(tolerant)
+    assert name is not None
+    assert verdict(node(index, report=report), name, judged=True) is None
+    assert verdict(node(index, report=report), IMPLICIT, judged=True) is None
+
+
+def test_claims_that_share_a_device_share_its_counters() -> None:
+    """kube-scheduler counts them once for a device, not for each of its claims."""
+    plain = gpu(0, memory="80Gi")
+    counted = replace(
+        plain,
+        facts=replace(plain.facts, allow_multiple_allocations=True),
+        consumes=(Consumption("gpu-0", "memory", 80),),
+    )
+    item = replace(one_slice("node", [counted, gpu(1)]), counters={("gpu-0", "memory"): 80})
+    part = DeviceAsk("gpu.nvidia.com", capacity=(("memory", "10Gi"),))
+    held = claim("c", "gpu-0")
+    (one,) = held.devices or ()
+    held = replace(held, devices=(replace(one, consumed=amounts({"memory": "10Gi"})),))
+    index = index_of(GPU_CLASS, item, waiting("next", part), held)
+    name = index.resource_of(part)
+    assert name is not None
+    assert verdict(node(index, report=SICK_1), name, judged=True) is None
+    assert verdict(node(index), name, 8) is None
+
+
+@pytest.mark.parametrize(("every", "expected"), [(False, None), (True, UNHEALTHY)])
+def test_a_number_that_depends_on_the_node(every: bool, expected: str | None) -> None:
+    ask = UnitAsk(IMPLICIT, 0, by_claim=True, every=every)
+    snapshot = build_snapshot({"node": node(two(gpu(0), gpu(1)), report=SICK_1)}, 1)
+    decision = filter_nodes(GpuRequest(units=(ask,), claims_judged=True), snapshot, Policy())
+    code = int(decision.verdict[snapshot.state_at("node")])
+    assert (None if code == FITS else REASONS[code - 1].text) == expected
