@@ -141,9 +141,8 @@ class Claimable:
         smallest = min(sizes, default=0) or slot.total_mib
         whole = any(part.profile is None and not _shared_mib(part, ask) for part in free or parts)
         part_of_gpu = 1.0 if whole else min(1.0, round(smallest / max(1, slot.total_mib), 9))
-        return Unit(
-            "", min(count, _MOST_COPIES), smallest, smallest, slot.model, gpu_part=part_of_gpu
-        ), held_by_plugin
+        unit = Unit("", min(count, _MOST_COPIES), smallest, smallest, slot.model, gpu_part=part_of_gpu)
+        return unit, held_by_plugin
 
     def within_reach(self, resource: str, closed: Collection[str], sick: Collection[str]) -> int:
         """How many different devices a request can get before kube-scheduler, which knows nothing of it,

@@ -118,7 +118,7 @@ def test_slice() -> None:
         ),
         pytest.param(
             {"exactly": {"deviceClassName": "c", "allocationMode": "All"}},
-            (Requested(DeviceAsk("c"), 0),),
+            (Requested(DeviceAsk("c"), 0, every=True),),
             ("allocationMode: All",),
             id="all devices of a node",
         ),
