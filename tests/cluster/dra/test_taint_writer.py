@@ -137,6 +137,7 @@ def test_a_pool_may_have_another_name_than_its_node(dra: Living) -> None:
     slices = resource_slice("c", [gpu_device(0), gpu_device(1)])
     slices["spec"]["pool"]["name"] = "gpus-of-c"
     dra.server.store.put(SLICES, slices)
+    eventually(lambda: {each.id.pool for each in devices(dra)} == {"gpus-of-c"})
     dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"))
     eventually(lambda: [each["pool"] for each in selectors(dra)] == ["gpus-of-c"])
     dra.server.log.clear()
