@@ -56,12 +56,15 @@ class _Count(Filter):
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
         text = f"{node.info.name} has {miss.have:,} of {miss.needed:,} {miss.unit} free"
-        tainted = [each.taints for each in node.info.dra.devices if each.taints] if node.info.dra else []
-        keys = sorted({taint.key for taints in tainted for taint in taints})
+        devices = node.info.dra.devices if node.info.dra is not None else ()
+        # A taint with the effect None only informs.
+        closing = ([taint.key for taint in each.taints if taint.effect != "None"] for each in devices)
+        tainted = [keys for keys in closing if keys]
+        keys = sorted({key for each in tainted for key in each})
         if not keys:
             return text
-        devices = "1 device is" if len(tainted) == 1 else f"{len(tainted)} devices are"
-        return f"{text}; {devices} tainted: {', '.join(keys)}"
+        which = "1 device is" if len(tainted) == 1 else f"{len(tainted)} devices are"
+        return f"{text}; {which} tainted: {', '.join(keys)}"
 
     def smaller(self, request: GpuRequest, trial: Trial) -> Iterator[Change]:
         """The largest number of units of the only requested resource that fits on some node."""

@@ -46,7 +46,7 @@ class Claimable:
         for device in info.dra.devices:
             # Claims that share a device share what it takes of counters.
             for _ in range(min(held.allocated[device.id], 1 if device.multiple else UNLIMITED)):
-                _consume(device, left)
+                _take_counters(device, left)
         self._left = left
 
     def added(self, slot: Slot, device: Device, here: DeviceHoldings) -> Slot:
@@ -163,7 +163,7 @@ class Claimable:
     def _consume(self, part: DraDevice, left: dict[tuple[str, str, str], int]) -> bool:
         """Take the counters of one more allocation of a device; False, and nothing is taken, if they are too
         few."""
-        return bool(part.multiple and self._held.allocated[part.id]) or _consume(part, left)
+        return bool(part.multiple and self._held.allocated[part.id]) or _take_counters(part, left)
 
     def _available(self, part: DraDevice, ask: DeviceAsk) -> int:
         """How often kube-scheduler can allocate the device now."""
@@ -230,7 +230,7 @@ def _is_held(part: DraDevice, plugin: DeviceHoldings) -> bool:
     return bool(plugin.units or (part.uuid or "") in plugin.instances)
 
 
-def _consume(part: DraDevice, left: dict[tuple[str, str, str], int]) -> bool:
+def _take_counters(part: DraDevice, left: dict[tuple[str, str, str], int]) -> bool:
     """Take a device's counters from those that are left; False, and nothing is taken, if they are too few."""
     needed = [((part.id.pool, each.counter_set, each.counter), each.amount) for each in part.consumes]
     if any(left.get(key, 0) < amount for key, amount in needed):
