@@ -112,9 +112,9 @@ def test_the_list_names_every_package_with_version_and_licence(files: Path) -> N
     """CycloneDX, as the schema of its release requires: the build validates it."""
     document = json.loads((files / SBOM).read_text())
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
-    components = {canonicalize_name(each["name"]): each for each in document["components"]}
+    components = {str(canonicalize_name(each["name"])): each for each in document["components"]}
     expected = {
-        canonicalize_name(requirement.name): str(requirement.specifier).removeprefix("==")
+        str(canonicalize_name(requirement.name)): str(requirement.specifier).removeprefix("==")
         for requirement, _ in locked(IMAGE)
     }
     expected["scheduler-ext"] = scheduler_ext.__version__
