@@ -31,7 +31,7 @@ ARG SOURCE_DATE_EPOCH=0
 COPY manifests/image/finish.sh ./
 RUN sh finish.sh
 
-FROM ${RUN_BASE}
+FROM --platform=${TARGETPLATFORM} ${RUN_BASE}
 COPY --from=build /image/ /
 ENV PATH=/opt/scheduler-ext/bin:/usr/local/bin:/usr/bin:/bin PYTHONPATH=/opt/scheduler-ext
 ARG RUN_BASE

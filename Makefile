@@ -150,19 +150,21 @@ krew: .venv ## Build the kubectl plugin for krew into build/krew (URL=https://..
 	@$(BIN)/python manifests/krew/build.py build/krew/*.whl requirements/base.txt $(URL) build/krew
 
 # docker, or buildah where docker is missing. Two builds of a commit on the same bases have the same digest:
-# every time stamp is the commit's. ARGS: more options, such as --platform linux/arm64.
+# every time stamp is the commit's. ARGS: more options of the builder.
 BUILDER ?= $(shell command -v docker >/dev/null && echo docker || echo buildah)
+PLATFORM ?=
 EPOCH = $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
 REVISION = $(or $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null),unknown)
 IMAGE_ARGS = SOURCE_DATE_EPOCH=$(EPOCH) REVISION=$(REVISION) \
 	VERSION=$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' scheduler_ext/__init__.py) \
 	CREATED=$(shell TZ=UTC date --date=@$(EPOCH) +%Y-%m-%dT%H:%M:%SZ) \
 	$(if $(BUILD_BASE),BUILD_BASE=$(BUILD_BASE)) $(if $(RUN_BASE),RUN_BASE=$(RUN_BASE))
-# buildah of Debian 12 does not set BUILDPLATFORM itself.
-BUILDAH_ARGS = --timestamp $(EPOCH) \
-	--build-arg BUILDPLATFORM=linux/$(subst aarch64,arm64,$(subst x86_64,amd64,$(shell uname -m)))
-image: ## Build the container image (IMAGE=name:tag; RUN_BASE and BUILD_BASE=name@digest: other bases)
-	$(BUILDER) build $(if $(filter docker,$(BUILDER)),,$(BUILDAH_ARGS)) \
+# buildah of Debian 12 sets neither BUILDPLATFORM nor, without --platform, the arguments of the target.
+HERE = linux/$(subst aarch64,arm64,$(subst x86_64,amd64,$(shell uname -m)))
+BUILDAH_ARGS = --timestamp $(EPOCH) --build-arg BUILDPLATFORM=$(HERE) --platform $(or $(PLATFORM),$(HERE))
+DOCKER_ARGS = $(if $(PLATFORM),--platform $(PLATFORM))
+image: ## Build the container image (IMAGE=name:tag; PLATFORM=linux/arm64; RUN_BASE, BUILD_BASE: other bases)
+	$(BUILDER) build $(if $(filter docker,$(BUILDER)),$(DOCKER_ARGS),$(BUILDAH_ARGS)) \
 		$(addprefix --build-arg ,$(IMAGE_ARGS)) --tag $(IMAGE) $(ARGS) .
 
 # Asks the registries for the newest images of the tags in the Dockerfile.

@@ -85,6 +85,12 @@ def test_every_make_target_and_file_that_a_script_names_is_there() -> None:
         assert (ROOT / file).exists()
 
 
+def test_a_release_signs_the_image_and_the_chart_by_digest() -> None:
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    signed = re.findall(r"cosign sign --yes (?:--recursive )?\"([^@]+)@", text)
+    assert signed == ["$IMAGE", "$CHARTS/gpu-scheduler"]
+
+
 def test_a_release_publishes_only_after_the_image_has_worked() -> None:
     needed = {name: job.get("needs", []) for workflow, name, job in jobs() if workflow == "release"}
     assert needed["image"] == "package"

@@ -74,13 +74,12 @@ class Buildah:
     ) -> Built:
         """`make image` in a checkout, on bases that exist. The commit is the same for every build."""
         name = f"localhost/scheduler-ext:{tag}"
-        options = [f"--platform=linux/{architecture}"]
-        if _CERTIFICATES.exists():
-            # pip trusts the authorities that this machine trusts.
-            options.append(f"--volume={_CERTIFICATES}:{_CERTIFICATES}:ro")
+        # pip trusts the authorities that this machine trusts.
+        volume = f"--volume={_CERTIFICATES}:{_CERTIFICATES}:ro"
         make = ["make", "--no-print-directory", "image", f"IMAGE={name}", f"BUILDER={' '.join(self.command)}"]
-        make += [f"EPOCH={EPOCH}", f"REVISION={REVISION}", f"ARGS={' '.join(options)}"]
+        make += [f"EPOCH={EPOCH}", f"REVISION={REVISION}", f"ARGS={volume}"]
         make += ["BUILD_BASE=localhost/build-base:amd64", f"RUN_BASE=localhost/run-base:{architecture}"]
+        make += [f"PLATFORM=linux/{architecture}"] if architecture != "amd64" else []
         run(make, directory=source, umask=umask)
         inspected = json.loads(self("inspect", "--type=image", name))
         return Built(name, digest=inspected["FromImageDigest"], config=inspected["OCIv1"])

@@ -59,6 +59,8 @@ class Container:
         mounts = [
             {"destination": "/proc", "type": "proc", "source": "proc"},
             {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "mode=755"]},
+            # The one writable place: every runtime of Kubernetes brings it.
+            {"destination": "/dev/shm", "type": "tmpfs", "source": "shm", "options": ["nosuid", "mode=1777"]},
         ]
         mounts += [
             {"destination": inside, "type": "bind", "source": str(outside), "options": ["bind", "ro"]}

@@ -68,11 +68,20 @@ def test_the_image_has_the_time_and_the_name_of_the_commit(tmp_path: Path, build
     assert options[-3:] == ["--tag", "ours:1", "."]
 
 
-def test_other_bases_and_options_reach_the_builder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("builder", ["docker", "buildah"])
+def test_other_bases_platforms_and_options_reach_the_builder(tmp_path: Path, builder: str) -> None:
+    script(tmp_path, builder, 'printf "%s\\n" "$@"')
+    arguments = ("RUN_BASE=a@sha256:1", "BUILD_BASE=b@sha256:2", "PLATFORM=linux/arm64", "ARGS=--quiet")
+    done = make(ROOT, "-s", "image", f"BUILDER={builder}", *arguments, scripts=tmp_path)
+    options = done.stdout.splitlines()
+    assert {"RUN_BASE=a@sha256:1", "BUILD_BASE=b@sha256:2", "--quiet"} <= {*options}
+    assert options[options.index("--platform") + 1] == "linux/arm64"
+
+
+def test_docker_chooses_the_platform_itself(tmp_path: Path) -> None:
     script(tmp_path, "docker", 'printf "%s\\n" "$@"')
-    arguments = ("RUN_BASE=a@sha256:1", "BUILD_BASE=b@sha256:2", "ARGS=--platform linux/arm64")
-    options = make(ROOT, "-s", "image", "BUILDER=docker", *arguments, scripts=tmp_path).stdout.splitlines()
-    assert {"RUN_BASE=a@sha256:1", "BUILD_BASE=b@sha256:2", "--platform", "linux/arm64"} <= {*options}
+    done = make(ROOT, "-s", "image", "BUILDER=docker", scripts=tmp_path)
+    assert "--platform" not in done.stdout.splitlines()
 
 
 def test_bases_writes_the_newest_digests_into_the_dockerfile(tmp_path: Path) -> None:
