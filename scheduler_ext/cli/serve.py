@@ -239,7 +239,7 @@ def _build_apps(
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     explainer = Explainer(source, extender.record, config, extender.places)
     waiting = Waiting(source, extender.record, explainer)
-    metrics = Metrics(source, config, waiting.reasons, certificate_file)
+    metrics = Metrics(source, config, waiting.reasons, certificate_file, waiting.longest)
     feed = PageFeed(
         source, extender.record, waiting.lines, config.resource_names(), config.memory.headroom_percent
     )
