@@ -8,6 +8,8 @@ RUN pip install --no-cache-dir --require-hashes --no-deps --requirement requirem
 COPY setup.cfg pyproject.toml README.md LICENSE ./
 COPY config config
 COPY scheduler_ext scheduler_ext
+# scheduler_ext/server/runbooks is a link to them.
+COPY docs/runbooks docs/runbooks
 RUN pip install --no-cache-dir --no-deps --no-build-isolation .
 WORKDIR /
 # An unprivileged user: no name, no capability, no writable path.

@@ -229,6 +229,7 @@ def _build_apps(
     from scheduler_ext.server.metrics.registry import Metrics
     from scheduler_ext.server.page.feed import PageFeed
     from scheduler_ext.server.page.routes import page_blueprint
+    from scheduler_ext.server.runbook_routes import runbooks_blueprint
     from scheduler_ext.server.server_options import Apps
 
     share_one_arena()
@@ -258,6 +259,7 @@ def _build_apps(
             explanations_blueprint(explainer),
             questions_blueprint(source, config, explainer, waiting),
             page_blueprint(feed, config),
+            runbooks_blueprint(),
         ),
         close=close,
     )
