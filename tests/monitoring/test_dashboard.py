@@ -50,7 +50,7 @@ def test_grafanas_schema_has_every_field(schema: Path) -> None:
         pytest.param('"wideLayout": true', '"wideLayout": "yes"', "bool", id="an option of another type"),
         pytest.param('"showHeader"', '"showHead"', "unexpected field 'showHead'", id="an option of no table"),
         pytest.param('"gridPos"', '"gridPosition"', "unexpected field", id="a field of no panel"),
-        pytest.param('"instant"', '"instnt"', "unexpected field 'instnt'", id="a field of no query"),
+        pytest.param('"instant"', '"moment"', "unexpected field 'moment'", id="a field of no query"),
     ],
 )
 def test_the_schema_finds_a_mistake(schema: Path, old: str, new: str, difference: str) -> None:
@@ -180,6 +180,15 @@ def test_a_tables_columns_are_named_after_its_queries(panel: Json) -> None:
     assert styled | {panel["options"]["sortBy"][0]["displayName"]} <= set(renamed.values())
     for target in panel["targets"]:
         assert (target["format"], target["instant"]) == ("table", True)
+
+
+def test_runbooks_name_panels_that_are_there() -> None:
+    titles = {panel["title"] for panel in panels()}
+    for file in sorted((ROOT / "docs" / "runbooks").glob("*.md")):
+        for sentence in re.findall(r"[Tt]he dashboard's [^.`]*", file.read_text()):
+            named = set(re.findall(r'"([^"]+)"', sentence.replace("\n", " ")))
+            assert named
+            assert named <= titles, file.name
 
 
 def test_every_variable_is_used() -> None:
