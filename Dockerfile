@@ -21,6 +21,8 @@ RUN case "${TARGETARCH}" in amd64) machine=x86_64 ;; arm64) machine=aarch64 ;; \
 COPY setup.cfg pyproject.toml README.md LICENSE ./
 COPY config config
 COPY scheduler_ext scheduler_ext
+# scheduler_ext/server/runbooks is a link to them.
+COPY docs/runbooks docs/runbooks
 RUN python3 -m pip --python /tools/bin/python wheel --quiet --no-deps --no-build-isolation --no-index \
         --wheel-dir /wheel . \
     && python3 -m pip install --quiet --no-compile --no-deps --no-index --find-links /wheel \

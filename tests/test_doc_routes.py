@@ -13,6 +13,7 @@ from scheduler_ext.server.app import api_app, health_app, inspect_app
 from scheduler_ext.server.inspect_routes import explanations_blueprint, questions_blueprint
 from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.server.page.routes import page_blueprint
+from scheduler_ext.server.runbook_routes import runbooks_blueprint
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration
 from tests.pages import SAMPLE, page
@@ -35,6 +36,7 @@ def served() -> set[str]:
             explanations_blueprint(UNUSED),
             questions_blueprint(source, config, UNUSED, UNUSED),
             page_blueprint(UNUSED, config),
+            runbooks_blueprint(),
         ),
     )
     return set().union(*map(paths, apps))

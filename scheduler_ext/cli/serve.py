@@ -229,6 +229,7 @@ def _build_apps(
     from scheduler_ext.server.metrics.registry import Metrics
     from scheduler_ext.server.page.feed import PageFeed
     from scheduler_ext.server.page.routes import page_blueprint
+    from scheduler_ext.server.runbook_routes import runbooks_blueprint
     from scheduler_ext.server.server_options import Apps
 
     share_one_arena()
@@ -239,7 +240,7 @@ def _build_apps(
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     explainer = Explainer(source, extender.record, config, extender.places)
     waiting = Waiting(source, extender.record, explainer)
-    metrics = Metrics(source, config, waiting.reasons, certificate_file)
+    metrics = Metrics(source, config, waiting.reasons, certificate_file, waiting.longest)
     feed = PageFeed(
         source, extender.record, waiting.lines, config.resource_names(), config.memory.headroom_percent
     )
@@ -258,6 +259,7 @@ def _build_apps(
             explanations_blueprint(explainer),
             questions_blueprint(source, config, explainer, waiting),
             page_blueprint(feed, config),
+            runbooks_blueprint(),
         ),
         close=close,
     )

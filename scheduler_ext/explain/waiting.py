@@ -4,8 +4,9 @@ import logging
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
@@ -31,6 +32,9 @@ _AT_ONCE_S = 0.5
 # A scrape waits less long.
 _AT_SCRAPE_S = 0.05
 MOST_LINES = 500
+# The pods with a series of their own. A pod that fits is placed in seconds, and gets none.
+MOST_LONG = 50
+LONG_S = 60.0
 
 # The identity of equal pods: their namespace, whose pods alone an explanation names, and their spec.
 _Kind = tuple[str, bytes]
@@ -41,6 +45,15 @@ _ITEM: dict[str, Any] = dict.fromkeys(
         *("reason", "nearest", "commonest", "since"),
     )
 )
+
+
+class LongWait(NamedTuple):
+    """A pod that has waited for `seconds` since its creation."""
+
+    namespace: str
+    name: str
+    reason: str
+    seconds: float
 
 
 class Waiting:
@@ -67,9 +80,28 @@ class Waiting:
     def reasons(self) -> dict[str, int]:
         """The number of waiting pods by reason: the reason of `lines`; for pods that are not examined yet,
         the most frequent reason of the last filter."""
+        return dict(Counter(map(self._reasons_at_scrape(), self._source.pending())))
+
+    def longest(self, wall_time: float) -> list[LongWait]:
+        """The pods that have waited longest since their creation, the longest first: at most MOST_LONG, each
+        for LONG_S at least, none with scheduling gates. `wall_time` is now, in seconds since 1970; reasons
+        are as in `reasons`."""
+        created = [(each.pod.created_at, each) for each in self._source.pending() if not each.gated]
+        old = [(at, each) for at, each in created if at is not None and wall_time - at >= LONG_S]
+        reason = self._reasons_at_scrape()
+        return [
+            LongWait(each.pod.namespace, each.pod.name, reason(each), wall_time - at)
+            for at, each in nsmallest(MOST_LONG, old, key=lambda pair: pair[0])
+        ]
+
+    def _reasons_at_scrape(self) -> Callable[[PendingPod], str]:
         known = {(line["namespace"], line["name"]): line["reason"] for line in self._listed(_AT_SCRAPE_S)}
-        pods = ((each, known.get((each.pod.namespace, each.pod.name))) for each in self._source.pending())
-        return dict(Counter(reason or _reason(each, self._record.of_pod(each.pod)) for each, reason in pods))
+
+        def reason(waiting: PendingPod) -> str:
+            shown = known.get((waiting.pod.namespace, waiting.pod.name))
+            return shown or _reason(waiting, self._record.of_pod(waiting.pod))
+
+        return reason
 
     def lines(self) -> list[dict[str, Any]]:
         """The waiting pods, the highest priority first, then the longest waiting; at most 500. Plain JSON
