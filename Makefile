@@ -153,6 +153,11 @@ krew: .venv ## Build the kubectl plugin for krew into build/krew (URL=https://..
 image: ## Build the container image (IMAGE=name:tag; BASE=name@digest)
 	docker build --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) .
 
+chart: .venv ## Generate the parts of the Helm chart that other files define, and package it into build (Helm)
+	@$(BIN)/python manifests/charts/generate.py
+	@command -v helm >/dev/null || { echo "helm is missing, so nothing is packaged" >&2; exit 1; }
+	@helm package manifests/charts/gpu-scheduler --destination build
+
 # Read from the registries that the nodes pull from, so that the nodes run the inspected image.
 digests: ## Print `images` for your kustomization, by digest (IMAGE=name:tag, SCHEDULER=name:tag)
 	@echo "images:"
@@ -190,6 +195,6 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable .
 	@touch $@
 
-.PHONY: help run test test-long test-page test-process e2e check bench bench-bind bench-claims bench-filter bench-live bench-page \
+.PHONY: chart help run test test-long test-page test-process e2e check bench bench-bind bench-claims bench-filter bench-live bench-page \
 	bench-placement bench-placement-floors bench-scheduler bench-scheduler-all digests docs docs-links image krew lock page-screenshot \
 	soak clean .venv

@@ -4,7 +4,8 @@
 
 Most objects of the chart become templates, with their comments, from the manifests that kustomize installs.
 Objects with many values (Deployments, DaemonSet, NetworkPolicies, ConfigMaps) have templates written by hand.
-The schema of `extender.config` comes from the product. --check writes nothing, and fails if a file is outdated.
+The schema of `extender.config` comes from the product. --check writes nothing, and fails if a file is
+outdated.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,7 @@ BASE, AGENT, COMPONENTS = "manifests/base", "manifests/agent", "manifests/compon
 
 STANDALONE, SHARES = ".Values.standalone.enabled", ".Values.shares.enabled"
 AGENTS, QUOTA = ".Values.agent.enabled", ".Values.criticalPodsQuota"
-# The names of the manifests, in the order of replacement, and the values in their place. The agent's namespace
-# begins like the scheduler's.
+# The namespaces of the manifests become these.
 NAMESPACE = "{{ .Release.Namespace }}"
 AGENT_NAMESPACE = "{{ .Values.agent.namespace.name }}"
 LABEL = "app.kubernetes.io/name: gpu-scheduler"
@@ -38,8 +38,8 @@ LABEL = "app.kubernetes.io/name: gpu-scheduler"
 class Copied:
     """A template from a manifest: which of its documents, and under which condition.
 
-    `conditions` are those of single documents, by a text in them; `replaced` are further replacements, and each
-    must be found. `labels` is the template of further labels.
+    `conditions` are those of single documents, by a line in them; `replaced` are further replacements, and
+    each must be found. `kinds` are the copied ones, or all. `labels` is the template of further labels.
     """
 
     source: str
@@ -54,7 +54,9 @@ class Copied:
 KEPT = "  annotations: {helm.sh/resource-policy: keep}\n"
 BUDGET = "gt (int .Values.scheduler.replicas) 1"
 SCHEDULERS = {"\"['gpu-scheduler']\"": "\"['{{ .Values.schedulerName }}']\""}
-BY_VARIABLE = {'byVariable\n      expression: "true"': 'byVariable\n      expression: "{{ not .Values.shares.cdi }}"'}
+BY_VARIABLE = {
+    'byVariable\n      expression: "true"': 'byVariable\n      expression: "{{ not .Values.shares.cdi }}"'
+}
 COPIES = (
     Copied(
         f"{BASE}/namespace.yaml",
@@ -62,7 +64,7 @@ COPIES = (
         conditions={"kind: Namespace": ".Values.namespace.create", "kind: ResourceQuota": QUOTA},
         replaced={
             "  name: gpu-scheduler\n": f"  name: {NAMESPACE}\n{KEPT}",
-            'pods: "8"': "pods: {{ include \"gpu-scheduler.criticalPods\" . | quote }}",
+            'pods: "8"': 'pods: {{ include "gpu-scheduler.criticalPods" . | quote }}',
         },
     ),
     Copied(f"{BASE}/service-account.yaml", "scheduler/service-account.yaml"),
@@ -90,7 +92,9 @@ COPIES = (
         f"{BASE}/crd.yaml",
         "crds/gpunodes.yaml",
         ".Values.crds.install",
-        replaced={"  name: gpunodes.gpu.scheduler-ext.io\n": f"  name: gpunodes.gpu.scheduler-ext.io\n{KEPT}"},
+        replaced={
+            "  name: gpunodes.gpu.scheduler-ext.io\n": f"  name: gpunodes.gpu.scheduler-ext.io\n{KEPT}"
+        },
     ),
     Copied(
         f"{AGENT}/namespace.yaml",
@@ -127,7 +131,11 @@ COPIES = (
         replaced=SCHEDULERS | BY_VARIABLE,
     ),
     *(
-        Copied(f"{COMPONENTS}/shares-cdi/{name}.yaml", f"shares/cdi-{name}.yaml", f"and {SHARES} .Values.shares.cdi")
+        Copied(
+            f"{COMPONENTS}/shares-cdi/{name}.yaml",
+            f"shares/cdi-{name}.yaml",
+            f"and {SHARES} .Values.shares.cdi",
+        )
         for name in ("binding", "container-names")
     ),
     Copied(
@@ -169,11 +177,14 @@ def template(copied: Copied) -> str:
         if old not in text:
             raise ValueError(f"{copied.source} has no {old!r}")
         text = text.replace(old, new)
-    documents = list(_conditional(_of_kinds(_parameterised(text, copied.labels), copied.kinds), copied.conditions))
+    documents = list(
+        _conditional(_of_kinds(_parameterised(text, copied.labels), copied.kinds), copied.conditions)
+    )
     whole = "---\n".join(documents)
     if copied.condition:
         whole = f"{{{{- if {copied.condition} }}}}\n{whole}{{{{- end }}}}\n"
-    return f"{{{{- /* Generated from {copied.source}; change it there (manifests/charts/generate.py). */}}}}\n{whole}"
+    origin = f"Generated from {copied.source}; change it there (manifests/charts/generate.py)."
+    return f"{{{{- /* {origin} */}}}}\n{whole}"
 
 
 def _parameterised(text: str, labels: str) -> str:
@@ -183,7 +194,7 @@ def _parameterised(text: str, labels: str) -> str:
     for account, namespace in (("gpu-scheduler-agent", AGENT_NAMESPACE), ("gpu-scheduler", NAMESPACE)):
         text = text.replace(f"system:serviceaccount:{account}:", f"system:serviceaccount:{namespace}:")
     text = text.replace(f"labels: {{{LABEL}}}", f'labels: {{{LABEL}{{{{ include "{labels}" . }}}}}}')
-    lines = f"\\g<0>{{{{- with .Values.commonLabels }}}}{{{{ toYaml . | nindent 4 }}}}{{{{- end }}}}\n"
+    lines = "\\g<0>{{- with .Values.commonLabels }}{{ toYaml . | nindent 4 }}{{- end }}\n"
     return re.sub(rf"^  labels:\n    {re.escape(LABEL)}\n", lines, text, flags=re.M)
 
 

@@ -665,7 +665,9 @@ def test_notices(change: Change, said: str) -> None:
 def ending_pod(spec: Json) -> list[Json]:
     """The base, and the extender's container in a pod that ends, without its probes and its token."""
     objects = base()
-    confined = {key: pod_spec(objects)[key] for key in ("securityContext", "nodeSelector", "priorityClassName")}
+    confined = {
+        key: pod_spec(objects)[key] for key in ("securityContext", "nodeSelector", "priorityClassName")
+    }
     test = {key: value for key, value in container(objects).items() if not key.endswith("Probe")}
     test |= {"command": ["python3"], "args": ["-V"], "volumeMounts": []}
     metadata = {"name": "test", "namespace": "gpu-scheduler"}

@@ -69,7 +69,7 @@ def kustomized(directory: Path, kustomization: Json, files: dict[str, str] | Non
     (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     for name, text in (files or {}).items():
         (directory / name).write_text(text)
-    command = [find_binaries().kubectl, "kustomize", directory]
+    command = [str(find_binaries().kubectl), "kustomize", str(directory)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     return list(yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
@@ -82,7 +82,7 @@ def hooks(objects: Sequence[Json]) -> list[Json]:
 def comparable(objects: Sequence[Json]) -> dict[Key, Json]:
     """The objects by kind, namespace and name, without the differences that the two ways of installing need.
 
-    kustomize gives a ConfigMap a name by its content; the chart has a checksum in the annotations of the pods.
+    kustomize gives a ConfigMap a name by its content; the chart has a checksum in an annotation of the pods.
     The texts of a ConfigMap count by their content, because the chart writes changed ones without comments.
     `helm uninstall` keeps objects with an annotation.
     """

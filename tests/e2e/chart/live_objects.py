@@ -22,8 +22,7 @@ _WRITTEN_BY_OTHERS = (
 def live_objects(plane: ControlPlane) -> dict[Key, Any]:
     """All objects with the label of the installation, of every kind, without those that controllers made.
 
-    Two installations are equal if these are. Tokens and addresses that the API server chose, and states are left
-    out.
+    Two installations are equal if these are. Tokens of the API server and states are left out.
     """
     kinds = plane.kubectl("api-resources", "--verbs=list", "-o", "name").split()
     chosen = ",".join(each for each in kinds if not each.startswith("events"))

@@ -149,7 +149,9 @@ def test_kubectl_installs_the_same(story: Story, overlay: str) -> None:
         replace = f"s|manifests/base|manifests/overlays/{overlay}|"
         story.reader.run_block(f"sed -i '{replace}' my-cluster/kustomization.yaml")
         # kubectl deletes no ConfigMap of earlier content.
-        story.reader.run_block(f"kubectl -n {NAMESPACE} delete configmaps -l app.kubernetes.io/name={NAMESPACE}")
+        story.reader.run_block(
+            f"kubectl -n {NAMESPACE} delete configmaps -l app.kubernetes.io/name={NAMESPACE}"
+        )
         story.reader.run_block("kubectl apply --server-side -k my-cluster")
     ours, theirs = story.by_helm[overlay], story.objects()
     assert ours.keys() == theirs.keys()

@@ -42,7 +42,9 @@ OWN_CONFIGURATION = {
 DIGEST = f"sha256:{'ab' * 32}"
 
 
-def assert_equal(tmp_path: Path, values: Json, kustomization: Json, files: dict[str, str] | None = None) -> None:
+def assert_equal(
+    tmp_path: Path, values: Json, kustomization: Json, files: dict[str, str] | None = None
+) -> None:
     ours, theirs = installed(tmp_path, values), comparable(kustomized(tmp_path, kustomization, files))
     assert ours.keys() == theirs.keys()
     for key, each in theirs.items():
@@ -96,9 +98,16 @@ def test_equals_the_components_of_agents(tmp_path: Path, components: list[str]) 
             id="taints of sick GPUs",
         ),
         pytest.param(
-            {"extender": {"config": {"score": {"strategy": "binpack"}, "filter": {"maxCandidates": 1000000}}}},
+            {
+                "extender": {
+                    "config": {"score": {"strategy": "binpack"}, "filter": {"maxCandidates": 1000000}}
+                }
+            },
             {"resources": [BASE], **OWN_CONFIGURATION},
-            {"extender.yaml": f"{EXTENDER}score: {{strategy: binpack}}\nfilter: {{maxCandidates: 1000000}}\n"},
+            {
+                "extender.yaml": f"{EXTENDER}score: {{strategy: binpack}}\n"
+                "filter: {maxCandidates: 1000000}\n"
+            },
             id="a configuration of one's own",
         ),
         pytest.param(
@@ -133,14 +142,19 @@ def test_equals_the_components_of_agents(tmp_path: Path, components: list[str]) 
             id="images of one's own",
         ),
         pytest.param(
-            {"networkPolicy": {"apiServer": {"cidrs": ["192.0.2.10/32"], "ports": [16443]}, "dns": {"ports": []}}},
+            {
+                "networkPolicy": {
+                    "apiServer": {"cidrs": ["192.0.2.10/32"], "ports": [16443]},
+                    "dns": {"ports": []},
+                }
+            },
             {
                 "resources": [BASE],
                 "patches": [
                     {
                         "target": {"kind": "NetworkPolicy", "name": "gpu-scheduler(-agent)?"},
-                        "patch": "- {op: replace, path: /spec/egress, value: [{to: [{ipBlock: {cidr: 192.0.2.10/32}}],"
-                        " ports: [{port: 16443, protocol: TCP}]}]}",
+                        "patch": "- {op: replace, path: /spec/egress, value:"
+                        " [{to: [{ipBlock: {cidr: 192.0.2.10/32}}], ports: [{port: 16443, protocol: TCP}]}]}",
                     }
                 ],
             },
@@ -190,7 +204,8 @@ def test_equals_the_components_of_agents(tmp_path: Path, components: list[str]) 
             {
                 "resources": [SHARES],
                 "configMapGenerator": [
-                    OWN_CONFIGURATION["configMapGenerator"][0] | {"files": ["extender.yaml", "kube-scheduler.yaml"]}
+                    OWN_CONFIGURATION["configMapGenerator"][0]
+                    | {"files": ["extender.yaml", "kube-scheduler.yaml"]}
                 ],
                 "patches": [
                     {
@@ -251,14 +266,22 @@ def test_keeps_the_policy(tmp_path: Path, name: str) -> None:
 
 
 def test_names_no_other_namespace_than_the_given_ones(tmp_path: Path) -> None:
-    values = {"agent": {"namespace": {"name": "two"}}, "standalone": {"enabled": True}, "monitoring": {"enabled": True}}
+    values = {
+        "agent": {"namespace": {"name": "two"}},
+        "standalone": {"enabled": True},
+        "monitoring": {"enabled": True},
+    }
     objects = rendered(tmp_path, values, namespace="one")
     namespaces = {each["metadata"].get("namespace") for each in objects}
     assert namespaces == {"one", "two", "kube-system", None}
     accounts = {
         (subject["name"], subject["namespace"]) for each in objects for subject in each.get("subjects", ())
     }
-    assert accounts == {("gpu-scheduler", "one"), ("gpu-scheduler-extender", "one"), ("gpu-scheduler-agent", "two")}
+    assert accounts == {
+        ("gpu-scheduler", "one"),
+        ("gpu-scheduler-extender", "one"),
+        ("gpu-scheduler-agent", "two"),
+    }
     text = yaml.safe_dump_all(objects)
     assert "serviceaccount:gpu-scheduler:" not in text
     assert "serviceaccount:gpu-scheduler-agent:" not in text
@@ -270,7 +293,14 @@ def test_names_no_other_namespace_than_the_given_ones(tmp_path: Path) -> None:
 
 def test_lint_finds_nothing(tmp_path: Path) -> None:
     told = helm(
-        tmp_path, "lint", CHART, "--strict", "--namespace", "gpu-scheduler", "--kube-version", kubernetes_version()
+        tmp_path,
+        "lint",
+        CHART,
+        "--strict",
+        "--namespace",
+        "gpu-scheduler",
+        "--kube-version",
+        kubernetes_version(),
     )
     assert "0 chart(s) failed" in told
     assert "[WARNING]" not in told
@@ -278,8 +308,14 @@ def test_lint_finds_nothing(tmp_path: Path) -> None:
 
 
 def test_common_labels_are_on_every_object_and_on_no_selector(tmp_path: Path) -> None:
-    objects = rendered(tmp_path, {"commonLabels": {"team": "gpu", "cost": "42"}, "monitoring": {"enabled": True}})
-    lacking = [each for each in objects if not {"team": "gpu", "cost": "42"}.items() <= each["metadata"]["labels"].items()]
+    objects = rendered(
+        tmp_path, {"commonLabels": {"team": "gpu", "cost": "42"}, "monitoring": {"enabled": True}}
+    )
+    lacking = [
+        each
+        for each in objects
+        if not {"team": "gpu", "cost": "42"}.items() <= each["metadata"]["labels"].items()
+    ]
     assert lacking == []
     plain = rendered(tmp_path, {"monitoring": {"enabled": True}})
     assert [each.get("spec") for each in objects] == [each.get("spec") for each in plain]

@@ -23,7 +23,9 @@ def refusal(tmp_path: Path, values: Json, **options: str) -> str:
     [
         pytest.param({"replicas": 3}, "'replicas' not allowed", id="a value that does not exist"),
         pytest.param(
-            {"scheduler": {"replica": 3}}, "'/scheduler': additional properties 'replica'", id="a misspelt value"
+            {"scheduler": {"replica": 3}},
+            "'/scheduler': additional properties 'replica'",
+            id="a misspelt value",
         ),
         pytest.param({"agent": {"enabled": "yes"}}, "/agent/enabled", id="a text in place of a switch"),
         pytest.param({"scheduler": {"replicas": 0}}, "/scheduler/replicas", id="no replica"),
@@ -57,7 +59,9 @@ def refusal(tmp_path: Path, values: Json, **options: str) -> str:
             id="an operator that node affinity does not have",
         ),
         pytest.param(
-            {"agent": {"namespace": {"name": "gpu-scheduler"}}}, "agent.namespace.name", id="one namespace for all"
+            {"agent": {"namespace": {"name": "gpu-scheduler"}}},
+            "agent.namespace.name",
+            id="one namespace for all",
         ),
         pytest.param(
             {"shares": {"enabled": True}, "standalone": {"enabled": True}},
@@ -69,7 +73,9 @@ def refusal(tmp_path: Path, values: Json, **options: str) -> str:
             "dra.enabled: not with shares.enabled",
             id="shares with claims",
         ),
-        pytest.param({"shares": {"cdi": True}}, "shares.cdi: only with", id="devices of shares without shares"),
+        pytest.param(
+            {"shares": {"cdi": True}}, "shares.cdi: only with", id="devices of shares without shares"
+        ),
         pytest.param(
             {"shares": {"enabled": True}, "scheduler": {"config": {"extenders": [{"filterVerb": "filter"}]}}},
             "scheduler.config: its extender needs bindVerb",
@@ -109,12 +115,16 @@ def test_shares_before_1_36_are_refused(tmp_path: Path) -> None:
     ("cluster", "tag"),
     [
         pytest.param("v1.31.0", "v1.31.14", id="the newest known patch of an old minor release"),
-        pytest.param("v1.35.1", "v1.35.4", id="the newest known patch of its own minor release, not of the newest"),
+        pytest.param(
+            "v1.35.1", "v1.35.4", id="the newest known patch of its own minor release, not of the newest"
+        ),
         pytest.param("v1.36.1-eks-1a2b3c", "v1.36.3", id="EKS"),
         pytest.param("v1.36.2-gke.1190000", "v1.36.3", id="GKE"),
         pytest.param("v1.36.4+k3s1", "v1.36.3", id="k3s with a patch that the chart does not know"),
         pytest.param("v1.34.100", "v1.34.4", id="a vendor's patch without an image of its own"),
-        pytest.param("v1.38.1-eks-1a2b3c", "v1.38.1", id="a minor release after the chart: the cluster's own"),
+        pytest.param(
+            "v1.38.1-eks-1a2b3c", "v1.38.1", id="a minor release after the chart: the cluster's own"
+        ),
         pytest.param("v1.38.0-rc.1", "v1.38.0-rc.1", id="a candidate after the chart"),
     ],
 )
@@ -128,19 +138,21 @@ def test_a_given_tag_is_taken_as_it_is(tmp_path: Path) -> None:
     assert f"{SCHEDULER}:v1.35.2" in {each["image"] for _, each in containers(objects)}
 
 
-def annotations(tmp_path: Path, kind: str, values: Json) -> Json:
-    found: Json = of_chart(rendered(tmp_path, values), kind)["spec"]["template"]["metadata"].get("annotations", {})
+def annotated(tmp_path: Path, kind: str, values: Json) -> Json:
+    found: Json = of_chart(rendered(tmp_path, values), kind)["spec"]["template"]["metadata"].get(
+        "annotations", {}
+    )
     return found
 
 
 def test_a_change_of_either_configuration_rolls_the_pods(tmp_path: Path) -> None:
-    plain = annotations(tmp_path, "Deployment", {})
-    assert annotations(tmp_path, "Deployment", {"commonLabels": {"a": "b"}}) == plain
+    plain = annotated(tmp_path, "Deployment", {})
+    assert annotated(tmp_path, "Deployment", {"commonLabels": {"a": "b"}}) == plain
     for values in (
         {"extender": {"config": {"score": {"strategy": "binpack"}}}},
         {"scheduler": {"managedResources": ["example.com/gpu"]}},
     ):
-        changed = annotations(tmp_path, "Deployment", values)
+        changed = annotated(tmp_path, "Deployment", values)
         assert changed.keys() == plain.keys()
         assert changed["checksum/config"] != plain["checksum/config"]
 
@@ -151,7 +163,9 @@ def configuration(objects: list[Json], name: str) -> str:
 
 
 def test_resources_of_ones_own_are_sent_too(tmp_path: Path) -> None:
-    told = configuration(rendered(tmp_path, {"scheduler": {"managedResources": ["example.com/gpu"]}}), "kube-scheduler.yaml")
+    told = configuration(
+        rendered(tmp_path, {"scheduler": {"managedResources": ["example.com/gpu"]}}), "kube-scheduler.yaml"
+    )
     assert "- name: example.com/gpu" in told
     assert "- name: nvidia.com/gpu" in told
 
@@ -181,7 +195,9 @@ def test_without_agents_nothing_of_them_is_left(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "gone"),
     [
-        pytest.param({"namespace": {"create": False}}, ("Namespace", "gpu-scheduler"), id="a given namespace"),
+        pytest.param(
+            {"namespace": {"create": False}}, ("Namespace", "gpu-scheduler"), id="a given namespace"
+        ),
         pytest.param(
             {"agent": {"namespace": {"create": False}}},
             ("Namespace", "gpu-scheduler-agent"),
@@ -198,7 +214,9 @@ def test_without_agents_nothing_of_them_is_left(tmp_path: Path) -> None:
             id="GKE Autopilot's kube-system",
         ),
         pytest.param({"criticalPodsQuota": False}, ("ResourceQuota", "critical-pods"), id="no quotas"),
-        pytest.param({"networkPolicy": {"enabled": False}}, ("NetworkPolicy", "nothing-else"), id="no policies"),
+        pytest.param(
+            {"networkPolicy": {"enabled": False}}, ("NetworkPolicy", "nothing-else"), id="no policies"
+        ),
     ],
 )
 def test_a_switch_leaves_an_object_out(tmp_path: Path, values: Json, gone: tuple[str, str]) -> None:
@@ -243,7 +261,11 @@ def test_pods_take_the_placement_of_the_values(tmp_path: Path) -> None:
 
 
 def test_agents_take_the_nodes_and_arguments_of_the_values(tmp_path: Path) -> None:
-    agent = {"nodes": [{"key": "gpu", "operator": "Exists"}], "args": ["--interval=10s"], "nvmlLibrary": "/x/libnvidia-ml.so.1"}
+    agent = {
+        "nodes": [{"key": "gpu", "operator": "Exists"}],
+        "args": ["--interval=10s"],
+        "nvmlLibrary": "/x/libnvidia-ml.so.1",
+    }
     spec = of_chart(rendered(tmp_path, {"agent": agent}), "DaemonSet")["spec"]["template"]["spec"]
     required = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     keys = [[each["key"] for each in term["matchExpressions"]] for term in required["nodeSelectorTerms"]]

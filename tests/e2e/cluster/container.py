@@ -30,8 +30,8 @@ class Container:
         inside: Callable[[Sequence[str]], Sequence[str]],
         restarted: bool = True,
     ) -> None:
-        """`inside` turns a command in the container into one of this machine; `restarted` says whether it starts
-        again after its end.
+        """`inside` turns a command in the container into one of this machine; `restarted` says whether it
+        starts again after its end.
         """
         self.name = name
         self.log = log
