@@ -45,7 +45,11 @@ def helm(directory: Path, *arguments: str | Path, kubeconfig: Path | None = None
 
 
 def rendered(
-    directory: Path, values: Json, version: str | None = None, namespace: str = NAMESPACE
+    directory: Path,
+    values: Json,
+    version: str | None = None,
+    namespace: str = NAMESPACE,
+    chart: Path = CHART,
 ) -> list[Json]:
     """The objects of the chart with these values, hooks included. Raises HelmError.
 
@@ -54,7 +58,7 @@ def rendered(
     file = directory / "values.json"
     file.write_text(json.dumps(values))
     options = ("--namespace", namespace, "--kube-version", version or kubernetes_version(), "--values", file)
-    text = helm(directory, "template", RELEASE, CHART, *options)
+    text = helm(directory, "template", RELEASE, chart, *options)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [each for each in yaml.load_all(text, loader) if each]
 

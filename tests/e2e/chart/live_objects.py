@@ -16,6 +16,7 @@ _WRITTEN_BY_OTHERS = (
     "deployment.kubernetes.io/revision",
     "deprecated.daemonset.template.generation",
     "kubernetes.io/service-account.uid",
+    "kubernetes.io/legacy-token-last-used",
 )
 
 

@@ -91,6 +91,9 @@ def test_a_value_rolls_the_pods(story: Story) -> None:
 
 
 def test_a_new_chart_upgrades_the_definition(story: Story) -> None:
+    """And creates the extender's token again, which was replaced as on the page of kubectl."""
+    token = "secret/gpu-scheduler-extender-token serviceaccount/gpu-scheduler-extender"
+    story.reader.run_block(f"kubectl -n {NAMESPACE} delete {token}")
     template = story.reader.checkout / CHART / "templates" / "crds" / "gpunodes.yaml"
     shipped = template.read_text()
     column = "        - {name: New, type: string, jsonPath: .metadata.name}\n"
@@ -100,6 +103,7 @@ def test_a_new_chart_upgrades_the_definition(story: Story) -> None:
     story.reader.run_block(UPGRADE)
     template.write_text(shipped)
     assert story.columns()[0] == "New"
+    story.reader.run_block(f"kubectl -n {NAMESPACE} get {token}")
 
 
 def test_it_rolls_back(story: Story) -> None:
@@ -164,6 +168,14 @@ def test_helm_takes_over_from_kubectl(story: Story) -> None:
     assert story.objects() == story.by_helm["shares"]
     names = [each["metadata"]["name"] for each in story.reader.api.items(CONFIG_MAPS)]
     assert [name for name in names if "config" in name] == ["gpu-scheduler-config"]
+
+
+def test_its_test_fails_without_a_scheduler(story: Story) -> None:
+    story.reader.run_block(f"kubectl -n {NAMESPACE} scale deployment/gpu-scheduler --replicas=0")
+    eventually(lambda: not story.installation.pods(), "the pods are gone")
+    tested = f"helm -n {NAMESPACE} test gpu-scheduler --timeout 3s"
+    failed = story.reader.run_block(f"! {tested} 2>&1")
+    assert "gpu-scheduler-test" in failed
 
 
 def test_every_block_of_the_page_is_run() -> None:

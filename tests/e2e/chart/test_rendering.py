@@ -321,6 +321,13 @@ def test_common_labels_are_on_every_object_and_on_no_selector(tmp_path: Path) ->
     assert [each.get("spec") for each in objects] == [each.get("spec") for each in plain]
 
 
+def test_the_package_has_everything(tmp_path: Path) -> None:
+    helm(tmp_path, "package", CHART, "--destination", tmp_path)
+    (package,) = tmp_path.glob("gpu-scheduler-*.tgz")
+    values = {"monitoring": {"enabled": True}}
+    assert rendered(tmp_path, values, chart=package) == rendered(tmp_path, values)
+
+
 def test_two_images_are_named(tmp_path: Path) -> None:
     assert {image["image"] for _, image in containers(rendered(tmp_path, {}))} == {
         "scheduler-ext:0.1.0",
