@@ -179,6 +179,11 @@ bases: ## Renew the digests of the image's bases in the Dockerfile (docker with 
 image-check: .venv ## Build the image twice and for arm64, look into it, and let it answer (root, buildah, mmdebstrap, runc)
 	@$(BIN)/python -m pytest -m image tests/image $(ARGS)
 
+chart: .venv ## Generate the parts of the Helm chart that other files define, and package it into build (Helm)
+	@$(BIN)/python manifests/charts/generate.py
+	@command -v helm >/dev/null || { echo "helm is missing, so nothing is packaged" >&2; exit 1; }
+	@helm package manifests/charts/gpu-scheduler --destination build
+
 # Read from the registries that the nodes pull from, so that the nodes run the inspected image.
 digests: ## Print `images` for your kustomization, by digest (IMAGE=name:tag, SCHEDULER=name:tag)
 	@echo "images:"
@@ -218,6 +223,7 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable .
 	@touch $@
 
-.PHONY: help run bases image-check test test-long test-page test-process e2e check bench bench-bind bench-claims bench-filter bench-live bench-page \
+.PHONY: help run bases chart image-check test test-long test-page test-process e2e check bench bench-bind bench-claims \
+	bench-filter bench-live bench-page \
 	bench-placement bench-placement-floors bench-scheduler bench-scheduler-all digests docs docs-links image krew lock page-screenshot \
 	soak clean .venv
