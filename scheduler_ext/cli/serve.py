@@ -225,9 +225,11 @@ def _build_apps(
 ) -> Any:
     """The three applications over one extender and its source. Raises InventoryError, ClusterError."""
     from scheduler_ext.server.app import api_app, health_app, inspect_app
+    from scheduler_ext.server.explaining import Explaining
     from scheduler_ext.server.inspect_routes import explanations_blueprint, questions_blueprint
     from scheduler_ext.server.metrics.registry import Metrics
     from scheduler_ext.server.page.feed import PageFeed
+    from scheduler_ext.server.page.pod_routes import pods_blueprint
     from scheduler_ext.server.page.routes import page_blueprint
     from scheduler_ext.server.runbook_routes import runbooks_blueprint
     from scheduler_ext.server.server_options import Apps
@@ -239,6 +241,7 @@ def _build_apps(
     source = build_source(extender, config)
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     explainer = Explainer(source, extender.record, config, extender.places)
+    explaining = Explaining(explainer)
     waiting = Waiting(source, extender.record, explainer)
     metrics = Metrics(source, config, waiting.reasons, certificate_file, waiting.longest)
     feed = PageFeed(
@@ -256,10 +259,11 @@ def _build_apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),
         health=health_app(source, metrics),
         inspect=inspect_app(
-            explanations_blueprint(explainer),
+            explanations_blueprint(explaining),
             questions_blueprint(source, config, explainer, waiting),
             page_blueprint(feed, config),
             runbooks_blueprint(),
+            pods_blueprint(source, explaining),
         ),
         close=close,
     )

@@ -3,15 +3,15 @@
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from threading import Lock
 from typing import Any, NamedTuple
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
-from scheduler_ext.core.node.claimed import claim_only_pods
-from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.core.node.claimed import gpu_pods
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.explainer import Explainer, Seen, held_devices, other_scheduler
 from scheduler_ext.explain.sentences import asks
@@ -201,7 +201,7 @@ def _reason(waiting: PendingPod, entry: Recorded | None) -> str:
 
 def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The GPUPodList of these nodes, by namespace and name; `waiting` are lines of `Waiting`."""
-    items = [item for info in infos for item in _placed(info)]
+    items = [placed_item(pod, info) for info in infos for pod in gpu_pods(info)]
     for line in waiting:
         waits = {key: value for key, value in line.items() if key in _ITEM}
         items.append(_ITEM | waits | {"state": "Waiting", "devices": []})
@@ -212,18 +212,16 @@ def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) ->
     }
 
 
-def _placed(info: NodeInfo) -> Iterator[dict[str, Any]]:
-    """The pods that hold GPUs of a node."""
-    followed = {pod.uid for pod in info.pods}
-    asking = (pod for pod in info.pods if pod.holds and pod.request.asks_gpu)
-    for pod in (*asking, *claim_only_pods(info)):
-        yield _ITEM | {
-            "namespace": pod.namespace,
-            "name": pod.name,
-            "uid": pod.uid,
-            "priority": pod.priority if pod.uid in followed else None,
-            "state": "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound",
-            "node": info.name,
-            "asks": asks(pod.request),
-            "devices": held_devices(pod, info),
-        }
+def placed_item(pod: BoundPod, info: NodeInfo) -> dict[str, Any]:
+    """A pod that holds GPUs of a node, as an item of a GPUPodList."""
+    followed = any(pod.uid == each.uid for each in info.pods)
+    return _ITEM | {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "priority": pod.priority if followed else None,
+        "state": "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound",
+        "node": info.name,
+        "asks": asks(pod.request),
+        "devices": held_devices(pod, info),
+    }

@@ -2,26 +2,35 @@
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { Cluster, totals } from "./cluster.js";
 import { Connection } from "./connection.js";
-import { Detail } from "./detail.js";
+import { node } from "./detail.js";
+import { Dialog } from "./dialog.js";
+import { nodeAddress } from "./address.js";
 import { choices, filterForm, Filters, sorted } from "./filters.js";
 import { historyTemplate } from "./history.js";
+import { Lookup } from "./lookup.js";
 import { NodeMap } from "./map.js";
+import { Namespaces } from "./namespaces.js";
 import { NodeList } from "./nodes.js";
+import { pod } from "./pod.js";
 import { decisionsTemplate, pendingTemplate, waitingCount } from "./pods.js";
+import { RunningPods } from "./running.js";
 import { Stream } from "./stream.js";
 import { ago, atSecond, bytes, count, freeText, memory, percent, plural, tenth, unaccountedText } from "./text.js";
+import { subjectOf, subjectSwitch, TITLES } from "./views.js";
 
 const at = (id) => document.getElementById(id);
 const ALL = ["nodes", "pending", "decisions", "samples"];
 
 const cluster = new Cluster();
 const filters = Filters.fromAddress();
-const detail = new Detail(at("detail"));
+const dialog = new Dialog(at("detail"), { node, pod });
 const map = new NodeMap(at("map"), at("map-legend"), {
   onNode: (name) => list.go(name),
   onModel: (model) => change("model", filters.model === model ? "" : model),
 });
-const list = new NodeList(at("nodes"), (name) => detail.open(name));
+const list = new NodeList(at("nodes"), (name) => dialog.open(nodeAddress(name)));
+const running = new RunningPods(at("running"), change);
+const namespaces = new Namespaces(at("namespaces"), changeAll);
 const dirty = new Set();
 let options = choices(cluster);
 // Time of the last full list of nodes, and of the last change of one of them.
@@ -42,7 +51,7 @@ function draw() {
   if (parts.has("nodes")) {
     const shown = cluster.nodes.filter((node) => filters.shows(node));
     map.draw(cluster.nodes, new Set(shown), filters.model);
-    list.show(sorted(shown, filters.sort), filters.view);
+    drawSubject(shown);
     render(totalsTemplate(totals(shown), shown.length), at("totals"));
     render(viewTemplate(shown.length), at("nodes-view"));
   }
@@ -61,8 +70,44 @@ function draw() {
   Object.assign(at("foot").dataset, { mapMs: map.lastMs.toFixed(2), listMs: list.lastMs.toFixed(2), drawn: list.drawn });
 }
 
+/** The nodes, the running pods or the namespaces. */
+function drawSubject(shown) {
+  const subject = subjectOf(filters.view);
+  at("nodes").hidden = at("nodes-legend").hidden = subject !== "nodes";
+  at("nodes-title").textContent = TITLES[subject];
+  if (subject === "nodes") list.show(sorted(shown, filters.sort), filters.view);
+  running.show(subject === "pods" ? filters : null);
+  namespaces.show(subject === "namespaces" ? filters : null);
+}
+
+/** What the extender said last of the pod in the dialog: it is asked again when that changes. */
+function saidOf({ kind, name }) {
+  if (kind !== "pod") return "";
+  const same = (each) => `${each.namespace}/${each.name}` === name;
+  return JSON.stringify([cluster.pending.lines.find(same), cluster.decisions.find(same)]);
+}
+
+let said = { target: null, text: "" };
+function refreshDialog(parts) {
+  const { target } = dialog;
+  if (target === null) return;
+  const before = said;
+  said = { target, text: saidOf(target) };
+  const news = before.target === target && before.text !== said.text;
+  if (target.kind === "node" ? parts.has("nodes") : news) dialog.refresh();
+}
+
+function changeAll(values) {
+  Object.assign(filters, values);
+  changed();
+}
+
 function change(field, value) {
   filters[field] = value;
+  changed();
+}
+
+function changed() {
   filters.toAddress();
   redraw(...ALL);
   announceCount();
@@ -124,6 +169,11 @@ function explained(sum) {
 }
 
 function viewTemplate(shown) {
+  return html`${{ nodes: nodesView, pods: podsView, namespaces: () => html`<span class="shown"></span>` }[subjectOf(filters.view)](shown)}
+    ${subjectSwitch(filters.view, change)}`;
+}
+
+function nodesView(shown) {
   const of = filters.narrow ? ` of ${count(cluster.nodes.length)}` : "";
   const orders = { trouble: "what needs a look", name: "name", free: "most free", full: "fullest" };
   const views = { cards: "Cards", table: "Table" };
@@ -136,11 +186,15 @@ function viewTemplate(shown) {
         @click=${() => change("view", key)}>${text}</button>`)}</span>`;
 }
 
+const podsView = () => html`<span class="shown"></span>
+  <input type="search" name="pods" aria-label="Pods with this in their name" placeholder="part of namespace/name" .value=${filters.pods} maxlength="317"
+    spellcheck="false" autocomplete="off" @input=${(event) => change("pods", event.target.value)}>`;
+
 function footTemplate() {
   const { status } = cluster;
   const when = changedAt ? `a node changed ${atSecond(changedAt / 1000)}` : `no node changed since ${atSecond(listedAt / 1000)}`;
   return html`<span>Generation ${count(status.generation)}, ${when}</span>
-    <span>the list draws the ${count(list.drawn)} in sight</span>
+    ${subjectOf(filters.view) === "nodes" ? html`<span>the list draws the ${count(list.drawn)} in sight</span>` : nothing}
     <span>map drawn in ${map.lastMs.toFixed(1)} ms, list in ${list.lastMs.toFixed(1)} ms</span>
     <span>${bytes(stream.first)} at first, ${bytes(stream.received - stream.first)} since</span>
     <span>heard of ${ago(status.ageSeconds)} ago</span>`;
@@ -165,12 +219,18 @@ const stream = new Stream(
     if (news.full) [listedAt, changedAt] = [Date.now(), null];
     else if (parts.has("nodes")) changedAt = Date.now();
     if (parts.has("nodes") || parts.has("pending") || parts.has("decisions")) options = choices(cluster);
-    if (parts.has("nodes")) detail.refresh();
+    refreshDialog(parts);
     redraw("beat", ...(heard ? parts : ALL));
     heard = true;
   },
   connection,
 );
+
+new Lookup(at("lookup"), at("announce"), {
+  nodes: () => cluster.nodes,
+  open: (address) => dialog.open(address),
+  all: (text) => changeAll({ pods: text, view: "pods" }),
+});
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   map.recolour();
