@@ -94,6 +94,7 @@ class DeviceStatus(_Status):
     architecture: str | None = None
     compute_capability: Annotated[str, Meta(pattern=r"^[0-9]{1,2}\.[0-9]{1,2}\Z")] | None = None
     utilization_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
+    temperature_celsius: Annotated[int, Meta(ge=-50, le=250)] | None = None
     health: HealthStatus | None = None
     numa_node: int | None = None
     pci_bus_id: str | None = None

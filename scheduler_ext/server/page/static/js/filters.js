@@ -4,7 +4,7 @@ import { visible } from "./text.js";
 
 // Longer lists are useless for a choice.
 const MOST_OPTIONS = 300;
-const FIELDS = ["find", "model", "pool", "namespace", "sort", "view", "pods", "order"];
+const FIELDS = ["find", "model", "pool", "namespace", "sort", "view", "group", "order", "pods", "rank"];
 
 export class Filters {
   find = "";
@@ -14,9 +14,12 @@ export class Filters {
   troubled = false;
   sort = "trouble";
   view = "cards";
+  // Of the map: by `pool` or `model`, empty for the usual one; `state`, `load` or `name`.
+  group = "";
+  order = "state";
     // Of the running pods: a part of NAMESPACE/NAME, and the order.
   pods = "";
-  order = "name";
+  rank = "name";
 
   static fromAddress() {
     const filters = new Filters();
