@@ -68,7 +68,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 def test_it_installs_and_tests_itself(story: Story) -> None:
     told = story.run("## Install")
-    assert "Phase:          Succeeded" in told
+    assert told.count("Phase:          Succeeded") == 4, "the pod, its Service and its policies"
     story.by_helm["base"] = story.objects()
     services = story.reader.run_block("kubectl get services,networkpolicies,pods -A -o name")
     assert "gpu-scheduler-test" not in services, "the objects of the test are gone"
@@ -137,11 +137,11 @@ def test_uninstalling_keeps_the_reports_and_running_pods(story: Story) -> None:
         ("CustomResourceDefinition", "", "gpureservations.gpu.scheduler-ext.io"),
         ("Namespace", "", NAMESPACE),
     }
-    eventually(lambda: story.objects().keys() == kept, "the other objects are gone")
+    eventually(lambda: story.objects().keys() == kept, "the other objects are gone", 60)
     assert [each["metadata"]["name"] for each in story.reader.api.items(GPU_NODES)] == ["h100-1"]
     assert story.reader.node_of("three-a100") == "h100-1"
     story.reader.run_block(everything)
-    eventually(lambda: not story.objects(), "nothing is left")
+    eventually(lambda: not story.objects(), "nothing is left", 60)
 
 
 @pytest.mark.parametrize("overlay", ["base", "shares"])

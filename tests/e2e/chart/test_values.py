@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.chart.helm import HelmError, hooks, of_chart, rendered
+from tests.e2e.chart.helm import NAMESPACE, HelmError, hooks, of_chart, rendered
 from tests.manifests.objects import Json, containers, of_kind
 
 SCHEDULER = "registry.k8s.io/kube-scheduler"
 
 
-def refusal(tmp_path: Path, values: Json, **options: str) -> str:
+def refusal(tmp_path: Path, values: Json, version: str | None = None, namespace: str = NAMESPACE) -> str:
     with pytest.raises(HelmError) as refused:
-        rendered(tmp_path, values, **options)
+        rendered(tmp_path, values, version, namespace)
     return str(refused.value)
 
 
