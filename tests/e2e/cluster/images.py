@@ -7,8 +7,8 @@ binds to loopback; everything else follows its manifest.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.e2e.cluster.binaries import Binaries
@@ -24,17 +24,28 @@ _SCHEDULER_PORT = 10259
 class Image:
     """`entrypoint` precedes a container's own command and args; `adapt` adds further arguments.
 
-    `server` is the URL of the API server for clients inside the cluster; None: the server's own.
+    `server` is the URL of the API server for clients inside the cluster; None: the server's own. `variables`
+    are the environment that an image itself sets.
     """
 
     entrypoint: Sequence[str | Path]
     adapt: Callable[[Ports, Path | None], Sequence[str]]
     server: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def image_name(image: str) -> str:
     """The name without registry and tag: kube-scheduler of registry.example/kube-scheduler:v1."""
-    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
+    return _with_tag(image).partition(":")[0]
+
+
+def find_image(images: Mapping[str, Image], image: str) -> Image | None:
+    """The image of that name and tag; otherwise of that name with any tag; None if there is neither."""
+    return images.get(_with_tag(image)) or images.get(image_name(image))
+
+
+def _with_tag(image: str) -> str:
+    return image.rpartition("/")[2].partition("@")[0]
 
 
 def product_images(
@@ -42,11 +53,13 @@ def product_images(
     ours: Sequence[str | Path] = OURS,
     server: str | None = None,
     features: Features = STOCK,
+    releases: Mapping[str, Mapping[str, str]] | None = None,
 ) -> dict[str, Image]:
     """The two images of the manifests. kube-scheduler is named by its container's command.
 
     `ours` is what Python runs for this project's image; `server` is the address of the API server for it;
-    `features` are those of kube-scheduler.
+    `features` are those of kube-scheduler; `releases` are the environments of other releases of this
+    project's image, by tag.
     """
 
     def scheduler(ports: Ports, kubeconfig: Path | None) -> Sequence[str]:
@@ -58,9 +71,13 @@ def product_images(
             *features.flags(),
         )
 
+    def release(variables: Mapping[str, str]) -> Image:
+        return Image((sys.executable, *ours), lambda ports, kubeconfig: (), server, variables)
+
     return {
         "kube-scheduler": Image(("env", f"PATH={binaries.kube_scheduler.parent}"), scheduler),
-        "scheduler-ext": Image((sys.executable, *ours), lambda ports, kubeconfig: (), server),
+        "scheduler-ext": release({}),
+        **{f"scheduler-ext:{tag}": release(variables) for tag, variables in (releases or {}).items()},
     }
 
 
