@@ -26,13 +26,15 @@ class Image:
     """`entrypoint` precedes a container's args if it has no command; `adapt` adds further arguments.
 
     `programs` are those that a command may name, with their paths here. `server` is the URL of the API server
-    for clients inside the cluster; None: the server's own.
+    for clients inside the cluster; None: the server's own. `variables` are the environment that an image
+    itself sets.
     """
 
     entrypoint: Sequence[str | Path]
     adapt: Callable[[Ports, Path | None], Sequence[str]]
     server: str | None = None
     programs: Mapping[str, str | Path] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, container: Json) -> list[str | Path]:
         """The entrypoint, or the container's own command."""
@@ -42,7 +44,16 @@ class Image:
 
 def image_name(image: str) -> str:
     """The name without registry and tag: kube-scheduler of registry.example/kube-scheduler:v1."""
-    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
+    return _with_tag(image).partition(":")[0]
+
+
+def find_image(images: Mapping[str, Image], image: str) -> Image | None:
+    """The image of that name and tag; otherwise of that name with any tag; None if there is neither."""
+    return images.get(_with_tag(image)) or images.get(image_name(image))
+
+
+def _with_tag(image: str) -> str:
+    return image.rpartition("/")[2].partition("@")[0]
 
 
 def product_images(
@@ -50,11 +61,13 @@ def product_images(
     ours: Sequence[str | Path] = OURS,
     server: str | None = None,
     features: Features = STOCK,
+    releases: Mapping[str, Mapping[str, str]] | None = None,
 ) -> dict[str, Image]:
     """The two images of the manifests.
 
     `ours` is what Python runs for this project's image; `server` is the address of the API server for it;
-    `features` are those of kube-scheduler.
+    `features` are those of kube-scheduler; `releases` are the environments of other releases of this
+    project's image, by tag.
     """
 
     def scheduler(ports: Ports, kubeconfig: Path | None) -> Sequence[str]:
@@ -66,11 +79,19 @@ def product_images(
             *features.flags(),
         )
 
+    def release(variables: Mapping[str, str]) -> Image:
+        return Image(
+            (sys.executable, *ours),
+            lambda ports, kubeconfig: (),
+            server,
+            {"python3": sys.executable},
+            variables,
+        )
+
     return {
         "kube-scheduler": Image((), scheduler, programs={"kube-scheduler": binaries.kube_scheduler}),
-        "scheduler-ext": Image(
-            (sys.executable, *ours), lambda ports, kubeconfig: (), server, {"python3": sys.executable}
-        ),
+        "scheduler-ext": release({}),
+        **{f"scheduler-ext:{tag}": release(variables) for tag, variables in (releases or {}).items()},
     }
 
 

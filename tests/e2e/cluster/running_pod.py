@@ -16,7 +16,7 @@ from tests.e2e.cluster.api import STRATEGIC, Api, ApiError, Json
 from tests.e2e.cluster.container import Container
 from tests.e2e.cluster.credentials import write_kubeconfig
 from tests.e2e.cluster.host import Host
-from tests.e2e.cluster.images import TOKEN_DIRECTORY, Image, image_name, outside_a_container
+from tests.e2e.cluster.images import TOKEN_DIRECTORY, Image, find_image, outside_a_container
 from tests.e2e.cluster.namespaces import confined
 from tests.e2e.cluster.ports import LOOPBACK, Ports
 from tests.e2e.cluster.volumes import NotYetError, Volumes, field
@@ -75,9 +75,9 @@ class RunningPod:
         self.containers = {
             each["name"]: Container(
                 each["name"],
-                partial(self._command, each, images[image_name(each["image"])]),
+                partial(self._command, each, _image(images, each)),
                 directory / f"{each['name']}.log",
-                self._environment(each, images[image_name(each["image"])]),
+                self._environment(each, _image(images, each)),
                 {
                     kind: each[kind]
                     for kind in ("startupProbe", "livenessProbe", "readinessProbe")
@@ -193,7 +193,7 @@ class RunningPod:
         address, _, port = server.rpartition("://")[2].rpartition(":")
         service = {"KUBERNETES_SERVICE_HOST": address, "KUBERNETES_SERVICE_PORT": port}
         own = {"PATH": os.environ["PATH"], "HOME": str(self._directory)}
-        return own | service | dict(self._host.environment) | values
+        return own | service | dict(image.variables) | dict(self._host.environment) | values
 
     def _inside_a_container(self, command: Sequence[str]) -> list[str]:
         """The command of a probe; the image's Python is this one."""
@@ -214,6 +214,13 @@ def _state(container: Container) -> Json:
     if container.exit_code is not None:
         return {"terminated": {"exitCode": container.exit_code}}
     return {"running": {}} if container.child else {"waiting": {"reason": "CrashLoopBackOff"}}
+
+
+def _image(images: Mapping[str, Image], container: Json) -> Image:
+    image = find_image(images, container["image"])
+    if image is None:
+        raise KeyError(container["image"])
+    return image
 
 
 def _of_all(mounts: Mapping[str, Mapping[str, Path]]) -> dict[str, Path]:
