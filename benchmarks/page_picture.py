@@ -127,7 +127,7 @@ class Fleet:
         devices = []
         for index in range(4):
             uuid, asked, used = f"GPU-{name}-{index}", 0, 0
-            seen = []
+            seen: list[Json] = []
             while asked < 20_000 * self.load(hour, name) and rng.random() < 0.95:
                 size = min(rng.choice((2048, 4096, 6144, 8192)), 20_480 - asked)
                 if size < 1024:

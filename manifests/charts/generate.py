@@ -57,6 +57,15 @@ SCHEDULERS = {"\"['gpu-scheduler']\"": "\"['{{ .Values.schedulerName }}']\""}
 BY_VARIABLE = {
     'byVariable\n      expression: "true"': 'byVariable\n      expression: "{{ not .Values.shares.cdi }}"'
 }
+EXTENDERS = '{{ include "gpu-scheduler.extenders" . }}'
+INSPECTED = '{{ include "gpu-scheduler.inspected" . }}'
+ALERTS = {
+    "http://localhost:8890/runbooks/": '{{ trimSuffix "/" .Values.monitoring.runbooks }}/',
+    "kubectl -n gpu-scheduler ": f"kubectl -n {NAMESPACE} ",
+    "deployment/gpu-scheduler 8890": f"deployment/{INSPECTED} 8890",
+    "(gpu_extender_ready) < 2": f"(gpu_extender_ready) < {EXTENDERS}",
+    " of 2 GPU extenders": f" of {EXTENDERS} GPU extenders",
+}
 COPIES = (
     Copied(
         f"{BASE}/namespace.yaml",
@@ -157,8 +166,9 @@ COPIES = (
             f"monitoring/{name}.yaml",
             ".Values.monitoring.enabled",
             labels="gpu-scheduler.monitoringLabels",
+            replaced=replaced,
         )
-        for name in ("pod-monitor", "rules")
+        for name, replaced in (("pod-monitor", {}), ("rules", ALERTS))
     ),
 )
 VERBATIM = {
@@ -190,7 +200,6 @@ def template(copied: Copied) -> str:
 def _parameterised(text: str, labels: str) -> str:
     text = re.sub(r"namespace: gpu-scheduler-agent\b", f"namespace: {AGENT_NAMESPACE}", text)
     text = re.sub(r"namespace: gpu-scheduler(?![\w-])", f"namespace: {NAMESPACE}", text)
-    text = re.sub(r"runbook_url: ", '\\g<0>{{ include "gpu-scheduler.source" . }}', text)
     for account, namespace in (("gpu-scheduler-agent", AGENT_NAMESPACE), ("gpu-scheduler", NAMESPACE)):
         text = text.replace(f"system:serviceaccount:{account}:", f"system:serviceaccount:{namespace}:")
     text = text.replace(f"labels: {{{LABEL}}}", f'labels: {{{LABEL}{{{{ include "{labels}" . }}}}}}')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -66,7 +67,13 @@ def test_every_overlay_and_every_component_of_agents_is_compared() -> None:
 def test_equals_the_overlay(tmp_path: Path, overlay: str, monitored: bool) -> None:
     components = ["components/monitoring"] if monitored else []
     values = OVERLAYS[overlay] | {"monitoring": {"enabled": monitored}}
-    assert_equal(tmp_path, values, {**resource(overlay), "components": components})
+    ours = installed(tmp_path, values)
+    theirs = comparable(kustomized(tmp_path, {**resource(overlay), "components": components}))
+    if overlay == "standalone-mtls":
+        # A component of kustomize does not know beside which overlay it is.
+        access = "port-forward deployment/gpu-scheduler"
+        theirs = json.loads(json.dumps(theirs).replace(f"{access} ", f"{access}-extender "))
+    assert ours == theirs
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,12 @@
 {{- range $key, $value := merge dict .Values.monitoring.labels .Values.commonLabels }}, {{ $key }}: {{ $value | quote }}{{ end -}}
 {{- end }}
 
-{{/* The address of the source tree before the path of a runbook. */}}
-{{- define "gpu-scheduler.source" -}}
-{{- with .Values.monitoring.source }}{{ trimSuffix "/" . }}/{{ end -}}
+{{/* The Deployment whose pods serve the live page and the runbooks. */}}
+{{- define "gpu-scheduler.inspected" -}}
+{{ ternary "gpu-scheduler-extender" "gpu-scheduler" .Values.standalone.enabled }}
+{{- end }}
+
+{{/* The number of extenders. */}}
+{{- define "gpu-scheduler.extenders" -}}
+{{ ternary .Values.standalone.replicas .Values.scheduler.replicas .Values.standalone.enabled }}
 {{- end }}
