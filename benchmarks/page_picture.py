@@ -86,9 +86,9 @@ class Fleet:
                 holders = [holder(f"{team}-{name}-{at}", team)] if index < held else []
                 sick = {"state": "Unhealthy", "reason": "XID 79: GPU has fallen off the bus"}
                 health = {"health": sick} if (name, index) in (("h100-07", 5), ("a100-19", 2)) else {}
-                devices.append(
-                    gpu(index, f"GPU-{name}-{index}", model=model, memory=memory, holders=holders) | health
-                )
+                busy = {"utilizationPercent": rng.randrange(60, 100) if index < held else 0} | health
+                uuid = f"GPU-{name}-{index}"
+                devices.append(gpu(index, uuid, model=model, memory=memory, holders=holders) | busy)
             at += size
         yield gpu_node(name, devices)
         yield node(name, {WHOLE: "8"}, labels={"karpenter.sh/nodepool": pool})
@@ -138,7 +138,8 @@ class Fleet:
                 "usedMiB": min(22000, used + stray),
                 "unaccountedMiB": stray,
             }
-            devices.append(gpu(index, uuid, model="L4", memory=memory))
+            busy = rng.randrange(20, 90) if asked else 0
+            devices.append(gpu(index, uuid, model="L4", memory=memory, utilizationPercent=busy))
         labels = {"karpenter.sh/nodepool": "serving", "gpu.scheduler-ext.io/sharing": "memory"}
         yield gpu_node(name, devices)
         yield node(name, {SHARE: "81920"}, labels=labels)
