@@ -240,7 +240,8 @@ def _build_apps(
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     explainer = Explainer(source, extender.record, config, extender.places)
     waiting = Waiting(source, extender.record, explainer)
-    metrics = Metrics(source, config, waiting.reasons, certificate_file, waiting.longest)
+    longest = partial(waiting.longest, most=config.metrics.waiting_pods)
+    metrics = Metrics(source, config, waiting.reasons, certificate_file, longest)
     feed = PageFeed(
         source, extender.record, waiting.lines, config.resource_names(), config.memory.headroom_percent
     )
