@@ -6,7 +6,7 @@ from flask import Blueprint, Response, request
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.server.explaining import Explaining, namespaced
-from scheduler_ext.server.replies import json_reply, problem_reply
+from scheduler_ext.server.replies import compressed, problem_reply
 from scheduler_ext.sources.source_status import Source
 from scheduler_ext.views.pod_lists import SORTS, PlacedPods, Wanted
 from scheduler_ext.views.pod_view import pod_view
@@ -43,7 +43,7 @@ def pods_blueprint(source: Source, explaining: Explaining) -> Blueprint:
             )
         except RequestError as error:
             return problem_reply(error.status, str(error), "page")
-        return json_reply(200, encode_json(placed.listed(source.snapshot, wanted, _MOST_PODS)))
+        return _listed(placed.listed(source.snapshot, wanted, _MOST_PODS))
 
     @routes.get("/page/search")
     def search() -> Response:
@@ -52,14 +52,18 @@ def pods_blueprint(source: Source, explaining: Explaining) -> Blueprint:
         except RequestError as error:
             return problem_reply(error.status, str(error), "page")
         found = placed.found(source.snapshot, source.pending(), find, _MOST_FOUND)
-        return json_reply(200, encode_json(found))
+        return _listed(found)
 
     @routes.get("/page/namespaces")
     def namespaces() -> Response:
         sums = placed.by_namespace(source.snapshot, source.pending(), _MOST_NAMESPACES)
-        return json_reply(200, encode_json(sums))
+        return _listed(sums)
 
     return routes
+
+
+def _listed(values: dict[str, Any]) -> Response:
+    return compressed(Response(content_type="application/json"), encode_json(values))
 
 
 def _text(field: str) -> str:

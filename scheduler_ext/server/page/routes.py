@@ -1,12 +1,12 @@
 """The page's routes: its files, the stream of changes, and one node in full."""
 
-import gzip
 from pathlib import Path
 
 from flask import Blueprint, Response, abort, redirect, request
 from werkzeug.wrappers import Response as AnyResponse
 
 from scheduler_ext.server.page.feed import PageFeed, Seen
+from scheduler_ext.server.replies import compressed
 from scheduler_ext.views.ledger_dump import node_ledger
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
@@ -16,8 +16,6 @@ from scheduler_ext.wire.extender_args import encode_json
 # thread that another request waits for.
 _COME_BACK_MS = 1000
 _COME_BACK_SOON_MS = 150
-# Below this size, compressing costs more than the bytes.
-_COMPRESSED_FROM_BYTES = 4096
 _STATIC = Path(__file__).with_name("static")
 # Files of other types (licences, notes) are not served.
 _TYPES = {
@@ -93,9 +91,4 @@ def page_blueprint(feed: PageFeed, config: Configuration) -> Blueprint:
 def _events(body: bytes) -> Response:
     response = Response(content_type="text/event-stream")
     response.headers["Cache-Control"] = "no-store"
-    response.headers["Vary"] = "Accept-Encoding"
-    if len(body) >= _COMPRESSED_FROM_BYTES and "gzip" in request.headers.get("Accept-Encoding", ""):
-        body = gzip.compress(body, 1)
-        response.headers["Content-Encoding"] = "gzip"
-    response.set_data(body)
-    return response
+    return compressed(response, body)
