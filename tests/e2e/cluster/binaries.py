@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -97,6 +98,25 @@ def find_selector_answers() -> Path:
     sources = [SELECTOR_ANSWERS / name for name in ("go.mod", "go.sum", "main.go")]
     name = "selector-answers"
     return _built(name, sources, (name,), ".", "-s -w", "a minute, once") / name
+
+
+def find_module(folder: Path, name: str) -> Path:
+    """The sources of a Go module that the go.mod in `folder` requires, downloaded if necessary.
+
+    Raises BinariesError.
+    """
+    done = subprocess.run(
+        [_go(), "mod", "download", "-json", name],
+        cwd=folder,
+        env={**os.environ, "GOFLAGS": "", "GOWORK": "off"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found: dict[str, str] = json.loads(done.stdout or "{}")
+    if "Dir" not in found:
+        raise BinariesError(f"{name} was not downloaded: {found.get('Error') or done.stderr.strip()}")
+    return Path(found["Dir"])
 
 
 def kubernetes_version(minor: str | None = None) -> str:
