@@ -190,7 +190,7 @@ class RunningPod:
         address, _, port = server.rpartition("://")[2].rpartition(":")
         service = {"KUBERNETES_SERVICE_HOST": address, "KUBERNETES_SERVICE_PORT": port}
         own = {"PATH": os.environ["PATH"], "HOME": str(self._directory)}
-        return own | service | dict(self._host.environment) | values
+        return own | service | dict(self._host.environment_of(self._pod)) | values
 
     def _inside_a_container(self, command: Sequence[str]) -> list[str]:
         """The command of a probe; the image's Python is this one."""
