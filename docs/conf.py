@@ -36,7 +36,7 @@ def assembled(app: Sphinx, page: str, content: list[str]) -> None:
         content[0] += re.sub(r"\]\((?!https?:|#|docs/)", "](path:../", readme).replace("](docs/", "](")
     up = "../" * (page.count("/") + 1)
     content[0] = content[0].replace(f"]({up}README.md", f"]({up[3:]}index.md")
-    if page in ("decisions/README", "runbooks/README"):
+    if page in ("decisions/README", "runbooks/README", "tasks/platforms/README"):
         content[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n[!R]*\n```\n"
 
 

@@ -14,6 +14,30 @@ from tests.manifests.shipped import REPOSITORY, base
 COMPONENTS = REPOSITORY / "manifests" / "components"
 AGENTS = sorted(path.name for path in COMPONENTS.glob("agent-*"))
 Operation = Json
+_POD = "DaemonSet gpu-scheduler-agent"
+_CONTAINER = f"{_POD}/agent"
+_NO_ESCALATION = f"{_CONTAINER}: securityContext.allowPrivilegeEscalation is not False"
+_NO_CAPABILITIES = f"{_CONTAINER}: securityContext.capabilities is not {{'drop': ['ALL']}}"
+# All rights of a component beyond the base's policy.
+ASKED: dict[str, set[str]] = {
+    "agent-runtime-class": set(),
+    "agent-volume-mounts": {f"{_POD}: volume all-gpus is a hostPath"},
+    "agent-mig": {_NO_ESCALATION, _NO_CAPABILITIES},
+    "agent-host-processes": {f"{_POD}: hostPID is set"},
+    "agent-gke": {
+        _NO_ESCALATION,
+        _NO_CAPABILITIES,
+        f"{_CONTAINER}: securityContext.privileged is set",
+        f"{_POD}: volume nvidia is a hostPath",
+        f"{_POD}: volume dev is a hostPath",
+    },
+    # Roles of OpenShift, each for one namespace.
+    "openshift": {
+        "RoleBinding gpu-scheduler-nonroot: bound to system:openshift:scc:nonroot-v2",
+        "RoleBinding gpu-scheduler-agent-privileged: bound to system:openshift:scc:privileged",
+    },
+    "without-kube-system": set(),
+}
 
 
 def operations(component: str) -> list[Operation]:

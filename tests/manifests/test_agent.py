@@ -9,29 +9,11 @@ import pytest
 import yaml
 
 from scheduler_ext.core.node.node_labels import lacks_agent_label
-from tests.manifests.components import AGENTS, operations, patched, with_components
+from tests.manifests.components import AGENTS, ASKED, operations, patched, with_components
 from tests.manifests.objects import Json, mapping, of_kind
 from tests.manifests.policy import violations
 from tests.manifests.shipped import base
 from tests.pages import ROOT, blocks, rows, section
-
-POD = "DaemonSet gpu-scheduler-agent"
-CONTAINER = f"{POD}/agent"
-NO_ESCALATION = f"{CONTAINER}: securityContext.allowPrivilegeEscalation is not False"
-NO_CAPABILITIES = f"{CONTAINER}: securityContext.capabilities is not {{'drop': ['ALL']}}"
-# All rights of a component beyond the base's policy.
-ASKED = {
-    "agent-runtime-class": set(),
-    "agent-mig": {NO_ESCALATION, NO_CAPABILITIES},
-    "agent-host-processes": {f"{POD}: hostPID is set"},
-    "agent-gke": {
-        NO_ESCALATION,
-        NO_CAPABILITIES,
-        f"{CONTAINER}: securityContext.privileged is set",
-        f"{POD}: volume nvidia is a hostPath",
-        f"{POD}: volume dev is a hostPath",
-    },
-}
 
 
 def pod(objects: list[Json]) -> Json:
@@ -52,6 +34,9 @@ def lacks(component: str, objects: list[Json]) -> list[str]:
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
     holds = {
         "agent-runtime-class": {"runtimeClassName": spec.get("runtimeClassName") == "nvidia"},
+        "agent-volume-mounts": {
+            "all GPUs": paths.get(mounts.get("/var/run/nvidia-container-devices/all", "")) == "/dev/null"
+        },
         "agent-host-processes": {"hostPID": spec.get("hostPID") is True},
         "agent-mig": {
             "SYS_ADMIN": "SYS_ADMIN" in context.get("capabilities", {}).get("add", ())

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -113,6 +114,25 @@ def find_helm() -> Path:
 def helm_version() -> str:
     """The release of Helm that is built, such as v4.3.1, from its go.mod."""
     return _required(HELM / "go.mod", "helm.sh/helm/v4")
+
+
+def find_module(folder: Path, name: str) -> Path:
+    """The sources of a Go module that the go.mod in `folder` requires, downloaded if necessary.
+
+    Raises BinariesError.
+    """
+    done = subprocess.run(
+        [_go(), "mod", "download", "-json", name],
+        cwd=folder,
+        env={**os.environ, "GOFLAGS": "", "GOWORK": "off"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found: dict[str, str] = json.loads(done.stdout or "{}")
+    if "Dir" not in found:
+        raise BinariesError(f"{name} was not downloaded: {found.get('Error') or done.stderr.strip()}")
+    return Path(found["Dir"])
 
 
 def kubernetes_version(minor: str | None = None) -> str:

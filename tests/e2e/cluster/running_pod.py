@@ -193,7 +193,8 @@ class RunningPod:
         address, _, port = server.rpartition("://")[2].rpartition(":")
         service = {"KUBERNETES_SERVICE_HOST": address, "KUBERNETES_SERVICE_PORT": port}
         own = {"PATH": os.environ["PATH"], "HOME": str(self._directory)}
-        return own | service | dict(image.variables) | dict(self._host.environment) | values
+        host = self._host.environment_of(self._pod)
+        return own | service | dict(image.variables) | dict(host) | values
 
     def _inside_a_container(self, command: Sequence[str]) -> list[str]:
         """The command of a probe; the image's Python is this one."""

@@ -1,0 +1,1 @@
+"""The samples for Kueue against its definitions."""

@@ -1,0 +1,1 @@
+"""The product on nodes that look like those of each platform."""

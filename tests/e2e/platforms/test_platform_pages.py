@@ -1,0 +1,131 @@
+"""The pages in docs/tasks/platforms, followed from the first command to the last on nodes like theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
+from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.whole import running_cluster
+from tests.e2e.documented import Reader
+from tests.e2e.platforms.platform_nodes import (
+    AKS,
+    EKS,
+    EKS_AUTO_MODE,
+    EKS_BOTTLEROCKET,
+    GKE,
+    K3S,
+    KUBEADM,
+    NVKIND,
+    OPENSHIFT,
+    RUNTIME_CLASS,
+    GpuNode,
+)
+from tests.pages import ROOT, blocks
+
+PAGES = ROOT / "docs" / "tasks" / "platforms"
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    """Has a cluster in which nothing is installed, and a checkout."""
+    with running_cluster(tmp_path_factory.mktemp("platforms")) as cluster:
+        yield Reader(cluster, tmp_path_factory.mktemp("checkout"))
+
+
+def shell(page: str) -> list[str]:
+    return blocks((PAGES / page).read_text(), "sh")
+
+
+def table(text: str) -> list[list[str]]:
+    """The rows of kubectl's output without the last column, which is an age."""
+    return [line.split()[:-1] for line in text.splitlines()]
+
+
+def follow(reader: Reader, commands: list[str]) -> list[str]:
+    """Run them; every list of GPUNodes that they print."""
+    told = [reader.run_block(block) for block in commands]
+    placed = [output for block, output in zip(commands, told, strict=True) if "pod one-gpu -o wide" in block]
+    assert all(reader.names["NODE"] in output for output in placed)
+    return [
+        output[output.index("NAME ") :]
+        for block, output in zip(commands, told, strict=True)
+        if block.endswith("kubectl get gpunodes\n")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("page", "nodes"),
+    [
+        pytest.param("eks.md", {"NODE": EKS, "BOTTLEROCKET_NODE": EKS_BOTTLEROCKET}, id="EKS"),
+        pytest.param("gke.md", {"NODE": GKE}, id="GKE"),
+        pytest.param("aks.md", {"NODE": AKS}, id="AKS"),
+        pytest.param("openshift.md", {"NODE": OPENSHIFT}, id="OpenShift"),
+        pytest.param("k3s.md", {"NODE": K3S}, id="k3s"),
+        pytest.param("kubeadm.md", {"NODE": KUBEADM}, id="kubeadm"),
+    ],
+)
+def test_a_page(reader: Reader, page: str, nodes: dict[str, GpuNode]) -> None:
+    """To the output that it shows, and to a pod on the node."""
+    if nodes["NODE"].runtime_classes:
+        reader.api.create(RUNTIME_CLASSES, RUNTIME_CLASS)
+    reader.names = {placeholder: node.name for placeholder, node in nodes.items()}
+    for node in nodes.values():
+        node.join(reader.cluster)
+    try:
+        (reported,) = follow(reader, shell(page))
+        head, *shown = table(blocks((PAGES / page).read_text(), "")[0])
+        assert table(reported)[0] == head
+        assert [row for row in table(reported) if row in shown] == shown
+        if "BOTTLEROCKET_NODE" in nodes:
+            await_auto_mode(reader)
+    finally:
+        for node in nodes.values():
+            node.leave(reader.cluster)
+        reader.api.delete(f"{RUNTIME_CLASSES}/nvidia")
+
+
+def devices(reader: Reader, node: str) -> list[Json]:
+    """The reported GPUs of a node."""
+    return [
+        device
+        for each in reader.api.items(GPU_NODES)
+        if each["metadata"]["name"] == node
+        for device in each.get("status", {}).get("devices", ())
+    ]
+
+
+def await_auto_mode(reader: Reader) -> None:
+    """With the component for Bottlerocket, a node of Auto Mode needs no label."""
+    EKS_AUTO_MODE.join(reader.cluster)
+    try:
+        eventually(lambda: len(devices(reader, EKS_AUTO_MODE.name)) == 4, "Auto Mode is reported on")
+    finally:
+        EKS_AUTO_MODE.leave(reader.cluster)
+
+
+def test_the_page_on_kind(reader: Reader) -> None:
+    """Its two parts are for two clusters."""
+    simulated, *real = shell("kind.md")
+    (reported,) = follow(reader, [simulated])
+    head, *shown = table(blocks((PAGES / "kind.md").read_text(), "")[0])
+    assert table(reported)[0] == head
+    assert [row for row in table(reported) if row in shown] == shown
+    reader.run_block("kubectl delete nodes -l type=kwok")
+    reader.run_block("kubectl delete gpunodes --all")
+    reader.names = {"NODE": NVKIND.name}
+    NVKIND.join(reader.cluster)
+    try:
+        follow(reader, real)
+    finally:
+        NVKIND.leave(reader.cluster)
+
+
+def test_the_comparison(reader: Reader) -> None:
+    (versions,) = shell("README.md")
+    told = reader.run_block(versions)
+    (version,) = {line.rpartition(" ")[2] for line in told.splitlines() if line.startswith("Server Version")}
+    assert f"kube-scheduler:{version} " in told
