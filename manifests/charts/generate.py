@@ -51,6 +51,16 @@ class Copied:
     labels: str = "gpu-scheduler.furtherLabels"
 
 
+NO_LABEL_SYNC = '    security.openshift.io/scc.podSecurityLabelSync: "false"\n'
+NO_WARNINGS = (
+    "    pod-security.kubernetes.io/warn: privileged\n    pod-security.kubernetes.io/audit: privileged\n"
+)
+
+
+def _openshift(lines: str) -> str:
+    return f"{{{{- if .Values.openshift }}}}\n{lines}{{{{- end }}}}\n"
+
+
 KEPT = "  annotations: {helm.sh/resource-policy: keep}\n"
 BUDGET = "gt (int .Values.scheduler.replicas) 1"
 SCHEDULERS = {"\"['gpu-scheduler']\"": "\"['{{ .Values.schedulerName }}']\""}
@@ -73,6 +83,7 @@ COPIES = (
         conditions={"kind: Namespace": ".Values.namespace.create", "kind: ResourceQuota": QUOTA},
         replaced={
             "  name: gpu-scheduler\n": f"  name: {NAMESPACE}\n{KEPT}",
+            "audit: restricted\n": f"audit: restricted\n{_openshift(NO_LABEL_SYNC)}",
             'pods: "8"': 'pods: {{ include "gpu-scheduler.criticalPods" . | quote }}',
         },
     ),
@@ -110,7 +121,16 @@ COPIES = (
         "agent/namespace.yaml",
         AGENTS,
         conditions={"kind: Namespace": ".Values.agent.namespace.create", "kind: ResourceQuota": QUOTA},
-        replaced={"  name: gpu-scheduler-agent\n": f"  name: {AGENT_NAMESPACE}\n"},
+        replaced={
+            "  name: gpu-scheduler-agent\n": f"  name: {AGENT_NAMESPACE}\n",
+            "enforce: privileged\n": f"enforce: privileged\n{_openshift(NO_LABEL_SYNC + NO_WARNINGS)}",
+        },
+    ),
+    Copied(
+        f"{COMPONENTS}/openshift/security-context-constraints.yaml",
+        "scheduler/security-context-constraints.yaml",
+        ".Values.openshift",
+        conditions={"name: gpu-scheduler-agent-privileged": AGENTS},
     ),
     Copied(f"{AGENT}/service-account.yaml", "agent/service-account.yaml", AGENTS),
     Copied(f"{AGENT}/roles.yaml", "agent/roles.yaml", AGENTS),

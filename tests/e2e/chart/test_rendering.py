@@ -26,6 +26,7 @@ AGENT_VALUES: dict[str, Json] = {
     "agent-host-processes": {"hostProcesses": True},
     "agent-mig": {"mig": True},
     "agent-runtime-class": {"runtimeClassName": "nvidia"},
+    "agent-volume-mounts": {"volumeMounts": True},
 }
 EXTENDER = """apiVersion: config.scheduler-ext.io/v1alpha1
 kind: ExtenderConfiguration
@@ -72,7 +73,10 @@ def test_equals_the_overlay(tmp_path: Path, overlay: str, monitored: bool) -> No
     if overlay == "standalone-mtls":
         # A component of kustomize does not know beside which overlay it is.
         access = "port-forward deployment/gpu-scheduler"
-        theirs = json.loads(json.dumps(theirs).replace(f"{access} ", f"{access}-extender "))
+        theirs = {
+            key: json.loads(json.dumps(each).replace(f"{access} ", f"{access}-extender "))
+            for key, each in theirs.items()
+        }
     assert ours == theirs
 
 
@@ -89,9 +93,21 @@ def test_equals_the_components_of_agents(tmp_path: Path, components: list[str]) 
     assert_equal(tmp_path, {"agent": agent}, {**resource("base"), "components": paths})
 
 
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_equals_the_component_for_openshift(tmp_path: Path, overlay: str) -> None:
+    components = {"components": ["components/openshift"]}
+    assert_equal(tmp_path, OVERLAYS[overlay] | {"openshift": True}, {**resource(overlay), **components})
+
+
 @pytest.mark.parametrize(
     ("values", "kustomization", "files"),
     [
+        pytest.param(
+            {"authenticationReader": False},
+            {"resources": [BASE], "components": ["components/without-kube-system"]},
+            {},
+            id="nothing in kube-system",
+        ),
         pytest.param(
             {"shares": {"enabled": True, "cdi": True}},
             {"resources": [SHARES], "components": ["components/shares-cdi"]},

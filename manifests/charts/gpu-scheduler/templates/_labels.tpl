@@ -10,10 +10,10 @@
 
 {{/* The Deployment whose pods serve the live page and the runbooks. */}}
 {{- define "gpu-scheduler.inspected" -}}
-{{ ternary "gpu-scheduler-extender" "gpu-scheduler" .Values.standalone.enabled }}
+{{- ternary "gpu-scheduler-extender" "gpu-scheduler" .Values.standalone.enabled -}}
 {{- end }}
 
 {{/* The number of extenders. */}}
 {{- define "gpu-scheduler.extenders" -}}
-{{ ternary .Values.standalone.replicas .Values.scheduler.replicas .Values.standalone.enabled }}
+{{- ternary .Values.standalone.replicas .Values.scheduler.replicas .Values.standalone.enabled -}}
 {{- end }}

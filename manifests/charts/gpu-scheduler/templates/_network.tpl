@@ -15,7 +15,9 @@ spec:
 {{- define "gpu-scheduler.egress" -}}
 {{- $policy := .Values.networkPolicy -}}
 {{- $dns := list -}}
-{{- range $port := $policy.dns.ports }}{{ range list "UDP" "TCP" }}{{ $dns = append $dns (dict "port" $port "protocol" .) }}{{ end }}{{ end -}}
+{{- /* The DNS pods of OpenShift listen on 5353, and a policy applies to the port of the pod. */ -}}
+{{- $ports := ternary (append $policy.dns.ports 5353) $policy.dns.ports .Values.openshift -}}
+{{- range $port := $ports }}{{ range list "UDP" "TCP" }}{{ $dns = append $dns (dict "port" $port "protocol" .) }}{{ end }}{{ end -}}
 {{- $api := list -}}
 {{- range $policy.apiServer.ports }}{{ $api = append $api (dict "port" . "protocol" "TCP") }}{{ end -}}
 {{- if $policy.apiServer.cidrs -}}
