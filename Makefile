@@ -23,7 +23,7 @@ run: .venv ## Serve a sample cluster, print the decisions for 15 pods, keep serv
 # Four workers for two cores, because many tests wait for a process. A file's tests share their servers.
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/e2e
 test: .venv ## Run the tests (two and a half minutes on two cores)
-	@$(PYTEST) -m "not e2e and not browser and not process" $(ARGS)
+	@$(PYTEST) -m "not e2e and not browser and not process and not image" $(ARGS)
 	@echo "not run here: slow tests (make test-process), a browser (make test-page), a control plane (make e2e)"
 
 test-process: .venv ## Run the slow tests: most start a server, an agent or a benchmark (three minutes)
@@ -69,7 +69,7 @@ check: .venv ## Check format, lint, types, layers, spelling and prose
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/proselint check --config proselint.json README.md CHANGELOG.md CONTRIBUTING.md docs
+	$(BIN)/proselint check --config proselint.json README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs
 
 bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.latency --json benchmarks/results/latency.json \
@@ -149,9 +149,40 @@ krew: .venv ## Build the kubectl plugin for krew into build/krew (URL=https://..
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/krew . >/dev/null
 	@$(BIN)/python manifests/krew/build.py build/krew/*.whl requirements/base.txt $(URL) build/krew
 
-# BASE=python:3.11-slim@sha256:...: a base that you have inspected, whatever the tag becomes.
-image: ## Build the container image (IMAGE=name:tag; BASE=name@digest)
-	docker build --tag $(IMAGE) $(if $(BASE),--build-arg BASE=$(BASE)) .
+# docker, or buildah where docker is missing. Two builds of a commit on the same bases have the same digest:
+# every time stamp is the commit's. ARGS: more options of the builder.
+BUILDER ?= $(shell command -v docker >/dev/null && echo docker || echo buildah)
+PLATFORM ?=
+EPOCH = $(or $(shell git log -1 --format=%ct 2>/dev/null),0)
+REVISION = $(or $(shell git describe --always --dirty --abbrev=40 --exclude '*' 2>/dev/null),unknown)
+IMAGE_ARGS = SOURCE_DATE_EPOCH=$(EPOCH) REVISION=$(REVISION) \
+	VERSION=$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' scheduler_ext/__init__.py) \
+	CREATED=$(shell TZ=UTC date --date=@$(EPOCH) +%Y-%m-%dT%H:%M:%SZ) \
+	$(if $(BUILD_BASE),BUILD_BASE=$(BUILD_BASE)) $(if $(RUN_BASE),RUN_BASE=$(RUN_BASE))
+# buildah of Debian 12 sets neither BUILDPLATFORM nor, without --platform, the arguments of the target.
+HERE = linux/$(subst aarch64,arm64,$(subst x86_64,amd64,$(shell uname -m)))
+BUILDAH_ARGS = --timestamp $(EPOCH) --build-arg BUILDPLATFORM=$(HERE) --platform $(or $(PLATFORM),$(HERE))
+DOCKER_ARGS = $(if $(PLATFORM),--platform $(PLATFORM))
+image: ## Build the container image (IMAGE=name:tag; PLATFORM=linux/arm64; RUN_BASE, BUILD_BASE: other bases)
+	$(BUILDER) build $(if $(filter docker,$(BUILDER)),$(DOCKER_ARGS),$(BUILDAH_ARGS)) \
+		$(addprefix --build-arg ,$(IMAGE_ARGS)) --tag $(IMAGE) $(ARGS) .
+
+# Asks the registries for the newest images of the tags in the Dockerfile.
+bases: ## Renew the digests of the image's bases in the Dockerfile (docker with buildx)
+	@for base in BUILD_BASE RUN_BASE; do \
+		name=$$(sed -n "s/^ARG $$base=\(.*\)@.*/\1/p" Dockerfile); \
+		digest=$$(docker buildx imagetools inspect --format '{{.Manifest.Digest}}' "$$name") || exit 1; \
+		sed -i "s|^ARG $$base=.*|ARG $$base=$$name@$$digest|" Dockerfile; \
+	done
+
+# Its bases are made from Debian's packages, so it needs no registry of images.
+image-check: .venv ## Build the image twice and for arm64, look into it, and let it answer (root, buildah, mmdebstrap, runc)
+	@$(BIN)/python -m pytest -m image tests/image $(ARGS)
+
+chart: .venv ## Generate the parts of the Helm chart that other files define, and package it into build (Helm)
+	@$(BIN)/python manifests/charts/generate.py
+	@command -v helm >/dev/null || { echo "helm is missing, so nothing is packaged" >&2; exit 1; }
+	@helm package manifests/charts/gpu-scheduler --destination build
 
 # Read from the registries that the nodes pull from, so that the nodes run the inspected image.
 digests: ## Print `images` for your kustomization, by digest (IMAGE=name:tag, SCHEDULER=name:tag)
@@ -169,7 +200,9 @@ lock: ## Renew constraints.txt and requirements/ with uv (ARGS=--upgrade: the ne
 	@command -v $(UV) >/dev/null || { echo "uv is missing: pip install uv, or UV=/path/to/uv" >&2; exit 1; }
 	echo setuptools | $(LOCK) --extra dev setup.cfg - --output-file constraints.txt $(ARGS)
 	$(LOCK) --constraint constraints.txt setup.cfg --output-file requirements/base.txt
-	echo setuptools | $(LOCK) --constraint constraints.txt --extra agent setup.cfg - --output-file requirements/image.txt
+	$(LOCK) --constraint constraints.txt --extra agent setup.cfg --output-file requirements/image.txt
+	$(LOCK) --constraint constraints.txt requirements/build.in --output-file requirements/build.txt $(ARGS)
+	$(LOCK) requirements/audit.in --output-file requirements/audit.txt $(ARGS)
 	$(LOCK) requirements/go.in --output-file requirements/go.txt $(ARGS)
 
 clean: ## Remove everything the other targets made, .venv too
@@ -190,6 +223,7 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 		--no-build-isolation --editable .
 	@touch $@
 
-.PHONY: help run test test-long test-page test-process e2e check bench bench-bind bench-claims bench-filter bench-live bench-page \
+.PHONY: help run bases chart image-check test test-long test-page test-process e2e check bench bench-bind bench-claims \
+	bench-filter bench-live bench-page \
 	bench-placement bench-placement-floors bench-scheduler bench-scheduler-all digests docs docs-links image krew lock page-screenshot \
 	soak clean .venv

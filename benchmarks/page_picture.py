@@ -84,11 +84,15 @@ class Fleet:
                     "unaccountedMiB": min(used, 450),
                 }
                 holders = [holder(f"{team}-{name}-{at}", team)] if index < held else []
+                seen = [{"uid": f"uid-{each['name']}", "memoryMiB": max(0, used - 450)} for each in holders]
                 sick = {"state": "Unhealthy", "reason": "XID 79: GPU has fallen off the bus"}
                 health = {"health": sick} if (name, index) in (("h100-07", 5), ("a100-19", 2)) else {}
                 devices.append(
-                    gpu(index, f"GPU-{name}-{index}", model=model, memory=memory, holders=holders) | health
+                    gpu(index, f"GPU-{name}-{index}", model=model, memory=memory, holders=holders + seen)
+                    | health
                 )
+            if holders:
+                yield _running(holders[0], {WHOLE: str(size)}, name)
             at += size
         yield gpu_node(name, devices)
         yield node(name, {WHOLE: "8"}, labels={"karpenter.sh/nodepool": pool})
@@ -110,6 +114,8 @@ class Fleet:
                 }
                 if rng.random() < self.load(hour, name):
                     one["holder"] = holder(f"notebook-{name}-{index}-{start}", rng.choice(_TEAMS))
+                    if f"nvidia.com/mig-{profile}" in (ONE_G, THREE_G):
+                        yield _running(one["holder"], {f"nvidia.com/mig-{profile}": "1"}, name)
                 instances.append(one)
             mig = {"enabled": True, "instances": instances}
             devices.append(gpu(index, f"GPU-{name}-{index}", mig=mig))
@@ -121,6 +127,7 @@ class Fleet:
         devices = []
         for index in range(4):
             uuid, asked, used = f"GPU-{name}-{index}", 0, 0
+            seen: list[Json] = []
             while asked < 20_000 * self.load(hour, name) and rng.random() < 0.95:
                 size = min(rng.choice((2048, 4096, 6144, 8192)), 20_480 - asked)
                 if size < 1024:
@@ -130,7 +137,13 @@ class Fleet:
                 server["metadata"]["annotations"] = {"devices.gpu.scheduler-ext.io/main": uuid}
                 yield server
                 asked += size
-                used += int(size * rng.uniform(0.4, 1.15 if rng.random() < 0.1 else 0.95))
+                seen.append(
+                    {
+                        "uid": f"{name}-{index}-{asked - size}",
+                        "memoryMiB": int(size * rng.uniform(0.4, 1.15 if rng.random() < 0.1 else 0.95)),
+                    }
+                )
+                used += seen[-1]["memoryMiB"]
             stray = rng.choice((0, 0, 0, 0, 1800))
             memory = {
                 "totalMiB": 23034,
@@ -138,7 +151,7 @@ class Fleet:
                 "usedMiB": min(22000, used + stray),
                 "unaccountedMiB": stray,
             }
-            devices.append(gpu(index, uuid, model="L4", memory=memory))
+            devices.append(gpu(index, uuid, model="L4", memory=memory, holders=seen))
         labels = {"karpenter.sh/nodepool": "serving", "gpu.scheduler-ext.io/sharing": "memory"}
         yield gpu_node(name, devices)
         yield node(name, {SHARE: "81920"}, labels=labels)
@@ -166,8 +179,8 @@ def _asking() -> list[Json]:
     ]
 
 
-def take_picture(path: Path, *, dark: bool = False) -> None:
-    """Replay the hours, ask for some pods, and photograph the page."""
+def made_up_cluster() -> PageServer:
+    """Replay the hours, and ask for some pods."""
     fleet, now = Fleet(), time.time()
     server = PageServer(fleet.infos(0.0).values())
     for number in range(_SAMPLES):
@@ -187,14 +200,29 @@ def take_picture(path: Path, *, dark: bool = False) -> None:
     record = server.extender.record
     snapshot, config = server.extender.snapshot, Configuration()
     assert snapshot is not None
+    server.pods = pods
     source = Moment(snapshot, pods, {}, config)
     server.pending_lines = Waiting(source, record, Explainer(server, record, config)).lines()
-    with server, Browser(1440, 900, dark=dark) as browser:
+    return server
+
+
+def take_picture(path: Path, *, dark: bool = False) -> None:
+    """Photograph the page of the made-up cluster."""
+    with made_up_cluster() as server, Browser(1440, 900, dark=dark) as browser:
         browser.open(server.url)
         browser.eventually(lambda: "train-70b" in browser.text("#pending"), "who waits is drawn")
         browser.eventually(lambda: "speech-tts" in browser.text("#decisions"), "the decisions are drawn")
         time.sleep(0.5)
         browser.screenshot(path)
+
+
+def _running(holder: Json, limits: Json, node_name: str) -> Json:
+    """The pod of a holder, on its node for minutes or days."""
+    running = pod(holder["name"], limits, on=node_name)
+    hours = random.Random(holder["name"]).uniform(0.1, 90)
+    running["metadata"]["namespace"] = holder["namespace"]
+    running["status"]["startTime"] = _stamp(time.time() - 3600 * hours)
+    return running
 
 
 def _stamp(seconds: float) -> str:

@@ -22,6 +22,7 @@ from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.explain.waiting import LongWait
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.metrics.registry import Metrics
@@ -49,7 +50,8 @@ class Followed:
 
     def status(self) -> SourceStatus:
         watch = WatchHealth("nodes", True, True, 0.0, None)
-        return replace(self.source.status(), watches=[watch], unplaced={"n": 1})
+        ages_s = {"h100-01": 1.0}
+        return replace(self.source.status(), watches=[watch], unplaced={"n": 1}, report_ages_s=ages_s)
 
 
 def exposition() -> list[Metric]:
@@ -69,7 +71,9 @@ def exposition() -> list[Metric]:
     api = Bindings(transport)
     binder = Binder(LockedCache(Cache(1, 2), extender), api, resources, (), lambda: None, 1.0)
     pending = {REASONS[0].text: 1}
-    metrics = Metrics(Followed(source, binder), config, lambda: pending, Path("no-certificate"))
+    long = [LongWait("team", "train-0", REASONS[0].text, 3600.0)]
+    followed, certificate = Followed(source, binder), Path("no-certificate")
+    metrics = Metrics(followed, config, lambda: pending, certificate, lambda wall_time: long)
     metrics.observe("filter", 200, 0.001)
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
     found = list(text_string_to_metric_families(b"".join(metrics.render()).decode()))

@@ -8,11 +8,15 @@ from typing import Any
 import pytest
 from flask import Flask
 
+from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.app import api_app, health_app, inspect_app
+from scheduler_ext.server.explaining import Explaining
 from scheduler_ext.server.inspect_routes import explanations_blueprint, questions_blueprint
 from scheduler_ext.server.metrics.registry import Metrics
+from scheduler_ext.server.page.pod_routes import pods_blueprint
 from scheduler_ext.server.page.routes import page_blueprint
+from scheduler_ext.server.runbook_routes import runbooks_blueprint
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration
 from tests.pages import SAMPLE, page
@@ -28,13 +32,16 @@ def served() -> set[str]:
     extender = Extender(config)
     source = InventorySource(SAMPLE, extender, config.resource_names())
     metrics = Metrics(source, config)
+    explaining = Explaining(Explainer(source, extender.record, config))
     apps = (
         api_app(extender, None, metrics, 1000, 60.0),
         health_app(source, metrics),
         inspect_app(
-            explanations_blueprint(UNUSED),
+            explanations_blueprint(explaining),
             questions_blueprint(source, config, UNUSED, UNUSED),
             page_blueprint(UNUSED, config),
+            runbooks_blueprint(),
+            pods_blueprint(source, explaining),
         ),
     )
     return set().union(*map(paths, apps))

@@ -19,6 +19,8 @@ ALL = ROOT / "constraints.txt"
 BASE = ROOT / "requirements" / "base.txt"
 IMAGE = ROOT / "requirements" / "image.txt"
 GO = ROOT / "requirements" / "go.txt"
+BUILD = ROOT / "requirements" / "build.txt"
+AUDIT = ROOT / "requirements" / "audit.txt"
 OURS = "scheduler-ext"
 _HASH = re.compile(r"--hash=(sha256:[0-9a-f]{64})")
 
@@ -34,7 +36,7 @@ def locked(file: Path) -> list[tuple[Requirement, frozenset[str]]]:
     return found
 
 
-@pytest.mark.parametrize("file", [ALL, BASE, IMAGE, GO], ids=lambda path: path.name)
+@pytest.mark.parametrize("file", [ALL, BASE, IMAGE, GO, BUILD, AUDIT], ids=lambda path: path.name)
 def test_every_release_is_exact_and_has_hashes(file: Path) -> None:
     for requirement, hashes in locked(file):
         assert [each.operator for each in requirement.specifier] == ["=="], requirement
@@ -46,6 +48,12 @@ def test_a_part_is_the_same_as_in_the_whole(file: Path) -> None:
     whole = {str(requirement): hashes for requirement, hashes in locked(ALL)}
     for requirement, hashes in locked(file):
         assert whole[str(requirement)] == hashes
+
+
+def test_the_image_is_built_with_the_setuptools_that_builds_the_wheel() -> None:
+    for file in (ALL, BUILD):
+        assert "setuptools" in here(file)
+    assert here(BUILD)["setuptools"] == here(ALL)["setuptools"]
 
 
 def here(file: Path) -> dict[str, str]:
@@ -77,7 +85,7 @@ def needed(name: str, extras: frozenset[str]) -> set[str]:
     [
         pytest.param(ALL, {"dev"}, {"setuptools"}, id="the environment of tests"),
         pytest.param(BASE, set(), set(), id="the wheel"),
-        pytest.param(IMAGE, {"agent"}, {"setuptools"}, id="the image"),
+        pytest.param(IMAGE, {"agent"}, set(), id="the image"),
     ],
 )
 def test_a_file_has_the_needed_parts_and_no_more(file: Path, extras: set[str], further: set[str]) -> None:

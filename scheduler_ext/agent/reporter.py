@@ -19,6 +19,7 @@ from scheduler_ext.wire.times import time_text
 
 log = logging.getLogger(__name__)
 
+# The same in all releases: a field that an agent no longer applies disappears only if its owner is the same.
 FIELD_MANAGER = "scheduler-ext-agent"
 _GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 _OURS = {"fieldManager": FIELD_MANAGER, "force": "true"}
@@ -190,7 +191,10 @@ class Reporter:
 
     def _of_this_boot(self, body: bytes) -> gpunode.GpuNodeStatus | None:
         self.repaired = gpunode.read_annotations(body).get(REPAIRED_ANNOTATION)
-        written = gpunode.read_gpu_node(body).status
+        # An unreadable report must not keep this agent from replacing it.
+        written, problem = gpunode.read_last_status(body)
+        if problem is not None:
+            log.warning("%s: the last report is ignored, with its errors of GPUs: %s", self._name, problem)
         if written is not None and written.boot_id != self._boot_id:
             written = None
         # The last sequence number written during this boot.

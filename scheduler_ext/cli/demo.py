@@ -10,6 +10,8 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
 from http.client import HTTPConnection
@@ -25,7 +27,9 @@ from scheduler_ext.core.errors import SchedulerExtError
 from scheduler_ext.core.intree import intree_rejection
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
+from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node_info import node_facts
 from scheduler_ext.wire.objects import Objects, read_objects, read_pods
 from scheduler_ext.wire.pod import pod_ask, pod_needs
@@ -36,9 +40,11 @@ _HEADER = ("POD", "ASKS", "FITS", "BEST (SCORE)", "BECAUSE", "WHY NOT THE OTHERS
 class DemoServer:
     """A `scheduler-ext serve` process, stopped at the end of the context."""
 
-    def __init__(self, inventory: str, port: int) -> None:
+    def __init__(self, inventory: Path, port: int, past: Path | None = None) -> None:
+        """`past` is a file of samples for the history of the page."""
         self._command = [
-            *(sys.executable, "-m", "scheduler_ext", "serve", "--inventory", inventory),
+            *(sys.executable, "-m", "scheduler_ext", "serve", "--inventory", str(inventory)),
+            *(("--past", str(past)) if past is not None else ()),
             *("--listen", f"127.0.0.1:{port}", "--health-listen", f"127.0.0.1:{port and port + 1}"),
             *("--inspect-listen", f"127.0.0.1:{port and port + 2}"),
         ]
@@ -62,6 +68,15 @@ class DemoServer:
         self._process.wait(15)
         self._log.close()
 
+    def await_reload(self) -> None:
+        """Wait until the server has read its inventory again. Raises SchedulerExtError if it refuses it."""
+        for line in self._log:
+            if b"inventory read" in line:
+                return
+            if b"inventory not reloaded" in line:
+                raise SchedulerExtError(line.decode(errors="replace").strip())
+        raise SchedulerExtError(f"the server exited unexpectedly with status {self._process.wait()}")
+
     def skip_log(self) -> None:
         """Discard the log so far, such as a warning about an invalid sample pod."""
         while select.select([self._log], [], [], 0)[0] and self._log.read(65536):
@@ -74,7 +89,7 @@ class DemoServer:
         raise SchedulerExtError(f"the server exited unexpectedly with status {self._process.wait()}")
 
 
-def _raw_pods(text: bytes) -> Iterator[dict[str, Any]]:
+def raw_pods(text: bytes) -> Iterator[dict[str, Any]]:
     """The pods as kube-scheduler sends them: without kind, with the defaults of the API server."""
     for number, pod in enumerate(yaml.safe_load_all(text), 1):
         metadata = {"namespace": "default", "uid": f"demo-{number}", **pod["metadata"]}
@@ -163,37 +178,69 @@ def demo(once: bool, port: int) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     package = files("scheduler_ext.demo")
     text = package.joinpath("pods.yaml").read_bytes()
-    with as_file(package.joinpath("sample-inventory.yaml")) as path, DemoServer(str(path), port) as server:
-        objects = read_objects(path.read_bytes())
-        print(
-            f"An extender serves {len(objects.nodes)} nodes at {server.urls['api']}."
-            " Its answers to kube-scheduler about the sample pods:\n"
-        )
-        # One keep-alive connection, as kube-scheduler holds it.
-        connection = HTTPConnection(server.urls["api"].removeprefix("http://"), timeout=5)
-        inspection = HTTPConnection(server.urls["inspect"].removeprefix("http://"), timeout=5)
-        pods = zip(read_pods(text), _raw_pods(text), strict=True)
-        rows = [_ask(connection, inspection, pod, raw, objects) for pod, raw in pods]
-        connection.close()
-        inspection.close()
-        print_table(_HEADER, rows)
-        print(
-            "\nFITS: the nodes that fit, of those that kube-scheduler's own filters leave. "
-            "BEST: the score from 0 to 10."
-        )
-        if once or not sys.stdout.isatty():
+    sample = package.joinpath("sample-inventory.yaml")
+    if once or not sys.stdout.isatty():
+        with as_file(sample) as path:
+            with DemoServer(path, port) as server:
+                _print_decisions(server, text, read_objects(path.read_bytes()))
             print(_next_steps(path))
-            return
-        server.skip_log()
-        print(
-            f"\nStill serving: see the cluster at {server.urls['inspect']}/ and metrics at "
-            f"{server.urls['health']}/metrics, or ask it yourself. Ctrl-C ends.",
-            flush=True,
-        )
-        try:
+        return
+    try:
+        _serve_on(text, sample.read_bytes(), port)
+    except KeyboardInterrupt:
+        print("\nstopping")
+
+
+def _print_decisions(server: DemoServer, text: bytes, objects: Objects) -> None:
+    """Ask the server about the pods in `text`, and print its answers."""
+    print(
+        f"An extender serves {len(objects.nodes)} nodes at {server.urls['api']}."
+        " Its answers to kube-scheduler about the sample pods:\n"
+    )
+    # One keep-alive connection, as kube-scheduler holds it.
+    connection = HTTPConnection(server.urls["api"].removeprefix("http://"), timeout=5)
+    inspection = HTTPConnection(server.urls["inspect"].removeprefix("http://"), timeout=5)
+    pods = zip(read_pods(text), raw_pods(text), strict=True)
+    rows = [_ask(connection, inspection, pod, raw, objects) for pod, raw in pods]
+    connection.close()
+    inspection.close()
+    print_table(_HEADER, rows)
+    print(
+        "\nFITS: the nodes that fit, of those that kube-scheduler's own filters leave. "
+        "BEST: the score from 0 to 10."
+    )
+
+
+def _serve_on(text: bytes, sample: bytes, port: int) -> None:
+    """Print the decisions about the pods in `text`, place the pods on the sample, and serve until Ctrl-C."""
+    # Here, because a demo that ends by itself needs neither.
+    from scheduler_ext.demo.past import PAST_S, past_samples
+    from scheduler_ext.demo.placing import with_pods
+
+    config, pods = Configuration(), read_pods(text)
+    state = state_of(read_objects(sample), "the sample", config.resource_names())
+    with tempfile.TemporaryDirectory(prefix="scheduler-ext-demo-") as folder:
+        inventory, past = Path(folder, "inventory.yaml"), Path(folder, "past.json")
+        inventory.write_bytes(sample)
+        past.write_text(json.dumps(past_samples(state, pods, config, time.time())))
+        with DemoServer(inventory, port, past) as server:
+            _print_decisions(server, text, state.objects)
+            placed = with_pods(sample, list(raw_pods(text)), pods, state, time.time())
+            server.skip_log()
+            written = Path(folder, "written.json")
+            written.write_bytes(placed.inventory)
+            written.replace(inventory)
+            server.await_reload()
+            server.skip_log()
+            inspection, health = server.urls["inspect"], server.urls["health"]
+            print(
+                f"\nThe page at {inspection}/ shows {placed.running} of these pods on their GPUs, the "
+                f"{placed.waiting} others waiting with the reason, and the decisions.\n"
+                f"Its history begins with {PAST_S / 3600:.0f} simulated hours of such pods. "
+                f"Metrics are at {health}/metrics. Ctrl-C ends.",
+                flush=True,
+            )
             server.wait()
-        except KeyboardInterrupt:
-            print("\nstopping")
 
 
 def _next_steps(inventory: Path) -> str:

@@ -1,6 +1,5 @@
 """`scheduler-ext explain`, `replay` and `capacity`: the verdict of every node on a pod."""
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ from scheduler_ext.cli.inputs import OnePod, naming, one_pod_options, read_pod
 from scheduler_ext.cli.options import FILE_OR_STDIN, NAMESPACED_NAME, output_option
 from scheduler_ext.cli.output import (
     Columns,
-    not_modelled,
     print_items,
     print_notes,
     print_output,
@@ -18,22 +16,17 @@ from scheduler_ext.cli.output import (
     show,
 )
 from scheduler_ext.core.errors import PodError, RequestError, SnapshotFileError
-from scheduler_ext.core.filters import BY_NAME
-from scheduler_ext.core.framework.refusal import MissKind
-from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.explain.explain import explain as explain_pod
 from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.in_words import asking, devices, nearest_miss, not_modelled, shortfall, why_not
 from scheduler_ext.explain.snapshot_dump import Dump, revived
 from scheduler_ext.whatif.capacity import capacity as capacity_of
 from scheduler_ext.wire.files import read_file
 from scheduler_ext.wire.snapshot_file import decode_snapshot_file
 
 WOULD_NOT_FIT = 3
-# Shares of a pod in its line.
-_SHARES = 8
 # Nodes without room in the table; a large cluster has many, all alike.
 _SHOWN_EMPTY = 10
-_SIDES = (("needs", "needed"), ("has", "have"))
 
 
 @click.command()
@@ -112,7 +105,8 @@ def _print_explanation(explanation: dict[str, Any], *, wide: bool) -> None:
         word = f" ({explanation['because']})" if explanation["because"] else ""
         show(f"Fits; best: {', '.join(explanation['best'][:10])}{word}")
     else:
-        print_why_not(explanation)
+        for line in why_not(explanation):
+            show(line)
     click.echo()
     print_nodes(explanation, wide=wide)
 
@@ -132,7 +126,7 @@ def print_nodes(explanation: dict[str, Any], *, wide: bool, here: str | None = N
         "MODEL": lambda node: node["model"] or "-",
         "FREE GPUS": lambda node: f"{node['freeGpus']} of {node['gpus']}",
         "REASON OR DEVICES": lambda node: node["reason"] or devices(node["devices"]),
-        "NEAREST MISS": _nearest_miss,
+        "NEAREST MISS": nearest_miss,
     }
     print_items(columns, explanation["nodes"], wide=wide)
     fitting = [node for node in explanation["nodes"] if node["verdict"] == "fits" and node["terms"]]
@@ -153,74 +147,6 @@ def print_nodes(explanation: dict[str, Any], *, wide: bool, here: str | None = N
 
 def _weight(term: dict[str, Any]) -> str:
     return f"x{term['weight']:.2f}"
-
-
-def print_why_not(explanation: dict[str, Any]) -> None:
-    """The reasons why a pod fits on no node, the nearest node, and advice."""
-    if explanation["invalid"]:
-        click.echo("Fits nowhere: correct the invalid GPU request first.")
-        return
-    reasons = [f"{count} {reason}" for reason, count in explanation["counts"].items()]
-    show(f"Fits nowhere: {', '.join(reasons) or NO_NODES}.")
-    if explanation["nearest"] is not None:
-        show(f"Nearest: {explanation['nearest']['text']}")
-    if explanation["advice"]:
-        click.echo("What would help:")
-        for advice in explanation["advice"]:
-            show(f"  - {advice}")
-
-
-def asking(answer: dict[str, Any]) -> str:
-    """The GPU request of the answer's pod, or the problem with it."""
-    who = f"Pod {answer['pod']['namespace']}/{answer['pod']['name']}"
-    if answer["invalid"]:
-        return f"{who}: its GPU request is invalid: {answer['invalid']}"
-    request = answer["request"]
-    parts = [f"{name}={count}" for kind in ("gpus", "mig") for name, count in request[kind].items()]
-    for claimed in request.get("claims", ()):
-        count = "some" if claimed["count"] is None else claimed["count"]
-        parts.append(f"{count} of {claimed['devices']} by claim")
-    shares = [f"{share['memoryMiB']} MiB for {share['container']}" for share in request["shares"]]
-    more = [f"and {len(shares) - _SHARES} more shares"] if shares[_SHARES:] else []
-    return f"{who} asks {', '.join([*parts, *shares[:_SHARES], *more]) or 'no GPU'}"
-
-
-def devices(entries: list[dict[str, Any]]) -> str:
-    """The devices of each container, or their number if the device plugin picks them, or kube-scheduler for
-    a claim."""
-    shares = [
-        f"{e['container']}: {e['uuid']}" + (f" {mib} MiB" if (mib := e.get("memoryMiB")) is not None else "")
-        for e in entries
-        if e["uuid"]
-    ]
-    picked = Counter((e["container"], e.get("by") or "device plugin") for e in entries if not e["uuid"])
-    counts = [
-        (f"{container}: " if container is not None else "") + f"{count} by {by}"
-        for (container, by), count in picked.items()
-    ]
-    return ", ".join([*shares, *counts])
-
-
-def _nearest_miss(node: dict[str, Any]) -> str:
-    miss = node["nearestMiss"]
-    if miss is None:
-        return "" if node["by"] == "gpu" else "by kubernetes"
-    if node["by"] == "kubernetes":
-        sides = [f"{word} {miss[side]}" for word, side in _SIDES if miss[side] is not None]
-        return f"by kubernetes: {', '.join(sides)}"
-    return shortfall(miss)
-
-
-def shortfall(miss: dict[str, Any]) -> str:
-    """The needed and the available amount."""
-    where = f"{miss['device']}: " if miss["device"] else ""
-    criterion = BY_NAME.get(miss["criterion"])
-    # The others compare words: "needs Fresh report, has labels only" is complete.
-    counted = criterion is None or criterion.kind in (MissKind.AMOUNT, MissKind.SIZE)
-    unit = f" {miss['unit']}" if miss["unit"] and counted else ""
-    have = "unknown" if miss["have"] is None else miss["have"]
-    needed = f"needs {miss['needed']}, " if miss["needed"] is not None else ""
-    return f"{where}{needed}has {have}{unit}"
 
 
 @click.command()

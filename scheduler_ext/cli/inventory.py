@@ -9,7 +9,7 @@ import click
 from scheduler_ext.cli.inputs import Source, config_option, source_options
 from scheduler_ext.cli.options import output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
-from scheduler_ext.explain.explain import shortened
+from scheduler_ext.explain.ineffective import shortened
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
 

@@ -55,11 +55,6 @@ def print_notes(notes: Iterable[str]) -> None:
         show(f"Note: {note}")
 
 
-def not_modelled(features: Iterable[str]) -> list[str]:
-    """The notes on what kube-scheduler compares and this package does not."""
-    return [f"not modelled here, kube-scheduler may decide otherwise: {feature}" for feature in features]
-
-
 def print_items(columns: Columns, items: Sequence[Any], *, wide: bool = False) -> None:
     """A table with a row for each item."""
     rows = [

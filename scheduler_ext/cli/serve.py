@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import socket
@@ -91,6 +92,9 @@ _LISTEN = Parsed("host:port", _listen)
 @click.option("--tls-key-file", type=FILE, help="The key of that certificate.")
 @click.option("--client-ca-file", type=FILE, help="CA of the required client certificates.")
 @log_format_option
+@click.option(
+    "--past", type=FILE, hidden=True, help="Samples with which the page's history begins: the demo's."
+)
 @click.option("--workers", type=int, hidden=True, help="Anything but 1 is refused.")
 def serve(
     config: Configuration,
@@ -108,6 +112,7 @@ def serve(
     tls_key_file: Path | None,
     client_ca_file: Path | None,
     log_format: str,
+    past: Path | None,
     workers: int | None,
 ) -> None:
     """Run the extender for kube-scheduler.
@@ -165,7 +170,7 @@ def serve(
         if inventory_file
         else partial(_cluster_source, kubeconfig, context, lease, own_lease, pod_name)
     )
-    run_server(options, lambda: _build_apps(config, build_source, tls.cert_file if tls else None))
+    run_server(options, lambda: _build_apps(config, build_source, tls.cert_file if tls else None, past))
 
 
 def _tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Path | None) -> TlsFiles | None:
@@ -221,15 +226,23 @@ def _cluster_source(
 
 
 def _build_apps(
-    config: Configuration, build_source: BuildSource, certificate_file: Path | None = None
+    config: Configuration,
+    build_source: BuildSource,
+    certificate_file: Path | None = None,
+    past: Path | None = None,
 ) -> Any:
-    """The three applications over one extender and its source. Raises InventoryError, ClusterError."""
+    """The three applications over one extender and its source; `past` is a JSON array of earlier samples.
+    Raises InventoryError, ClusterError."""
     from scheduler_ext.server.app import api_app, health_app, inspect_app
+    from scheduler_ext.server.explaining import Explaining
     from scheduler_ext.server.inspect_routes import explanations_blueprint, questions_blueprint
     from scheduler_ext.server.metrics.registry import Metrics
     from scheduler_ext.server.page.feed import PageFeed
+    from scheduler_ext.server.page.pod_routes import pods_blueprint
     from scheduler_ext.server.page.routes import page_blueprint
+    from scheduler_ext.server.runbook_routes import runbooks_blueprint
     from scheduler_ext.server.server_options import Apps
+    from scheduler_ext.views.history import Sample
 
     share_one_arena()
     # Other threads decode for long stretches; waiting requests get the interpreter sooner this way.
@@ -238,11 +251,14 @@ def _build_apps(
     source = build_source(extender, config)
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     explainer = Explainer(source, extender.record, config, extender.places)
+    explaining = Explaining(explainer)
     waiting = Waiting(source, extender.record, explainer)
-    metrics = Metrics(source, config, waiting.reasons, certificate_file)
+    metrics = Metrics(source, config, waiting.reasons, certificate_file, waiting.longest)
     feed = PageFeed(
         source, extender.record, waiting.lines, config.resource_names(), config.memory.headroom_percent
     )
+    for earlier in json.loads(past.read_bytes()) if past is not None else ():
+        feed.history.add(Sample(*earlier))
     extender.record.start()
     feed.start()
 
@@ -255,9 +271,11 @@ def _build_apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),
         health=health_app(source, metrics),
         inspect=inspect_app(
-            explanations_blueprint(explainer),
+            explanations_blueprint(explaining),
             questions_blueprint(source, config, explainer, waiting),
             page_blueprint(feed, config),
+            runbooks_blueprint(),
+            pods_blueprint(source, explaining),
         ),
         close=close,
     )

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,15 +13,14 @@ from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node.node import Node, NodeInfo
-from scheduler_ext.core.node.node_labels import VALUE_LABEL, stated_value, value_text
-from scheduler_ext.core.request import wishes
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
-from scheduler_ext.core.request.resource_names import ResourceNames, shown_resource
+from scheduler_ext.core.request.resource_names import shown_resource
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.diagnosis import Case, diagnosis
+from scheduler_ext.explain.ineffective import warnings
 from scheduler_ext.explain.intree_nodes import InTreeNodes
-from scheduler_ext.explain.nearest import Refused, miss_of
+from scheduler_ext.explain.nearest import Refused, miss_of, nearest_first
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -33,7 +31,6 @@ from scheduler_ext.wire.pod import (
     pod_needs,
     pod_request,
     pod_uid,
-    resource_names,
 )
 
 API_VERSION = "cli.scheduler-ext.io/v1alpha1"
@@ -49,6 +46,15 @@ class KubeView:
     refused: Mapping[str, InTreeRejection] = field(default_factory=dict)
     facts: Mapping[str, NodeFacts] = field(default_factory=dict)
     preferences: Mapping[str, int] = field(default_factory=dict)
+
+
+class _Fitting(NamedTuple):
+    """A node that fits, with its points."""
+
+    preference: int
+    score: int
+    node: str
+    state: int
 
 
 def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:
@@ -76,16 +82,31 @@ def explanation(
     config: Configuration,
     warned: list[str],
     claims: ClaimLookup | None = None,
+    most: int | None = None,
 ) -> dict[str, Any]:
-    """The Explanation of one decision, as plain JSON values. Raises PodError for a quantity of the pod."""
+    """The Explanation of one decision, as plain JSON values: with all nodes, those that refuse it by name;
+    or with so many at `most`, those that refuse it nearest first, and the number of the others in
+    `nodesLeftOut`. Raises PodError for a quantity of the pod."""
+    snapshot, request = decision.snapshot, decision.request
     fitting = _fitting(decision, kube_view)
     refused = [
-        _refused(name, decision, kube_view.refused.get(name), config)
-        for name in sorted(decision.snapshot.nodes)
+        Refused(
+            node,
+            int(decision.verdict[snapshot.state_at(name)]),
+            kube_view.refused.get(name),
+            kube_view.facts.get(name),
+        )
+        for name, node in sorted(snapshot.nodes.items())
         if name in kube_view.refused or not _passes(decision, name)
     ]
-    ranks = [(entry["preference"], entry["score"]) for entry in fitting]
-    request = decision.request
+    left_out = {}
+    if most is not None:
+        left_out["nodesLeftOut"] = max(0, len(fitting) + len(refused) - most)
+        least = max(0, most - len(fitting))
+        if isinstance(request, GpuRequest):
+            needs = needs_of(pod, claims)
+            refused = nearest_first(refused, least, decision, needs, _ours(needs, config))
+        refused = refused[:least]
     namespace, _, name = pod_name(pod).partition("/")
     return {
         "apiVersion": API_VERSION,
@@ -94,22 +115,26 @@ def explanation(
         "request": asked(request),
         "invalid": request.message if isinstance(request, InvalidRequest) else None,
         "fits": bool(fitting),
-        "best": [entry["node"] for entry, rank in zip(fitting, ranks, strict=True) if rank == ranks[0]],
+        "best": [each.node for each in fitting if each[:2] == fitting[0][:2]],
         "because": _because(decision, fitting),
         **diagnosed(pod, decision, kube_view, config, claims),
-        "nodes": fitting + refused,
+        "nodes": [
+            *(_fit(each, decision) for each in fitting[:most]),
+            *(_refused(each, decision, config) for each in refused),
+        ],
+        **left_out,
         "notModelled": not_modelled(pod, claims),
         "warnings": warned,
     }
 
 
-def _because(decision: Decision, fitting: list[dict[str, Any]]) -> str | None:
+def _because(decision: Decision, fitting: Sequence[_Fitting]) -> str | None:
     if not fitting:
         return None
     best, *others = fitting
-    if others and best["preference"] > others[-1]["preference"]:
+    if others and best.preference > others[-1].preference:
         return PREFERRED
-    return because(decision, best["node"], [entry["node"] for entry in others])
+    return because(decision, best.node, [each.node for each in others])
 
 
 def diagnosed(
@@ -135,10 +160,16 @@ def diagnosed(
             sizing=sizing,
             in_tree=kube_view.refused,
             facts=kube_view.facts,
-            ours=frozenset(name for name in needs.requests if sizing.resources.is_gpu(name)),
+            ours=_ours(needs, config),
             namespace=pod_name(pod).partition("/")[0] if config.inspection.hide_other_namespaces else None,
         )
     )
+
+
+def _ours(needs: PodNeeds, config: Configuration) -> frozenset[str]:
+    """The requested resources that kube-scheduler leaves to the extender."""
+    resources = config.resource_names()
+    return frozenset(name for name in needs.requests if resources.is_gpu(name))
 
 
 def wish(
@@ -163,7 +194,7 @@ def needs_of(pod: kube.Pod, claims: ClaimLookup | None = None) -> PodNeeds:
         raise PodError(f"Pod {pod_name(pod)}: {error}") from None
 
 
-def _fitting(decision: Decision, kube_view: KubeView) -> list[dict[str, Any]]:
+def _fitting(decision: Decision, kube_view: KubeView) -> list[_Fitting]:
     """The nodes that fit, best first, with kube-scheduler's points for those that filter returns. The pod's
     preferred node affinity comes first, as with the shipped configuration of kube-scheduler."""
     snapshot = decision.snapshot
@@ -177,19 +208,17 @@ def _fitting(decision: Decision, kube_view: KubeView) -> list[dict[str, Any]]:
     preferences = [kube_view.preferences.get(name, 0) for name in names]
     # NodeAffinity normalizes them over the nodes that fit, and rounds down.
     most = max(preferences, default=0) or 1
-    preferences = [_MAX_NODE_SCORE * preference // most for preference in preferences]
-    order = sorted(
-        range(len(names)),
-        key=lambda i: (-preferences[i], -scores[i], -decision.totals[states[i]], names[i]),
-    )
-    return [
-        _fit(snapshot.nodes[names[i]], int(states[i]), int(scores[i]), decision)
-        | {"preference": preferences[i]}
-        for i in order
+    fitting = [
+        _Fitting(_MAX_NODE_SCORE * preference // most, int(score), name, int(state))
+        for preference, score, name, state in zip(preferences, scores, names, states, strict=True)
     ]
+    return sorted(
+        fitting, key=lambda each: (-each.preference, -each.score, -decision.totals[each.state], each.node)
+    )
 
 
-def _fit(node: Node, state: int, score: int, decision: Decision) -> dict[str, Any]:
+def _fit(fitting: _Fitting, decision: Decision) -> dict[str, Any]:
+    node, state = decision.snapshot.nodes[fitting.node], fitting.state
     terms = [
         {"name": criterion.name, "weight": round(weight, 6), "value": round(float(value[state]), 6)}
         for criterion, weight, value in decision.scored.terms
@@ -197,7 +226,8 @@ def _fit(node: Node, state: int, score: int, decision: Decision) -> dict[str, An
     return _entry(
         node,
         verdict="fits",
-        score=score,
+        preference=fitting.preference,
+        score=fitting.score,
         total=round(float(decision.totals[state]), 6),
         terms=terms,
         devices=allocation(node, state, decision),
@@ -251,13 +281,8 @@ def _device(
     return device | ({"by": "claim"} if by_claim else {})
 
 
-def _refused(
-    name: str, decision: Decision, in_tree: InTreeRejection | None, config: Configuration
-) -> dict[str, Any]:
-    snapshot = decision.snapshot
-    node = snapshot.nodes[name]
-    code = int(decision.verdict[snapshot.state_at(name)])
-    refused = Refused(node, code, in_tree)
+def _refused(refused: Refused, decision: Decision, config: Configuration) -> dict[str, Any]:
+    in_tree, node = refused.in_tree, refused.node
     return _entry(
         node,
         by="gpu" if in_tree is None else "kubernetes",
@@ -301,76 +326,3 @@ def _shares(request: GpuRequest) -> list[tuple[str, int]]:
     if request.shares is None:
         return []
     return [*request.shares.running, *((each.container, each.memory_mib) for each in request.shares.init)]
-
-
-def warnings(
-    pod: kube.Pod, request: GpuRequest | InvalidRequest, state: ClusterState, resources: ResourceNames
-) -> list[str]:
-    """Settings of the pod that have no effect, or that are not compared here."""
-    found = pod_warnings(pod, request, resources)
-    bare = sorted(name for name in state.infos if name not in state.objects.nodes)
-    if bare:
-        which = bare[0] + (f" and {len(bare) - 1} more" if bare[1:] else "")
-        found.append(
-            f"no Node object of {which}: selectors, affinity, taints, CPU and memory are not compared there"
-        )
-    if state.claims is not None:
-        found += shortened(state.claims.pool_problems())
-    texts = {
-        name: value_text(kube.strings(node.metadata.labels), kube.strings(node.metadata.annotations))
-        for name, node in sorted(state.objects.nodes.items())
-        if node.metadata is not None
-    }
-    bad = {name: text for name, text in texts.items() if text is not None and not stated_value(text)}
-    if bad:
-        first = next(iter(bad))
-        which = first + (f" and {len(bad) - 1} more" if len(bad) > 1 else "")
-        text = wishes.shown(bad[first])
-        found.append(f"{VALUE_LABEL} of {which}: {text} is no price such as 2.5, so the model's counts")
-    return found
-
-
-def shortened(problems: Sequence[str], most: int = 3) -> list[str]:
-    """The first of many problems, and the number of the others."""
-    others = len(problems) - most
-    return [*problems[:most], *([f"and {others} more of this kind"] if others > 0 else [])]
-
-
-def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources: ResourceNames) -> list[str]:
-    """Settings of the pod that have no effect."""
-    found = misspellings(pod, resources)
-    if isinstance(request, GpuRequest) and not request.asks_gpu:
-        annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
-        asked = [key for key in annotations if key.startswith(wishes.ANNOTATION_PREFIX)]
-        text = "the pod asks no GPU resource, so every node is fine"
-        found.append(f"{text} and its annotations do nothing" if asked else text)
-    return found
-
-
-def misspellings(pod: kube.Pod, resources: ResourceNames) -> list[str]:
-    """Annotations and resources of the pod that look like ones of this extender and have no effect."""
-    annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
-    found = [
-        f"annotation {key}: unknown, does nothing{_meant(key, resources.share)}"
-        for key in wishes.unknown_annotations(annotations)
-    ]
-    others = [name for name in resource_names(pod.spec or kube.PodSpec()) if not resources.is_gpu(name)]
-    share = resources.share
-    hints = [(f"annotation {name}", wishes.spelling_hint(name, share)) for name in sorted(annotations)]
-    hints += [(f"resource {name}", _meant_resource(name, resources)) for name in others]
-    return found + [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
-
-
-def _meant_resource(name: str, resources: ResourceNames) -> str | None:
-    singular = name.lower().removesuffix("s")
-    if singular in resources.whole:
-        return f"did you mean {singular}?"
-    return wishes.resource_hint(name, resources.share)
-
-
-def _meant(key: str, share: str) -> str:
-    """The annotation that the author may have meant, or where the resource of shares belongs."""
-    if key == share:
-        return "; it is a resource: ask it in a container's resources.limits"
-    close = get_close_matches(key.removeprefix(wishes.ANNOTATION_PREFIX).lower(), wishes.WISHES, n=1)
-    return f"; did you mean {wishes.ANNOTATION_PREFIX}{close[0]}?" if close else ""

@@ -15,9 +15,11 @@ from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo, PendingP
 from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, needs_of, pod_warnings, wish
+from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, needs_of, wish
+from scheduler_ext.explain.ineffective import pod_warnings
 from scheduler_ext.explain.intree_nodes import preferences_of
 from scheduler_ext.explain.recorded import recorded_values
+from scheduler_ext.explain.sentences import asks
 from scheduler_ext.explain.snapshot_dump import taken
 from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.record import Record, Recorded
@@ -95,16 +97,18 @@ class Explainer:
         self._places = Places(self._sizing) if places is None else places
 
     @_bad_request()
-    def of_name(self, namespace: str, name: str) -> dict[str, Any]:
-        """The Explanation of a pod that is waiting, was decided about recently, or holds GPUs. Raises
-        RequestError: 404 for any other, 503 before the first inventory."""
-        return self._explained(self._found(namespace, name))
+    def of_name(self, namespace: str, name: str, most: int | None = None) -> dict[str, Any]:
+        """The Explanation of a pod that is waiting, was decided about recently, or holds GPUs, with at most
+        so many nodes. Raises RequestError: 404 for any other, 503 before the first inventory."""
+        return self._explained(self._found(namespace, name), most)
 
     @_bad_request()
-    def of_manifest(self, pod: kube.Pod, notes: Sequence[str] = ()) -> dict[str, Any]:
-        """The Explanation of a pod that need not exist, with notes about it among the warnings. Raises
-        RequestError (400) naming the problem."""
-        return self._explained(_Found(pod, self._wish(pod), warnings=notes))
+    def of_manifest(
+        self, pod: kube.Pod, notes: Sequence[str] = (), most: int | None = None
+    ) -> dict[str, Any]:
+        """The Explanation of a pod that need not exist, with notes about it among the warnings, and with at
+        most so many nodes. Raises RequestError (400) naming the problem."""
+        return self._explained(_Found(pod, self._wish(pod), warnings=notes), most)
 
     @_bad_request()
     def of_waiting(self, waiting: PendingPod) -> dict[str, Any]:
@@ -134,12 +138,13 @@ class Explainer:
     def _wish(self, pod: kube.Pod) -> GpuRequest | InvalidRequest:
         return wish(pod, self.config, self._source.claims)
 
-    def _explained(self, found: _Found) -> dict[str, Any]:
+    def _explained(self, found: _Found, most: int | None) -> dict[str, Any]:
         decision, kube_view = self._decided(found)
         # Notes about the pod's identity come before notes about its request.
         warnings = [*found.warnings, *pod_warnings(found.pod, found.request, self._sizing.resources)]
         claims = self._source.claims
-        return explanation(found.pod, decision, kube_view, self.config, warnings, claims) | {
+        return explanation(found.pod, decision, kube_view, self.config, warnings, claims, most) | {
+            "asks": asks(found.request) if isinstance(found.request, GpuRequest) else None,
             "generation": decision.snapshot.generation,
             "gone": found.gone,
             "boundTo": found.bound_to,

@@ -1,10 +1,11 @@
-"""The node that came nearest to accepting a pod that all nodes refuse: the first thing to change."""
+"""The nodes that came nearest to accepting a pod that they refuse: the first is the first thing to change."""
 
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from enum import IntEnum
 from fractions import Fraction
+from heapq import nsmallest
 from typing import Any
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision
@@ -63,7 +64,19 @@ def nearest(
     ours: frozenset[str],
     known: Lacks | None = None,
 ) -> Refused | None:
-    """The refusal that came nearest to a fit; None without any. One obstacle is nearer than two. Of single
+    """The first of `nearest_first`; None without any."""
+    return next(iter(nearest_first(refused, 1, decision, needs, ours, known)), None)
+
+
+def nearest_first(
+    refused: Iterable[Refused],
+    most: int,
+    decision: Decision,
+    needs: PodNeeds,
+    ours: frozenset[str],
+    known: Lacks | None = None,
+) -> list[Refused]:
+    """The refusals that came nearest to a fit, at most so many. One obstacle is nearer than two. Of single
     ones, the nearest is an amount that others hold, then a state that ends by itself (a change in progress, a
     late report), then a mismatch of the node (kube-scheduler's), then one of its GPUs (the extender's), each
     ordered by the position of the filter, and last an amount that the node does not even have when empty. Of
@@ -72,33 +85,37 @@ def nearest(
     nodes; `ours` are resources that kube-scheduler leaves to the extender; `known` is kept between calls
     about the same nodes."""
     assert isinstance(decision.request, GpuRequest)
-    near: list[Refused] = []
-    best: _Stage = (_Kind.NO_GPUS, -1)
+    stages: dict[_Stage, list[Refused]] = {}
     counts: Counter[str] = Counter()
     for each in refused:
         counts[each.reason] += each.alike
-        stage = _stage(each, decision)
-        if stage > best:
-            best, near = stage, []
-        if stage == best:
-            near.append(each)
-    kind, code = best
-    graded = kind in (_Kind.AMOUNT, _Kind.AMOUNT_IT_NEVER_HAS) or (
-        # Of these the node that misses by least is the nearest, too.
-        kind is _Kind.OUR_MISMATCH and FILTER_OF[code].kind is MissKind.SIZE
-    )
-    lacks = [_lacks(each, decision, needs, ours, known) if graded else 1.0 for each in near]
+        stages.setdefault(_stage(each, decision), []).append(each)
     of_mig = any(ask.profile is not None for ask in decision.request.units)
-    return min(
-        zip(lacks, near, strict=True),
-        key=lambda pair: (
-            pair[0],
-            of_mig and not _has_mig(pair[1].node),
-            -counts[pair[1].reason],
-            pair[1].node.info.name,
-        ),
-        default=(0.0, None),
-    )[1]
+    found: list[Refused] = []
+    for stage in sorted(stages, reverse=True):
+        if len(found) >= most:
+            break
+        near = stages[stage]
+        graded = _graded(*stage)
+        lacks = [_lacks(each, decision, needs, ours, known) if graded else 1.0 for each in near]
+        ranked = nsmallest(
+            most - len(found),
+            zip(lacks, near, strict=True),
+            key=lambda pair: (
+                pair[0],
+                of_mig and not _has_mig(pair[1].node),
+                -counts[pair[1].reason],
+                pair[1].node.info.name,
+            ),
+        )
+        found += [each for _, each in ranked]
+    return found
+
+
+def _graded(kind: _Kind, code: int) -> bool:
+    """Whether the node that misses by least is the nearest of a stage."""
+    amounts = _Kind.AMOUNT, _Kind.AMOUNT_IT_NEVER_HAS
+    return kind in amounts or (kind is _Kind.OUR_MISMATCH and FILTER_OF[code].kind is MissKind.SIZE)
 
 
 def _has_mig(node: Node) -> bool:

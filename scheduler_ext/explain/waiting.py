@@ -3,14 +3,15 @@
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nsmallest
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
-from scheduler_ext.core.node.claimed import claim_only_pods
-from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.core.node.claimed import gpu_pods
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.explainer import Explainer, Seen, held_devices, other_scheduler
 from scheduler_ext.explain.sentences import asks
@@ -31,6 +32,9 @@ _AT_ONCE_S = 0.5
 # A scrape waits less long.
 _AT_SCRAPE_S = 0.05
 MOST_LINES = 500
+# The pods with a series of their own. A pod that fits is placed in seconds, and gets none.
+MOST_LONG = 50
+LONG_S = 60.0
 
 # The identity of equal pods: their namespace, whose pods alone an explanation names, and their spec.
 _Kind = tuple[str, bytes]
@@ -41,6 +45,15 @@ _ITEM: dict[str, Any] = dict.fromkeys(
         *("reason", "nearest", "commonest", "since"),
     )
 )
+
+
+class LongWait(NamedTuple):
+    """A pod that has waited for `seconds` since its creation."""
+
+    namespace: str
+    name: str
+    reason: str
+    seconds: float
 
 
 class Waiting:
@@ -67,9 +80,28 @@ class Waiting:
     def reasons(self) -> dict[str, int]:
         """The number of waiting pods by reason: the reason of `lines`; for pods that are not examined yet,
         the most frequent reason of the last filter."""
+        return dict(Counter(map(self._reasons_at_scrape(), self._source.pending())))
+
+    def longest(self, wall_time: float) -> list[LongWait]:
+        """The pods that have waited longest since their creation, the longest first: at most MOST_LONG, each
+        for LONG_S at least, none with scheduling gates. `wall_time` is now, in seconds since 1970; reasons
+        are as in `reasons`."""
+        created = [(each.pod.created_at, each) for each in self._source.pending() if not each.gated]
+        old = [(at, each) for at, each in created if at is not None and wall_time - at >= LONG_S]
+        reason = self._reasons_at_scrape()
+        return [
+            LongWait(each.pod.namespace, each.pod.name, reason(each), wall_time - at)
+            for at, each in nsmallest(MOST_LONG, old, key=lambda pair: pair[0])
+        ]
+
+    def _reasons_at_scrape(self) -> Callable[[PendingPod], str]:
         known = {(line["namespace"], line["name"]): line["reason"] for line in self._listed(_AT_SCRAPE_S)}
-        pods = ((each, known.get((each.pod.namespace, each.pod.name))) for each in self._source.pending())
-        return dict(Counter(reason or _reason(each, self._record.of_pod(each.pod)) for each, reason in pods))
+
+        def reason(waiting: PendingPod) -> str:
+            shown = known.get((waiting.pod.namespace, waiting.pod.name))
+            return shown or _reason(waiting, self._record.of_pod(waiting.pod))
+
+        return reason
 
     def lines(self) -> list[dict[str, Any]]:
         """The waiting pods, the highest priority first, then the longest waiting; at most 500. Plain JSON
@@ -169,7 +201,7 @@ def _reason(waiting: PendingPod, entry: Recorded | None) -> str:
 
 def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The GPUPodList of these nodes, by namespace and name; `waiting` are lines of `Waiting`."""
-    items = [item for info in infos for item in _placed(info)]
+    items = [placed_item(pod, info) for info in infos for pod in gpu_pods(info)]
     for line in waiting:
         waits = {key: value for key, value in line.items() if key in _ITEM}
         items.append(_ITEM | waits | {"state": "Waiting", "devices": []})
@@ -180,18 +212,16 @@ def pod_list(infos: Iterable[NodeInfo], waiting: Sequence[Mapping[str, Any]]) ->
     }
 
 
-def _placed(info: NodeInfo) -> Iterator[dict[str, Any]]:
-    """The pods that hold GPUs of a node."""
-    followed = {pod.uid for pod in info.pods}
-    asking = (pod for pod in info.pods if pod.holds and pod.request.asks_gpu)
-    for pod in (*asking, *claim_only_pods(info)):
-        yield _ITEM | {
-            "namespace": pod.namespace,
-            "name": pod.name,
-            "uid": pod.uid,
-            "priority": pod.priority if pod.uid in followed else None,
-            "state": "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound",
-            "node": info.name,
-            "asks": asks(pod.request),
-            "devices": held_devices(pod, info),
-        }
+def placed_item(pod: BoundPod, info: NodeInfo) -> dict[str, Any]:
+    """A pod that holds GPUs of a node, as an item of a GPUPodList."""
+    followed = any(pod.uid == each.uid for each in info.pods)
+    return _ITEM | {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "priority": pod.priority if followed else None,
+        "state": "Assumed" if pod.uid in info.assumed else "Terminating" if pod.terminating else "Bound",
+        "node": info.name,
+        "asks": asks(pod.request),
+        "devices": held_devices(pod, info),
+    }

@@ -15,6 +15,7 @@ MANIFEST_TYPES = ("application/json", "application/yaml", "application/x-yaml", 
 _SAME_PAGE: Final = ("same-origin", "none")
 # Another page may contain links to these.
 _LINKED_PATHS: Final = ("/", "/page", "/page/")
+_RUNBOOKS_PATH: Final = "/runbooks/"
 
 
 def check_content(environ: Mapping[str, str], types: tuple[str, ...], send: str) -> None:
@@ -36,15 +37,17 @@ def refuse_browsers(environ: Mapping[str, str]) -> None:
 
 
 def refuse_other_pages(environ: Mapping[str, str]) -> None:
-    """Raises RequestError (403) for a request of another origin's page, except a link to the live page."""
+    """Raises RequestError (403) for a request of another origin's page, except a link to the live page or
+    a runbook."""
     origin = environ.get("HTTP_ORIGIN")
     if origin is not None and _host(origin) != environ.get("HTTP_HOST", "").lower().removesuffix(":80"):
         raise RequestError(403, f"Origin: {origin[:80]!r} is another web page, which may not ask here")
     site = environ.get("HTTP_SEC_FETCH_SITE", "none")
-    # A browser opens the live page, in a window or tab of its own.
+    # A browser opens the live page or a runbook, in a window or tab of its own.
+    path = environ.get("PATH_INFO", "")
     is_link = (
         environ.get("REQUEST_METHOD") in ("GET", "HEAD")
-        and environ.get("PATH_INFO") in _LINKED_PATHS
+        and (path in _LINKED_PATHS or path.startswith(_RUNBOOKS_PATH))
         and environ.get("HTTP_SEC_FETCH_MODE") == "navigate"
         and environ.get("HTTP_SEC_FETCH_DEST") == "document"
     )

@@ -1,9 +1,5 @@
 """The inspection listener's answers: GPUs, pods, why a pod is on its node or waits, and dumps."""
 
-from collections.abc import Callable
-from threading import Lock
-from typing import Any
-
 from flask import Blueprint, Response, request
 
 from scheduler_ext.core.errors import InventoryError, RequestError
@@ -11,6 +7,7 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting, pod_list
 from scheduler_ext.server.accepted import MANIFEST_TYPES, check_content
+from scheduler_ext.server.explaining import Explaining, namespaced
 from scheduler_ext.server.http.body import BodyError, read_body
 from scheduler_ext.server.replies import json_reply, problem_reply
 from scheduler_ext.sources.source_status import Source
@@ -28,28 +25,18 @@ MAX_MANIFEST_BYTES = 256 * 1024
 _MAX_REQUIREMENTS = 100
 _MAX_VALUES = 1000
 _MAX_RESOURCES = 100
-# The listener has few threads, which other requests need as well.
-_PATIENCE_S = 1.0
 
 
-def explanations_blueprint(explainer: Explainer) -> Blueprint:
-    """Routes that explain a named or a posted pod, one at a time: explanations take time from decisions."""
+def explanations_blueprint(explaining: Explaining) -> Blueprint:
+    """Routes that explain a named or a posted pod."""
     routes = Blueprint("explanations", __name__)
-    turn = Lock()
-
-    def explained(answer: Callable[[], dict[str, Any]]) -> Response:
-        if not turn.acquire(timeout=_PATIENCE_S):
-            return problem_reply(503, "other pods are being explained; try again", "explain")
-        try:
-            return json_reply(200, encode_json(_at_most(answer(), request.args.get("nodes"))))
-        except RequestError as error:
-            return problem_reply(error.status, str(error), "explain")
-        finally:
-            turn.release()
+    explainer = explaining.explainer
 
     @routes.get("/explain")
     def explain_by_name() -> Response:
-        return explained(lambda: explainer.of_name(*_namespaced(request.args.get("pod"))))
+        return explaining.reply(
+            lambda: explainer.of_name(*namespaced(request.args.get("pod")), _most_nodes())
+        )
 
     @routes.post("/explain")
     def explain_manifest() -> Response:
@@ -58,7 +45,7 @@ def explanations_blueprint(explainer: Explainer) -> Blueprint:
             body = read_body(request.environ, MAX_MANIFEST_BYTES)
         except (BodyError, RequestError) as error:
             return problem_reply(error.status, str(error), "explain")
-        return explained(lambda: explainer.of_manifest(*_only_pod(body)))
+        return explaining.reply(lambda: explainer.of_manifest(*_only_pod(body), _most_nodes()))
 
     return routes
 
@@ -99,15 +86,6 @@ def questions_blueprint(
         return json_reply(200, encode_json(ledger_dump(source.snapshot, resources)))
 
     return routes
-
-
-def _namespaced(pod: str | None) -> tuple[str, str]:
-    namespace, slash, name = (pod or "").partition("/")
-    if not (namespace and slash and name) or "/" in name:
-        raise RequestError(
-            400, f"pod: {(pod or '')[:80]!r}; ask for ?pod=NAMESPACE/NAME, with one slash, or POST a manifest"
-        )
-    return namespace, name
 
 
 def _only_pod(body: bytes) -> tuple[kube.Pod, list[str]]:
@@ -154,11 +132,11 @@ def _refuse_laborious(spec: kube.PodSpec) -> None:
             raise RequestError(400, f"{what}: {count}; send at most {most}")
 
 
-def _at_most(answer: dict[str, Any], most: str | None) -> dict[str, Any]:
-    """The answer with at most this many nodes, the best first; all by default."""
+def _most_nodes() -> int | None:
+    """The number of nodes to show; None for all. Raises RequestError."""
+    most = request.args.get("nodes")
     if most is None:
-        return answer
+        return None
     if not most.isascii() or not most.isdecimal() or len(most) > 9:
         raise RequestError(400, f"nodes: {most[:80]!r}; give a number of nodes to show, 0 to 999999999")
-    shown = answer["nodes"][: int(most)]
-    return answer | {"nodes": shown, "nodesLeftOut": len(answer["nodes"]) - len(shown)}
+    return int(most)

@@ -92,6 +92,8 @@ def _device(
         "healthReason": device.health_reason or None,
         "cordoned": device.cordoned,
         "mayBeHeld": may_be_held,
+        "utilizationPercent": device.utilization_percent,
+        "temperatureCelsius": device.temperature_celsius,
         "memory": dict(zip(_MEMORY, amounts, strict=True)),
         "mig": {
             "enabled": device.mig.enabled,
@@ -130,6 +132,8 @@ def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
             "healthReason": None,
             "cordoned": False,
             "mayBeHeld": False,
+            "utilizationPercent": None,
+            "temperatureCelsius": None,
             "memory": dict.fromkeys(_MEMORY) | {"totalMiB": estimate.memory_mib},
             "mig": {"enabled": estimate.mig_strategy != "none", "instances": []},
         }

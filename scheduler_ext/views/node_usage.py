@@ -67,11 +67,12 @@ def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_
 class Amounts(NamedTuple):
     """GPUs and their memory in MiB. `allocated` are those that a pod holds wholly or in part, `claimed` those
     of them that a ResourceClaim holds, `unattributed` those of them that pods hold at least without the agent
-    having seen which, `idle` those on which no process keeps any memory; `free_mib` is what may still be
-    promised."""
+    having seen which, `idle` those on which no process keeps any memory; `free` are those that no pod holds
+    and that take new pods; `free_mib` is what may still be promised."""
 
     gpus: int = 0
     allocated: int = 0
+    free: int = 0
     claimed: int = 0
     unattributed: int = 0
     unhealthy: int = 0
@@ -131,7 +132,7 @@ def node_usage(node: Node, resources: ResourceNames, headroom_percent: int) -> N
 def _estimated(estimate: Estimate, units: int) -> NodeUsage:
     """Of labels: pods hold so many units; several of them may be parts of one GPU."""
     held = min(-(-units // estimate.replicas), estimate.count)
-    counted = Amounts(gpus=estimate.count, allocated=held, unattributed=held)
+    counted = Amounts(gpus=estimate.count, allocated=held, free=estimate.count - held, unattributed=held)
     return NodeUsage(by_model={estimate.model.name: counted})
 
 
@@ -147,6 +148,7 @@ def _amounts(
     return Amounts(
         gpus=1,
         allocated=int(allocated),
+        free=int(takes_new(info, device) and not allocated),
         claimed=int(known.claimed is not None),
         unattributed=int(allocated and not seen),
         unhealthy=int(not device.healthy),

@@ -13,8 +13,8 @@ A node with GPUs is `[name, pool, kind, state, marks, namespaces, unattributed, 
   `[index, held]` for GPUs known by labels. Holdings on unknown GPUs count on some of those that they may be
   on, so that sums are right. Anything unusual follows in an object: `maybe` if the GPU may be one of
   those, with `[requested, free, held]` if it is none, `sick` with the reason, `cordoned`, `claimed` if a
-  ResourceClaim holds it or a part of it, `replicas`
-  (how many pods may share it), `mig` with the `grid` in slots and `instances` of
+  ResourceClaim holds it or a part of it, `busy` in percent of time and `celsius` if the report has them,
+  `replicas` (how many pods may share it), `mig` with the `grid` in slots and `instances` of
   `[start, size, profile, held]`, held null if it may be.
 """
 
@@ -124,6 +124,10 @@ def _special(device: Device, report: Report, held: Set[str], maybe: Set[str]) ->
         special["sick"] = device.health_reason or "unhealthy"
     if device.cordoned:
         special["cordoned"] = True
+    if device.utilization_percent is not None:
+        special["busy"] = device.utilization_percent
+    if device.temperature_celsius is not None:
+        special["celsius"] = device.temperature_celsius
     if report.sharing_strategy != "none":
         special["replicas"] = report.replicas
     if device.mig.enabled:

@@ -10,7 +10,8 @@ from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.table import build_snapshot
-from scheduler_ext.explain.explain import API_VERSION, asked, needs_of, warnings, wish
+from scheduler_ext.explain.explain import API_VERSION, asked, needs_of, wish
+from scheduler_ext.explain.ineffective import warnings
 from scheduler_ext.explain.intree_nodes import InTreeNodes, with_pods
 from scheduler_ext.explain.nearest import Refused, miss_of, nearest
 from scheduler_ext.sources.clusterstate import ClusterState

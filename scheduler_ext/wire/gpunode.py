@@ -8,6 +8,7 @@ import msgspec
 import msgspec.structs
 from msgspec import Meta, Struct
 
+from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.gpu.mig_profile import MAX_GRID
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_answer
@@ -94,6 +95,7 @@ class DeviceStatus(_Status):
     architecture: str | None = None
     compute_capability: Annotated[str, Meta(pattern=r"^[0-9]{1,2}\.[0-9]{1,2}\Z")] | None = None
     utilization_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
+    temperature_celsius: Annotated[int, Meta(ge=-50, le=250)] | None = None
     health: HealthStatus | None = None
     numa_node: int | None = None
     pci_bus_id: str | None = None
@@ -171,6 +173,25 @@ def plain(name: str, status: WrittenStatus) -> dict[str, Any]:
 
 
 read_gpu_node = partial(decode_answer, GpuNode)
+
+
+class _Number(_Status):
+    sequence: int | None = None
+    boot_id: str | None = None
+
+
+class _Numbered(_Status):
+    status: _Number | None = None
+
+
+def read_last_status(body: bytes) -> tuple[GpuNodeStatus | None, str | None]:
+    """The status of a GPUNode and None; of one with a value that this release does not know, only its
+    number, and the problem. Raises ClusterError if even the number cannot be read."""
+    try:
+        return read_gpu_node(body).status, None
+    except ClusterError as error:
+        number = decode_answer(_Numbered, body).status or _Number()
+        return GpuNodeStatus(sequence=number.sequence, boot_id=number.boot_id), str(error)
 
 
 def read_annotations(body: bytes) -> dict[str, str]:

@@ -244,6 +244,7 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
         claims=tuple(claim_names(pod)),
         invalid=wish.message if isinstance(wish, InvalidRequest) else None,
         manifest=redacted_pod(pod),
+        gated=bool(spec.scheduling_gates),
     )
 
 

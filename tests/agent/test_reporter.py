@@ -307,6 +307,30 @@ def test_the_status_of_an_earlier_agent_counts_within_one_boot(rig: Rig, boot: s
     assert heard == told
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        pytest.param({"migStrategy": "of-the-future"}, id="a word"),
+        pytest.param({"devices": [gpu(0, health={"recovery": "Replace"})]}, id="a word about a GPU"),
+        pytest.param({"devices": [{"serial": 7}]}, id="devices of another kind"),
+    ],
+)
+def test_a_report_of_this_boot_that_cannot_be_read_is_replaced(
+    rig: Rig, caplog: pytest.LogCaptureFixture, odd: Json
+) -> None:
+    """As a newer agent may have written it, before it was rolled back."""
+    stored = gpu_node("n", [gpu(0)], bootID="boot-1", sequence=7)
+    rig.server.store.put(GPU_NODES, stored | {"status": stored["status"] | odd})
+    heard: list[GpuNodeStatus] = []
+    assert rig.reporter.node() is not None
+    assert rig.reporter.begin(heard.append)
+    assert [status.devices for status in heard] == [None]
+    assert "the last report is ignored" in caplog.text
+    assert rig.offer()
+    assert rig.report()["sequence"] == 8
+    assert [device["uuid"] for device in rig.report()["devices"]] == ["GPU-a"]
+
+
 def test_a_look_writes_nothing_and_numbers_as_a_report_would(rig: Rig) -> None:
     heard: list[GpuNodeStatus] = []
     assert rig.reporter.look(heard.append).labels == {"a": "b"}

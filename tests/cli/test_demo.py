@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -10,12 +11,15 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.commands import WHOLE, Written, run
 from tests.kube_objects import pod
+from tests.server.process.server_process import eventually
 
 DEMO = [sys.executable, "-m", "scheduler_ext", "demo", "--port", "0"]
 SERVES = "Ctrl-C ends."
@@ -33,6 +37,28 @@ def test_a_demo_that_ends_by_itself_prints_the_next_steps(written: Written) -> N
     assert "Pod default/mine asks nvidia.com/gpu=1" in answer.stdout
 
 
+def shows_its_pods(shown: str) -> bool:
+    """Whether the page has the pods that fit, those that wait, and the past before them."""
+    page = re.search(
+        r"page at (http://\S+) shows 10 of these pods on their GPUs, the 5 others waiting", shown
+    )
+    assert page is not None
+    found: dict[str, Any] = {}
+
+    def complete() -> bool:
+        with urllib.request.urlopen(f"{page[1]}page/events", timeout=10) as reply:
+            data = next(line for line in reply if line.startswith(b"data: "))
+        found.update(json.loads(data[6:]))
+        return bool(found.get("pending", {}).get("total") == 5)
+
+    eventually(complete)
+    assert len(found["samples"]) > 300
+    assert found["samples"][-2][0] - found["samples"][0][0] > 3600
+    assert {line["name"] for line in found["pending"]["lines"]} >= {"three-a100", "unit-forgotten"}
+    assert "train-8" in {each["name"] for each in found["decisions"]}
+    return True
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM], ids=lambda end: f"ended by {end.name}")
 def test_a_demo_that_serves_on_shows_no_warning_about_its_own_pods(
@@ -45,6 +71,7 @@ def test_a_demo_that_serves_on_shows_no_warning_about_its_own_pods(
             shown = ""
             while SERVES not in shown:
                 shown += os.read(ours, 65536).decode()
+            assert shows_its_pods(shown)
             # Later output of the demo's pods arrives at once.
             while select.select([ours], [], [], 1)[0]:
                 shown += os.read(ours, 65536).decode()

@@ -20,7 +20,8 @@ PODS = "/api/v1/namespaces/default/pods"
 class Reader:
     """Follows the instructions in a checkout, as the cluster's administrator."""
 
-    def __init__(self, cluster: Cluster, checkout: Path) -> None:
+    def __init__(self, cluster: Cluster, checkout: Path, release: Path = ROOT) -> None:
+        """`checkout` is an empty directory, `release` the tree that is checked out there."""
         self.cluster = cluster
         self.api = cluster.plane.api
         self.checkout = checkout
@@ -29,8 +30,7 @@ class Reader:
         self.environment: dict[str, str] = {}
         # In the place of 8890, which another program of this machine may use.
         (self.forwarded_port,) = free_ports(1)
-        for name in ("manifests", "config"):
-            shutil.copytree(ROOT / name, checkout / name)
+        self.check_out(release)
         for name in ("Makefile", "setup.cfg", "pyproject.toml", "constraints.txt"):
             shutil.copyfile(ROOT / name, checkout / name)
             # Older than any environment, so that `make` does not rebuild the one that runs the tests.
@@ -38,6 +38,12 @@ class Reader:
         (checkout / ".venv").symlink_to(sys.prefix)
         (checkout / ".kube").mkdir()
         (checkout / ".kube" / "config").symlink_to(cluster.plane.kubeconfig("admin"))
+
+    def check_out(self, release: Path) -> None:
+        """Change to another release; files of the reader stay."""
+        for name in ("manifests", "config"):
+            shutil.rmtree(self.checkout / name, ignore_errors=True)
+            shutil.copytree(release / name, self.checkout / name)
 
     def run(self, page: str, heading: str | None = None) -> None:
         """Run the shell blocks of a page or of one of its sections."""

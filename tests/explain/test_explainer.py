@@ -7,7 +7,7 @@ import pytest
 from tests.explain.test_replay import running
 from tests.extender.preempting import whole_node
 from tests.extender.test_record import ask
-from tests.kube_objects import ANNOTATION, Json, pod
+from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
 
 WHOLE = "nvidia.com/gpu"
 
@@ -68,3 +68,30 @@ def test_a_pod_of_a_file_without_a_uid_is_known_by_its_name() -> None:
     there = running(*whole_node("n", None), named("", {WHOLE: "9"}))
     ask(there.extender, named("", {WHOLE: "9"}), ["n"])
     assert there.explainer().of_name("default", "p")["recorded"]["filters"] == 1
+
+
+def test_some_of_the_nodes_are_the_best_and_then_the_nearest() -> None:
+    there = running(
+        *(
+            object
+            for name, gpus in (("a", 1), ("b", 3), ("c", 8), ("d", 2))
+            for object in (
+                gpu_node(name, [gpu(i, f"{name}-{i}") for i in range(gpus)]),
+                node(name, {WHOLE: str(gpus)}),
+            )
+        ),
+        pod("asks", {WHOLE: "4"}),
+    )
+    told = there.explainer().of_name("default", "asks", 3)
+    assert [each["node"] for each in told["nodes"]] == ["c", "b", "d"]
+    assert told["nodesLeftOut"] == 1
+    assert there.explainer().of_name("default", "asks", 1)["nodesLeftOut"] == 3
+    all_of_them = there.explainer().of_name("default", "asks")
+    assert [each["node"] for each in all_of_them["nodes"]] == ["c", "a", "b", "d"]
+    assert "nodesLeftOut" not in all_of_them
+
+
+def test_of_an_unreadable_pod_the_nodes_come_by_name() -> None:
+    there = running(*whole_node("n", None), *whole_node("m", None), pod("asks", {SHARE: "8Gi"}))
+    told = there.explainer().of_name("default", "asks", 1)
+    assert ([each["node"] for each in told["nodes"]], told["asks"]) == (["m"], None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.waiting import FITS_NOW, NOT_ASKED, Waiting
+from scheduler_ext.explain.waiting import FITS_NOW, MOST_LONG, NOT_ASKED, LongWait, Waiting
 from tests.explain.test_replay import Running, running
 from tests.extender.preempting import on_share, share_node, whole_node
 from tests.extender.test_record import ask
@@ -93,6 +94,35 @@ def test_reasons_are_counted() -> None:
         ask(there.extender, each, ["n"])
     reasons = board(there).reasons()
     assert reasons == {GPUS: 3, "pod's GPU request is invalid": 1}
+
+
+NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+
+def since(name: str, seconds: float, **more: Any) -> Json:
+    """A pod that was created so many seconds before NOW, and that fits nowhere."""
+    asking = pod(name, {WHOLE: "9"}, **more)
+    asking["metadata"]["creationTimestamp"] = f"{NOW - timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
+    return asking
+
+
+def longest(*pods: Json) -> list[LongWait]:
+    return board(running(*whole_node("n", None), *pods)).longest(NOW.timestamp())
+
+
+def test_pods_that_have_waited_for_a_minute_are_listed_the_longest_first() -> None:
+    found = longest(since("new", 59), since("minute", 60), since("hours", 7200), pod("unknown", {WHOLE: "9"}))
+    assert found == [LongWait("default", "hours", GPUS, 7200), LongWait("default", "minute", GPUS, 60)]
+
+
+def test_a_gated_pod_is_not_listed_because_no_scheduler_may_place_it() -> None:
+    gated = since("gated", 7200, schedulingGates=[{"name": "kueue.x-k8s.io/admission"}])
+    assert [each.name for each in longest(gated, since("free", 300))] == ["free"]
+
+
+def test_the_list_of_long_waits_is_bounded() -> None:
+    names = [each.name for each in longest(*(since(f"p{i:03}", 100 + i) for i in range(MOST_LONG + 9)))]
+    assert names == [f"p{i:03}" for i in reversed(range(9, MOST_LONG + 9))]
 
 
 def test_the_cause_is_shown_and_not_a_reason_of_nearly_all_nodes() -> None:

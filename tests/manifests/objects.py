@@ -55,6 +55,11 @@ def pods(objects: Sequence[Json]) -> Iterator[tuple[str, Json]]:
             yield title(each), mapping(each, *_POD_SPECS[each["kind"]])
 
 
+def ends(spec: Json) -> bool:
+    """Whether a pod is to end, and does not go on running."""
+    return spec.get("restartPolicy") in ("Never", "OnFailure")
+
+
 def containers_of(spec: Json) -> list[Json]:
     """All containers of a pod, including init containers."""
     return [container for key in _CONTAINER_LISTS for container in entries(spec, key)]

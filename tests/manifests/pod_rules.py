@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from tests.manifests.objects import (
     Json,
     containers,
+    ends,
     entries,
     mapping,
     namespace_of,
@@ -65,6 +66,8 @@ def containers_have_limits_and_versions(objects: Sequence[Json]) -> Iterator[str
 
 def what_goes_on_running_is_probed(objects: Sequence[Json]) -> Iterator[str]:
     for where, spec in pods(objects):
+        if ends(spec):
+            continue
         # Agents serve no requests, so nothing waits for them to be ready.
         wanted = ("livenessProbe",) if _is_agent(where) or where == _ALONE else _PROBES
         sidecars = [each for each in entries(spec, "initContainers") if each.get("restartPolicy") == "Always"]

@@ -660,3 +660,26 @@ def test_notices(change: Change, said: str) -> None:
     objects = base()
     change(objects)
     assert [broken for broken in violations(objects) if said in broken]
+
+
+def ending_pod(spec: Json) -> list[Json]:
+    """The base, and the extender's container in a pod that ends, without its probes and its token."""
+    objects = base()
+    confined = {
+        key: pod_spec(objects)[key] for key in ("securityContext", "nodeSelector", "priorityClassName")
+    }
+    test = {key: value for key, value in container(objects).items() if not key.endswith("Probe")}
+    test |= {"command": ["python3"], "args": ["-V"], "volumeMounts": []}
+    metadata = {"name": "test", "namespace": "gpu-scheduler"}
+    own = {**confined, "automountServiceAccountToken": False, "containers": [test], **spec}
+    return [*objects, {"kind": "Pod", "metadata": metadata, "spec": own}]
+
+
+def test_a_pod_that_ends_needs_neither_probes_nor_an_identity() -> None:
+    assert violations(ending_pod({"restartPolicy": "Never"})) == []
+
+
+def test_a_pod_that_goes_on_running_needs_both() -> None:
+    found = violations(ending_pod({}))
+    assert sum("Probe is missing" in each for each in found) == 3
+    assert any("0 identities" in each for each in found)

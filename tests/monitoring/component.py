@@ -13,15 +13,28 @@ from tests.pages import ROOT
 
 MONITORING = ROOT / "manifests" / "components" / "monitoring"
 # Grafana's values for its variables when everything is selected.
-_VARIABLES = {"$__rate_interval": "20s", "$cluster": ".*", "$node": ".*", "$model": ".*"}
+EVERYTHING = {"cluster": ".*", "node": ".*", "model": ".*"}
+_RATE_INTERVAL = "20s"
 
 
 class Query(NamedTuple):
-    """One expression of a panel, its variables replaced."""
+    """One expression of a panel, with its variables."""
 
     panel: str
     legend: str
-    expression: str
+    text: str
+
+    @property
+    def expression(self) -> str:
+        """The expression for everything."""
+        return self.chosen()
+
+    def chosen(self, **values: str) -> str:
+        """The expression with other values of variables, such as `cluster`."""
+        text = self.text.replace("$__rate_interval", _RATE_INTERVAL)
+        for name, value in (EVERYTHING | values).items():
+            text = text.replace(f"${name}", value)
+        return text
 
 
 @cache
@@ -51,14 +64,14 @@ def dashboard() -> Json:
 
 
 def panels() -> list[Json]:
-    """All panels that show something."""
-    return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
+    """All panels that show data."""
+    return [panel for panel in dashboard()["panels"] if panel["type"] not in ("row", "text")]
 
 
 def queries() -> list[Query]:
     """Every expression of every panel."""
     return [
-        Query(panel["title"], target["legendFormat"], _replaced(target["expr"]))
+        Query(panel["title"], target["legendFormat"], target["expr"])
         for panel in panels()
         for target in panel["targets"]
     ]
@@ -67,9 +80,3 @@ def queries() -> list[Query]:
 def variables() -> dict[str, Any]:
     """The dashboard's variables by name."""
     return {each["name"]: each for each in dashboard()["templating"]["list"]}
-
-
-def _replaced(expression: str) -> str:
-    for name, value in _VARIABLES.items():
-        expression = expression.replace(name, value)
-    return expression

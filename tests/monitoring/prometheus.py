@@ -10,7 +10,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,14 +35,21 @@ def promtool(*arguments: str | Path) -> str:
 
 
 class Prometheus:
-    """Scrapes every half second; stopped at the end of the context."""
+    """Scrapes every half second; stopped at the end of the context. The targets are by cluster, the value of
+    their label; those of "" have no such label."""
 
-    def __init__(self, folder: Path, targets: Sequence[tuple[str, int]], rules: str) -> None:
+    def __init__(self, folder: Path, targets: Mapping[str, Sequence[tuple[str, int]]], rules: str) -> None:
         (folder / "rules.yaml").write_text(rules)
         scrape = {
             "job_name": "gpu-scheduler",
             "honor_labels": True,
-            "static_configs": [{"targets": [f"{host}:{port}" for host, port in targets]}],
+            "static_configs": [
+                {
+                    "targets": [f"{host}:{port}" for host, port in listeners],
+                    "labels": {"cluster": cluster} if cluster else {},
+                }
+                for cluster, listeners in targets.items()
+            ],
         }
         config = {
             "global": {"scrape_interval": "500ms", "scrape_timeout": "500ms", "evaluation_interval": "500ms"},

@@ -10,9 +10,11 @@ import pytest
 import yaml
 
 from scheduler_ext.cli import main
+from scheduler_ext.server.app import inspect_app
+from scheduler_ext.server.runbook_routes import runbooks_blueprint
 from tests.monitoring.component import alerts, rules_file
 from tests.monitoring.prometheus import needs_prometheus, promtool
-from tests.pages import ROOT, section
+from tests.pages import ROOT, blocks, section
 
 RUNBOOKS = ROOT / "docs" / "runbooks"
 UNIT_TESTS = sorted((Path(__file__).parent / "alerts").glob("*.yaml"))
@@ -40,9 +42,29 @@ def test_every_alert_is_seen_to_come_and_to_stay_away() -> None:
     assert alerts().keys() - stays_away.keys() == {"GPUReportsRefused"}
 
 
+def test_an_extender_serves_the_runbook_of_every_alert_at_its_address() -> None:
+    client = inspect_app(runbooks_blueprint()).test_client()
+    for name, rule in alerts().items():
+        reply = client.get(rule["annotations"]["runbook_url"])
+        assert (reply.status_code, reply.content_type) == (200, "text/plain; charset=utf-8")
+        assert reply.text == (RUNBOOKS / f"{name}.md").read_text()
+
+
+def test_the_command_for_runbooks_is_that_of_the_live_page() -> None:
+    (command,) = blocks((ROOT / "docs" / "tasks" / "page.md").read_text(), "sh")
+    assert {rule["annotations"]["runbook_access"] for rule in alerts().values()} == {command.strip()}
+
+
+def test_expressions_keep_clusters_apart() -> None:
+    """Any aggregation of several clusters has one result for each."""
+    for name, rule in alerts().items():
+        for aggregation in re.findall(r"\b(?:sum|max|min|count)\b(?! by \(cluster\b).*", rule["expr"]):
+            raise AssertionError(f"{name}: {aggregation}")
+
+
 def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:
     assert {name: rule["annotations"]["runbook_url"] for name, rule in alerts().items()} == {
-        name: f"docs/runbooks/{name}.md" for name in alerts()
+        name: f"http://localhost:8890/runbooks/{name}" for name in alerts()
     }
     assert {path.stem for path in RUNBOOKS.glob("*.md")} == {"README", *alerts()}
 
@@ -68,7 +90,7 @@ def test_a_runbooks_own_commands_are_there(name: str) -> None:
 def test_an_alert_has_a_severity_and_a_short_summary(name: str) -> None:
     rule = alerts()[name]
     assert rule["labels"]["severity"] in ("critical", "warning", "info")
-    assert {"summary", "description", "runbook_url"} == rule["annotations"].keys()
+    assert {"summary", "description", "runbook_url", "runbook_access"} == rule["annotations"].keys()
     assert rule["for"]
 
 

@@ -5,7 +5,7 @@ HorizontalPodAutoscaler.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -14,50 +14,89 @@ import yaml
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
-from tests.kube_objects import names_body, pod
+from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_server import ApiServer
+from tests.extender.preempting import on_share
+from tests.kube_objects import gpu, gpu_node, holder, names_body, node, pod
 from tests.manifests.objects import of_kind
 from tests.monitoring.component import Query, alerts, queries, rules_file
 from tests.monitoring.prometheus import Prometheus, needs_prometheus
+from tests.monitoring.promql import metrics_in
+from tests.monitoring.test_expressions import OTHERS
 from tests.pages import ROOT, SAMPLE
 from tests.server.process.product import Product, config_file
+from tests.server.process.server_process import eventually
+from tests.server.process.test_serve_cluster import Following
 
 SAMPLES = ROOT / "manifests" / "samples"
 H100 = "NVIDIA H100 80GB HBM3"
 SHARE = "gpu.scheduler-ext.io/memory-mib"
-NODES = ["h100-01", "h100-02", "share-l4-01", "share-l4-02"]
-# An inventory file has no cluster to watch, to bind in or to write to, and no kube-scheduler or DCGM.
+NAMES = ["h100-01", "h100-02", "share-l4-01", "share-l4-02"]
+WHOLE = "nvidia.com/gpu"
+PARIS = "paris"
+# These servers bind nothing and lose no watch, and no kube-scheduler or DCGM exporter is scraped.
 NOTHING_TO_SHOW = {
-    ("Pending pods by reason", "{{reason}}"),
-    ("GPUs by model", "{{modelName}} allocated on unknown GPUs"),
-    ("Idle GPUs", "{{hostname}} {{modelName}}"),
-    ("Drift of the ledger", "{{node}}"),
-    ("Utilization of held GPUs (DCGM)", "{{hostname}}{{Hostname}} {{gpu}}"),
-    ("Pods pending in kube-scheduler", "{{queue}}"),
-    ("Time to placement (kube-scheduler)", "p99"),
-    ("Ages", "watch of {{resource}}"),
-    ("Watch restarts", "{{resource}} {{reason}}"),
-    ("Binds by result", "{{result}}"),
-    ("Binds by result", "conflict: {{kind}}"),
-    ("Nudges, refused reports and cut connections", "reports refused"),
+    ("Utilization of held GPUs (DCGM)", "{{hostname}}{{Hostname}} GPU {{gpu}} {{cluster}}"),
+    ("Pods pending in kube-scheduler", "{{queue}} {{cluster}}"),
+    ("Time to placement (kube-scheduler)", "1 in 100 slower {{cluster}}"),
+    ("Watch restarts", "{{resource}} {{reason}} {{cluster}}"),
+    ("Binds by result", "{{result}} {{cluster}}"),
+    ("Binds by result", "conflict: {{kind}} {{cluster}}"),
 }
 
 pytestmark = [needs_prometheus, pytest.mark.process]
 
 
 @pytest.fixture(scope="module")
-def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
-    """Two extenders on the sample cluster, scraped a few times while they are asked."""
+def api() -> Iterator[ApiServer]:
+    """A cluster with a GPU that is held for nothing, a GPU with an unseen pod, shares that are exceeded, a
+    contradictory report, and a pod that has waited for hours."""
+    waiting = pod("waiting", {WHOLE: "9"})
+    waiting["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    exceeded = gpu(0, "GPU-share-0") | {"memory": {"totalMiB": 81920, "usedMiB": 9000}}
+    with ApiServer() as server:
+        server.store.put(GPU_NODES, gpu_node("idle", [gpu(0, holders=[holder("train")])], sequence=5))
+        server.store.put(GPU_NODES, gpu_node("unseen", [gpu(0)]))
+        server.store.put(GPU_NODES, gpu_node("share", [exceeded]))
+        for name in ("idle", "unseen"):
+            server.store.put(NODES, node(name, {WHOLE: "1"}))
+        server.store.put(
+            NODES, node("share", {SHARE: "72000"}, labels={"gpu.scheduler-ext.io/sharing": "memory"})
+        )
+        for each in (
+            pod("train", {WHOLE: "1"}, on="idle"),
+            pod("late", {WHOLE: "1"}, on="unseen"),
+            on_share("chat", 2000, "share", 0),
+            waiting,
+        ):
+            server.store.put(PODS, each)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def prometheus(api: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    """Two extenders on the sample cluster, scraped a few times while they are asked, and one on a cluster
+    with a label."""
     folder = tmp_path_factory.mktemp("prometheus")
     config = config_file(folder, metrics={"detail": "device"})
-    with Product(inventory=SAMPLE, config=config) as one, Product(inventory=SAMPLE, config=config) as other:
-        targets = [one.ready().health, other.ready().health]
+    with (
+        Product(inventory=SAMPLE, config=config) as one,
+        Product(inventory=SAMPLE, config=config) as other,
+        Following(api.kubeconfig(folder / "kubeconfig")) as following,
+    ):
+        targets = {"": [one.ready().health, other.ready().health], PARIS: [following.ready().health]}
+        eventually(lambda: following.ready_code() == 200)
+        api.store.put(GPU_NODES, gpu_node("idle", [gpu(0)], sequence=4))
         with Prometheus(folder, targets, rules_file()) as running:
-            scrapes = "min(count_over_time(gpu_extender_active[1m])) >= 3 and count(gpu_extender_active) == 2"
+            scrapes = (
+                "min(count_over_time(gpu_extender_active[1m])) >= 3 and count(gpu_extender_active) == 3 "
+                "and count(gpu_extender_reports_refused_total) == 1 and count(ALERTS) > 0"
+            )
 
             def ask() -> None:
                 for asked in (pod("one", {"nvidia.com/gpu": "1"}), pod("large", {SHARE: "900000"})):
-                    assert one.post("filter", names_body(asked, NODES)).status == 200
-                    assert one.post("prioritize", names_body(asked, NODES)).status == 200
+                    assert one.post("filter", names_body(asked, NAMES)).status == 200
+                    assert one.post("prioritize", names_body(asked, NAMES)).status == 200
 
             def scraped() -> object:
                 ask()
@@ -65,6 +104,11 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
 
             running.eventually(scraped)
             yield running
+
+
+def without_cluster(found: Sequence[tuple[dict[str, str], float]]) -> list[tuple[dict[str, str], float]]:
+    """The values of the cluster that has no label."""
+    return [(labels, value) for labels, value in found if "cluster" not in labels]
 
 
 @pytest.mark.parametrize("query", queries(), ids=lambda query: f"{query.panel}, {query.legend}")
@@ -75,11 +119,40 @@ def test_every_panel_shows_something(prometheus: Prometheus, query: Query) -> No
         return
     assert found
     for labels, _ in found:
-        assert set(re.findall(r"{{(\w+)}}", query.legend)) <= labels.keys()
+        assert set(re.findall(r"{{(\w+)}}", query.legend)) - {"cluster"} <= labels.keys()
+
+
+# The rest needs requests, or is about what only one of the clusters has.
+EVERYWHERE = {
+    *(
+        "Extender",
+        "Ready replicas",
+        "Stale nodes",
+        "Missing nodes",
+        "Sick GPUs",
+        "Longest wait",
+        "Waiting pods",
+    ),
+    *("Free GPUs", "GPUs", "Allocated", "Free memory", "Fragmentation", "Memory", "Free memory by model"),
+    *("Nodes with most free memory", "Promises by state", "Nodes by state of their report"),
+}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [each for each in queries() if each.panel in EVERYWHERE],
+    ids=lambda query: f"{query.panel}, {query.legend}",
+)
+def test_two_clusters_are_shown_apart_and_one_can_be_chosen(prometheus: Prometheus, query: Query) -> None:
+    def clusters(expression: str) -> set[str | None]:
+        return {labels.get("cluster") for labels, _ in prometheus.query(expression)}
+
+    assert clusters(query.expression) == {None, PARIS}
+    assert clusters(query.chosen(cluster=PARIS)) == {PARIS}
 
 
 def test_panels_agree_with_the_inventory(prometheus: Prometheus) -> None:
-    shown = {query.panel: prometheus.query(query.expression) for query in queries()}
+    shown = {query.panel: without_cluster(prometheus.query(query.expression)) for query in queries()}
     config = Configuration()
     infos = assemble(read_objects(SAMPLE.read_bytes()), config.resource_names()).values()
     listed = [device for node in inventory_list(infos, config)["items"] for device in node["devices"]]
@@ -88,13 +161,69 @@ def test_panels_agree_with_the_inventory(prometheus: Prometheus) -> None:
         device["memory"]["freeMiB"] or 0 for device in listed if device["healthy"] and not device["cordoned"]
     )
     assert shown["Free memory"] == [({}, free_mib * 2**20)]
-    assert shown["Unhealthy GPUs"] == [({"hostname": "a100-01", "modelName": "NVIDIA A100-SXM4-80GB"}, 1.0)]
+    assert shown["Sick GPUs"] == [({}, 1)]
+    sick = {"hostname": "a100-01", "modelName": "NVIDIA A100-SXM4-80GB"}
+    assert shown["Sick GPUs by node"] == [(sick, 1.0)]
+    assert shown["Ready replicas"] == [({}, 2)]
 
 
 def test_two_replicas_are_not_two_clusters(prometheus: Prometheus) -> None:
-    (query,) = (each for each in queries() if each.panel == "Free memory")
-    both = prometheus.value("sum(gpu_extender_device_memory_free_bytes)")
-    assert prometheus.value(query.expression) == both / 2
+    """A gauge of nodes, GPUs or pods is shown once, although both replicas have it. Counters add up."""
+    for query in queries():
+        counts = "rate(" in query.text or "increase(" in query.text
+        # Ages grow between two queries.
+        if counts or query.panel in ("Ready replicas", "Ages") or metrics_in(query.text) & OTHERS.keys():
+            continue
+        of_both = prometheus.query(query.chosen(cluster=""))
+        (first, _) = prometheus.query('gpu_extender_build_info{cluster=""}')
+        alone = re.sub(
+            r"(gpu_extender_\w+\{)", rf'\1instance="{first[0]["instance"]}", ', query.chosen(cluster="")
+        )
+        assert sorted(of_both, key=str) == sorted(prometheus.query(alone), key=str), query.panel
+
+
+def table(prometheus: Prometheus, title: str) -> dict[tuple[str, ...], dict[str, float]]:
+    """The cells of a table by its row's labels, and by the legend of its columns."""
+    rows: dict[tuple[str, ...], dict[str, float]] = {}
+    for query in (each for each in queries() if each.panel == title):
+        for labels, value in prometheus.query(query.expression):
+            key = tuple(value for name, value in sorted(labels.items()) if name != "__name__")
+            rows.setdefault(key, {})[query.legend] = value
+    return rows
+
+
+def test_the_table_of_nodes_has_one_row_for_each_node_and_model(prometheus: Prometheus) -> None:
+    rows = table(prometheus, "Nodes")
+    sample = rows["a100-01", "NVIDIA A100-SXM4-80GB"]
+    assert (sample["state"], sample["GPUs"], sample["sick"], sample["free"]) == (0, 4, 1, 2)
+    assert sample["requested"] > 0
+    idle = rows[PARIS, "idle", "A100-80GB"]
+    assert (idle["GPUs"], idle["free"], idle["in use"]) == (1, 0, 0)
+    assert idle["age of the report"] >= 0
+    assert len(rows) == 3 + len(prometheus.query('gpu_extender_node_state{cluster=""}')) / 2
+
+
+def test_the_table_of_long_waits_has_the_pod_with_its_reason(prometheus: Prometheus) -> None:
+    ((labels, seconds),) = prometheus.query(queries_of("Longest waits")[0].expression)
+    assert labels == {
+        "cluster": PARIS,
+        "namespace": "default",
+        "pod": "waiting",
+        "reason": "Insufficient nvidia.com/gpu per device",
+    }
+    assert seconds > 3600
+    assert prometheus.value(queries_of("Longest wait")[0].chosen(cluster=PARIS)) == pytest.approx(
+        seconds, abs=60
+    )
+
+
+def test_no_wait_is_shown_as_0(prometheus: Prometheus) -> None:
+    for title in ("Longest wait", "Waiting pods"):
+        assert without_cluster(prometheus.query(queries_of(title)[0].expression)) == [({}, 0)]
+
+
+def queries_of(title: str) -> list[Query]:
+    return [query for query in queries() if query.panel == title]
 
 
 def test_rules_are_evaluated_and_find_their_metrics(prometheus: Prometheus) -> None:
@@ -111,9 +240,14 @@ def test_rules_are_evaluated_and_find_their_metrics(prometheus: Prometheus) -> N
     assert states().keys() == alerts().keys()
     (sick,) = states()["GPUUnhealthyDevices"]["alerts"]
     assert sick["labels"]["hostname"] == "a100-01"
+    (alone,) = states()["GPUExtenderReplicaDown"]["alerts"]
+    assert alone["labels"]["cluster"] == PARIS
     # How fast this machine answers is no matter of the rules; promtool's tests have the alert about it.
     assert {name for name, rule in states().items() if rule["state"] != "inactive"} - {"GPUExtenderSlow"} == {
         "GPUAutoscalerBlind",
+        "GPUExtenderReplicaDown",
+        "GPUIdle",
+        "GPULedgerDrift",
         "GPUUnaccountedMemory",
         "GPUUnhealthyDevices",
     }

@@ -126,6 +126,20 @@ class Browser:
         """As a mouse does: in the middle, and only where nothing is in the way."""
         self._call("POST", f"{self._element(selector)}/click")
 
+    def point(self, selector: str, pointer: str) -> None:
+        """Put the mouse there, or tap there with a finger (`touch`)."""
+        element = self._element(selector).rpartition("/")[2]
+        move = {"type": "pointerMove", "x": 0, "y": 0, "origin": {_ELEMENT: element}}
+        tap = [{"type": kind, "button": 0} for kind in ("pointerDown", "pointerUp")]
+        actions = [move, *(tap if pointer == "touch" else [])]
+        source = {
+            "type": "pointer",
+            "id": pointer,
+            "parameters": {"pointerType": pointer},
+            "actions": actions,
+        }
+        self._call("POST", f"{self._session}/actions", {"actions": [source]})
+
     def type(self, selector: str, text: str) -> None:
         """Type into a field."""
         self._call("POST", f"{self._element(selector)}/value", {"text": text})

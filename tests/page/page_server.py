@@ -11,9 +11,12 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.app import inspect_app
+from scheduler_ext.server.explaining import Explaining
 from scheduler_ext.server.page.feed import PageFeed
+from scheduler_ext.server.page.pod_routes import pods_blueprint
 from scheduler_ext.server.page.routes import page_blueprint
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus
 from scheduler_ext.wire.config import Configuration
@@ -26,14 +29,20 @@ class _Silent(WSGIRequestHandler):
 
 class PageServer:
     """A source with the nodes that a test sets, an extender on it, and the page; `pending_lines` are shown
-    unchanged.
+    unchanged, and `pods` are those that wait.
     """
 
     binder = None
     claims = None
 
-    def __init__(self, infos: Iterable[NodeInfo], pending_lines: Sequence[dict[str, Any]] = ()) -> None:
+    def __init__(
+        self,
+        infos: Iterable[NodeInfo],
+        pending_lines: Sequence[dict[str, Any]] = (),
+        pods: Sequence[PendingPod] = (),
+    ) -> None:
         config = Configuration()
+        self.pods = pods
         self.extender = Extender(config)
         self.extender.replace_nodes(infos)
         self.pending_lines = list(pending_lines)
@@ -42,7 +51,8 @@ class PageServer:
         self.hidden = False
         resources, percent = config.resource_names(), config.memory.headroom_percent
         self.feed = PageFeed(self, self.extender.record, lambda: self.pending_lines, resources, percent)
-        app = inspect_app(page_blueprint(self.feed, config))
+        explainer = Explainer(self, self.extender.record, config, self.extender.places)
+        app = inspect_app(page_blueprint(self.feed, config), pods_blueprint(self, Explaining(explainer)))
         self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Silent)
         self.url = f"http://127.0.0.1:{self._server.server_port}/page/"
 
@@ -51,7 +61,8 @@ class PageServer:
         return None if self.hidden else self.extender.snapshot
 
     def pending(self) -> Sequence[PendingPod]:
-        return [None] * len(self.pending_lines)  # type: ignore[list-item]
+        # Lines alone stand for pods of which only the number matters.
+        return self.pods or [None] * len(self.pending_lines)  # type: ignore[list-item]
 
     def is_gone(self, uid: str) -> bool:
         return False

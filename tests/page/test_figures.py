@@ -151,9 +151,10 @@ def test_a_node_of_two_models_counts_with_each(browser: Browser) -> None:
     with served(alike("a", 2), gpu_node("mixed", devices)) as server:
         opened(browser, server.url)
         heads = browser.script(
-            "return [...document.querySelectorAll('#map button')].map((each) => each.innerText.split('\\n'))"
+            "return [...document.querySelectorAll('.group')].map((each) => each.innerText.split('\\n'))"
         )
-        assert heads == [["A100-80GB", "3 GPUs · 0 %"], ["T4", "1 GPU · 1 sick"]]
+        shown = [[text for text in head if text] for head in heads]
+        assert shown == [["A100-80GB", "3 GPUs · 0 %"], ["T4", "1 GPU", "✕ 1 sick"]]
         assert tile(browser, "GPUs")[0] == "4"
 
 
@@ -202,7 +203,10 @@ class TestABrokenSource:
             opened(browser, "http://{}:{}/".format(*product.inspect))
             assert browser.text("#banner") == ""
             replaced(path, b"{")
-            told(browser, lambda text: str(path) in text and "inventory file, since" in text)
+            told(
+                browser, lambda text: str(path) in text and "The inventory file cannot be read since" in text
+            )
+            assert "Correct the file" in browser.text("#banner")
             assert names(browser) == ["a"], "what was known stays"
             browser.eventually(lambda: "out of date" in browser.text("#announce"), "the ear is told")
             replaced(path, inventory(alike("b", 1)))
@@ -216,8 +220,13 @@ class TestABrokenSource:
                 Problem("watch of pods", "403 Forbidden: <b>may not</b>", 90.0),
                 Problem("watch of nodes", "unreachable", 30.0),
             ]
-            told(browser, lambda text: "watch of pods, since" in text and "(2 min)" in text)
+            told(
+                browser,
+                lambda text: "refuses the extender's watch of pods since" in text and "(2 min)" in text,
+            )
             assert "403 Forbidden: <b>may not</b>" in browser.text("#banner")
+            assert "Apply the manifests again" in browser.text("#banner")
+            assert "The extender's watch of nodes is lost since" in browser.text("#banner")
             earliest = time.strftime("%H:%M", time.localtime(time.time() - 91))
             assert earliest in browser.text("#connection"), "since the first of them"
             server.problems = []
@@ -236,10 +245,44 @@ class TestABrokenSource:
             server.hidden = False
             browser.eventually(lambda: browser.text("#connection") == "Live", "it is there")
 
+    @pytest.mark.parametrize(
+        ("freshness", "late", "state", "says"),
+        [
+            pytest.param(
+                "Missing", 60, "Out of date since", "No agent reports its GPUs since", id="all are missing"
+            ),
+            pytest.param(
+                "Stale", 4, "In part out of date", "4 stale, 0 missing", id="more than one in twenty"
+            ),
+        ],
+    )
+    def test_agents_that_do_not_report(
+        self, browser: Browser, freshness: str, late: int, state: str, says: str
+    ) -> None:
+        objects = [alike(f"n{number:02}", 1) for number in range(60)]
+        with served(*objects) as server:
+            infos = list(assemble(read_objects(inventory(*objects)), NAMES).values())
+            server.extender.replace_nodes(
+                [replace(info, freshness=freshness) for info in infos[:3]] + infos[3:]
+            )
+            opened(browser, server.url)
+            browser.eventually(lambda: f"3 {freshness.lower()}" in browser.text("#totals"), "three are late")
+            assert browser.text("#banner") == "", "a few late nodes are no reason for a banner"
+            changed = [replace(info, freshness=freshness) for info in infos[:late]]
+            server.extender.replace_nodes(changed + infos[late:])
+            told(browser, lambda text: says in text and f"{late} of 60 nodes" in text)
+            assert browser.text("#connection").startswith(state)
+            assert "kubectl -n gpu-scheduler-agent get pods" in browser.text("#banner"), "and what to do"
+            server.extender.replace_nodes(infos)
+            browser.eventually(lambda: browser.text("#connection") == "Live", "they report again")
+            assert browser.text("#banner") == ""
+
     def test_an_extender_that_is_gone(self, browser: Browser) -> None:
         with served(alike("a", 1)) as server:
             opened(browser, server.url)
-        told(browser, lambda text: "extender, since" in text and "does not answer" in text)
+        told(
+            browser, lambda text: "The extender does not answer since" in text and "Start that again" in text
+        )
         assert "No answer since" in browser.text("#connection")
         browser.console()
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import get_args
 
 import pytest
@@ -18,6 +20,7 @@ from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.explain.waiting import LongWait
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.metrics import gpu_metrics
@@ -242,6 +245,81 @@ def test_pending_pods_are_asked_for_at_every_scrape() -> None:
     assert list(scraped(metrics)["gpu_extender_pending_pods"].values()) == [2]
     waiting["pod's GPU request is invalid"] = 1
     assert sorted(scraped(metrics)["gpu_extender_pending_pods"].values()) == [1, 2]
+
+
+class Reporting(Fixed):
+    """A source with the ages of reports."""
+
+    ages_s: Mapping[str, float] = MappingProxyType({})
+    ready = True
+
+    def status(self) -> SourceStatus:
+        return SourceStatus([Check("inventory", self.ready)], 0.0, report_ages_s=self.ages_s)
+
+
+A100 = "NVIDIA A100-SXM4-80GB"
+
+
+def test_a_missing_node_keeps_its_state_and_its_age_under_the_name_of_its_gpus() -> None:
+    source = Reporting()
+    two = gpu_node("b", [gpu(0, product=A100), gpu(1, product=A100), gpu(2, product="Tesla T4")])
+    objects = inventory(gpu_node("a", [gpu(0, product=A100)]), two, node("cpu"))
+    a, b, cpu = assemble(read_objects(objects), ResourceNames()).values()
+    source.set([replace(a, freshness="Missing"), replace(b, freshness="Stale"), cpu])
+    source.ages_s = {"a": 700.04, "b": 200.0}
+    metrics = metrics_of(source)
+
+    def by_node(name: str) -> dict[tuple[str, ...], float]:
+        return {tuple(dict(labels).values()): value for labels, value in scraped(metrics)[name].items()}
+
+    states = by_node("gpu_extender_node_state")
+    assert states == {("a", A100): 2, ("b", A100): 1, ("b", "Tesla T4"): 1}
+    ages = by_node("gpu_extender_node_report_age_seconds")
+    assert ages == {("a", A100): 700, ("b", A100): 200, ("b", "Tesla T4"): 200}
+    source.ages_s = {"a": 701.0, "gone": 9.0}
+    assert by_node("gpu_extender_node_report_age_seconds") == {("a", A100): 701}
+
+
+def test_nodes_known_by_labels_and_nodes_that_never_reported_have_a_state() -> None:
+    labels = {"nvidia.com/gpu.product": "NVIDIA-L40S", "nvidia.com/gpu.count": "2"}
+    objects = read_objects(inventory(node("labels", {"nvidia.com/gpu": "2"}, labels=labels)))
+    source = Reporting()
+    source.set([*assemble(objects, ResourceNames()).values(), NodeInfo("silent", freshness="Missing")])
+    found = scraped(metrics_of(source))["gpu_extender_node_state"]
+    assert found == {
+        (("hostname", "labels"), ("modelName", "L40S")): 0,
+        (("hostname", "silent"), ("modelName", "")): 2,
+    }
+
+
+def test_the_level_of_clusters_has_no_series_of_nodes() -> None:
+    source = Reporting()
+    source.set(sample())
+    source.ages_s = {"h100-01": 1.0}
+    found = scraped(metrics_of(source, "cluster"))
+    assert {name for name in found if name.startswith("gpu_extender_node_")} == set()
+
+
+def test_an_extender_is_ready_if_all_its_checks_pass() -> None:
+    source = Reporting()
+    metrics = metrics_of(source)
+    assert scraped(metrics)["gpu_extender_ready"] == {(): 1}
+    source.ready = False
+    assert scraped(metrics)["gpu_extender_ready"] == {(): 0}
+
+
+def test_the_pods_that_wait_longest_have_a_series_of_their_own() -> None:
+    asked_at: list[float] = []
+
+    def longest(wall_time: float) -> list[LongWait]:
+        asked_at.append(wall_time)
+        return [LongWait("team", "train-0", Model.reason.text, 3600.5)]
+
+    before = time.time()
+    found = scraped(Metrics(Fixed(), Configuration(), longest=longest))["gpu_extender_waiting_pod_seconds"]
+    labels = {"namespace": "team", "pod": "train-0", "reason": Model.reason.text}
+    assert found == {tuple(sorted(labels.items())): 3600.5}
+    assert before <= asked_at[0] <= time.time()
 
 
 def test_a_node_of_labels_only_says_nothing_of_memory() -> None:

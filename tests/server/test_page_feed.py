@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,10 +38,11 @@ class CountingSource:
         self.broken = False
         self.problems: list[Problem] = []
         self.waiting = 0
+        self.ages_s: dict[str, float] = {}
 
-    def learn(self) -> None:
+    def learn(self, freshness: str = "Fresh") -> None:
         infos = assemble(read_objects(inventory(gpu_node("n", [gpu(0)]))), NAMES)
-        self.extender.replace_nodes(infos.values())
+        self.extender.replace_nodes(replace(info, freshness=freshness) for info in infos.values())
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -59,7 +61,9 @@ class CountingSource:
 
     def status(self) -> SourceStatus:
         self.asked += 1
-        return SourceStatus([Check("inventory", True)], 0.0, problems=self.problems)
+        return SourceStatus(
+            [Check("inventory", True)], 0.0, problems=self.problems, report_ages_s=self.ages_s
+        )
 
 
 @pytest.fixture
@@ -163,6 +167,19 @@ def test_a_fault_of_the_source_is_shown_with_its_beginning(
     source.problems = [Problem("watch of pods", "unreachable", 2.0)]
     assert state(feed)["status"]["problems"][0]["since"] == 998.0
     source.problems = []
+    assert (state(feed)["status"]["broken"], state(feed)["status"]["problems"]) == (False, [])
+
+
+def test_nodes_without_any_report_are_a_problem_since_they_were_seen(
+    source: CountingSource, feed: PageFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed_module, "_STATUS_EVERY_S", 0.0)
+    source.learn("Missing")
+    (problem,) = state(feed)["status"]["problems"]
+    assert (problem["what"], problem["since"]) == ("agents", 1000.0)
+    source.ages_s = {"n": 400.0}
+    assert state(feed)["status"]["problems"][0]["since"] == 600.0, "of the last report, once one is known"
+    source.learn("Fresh")
     assert (state(feed)["status"]["broken"], state(feed)["status"]["problems"]) == (False, [])
 
 

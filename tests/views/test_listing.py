@@ -60,6 +60,8 @@ def test_the_contract_of_a_report() -> None:
                     "healthReason": None,
                     "cordoned": False,
                     "mayBeHeld": False,
+                    "utilizationPercent": None,
+                    "temperatureCelsius": None,
                     "memory": memory
                     | {"requestedMiB": 0, "freeMiB": 76300, "requestedAtLeastMiB": 0, "freeAtMostMiB": 76300},
                     "mig": {"enabled": False, "instances": []},
@@ -67,6 +69,11 @@ def test_the_contract_of_a_report() -> None:
             ],
         }
     ]
+
+
+def test_work_and_temperature_are_those_of_the_report() -> None:
+    device = device_of(gpu_node("n", [gpu(0, utilizationPercent=93, temperatureCelsius=71)]))
+    assert (device["utilizationPercent"], device["temperatureCelsius"]) == (93, 71)
 
 
 def test_the_contract_of_labels() -> None:
@@ -82,6 +89,8 @@ def test_the_contract_of_labels() -> None:
         "healthReason": None,
         "cordoned": False,
         "mayBeHeld": False,
+        "utilizationPercent": None,
+        "temperatureCelsius": None,
         "memory": {
             "totalMiB": 81559,
             "reservedMiB": None,

@@ -49,7 +49,7 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
     [
         pytest.param(
             one(device()),
-            Amounts(gpus=1, total_mib=1000, free_mib=900),
+            Amounts(gpus=1, free=1, total_mib=1000, free_mib=900),
             id="an empty GPU is free but for the driver",
         ),
         pytest.param(
@@ -77,7 +77,7 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
         ),
         pytest.param(
             one(device(used=3)),
-            Amounts(gpus=1, total_mib=1000, used_mib=3, free_mib=897),
+            Amounts(gpus=1, free=1, total_mib=1000, used_mib=3, free_mib=897),
             id="a GPU without a holder is not idle but free",
         ),
         pytest.param(
@@ -87,7 +87,15 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
         ),
         pytest.param(
             one(device(0), device(1), pods=(TRAIN,)),
-            Amounts(gpus=2, allocated=1, unattributed=1, total_mib=2000, requested_mib=900, free_mib=900),
+            Amounts(
+                gpus=2,
+                allocated=1,
+                free=1,
+                unattributed=1,
+                total_mib=2000,
+                requested_mib=900,
+                free_mib=900,
+            ),
             id="a pod with an unreported GPU holds one of them, whole",
         ),
         pytest.param(
@@ -100,6 +108,7 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
             Amounts(
                 gpus=2,
                 allocated=1,
+                free=1,
                 unattributed=1,
                 total_mib=2000,
                 requested_mib=900,
@@ -133,6 +142,13 @@ def test_a_share_is_promised_and_leaves_the_headroom() -> None:
     assert [amounts.allocated for _, amounts in usage.devices] == [1, 0]
 
 
+def test_a_cordoned_gpu_is_not_free() -> None:
+    drained = gpu_node("n", [device(0), device(1)])
+    drained["metadata"]["annotations"] = {"gpu.scheduler-ext.io/cordoned": "GPU-0"}
+    (amounts,) = usage_of(node("n", {WHOLE: "2"}), drained).by_model.values()
+    assert (amounts.gpus, amounts.free, amounts.unhealthy) == (2, 1, 0)
+
+
 def test_models_are_distinguished_by_the_names_of_the_driver() -> None:
     devices = [device(0), device(1), gpu(2, model="T4", product="Tesla T4", total=16384)]
     usage = usage_of(node("n", {WHOLE: "3"}), gpu_node("n", devices))
@@ -141,7 +157,7 @@ def test_models_are_distinguished_by_the_names_of_the_driver() -> None:
 
 def test_gpus_known_by_labels_have_no_memory_figures() -> None:
     usage = usage_of(node("n", {WHOLE: "8"}, labels=GFD_H100), TRAIN)
-    assert usage == NodeUsage(by_model={"H100-80GB": Amounts(gpus=8, allocated=1, unattributed=1)})
+    assert usage == NodeUsage(by_model={"H100-80GB": Amounts(gpus=8, allocated=1, free=7, unattributed=1)})
     shared = GFD_H100 | {"nvidia.com/gpu.sharing-strategy": "mps", "nvidia.com/gpu.replicas": "4"}
     pods = [pod(f"p{number}", {WHOLE: "1"}, on="n") for number in range(5)]
     (amounts,) = usage_of(node("n", {WHOLE: "32"}, labels=shared), *pods).by_model.values()

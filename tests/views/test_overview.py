@@ -56,6 +56,13 @@ def test_all_that_is_said_of_a_node() -> None:
     ]
 
 
+def test_work_and_temperature_are_there_if_a_report_has_them() -> None:
+    idle = gpu(0, utilizationPercent=0)
+    hot = gpu(1, utilizationPercent=93, temperatureCelsius=71)
+    devices = devices_of(gpu_node("n", [idle, hot, gpu(2)]))
+    assert [device[7:] for device in devices] == [[{"busy": 0}], [{"busy": 93, "celsius": 71}], []]
+
+
 SICK = {"state": "Unhealthy", "reason": "XID 79"}
 MIG = {"enabled": True, "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1}]}
 HELD_MIG = {

@@ -117,6 +117,14 @@ def test_the_object() -> None:
     }
 
 
+def test_fields_of_another_release_are_skipped_on_every_level() -> None:
+    body = reservation_body(Reservation("n1", "node-uid", "99", (ONE,)))
+    (intent,) = body["spec"]["intents"]
+    for part in (body, body["metadata"], body["spec"], intent, intent["pod"], *intent["pod"]["shares"]):
+        part["ofTheNextRelease"] = {"any": ["thing", 1, None]}
+    assert read_reservation(json.dumps(body).encode()).intents == (ONE,)
+
+
 @pytest.mark.parametrize(
     "found",
     [

@@ -10,16 +10,17 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.explain import WOULD_NOT_FIT, devices, shortfall
+from scheduler_ext.cli.explain import WOULD_NOT_FIT
 from scheduler_ext.cli.inputs import Source, config_option, naming, read_pod_list, source_options
 from scheduler_ext.cli.inventory import counted
 from scheduler_ext.cli.options import FILE_OR_STDIN, namespace_option, out_option_with, output_option
-from scheduler_ext.cli.output import Columns, not_modelled, print_items, print_notes, print_output, show
+from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show
 from scheduler_ext.cli.simulate.comparison import comparison, print_comparison
 from scheduler_ext.cli.simulate.options import placement_policy_option, policies_of
 from scheduler_ext.cli.simulate.results import check_file, write_text
 from scheduler_ext.core.errors import InventoryError, SimulationError
-from scheduler_ext.explain.explain import misspellings
+from scheduler_ext.explain.in_words import devices, not_modelled, shortfall
+from scheduler_ext.explain.ineffective import misspellings
 from scheduler_ext.sim.policies.default import Default
 from scheduler_ext.whatif.simulation import by_priority, refuse_running
 from scheduler_ext.whatif.simulation import simulate as simulate_pods

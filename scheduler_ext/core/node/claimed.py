@@ -37,6 +37,11 @@ def claimed_gpus(info: NodeInfo) -> Iterator[ClaimedGpu]:
                 yield ClaimedGpu(claim, held, device)
 
 
+def gpu_pods(info: NodeInfo) -> list[BoundPod]:
+    """The pods that hold GPUs of a node: by their resources, then by claim only."""
+    return [*(pod for pod in info.pods if pod.holds and pod.request.asks_gpu), *claim_only_pods(info)]
+
+
 def claim_only_pods(info: NodeInfo) -> list[BoundPod]:
     """The pods that have GPUs of a node by claim only, with a request of these GPUs. Of a pod that is not in
     the inventory, only the name is known."""

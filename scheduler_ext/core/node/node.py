@@ -85,7 +85,8 @@ class BoundPod:
 class PendingPod:
     """A pod that is not bound yet: what it asks (`invalid` says why that cannot be read), and who binds it.
     `nominated_node` is where it waits for others to leave; `claims` are the names of its ResourceClaims;
-    `manifest` is the pod as JSON, redacted."""
+    `manifest` is the pod as JSON, redacted; `gated` if it has scheduling gates, so that no scheduler tries
+    it yet."""
 
     pod: BoundPod
     resource_version: str
@@ -94,6 +95,7 @@ class PendingPod:
     invalid: str | None = None
     claims: tuple[str, ...] = ()
     manifest: bytes = field(default=b"", compare=False, repr=False)
+    gated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

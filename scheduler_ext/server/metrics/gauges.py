@@ -1,7 +1,8 @@
 """The metrics that are read at each scrape: gauges of the source, and the declared counters."""
 
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -15,6 +16,7 @@ from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.node.promisable import drift_mib
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.explain.waiting import LongWait
 from scheduler_ext.sources.source_status import SourceStatus, Watched
 from scheduler_ext.views.history import fragmentation_by_model
 from scheduler_ext.views.node_usage import STATES, PerNode, pod_usage
@@ -22,6 +24,10 @@ from scheduler_ext.views.node_usage import STATES, PerNode, pod_usage
 Family = GaugeMetricFamily | CounterMetricFamily
 Pending = Callable[[], Mapping[str, int]]
 """The number of waiting pods by reason."""
+Longest = Callable[[float], Sequence[LongWait]]
+"""The pods that have waited longest, at a wall time in seconds."""
+
+Labelled = Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[tuple[str, str, str], float]
 
 # The namespaces with a label value of their own: those with the largest requests. The name for all others is
 # not a valid namespace.
@@ -34,9 +40,10 @@ class SourceMetrics(Collector):
     """The inventory, its watches, promised GPUs and waiting pods, and every counter that a class declares.
     Values of nodes are computed again only for nodes that changed."""
 
-    def __init__(self, source: Watched, resources: ResourceNames, pending: Pending) -> None:
+    def __init__(self, source: Watched, resources: ResourceNames, pending: Pending, longest: Longest) -> None:
         self._source = source
         self._pending = pending
+        self._longest = longest
 
         def drift(node: Node) -> int | None:
             shares = node.info.report is not None and node.info.share_node
@@ -60,6 +67,12 @@ class SourceMetrics(Collector):
             "Pods with a GPU request that wait for a node, by the reason of the node nearest to a fit.",
             self._pending(),
             "reason",
+        )
+        yield _gauge(
+            "waiting_pod_seconds",
+            "Time since the creation of the pods that wait longest for GPUs.",
+            {(each.namespace, each.name, each.reason): each.seconds for each in self._longest(time.time())},
+            *("namespace", "pod", "reason"),
         )
         for counter in counters.Counter.declared:
             family = CounterMetricFamily(counter.name, counter.what, labels=counter.labels)
@@ -155,6 +168,8 @@ def _status(status: SourceStatus) -> Iterator[Family]:
     broken = "1 while a changed inventory file is refused and the old one is served."
     yield _gauge("inventory_broken", broken, status.broken)
     yield _gauge("active", "1 where this extender may write to the cluster.", status.active)
+    ready = all(check.passed for check in status.checks)
+    yield _gauge("ready", "1 while this extender passes its readiness checks.", ready)
     oldest_s = max(status.report_ages_s.values(), default=0.0)
     yield _gauge("report_age_seconds_max", "The age of the oldest report of a node.", oldest_s)
     yield _gauge("forecast_age_seconds", "Time since the demand forecast was made.", status.forecast_age_s)
@@ -166,9 +181,7 @@ def _status(status: SourceStatus) -> Iterator[Family]:
     yield _gauge("watch_silence_seconds", "Time since the last event of this watch.", silent_s, "resource")
 
 
-def _gauge(
-    name: str, what: str, values: float | Mapping[str, float] | Mapping[tuple[str, str], float], *labels: str
-) -> Family:
+def _gauge(name: str, what: str, values: float | Labelled, *labels: str) -> Family:
     """A gauge with one value, or with values by its labels."""
     family = GaugeMetricFamily(f"gpu_extender_{name}", what, labels=labels)
     return _filled(family, values if isinstance(values, Mapping) else {(): values})

@@ -39,6 +39,7 @@ FAMILIES = (
     GpuFamily(
         "gpu_extender_gpus_allocated", "GPUs that a pod holds wholly or in part.", attrgetter("allocated")
     ),
+    GpuFamily("gpu_extender_gpus_free", "GPUs that no pod holds and that take new pods.", attrgetter("free")),
     GpuFamily(
         "gpu_extender_gpus_claimed",
         "Allocated GPUs that a ResourceClaim holds wholly or in part.",

@@ -20,8 +20,9 @@ from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.server.http.tls import not_after
-from scheduler_ext.server.metrics.gauges import Pending, SourceMetrics
+from scheduler_ext.server.metrics.gauges import Longest, Pending, SourceMetrics
 from scheduler_ext.server.metrics.gpu_metrics import GpuText, visible
+from scheduler_ext.server.metrics.node_metrics import NodeText
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
 
@@ -44,9 +45,10 @@ class Metrics:
         config: Configuration,
         pending: Pending = dict,
         certificate_file: Path | None = None,
+        longest: Longest = lambda wall_time: (),
     ) -> None:
-        """`pending` returns the number of waiting pods by reason; `certificate_file` has the certificate
-        of the API."""
+        """`pending` returns the number of waiting pods by reason, and `longest` those that wait longest;
+        `certificate_file` has the certificate of the API."""
         # Otherwise every counter has one more series, which no query uses; the switch is per process.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = CollectorRegistry()
@@ -85,7 +87,8 @@ class Metrics:
         self._text = (b"", b"")
         resources = config.resource_names()
         self._gpus = GpuText(source, resources, config.memory.headroom_percent, config.metrics.detail)
-        registry.register(SourceMetrics(source, resources, pending))
+        self._states = NodeText(source, config.metrics.detail)
+        registry.register(SourceMetrics(source, resources, pending, longest))
         if certificate_file is not None:
             # Read at each scrape: the server reads a changed file within a second, or logs why not.
             Gauge(
@@ -123,7 +126,9 @@ class Metrics:
         with self._rendering:
             if self._rendered_at <= asked_at:
                 self._rendered_at = time.monotonic()
-                self._text = visible(generate_latest(self._registry)), self._gpus.render()
+                # The text about GPUs is large, and stays the same object while nothing changes.
+                text = visible(generate_latest(self._registry)) + self._states.render()
+                self._text = text, self._gpus.render()
             return self._text
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from threading import Event
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from scheduler_ext.explain.waiting import MOST_LINES
 from scheduler_ext.extender.record import Record
 from scheduler_ext.sources.source_status import Problem, Source
 from scheduler_ext.views.history import EVERY_S, History, fragmentation, sample
+from scheduler_ext.views.late_reports import late_reports
 from scheduler_ext.views.overview import OverviewRows
 from scheduler_ext.wire.extender_args import encode_json
 
@@ -85,6 +86,8 @@ class PageFeed(Background):
         # When the last update ended, or a browser opened the page after it.
         self._looked_at = 0.0
         self._failing_since: float | None = None
+        # Since when nodes without any report are many; None while they are not.
+        self._unreported_since: float | None = None
         self._asked = Event()
 
     def stop(self, wait_s: float = 1.0) -> None:
@@ -187,7 +190,8 @@ class PageFeed(Background):
         self._status_at = now + _STATUS_EVERY_S
         status = self.source.status()
         unallocated, unusable = fragmentation(snapshot) if snapshot is not None else (0.0, 0.0)
-        problems = {each["what"]: each for each in _plain(status.problems, wall_time)}
+        late = self._late_reports(snapshot, status.report_ages_s)
+        problems = {each["what"]: each for each in _plain([*status.problems, *late], wall_time)}
         for what, problem in problems.items():
             # Those that last keep the start time that was shown before.
             before = self._problems.get(what)
@@ -197,11 +201,20 @@ class PageFeed(Background):
         self._status = {
             "at": round(wall_time, 1),
             "ageSeconds": round(status.age_s, 1),
-            "broken": bool(status.problems),
+            "broken": bool(problems),
             "problems": list(problems.values()),
             "unallocated": round(unallocated, 2),
             "unusable": round(unusable, 2),
         }
+
+    def _late_reports(self, snapshot: Snapshot | None, ages_s: Mapping[str, float]) -> list[Problem]:
+        late = late_reports(snapshot, ages_s) if snapshot is not None else None
+        if late is None:
+            self._unreported_since = None
+            return []
+        self._unreported_since = self._unreported_since or time.monotonic()
+        age_s = late.age_s if late.age_s is not None else time.monotonic() - self._unreported_since
+        return [Problem("agents" if late.all else "reports", late.text, age_s)]
 
 
 def _plain(problems: Iterable[Problem], wall_time: float) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """The control plane's binaries: from KUBEBUILDER_ASSETS, or built once from the Go modules in `versions`.
 
 `versions` has a Go module for each minor release of Kubernetes. KUBERNETES_VERSION=1.37 chooses one. The
-server of the tests' kubelet is a module of its own, so that a change of it does not build Kubernetes.
+server of the tests' kubelet and Helm are modules of their own, so that a change of one does not build
+Kubernetes.
 
 `python -m tests.e2e.cluster.binaries` builds missing binaries and prints their paths; arguments are minor
 releases.
@@ -24,6 +25,7 @@ from pathlib import Path
 MODULE = Path(__file__).parents[1]
 KUBELET_SERVER = MODULE / "kubelet_server"
 SELECTOR_ANSWERS = MODULE / "selector_answers"
+HELM = MODULE / "helm"
 VERSIONS = MODULE / "versions"
 DEFAULT_MINOR = "1.36"
 BUILT = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -99,11 +101,28 @@ def find_selector_answers() -> Path:
     return _built(name, sources, (name,), ".", "-s -w", "a minute, once") / name
 
 
+def find_helm() -> Path:
+    """Helm, built if necessary. Raises BinariesError."""
+    sources = [HELM / name for name in ("go.mod", "go.sum")]
+    name = "helm"
+    version = helm_version()
+    flags = f"-s -w -X helm.sh/helm/v4/internal/version.version={version}"
+    return _built(f"{name}-{version}", sources, (name,), "tool", flags, "two minutes, once") / name
+
+
+def helm_version() -> str:
+    """The release of Helm that is built, such as v4.3.1, from its go.mod."""
+    return _required(HELM / "go.mod", "helm.sh/helm/v4")
+
+
 def kubernetes_version(minor: str | None = None) -> str:
     """The release that is built for a minor release or the chosen one, such as v1.36.3, from its go.mod."""
-    module = VERSIONS / (minor or chosen_minor()) / "go.mod"
-    found = re.search(r"^\s*(?:require )?k8s\.io/kubernetes (v\S+)", module.read_text(), re.M)
-    assert found is not None, f"{module} requires no k8s.io/kubernetes"
+    return _required(VERSIONS / (minor or chosen_minor()) / "go.mod", "k8s.io/kubernetes")
+
+
+def _required(module: Path, dependency: str) -> str:
+    found = re.search(rf"^\s*(?:require )?{re.escape(dependency)} (v\S+)", module.read_text(), re.M)
+    assert found is not None, f"{module} requires no {dependency}"
     return found[1]
 
 
@@ -196,5 +215,6 @@ if __name__ == "__main__":
         for asked in sys.argv[1:] or [chosen_minor()]:
             print(find_binaries(asked))
         print(find_kubelet_server())
+        print(find_helm())
     except BinariesError as error:
         sys.exit(f"error: {error}")

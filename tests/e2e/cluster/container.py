@@ -1,4 +1,4 @@
-"""One container as a process: started, probed, restarted."""
+"""One container as a process: started, probed, restarted if its pod says so."""
 
 from __future__ import annotations
 
@@ -28,14 +28,20 @@ class Container:
         probes: Mapping[str, Json],
         ports: Ports,
         inside: Callable[[Sequence[str]], Sequence[str]],
+        restarted: bool = True,
     ) -> None:
-        """`inside` turns a command in the container into one of this machine."""
+        """`inside` turns a command in the container into one of this machine; `restarted` says whether it
+        starts again after its end.
+        """
         self.name = name
         self.log = log
         self.started = False
         self.ready = False
         self.restarts = -1
         self.child: Child | None = None
+        # Of one that is not restarted, after its end.
+        self.exit_code: int | None = None
+        self._restarted = restarted
         self._command = command
         self._env = env
         self._specs = probes
@@ -47,7 +53,9 @@ class Container:
     def tick(self) -> None:
         """Start it if it does not run, otherwise probe it."""
         if self.child is not None and self.child.returncode is not None:
-            self._ended()
+            self._ended(self.child.returncode)
+        if self.exit_code is not None:
+            return
         if self.child is None:
             if time.monotonic() >= self._start_at:
                 self._start()
@@ -69,8 +77,10 @@ class Container:
             self.child = None
 
     def _start(self) -> None:
+        # It may not be known yet: a Service without a pod has no address.
+        command = self._command()
         self.restarts += 1
-        self.child = Child(self.name, self._command(), self.log, self._env)
+        self.child = Child(self.name, command, self.log, self._env)
         kinds = ("startupProbe", "livenessProbe", "readinessProbe")
         # A container without this probe is healthy as long as it runs.
         self._probes = {
@@ -82,8 +92,9 @@ class Container:
             return Probe(spec, ByCommand(self._inside(spec["exec"]["command"]), self._env))
         return Probe(spec, ByHttp(spec["httpGet"], self._ports))
 
-    def _ended(self) -> None:
+    def _ended(self, exit_code: int) -> None:
         self.child = None
+        self.exit_code = None if self._restarted else exit_code
         self.started = self.ready = False
         self._start_at = time.monotonic() + _RESTART_S
 

@@ -7,10 +7,11 @@ binds to loopback; everything else follows its manifest.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.e2e.cluster.api import Json
 from tests.e2e.cluster.binaries import Binaries
 from tests.e2e.cluster.features import STOCK, Features
 from tests.e2e.cluster.ports import LOOPBACK, Ports
@@ -22,19 +23,37 @@ _SCHEDULER_PORT = 10259
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """`entrypoint` precedes a container's own command and args; `adapt` adds further arguments.
+    """`entrypoint` precedes a container's args if it has no command; `adapt` adds further arguments.
 
-    `server` is the URL of the API server for clients inside the cluster; None: the server's own.
+    `programs` are those that a command may name, with their paths here. `server` is the URL of the API server
+    for clients inside the cluster; None: the server's own. `variables` are the environment that an image
+    itself sets.
     """
 
     entrypoint: Sequence[str | Path]
     adapt: Callable[[Ports, Path | None], Sequence[str]]
     server: str | None = None
+    programs: Mapping[str, str | Path] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    def command(self, container: Json) -> list[str | Path]:
+        """The entrypoint, or the container's own command."""
+        name, *arguments = container.get("command", ()) or ("",)
+        return [self.programs[name], *arguments] if name else [*self.entrypoint]
 
 
 def image_name(image: str) -> str:
     """The name without registry and tag: kube-scheduler of registry.example/kube-scheduler:v1."""
-    return image.rpartition("/")[2].partition("@")[0].partition(":")[0]
+    return _with_tag(image).partition(":")[0]
+
+
+def find_image(images: Mapping[str, Image], image: str) -> Image | None:
+    """The image of that name and tag; otherwise of that name with any tag; None if there is neither."""
+    return images.get(_with_tag(image)) or images.get(image_name(image))
+
+
+def _with_tag(image: str) -> str:
+    return image.rpartition("/")[2].partition("@")[0]
 
 
 def product_images(
@@ -42,11 +61,13 @@ def product_images(
     ours: Sequence[str | Path] = OURS,
     server: str | None = None,
     features: Features = STOCK,
+    releases: Mapping[str, Mapping[str, str]] | None = None,
 ) -> dict[str, Image]:
-    """The two images of the manifests. kube-scheduler is named by its container's command.
+    """The two images of the manifests.
 
     `ours` is what Python runs for this project's image; `server` is the address of the API server for it;
-    `features` are those of kube-scheduler.
+    `features` are those of kube-scheduler; `releases` are the environments of other releases of this
+    project's image, by tag.
     """
 
     def scheduler(ports: Ports, kubeconfig: Path | None) -> Sequence[str]:
@@ -58,9 +79,19 @@ def product_images(
             *features.flags(),
         )
 
+    def release(variables: Mapping[str, str]) -> Image:
+        return Image(
+            (sys.executable, *ours),
+            lambda ports, kubeconfig: (),
+            server,
+            {"python3": sys.executable},
+            variables,
+        )
+
     return {
-        "kube-scheduler": Image(("env", f"PATH={binaries.kube_scheduler.parent}"), scheduler),
-        "scheduler-ext": Image((sys.executable, *ours), lambda ports, kubeconfig: (), server),
+        "kube-scheduler": Image((), scheduler, programs={"kube-scheduler": binaries.kube_scheduler}),
+        "scheduler-ext": release({}),
+        **{f"scheduler-ext:{tag}": release(variables) for tag, variables in (releases or {}).items()},
     }
 
 

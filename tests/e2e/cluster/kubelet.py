@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.e2e.cluster.api import STRATEGIC, Api, ApiError, Json
 from tests.e2e.cluster.host import Host
-from tests.e2e.cluster.images import Image, image_name
+from tests.e2e.cluster.images import Image, find_image
 from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
 
@@ -25,7 +25,7 @@ _PAUSE_S = 0.5
 
 
 class Kubelet:
-    """Use `running_kubelet`. `images` run for real, by name without registry and tag.
+    """Use `running_kubelet`. `images` run for real, by name without registry, with or without tag.
 
     `port` is the port of its server (kubelet_server.py).
     """
@@ -149,7 +149,7 @@ class Kubelet:
         with self._lock:
             if uid in self._pods:
                 return
-            images = [self._images.get(image_name(each["image"])) for each in pod["spec"]["containers"]]
+            images = [find_image(self._images, each["image"]) for each in pod["spec"]["containers"]]
             if any(image is None for image in images):
                 running = None
             else:

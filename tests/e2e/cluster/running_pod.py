@@ -16,7 +16,7 @@ from tests.e2e.cluster.api import STRATEGIC, Api, ApiError, Json
 from tests.e2e.cluster.container import Container
 from tests.e2e.cluster.credentials import write_kubeconfig
 from tests.e2e.cluster.host import Host
-from tests.e2e.cluster.images import TOKEN_DIRECTORY, Image, image_name, outside_a_container
+from tests.e2e.cluster.images import TOKEN_DIRECTORY, Image, find_image, outside_a_container
 from tests.e2e.cluster.namespaces import confined
 from tests.e2e.cluster.ports import LOOPBACK, Ports
 from tests.e2e.cluster.volumes import NotYetError, Volumes, field
@@ -75,9 +75,9 @@ class RunningPod:
         self.containers = {
             each["name"]: Container(
                 each["name"],
-                partial(self._command, each, images[image_name(each["image"])]),
+                partial(self._command, each, _image(images, each)),
                 directory / f"{each['name']}.log",
-                self._environment(each, images[image_name(each["image"])]),
+                self._environment(each, _image(images, each)),
                 {
                     kind: each[kind]
                     for kind in ("startupProbe", "livenessProbe", "readinessProbe")
@@ -85,6 +85,7 @@ class RunningPod:
                 },
                 self.ports,
                 self._inside_a_container,
+                pod["spec"].get("restartPolicy") != "Never",
             )
             for each in containers
         }
@@ -112,14 +113,14 @@ class RunningPod:
         next_sync = 0.0
         try:
             while not self._stopping.wait(_TICK_S):
-                if time.monotonic() >= next_sync:
-                    try:
+                try:
+                    if time.monotonic() >= next_sync:
                         self._volumes.sync()
-                    except (NotYetError, ApiError, ConnectionError):
-                        continue
-                    next_sync = time.monotonic() + _VOLUMES_EVERY_S
-                for container in self.containers.values():
-                    container.tick()
+                        next_sync = time.monotonic() + _VOLUMES_EVERY_S
+                    for container in self.containers.values():
+                        container.tick()
+                except (NotYetError, ApiError, ConnectionError):
+                    continue
                 self._report()
         finally:
             for container in self.containers.values():
@@ -132,7 +133,7 @@ class RunningPod:
                 "ready": container.ready,
                 "started": container.started,
                 "restartCount": max(0, container.restarts),
-                "state": {"running": {}} if container.child else {"waiting": {"reason": "CrashLoopBackOff"}},
+                "state": _state(container),
                 "image": name,
                 "imageID": name,
             }
@@ -140,7 +141,9 @@ class RunningPod:
         ]
         ready = "True" if self.ready else "False"
         conditions = [{"type": kind, "status": ready} for kind in ("ContainersReady", "Ready")]
-        status = {"phase": "Running", "containerStatuses": states, "conditions": conditions}
+        codes = [container.exit_code for container in self.containers.values()]
+        phase = "Running" if None in codes else "Failed" if any(codes) else "Succeeded"
+        status = {"phase": phase, "containerStatuses": states, "conditions": conditions}
         if status == self._reported:
             return
         path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}/status"
@@ -190,7 +193,7 @@ class RunningPod:
         address, _, port = server.rpartition("://")[2].rpartition(":")
         service = {"KUBERNETES_SERVICE_HOST": address, "KUBERNETES_SERVICE_PORT": port}
         own = {"PATH": os.environ["PATH"], "HOME": str(self._directory)}
-        return own | service | dict(self._host.environment) | values
+        return own | service | dict(image.variables) | dict(self._host.environment) | values
 
     def _inside_a_container(self, command: Sequence[str]) -> list[str]:
         """The command of a probe; the image's Python is this one."""
@@ -199,12 +202,25 @@ class RunningPod:
 
     def _command(self, container: Json, image: Image) -> list[str]:
         environment = self._environment(container, image)
-        given = [*container.get("command", ()), *container.get("args", ())]
+        given = container.get("args", ())
         expanded = [re.sub(r"\$\((\w+)\)", lambda found: environment[found[1]], part) for part in given]
-        own = [self._with_paths(self.ports.localize(part)) for part in expanded]
-        command = [*image.entrypoint, *own, *image.adapt(self.ports, self._kubeconfig)]
+        own = [self._with_paths(self._with_services(self.ports.localize(part))) for part in expanded]
+        command = [*image.command(container), *own, *image.adapt(self.ports, self._kubeconfig)]
         token = self._mounts[container["name"]].get(TOKEN_DIRECTORY)
         return confined(command, self.name, token, TOKEN_DIRECTORY)
+
+
+def _state(container: Container) -> Json:
+    if container.exit_code is not None:
+        return {"terminated": {"exitCode": container.exit_code}}
+    return {"running": {}} if container.child else {"waiting": {"reason": "CrashLoopBackOff"}}
+
+
+def _image(images: Mapping[str, Image], container: Json) -> Image:
+    image = find_image(images, container["image"])
+    if image is None:
+        raise KeyError(container["image"])
+    return image
 
 
 def _of_all(mounts: Mapping[str, Mapping[str, Path]]) -> dict[str, Path]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,11 +40,12 @@ def running_cluster(
     delayed: bool = False,
     features: Features = STOCK,
     minor: str | None = None,
+    releases: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Iterator[Cluster]:
     """A new cluster that is stopped at the end; `directory` keeps the logs of everything.
 
     `ours` is what Python runs for this project's image; `audit` and `features` as in ControlPlane; `delayed`
-    as `delay` of Cluster; `minor` as in find_binaries.
+    as `delay` of Cluster; `minor` as in find_binaries; `releases` as in product_images.
     """
     binaries = find_binaries(minor)
     (port,) = free_ports(1)
@@ -54,7 +55,7 @@ def running_cluster(
         running_kubelet(
             plane.api_as("kubelet"),
             directory / "pods",
-            product_images(binaries, ours, delay.url if delay is not None else None, features),
+            product_images(binaries, ours, delay.url if delay is not None else None, features, releases),
             port,
         ) as kubelet,
         running_kubelet_server(

@@ -135,6 +135,10 @@ NAVIGATION = ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fet
     [
         pytest.param("/", NAVIGATION, 302, id="a link to the root"),
         pytest.param("/page/", NAVIGATION, 200, id="a link to the page"),
+        pytest.param("/runbooks/GPUExtenderDown", NAVIGATION, 200, id="a link to a runbook, as in an alert"),
+        pytest.param(
+            "/runbooks/", (NAVIGATION[0], "Sec-Fetch-Mode: no-cors"), 403, id="a script of another page"
+        ),
         pytest.param(
             "/page/", (*NAVIGATION[:2], "Sec-Fetch-Dest: iframe"), 403, id="a frame of another page"
         ),
@@ -145,7 +149,7 @@ NAVIGATION = ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fet
         pytest.param("/explain?pod=a/b", NAVIGATION, 403, id="a link to an explanation"),
     ],
 )
-def test_other_pages_may_have_a_link_to_the_live_page_alone(
+def test_other_pages_may_have_a_link_to_the_live_page_and_to_runbooks_alone(
     server: Product, path: str, headers: tuple[str, ...], status: int
 ) -> None:
     assert inspect(server, path, *headers).status == status

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from flask import Flask
 
+from scheduler_ext.server.explaining import Explaining
 from scheduler_ext.server.inspect_routes import explanations_blueprint
 from tests.cli.commands import run
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod
@@ -164,7 +165,7 @@ def test_one_pod_is_explained_at_a_time() -> None:
     running, most = 0, 0
 
     class Counting:
-        def of_name(self, namespace: str, name: str) -> Json:
+        def of_name(self, namespace: str, name: str, nodes: int | None) -> Json:
             nonlocal running, most
             running += 1
             most = max(most, running)
@@ -174,7 +175,7 @@ def test_one_pod_is_explained_at_a_time() -> None:
 
     app = Flask("explain")
     explainer: Any = Counting()
-    app.register_blueprint(explanations_blueprint(explainer))
+    app.register_blueprint(explanations_blueprint(Explaining(explainer)))
     asked = [Thread(target=lambda: app.test_client().get("/explain?pod=a/b")) for _ in range(4)]
     for thread in asked:
         thread.start()

@@ -7,11 +7,19 @@ const WIDTH = 1000;
 /** A bar's parts in MiB, left to right; together the device's memory. */
 export function parts(device) {
   const { requested, free } = device.seen;
-  const unaccounted = device.unaccounted ?? 0;
-    // Use by pods beyond their requests.
-  const beyond = Math.max(0, device.used - unaccounted - requested);
-  const kept = Math.max(0, device.total - requested - unaccounted - beyond - free);
-  return { requested, unaccounted, beyond, free, kept };
+  return { requested, free, ...rest(device.total, requested, device.used, device.unaccounted ?? 0, free) };
+}
+
+/** The parts that a GPU of `inventory -o json` does not name; nothing of a GPU known by labels. */
+export function amountsOf({ totalMiB, requestedAtLeastMiB, usedMiB, unaccountedMiB, freeAtMostMiB }) {
+  if (usedMiB === null) return { beyond: 0, kept: 0 };
+  return rest(totalMiB, requestedAtLeastMiB, usedMiB, unaccountedMiB ?? 0, freeAtMostMiB);
+}
+
+/** Use by pods beyond their requests, and what is kept back. */
+function rest(total, requested, used, unaccounted, free) {
+  const beyond = Math.max(0, used - unaccounted - requested);
+  return { unaccounted, beyond, kept: Math.max(0, total - requested - unaccounted - beyond - free) };
 }
 
 export function described(device) {
@@ -23,10 +31,16 @@ export function described(device) {
   const { requested, free } = device.seen;
   const of = `${memory(requested)} of ${memory(device.total)} requested, ${memory(device.used)} in use`;
   const left = device.maybe ? `at most ${memory(free)} free: a pod may hold it` : `${memory(free)} free`;
-  const rest = `${memory(device.unaccounted)} unaccounted for, ${left}.`;
+  const { beyond, kept } = parts(device);
+  const more = beyond ? `, ${memory(beyond)} beyond requests` : "";
+  const others = `${memory(device.unaccounted)} unaccounted for${more}, ${left}, ${memory(kept)} kept back.`;
   const replicas = device.replicas ? ` ${replicasText(device)} replicas held.` : "";
-  return `${head} ${of}, ${rest}${replicas}${slotsText(device)}${claimed}${sick}${cordoned}`;
+  return `${head} ${of}, ${others}${busyText(device)}${replicas}${slotsText(device)}${claimed}${sick}${cordoned}`;
 }
+
+/** What an agent reports of a GPU's work, if it does. */
+const busyText = ({ busy, celsius }) =>
+  [busy === null ? "" : ` ${busy} % busy.`, celsius === null ? "" : ` ${celsius} °C.`].join("");
 
 const replicasText = (device) =>
   `${device.maybe ? "≥ " : ""}${Math.round(device.seen.held * device.replicas)} of ${device.replicas}`;
@@ -87,12 +101,13 @@ export function gpuLine(device) {
   const { free } = device.seen;
   const amount = device.known ? `${device.maybe ? "≤ " : ""}${memory(free)}` : "?";
   let right = html`<span class=${free ? "amount" : "amount none"}>${amount}</span>`;
-  if (device.sick !== null) right = html`<span class="amount bad" title=${visible(device.sick)}>✕ sick</span>`;
+  if (device.sick !== null) right = html`<span class="amount bad">✕ sick</span>`;
   else if (device.cordoned) right = html`<span class="amount warn">⊘ closed</span>`;
   else if (device.replicas) {
     right = html`<span class="amount">${replicasText(device)}</span>`;
   }
   const bar = !device.known ? html`<div class="bar unknown"></div>` : device.mig ? slots(device) : memoryBar(device);
-  return html`<div class=${classes} role="img" aria-label=${described(device)} title=${described(device)}>
-    <span class="index">${device.index}</span>${bar}${right}</div>`;
+  const busy = device.busy === null ? nothing : html`<span class="busy">${device.busy} %</span>`;
+  return html`<div class=${`${classes}${device.busy === null ? "" : " measured"}`} role="img" aria-label=${described(device)}
+    data-hint=${described(device)}><span class="index">${device.index}</span>${bar}${busy}${right}</div>`;
 }

@@ -28,6 +28,9 @@ function decodeDevice(model, total, row) {
     claimed: special.claimed ?? false,
     replicas: special.replicas ?? null,
     mig: special.mig ?? null,
+        // At the last report, where it says so.
+    busy: special.busy ?? null,
+    celsius: special.celsius ?? null,
   };
 }
 

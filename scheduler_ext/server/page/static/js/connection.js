@@ -1,5 +1,6 @@
 // Whether the page is up to date: the state beside the title, and a banner with the reason if it is not.
 import { html, nothing, render } from "../vendor/lit-html.js";
+import { explained, isInPart } from "./problems.js";
 import { ago, atSecond, visible } from "./text.js";
 
 export class Connection {
@@ -35,15 +36,14 @@ export class Connection {
     const now = Date.now() / 1000;
     const problems = this.#lostAt === null
       ? (this.#status?.problems ?? [])
-      : [{ what: "extender", text: "it does not answer", since: this.#lostAt }];
+      : [{ what: "extender", text: "", since: this.#lostAt }];
     const [state, text] = this.#state(problems);
     this.#pill.dataset.state = state;
     this.#pill.textContent = text;
     this.#banner.hidden = !problems.length;
-    const begun = this.#begun ? "This page may be out of date: it shows the state of that time." : "Nothing is known of the cluster yet.";
+    const begun = this.#lead(problems);
     render(problems.length
-      ? html`<strong>${begun}</strong><ul>${problems.map((each) => html`<li>${visible(each.what)}, since ${atSecond(each.since)}
-        (${ago(now - each.since)}): ${visible(each.text)}</li>`)}</ul>`
+      ? html`<p>${begun}</p><ul>${problems.map((each) => problemTemplate(each, this.#begun, now))}</ul>`
       : nothing, this.#banner);
     // Once for each change of state, because the times change with every beat.
     if (state === this.#said) return;
@@ -53,9 +53,22 @@ export class Connection {
     else if (!first) this.#announce.textContent = text;
   }
 
+  #lead(problems) {
+    if (!this.#begun) return "Nothing is known of the cluster yet.";
+    if (problems.every(isInPart)) return "A part of this page is out of date.";
+    return "This page may be out of date: it shows the state of that time.";
+  }
+
   #state(problems) {
     if (this.#lostAt !== null) return ["lost", `No answer since ${atSecond(this.#lostAt)}`];
+    if (problems.length && problems.every(isInPart)) return ["old", "In part out of date"];
     if (problems.length) return ["old", `Out of date since ${atSecond(Math.min(...problems.map((each) => each.since)))}`];
     return this.#begun ? ["live", "Live"] : ["wait", "Waiting for the inventory"];
   }
+}
+
+function problemTemplate(problem, begun, now) {
+  const { title, todo, command } = explained(problem, begun);
+  return html`<li><strong>${visible(title)}</strong> since ${atSecond(problem.since)} (${ago(now - problem.since)})${problem.text ? `: ${visible(problem.text)}` : ""}
+    <p class="todo">${todo}${command ? html` <code>${command}</code>` : nothing}</p></li>`;
 }

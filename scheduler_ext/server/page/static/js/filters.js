@@ -4,7 +4,7 @@ import { visible } from "./text.js";
 
 // Longer lists are useless for a choice.
 const MOST_OPTIONS = 300;
-const FIELDS = ["find", "model", "pool", "namespace", "sort", "view"];
+const FIELDS = ["find", "model", "pool", "namespace", "sort", "view", "group", "order", "pods", "rank"];
 
 export class Filters {
   find = "";
@@ -14,6 +14,12 @@ export class Filters {
   troubled = false;
   sort = "trouble";
   view = "cards";
+  // Of the map: by `pool` or `model`, empty for the usual one; `state`, `load` or `name`.
+  group = "";
+  order = "state";
+    // Of the running pods: a part of NAMESPACE/NAME, and the order.
+  pods = "";
+  rank = "name";
 
   static fromAddress() {
     const filters = new Filters();
@@ -29,7 +35,7 @@ export class Filters {
     for (const field of FIELDS) if (this[field] !== usual[field]) given.set(field, this[field]);
     if (this.troubled) given.set("troubled", "");
     const text = given.toString();
-    history.replaceState(null, "", text ? `?${text}` : location.pathname);
+    history.replaceState(null, "", (text ? `?${text}` : location.pathname) + location.hash);
   }
 
   get narrow() {
@@ -37,7 +43,7 @@ export class Filters {
   }
 
   clear() {
-    Object.assign(this, { find: "", model: "", pool: "", namespace: "", troubled: false });
+    Object.assign(this, { find: "", model: "", pool: "", namespace: "", troubled: false, pods: "" });
   }
 
   shows(node) {
@@ -92,7 +98,7 @@ function select(filters, field, label, options, changed) {
 }
 
 export const filterForm = (filters, options, changed, clear) => html`
-  <label>Find a node
+  <label>Node
     <input type="search" name="find" placeholder="part of its name" .value=${filters.find} maxlength="253"
       spellcheck="false" autocomplete="off" @input=${(event) => changed("find", event.target.value)}></label>
   ${select(filters, "model", "Model", options.model, changed)}

@@ -1,5 +1,6 @@
 // The last hours as two small charts: parts of the cluster, and the number of waiting pods.
 import { html, nothing, svg } from "../vendor/lit-html.js";
+import { hint } from "./hints.js";
 import { atMinute, count, percent, plural } from "./text.js";
 
 const WIDTH = 360;
@@ -17,8 +18,8 @@ export function historyTemplate(samples) {
   return html`
     <p class="now">
       <span class="key"><i class="swatch line-allocation"></i>allocated <b>${percent(allocation(last))}</b></span>
-      <span class="key" title="the part of unallocated GPUs that the pods to come cannot use"><i
-        class="swatch line-fragmentation"></i>fragmented <b>${percent(fragmented(last))}</b> of the rest</span>
+      ${hint("fragmented", html`<span class="key"><i class="swatch line-fragmentation"></i>fragmented
+        <b>${percent(fragmented(last))}</b> of the rest</span>`)}
     </p>
     ${chart(samples, [[allocation, "line-allocation"], [fragmented, "line-fragmentation"]], 1, 96, ["0 %", "50 %", "100 %"],
       `Allocated ${percent(allocation(last))} of healthy GPUs, ${range(samples, allocation)}. `

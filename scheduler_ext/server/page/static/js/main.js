@@ -2,26 +2,40 @@
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { Cluster, totals } from "./cluster.js";
 import { Connection } from "./connection.js";
-import { Detail } from "./detail.js";
+import { node } from "./detail.js";
+import { Dialog } from "./dialog.js";
+import { nodeAddress } from "./address.js";
 import { choices, filterForm, Filters, sorted } from "./filters.js";
+import { hint, Hints } from "./hints.js";
 import { historyTemplate } from "./history.js";
-import { NodeMap } from "./map.js";
+import { Lookup } from "./lookup.js";
+import { mapViewTemplate, NodeMap } from "./map.js";
+import { Namespaces } from "./namespaces.js";
 import { NodeList } from "./nodes.js";
+import { pod } from "./pod.js";
 import { decisionsTemplate, pendingTemplate, waitingCount } from "./pods.js";
+import { RunningPods } from "./running.js";
 import { Stream } from "./stream.js";
 import { ago, atSecond, bytes, count, freeText, memory, percent, plural, tenth, unaccountedText } from "./text.js";
+import { subjectOf, subjectSwitch, TITLES } from "./views.js";
 
 const at = (id) => document.getElementById(id);
 const ALL = ["nodes", "pending", "decisions", "samples"];
 
 const cluster = new Cluster();
 const filters = Filters.fromAddress();
-const detail = new Detail(at("detail"));
+const dialog = new Dialog(at("detail"), { node, pod });
 const map = new NodeMap(at("map"), at("map-legend"), {
   onNode: (name) => list.go(name),
-  onModel: (model) => change("model", filters.model === model ? "" : model),
+  onGroup: (group, chosen) => change(group.by, chosen ? group.key : ""),
+  onTrouble: (group) => {
+    filters.troubled = true;
+    change(group.by, group.key || filters[group.by]);
+  },
 });
-const list = new NodeList(at("nodes"), (name) => detail.open(name));
+const list = new NodeList(at("nodes"), (name) => dialog.open(nodeAddress(name)));
+const running = new RunningPods(at("running"), change);
+const namespaces = new Namespaces(at("namespaces"), changeAll);
 const dirty = new Set();
 let options = choices(cluster);
 // Time of the last full list of nodes, and of the last change of one of them.
@@ -41,10 +55,12 @@ function draw() {
   if (!heard) return;
   if (parts.has("nodes")) {
     const shown = cluster.nodes.filter((node) => filters.shows(node));
-    map.draw(cluster.nodes, new Set(shown), filters.model);
-    list.show(sorted(shown, filters.sort), filters.view);
+    map.draw(cluster.nodes, new Set(shown), filters);
+    render(mapViewTemplate(filters, map.grouping, change), at("map-view"));
+    drawSubject(shown);
     render(totalsTemplate(totals(shown), shown.length), at("totals"));
     render(viewTemplate(shown.length), at("nodes-view"));
+    render(legendTemplate(), at("nodes-legend"));
   }
   if (parts.has("nodes") || parts.has("pending")) {
     render(filterForm(filters, options, change, clear), at("filters"));
@@ -61,8 +77,44 @@ function draw() {
   Object.assign(at("foot").dataset, { mapMs: map.lastMs.toFixed(2), listMs: list.lastMs.toFixed(2), drawn: list.drawn });
 }
 
+/** The nodes, the running pods or the namespaces. */
+function drawSubject(shown) {
+  const subject = subjectOf(filters.view);
+  at("nodes").hidden = at("nodes-legend").hidden = subject !== "nodes";
+  at("nodes-title").textContent = TITLES[subject];
+  if (subject === "nodes") list.show(sorted(shown, filters.sort), filters.view);
+  running.show(subject === "pods" ? filters : null);
+  namespaces.show(subject === "namespaces" ? filters : null);
+}
+
+/** What the extender said last of the pod in the dialog: it is asked again when that changes. */
+function saidOf({ kind, name }) {
+  if (kind !== "pod") return "";
+  const same = (each) => `${each.namespace}/${each.name}` === name;
+  return JSON.stringify([cluster.pending.lines.find(same), cluster.decisions.find(same)]);
+}
+
+let said = { target: null, text: "" };
+function refreshDialog(parts) {
+  const { target } = dialog;
+  if (target === null) return;
+  const before = said;
+  said = { target, text: saidOf(target) };
+  const news = before.target === target && before.text !== said.text;
+  if (target.kind === "node" ? parts.has("nodes") : news) dialog.refresh();
+}
+
+function changeAll(values) {
+  Object.assign(filters, values);
+  changed();
+}
+
 function change(field, value) {
   filters[field] = value;
+  changed();
+}
+
+function changed() {
   filters.toAddress();
   redraw(...ALL);
   announceCount();
@@ -84,8 +136,8 @@ function announceCount() {
   }, 700);
 }
 
-const tile = (name, value, note, about, kind = "") =>
-  html`<div class=${`tile ${kind}`} title=${about}><dt>${name}</dt><dd>${value}<small>${note}</small></dd></div>`;
+const tile = (term, name, value, note, kind = "") =>
+  html`<div class=${`tile ${kind}`}><dt>${hint(term, name, term === "nodes")}</dt><dd>${value}<small>${note}</small></dd></div>`;
 
 function totalsTemplate(sum, shown) {
   const part = (mib) => (sum.total ? `${percent(mib / sum.total)} of ${memory(sum.total)}` : "–");
@@ -93,20 +145,15 @@ function totalsTemplate(sum, shown) {
   const late = sum.stale + sum.missing > 0;
   const scope = filters.narrow
     ? html`<p class="scope">Totals of the ${count(shown)} of ${plural(cluster.nodes.length, "node")} that the filters leave</p>` : nothing;
-  return html`${scope}<dl>
-    ${tile("GPU nodes", count(sum.nodes), reports(sum), "Nodes with GPUs, by how they are known.", late ? "warn" : "")}
-    ${tile("GPUs", count(sum.gpus), `${count(sum.idle)} wholly free`,
-      "All GPUs, sick ones and those of missing nodes too. Wholly free: no pod holds any part, and a pod may get it.")}
-    ${tile("Allocated GPUs", sum.well ? percent(sum.held / sum.well) : "–", `${held} of ${count(sum.well)} in service`,
-      "GPUs and parts of GPUs that pods hold, of those in service: neither sick nor of a missing node.")}
-    ${tile("Requested memory", memory(sum.requested), part(sum.requested),
-      "Memory promised to pods: all of a GPU that is held whole, a share's amount, a held MIG instance's. Of the GPUs in service with a report, without what drivers reserve.")}
-    ${tile("Memory in use", memory(sum.used), part(sum.used), "Memory in use by NVML, of the GPUs in service with a report.")}
-    ${tile("Unaccounted", unaccountedText(sum), explained(sum), "Memory in use that no pod explains.", sum.unaccounted > sum.total / 50 ? "warn" : "")}
-    ${tile("Free memory", freeText(sum), "to be promised", sum.unattributed
-      ? `Memory that pods may still get. On ${plural(sum.unattributed, "node")} pods hold unknown GPUs: the least amount that they take is subtracted.`
-      : "What pods may still get, without the headroom of shares and what drivers reserve.")}
-    ${tile("Sick GPUs", count(sum.sick), sum.sick ? "take nothing new" : "all well", "GPUs that their agent reports as unhealthy.", sum.sick ? "bad" : "")}
+  return html`${scope}<dl data-hints>
+    ${tile("nodes", "GPU nodes", count(sum.nodes), reports(sum), late ? "warn" : "")}
+    ${tile("gpus", "GPUs", count(sum.gpus), `${count(sum.idle)} wholly free`)}
+    ${tile("allocated", "Allocated GPUs", sum.well ? percent(sum.held / sum.well) : "–", `${held} of ${count(sum.well)} in service`)}
+    ${tile("requested", "Requested memory", memory(sum.requested), part(sum.requested))}
+    ${tile("used", "Memory in use", memory(sum.used), part(sum.used))}
+    ${tile("unaccounted", "Unaccounted", unaccountedText(sum), explained(sum), sum.unaccounted > sum.total / 50 ? "warn" : "")}
+    ${tile("free", "Free memory", freeText(sum), "to be promised")}
+    ${tile("sick", "Sick GPUs", count(sum.sick), sum.sick ? "take nothing new" : "all well", sum.sick ? "bad" : "")}
   </dl>`;
 }
 
@@ -124,6 +171,11 @@ function explained(sum) {
 }
 
 function viewTemplate(shown) {
+  return html`${{ nodes: nodesView, pods: podsView, namespaces: () => html`<span class="shown"></span>` }[subjectOf(filters.view)](shown)}
+    ${subjectSwitch(filters.view, change)}`;
+}
+
+function nodesView(shown) {
   const of = filters.narrow ? ` of ${count(cluster.nodes.length)}` : "";
   const orders = { trouble: "what needs a look", name: "name", free: "most free", full: "fullest" };
   const views = { cards: "Cards", table: "Table" };
@@ -136,26 +188,31 @@ function viewTemplate(shown) {
         @click=${() => change("view", key)}>${text}</button>`)}</span>`;
 }
 
+const podsView = () => html`<span class="shown"></span>
+  <input type="search" name="pods" aria-label="Pods with this in their name" placeholder="part of namespace/name" .value=${filters.pods} maxlength="317"
+    spellcheck="false" autocomplete="off" @input=${(event) => change("pods", event.target.value)}>`;
+
 function footTemplate() {
   const { status } = cluster;
   const when = changedAt ? `a node changed ${atSecond(changedAt / 1000)}` : `no node changed since ${atSecond(listedAt / 1000)}`;
   return html`<span>Generation ${count(status.generation)}, ${when}</span>
-    <span>the list draws the ${count(list.drawn)} in sight</span>
+    ${subjectOf(filters.view) === "nodes" ? html`<span>the list draws the ${count(list.drawn)} in sight</span>` : nothing}
     <span>map drawn in ${map.lastMs.toFixed(1)} ms, list in ${list.lastMs.toFixed(1)} ms</span>
     <span>${bytes(stream.first)} at first, ${bytes(stream.received - stream.first)} since</span>
     <span>heard of ${ago(status.ageSeconds)} ago</span>`;
 }
 
-render(
-  html`<span class="key"><i class="mark requested"></i>requested</span>
-    <span class="key"><i class="mark used"></i>in use</span>
-    <span class="key"><i class="mark unaccounted"></i>unaccounted</span>
-    <span class="key"><i class="mark beyond"></i>beyond requests</span>
-    <span class="key"><i class="mark free"></i>free</span>
-    <span class="key"><i class="mark kept"></i>kept back</span>
-    <span class="key"><i class="mark perhaps"></i>may be held</span>`,
-  at("nodes-legend"),
-);
+const LEGEND = {
+  requested: "requested", used: "in use", unaccounted: "unaccounted", beyond: "beyond requests", free: "free",
+  kept: "kept back", perhaps: "may be held",
+};
+function legendTemplate() {
+  const busy = cluster.nodes.some((node) => node.devices.some((device) => device.busy !== null));
+  return html`${Object.entries(LEGEND).map(([term, text], index) =>
+    hint(term, html`<span class="key"><i class=${`mark ${term}`}></i>${text}</span>`, index === 0))}
+    ${busy ? hint("busy", html`<span class="key">% busy</span>`, false) : nothing}`;
+}
+new Hints();
 
 const connection = new Connection(at("connection"), at("banner"), at("announce"));
 const stream = new Stream(
@@ -165,17 +222,31 @@ const stream = new Stream(
     if (news.full) [listedAt, changedAt] = [Date.now(), null];
     else if (parts.has("nodes")) changedAt = Date.now();
     if (parts.has("nodes") || parts.has("pending") || parts.has("decisions")) options = choices(cluster);
-    if (parts.has("nodes")) detail.refresh();
+    refreshDialog(parts);
     redraw("beat", ...(heard ? parts : ALL));
     heard = true;
   },
   connection,
 );
 
+new Lookup(at("lookup"), at("announce"), {
+  nodes: () => cluster.nodes,
+  open: (address) => dialog.open(address),
+  all: (text) => changeAll({ pods: text, view: "pods" }),
+});
+
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   map.recolour();
   redraw("nodes");
 });
+// On one column, waiting pods come before the map: in the document too, so that Tab follows the eye.
+const oneColumn = matchMedia("(max-width: 1000px)");
+function placeWaiting() {
+  if (oneColumn.matches) document.querySelector(".columns").prepend(at("waiting"));
+  else at("decisions").closest("section").before(at("waiting"));
+}
+oneColumn.addEventListener("change", placeWaiting);
+placeWaiting();
 let width = 0;
 new ResizeObserver(([entry]) => {
     // The page itself sets its height.

@@ -1,32 +1,28 @@
-// All nodes at once: a group for each model, a cell for each node, one canvas per group.
+// All nodes at once: a group for each pool or model, a cell for each node, one canvas per group.
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { total } from "./cluster.js";
+import { grouped, lay, ordered, partIn, usualGrouping } from "./groups.js";
+import { hint } from "./hints.js";
 import { count, freeText, named, percent, plural, visible } from "./text.js";
 
-const SIZES = [22, 18, 16, 14, 12, 10, 9, 8, 7, 6, 5, 4];
-const MOST_HEIGHT = 260;
-const MOST_CELLS_HEIGHT = 190;
-const HEAD_HEIGHT = 44;
-const BLOCK_WIDTH = 172;
-const LEAST_BLOCK_WIDTH = 130;
-// If the model names alone are too high, larger cells may add this much.
-const FOR_LARGER_CELLS = 1.25;
-const GAP = 18;
-const MOST_GROUPS = 24;
 const STEPS = 5;
+// Marks of trouble are at least this large, also where cells are smaller.
+const LEAST_MARK = 8;
 
 export class NodeMap {
   lastMs = 0;
+  grouping = "model";
   #root;
   #groups = [];
-  #size = SIZES[0];
+  #size = 0;
   #colours = null;
+  #usual = null;
 
-  constructor(root, legend, { onNode, onModel }) {
+  /** `onGroup` and `onTrouble` are told a group and whether it is chosen now: to see it, or its trouble, only. */
+  constructor(root, legend, { onNode, onGroup, onTrouble }) {
+    Object.assign(this, { onNode, onGroup, onTrouble });
     this.#root = root;
-    this.onNode = onNode;
-    this.onModel = onModel;
     this.tip = document.createElement("div");
     this.tip.className = "tip";
     this.tip.hidden = true;
@@ -44,39 +40,48 @@ export class NodeMap {
     };
   }
 
-  /** Draw all nodes; those not in `shown` are faint. */
-  draw(nodes, shown, chosenModel) {
+  /** Draw all nodes; those not in `shown` are faint. `filters` have the grouping and the order, if chosen. */
+  draw(nodes, shown, filters) {
     const started = performance.now();
     if (!this.#colours) this.recolour();
-    this.#groups = grouped(nodes);
+    // Stays while the page is open: a map that is grouped anew under the eye would confuse.
+    if (nodes.length) this.#usual ??= usualGrouping(nodes);
+    this.grouping = filters.group || this.#usual || "model";
+    this.#groups = grouped(nodes, this.grouping);
+    for (const group of this.#groups) {
+      group.nodes = ordered(group, filters.order);
+      group.sum = total(group.nodes.filter((node) => shown.has(node)).map((node) => partIn(group, node)));
+      group.troubled = Boolean(group.sum.sick || group.sum.missing || group.sum.stale);
+    }
     this.#size = lay(this.#groups, this.#root.clientWidth || 800);
-    render(this.#template(chosenModel, shown), this.#root);
-    for (const group of this.#groups) this.#drawGroup(group, shown);
+    render(this.#template(filters), this.#root);
+    const canvases = this.#root.querySelectorAll("canvas");
+    this.#groups.forEach((group, index) => this.#drawGroup(canvases[index], group, shown));
     this.lastMs = performance.now() - started;
   }
 
-  #template(chosenModel, shown) {
+  #template(filters) {
     if (!this.#groups.length) return html`<p class="empty">No node with GPUs yet.</p>`;
     const size = this.#size;
-    return html`<div class="groups">${repeat(this.#groups, (group) => group.model, (group) => {
-      const sum = total(group.nodes.filter((node) => shown.has(node)).map((node) => partIn(group, node)));
+    return html`<div class="groups">${repeat(this.#groups, (group) => `${group.by} ${group.key}`, (group) => {
+      const { sum, other } = group;
+      const chosen = !other && group.key && filters[group.by] === group.key;
+      const part = sum.well ? [percent(sum.held / sum.well)] : [];
+      const about = group.by === "pool" ? [...part, `${count(sum.gpus)} × ${modelsText(group)}`] : [plural(sum.gpus, "GPU"), ...part];
       return html`<div class="group" .style=${`width:${group.width}px`}>
-        <button type="button" aria-pressed=${group.model === chosenModel ? "true" : "false"}
-          ?disabled=${group.other} @click=${() => this.onModel(group.model)}>
-          <strong>${group.other ? "other models" : named(group.model)}</strong>
-          <span>${plural(sum.gpus, "GPU")}${sum.well
-            ? ` · ${percent(sum.held / sum.well)}` : nothing}${sum.sick
-            ? html` · <em class="bad">${count(sum.sick)} sick</em>` : nothing}</span>
-        </button>
-        <canvas role="img" aria-label=${groupText(group, sum)} .group=${group}
+        <button type="button" class="group-head" aria-pressed=${chosen ? "true" : "false"} ?disabled=${other || !group.key}
+          title=${about.join(" · ")} @click=${() => this.onGroup(group, !chosen)}>
+          <strong>${titleOf(group)}</strong><span>${about.join(" · ")}</span></button>
+        <canvas role="img" aria-label=${groupText(group)} .group=${group}
           .style=${`width:${group.across * size}px;height:${group.down * size}px`}
           @mousemove=${this.#point} @mouseleave=${this.#leave} @click=${this.#click}></canvas>
+        ${group.troubled ? html`<button type="button" class="trouble" title=${`Show only these: ${troubles(group).join(", ")}`}
+          @click=${() => this.onTrouble(group)}>${troubleTexts(group).join(" · ")}</button>` : nothing}
       </div>`;
     })}</div>`;
   }
 
-  #drawGroup(group, shown) {
-    const canvas = [...this.#root.querySelectorAll("canvas")].find((each) => each.group === group);
+  #drawGroup(canvas, group, shown) {
     const scale = window.devicePixelRatio || 1;
     const size = this.#size;
     const { across, down } = group;
@@ -88,28 +93,48 @@ export class NodeMap {
     pen.setTransform(scale, 0, 0, scale, 0, 0);
     pen.clearRect(0, 0, across * size, down * size);
     const inner = size - (size > 6 ? 2 : 1);
+    const at = (index) => [(index % across) * size, Math.floor(index / across) * size];
+    const troubled = [];
     group.nodes.forEach((node, index) => {
+      const sum = partIn(group, node);
       pen.globalAlpha = shown.has(node) ? 1 : 0.12;
-      this.#drawCell(pen, node, partIn(group, node), (index % across) * size, Math.floor(index / across) * size, inner);
+      if (sum.sick || !sum.well || node.state === "Stale") troubled.push([node, sum, index]);
+      if (sum.well) this.#drawCell(pen, node, sum, ...at(index), inner);
     });
+    // Over the other cells, because small cells have larger marks.
+    for (const [node, sum, index] of troubled) {
+      pen.globalAlpha = shown.has(node) ? 1 : 0.12;
+      this.#drawMarks(pen, node, sum, ...at(index), inner);
+    }
     pen.globalAlpha = 1;
   }
 
   #drawCell(pen, node, sum, x, y, size) {
-    const { ramp, surface, bad, muted, border } = this.#colours;
-    if (!sum.well) {
-      pen.strokeStyle = bad;
-      pen.lineWidth = 1;
-      pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
-      line(pen, x + 1, y + 1, x + size - 1, y + size - 1);
-      return;
-    }
+    const { ramp, border } = this.#colours;
     pen.fillStyle = ramp[Math.min(STEPS - 1, Math.floor((sum.held / sum.well) * STEPS))];
     pen.fillRect(x, y, size, size);
     if (node.kind === "labels") {
       pen.strokeStyle = border;
       pen.lineWidth = 1;
       pen.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
+    }
+  }
+
+  #drawMarks(pen, node, sum, x, y, size) {
+    const { surface, bad, muted } = this.#colours;
+    pen.lineWidth = 1;
+    if (!sum.well) {
+      // To the right and down, at the edge of the canvas to the left and up.
+      const side = Math.max(size, LEAST_MARK);
+      const { width, height } = pen.canvas;
+      const left = Math.min(x, width / pen.getTransform().a - side);
+      const top = Math.min(y, height / pen.getTransform().d - side);
+      pen.fillStyle = surface;
+      pen.fillRect(left, top, side, side);
+      pen.strokeStyle = bad;
+      pen.strokeRect(left + 0.5, top + 0.5, side - 1, side - 1);
+      line(pen, left + 1, top + side - 1, left + side - 1, top + 1);
+      return;
     }
     if (node.state === "Stale") {
       pen.strokeStyle = muted;
@@ -120,17 +145,19 @@ export class NodeMap {
       }
     }
     if (sum.sick) {
-      const side = Math.max(3, size * 0.62);
+      const side = Math.max(LEAST_MARK, size * 0.62);
+      const right = Math.max(x + size, side);
+      const bottom = Math.max(y + size, side);
       pen.fillStyle = bad;
       pen.strokeStyle = surface;
       pen.lineWidth = 1;
       pen.beginPath();
-      pen.moveTo(x + size, y + size - side);
-      pen.lineTo(x + size, y + size);
-      pen.lineTo(x + size - side, y + size);
+      pen.moveTo(right, bottom - side);
+      pen.lineTo(right, bottom);
+      pen.lineTo(right - side, bottom);
       pen.closePath();
       pen.fill();
-      if (size > 6) line(pen, x + size, y + size - side, x + size - side, y + size);
+      line(pen, right, bottom - side, right - side, bottom);
     }
   }
 
@@ -172,85 +199,53 @@ function line(pen, fromX, fromY, toX, toY) {
   pen.stroke();
 }
 
-/** A node's part in a group: its GPUs of the group's models. */
-const partIn = (group, node) => node.sumOf(group.models);
+const NAMELESS = { model: "other models", pool: "other pools" };
 
-/** Nodes by the models of their GPUs, the largest group first; many small groups are joined. */
-function grouped(nodes) {
-  const byModel = new Map();
-  for (const node of nodes) {
-    for (const model of node.models.length ? node.models : ["no GPU"]) {
-      if (!byModel.has(model)) byModel.set(model, { model, models: [model], nodes: [], other: false });
-      byModel.get(model).nodes.push(node);
-    }
-  }
-  const groups = [...byModel.values()].sort((a, b) => b.nodes.length - a.nodes.length || (a.model < b.model ? -1 : 1));
-  if (groups.length <= MOST_GROUPS) return groups;
-  const rest = groups.splice(MOST_GROUPS - 1);
-  const together = [...new Set(rest.flatMap((group) => group.nodes))];
-  return [...groups, { model: "", models: rest.map((group) => group.model), nodes: together, other: true }];
+function titleOf(group) {
+  if (group.other) return NAMELESS[group.by];
+  return group.key ? named(group.key) : "no pool";
 }
 
-/** Give each group its columns and rows; returns the largest cell size that keeps all groups visible. */
-function lay(groups, width) {
-  const least = leastHeight(groups, width, SIZES.at(-1)).height;
-  const most = Math.max(MOST_HEIGHT, least * FOR_LARGER_CELLS);
-  for (const size of SIZES) {
-    const { height, rows } = leastHeight(groups, width, size);
-    if (height <= most) {
-      arrange(groups, width, size, rows);
-      return size;
-    }
-  }
+/** The models of a pool: the one on most nodes, and how many others. */
+function modelsText({ models }) {
+  const more = models.length > 1 ? ` +${models.length - 1}` : "";
+  return models.length ? `${visible(models[0])}${more}` : "no GPU";
 }
 
-/** The number of rows that gives the lowest height of the groups. */
-function leastHeight(groups, width, size) {
-  let best = { height: Infinity, rows: 1 };
-  for (let rows = 1; rows <= Math.max(1, Math.floor(MOST_CELLS_HEIGHT / size)); rows += 1) {
-    const height = arrange(groups, width, size, rows);
-    if (height < best.height) best = { height, rows };
-  }
-  return best;
+const troubleTexts = ({ sum }) => [
+  sum.sick ? `✕ ${count(sum.sick)} sick` : "",
+  sum.missing ? `⊠ ${count(sum.missing)} missing` : "",
+  sum.stale ? `◷ ${count(sum.stale)} stale` : "",
+].filter(Boolean);
+
+const troubles = ({ sum }) => [
+  sum.sick ? plural(sum.sick, "sick GPU") : "",
+  sum.missing ? plural(sum.missing, "missing node") : "",
+  sum.stale ? plural(sum.stale, "stale node") : "",
+].filter(Boolean);
+
+function groupText(group) {
+  const name = group.other ? NAMELESS[group.by] : visible(group.key || "no pool");
+  return `${name}: ${plural(group.nodes.length, "node")}, ${troubles(group).join(", ") || "nothing amiss"}. The list of nodes has each of them.`;
 }
 
-/** Groups of at most so many rows side by side, line by line; returns their height. */
-function arrange(groups, width, size, rows) {
-  const most = Math.max(1, Math.floor(width / size));
-  // Two side by side on a phone.
-  const block = Math.min(width, BLOCK_WIDTH, Math.max(LEAST_BLOCK_WIDTH, Math.floor((width - GAP) / 2)));
-  let [sum, left, line] = [0, 0, 0];
-  for (const group of groups) {
-    const number = group.nodes.length;
-    group.across = Math.min(most, Math.max(Math.floor(block / size), Math.ceil(number / rows)));
-    group.down = Math.ceil(number / group.across);
-    group.width = Math.max(block, group.across * size);
-    if (group.width > left) {
-      sum += line;
-      [left, line] = [width, 0];
-    }
-    left -= group.width + GAP;
-    line = Math.max(line, HEAD_HEIGHT + group.down * size + GAP);
-  }
-  return sum + line - GAP;
-}
+const MARKS = { sick: "sick GPU", stale: "stale", missing: "missing, or all sick", labels: "known by labels" };
+const ORDERS = { state: "state", load: "load", name: "name" };
+const GROUPINGS = { model: "model", pool: "pool" };
 
-function groupText(group, sum) {
-  const name = group.other ? "other models" : visible(group.model);
-  const trouble = [
-    sum.sick ? plural(sum.sick, "sick GPU") : "",
-    sum.stale ? plural(sum.stale, "stale node") : "",
-    sum.missing ? plural(sum.missing, "missing node") : "",
-  ].filter(Boolean);
-  return `${name}: ${plural(group.nodes.length, "node")}, ${trouble.join(", ") || "nothing amiss"}. The list of nodes has each of them.`;
+/** The choice of grouping and order. */
+export function mapViewTemplate(filters, grouping, change) {
+  const select = (name, label, options, chosen) => html`<label>${label}
+    <select name=${name} @change=${(event) => change(name, event.target.value)}>
+      ${Object.entries(options).map(([key, text]) => html`<option value=${key} ?selected=${chosen === key}>${text}</option>`)}
+    </select></label>`;
+  return html`${select("group", "by", GROUPINGS, grouping)} ${select("order", "first by", ORDERS, filters.order)}`;
 }
 
 function legendTemplate() {
   return html`<span>allocated 0 %</span>
     <span class="ramp" aria-hidden="true">${Array.from({ length: STEPS }, (_, step) => html`<i class=${`ramp-${step}`}></i>`)}</span>
     <span>100 %</span>
-    <span class="key"><i class="mark sick-mark"></i>sick GPU</span>
-    <span class="key"><i class="mark stale-mark"></i>stale</span>
-    <span class="key"><i class="mark missing-mark"></i>missing, or all sick</span>
-    <span class="key"><i class="mark labels-mark"></i>known by labels</span>`;
+    ${["sick", "stale", "missing", "labels"].map((term, index) =>
+      hint(term, html`<span class="key"><i class=${`mark ${term}-mark`}></i>${MARKS[term]}</span>`, index === 0))}`;
 }

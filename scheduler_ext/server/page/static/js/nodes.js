@@ -3,6 +3,7 @@ import { html, nothing, render } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { gpuLine } from "./bars.js";
 import { BY_ALLOCATABLE, kindText } from "./cluster.js";
+import { hint } from "./hints.js";
 import { count, freeText, memory, named, percent, plural, unaccountedText, visible } from "./text.js";
 
 const CARD_WIDTH = 270;
@@ -11,6 +12,10 @@ const CARD_HEAD = 66;
 const NOTE = 20;
 const GPU_LINE = 21;
 const TABLE_LINE = 34;
+const HEADS = [
+  ["Node"], ["GPUs"], ["Pool"], ["Allocated", "allocated"], ["Requested", "requested"], ["In use", "used"],
+  ["Unaccounted", "unaccounted"], ["Free", "free"], ["State"],
+];
 // Rows above and below the visible ones, so that scrolling meets existing rows.
 const AHEAD = 300;
 
@@ -61,6 +66,8 @@ export class NodeList {
     const { scrollTop, clientHeight } = this.port;
     if (top < scrollTop) this.port.scrollTop = top;
     else if (bottom + head > scrollTop + clientHeight) this.port.scrollTop = bottom + head - clientHeight;
+    // On a phone the list is below the map.
+    this.port.scrollIntoView({ block: "nearest" });
     this.#draw();
     [...this.port.querySelectorAll("[data-name]")]
       .find((each) => each.dataset.name === name)?.querySelector("button").focus({ preventScroll: true });
@@ -122,10 +129,9 @@ export class NodeList {
 
   #table(inSight, entry) {
     if (!this.#nodes.length) return html`<p class="empty">No node is like that.</p>`;
-    const heads = ["Node", "GPUs", "Pool", "Allocated", "Requested", "In use", "Unaccounted", "Free", "State"];
     return html`<div class="table" role="table" aria-label="Nodes" aria-rowcount=${this.#nodes.length + 1}>
-      <div class="line head" role="row" aria-rowindex="1">
-        ${heads.map((head) => html`<span role="columnheader">${head}</span>`)}</div>
+      <div class="line head" role="row" aria-rowindex="1" data-hints>
+        ${HEADS.map(([head, term]) => html`<span role="columnheader">${term ? hint(term, head, term === "allocated") : head}</span>`)}</div>
       <div class="lines" role="rowgroup" .style=${`height:${this.#tops.at(-1)}px`}>
       ${repeat(inSight, (index) => this.#nodes[index].name, (index) => {
         const node = this.#nodes[index];

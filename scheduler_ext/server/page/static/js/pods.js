@@ -1,10 +1,9 @@
 // The pods that wait for a GPU with the reasons, and the last decisions.
 import { html, nothing } from "../vendor/lit-html.js";
-import { ago, atSecond, count, named, plural, visible } from "./text.js";
+import { nodeLink, podLink } from "./pod.js";
+import { ago, atSecond, count, plural, visible } from "./text.js";
 
 const MOST_SHOWN = 50;
-
-const podName = (pod) => html`<span class="pod">${named(pod.namespace)}<wbr>/${named(pod.name)}</span>`;
 
 /** The number of waiting pods; with filters, of the listed ones that pass. */
 export function waitingCount(pending, filters) {
@@ -23,12 +22,12 @@ export function pendingTemplate(pending, filters, now) {
   return html`<p class="scope">Counts are of all nodes, also those without GPUs.</p>
   <ul class="pods">${lines.slice(0, MOST_SHOWN).map(
     (line) => html`<li>
-      <p class="who">${podName(line)}${line.since ? html`<span class="when">${ago(now - Date.parse(line.since) / 1000)}</span>` : nothing}</p>
+      <p class="who">${podLink(line)}${line.since ? html`<span class="when">${ago(now - Date.parse(line.since) / 1000)}</span>` : nothing}</p>
       <p class="asks">${visible(line.asks)}${line.priority ? ` · priority ${count(line.priority)}` : ""}</p>
       <p class="reason">${visible(line.reason)}</p>
       ${line.nearest ? html`<p class="nearest">${line.commonest ? "nearest: " : ""}${visible(line.nearest)}</p>` : nothing}
       ${line.commonest ? html`<p class="nearest">${commonest(line)}</p>` : nothing}
-      ${line.nominated ? html`<p class="nearest">others leave ${named(line.nominated)} for it</p>` : nothing}
+      ${line.nominated ? html`<p class="nearest">others leave ${nodeLink(line.nominated)} for it</p>` : nothing}
     </li>`,
   )}</ul>${more > 0 ? html`<p class="more">and ${count(more)} more</p>` : nothing}`;
 }
@@ -45,7 +44,7 @@ export function decisionsTemplate(decisions, filters) {
   return html`<p class="scope">Counts are of the nodes that kube-scheduler asked about.</p>
   <ol class="pods">${shown.slice(0, MOST_SHOWN).map(
     (each) => html`<li class=${outcome(each)}>
-      <p class="who">${podName(each)}<time class="when">${atSecond(each.at)}</time></p>
+      <p class="who">${podLink(each)}<time class="when">${atSecond(each.at)}</time></p>
       ${result(each)}
     </li>`,
   )}</ol>`;
@@ -60,11 +59,11 @@ function result(decision) {
   const { asked, fitting, bound, best, reason } = decision;
   const lines = [];
   if (bound) {
-    const failed = bound.error ? html`not bound to ${named(bound.node)}: ${visible(bound.error)}` : null;
-    lines.push(html`<p>${failed ?? html`bound to ${named(bound.node)}`}</p>`);
+    const failed = bound.error ? html`not bound to ${nodeLink(bound.node)}: ${visible(bound.error)}` : null;
+    lines.push(html`<p>${failed ?? html`bound to ${nodeLink(bound.node)}`}</p>`);
   } else if (best) {
     const why = decision.why.length ? ` for ${decision.why.map(visible).join(" and ")}` : "";
-    lines.push(html`<p>best ${named(best)}${why}</p>`);
+    lines.push(html`<p>best ${nodeLink(best)}${why}</p>`);
   }
   if (asked && !fitting) lines.push(html`<p>none of ${plural(asked, "node")} fits: ${visible(reason ?? "")}</p>`);
   else if (asked) {

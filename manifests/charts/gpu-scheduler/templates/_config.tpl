@@ -1,0 +1,58 @@
+{{/* The configuration of kube-scheduler: the shipped text if the values change nothing. */}}
+{{- define "gpu-scheduler.schedulerConfig" -}}
+{{- $shipped := .Files.Get "files/kube-scheduler.yaml" -}}
+{{- $config := fromYaml $shipped -}}
+{{- $extender := first $config.extenders -}}
+{{- $_ := set $config.leaderElection "resourceNamespace" .Release.Namespace -}}
+{{- $_ = set (first $config.profiles) "schedulerName" .Values.schedulerName -}}
+{{- if .Values.shares.enabled -}}
+{{- /* The extender posts the Binding, because it alone knows the GPU of each share. */ -}}
+{{- $_ = set $extender "bindVerb" "bind" -}}
+{{- end -}}
+{{- range .Values.scheduler.managedResources -}}
+{{- $_ = set $extender "managedResources" (append $extender.managedResources (dict "name" .)) -}}
+{{- end -}}
+{{- if .Values.dra.enabled -}}
+{{- /* kube-scheduler compares these names with the resources of containers, never with claims. */ -}}
+{{- $_ = unset $extender "managedResources" -}}
+{{- end -}}
+{{- if .Values.standalone.enabled -}}
+{{- $host := printf "gpu-scheduler-extender.%s.svc" .Release.Namespace -}}
+{{- $_ = set $extender "urlPrefix" (printf "https://%s:8888" $host) -}}
+{{- $_ = set $extender "enableHTTPS" true -}}
+{{- /* All four are required: without the CA, kube-scheduler silently verifies nothing. */ -}}
+{{- $files := "/etc/gpu-scheduler-tls" -}}
+{{- $tls := dict "serverName" $host "caFile" (print $files "/ca.crt") "certFile" (print $files "/tls.crt") "keyFile" (print $files "/tls.key") -}}
+{{- $_ = set $extender "tlsConfig" $tls -}}
+{{- end -}}
+{{- if .Values.scheduler.config -}}
+{{- toYaml .Values.scheduler.config -}}
+{{- else if deepEqual $config (fromYaml $shipped) -}}
+{{- $shipped -}}
+{{- else -}}
+{{- toYaml $config -}}
+{{- end -}}
+{{- end }}
+
+{{/* The configuration of the extender: the shipped text, which has every default, or only the changes. */}}
+{{- define "gpu-scheduler.extenderConfig" -}}
+{{- $changes := deepCopy .Values.extender.config -}}
+{{- if .Values.shares.enabled -}}
+{{- $changes = mergeOverwrite $changes (dict "bind" (dict "enabled" true)) -}}
+{{- end -}}
+{{- if .Values.dra.deviceTaints -}}
+{{- $changes = mergeOverwrite $changes (dict "dra" (dict "deviceTaints" true)) -}}
+{{- end -}}
+{{- if not .Values.agent.enabled -}}
+{{- /* The label would bring nothing. */ -}}
+{{- $changes = mergeOverwrite (dict "inventory" (dict "labelNodes" false)) $changes -}}
+{{- end -}}
+{{- if ne .Values.schedulerName "gpu-scheduler" -}}
+{{- $changes = mergeOverwrite (dict "schedulerNames" (list .Values.schedulerName)) $changes -}}
+{{- end -}}
+{{- if $changes -}}
+{{- toYaml (merge (dict "apiVersion" "config.scheduler-ext.io/v1alpha1" "kind" "ExtenderConfiguration") $changes) -}}
+{{- else -}}
+{{- .Files.Get "files/extender.yaml" -}}
+{{- end -}}
+{{- end }}

@@ -1,0 +1,22 @@
+{{/* The image of the extender and of the agents. */}}
+{{- define "gpu-scheduler.image" -}}
+{{- $image := .Values.image -}}
+{{- $image.repository }}{{ if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default .Chart.AppVersion }}{{ end -}}
+{{- end }}
+
+{{/* The image of kube-scheduler. */}}
+{{- define "gpu-scheduler.schedulerImage" -}}
+{{- $image := .Values.scheduler.image -}}
+{{- $image.repository }}{{ if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default (include "gpu-scheduler.schedulerTag" .) }}{{ end -}}
+{{- end }}
+
+{{/*
+The tag of kube-scheduler for the cluster's control plane: the newest known release of its minor release. For an
+unknown minor release, the control plane's own release without a vendor's suffix (v1.38.1 of v1.38.1-eks-1a2b3c):
+it is not newer than the control plane, and its image exists, because the control plane was built from it.
+*/}}
+{{- define "gpu-scheduler.schedulerTag" -}}
+{{- $release := regexFind "^v?1\\.\\d+\\.\\d+(-(alpha|beta|rc)\\.\\d+$)?" .Capabilities.KubeVersion.Version | trimPrefix "v" -}}
+{{- $minor := regexFind "^1\\.\\d+" $release -}}
+{{- get (.Files.Get "files/kube-scheduler-versions.yaml" | fromYaml) $minor | default (printf "v%s" $release) -}}
+{{- end }}

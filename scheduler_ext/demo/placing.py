@@ -1,0 +1,73 @@
+"""The sample cluster with the demo's pods: what kube-scheduler, the kubelets and the agents would write."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import yaml
+
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.whatif.simulation import simulate
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.pod import DEVICES_PREFIX
+from scheduler_ext.wire.times import micro_time
+
+Json = dict[str, Any]
+
+
+class Placed(NamedTuple):
+    """An inventory in JSON, and how many of the new pods run there or wait."""
+
+    inventory: bytes
+    running: int
+    waiting: int
+
+
+def with_pods(
+    inventory: bytes, manifests: Sequence[Json], pods: Sequence[kube.Pod], state: ClusterState, now: float
+) -> Placed:
+    """The inventory with these pods, created at `now` (wall time in seconds): each on the node that the
+    extender prefers when the pods before it are placed, or waiting. `pods` are the decoded `manifests`."""
+    objects: list[Json] = [each for each in yaml.safe_load_all(inventory) if each]
+    reports = {each["metadata"]["name"]: each["status"] for each in objects if each["kind"] == "GPUNode"}
+    items = simulate(pods, state, Configuration())["items"]
+    running = 0
+    for manifest, item in zip(manifests, items, strict=True):
+        pod: Json = json.loads(json.dumps({"apiVersion": "v1", "kind": "Pod", **manifest}))
+        pod["metadata"]["creationTimestamp"] = micro_time(now)
+        node = item["node"]
+        if node is not None:
+            running += 1
+            pod["spec"]["nodeName"] = node
+            pod["status"] = {"phase": "Running"}
+            annotations = pod["metadata"].setdefault("annotations", {})
+            for each in item["devices"]:
+                if each["uuid"] is not None:
+                    annotations[DEVICES_PREFIX + each["container"]] = each["uuid"]
+                elif node in reports:
+                    _hold(reports[node], each["profile"], pod["metadata"])
+        objects.append(pod)
+    listed = {"apiVersion": "v1", "kind": "List", "items": objects}
+    return Placed(json.dumps(listed).encode(), running, len(items) - running)
+
+
+def _hold(status: Json, profile: str | None, metadata: Json) -> None:
+    """Give a pod the first free GPU of a node, or MIG instance of a `profile`, as its kubelet would, and
+    report the pod as its holder."""
+    holder = {key: metadata[key] for key in ("uid", "namespace", "name")}
+    for device in status["devices"]:
+        mig = device.get("mig", {})
+        if profile is None and not mig.get("enabled") and _takes_more(device, status):
+            device.setdefault("holders", []).append(holder)
+            return
+        for instance in mig.get("instances", ()):
+            if instance["profile"] == profile and "holder" not in instance:
+                instance["holder"] = holder
+                return
+
+
+def _takes_more(device: Json, status: Json) -> bool:
+    replicas = status.get("sharing", {}).get("replicas", 1)
+    healthy = device.get("health", {}).get("state") != "Unhealthy"
+    return healthy and len(device.get("holders", ())) < int(replicas)

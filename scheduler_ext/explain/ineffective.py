@@ -1,0 +1,85 @@
+"""Warnings about settings of a pod that have no effect, or that are not compared."""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from scheduler_ext.core.node.node_labels import VALUE_LABEL, stated_value, value_text
+from scheduler_ext.core.request import wishes
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.pod import resource_names
+
+
+def warnings(
+    pod: kube.Pod, request: GpuRequest | InvalidRequest, state: ClusterState, resources: ResourceNames
+) -> list[str]:
+    """Settings of the pod that have no effect, or that are not compared here."""
+    found = pod_warnings(pod, request, resources)
+    bare = sorted(name for name in state.infos if name not in state.objects.nodes)
+    if bare:
+        which = bare[0] + (f" and {len(bare) - 1} more" if bare[1:] else "")
+        found.append(
+            f"no Node object of {which}: selectors, affinity, taints, CPU and memory are not compared there"
+        )
+    if state.claims is not None:
+        found += shortened(state.claims.pool_problems())
+    texts = {
+        name: value_text(kube.strings(node.metadata.labels), kube.strings(node.metadata.annotations))
+        for name, node in sorted(state.objects.nodes.items())
+        if node.metadata is not None
+    }
+    bad = {name: text for name, text in texts.items() if text is not None and not stated_value(text)}
+    if bad:
+        first = next(iter(bad))
+        which = first + (f" and {len(bad) - 1} more" if len(bad) > 1 else "")
+        text = wishes.shown(bad[first])
+        found.append(f"{VALUE_LABEL} of {which}: {text} is no price such as 2.5, so the model's counts")
+    return found
+
+
+def shortened(problems: Sequence[str], most: int = 3) -> list[str]:
+    """The first of many problems, and the number of the others."""
+    others = len(problems) - most
+    return [*problems[:most], *([f"and {others} more of this kind"] if others > 0 else [])]
+
+
+def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources: ResourceNames) -> list[str]:
+    """Settings of the pod that have no effect."""
+    found = misspellings(pod, resources)
+    if isinstance(request, GpuRequest) and not request.asks_gpu:
+        annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
+        asked = [key for key in annotations if key.startswith(wishes.ANNOTATION_PREFIX)]
+        text = "the pod asks no GPU resource, so every node is fine"
+        found.append(f"{text} and its annotations do nothing" if asked else text)
+    return found
+
+
+def misspellings(pod: kube.Pod, resources: ResourceNames) -> list[str]:
+    """Annotations and resources of the pod that look like ones of this extender and have no effect."""
+    annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
+    found = [
+        f"annotation {key}: unknown, does nothing{_meant(key, resources.share)}"
+        for key in wishes.unknown_annotations(annotations)
+    ]
+    others = [name for name in resource_names(pod.spec or kube.PodSpec()) if not resources.is_gpu(name)]
+    share = resources.share
+    hints = [(f"annotation {name}", wishes.spelling_hint(name, share)) for name in sorted(annotations)]
+    hints += [(f"resource {name}", _meant_resource(name, resources)) for name in others]
+    return found + [f"{what} has no effect in this extender; {hint}" for what, hint in hints if hint]
+
+
+def _meant_resource(name: str, resources: ResourceNames) -> str | None:
+    singular = name.lower().removesuffix("s")
+    if singular in resources.whole:
+        return f"did you mean {singular}?"
+    return wishes.resource_hint(name, resources.share)
+
+
+def _meant(key: str, share: str) -> str:
+    """The annotation that the author may have meant, or where the resource of shares belongs."""
+    if key == share:
+        return "; it is a resource: ask it in a container's resources.limits"
+    close = get_close_matches(key.removeprefix(wishes.ANNOTATION_PREFIX).lower(), wishes.WISHES, n=1)
+    return f"; did you mean {wishes.ANNOTATION_PREFIX}{close[0]}?" if close else ""

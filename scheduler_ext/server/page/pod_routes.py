@@ -1,0 +1,76 @@
+"""The page's routes about pods, each for a part that is open: one pod, lists, and sums by namespace."""
+
+from typing import Any
+
+from flask import Blueprint, Response, request
+
+from scheduler_ext.core.errors import RequestError
+from scheduler_ext.server.explaining import Explaining, namespaced
+from scheduler_ext.server.replies import json_reply, problem_reply
+from scheduler_ext.sources.source_status import Source
+from scheduler_ext.views.pod_lists import SORTS, PlacedPods, Wanted
+from scheduler_ext.views.pod_view import pod_view
+from scheduler_ext.wire.extender_args import encode_json
+
+_MOST_NODES = 20
+_MOST_PODS = 200
+_MOST_FOUND = 20
+_MOST_NAMESPACES = 1000
+# More nodes than any cluster has.
+_ALL_NODES = 2**31
+# A namespace and a name have 63 and 253 characters at most, a label's value has 63.
+_MOST_CHARS = 320
+
+
+def pods_blueprint(source: Source, explaining: Explaining) -> Blueprint:
+    """Routes about the pods that hold GPUs or wait for some."""
+    routes = Blueprint("pods", __name__)
+    placed = PlacedPods()
+
+    @routes.get("/page/pod")
+    def pod() -> Response:
+        def answer() -> dict[str, Any]:
+            found = explaining.explainer.of_name(*namespaced(request.args.get("pod")), _ALL_NODES)
+            return pod_view(found, source.snapshot, source.pending(), _MOST_NODES)
+
+        return explaining.reply(answer)
+
+    @routes.get("/page/pods")
+    def pods() -> Response:
+        try:
+            wanted = Wanted(
+                **{field: _text(field) for field in Wanted.__slots__ if field != "sort"}, sort=_sort()
+            )
+        except RequestError as error:
+            return problem_reply(error.status, str(error), "page")
+        return json_reply(200, encode_json(placed.listed(source.snapshot, wanted, _MOST_PODS)))
+
+    @routes.get("/page/search")
+    def search() -> Response:
+        try:
+            find = _text("find")
+        except RequestError as error:
+            return problem_reply(error.status, str(error), "page")
+        found = placed.found(source.snapshot, source.pending(), find, _MOST_FOUND)
+        return json_reply(200, encode_json(found))
+
+    @routes.get("/page/namespaces")
+    def namespaces() -> Response:
+        sums = placed.by_namespace(source.snapshot, source.pending(), _MOST_NAMESPACES)
+        return json_reply(200, encode_json(sums))
+
+    return routes
+
+
+def _text(field: str) -> str:
+    text = request.args.get(field, "")
+    if len(text) > _MOST_CHARS:
+        raise RequestError(400, f"{field}: {len(text)} characters; give at most {_MOST_CHARS}")
+    return text
+
+
+def _sort() -> str:
+    order = _text("sort") or "name"
+    if order not in SORTS:
+        raise RequestError(400, f"sort: {order[:80]!r}; give one of {', '.join(SORTS)}")
+    return order

@@ -1,0 +1,65 @@
+"""The demo's pods on the sample cluster: as the inventory has them that the demo serves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler_ext.cli.demo import raw_pods
+from scheduler_ext.demo.placing import Placed, with_pods
+from scheduler_ext.sources.clusterstate import ClusterState, state_of
+from scheduler_ext.views.listing import inventory_list
+from scheduler_ext.whatif.simulation import simulate
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import Objects, read_objects, read_pods
+from tests.pages import SAMPLE, SAMPLE_PODS
+
+CONFIG = Configuration()
+TEXT = SAMPLE_PODS.read_bytes()
+
+
+def read(inventory: bytes) -> tuple[Objects, ClusterState]:
+    objects = read_objects(inventory)
+    return objects, state_of(objects, "the sample", CONFIG.resource_names())
+
+
+@pytest.fixture(scope="module")
+def placed() -> Placed:
+    _, before = read(SAMPLE.read_bytes())
+    return with_pods(SAMPLE.read_bytes(), list(raw_pods(TEXT)), read_pods(TEXT), before, 1_800_000_000.0)
+
+
+def test_pods_that_fit_run_and_the_others_wait(placed: Placed) -> None:
+    _, before = read(SAMPLE.read_bytes())
+    objects, after = read(placed.inventory)
+    expected = {
+        item["pod"].partition("/")[2]: item["node"]
+        for item in simulate(read_pods(TEXT), before, CONFIG)["items"]
+    }
+    nodes = {pod.metadata.name: pod.spec.node_name for pod in objects.pods if pod.metadata and pod.spec}
+    assert {name: nodes[name] for name in expected} == expected
+    assert (placed.running, placed.waiting) == (10, 5)
+    assert {each.pod.name for each in after.pending} == {
+        name for name, node in expected.items() if node is None
+    }
+
+
+def test_the_gpus_of_each_pod_are_known(placed: Placed) -> None:
+    _, after = read(placed.inventory)
+    items: list[dict[str, Any]] = inventory_list(after.infos.values(), CONFIG)["items"]
+    assert {item["node"]: item["unattributed"] for item in items if item["unattributed"]} == {}
+    of = {item["node"]: item for item in items}
+    full = [device["memory"]["freeMiB"] == 0 for device in of["h100-02"]["devices"]]
+    assert full == [True] * 8, "train-8 has all of it"
+    sick = next(device for device in of["a100-01"]["devices"] if not device["healthy"])
+    assert sick["memory"]["requestedMiB"] == 0, "the kubelet gives no sick GPU to anybody"
+
+
+def test_no_more_is_promised_than_there_is(placed: Placed) -> None:
+    _, after = read(placed.inventory)
+    for item in inventory_list(after.infos.values(), CONFIG)["items"]:
+        for device in item["devices"]:
+            memory = device["memory"]
+            if memory["requestedMiB"] is not None:
+                assert memory["requestedMiB"] + memory["freeMiB"] <= memory["totalMiB"]

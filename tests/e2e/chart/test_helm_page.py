@@ -1,0 +1,183 @@
+"""The chart in a real cluster: the commands of its page, beside an installation by kubectl."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.chart.helm import NAMESPACE, Key
+from tests.e2e.chart.live_objects import live_objects
+from tests.e2e.cluster.api import eventually
+from tests.e2e.cluster.binaries import find_helm
+from tests.e2e.cluster.whole import running_cluster
+from tests.e2e.documented import Reader
+from tests.e2e.installation import Installation
+from tests.kube_objects import GFD_H100
+from tests.pages import ROOT, blocks, section
+
+PAGE = (ROOT / "docs" / "tasks" / "helm.md").read_text()
+CHART = "manifests/charts/gpu-scheduler"
+UPGRADE = f"helm upgrade gpu-scheduler {CHART} --values gpu-scheduler.yaml --namespace {NAMESPACE}"
+GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+
+
+class Story:
+    """The reader, and the objects that Helm has made."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.installation = Installation(reader.cluster)
+        self.by_helm: dict[str, dict[Key, Any]] = {}
+
+    def run(self, heading: str) -> str:
+        """The output of a section's commands."""
+        return "\n".join(self.reader.run_block(block) for block in blocks(section(PAGE, heading), "sh"))
+
+    def objects(self) -> dict[Key, Any]:
+        """The installed objects."""
+        return live_objects(self.reader.cluster.plane)
+
+    def packs(self) -> bool:
+        """Whether the pods are configured for binpack."""
+        config = self.reader.api.get(f"{CONFIG_MAPS}/gpu-scheduler-config")
+        return "strategy: binpack" in config["data"]["extender.yaml"].replace("# ", "")
+
+    def columns(self) -> list[str]:
+        """The columns of GPUNodes."""
+        definition = self.reader.api.get(f"{DEFINITIONS}/gpunodes.gpu.scheduler-ext.io")
+        (version,) = definition["spec"]["versions"]
+        return [each["name"] for each in version["additionalPrinterColumns"]]
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    with running_cluster(tmp_path_factory.mktemp("helm")) as cluster:
+        room = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8"}
+        node = {"metadata": {"name": "h100-1", "labels": GFD_H100}, "status": {"capacity": room}}
+        cluster.plane.api.create("/api/v1/nodes", node)
+        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
+        path = f"{find_helm().parent}:{cluster.plane.binaries.kubectl.parent}:{os.environ['PATH']}"
+        reader.environment = {"PATH": path}
+        yield Story(reader)
+
+
+def test_it_installs_and_tests_itself(story: Story) -> None:
+    told = story.run("## Install")
+    assert told.count("Phase:          Succeeded") == 4, "the pod, its Service and its policies"
+    story.by_helm["base"] = story.objects()
+    services = story.reader.run_block("kubectl get services,networkpolicies,pods -A -o name")
+    assert "gpu-scheduler-test" not in services, "the objects of the test are gone"
+
+
+def test_its_scheduler_places_a_pod(story: Story) -> None:
+    story.reader.write_pod(('"A100-80GB"', '"H100"'), ('"3"', '"1"'))
+    story.reader.run_block("kubectl apply -f pod.yaml")
+    assert story.reader.node_of("three-a100") == "h100-1"
+    assert story.installation.metric("gpu_extender_request_duration_seconds_count", verb="filter") >= 1
+
+
+def test_a_value_rolls_the_pods(story: Story) -> None:
+    before = {pod.name for pod in story.installation.pods()}
+    story.run("## Values")
+    assert story.packs()
+    eventually(
+        lambda: not before & {pod.name for pod in story.installation.pods()}, "the pods before it are gone"
+    )
+
+
+def test_a_new_chart_upgrades_the_definition(story: Story) -> None:
+    """And creates the extender's token again, which was replaced as on the page of kubectl."""
+    token = "secret/gpu-scheduler-extender-token serviceaccount/gpu-scheduler-extender"
+    story.reader.run_block(f"kubectl -n {NAMESPACE} delete {token}")
+    template = story.reader.checkout / CHART / "templates" / "crds" / "gpunodes.yaml"
+    shipped = template.read_text()
+    column = "        - {name: New, type: string, jsonPath: .metadata.name}\n"
+    above = "additionalPrinterColumns:\n"
+    assert above in shipped
+    template.write_text(shipped.replace(above, above + column))
+    story.reader.run_block(UPGRADE)
+    template.write_text(shipped)
+    assert story.columns()[0] == "New"
+    story.reader.run_block(f"kubectl -n {NAMESPACE} get {token}")
+
+
+def test_it_rolls_back(story: Story) -> None:
+    """To the revision with the value and the shipped definition, and then to the first one."""
+    story.run("## Upgrade")
+    assert story.columns()[0] == "GPUs"
+    assert story.packs()
+    story.reader.run_block(f"helm -n {NAMESPACE} rollback gpu-scheduler 1")
+    assert story.objects() == story.by_helm["base"]
+
+
+def test_a_value_turns_shares_on(story: Story) -> None:
+    story.reader.run_block("sed -i '/^extender:/,$d' gpu-scheduler.yaml")
+    story.reader.run_block("printf 'shares: {enabled: true}\\n' >> gpu-scheduler.yaml")
+    story.reader.run_block(UPGRADE)
+    story.by_helm["shares"] = story.objects()
+    assert ("MutatingAdmissionPolicy", "", "gpu-scheduler-shares") in story.by_helm["shares"]
+
+
+def test_uninstalling_keeps_the_reports_and_running_pods(story: Story) -> None:
+    report = {
+        "apiVersion": "gpu.scheduler-ext.io/v1alpha1",
+        "kind": "GPUNode",
+        "metadata": {"name": "h100-1"},
+    }
+    story.reader.api.create(GPU_NODES, report)
+    uninstall, everything = blocks(section(PAGE, "## Uninstall"), "sh")
+    story.reader.run_block(uninstall)
+    kept = {
+        ("CustomResourceDefinition", "", "gpunodes.gpu.scheduler-ext.io"),
+        ("CustomResourceDefinition", "", "gpureservations.gpu.scheduler-ext.io"),
+        ("Namespace", "", NAMESPACE),
+    }
+    eventually(lambda: story.objects().keys() == kept, "the other objects are gone", 60)
+    assert [each["metadata"]["name"] for each in story.reader.api.items(GPU_NODES)] == ["h100-1"]
+    assert story.reader.node_of("three-a100") == "h100-1"
+    story.reader.run_block(everything)
+    eventually(lambda: not story.objects(), "nothing is left", 60)
+
+
+@pytest.mark.parametrize("overlay", ["base", "shares"])
+def test_kubectl_installs_the_same(story: Story, overlay: str) -> None:
+    """By the kustomization of the README, which names the same images."""
+    if overlay == "base":
+        story.reader.run("README.md", "## Install on a cluster")
+    else:
+        replace = f"s|manifests/base|manifests/overlays/{overlay}|"
+        story.reader.run_block(f"sed -i '{replace}' my-cluster/kustomization.yaml")
+        # kubectl deletes no ConfigMap of earlier content.
+        story.reader.run_block(
+            f"kubectl -n {NAMESPACE} delete configmaps -l app.kubernetes.io/name={NAMESPACE}"
+        )
+        story.reader.run_block("kubectl apply --server-side -k my-cluster")
+    ours, theirs = story.by_helm[overlay], story.objects()
+    assert ours.keys() == theirs.keys()
+    for key, each in theirs.items():
+        assert ours[key] == each
+
+
+def test_helm_takes_over_from_kubectl(story: Story) -> None:
+    story.run("## From kustomize to Helm")
+    assert story.objects() == story.by_helm["shares"]
+    names = [each["metadata"]["name"] for each in story.reader.api.items(CONFIG_MAPS)]
+    assert [name for name in names if "config" in name] == ["gpu-scheduler-config"]
+
+
+def test_its_test_fails_without_a_scheduler(story: Story) -> None:
+    story.reader.run_block(f"kubectl -n {NAMESPACE} scale deployment/gpu-scheduler --replicas=0")
+    eventually(lambda: not story.installation.pods(), "the pods are gone")
+    tested = f"helm -n {NAMESPACE} test gpu-scheduler --timeout 3s"
+    failed = story.reader.run_block(f"! {tested} 2>&1")
+    assert "gpu-scheduler-test" in failed
+
+
+def test_every_block_of_the_page_is_run() -> None:
+    run = ("## Install", "## Values", "## Upgrade", "## From kustomize to Helm", "## Uninstall")
+    assert sum(len(blocks(section(PAGE, each), "sh")) for each in run) == len(blocks(PAGE, "sh"))

@@ -1,0 +1,1 @@
+"""The container image, built from the Dockerfile and started."""

@@ -1,0 +1,183 @@
+"""The search for pods and nodes, the running pods, and the namespaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.page.browser import NEEDS_BROWSER, Browser
+from tests.page.conditions import LONG
+from tests.page.page_server import PageServer
+from tests.page.pods_cluster import IMAGE, MANY, follows, goes_to, pods_server, shows
+
+pytestmark = NEEDS_BROWSER
+
+# As WebDriver names them.
+BACKSPACE, ENTER, ESCAPE, DOWN, UP = "\ue003", "\ue007", "\ue00c", "\ue015", "\ue013"
+SIDEWAYS = "return document.documentElement.scrollWidth - innerWidth"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PageServer]:
+    with pods_server() as running:
+        yield running
+
+
+def hits(page: Browser) -> list[str]:
+    found = page.script(
+        "return [...document.querySelectorAll('#hits [role=option]')].map((e) => e.innerText)"
+    )
+    return [str(text) for text in found]
+
+
+def test_the_search_finds_nodes_and_pods(page: Browser) -> None:
+    page.press("/")
+    assert page.script("return document.activeElement.name") == "lookup"
+    page.type("[name=lookup]", "research/")
+    page.eventually(lambda: len(hits(page)) == 3, "a waiting pod, a running one, and the list")
+    assert hits(page)[:2] == ["research/wants", "research/train busy"]
+    page.press(DOWN)
+    selected = "return document.querySelector('[aria-selected=true]').id === arguments[0].getAttribute('x')"
+    active = "return document.querySelector('[name=lookup]').getAttribute('aria-activedescendant')"
+    assert page.script(active) == page.script("return document.querySelector('[aria-selected=true]').id"), (
+        selected
+    )
+    page.press(ENTER)
+    shows(page, "Pod research/train", "on its node")
+    page.press(ESCAPE)
+    page.eventually(lambda: page.text("dialog[open]") == "", "the dialog is closed")
+    assert page.script("return document.activeElement.name") == "lookup"
+
+
+def test_a_node_is_found_and_opened(page: Browser) -> None:
+    page.type("[name=lookup]", "BUS")
+    page.eventually(lambda: hits(page) == ["busy"], "found in any case")
+    page.eventually(lambda: page.text("#announce") == "1 hit", "for the ear")
+    page.click("#hits [role=option]")
+    shows(page, "Node busy", "GPU-train")
+
+
+def test_hundreds_of_hits_are_counted_and_the_list_has_them(page: Browser) -> None:
+    page.type("[name=lookup]", "job")
+    page.eventually(lambda: f"(20 of {MANY})" in page.text("#hits"), "they are counted")
+    assert len(hits(page)) == 21
+    page.press(UP)
+    page.press(ENTER)
+    page.eventually(lambda: f"{MANY} pods, the first 200 here" in page.text("#running"), "they are listed")
+    assert page.script("return location.search") == "?view=pods&pods=job"
+    assert page.script("return document.querySelectorAll('#running tbody tr').length") == 200
+
+
+def test_nothing_found_is_said_and_escape_closes_the_hits(page: Browser) -> None:
+    page.type("[name=lookup]", "nowhere")
+    page.eventually(lambda: "No node or pod has this" in page.text("#hits"), "it is said")
+    page.press(ESCAPE)
+    page.eventually(lambda: page.text("#hits:not([hidden])") == "", "they are closed")
+
+
+def rows(page: Browser, view: str) -> list[list[str]]:
+    found = page.script(
+        "return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)]"
+        ".map((row) => [...row.children].map((each) => each.innerText.replace(/\\s+/g, ' ')))",
+        view,
+    )
+    return [[str(text) for text in row] for row in found]
+
+
+def test_running_pods_are_filtered_and_sorted(page: Browser) -> None:
+    page.click("[name=view-pods]")
+    page.eventually(lambda: len(rows(page, "running")) == 200, "the first are listed")
+    assert page.text("#nodes-title") == "Running pods"
+    page.choose("[name=namespace]", "research")
+    page.eventually(lambda: len(rows(page, "running")) == 1, "one is of this namespace")
+    (train,) = rows(page, "running")
+    assert train[:5] == ["research/train 1 × nvidia.com/gpu", "busy", "1 GPU 1", "80.0 GiB", "30.0 GiB"]
+    page.click("#filters button")
+    page.type("[name=pods]", "h/job-00")
+    page.eventually(lambda: len(rows(page, "running")) == 10, "ten have this in their name")
+    page.script("document.querySelector('[name=pods]').select()")
+    page.type("[name=pods]", BACKSPACE)
+    page.click("[name=order-used]")
+    page.eventually(
+        lambda: rows(page, "running")[0][0].startswith("research/train"), "the one that uses most is first"
+    )
+    assert page.script("return document.querySelector('[aria-sort=descending]').innerText") == "In use ▼"
+    page.click("#running .pod")
+    shows(page, "Pod research/train", "on its node")
+
+
+def test_namespaces_have_sums_and_filter(page: Browser) -> None:
+    page.click("[name=view-namespaces]")
+    page.eventually(lambda: len(rows(page, "namespaces")) == 3, "all are listed")
+    sums = {row[0]: row[1:] for row in rows(page, "namespaces")}
+    assert sums["research"][:5] == ["1", "80.0 GiB", "30.0 GiB", "1", "1"]
+    assert sums["research"][5].endswith(" d"), "the longest wait"
+    assert sums["batch"][2:] == ["unknown", str(MANY), "0", "–"]
+    choose = (
+        "[...document.querySelectorAll('#namespaces tbody button')].find((e) => e.innerText === 'research')"
+    )
+    page.script(f"{choose}.click()")
+    page.eventually(lambda: page.text("#pending-count") == "(1 of 1)", "the page is filtered")
+    assert page.script(f"return {choose}.getAttribute('aria-pressed')") == "true"
+    assert page.script("return location.search") == "?namespace=research&view=namespaces"
+    page.script(f"{choose}.closest('tr').querySelector('td button').click()")
+    page.eventually(lambda: len(rows(page, "running")) == 1, "its running pods are listed")
+
+
+def test_hostile_names_of_pods_are_text(page: Browser, server: PageServer) -> None:
+    spelled = "a\\u{202e}gpj.exe\\u{2066}\\u{200b}/" + IMAGE
+    page.type("[name=lookup]", "onerror")
+    page.eventually(lambda: spelled in page.text("#hits"), "found")
+    page.press(ENTER)
+    shows(page, f"Pod {spelled}", "on its node")
+    follows(page, LONG)
+    shows(page, f"Node {LONG}", spelled)
+    page.press(ESCAPE)
+    page.click("[name=view-pods]")
+    page.type("[name=pods]", "onerror")
+    page.eventually(lambda: spelled in page.text("#running"), "listed")
+    page.click("[name=view-namespaces]")
+    page.eventually(lambda: "a\\u{202e}gpj" in page.text("#namespaces"), "summed")
+    assert page.script("return document.querySelectorAll('img').length") == 0
+    assert not set("\u202e\u2066\u200b") & set(page.script("return document.body.innerText"))
+    assert page.script(SIDEWAYS) <= 0
+
+
+DRAWN = "dialog[open] tbody, .subject:not([hidden]) tbody"
+TOO_WIDE = """
+return ['html', '.panel.nodes .panel-head', 'dialog'].filter((each) => {
+  const { scrollWidth, clientWidth } = document.querySelector(each);
+  return scrollWidth > clientWidth;
+});
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1024, 1440])
+@pytest.mark.parametrize(
+    "where", ["?view=pods", "?view=namespaces", f"#node={LONG}", "#pod=research/wants"], ids=lambda at: at[:9]
+)
+def test_nothing_is_wider_than_the_window(
+    browser: Browser, server: PageServer, where: str, width: int
+) -> None:
+    browser.devtools(
+        "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=False
+    )
+    goes_to(browser, server, where)
+    browser.eventually(lambda: bool(browser.text(DRAWN)), "it is drawn")
+    assert browser.script(TOO_WIDE) == []
+
+
+@pytest.mark.parametrize("where", ["?view=pods", "?view=namespaces", "#pod=research/wants", "#node=busy"])
+def test_all_controls_have_names(page: Browser, server: PageServer, where: str) -> None:
+    goes_to(page, server, where)
+    page.eventually(lambda: bool(page.text(DRAWN)), "it is drawn")
+    tree = page.devtools("Accessibility.getFullAXTree")["nodes"]
+    roles = {"button", "link", "combobox", "searchbox", "listbox", "dialog", "region", "heading"}
+    found = [
+        (entry["role"]["value"], entry.get("name", {}).get("value", ""))
+        for entry in tree
+        if not entry["ignored"] and entry.get("role", {}).get("value") in roles
+    ]
+    assert {role for role, _ in found} >= {"button", "link"}
+    assert [role for role, name in found if not name] == []

@@ -1,0 +1,137 @@
+"""The dialog about a pod, and the links between pods, nodes and GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.in_words import why_in_words
+from scheduler_ext.wire.config import Configuration
+from tests.kube_objects import gpu, gpu_node, holder, pod
+from tests.page.browser import NEEDS_BROWSER, Browser
+from tests.page.conditions import WHOLE
+from tests.page.page_server import PageServer
+from tests.page.pods_cluster import WANTS, follow, follows, goes_to, of, pods_server, shows
+
+pytestmark = NEEDS_BROWSER
+
+# As WebDriver names them.
+ENTER, ESCAPE = "\ue007", "\ue00c"
+FOCUS = "return document.activeElement.innerText"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PageServer]:
+    with pods_server() as running:
+        yield running
+
+
+def address(page: Browser) -> str:
+    return str(page.script("return location.hash"))
+
+
+def test_a_waiting_pod_opens_the_words_of_why(page: Browser, server: PageServer) -> None:
+    page.click("#pending .pod")
+    shows(page, "Pod research/wants", "As of")
+    assert address(page) == "#pod=research/wants"
+    answer = Explainer(server, server.extender.record, Configuration()).of_name("research", "wants")
+    words, shown = why_in_words(answer), page.text("dialog")
+    said = [*words.verdict, answer["nearest"]["text"], *answer["advice"], *words.decisions]
+    assert answer["advice"]
+    assert [each for each in said if each not in shown] == []
+    assert "2 nodes\nInsufficient nvidia.com/gpu per device" in shown
+    assert "4 × nvidia.com/gpu" in shown
+    assert page.script("return document.querySelectorAll('dialog tbody tr').length") == 3
+    assert page.text("dialog tbody th") == "busy\nA100-80GB", "the nearest node comes first"
+
+
+def test_links_lead_from_pod_to_node_to_gpu_and_back_leads_home(page: Browser) -> None:
+    page.click("#pending .pod")
+    shows(page, "Pod research/wants", "As of")
+    follows(page, "busy")
+    shows(page, "Node busy", "research/train")
+    follows(page, "research/train")
+    shows(page, "Pod research/train", "30.0 GiB", "80.0 GiB", "GPU 1 GPU-train", "No decision is recorded")
+    assert "Fits nowhere" not in page.text("dialog")
+    follows(page, "GPU 1")
+    shows(page, "Node busy", "GPU-train")
+    assert address(page) == "#node=busy&gpu=1"
+    assert "GPU-train" in page.text("dialog .aimed")
+    assert page.script(FOCUS) == "1", "the focus is on the GPU"
+    for title in ("Pod research/train", "Node busy", "Pod research/wants"):
+        page.script("history.back()")
+        shows(page, title)
+    page.script("history.back()")
+    page.eventually(lambda: page.text("dialog[open]") == "", "the dialog is closed")
+
+
+def test_a_pod_opens_by_keyboard_and_closed_it_returns_the_focus(page: Browser) -> None:
+    page.script("document.querySelector('#pending .pod').focus()")
+    page.press(ENTER)
+    shows(page, "Pod research/wants", "As of")
+    assert page.script(FOCUS) == "Pod research/wants", "the focus is in the dialog"
+    page.press(ESCAPE)
+    page.eventually(lambda: page.text("dialog[open]") == "", "the dialog is closed")
+    assert page.script(FOCUS).replace("\n", "") == "research/wants"
+    page.eventually(lambda: address(page) == "", "and so is the address")
+    page.script("history.back()")
+    shows(page, "Pod research/wants", "As of")
+
+
+def test_a_decision_opens_its_pod_and_its_nodes(page: Browser) -> None:
+    page.eventually(lambda: "research/wants" in page.text("#decisions").replace("\n", ""), "it is shown")
+    page.click("#decisions .pod")
+    shows(page, "Pod research/wants", "of 2 nodes 0 fitted")
+
+
+@pytest.mark.parametrize(
+    ("where", "title", "text"),
+    [
+        pytest.param("#node=busy", "Node busy", "GPU-train", id="a node"),
+        pytest.param("#node=busy&gpu=0", "Node busy", "GPU-train", id="a GPU"),
+        pytest.param("#pod=research/train", "Pod research/train", "on its node", id="a running pod"),
+        pytest.param("#pod=research%2Ftrain", "Pod research/train", "on its node", id="a pod, encoded"),
+        pytest.param(
+            "?view=pods#pod=research/wants", "Pod research/wants", "Fits nowhere", id="beside filters"
+        ),
+        pytest.param("../#node=busy", "Node busy", "GPU-train", id="from the shortest address"),
+        pytest.param("#node=busy&gpu=7", "Node busy", "This node has no GPU 7.", id="no such GPU"),
+    ],
+)
+def test_an_address_opens_it(page: Browser, server: PageServer, where: str, title: str, text: str) -> None:
+    goes_to(page, server, where)
+    shows(page, title, text)
+
+
+@pytest.mark.parametrize(
+    ("where", "text"),
+    [
+        pytest.param("#node=gone", "There is no node of this name.", id="no such node"),
+        pytest.param("#pod=research/gone", "No pod of this name waits for GPUs", id="no such pod"),
+        pytest.param("#pod=gone", "ask for ?pod=NAMESPACE/NAME", id="a pod without a namespace"),
+    ],
+)
+def test_an_address_of_nothing_says_so(browser: Browser, server: PageServer, where: str, text: str) -> None:
+    goes_to(browser, server, where)
+    browser.eventually(lambda: text in browser.text("dialog"), text)
+    # The browser reports the status of the reply, and nothing else.
+    assert all("the server responded with a status of 40" in each for each in browser.console())
+
+
+def test_other_addresses_open_nothing(page: Browser, server: PageServer) -> None:
+    goes_to(page, server, "#nodes-title")
+    assert page.text("dialog[open]") == ""
+
+
+def test_the_dialog_follows_its_pod_to_a_node(page: Browser, server: PageServer) -> None:
+    goes_to(page, server, "#pod=research/wants")
+    shows(page, "Pod research/wants", "Fits nowhere")
+    held = [gpu(i, f"GPU-new-{i}", holders=[holder("wants", "research")]) for i in range(4)]
+    arrived = of("research", pod("wants", {WHOLE: "4"}, on="large", priority=9))
+    follow(server, gpu_node("large", held), arrived)
+    try:
+        shows(page, "Pod research/wants", "on its node", "GPU 3 GPU-new-3")
+    finally:
+        follow(server, WANTS)
