@@ -87,10 +87,9 @@ class Fleet:
                 seen = [{"uid": f"uid-{each['name']}", "memoryMiB": max(0, used - 450)} for each in holders]
                 sick = {"state": "Unhealthy", "reason": "XID 79: GPU has fallen off the bus"}
                 health = {"health": sick} if (name, index) in (("h100-07", 5), ("a100-19", 2)) else {}
-                devices.append(
-                    gpu(index, f"GPU-{name}-{index}", model=model, memory=memory, holders=holders + seen)
-                    | health
-                )
+                busy = {"utilizationPercent": rng.randrange(60, 100) if index < held else 0} | health
+                uuid = f"GPU-{name}-{index}"
+                devices.append(gpu(index, uuid, model=model, memory=memory, holders=holders + seen) | busy)
             if holders:
                 yield _running(holders[0], {WHOLE: str(size)}, name)
             at += size
@@ -151,7 +150,8 @@ class Fleet:
                 "usedMiB": min(22000, used + stray),
                 "unaccountedMiB": stray,
             }
-            devices.append(gpu(index, uuid, model="L4", memory=memory, holders=seen))
+            busy = rng.randrange(20, 90) if asked else 0
+            devices.append(gpu(index, uuid, model="L4", memory=memory, holders=seen, utilizationPercent=busy))
         labels = {"karpenter.sh/nodepool": "serving", "gpu.scheduler-ext.io/sharing": "memory"}
         yield gpu_node(name, devices)
         yield node(name, {SHARE: "81920"}, labels=labels)

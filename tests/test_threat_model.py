@@ -20,6 +20,7 @@ from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
+from tests.kube_objects import pod
 from tests.pages import ROOT, SAMPLE, rows
 from tests.server.process.product import Product, config_file
 from tests.server.process.server_process import get
@@ -84,8 +85,8 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/server/process/test_serve_browsers.py::test_no_web_page_is_a_kube_scheduler",
         "tests/server/process/test_serve_explain.py::test_no_pod_of_another_namespace_is_named",
     ),
-    "Metrics have namespaces, nodes and models, no pods": (
-        f"{HERE}test_metrics_name_no_pod",
+    "Metrics have namespaces, nodes and models, and the names of at most 50 waiting pods": (
+        f"{HERE}test_metrics_name_only_pods_that_wait",
         "tests/manifests/test_metrics_access.py::test_only_prometheus_in_a_labelled_namespace_is_let_in",
     ),
     "Control and direction characters are escaped": (
@@ -234,13 +235,24 @@ def test_annotations_only_restrict(cluster: Sequence[NodeInfo], asked: list[GpuR
 OF_THE_POD = ("units", "shares", "priority", "cpu_milli", "by_container")
 
 
-def test_metrics_name_no_pod(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("most", "named"),
+    [
+        pytest.param(0, set(), id="none if so configured"),
+        pytest.param(50, {"waits"}, id="those that wait"),
+    ],
+)
+def test_metrics_name_only_pods_that_wait(tmp_path: Path, most: int, named: set[str]) -> None:
     """At the finest level of detail, for a cluster whose pods have GPUs."""
     objects: list[Any] = list(yaml.safe_load_all(SAMPLE.read_bytes()))
-    names = {each["metadata"]["name"] for each in objects if each["kind"] == "Pod"}
-    assert names
-    config = config_file(tmp_path, metrics={"detail": "device"})
-    with Product(inventory=SAMPLE, config=config).ready() as server:
+    waits = pod("waits", {"nvidia.com/gpu": "9"})
+    waits["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    names = {each["metadata"]["name"] for each in (*objects, waits) if each["kind"] == "Pod"}
+    assert len(names) > 1
+    served = tmp_path / "served.yaml"
+    served.write_text(yaml.safe_dump_all([*objects, waits]))
+    config = config_file(tmp_path, metrics={"detail": "device", "waitingPods": most})
+    with Product(inventory=served, config=config).ready() as server:
         text = get(server.health, "/metrics").body.decode()
     values = {
         value
@@ -248,5 +260,5 @@ def test_metrics_name_no_pod(tmp_path: Path) -> None:
         for sample in family.samples
         for value in sample.labels.values()
     }
-    assert not names & values
+    assert names & values == named
     assert {"h100-01", "research"} <= values

@@ -253,7 +253,8 @@ def _build_apps(
     explainer = Explainer(source, extender.record, config, extender.places)
     explaining = Explaining(explainer)
     waiting = Waiting(source, extender.record, explainer)
-    metrics = Metrics(source, config, waiting.reasons, certificate_file, waiting.longest)
+    longest = partial(waiting.longest, most=config.metrics.waiting_pods)
+    metrics = Metrics(source, config, waiting.reasons, certificate_file, longest)
     feed = PageFeed(
         source, extender.record, waiting.lines, config.resource_names(), config.memory.headroom_percent
     )

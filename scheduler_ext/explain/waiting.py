@@ -32,8 +32,7 @@ _AT_ONCE_S = 0.5
 # A scrape waits less long.
 _AT_SCRAPE_S = 0.05
 MOST_LINES = 500
-# The pods with a series of their own. A pod that fits is placed in seconds, and gets none.
-MOST_LONG = 50
+# A pod that fits is placed in seconds: it is in no list of long waits.
 LONG_S = 60.0
 
 # The identity of equal pods: their namespace, whose pods alone an explanation names, and their spec.
@@ -82,16 +81,16 @@ class Waiting:
         the most frequent reason of the last filter."""
         return dict(Counter(map(self._reasons_at_scrape(), self._source.pending())))
 
-    def longest(self, wall_time: float) -> list[LongWait]:
-        """The pods that have waited longest since their creation, the longest first: at most MOST_LONG, each
-        for LONG_S at least, none with scheduling gates. `wall_time` is now, in seconds since 1970; reasons
-        are as in `reasons`."""
+    def longest(self, wall_time: float, most: int) -> list[LongWait]:
+        """The pods that have waited longest since their creation, the longest first: at most `most`, each for
+        LONG_S at least, none with scheduling gates. `wall_time` is now, in seconds since 1970; reasons are as
+        in `reasons`."""
         created = [(each.pod.created_at, each) for each in self._source.pending() if not each.gated]
         old = [(at, each) for at, each in created if at is not None and wall_time - at >= LONG_S]
         reason = self._reasons_at_scrape()
         return [
             LongWait(each.pod.namespace, each.pod.name, reason(each), wall_time - at)
-            for at, each in nsmallest(MOST_LONG, old, key=lambda pair: pair[0])
+            for at, each in nsmallest(most, old, key=lambda pair: pair[0])
         ]
 
     def _reasons_at_scrape(self) -> Callable[[PendingPod], str]:

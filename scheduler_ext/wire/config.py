@@ -101,6 +101,7 @@ class DraSection(_Section):
 
 class MetricsSection(_Section):
     detail: Literal["cluster", "node", "device"] = "node"
+    waiting_pods: Annotated[int, Meta(ge=0, le=1000)] = 50
 
 
 class Configuration(_Section):

@@ -21,7 +21,8 @@ from tests.pages import ROOT, blocks
 TASKS = ROOT / "docs" / "tasks"
 RUNBOOKS = ROOT / "docs" / "runbooks"
 # Those with clusters of their own: test_documentation.py, test_shares_page.py, test_dra_page.py,
-# test_upgrade.py, chart/test_helm_page.py. The page about policies needs none: tests/cli/test_simulate_custom.py.
+# test_upgrade.py, chart/test_helm_page.py. The page about policies needs none
+# (tests/cli/test_simulate_custom.py).
 ELSEWHERE = {
     *("install.md", "helm.md", "shares.md", "standalone.md", "dra.md", "upgrade.md", "write-a-policy.md"),
     *("CertificateExpiry.md", "GPUBindConflictsHigh.md", "GPUSharePodsUnplaced.md"),

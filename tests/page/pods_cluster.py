@@ -71,7 +71,9 @@ def shows(page: Browser, title: str, *texts: str) -> None:
 def follows(page: Browser, text: str) -> None:
     """Click on the first link of the dialog with this text."""
     page.script(
-        "[...document.querySelectorAll('dialog a')].find((e) => e.innerText.includes(arguments[0])).click()",
+        "const all = [...document.querySelectorAll('dialog a')];"
+        "const link = all.find((each) => each.innerText.includes(arguments[0]));"
+        "link.focus(); link.click()",
         text,
     )
 

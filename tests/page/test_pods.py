@@ -52,6 +52,7 @@ def test_links_lead_from_pod_to_node_to_gpu_and_back_leads_home(page: Browser) -
     shows(page, "Pod research/wants", "As of")
     follows(page, "busy")
     shows(page, "Node busy", "research/train")
+    assert page.script(FOCUS) == "Node busy", "the ear hears where it is"
     follows(page, "research/train")
     shows(page, "Pod research/train", "30.0 GiB", "80.0 GiB", "GPU 1 GPU-train", "No decision is recorded")
     assert "Fits nowhere" not in page.text("dialog")

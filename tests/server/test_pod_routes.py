@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from scheduler_ext.server import explaining as explaining_module
 from scheduler_ext.server.app import inspect_app
 from scheduler_ext.server.explaining import Explaining
 from scheduler_ext.server.page.pod_routes import pods_blueprint
@@ -107,6 +108,19 @@ def test_pods_of_other_namespaces_are_named_as_configured(hidden: bool) -> None:
 )
 def test_others_are_refused_with_a_reason(there: Running, path: str, status: int) -> None:
     assert got(there, path, status)["error"]
+
+
+def test_explanations_take_turns(there: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explaining_module, "_PATIENCE_S", 0.01)
+    explaining = Explaining(there.explainer())
+    app = inspect_app(pods_blueprint(there, explaining))  # type: ignore[arg-type]
+
+    def asked() -> int:
+        return app.test_client().get("/page/pod?pod=default/wants").status_code
+
+    with app.app_context():
+        meanwhile = explaining.reply(lambda: {"status": asked()})
+    assert (meanwhile.json, asked()) == ({"status": 503}, 200)
 
 
 def test_lists_search_and_namespaces_answer(there: Running) -> None:

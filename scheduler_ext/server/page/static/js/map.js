@@ -75,7 +75,7 @@ export class NodeMap {
         <canvas role="img" aria-label=${groupText(group)} .group=${group}
           .style=${`width:${group.across * size}px;height:${group.down * size}px`}
           @mousemove=${this.#point} @mouseleave=${this.#leave} @click=${this.#click}></canvas>
-        ${group.troubled ? html`<button type="button" class="trouble" title=${`Show only these: ${troubles(group).join(", ")}`}
+        ${group.troubled ? html`<button type="button" class=${`trouble${sum.sick || sum.missing ? "" : " warn"}`} title=${`Show only these: ${troubles(group).join(", ")}`}
           @click=${() => this.onTrouble(group)}>${troubleTexts(group).join(" · ")}</button>` : nothing}
       </div>`;
     })}</div>`;
