@@ -98,8 +98,11 @@ def fresh_inventory(state: NodeState, request: GpuRequest) -> bool:
         if all(ask.resource in from_slices and _is_offered(state, ask) for ask in request.units):
             return True
     by_labels_only = state.estimated and len(state.slots) > 0
-    needs_report = request.shares is not None or any(ask.profile for ask in request.units)
-    return state.fresh and not (needs_report and by_labels_only)
+    if request.shares is not None:
+        return state.fresh and not by_labels_only and not state.by_allocatable
+    if any(ask.profile for ask in request.units) and by_labels_only and not state.by_allocatable:
+        return False
+    return state.fresh
 
 
 def _is_offered(state: NodeState, ask: UnitAsk) -> bool:

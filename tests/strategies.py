@@ -180,7 +180,7 @@ _offered_mib = st.sampled_from((2**20, 2**20, 30_000, 0))
 _pods_there: SearchStrategy[tuple[str, ...]] = st.sampled_from(
     ((), (), *((name,) for name in POD_NAMES[:2]), POD_NAMES)
 )
-_freshness = st.sampled_from(("Fresh",) * 20 + ("Stale", "Missing"))
+_freshness = st.sampled_from(("Fresh",) * 14 + ("Stale", "Missing"))
 _cpu_milli = st.sampled_from((None, 16_000, 96_000))
 _cpu_elsewhere_milli = st.sampled_from((0, 0, 7_500, 96_000))
 
@@ -200,17 +200,20 @@ def node_infos(draw: DrawFn, name: str = "node") -> NodeInfo:
         }
         allocatable[RESOURCES.share] = draw(_offered_mib)
     pods = draw(_pods_there)
+    freshness = draw(_freshness)
+    is_reported = report is not None and freshness == "Fresh"
     return NodeInfo(
         name=name,
         report=report,
         estimate=draw(estimates()) if source == "estimate" else None,
-        freshness=draw(_freshness),
+        freshness=freshness,
         allocatable=allocatable,
         spot=draw(st.booleans()),
         changing=draw(one_in(20)),
         pods=tuple(draw(bound_pods(pod, uuids)) for pod in pods),
         cpu_milli=draw(_cpu_milli),
         cpu_elsewhere_milli=draw(_cpu_elsewhere_milli),
+        by_allocatable=source != "none" and not is_reported and draw(st.booleans()),
     )
 
 

@@ -113,6 +113,11 @@ HELD: dict[str, tuple[str, ...]] = {
     "It creates Events": (
         f"{IDENTITIES}test_a_policy_holds_the_extender_to_one_annotation",
         "tests/e2e/agents/test_agent_policy.py::test_the_extender_changes_nothing_else_of_a_node",
+        "tests/e2e/agents/test_agent_policy.py::test_the_extender_does_not",
+        "tests/e2e/agents/test_agent_policy.py::test_the_extender_labels_a_node_once_and_may_still_annotate_it",
+    ),
+    "A stolen token can bring the agent": (
+        "tests/e2e/agents/test_agent_policy.py::test_the_extender_does_not",
     ),
     "With shares it also binds": (
         f"{IDENTITIES}test_the_extender_of_shares",

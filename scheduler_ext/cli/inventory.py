@@ -43,6 +43,8 @@ def print_inventory(listing: dict[str, Any], *, wide: bool) -> None:
         notes = [each["text"] for each in item["unattributed"]]
         if item["problem"]:
             notes.append(f"its report is refused, {item['source']} are shown")
+        if item["withoutReport"]:
+            notes.append(item["withoutReport"])
         if item["cordonsUnknown"]:
             notes.append(f"cordoned, and no GPU of the node: {', '.join(item['cordonsUnknown'])}")
         print_notes(f"{item['node']}: {note}" for note in notes)
@@ -74,7 +76,8 @@ def _cordoned(item: dict[str, Any]) -> str:
 
 def _unheld(device: dict[str, Any]) -> str:
     """The GPU's instances without a known holder, if the GPU takes pods."""
-    open_ = device["item"]["state"] != "Missing" and device["healthy"] and not device["cordoned"]
+    is_out = device["item"]["state"] == "Missing" and not device["item"]["byAllocatable"]
+    open_ = not is_out and device["healthy"] and not device["cordoned"]
     instances = device["mig"]["instances"]
     free: Counter[str] = Counter()
     for instance in instances:

@@ -21,7 +21,9 @@ from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.cpu import pod_cpu_milli
+from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_constraints, node_record
@@ -55,6 +57,17 @@ def pod_state(pod: kube.Pod, resources: ResourceNames) -> PodState:
     if spec.node_name:
         return _Other(spec.node_name, pod_cpu_milli(spec))
     return pending_pod(pod, resources) if has_gpus else None
+
+
+def scheduler_cache(config: Configuration) -> Cache:
+    """A cache of nothing yet."""
+    return Cache(
+        *config.inventory_ages_s(),
+        config.resource_names(),
+        config.bind.enabled,
+        DeviceSelector,
+        allow_unreported=config.allows_unreported(),
+    )
 
 
 def update_pod(cache: Cache, uid: str, state: PodState, now: float) -> None:

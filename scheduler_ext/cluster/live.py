@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from scheduler_ext.background import Background, RateLimiter
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.locked_cache import LockedCache
+from scheduler_ext.cluster.agent_labels import AgentLabels
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.dra.device_watches import DeviceWatches
 from scheduler_ext.cluster.dra.taint_writer import TaintWriter
@@ -23,11 +24,16 @@ from scheduler_ext.cluster.events.event_recorder import EventRecorder
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems
 from scheduler_ext.cluster.events.placement_events import PlacementEvents
 from scheduler_ext.cluster.forecasting import Forecasting
-from scheduler_ext.cluster.inventory_handlers import BudgetHandler, NodeHandler, PodHandler, ReportHandler
+from scheduler_ext.cluster.inventory_handlers import (
+    BudgetHandler,
+    NodeHandler,
+    PodHandler,
+    ReportHandler,
+    scheduler_cache,
+)
 from scheduler_ext.cluster.own_lease import Election
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.scheduler_lease import Leadership
-from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
@@ -36,7 +42,6 @@ from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.gpunode import GpuNode
 from scheduler_ext.wire.kube import Node, Pod, PodDisruptionBudget
 from scheduler_ext.wire.pod import ClaimLookup
@@ -63,7 +68,7 @@ _INVISIBLE = Cause.REPORT | Cause.AGE | Cause.PROMISE
 
 Leader: TypeAlias = Election | Leadership
 BuildLeader: TypeAlias = Callable[..., Leader]
-_Worker: TypeAlias = EventRecorder | Enforcing | Leader | DeviceWatches | TaintWriter
+_Worker: TypeAlias = EventRecorder | Enforcing | Leader | DeviceWatches | TaintWriter | AgentLabels
 
 
 class LiveInventory(Background):
@@ -84,14 +89,13 @@ class LiveInventory(Background):
         # The number of outages of the API server that were handled.
         self._returns = 0
         resources = config.resource_names()
-        cache = Cache(*config.inventory_ages_s(), resources, config.bind.enabled, DeviceSelector)
+        cache = scheduler_cache(config)
         # Claims are looked up without the lock (DeviceIndex.units).
         extender.claims = cache.devices
         # The random part makes the name unique among all processes.
         self.locked = LockedCache(cache, extender, f"{name}_{uuid.uuid4().hex[:8]}")
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
         self._recorder = EventRecorder(transport, self.active)
-        self._inventory_events = InventoryEvents(self._recorder.warn, resources)
         self._placements = PlacementEvents(extender.record, self._recorder.write)
         self._oldest_s = config.inventory_ages_s()[0]
         self._report_problems = ReportProblems()
@@ -107,6 +111,10 @@ class LiveInventory(Background):
         disruptions = Decoder(PodDisruptionBudget)
         reports = ReportHandler(*parts, self._report_problems)
         self._nodes = NodeHandler(*parts)
+        self._agent_labels = AgentLabels(
+            transport, self.active, config.inventory.label_nodes, self._nodes.facts, self._recorder.write
+        )
+        self._inventory_events = InventoryEvents(self._recorder.warn, resources, self._agent_labels.why_not)
         self._device_watches = DeviceWatches(transport, *parts, rate_limiter)
         self._reflectors: list[Reflector[Any]] = [
             Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, rate_limiter),
@@ -213,7 +221,7 @@ class LiveInventory(Background):
     def _workers(self) -> list[_Worker]:
         """The parts beside the reflectors that work from the start."""
         parts = (self._recorder, self.enforcing, self._leader, self._device_watches, self._taint_writer)
-        return [part for part in parts if part is not None]
+        return [self._agent_labels, *(part for part in parts if part is not None)]
 
     def stop(self, wait_s: float = _STOP_S) -> None:
         self.stopped.set()
@@ -331,9 +339,7 @@ class LiveInventory(Background):
         self.locked.publish_owed()
         if self.enforcing is not None:
             self.enforcing.follow(infos, records)
-        unlabelled = {name for name, record in records.items() if record is not None and record.unlabelled}
-        reported = {name for name, info in infos.items() if info is not None and info.report is not None}
-        self._inventory_events.follow(infos, unlabelled - reported)
+        self._inventory_events.follow(infos, self._agent_labels.follow(infos, records))
         if before is not None:
             self._placements.follow(before, infos)
         elif (snapshot := self.snapshot) is not None:

@@ -8,10 +8,9 @@ from typing import TypeVar
 from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
 from scheduler_ext.cluster.dra.device_handlers import KINDS
 from scheduler_ext.cluster.dra.discovery import discovered
-from scheduler_ext.cluster.inventory_handlers import pod_state, received_at, update_pod
+from scheduler_ext.cluster.inventory_handlers import pod_state, received_at, scheduler_cache, update_pod
 from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.reflector import PAGE
-from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import ClusterError, ImpossibleReportError, InventoryError
@@ -19,7 +18,6 @@ from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_record
@@ -44,7 +42,7 @@ def cluster_state(
     which take most of the memory, and `claims` more claims that pods ask through. Raises ClusterError;
     InventoryError naming an object and its field."""
     resources = config.resource_names()
-    cache = Cache(*config.inventory_ages_s(), resources, config.bind.enabled, DeviceSelector)
+    cache = scheduler_cache(config)
     objects = Objects()
     now = time.monotonic()
     for node, clock in _list(transport, NODES, Decoder(kube.Node)):

@@ -76,7 +76,9 @@ def diagnosis(case: Case) -> dict[str, Any]:
         "wouldFitWithout": [_leaver(pod, case.namespace) for pod in leaving],
     }
     numbers = case.decision.nearest_miss(near.node.info.name) if near.in_tree is None else None
-    operators = BY_NAME[numbers.criterion].for_operators(numbers, near.node) if numbers else None
+    operators = None
+    if numbers is not None:
+        operators = BY_NAME[numbers.criterion].for_operators(numbers, near.node, case.request)
     ways = [_changes(case), _of_kubernetes(refused, near, case)]
     told["advice"] = [
         *unoffered(case.request, snapshot, case.sizing.resources),

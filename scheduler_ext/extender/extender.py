@@ -73,6 +73,7 @@ class Extender:
         self.preemptor = Preemptor(self.sizing, lambda: self.snapshot, self.places)
         self.claims: ClaimLookup | None = None
         """The claims of the cluster, where they are followed."""
+        self._allow_unreported = config.allows_unreported()
         self._empty_victims = config.preemption.empty_victims
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_PODS)
 
@@ -242,7 +243,8 @@ class Extender:
                 known, uid = snapshot.nodes.get(name), node.metadata.uid if node.metadata else None
                 # An inventory without Node objects has no uids; there the name decides.
                 is_same = known is not None and known.info.uid in (None, uid)
-                before = known.info if known is not None and is_same else NodeInfo(name)
+                template = NodeInfo(name, by_allocatable=self._allow_unreported)
+                before = known.info if known is not None and is_same else template
                 info = with_node(before, node, self._resources)
             except QuantityError as error:
                 raise RequestError(400, f"Nodes.items[{i}].status: {error}") from None

@@ -29,8 +29,8 @@ class Sample(NamedTuple):
 
 
 def sample(snapshot: Snapshot, waiting: int, at: float) -> Sample:
-    """The sample of a snapshot. Nodes that are missing do not count."""
-    names = [name for name, node in snapshot.nodes.items() if node.info.freshness != "Missing"]
+    """The sample of a snapshot. Nodes whose GPUs may be gone do not count."""
+    names = [name for name, node in snapshot.nodes.items() if not node.info.is_out]
     states = snapshot.state_of[snapshot.rows(names)]
     healthy = snapshot.healthy[states]
     idle = float(snapshot.idle[states].sum())
@@ -71,8 +71,8 @@ class History:
 def fragmentation(snapshot: Snapshot) -> tuple[float, float]:
     """(unallocated, unusable) in GPUs, by the forecast of the decisions (`core.forecast.demand`).
     Unallocated is the unheld part of healthy GPUs that are neither shared by time nor in MIG mode; unusable
-    is the part of it that future pods cannot use, weighted by the frequency of those pods. Missing nodes do
-    not count."""
+    is the part of it that future pods cannot use, weighted by the frequency of those pods. Nodes whose GPUs
+    may be gone do not count."""
     by_model = fragmentation_by_model(snapshot).values()
     return sum(idle for idle, _ in by_model), sum(unusable for _, unusable in by_model)
 
@@ -82,7 +82,7 @@ def fragmentation_by_model(snapshot: Snapshot) -> dict[str, tuple[float, float]]
     models: dict[str, int] = {}
     names, of = [], []
     for name, node in snapshot.nodes.items():
-        model = _model_name(node) if node.info.freshness != "Missing" and not node.state.in_parts else None
+        model = _model_name(node) if not node.info.is_out and not node.state.in_parts else None
         if model is not None:
             names.append(name)
             of.append(models.setdefault(model, len(models)))

@@ -9,6 +9,7 @@ from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.unreported import effect
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.sentences import unattributed
 from scheduler_ext.views.node_usage import device_usage, instances_of
@@ -53,6 +54,8 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
         "state": info.freshness,
         "ageSeconds": age_s,
         "problem": problem,
+        "byAllocatable": info.takes_unreported,
+        "withoutReport": effect(info),
         "unknownDeviceGpus": unknown_gpus(info, held),
         "unattributed": unattributed(info, attribution.unknown, resources.share),
         "cordonsUnknown": [] if report is None else list(report.cordoned_strangers),

@@ -33,8 +33,8 @@ class DeviceUsage:
 
 def takes_new(info: NodeInfo, device: Device) -> bool:
     """Whether a pod may be sent to this GPU, now or after the node's next report: never to a sick or a
-    cordoned one, nor to one of a node whose agent is Missing."""
-    return device.healthy and not device.cordoned and info.freshness != "Missing"
+    cordoned one, nor to one that may be gone."""
+    return device.healthy and not device.cordoned and not info.is_out
 
 
 def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_percent: int) -> DeviceUsage:
@@ -59,7 +59,7 @@ def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_
         requested_mib=requested,
         unaccounted_mib=held.foreign_mib or None if known is None else known + held.foreign_mib,
         free_mib=Room.of(memory, held, percent).after(requested - held.requested_mib).free
-        if takes_new(info, device) and replica_left
+        if takes_new(info, device) and replica_left and info.freshness != "Missing"
         else 0,
     )
 
@@ -109,10 +109,10 @@ def total(amounts: Iterable[Amounts]) -> Amounts:
 
 
 def node_usage(node: Node, resources: ResourceNames, headroom_percent: int) -> NodeUsage:
-    """Usage of a node's GPUs. Empty if the agent is Missing, because the node may be gone. GPUs known by
-    labels only have no memory figures. `headroom_percent`: the part that shares leave free."""
+    """Usage of a node's GPUs. Empty if they may be gone, because the agent is Missing. GPUs known by labels
+    only have no memory figures. `headroom_percent`: the part that shares leave free."""
     info = node.info
-    if info.freshness == "Missing":
+    if info.is_out:
         return NodeUsage()
     known = holdings_of(info, resources)
     if info.report is None:

@@ -53,7 +53,8 @@ def node_row(node: Node, resources: ResourceNames, headroom_percent: int) -> lis
         return None
     known = holdings_of(info, resources)
     attribution = attribute(info, known, resources, node)
-    marks = [name for name, marked in (("spot", info.spot), ("changing", info.changing)) if marked]
+    marked = (("spot", info.spot), ("changing", info.changing), ("by allocatable", info.takes_unreported))
+    marks = [name for name, holds in marked if holds]
     return [
         info.name,
         info.pool,

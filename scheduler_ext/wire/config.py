@@ -52,6 +52,8 @@ class MemorySection(_Section):
 class InventorySection(_Section):
     stale_after: str = "150s"
     missing_after: str = "300s"
+    unreported: Literal["allow", "refuse"] = "refuse"
+    label_nodes: bool = True
 
 
 class ScoreSection(_Section):
@@ -139,6 +141,10 @@ class Configuration(_Section):
             duration_s("inventory.staleAfter", self.inventory.stale_after, 1, 86400),
             duration_s("inventory.missingAfter", self.inventory.missing_after, 1, 86400),
         )
+
+    def allows_unreported(self) -> bool:
+        """Whether nodes without a fresh report take pods by their allocatable."""
+        return self.inventory.unreported == "allow"
 
     def resource_names(self) -> ResourceNames:
         """The resources that stand for GPUs."""

@@ -50,9 +50,8 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         advertised=(stated.get(resources.share), allocatable.get(resources.share)),
         cpu_milli=allocatable_cpu_milli(status.allocatable),
         pool=node_labels.node_pool(labels),
-        # An agent can run wherever NVIDIA's device plugin hands out whole GPUs or MIG instances.
-        unlabelled=node_labels.lacks_agent_label(labels)
-        and any(count > 0 and name.startswith(node_labels.NVIDIA) for name, count in capacity.items()),
+        agent_label=node_labels.agent_label(labels),
+        has_nvidia=any(count > 0 and name.startswith(node_labels.NVIDIA) for name, count in capacity.items()),
     )
 
 
@@ -87,7 +86,14 @@ def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> Node
     pods = NodePods(info.pods, info.assumed, info.nominated)
     record = node_record(node, resources)
     return record.info(
-        info.name, info.report, pods, freshness, info.cpu_elsewhere_milli, info.dra, info.claims
+        info.name,
+        info.report,
+        pods,
+        freshness,
+        info.cpu_elsewhere_milli,
+        info.dra,
+        info.claims,
+        allow_unreported=info.by_allocatable,
     )
 
 
@@ -98,13 +104,16 @@ def _gpu_counts(amounts: kube.Quantities | None, resources: ResourceNames) -> di
 
 
 def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estimate | None:
-    """A device plugin without any labels: a number of GPUs of an unknown model."""
+    """A device plugin without any labels: a number of GPUs of an unknown model, or only MIG instances."""
+    has_mig = any(name.startswith(MIG_PREFIX) and count > 0 for name, count in capacity.items())
+    mig = "mixed" if has_mig else "none"
     for name, count in capacity.items():
         if name in resources.whole and count > 0:
             vendor = vendor_of(name) or "nvidia"
-            mig = "mixed" if any(key.startswith(MIG_PREFIX) for key in capacity) else "none"
             model = canonical_model("unknown", vendor=vendor)
             return Estimate(vendor, model, min(count, MAX_COUNT), mig_strategy=mig)
+    if has_mig:
+        return Estimate("nvidia", canonical_model("unknown", vendor="nvidia"), 0, mig_strategy=mig)
     return None
 
 
@@ -117,6 +126,7 @@ def node_constraints(node: kube.Node) -> NodeFacts:
         labels={sys.intern(key): sys.intern(value) for key, value in strings(metadata.labels).items()},
         taints=tuple(Taint(t.key or "", t.value or "", t.effect or "") for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
+        version=metadata.resource_version or "",
     )
 
 

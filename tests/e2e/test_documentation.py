@@ -58,7 +58,6 @@ def test_the_page_on_installing_from_the_inventory_to_removing(reader: Reader) -
     """After the README: the page continues from there."""
     reader.run_block("kubectl apply -f pod.yaml")
     assert reader.node_of("three-a100") == "a100-1"
-    reader.run("docs/tasks/install.md", "## Before you install")
     reader.run("docs/tasks/install.md", "## The inventory")
     reader.run("docs/tasks/install.md", "## Another configuration")
     # test_identities.py covers the tokens afterwards.
@@ -91,7 +90,7 @@ def test_a_narrower_network_policy(reader: Reader) -> None:
 
 def test_every_block_stands_in_a_section_that_is_run(reader: Reader) -> None:
     sections = (
-        *("## Before you install", "## The inventory", "## Another configuration"),
+        *("## The inventory", "## Another configuration"),
         *("## The extender's token", "## Why a pod waits", "## Uninstalling"),
     )
     text = (ROOT / "docs/tasks/install.md").read_text()

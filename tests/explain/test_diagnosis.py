@@ -26,6 +26,9 @@ def secret(held: Json) -> Json:
     return held
 
 
+PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
+
+
 @pytest.mark.parametrize(
     ("asking", "objects", "text", "advice"),
     [
@@ -124,19 +127,24 @@ def secret(held: Json) -> Json:
         pytest.param(
             pod("p", {SHARE: "100"}),
             [node("n", {WHOLE: "1"})],
-            "n has no fresh report of its GPUs (labels only)",
+            "n has no fresh report of its GPUs (labels only): it has no report, and no label that brings an "
+            "agent to it",
             [
                 "No node hands out memory shares: label nodes gpu.scheduler-ext.io/sharing=memory, or ask "
                 "whole GPUs",
-                "Check that the node's agent runs and reports, or that the inventory file lists the node.",
+                "Have an operator bring an agent to n with `kubectl label node n "
+                "gpu.scheduler-ext.io/agent=true`",
             ],
             id="shares where only whole GPUs are known",
         ),
         pytest.param(
             pod("p", {SHARE: "100"}),
-            [node("n", {}, labels=GFD_H100 | {"gpu.scheduler-ext.io/sharing": "memory"})],
-            "n has no fresh report of its GPUs (labels only)",
-            ["Check that the node's agent runs and reports, or that the inventory file lists the node."],
+            [node("n", {}, labels=PRESENT | {"gpu.scheduler-ext.io/sharing": "memory"})],
+            "n has no fresh report of its GPUs (labels only): no agent has reported on it",
+            [
+                "Have an operator see why no agent reports on n: `kubectl -n gpu-scheduler-agent get pods "
+                "--field-selector spec.nodeName=n`, and the log of that pod"
+            ],
             id="an agent that does not report",
         ),
         pytest.param(

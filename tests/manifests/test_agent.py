@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 
-from scheduler_ext.core.node.node_labels import lacks_agent_label
+from scheduler_ext.core.node.node_labels import agent_label
 from tests.manifests.components import AGENTS, ASKED, operations, patched, with_components
 from tests.manifests.objects import Json, mapping, of_kind
 from tests.manifests.policy import violations
@@ -158,10 +158,11 @@ def test_the_nodes_that_agents_run_on(labels: dict[str, str], runs: bool) -> Non
 
 @pytest.mark.parametrize("value", ["true", "false", "nvidia", "x"])
 @pytest.mark.parametrize("label", [*GPU_LABELS, "gpu.scheduler-ext.io/agent", "other"])
-def test_the_extender_warns_of_the_others(label: str, value: str) -> None:
-    """Nodes that the DaemonSet leaves out unless an administrator labels them."""
-    warned = lacks_agent_label({label: value})
-    assert warned is (not runs_on({label: value}) and label != "gpu.scheduler-ext.io/agent")
+def test_the_extender_knows_which_nodes_the_affinity_leaves_out(label: str, value: str) -> None:
+    """It labels these nodes, unless an administrator has set the label to another value."""
+    found = agent_label({label: value})
+    assert (found == "brings") is runs_on({label: value})
+    assert (found == "lacks") is (not runs_on({label: value}) and label != "gpu.scheduler-ext.io/agent")
 
 
 def test_the_page_names_the_labels() -> None:

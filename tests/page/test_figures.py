@@ -115,6 +115,28 @@ class TestHeldWhichIsNotKnown:
         shown.script("document.querySelector('dialog').close()")
 
 
+@pytest.mark.parametrize(
+    ("allowed", "text", "gpus"),
+    [
+        pytest.param(False, "nothing is placed here", ["11", "1 wholly free"], id="refused"),
+        pytest.param(True, "placed here by allocatable alone", ["11", "8 wholly free"], id="allowed"),
+    ],
+)
+def test_nodes_without_a_fresh_report_count_where_they_take_pods(
+    browser: Browser, allowed: bool, text: str, gpus: list[str]
+) -> None:
+    plain, held = node("plain", {WHOLE: "8"}, labels=GFD_H100), pod("p", {WHOLE: "3"}, on="plain")
+    infos = assemble(read_objects(inventory(alike("a", 1), alike("silent", 2), plain, held)), NAMES)
+    for name in ("silent", "plain"):
+        infos[name] = replace(infos[name], freshness="Missing", by_allocatable=allowed)
+    with PageServer(infos.values(), []) as server:
+        opened(browser, server.url)
+        assert text in card(browser, "silent")
+        assert text in card(browser, "plain")
+        assert tile(browser, "GPUs") == gpus
+        assert re.findall(r"[\d.]+ GiB free", card(browser, "silent")) == ["0 GiB free"] * 2
+
+
 def test_a_node_known_by_labels_has_no_report(browser: Browser) -> None:
     labelled = node("labelled", {WHOLE: "8"}, labels=GFD_H100)
     with served(alike("a", 1), labelled, pod("p", {WHOLE: "3"}, on="labelled")) as server:

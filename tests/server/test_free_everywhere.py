@@ -126,6 +126,11 @@ def cordoned(info: NodeInfo) -> NodeInfo:
         pytest.param(cordoned(of("h100-02")), 567_483, id="nor of one that is cordoned"),
         pytest.param(replace(of("h100-02"), freshness="Missing"), 0, id="nor of a node that may be gone"),
         pytest.param(
+            replace(of("h100-02"), freshness="Missing", by_allocatable=True),
+            0,
+            id="nor of one that takes GPUs by its allocatable, for nobody knows its memory",
+        ),
+        pytest.param(
             held(of("h100-02"), UnitAsk("nvidia.com/gpu", 3)),
             5 * 648_552 // 8,
             id="nor of three that a pod holds, which is not known",

@@ -44,6 +44,8 @@ def test_the_contract_of_a_report() -> None:
             "state": "Fresh",
             "ageSeconds": 12.5,
             "problem": None,
+            "byAllocatable": False,
+            "withoutReport": None,
             "unknownDeviceGpus": 0,
             "unattributed": [],
             "cordonsUnknown": [],

@@ -9,6 +9,7 @@ import pytest
 
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.node.estimate import NO_CAPS, Caps
+from scheduler_ext.core.node.unreported import lacks_agent
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.kube import Node
@@ -57,10 +58,12 @@ AGENT = "gpu.scheduler-ext.io/agent"
         pytest.param({WHOLE: "8"}, {"nvidia.com/gpu.present": "false"}, True, id="a label that says no"),
         pytest.param({WHOLE: "8"}, {AGENT: "true"}, False, id="an administrator's"),
         pytest.param({WHOLE: "8"}, {AGENT: "false"}, False, id="an administrator wants none"),
+        pytest.param({WHOLE: "8"}, {AGENT: "later"}, False, id="an administrator's with another value"),
     ],
 )
 def test_nodes_that_no_label_brings_an_agent_to(amounts: Json, labels: Json, unlabelled: bool) -> None:
-    assert record(node("a", amounts, labels=labels)).unlabelled is unlabelled
+    found = record(node("a", amounts, labels=labels))
+    assert lacks_agent(found.info("a", None), has_nvidia=found.has_nvidia) is unlabelled
 
 
 def test_slices_under_strategy_single_cap_nothing() -> None:

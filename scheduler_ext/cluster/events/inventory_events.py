@@ -35,15 +35,19 @@ _OF_SHARES = (UNPLACED, PLUGIN)
 # CUDA contexts of monitoring tools take less.
 _LEAST_MIB = 1024
 _LEAST_PERCENT = 5
+# As `inventory.unreported: allow` has it.
+_TAKES = "it takes whole GPUs and MIG instances by its allocatable alone"
 
 
 @dataclass(eq=False)
 class InventoryEvents:
     """Keeps the problems of nodes and writes their Events while they last; for one thread. `unplaced`, that
-    any thread may copy, has the number of pods with a share on an unknown GPU, by node."""
+    any thread may copy, has the number of pods with a share on an unknown GPU, by node. `not_labelling`
+    returns why the extender does not label nodes for the agent; None while it does."""
 
     warn: Warn
     resources: ResourceNames
+    not_labelling: Callable[[], str | None] = lambda: None
     unplaced: dict[str, int] = field(default_factory=dict, init=False)
     # By reason and node: the uid of the node, and the note.
     _found: defaultdict[str, dict[str, tuple[str | None, str]]] = field(
@@ -59,7 +63,7 @@ class InventoryEvents:
                 self.unplaced[name] = len(pods)
             notes = {
                 STALE: _stale(info) if name not in unlabelled else None,
-                UNLABELLED: _no_agent(name) if name in unlabelled else None,
+                UNLABELLED: _no_agent(info) if name in unlabelled else None,
                 UNACCOUNTED: _unaccounted(info),
                 UNPLACED: _closed_by(pods, name) if pods else None,
                 PLUGIN: _handed_out(info) if not pods else None,
@@ -71,13 +75,17 @@ class InventoryEvents:
                     if reason in _OF_SHARES and found != before:
                         log.error("%s", note)
         # All problems, not only new ones: a standby writes no Events, and the API server drops old ones.
+        not_labelling = self.not_labelling()
         for reason, of_nodes in self._found.items():
+            if reason == UNLABELLED and not_labelling is None:
+                continue
+            why = f"; {not_labelling}" if reason == UNLABELLED else ""
             if len(of_nodes) <= _APART or reason in _OF_SHARES:
                 for name, (uid, note) in of_nodes.items():
-                    self.warn(name, uid, reason, note, note if reason in _OF_SHARES else "")
+                    self.warn(name, uid, reason, note + why, note if reason in _OF_SHARES else "")
                 continue
             name, (uid, note) = next(iter(of_nodes.items()))
-            more = f"{note}; {len(of_nodes) - 1} more nodes have the same problem"
+            more = f"{note}{why}; {len(of_nodes) - 1} more nodes have the same problem"
             self.warn(name, uid, reason, more, "many")
 
     def _unplaced(self, info: NodeInfo | None) -> list[str]:
@@ -90,13 +98,17 @@ def _stale(info: NodeInfo | None) -> str | None:
     if info is None or info.freshness == "Fresh":
         return None
     word = "old" if info.freshness == "Stale" else "missing"
-    return f"the report of its GPUs is {word}: no pod with GPUs goes there before its agent reports again"
+    takes = _TAKES if info.by_allocatable else "no pod with GPUs goes there"
+    return f"the report of its GPUs is {word}: {takes} before its agent reports again"
 
 
-def _no_agent(name: str) -> str:
+def _no_agent(info: NodeInfo | None) -> str | None:
+    if info is None:
+        return None
+    takes = _TAKES if info.by_allocatable else "it takes no pod with GPUs after inventory.missingAfter"
     return (
-        "the node has NVIDIA GPUs and no label that brings an agent to it; without a report it takes no pod "
-        f"with GPUs after inventory.missingAfter: kubectl label node {name} {AGENT_LABEL}=true"
+        f"the node has NVIDIA GPUs and no label that brings an agent to it; without a report {takes}: "
+        f"kubectl label node {info.name} {AGENT_LABEL}=true"
     )
 
 

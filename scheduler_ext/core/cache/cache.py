@@ -26,13 +26,11 @@ from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.node.promisable import is_of_shares, overallocated
 from scheduler_ext.core.node.state import coarse_free_milli
+from scheduler_ext.core.node.unreported import REPORTED_VENDORS
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 # The nodes of DRA that learn new names with one publication: 0.1 s of work at most.
 _RENAMED_AT_ONCE = 100
-
-# Vendors that have an agent; the GPUs of other vendors are known by labels only.
-_REPORTED_VENDORS = ("nvidia",)
 
 
 @dataclass(slots=True)
@@ -70,14 +68,18 @@ class Cache(Ledger):
         resources: ResourceNames | None = None,
         enforcing: bool = False,
         compile_selectors: Compile | None = None,
+        *,
+        allow_unreported: bool = False,
     ) -> None:
         """`enforcing`: this extender binds shares, so that only nodes labelled for shares have any.
-        `compile_selectors` reads the expressions of DeviceClasses and claims, where DRA is followed."""
+        `compile_selectors` reads the expressions of DeviceClasses and claims, where DRA is followed.
+        `allow_unreported`: nodes without a fresh report take pods by their allocatable."""
         super().__init__()
         self._stale_after_s = stale_after_s
         self._missing_after_s = missing_after_s
         self._resources = resources or ResourceNames()
         self._enforcing = enforcing
+        self._allow_unreported = allow_unreported
         self._entries: dict[str, _Entry] = {}
         self._pending: dict[str, PendingPod] = {}
         # The node and the CPU of each pod that asks CPU and no GPU, and their sum by node.
@@ -211,6 +213,7 @@ class Cache(Ledger):
             self._others_milli[name],
             self.devices.node(name),
             self.devices.claims_on(name),
+            allow_unreported=self._allow_unreported,
         )
         if self._enforcing and entry.record.allocatable.get(self._resources.share) and not is_of_shares(info):
             # The amount in allocatable was written by another component, or is not taken away yet.
@@ -278,7 +281,7 @@ class Cache(Ledger):
         estimate = entry.record.estimate if entry.record is not None else None
         if self.devices.has_devices(name):
             return "Fresh"
-        if estimate is None or estimate.vendor not in _REPORTED_VENDORS:
+        if estimate is None or estimate.vendor not in REPORTED_VENDORS:
             return "Fresh"
         return "Fresh" if now - entry.first_seen < self._missing_after_s else "Missing"
 

@@ -9,13 +9,14 @@ from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.dra_join import joined
 from scheduler_ext.core.node.estimate import NO_CAPS, Caps, Estimate, capped
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.node_labels import AgentLabel
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
     """The amounts that a Node hands out, and the facts that its labels state. `advertised` is the MiB of
-    shares in capacity and in allocatable, `pool` the node pool, "" if unknown. `unlabelled`: it hands out
-    NVIDIA GPUs and has no label that brings an agent."""
+    shares in capacity and in allocatable, `pool` the node pool, "" if unknown. `has_nvidia`: NVIDIA's device
+    plugin hands out GPUs or MIG instances."""
 
     uid: str | None = None
     allocatable: dict[str, int] = field(default_factory=dict)
@@ -28,7 +29,8 @@ class NodeRecord:
     advertised: tuple[int | None, int | None] = (None, None)
     cpu_milli: int | None = None
     pool: str = ""
-    unlabelled: bool = False
+    agent_label: AgentLabel = "lacks"
+    has_nvidia: bool = False
 
     def info(
         self,
@@ -39,8 +41,11 @@ class NodeRecord:
         cpu_elsewhere_milli: int = 0,
         devices: NodeDevices | None = None,
         claims: tuple[Claim, ...] = (),
+        *,
+        allow_unreported: bool = False,
     ) -> NodeInfo:
-        """The node as its sources describe it together. The CPU of a node without GPUs is left out."""
+        """The node as its sources describe it together. The CPU of a node without GPUs is left out.
+        `allow_unreported`: without a fresh report it takes pods by its allocatable."""
         if devices is not None:
             report, devices = joined(report, devices)
         has_gpus = report is not None or self.estimate is not None
@@ -63,4 +68,6 @@ class NodeRecord:
             pool=self.pool,
             dra=devices,
             claims=claims,
+            by_allocatable=allow_unreported and has_gpus and (report is None or freshness != "Fresh"),
+            agent_label=self.agent_label,
         )

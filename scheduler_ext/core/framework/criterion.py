@@ -168,7 +168,7 @@ class Filter(ABC):
         """The missing part of the needed value, 0 to 1; nodes are compared by it if the kind is graded."""
         return lacking_part(miss.needed, miss.have)
 
-    def for_operators(self, _miss: NearestMiss, _node: Node) -> str | None:
+    def for_operators(self, _miss: NearestMiss, _node: Node, _request: GpuRequest) -> str | None:
         """Advice for those who run the node; None if a change of the pod helps."""
         return self.reason.remedy if self.kind is MissKind.PASSING else None
 

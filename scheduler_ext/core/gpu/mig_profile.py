@@ -16,6 +16,7 @@ _RESOURCE = re.compile(
     re.escape(RESOURCE_PREFIX)
     + rf"(?P<profile>{_SLICES})(?P<suffix>\.me\.all|\.me|\.gfx|-me)?(?P<shared>\.shared)?"
 )
+_GB = re.compile(r"g\.([0-9]{1,4})gb")
 # A hostile name may be megabytes long; a message quotes only its beginning.
 _QUOTED = 80
 
@@ -66,6 +67,13 @@ def resource_from_profile(profile: str) -> str:
     """Return the resource name of the device plugin's mixed strategy for a profile; ValueError if it is none.
     The plugin writes a plus as a dot and keeps a minus (k8s-device-plugin, internal/rm/rm.go)."""
     return RESOURCE_PREFIX + parse_profile(profile).replace("+", ".")
+
+
+def least_memory_mib(name: str) -> int | None:
+    """Return the memory that a profile, resource or model of MIG instances has at least, in MiB, by the GB in
+    its name, which are rounded up (an H200's 18gb are 16384 MiB); None if it names none."""
+    size = _GB.search(name.lower())
+    return int(size[1]) * 1024 * 7 // 8 if size is not None else None
 
 
 def window(profile: Profile, start: int) -> int:

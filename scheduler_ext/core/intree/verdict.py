@@ -24,7 +24,8 @@ _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", value="", effect=
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
     """A node as the in-tree filters see it. allocatable (with "pods") and requested, the sum of the effective
-    requests of pod_count pods, are in each resource's own unit (cores, bytes, devices)."""
+    requests of pod_count pods, are in each resource's own unit (cores, bytes, devices). `version` is the
+    resourceVersion that has these labels."""
 
     name: str
     labels: Mapping[str, str]
@@ -33,6 +34,7 @@ class NodeFacts:
     allocatable: Mapping[str, Fraction] = field(default_factory=dict)
     requested: Mapping[str, Fraction] = field(default_factory=dict)
     pod_count: int = 0
+    version: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

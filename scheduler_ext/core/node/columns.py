@@ -37,7 +37,7 @@ _UNUSED = {
 # Arrays of node columns that have the attribute of the same name.
 _OF_STATE = (
     *("gpus", "adrift", "fresh", "estimated", "changing", "shared", "cuda", "spot", "value"),
-    *("share_limit", "neighbours", "cpu_free_milli"),
+    *("share_limit", "neighbours", "cpu_free_milli", "by_allocatable"),
 )
 # Arrays of unit columns that have one value per state instead of one per device.
 _PER_STATE = ("unknown", "limit", "by_claim", "open", "twice")
@@ -230,6 +230,13 @@ class NodeColumns(_Empty):
     shape: Ints
     cpu_free_milli: Ints
     loose: Floats
+    by_allocatable: Bools
+
+    @lazy
+    def unreported(self) -> Bools:
+        """Known by labels or an old report only, `[state]`; nodes without GPUs too."""
+        unreported: Bools = self.estimated | self.by_allocatable
+        return unreported
 
     def write(self, column: int, state: NodeState, shape: int) -> None:
         for name in _OF_STATE:

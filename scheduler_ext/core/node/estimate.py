@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from scheduler_ext.core.gpu.gpu import Device, Memory, Mig, Report
+from scheduler_ext.core.gpu.mig_profile import least_memory_mib
 from scheduler_ext.core.gpu.model_table import InstanceTypeRow
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 from scheduler_ext.core.node import node_labels
@@ -20,7 +21,6 @@ _RESOURCES = {
 }
 # A mistyped label must not make us build millions of devices; 16 GPUs of 7 slices are 112.
 MAX_COUNT = 256
-_PROFILE_GB = re.compile(r"G\.(\d{1,4})GB")
 _MIG_COUNT_LABEL = re.compile(r"nvidia\.com/mig-\d.*\.count")
 
 
@@ -135,9 +135,7 @@ def _count_in_mig_mode(labels: Labels, model: GpuModel, handed_out: int | None) 
 
 def _memory_mib(labels: Labels, model: GpuModel, count: int, machine: InstanceTypeRow | None) -> int | None:
     if model.is_mig_slice:
-        # At least by the profile's name, whose GB are rounded up (an H200's 18gb are 16384 MiB).
-        size = _PROFILE_GB.search(model.name)
-        return _gfd_slice_memory_mib(labels) or (int(size[1]) * 1024 * 7 // 8 if size else None)
+        return _gfd_slice_memory_mib(labels) or least_memory_mib(model.name)
     memory_mib = node_labels.memory_mib(labels, model.vendor)
     if memory_mib is None and model.vendor == "intel" and count:
         node_bytes = natural(labels.get("gpu.intel.com/memory.max"), digits=15)

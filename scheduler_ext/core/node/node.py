@@ -14,6 +14,7 @@ from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.mig_geometry import Geometry
 from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.estimate import Estimate
+from scheduler_ext.core.node.node_labels import AgentLabel
 from scheduler_ext.core.request.pod_kinds import TaskClass
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
@@ -104,7 +105,9 @@ class NodeInfo:
     some pods only (nominated.py). `cpu_milli` is the allocatable CPU, `cpu_elsewhere_milli` the CPU of
     pods without GPU requests. `value` of one GPU is in the unit of core.gpu.value_table, 0 for that of its
     model. `pool` is the node pool in its labels. `dra` are the devices that DRA drivers publish, `claims`
-    those that hold some of them."""
+    those that hold some of them. `by_allocatable`: it has no fresh report, and takes whole GPUs and MIG
+    instances by its allocatable, however long. `agent_label` says whether its labels bring an agent; None if
+    unknown."""
 
     name: str
     uid: str | None = None
@@ -124,6 +127,18 @@ class NodeInfo:
     pool: str = ""
     dra: NodeDevices | None = None
     claims: tuple[Claim, ...] = ()
+    by_allocatable: bool = False
+    agent_label: AgentLabel | None = None
+
+    @property
+    def takes_unreported(self) -> bool:
+        """Whether it takes pods though its report is overdue."""
+        return self.by_allocatable and self.freshness != "Fresh"
+
+    @property
+    def is_out(self) -> bool:
+        """Whether its GPUs may be gone: nothing has reported on them for long, and nothing else counts."""
+        return self.freshness == "Missing" and not self.by_allocatable
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -207,7 +222,7 @@ class NodeState:
     most evictable pod. Free CPU is in coarse steps, so that more nodes are equal. `offers_shares` and
     `offers_whole`: whether it offers shares and whole GPUs at all, held or not. Of resources, DRA serves
     those in `by_claim`, cannot be counted for those in `open`, and those in `twice` could hand out a GPU that
-    the device plugin or a claim holds already."""
+    the device plugin or a claim holds already. `by_allocatable` as of NodeInfo, for a node with GPUs."""
 
     slots: tuple[Slot, ...] = ()
     gpus: int = 0
@@ -229,6 +244,7 @@ class NodeState:
     by_claim: tuple[str, ...] = ()
     open: tuple[str, ...] = ()
     twice: tuple[str, ...] = ()
+    by_allocatable: bool = False
 
     @property
     def counts_alone(self) -> bool:
@@ -277,8 +293,8 @@ class Node:
     @property
     def free_gpus(self) -> int:
         """How many GPUs take something new and have no part that a pod holds, less those held on unknown
-        devices. GPUs of a node whose agent is Missing are not free, for they may be gone."""
-        if self.info.freshness == "Missing":
+        devices. GPUs that may be gone are not free."""
+        if self.info.is_out:
             return 0
         if self.info.report is None:
             free = self.state.gpus

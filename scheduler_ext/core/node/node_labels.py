@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import takewhile
+from typing import Literal, TypeAlias
 
 from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, InstanceTypeRow
 
@@ -44,6 +45,8 @@ VALUE_LABEL = "gpu.scheduler-ext.io/value"
 _VALUE = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 MAX_VALUE = 1e6
 AGENT_LABEL = "gpu.scheduler-ext.io/agent"
+AgentLabel: TypeAlias = Literal["brings", "lacks", "keeps away"]
+"""Whether the labels of a node bring an agent to it. "keeps away": no, by an administrator's label."""
 # Labels that bring an agent to a node, with the value that does; None: any. As in the DaemonSet's affinity.
 _AGENT_LABELS = (
     (AGENT_LABEL, "true"),
@@ -130,11 +133,12 @@ def change_in_progress(labels: Labels) -> bool:
     return mig_state not in ("", "success") or upgrade_state not in _SETTLED_UPGRADES
 
 
-def lacks_agent_label(labels: Labels) -> bool:
-    """Whether no label brings an agent to the node, and no administrator has kept it away by one."""
-    return AGENT_LABEL not in labels and not any(
-        label in labels and wanted in (None, labels[label]) for label, wanted in _AGENT_LABELS
-    )
+def agent_label(labels: Labels) -> AgentLabel:
+    """Whether the labels bring an agent to the node, as the DaemonSet's affinity reads them."""
+    brings = any(label in labels and wanted in (None, labels[label]) for label, wanted in _AGENT_LABELS)
+    if brings and labels.get(AGENT_LABEL) != "false":
+        return "brings"
+    return "keeps away" if AGENT_LABEL in labels else "lacks"
 
 
 def product(labels: Labels) -> tuple[str, str] | None:

@@ -10,7 +10,7 @@ from scheduler_ext.core.gpu.mig_profile import resource_from_profile, window
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.claimable import Claimable
-from scheduler_ext.core.node.estimate import Estimate
+from scheduler_ext.core.node.estimated_slot import estimated_slot, whole_names, without_free_memory
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
 from scheduler_ext.core.node.node import (
     NO_NEIGHBOURS,
@@ -67,8 +67,10 @@ def resolve_held(
             slots.append((slot, device.uuid))
         slots.sort(key=lambda pair: _slot_key(pair[0]))
     elif info.estimate is not None:
-        slots = [(_estimated_slot(info.estimate, resources), None)]
+        slots = [(estimated_slot(info, info.estimate, resources), None)]
     _close_taken(slots, held)
+    if info.takes_unreported:
+        slots = [(without_free_memory(slot), uuid) for slot, uuid in slots]
     by_claim = claimable.served if claimable is not None else frozenset()
     limits = _limits(info, held, slots, claimable)
     state = NodeState(
@@ -79,7 +81,8 @@ def resolve_held(
         # A share that another binder bound may be on any GPU: until it is gone, the node takes no new share.
         share_limit=0 if held.unplaced else _limit(info, held, resources.share),
         # A Node object without GPUs shows that the node has none; without a Node object, that is unknown.
-        fresh=info.freshness == "Fresh" and (source is not None or info.allocatable is not None),
+        fresh=(info.freshness == "Fresh" or info.by_allocatable)
+        and (source is not None or info.allocatable is not None),
         estimated=info.report is None,
         changing=info.changing,
         shared=source is not None and source.sharing_strategy != "none",
@@ -94,6 +97,7 @@ def resolve_held(
         by_claim=tuple(sorted(by_claim)),
         open=tuple(sorted(info.dra.open)) if info.dra is not None else (),
         twice=claimable.twice(slots, limits) if claimable is not None else (),
+        by_allocatable=info.by_allocatable,
     )
     return Node(info, state, tuple(uuid for _, uuid in slots))
 
@@ -207,7 +211,7 @@ class _WholeUnits:
         self._single = report.mig_strategy == "single" and any(enabled)
         self._single_valid = all(enabled) and len(profiles) == 1
         vendors = {device.vendor for device in report.devices}
-        self._names = {vendor: _whole_names(resources, vendor, self._shared) for vendor in vendors}
+        self._names = {vendor: whole_names(resources, vendor, self._shared) for vendor in vendors}
 
     def of(self, device: Device, held: DeviceHoldings) -> Iterator[Unit]:
         names = self._names[device.vendor]
@@ -273,14 +277,6 @@ def _mig_room(device: Device, held: DeviceHoldings, free: list[MigInstance]) -> 
     return MigRoom(geometry, mask, len(masks), profile.name, places) if places else None
 
 
-def _whole_names(resources: ResourceNames, vendor: str, shared: bool) -> list[str]:
-    return [
-        name
-        for name in resources.whole
-        if vendor_of(name) in (None, vendor) and (shared or not name.endswith(".shared"))
-    ]
-
-
 def _slot(device: Device, held: DeviceHoldings, whole: _WholeUnits, headroom_percent: int) -> Slot:
     room = Room.of(device.memory, held, headroom_percent)
     takes_shares = not (device.mig.enabled or held.units or held.parts or device.cordoned)
@@ -305,20 +301,3 @@ def _idle(device: Device, held: DeviceHoldings, room: Room, replicas: int) -> fl
     if held.units:
         return round(max(0, replicas - held.units) / replicas, 9)
     return 0.0 if device.mig.enabled else round(max(0.0, room.idle - held.parts), 9)
-
-
-def _estimated_slot(estimate: Estimate, resources: ResourceNames) -> Slot:
-    """A node known by its labels: one slot that stands for all its devices, for whole GPUs only."""
-    model = estimate.model
-    shared = estimate.sharing_strategy != "none"
-    memory_mib = estimate.memory_mib or model.memory_mib or 0
-    if estimate.sharing_strategy == "mps":
-        memory_mib //= estimate.replicas
-    capability = estimate.compute_capability or model.compute_capability
-    # Labels are typed by people: a mistyped number of replicas must not overflow a column.
-    free = min(UNLIMITED, estimate.count * estimate.replicas)
-    units = tuple(
-        Unit(name, free, memory_mib, memory_mib, model, gpu_part=1 / estimate.replicas)
-        for name in _whole_names(resources, estimate.vendor, shared)
-    )
-    return Slot(model, True, version_number(capability), memory_mib, 0, -1, 1.0, units)

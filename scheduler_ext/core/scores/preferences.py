@@ -13,16 +13,16 @@ NEIGHBOURS_PART = 0.00085
 
 
 class Reported:
-    """1 on nodes with a report, 0 on those known by their labels only. Not among the weighted scores: the
-    cycle gives it a part that no other term can outweigh."""
+    """1 on nodes with a fresh report, 0 on those known by their labels or an old report only. Not among the
+    weighted scores: the cycle gives it a part that no other term can outweigh."""
 
     name = "reported"
 
     def applies(self, scoring: Scoring) -> bool:
-        return scoring.snapshot.some_estimated
+        return scoring.snapshot.some_unreported
 
     def value(self, scoring: Scoring) -> Floats:
-        return np.where(scoring.snapshot.node.estimated, 0.0, 1.0)
+        return np.where(scoring.snapshot.node.unreported, 0.0, 1.0)
 
 
 class WholeBeforeSlice:

@@ -243,9 +243,9 @@ class Snapshot:
         )
 
     @lazy
-    def some_estimated(self) -> bool:
-        """Whether some GPU nodes are known by their labels only while others have a report."""
+    def some_unreported(self) -> bool:
+        """Whether some GPU nodes have no fresh report while others have one."""
         looked_at = (self.node, self.cluster.node)
-        return any(bool((node.estimated & (node.gpus > 0)).any()) for node in looked_at) and not all(
-            bool(node.estimated.all()) for node in looked_at
-        )
+        return any(
+            bool((node.by_allocatable | (node.estimated & (node.gpus > 0))).any()) for node in looked_at
+        ) and not all(bool(node.unreported.all()) for node in looked_at)

@@ -85,6 +85,12 @@ class SourceMetrics(Collector):
             if info.report is not None or info.estimate is not None or info.freshness != "Fresh":
                 states[info.freshness] += 1
         yield _gauge("inventory_nodes", "Nodes with GPUs by state.", states, "state")
+        counted = sum(node.info.takes_unreported for node in snapshot.nodes.values()) if snapshot else 0
+        yield _gauge(
+            "nodes_by_allocatable",
+            "Nodes without a fresh report that take whole GPUs and MIG instances by their allocatable.",
+            counted,
+        )
         generation, kinds = 0, 0
         if snapshot is not None:
             generation, kinds = snapshot.generation, len(snapshot.forecast.workload.parts)

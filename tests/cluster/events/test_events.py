@@ -14,7 +14,7 @@ from scheduler_ext.cluster.events.inventory_events import InventoryEvents
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import NodeInfo
 from tests.cluster.api.api_faults import Hang, Refuse
-from tests.cluster.api.api_paths import NODES, PODS
+from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_requests import writes
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
@@ -168,29 +168,40 @@ def test_a_report_that_grows_old_is_an_event_of_its_node(living: Living) -> None
     assert event["note"].startswith("the report of its GPUs is old")
 
 
-def test_a_node_that_gets_no_agent_is_an_event_with_the_command_that_helps(living: Living) -> None:
-    living.server.store.put(NODES, node("bare", {WHOLE: "8"}))
-    living.server.store.put(NODES, node("found", {WHOLE: "8"}, labels={"nvidia.com/gpu.present": "true"}))
-    living.server.store.put(NODES, node("cpu"))
-    living.start()
-    (event,) = events(living, 1)
-    assert (event["reason"], event["type"], event["regarding"]["name"], event["regarding"]["uid"]) == (
-        "GPUNodeUnlabelled",
-        "Warning",
-        "bare",
-        "uid-bare",
+class TestNodesWithoutAnAgent:
+    def told(self, why_not: str | None) -> tuple[InventoryEvents, list[tuple[str, str, str]]]:
+        told: list[tuple[str, str, str]] = []
+
+        def warn(name: str, uid: str | None, reason: str, note: str, about: str) -> None:
+            told.append((name, reason, note))
+
+        return InventoryEvents(warn, NAMES, lambda: why_not), told
+
+    def test_it_is_not_said_to_have_an_old_report_as_well(self) -> None:
+        found, told = self.told("the extender may not")
+        found.follow({"n": NodeInfo("n", freshness="Missing")}, {"n"})
+        assert [(name, reason) for name, reason, _ in told] == [("n", "GPUNodeUnlabelled")]
+        found.follow({"n": NodeInfo("n", freshness="Missing")})
+        assert [reason for _, reason, _ in told[1:]] == ["GPUInventoryStale"], "its agent has yet to report"
+
+    def test_nothing_is_said_while_the_extender_labels_it(self) -> None:
+        found, told = self.told(None)
+        found.follow({"n": NodeInfo("n")}, {"n"})
+        assert told == []
+
+    @pytest.mark.parametrize(
+        ("allowed", "takes"),
+        [
+            pytest.param(False, "it takes no pod with GPUs after inventory.missingAfter", id="refuse"),
+            pytest.param(True, "it takes whole GPUs and MIG instances by its allocatable alone", id="allow"),
+        ],
     )
-    assert event["note"].endswith("kubectl label node bare gpu.scheduler-ext.io/agent=true")
-    assert living.server.log.count(writes(EVENTS)) == 1
-
-
-def test_a_node_that_gets_no_agent_is_not_said_to_have_an_old_report_as_well() -> None:
-    told: list[tuple[str, str]] = []
-    found = InventoryEvents(lambda name, uid, reason, note, about: told.append((name, reason)), NAMES)
-    found.follow({"n": NodeInfo("n", freshness="Missing")}, {"n"})
-    assert told == [("n", "GPUNodeUnlabelled")]
-    found.follow({"n": NodeInfo("n", freshness="Missing")})
-    assert told[1:] == [("n", "GPUInventoryStale")], "it is labelled now, and its agent has yet to report"
+    def test_the_note_has_the_effect_and_the_command(self, allowed: bool, takes: str) -> None:
+        found, told = self.told("the extender may not")
+        found.follow({"n": NodeInfo("n", by_allocatable=allowed)}, {"n"})
+        ((_, _, note),) = told
+        command = "kubectl label node n gpu.scheduler-ext.io/agent=true; the extender may not"
+        assert note.endswith(f"{takes}: {command}")
 
 
 def test_memory_used_by_unknown_processes_is_an_event_of_its_node(living: Living) -> None:

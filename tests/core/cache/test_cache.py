@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import Intent
@@ -62,6 +62,7 @@ class Model(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 1000.0
+        self.allow = False
         self.inventory = Cache(STALE_S, MISSING_S)
         self.records: dict[str, NodeRecord] = {}
         self.since: dict[str, float] = {}
@@ -70,6 +71,11 @@ class Model(RuleBasedStateMachine):
         self.gone: set[str] = set()
         self.departed: dict[str, tuple[str, BoundPod, float]] = {}
         self.shown: dict[str, NodeInfo | None] = {}
+
+    @initialize(allow=st.booleans())
+    def begin(self, allow: bool) -> None:
+        self.allow = allow
+        self.inventory = Cache(STALE_S, MISSING_S, allow_unreported=allow)
 
     @rule(name=NAMES, record=st.sampled_from(RECORDS))
     def update_node(self, name: str, record: NodeRecord) -> None:
@@ -158,6 +164,10 @@ class Model(RuleBasedStateMachine):
             spot=record.spot,
             changing=record.changing,
             pods=tuple(pod for _, pod in pods),
+            by_allocatable=self.allow
+            and (told is not None or record.estimate is not None)
+            and (told is None or freshness != "Fresh"),
+            agent_label=record.agent_label,
         )
 
     @invariant()

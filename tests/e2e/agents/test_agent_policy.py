@@ -1,5 +1,5 @@
 """Write access of the project's tokens on the real API server: an agent one GPUNode, the extender an
-annotation.
+annotation and a new label.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from tests.e2e.workload import Workload
 
 APPLIED = "fieldManager=scheduler-ext-agent&force=true"
 UNCORDONED = {"annotations": {"gpu.scheduler-ext.io/cordoned": ""}}
+AGENT = "gpu.scheduler-ext.io/agent"
+LABELLED = {AGENT: "true"}
+NUDGED = {"gpu.scheduler-ext.io/inventory-changed": "now"}
 STATUS = {"devices": [{"uuid": "GPU-x", "index": 0, "memory": {"totalMiB": 1}}]}
 
 
@@ -125,7 +128,7 @@ def test_an_agent_has_no_other_right(host: GpuHost, agent: Api) -> None:
     [
         pytest.param({"spec": {"unschedulable": True}}, id="cordon it"),
         pytest.param({"spec": {"taints": [{"key": "a", "effect": "NoExecute"}]}}, id="taint it"),
-        pytest.param({"metadata": {"labels": {"a": "b"}}}, id="label it"),
+        pytest.param({"metadata": {"annotations": {"a": "b"}, "labels": LABELLED}}, id="and label it"),
         pytest.param({"metadata": {"annotations": {"a": "b"}}}, id="annotate it otherwise"),
         pytest.param({"metadata": {"annotations": {"kept": None}}}, id="take an annotation away"),
     ],
@@ -137,4 +140,36 @@ def test_the_extender_changes_nothing_else_of_a_node(workload: Workload, change:
     with pytest.raises(ApiError, match="may change one annotation of a Node") as refused:
         extender.patch(node, change)
     assert refused.value.status == 403
-    extender.patch(node, {"metadata": {"annotations": {"gpu.scheduler-ext.io/inventory-changed": "now"}}})
+    extender.patch(node, {"metadata": {"annotations": NUDGED}})
+
+
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        pytest.param({}, {"a": "b"}, id="add another label"),
+        pytest.param({}, LABELLED | {"a": "b"}, id="add another one beside its own"),
+        pytest.param({}, {AGENT: "yes"}, id="give its own another value"),
+        pytest.param({AGENT: "false"}, LABELLED, id="overrule an administrator"),
+        pytest.param(LABELLED, {AGENT: "false"}, id="keep the agent away"),
+        pytest.param(LABELLED, {AGENT: None}, id="remove its own label"),
+        pytest.param({"kept": "1"}, {"kept": None}, id="remove another label"),
+        pytest.param({"kept": "1"}, {"kept": "2"}, id="change another label"),
+    ],
+)
+def test_the_extender_does_not(workload: Workload, before: Json, change: Json) -> None:
+    extender = token(workload.api, "gpu-scheduler", "gpu-scheduler-extender", None)
+    node = f"/api/v1/nodes/{workload.add_node('plain', {}, labels=before)}"
+    labels = workload.api.get(node)["metadata"]["labels"]
+    with pytest.raises(ApiError, match="may add one label to a Node") as refused:
+        extender.patch(node, {"metadata": {"labels": change}})
+    assert refused.value.status == 403
+    assert workload.api.get(node)["metadata"]["labels"] == labels
+
+
+def test_the_extender_labels_a_node_once_and_may_still_annotate_it(workload: Workload) -> None:
+    extender = token(workload.api, "gpu-scheduler", "gpu-scheduler-extender", None)
+    node = f"/api/v1/nodes/{workload.add_node('plain', {}, labels={'kept': '1'})}"
+    for _ in range(2):
+        extender.patch(node, {"metadata": {"labels": LABELLED, "annotations": NUDGED}})
+    found = workload.api.get(node)["metadata"]["labels"]
+    assert {key: found[key] for key in (AGENT, "kept")} == LABELLED | {"kept": "1"}

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,6 @@ from typing import Any
 import pytest
 
 from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
-from scheduler_ext.core.node.node_labels import AGENT_LABEL
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
 from tests.agent.fake_kubelet import devices, pod
 from tests.agent.nvml_mock.presets import a100_80gb_mig, h100, t4
@@ -28,7 +26,7 @@ from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION, holder
-from tests.pages import ROOT, blocks, section
+from tests.pages import ROOT
 
 ONE = {"nvidia.com/gpu": "1"}
 # The agent reads every 5 s, and writes urgent changes at once.
@@ -295,27 +293,3 @@ def test_an_event_reports_a_report_that_contradicts_itself(workload: Workload) -
         return {"GPUReportRefused", "GPUCordonUnknown"} <= reasons
 
     eventually(told, "Events about the Node", NOTICED_S)
-
-
-def test_a_node_with_a_device_plugin_alone_is_warned_of_until_it_is_labelled(workload: Workload) -> None:
-    """With the first command of the installation, which leaves all other nodes unchanged."""
-    labels = {"kubernetes.io/os": "linux"}
-    host = GpuHost(workload, "plain", t4(0), labels=labels)
-    other = workload.add_node("cpu", {}, labels=labels)
-    events = "/apis/events.k8s.io/v1/namespaces/default/events"
-
-    def warning() -> Json | None:
-        found = workload.api.items(events, fieldSelector=f"regarding.name={host.name}")
-        return next((each for each in found if each["reason"] == "GPUNodeUnlabelled"), None)
-
-    said = eventually(warning, "the extender warns of it")
-    assert f"kubectl label node {host.name} gpu.scheduler-ext.io/agent=true" in said["note"]
-    assert host.report() == {}
-    (command,) = blocks(section(INSTALL.read_text(), "## Before you install"), "sh")
-    plane = workload.installation.plane
-    path = f"{plane.binaries.kubectl.parent}:{os.environ['PATH']}"
-    home = str(plane.directory / "home")
-    environment = {"KUBECONFIG": str(plane.kubeconfig("admin")), "PATH": path, "HOME": home}
-    subprocess.run(["bash", "-eo", "pipefail", "-c", command], env=environment, check=True)
-    assert host.await_report()["status"]["devices"]
-    assert AGENT_LABEL not in workload.api.get(f"/api/v1/nodes/{other}")["metadata"]["labels"]

@@ -356,3 +356,10 @@ def test_two_images_are_named(tmp_path: Path) -> None:
         "scheduler-ext:0.1.0",
         f"registry.k8s.io/kube-scheduler:{kubernetes_version()}",
     }
+
+
+def test_no_node_is_labelled_for_agents_that_do_not_run(tmp_path: Path) -> None:
+    (config,) = [
+        each for each in rendered(tmp_path, {"agent": {"enabled": False}}) if each["kind"] == "ConfigMap"
+    ]
+    assert yaml.safe_load(config["data"]["extender.yaml"])["inventory"] == {"labelNodes": False}

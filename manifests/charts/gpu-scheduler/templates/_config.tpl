@@ -43,6 +43,10 @@
 {{- if .Values.dra.deviceTaints -}}
 {{- $changes = mergeOverwrite $changes (dict "dra" (dict "deviceTaints" true)) -}}
 {{- end -}}
+{{- if not .Values.agent.enabled -}}
+{{- /* The label would bring nothing. */ -}}
+{{- $changes = mergeOverwrite (dict "inventory" (dict "labelNodes" false)) $changes -}}
+{{- end -}}
 {{- if ne .Values.schedulerName "gpu-scheduler" -}}
 {{- $changes = mergeOverwrite (dict "schedulerNames" (list .Values.schedulerName)) $changes -}}
 {{- end -}}

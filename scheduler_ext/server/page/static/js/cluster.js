@@ -39,10 +39,15 @@ const SUMS = [
   "unaccounted", "free", "measured", "reporting", "unattributed",
 ];
 
-/** Counts, and memory in MiB. Missing GPUs count only as present. `measured` GPUs have a known use, and for those in
-`reporting` the unaccounted part is known, too. `unattributed` counts nodes where pods hold unknown GPUs: these count on
-some of the possible ones. */
-function sumOf({ kind, state, unattributed }, devices) {
+/** The mark of a node without a fresh report that takes pods by its allocatable. */
+export const BY_ALLOCATABLE = "by allocatable";
+
+/** Counts, and memory in MiB. GPUs that may be gone count only as present. `measured` GPUs have a known use, and for those
+in `reporting` the unaccounted part is known, too. `unattributed` counts nodes where pods hold unknown GPUs: these count
+on some of the possible ones. */
+function sumOf({ kind, state, marks, unattributed }, devices) {
+  const counts = marks.includes(BY_ALLOCATABLE);
+  const out = state === "Missing" && !counts;
   const sum = Object.fromEntries(SUMS.map((name) => [name, 0]));
   Object.assign(sum, {
     nodes: 1, gpus: devices.length, stale: +(state === "Stale"), missing: +(state === "Missing"),
@@ -50,11 +55,11 @@ function sumOf({ kind, state, unattributed }, devices) {
   });
   for (const device of devices) {
     sum.sick += device.sick !== null;
-    if (state === "Missing" || device.sick !== null) continue;
+    if (out || device.sick !== null) continue;
     sum.well += 1;
     sum.held += device.held;
     if (!device.known) continue;
-    sum.idle += device.held === 0 && !device.cordoned && state === "Fresh";
+    sum.idle += device.held === 0 && !device.cordoned && (counts || state === "Fresh");
     sum.total += device.total - device.reserved;
     sum.requested += device.requested;
     sum.used += device.used;
@@ -64,14 +69,14 @@ function sumOf({ kind, state, unattributed }, devices) {
     sum.free += device.free;
   }
     // Labels give only the number of free GPUs, not the GPU of each pod.
-  if (sum.labelled) sum.idle = Math.floor(sum.well - sum.held + 1e-3);
+  if (kind === "labels" && !out) sum.idle = Math.floor(sum.well - sum.held + 1e-3);
   return sum;
 }
 
 export function decodeNode(row) {
   const [name, pool, kind, state, marks, namespaces, unattributed, groups] = row;
   const devices = groups.flatMap(([model, total, list]) => list.map((each) => decodeDevice(model, total, each)));
-  const about = { kind, state, unattributed };
+  const about = { kind, state, marks, unattributed };
   const sum = sumOf(about, devices);
   const models = [...new Set(devices.map((device) => device.model))];
   return {

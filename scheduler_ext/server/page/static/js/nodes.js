@@ -2,7 +2,7 @@
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { repeat } from "../vendor/directives/repeat.js";
 import { gpuLine } from "./bars.js";
-import { kindText } from "./cluster.js";
+import { BY_ALLOCATABLE, kindText } from "./cluster.js";
 import { hint } from "./hints.js";
 import { count, freeText, memory, named, percent, plural, unaccountedText, visible } from "./text.js";
 
@@ -201,8 +201,10 @@ function badges(node) {
 function notes(node) {
   const all = [];
   all.push(...node.unattributed.map(visible));
-  if (node.state === "Missing") all.push("no report: nothing is placed here");
-  if (node.state === "Stale") all.push("the last report is old: nothing is placed here");
+  const taken = node.marks.includes(BY_ALLOCATABLE)
+    ? "whole GPUs and MIG instances are placed here by allocatable alone" : "nothing is placed here";
+  if (node.state === "Missing") all.push(`no report: ${taken}`);
+  if (node.state === "Stale") all.push(`the last report is old: ${taken}`);
   return all;
 }
 

@@ -1,0 +1,59 @@
+"""Why a node has no fresh report of its GPUs, and what an operator can do about it, in words."""
+
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.node_labels import AGENT_LABEL
+
+# Vendors that have an agent; the GPUs of other vendors are known by labels only.
+REPORTED_VENDORS = ("nvidia",)
+_AGENT_NAMESPACE = "gpu-scheduler-agent"
+
+
+def cause(info: NodeInfo) -> str:
+    """Why there is no fresh report, as a clause about the node."""
+    report = info.report
+    if report is not None and not report.from_slices:
+        when = f" of {report.reported_at}" if report.reported_at else ""
+        return f"its last report{when} is too old"
+    if _has_no_agent(info):
+        return "only NVIDIA GPUs have an agent"
+    if info.agent_label == "lacks":
+        return "it has no report, and no label that brings an agent to it"
+    if info.agent_label == "keeps away":
+        return f"it has no report, and its label {AGENT_LABEL} keeps the agent away"
+    return "no agent has reported on it"
+
+
+def remedy(info: NodeInfo) -> str | None:
+    """The step towards a fresh report, as an operator's task; None if there can be none."""
+    if _has_no_agent(info):
+        return None
+    if info.report is None and info.agent_label in ("lacks", "keeps away"):
+        change = " --overwrite" if info.agent_label == "keeps away" else ""
+        return (
+            f"bring an agent to {info.name} with `kubectl label node {info.name} {AGENT_LABEL}=true{change}`"
+        )
+    pods = f"kubectl -n {_AGENT_NAMESPACE} get pods --field-selector spec.nodeName={info.name}"
+    return f"see why no agent reports on {info.name}: `{pods}`, and the log of that pod"
+
+
+def effect(info: NodeInfo) -> str | None:
+    """Why there is no fresh report, and what the node takes without one; None while that is not overdue."""
+    if info.freshness == "Fresh":
+        return None
+    if info.by_allocatable:
+        return f"{cause(info)}: it takes whole GPUs and MIG instances by its allocatable alone"
+    return f"{cause(info)}: it takes no pod with GPUs"
+
+
+def _has_no_agent(info: NodeInfo) -> bool:
+    return info.estimate is not None and info.estimate.vendor not in REPORTED_VENDORS
+
+
+def lacks_agent(info: NodeInfo, *, has_nvidia: bool) -> bool:
+    """Whether a node with NVIDIA GPUs has no label that brings an agent, and no agent that reports.
+    `has_nvidia`: its device plugin hands some out; ResourceSlices list others."""
+    reports = info.report is not None and not info.report.from_slices and info.freshness != "Missing"
+    if info.agent_label != "lacks" or reports:
+        return False
+    listed = info.dra.devices if info.dra is not None else ()
+    return has_nvidia or any(device.vendor in REPORTED_VENDORS for device in listed)

@@ -1,0 +1,315 @@
+"""Nodes that take pods by their allocatable, because no agent reports on them and the administrator allows
+it: `inventory.unreported`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import event, given
+
+from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.gpu.gpu import Holder, Report
+from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.node.estimate import Estimate, estimate_from_labels
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.unreported import cause, lacks_agent, remedy
+from scheduler_ext.core.request.request import GpuRequest
+from tests.core.reported import ONE_G, SHARE, WHOLE, ask, bound, device, node, sliced, wants
+from tests.strategies import clusters, node_infos, requests, several_requests, snapshot_of
+
+PLAIN = Estimate("nvidia", canonical_model("unknown", vendor="nvidia"), 4)
+"""Four GPUs that a device plugin hands out, and no label says which."""
+H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "4"}
+ONE = ask(wants(1, WHOLE))
+SICK = "node(s) had unhealthy GPUs"
+NO_REPORT = "node(s) had no fresh GPU inventory"
+TOO_FEW = "Insufficient nvidia.com/gpu per device"
+NO_MIG = "node(s) had no free MIG placement"
+NO_MEMORY = "Insufficient GPU memory on one device"
+
+
+def plain(allocatable: dict[str, int] | None = None, **fields: Any) -> NodeInfo:
+    """A node that nobody has reported on for five minutes."""
+    known: dict[str, Any] = {"estimate": PLAIN, "freshness": "Missing", "by_allocatable": True} | fields
+    return NodeInfo("n", allocatable={WHOLE: 4} if allocatable is None else allocatable, **known)
+
+
+def silent(*devices: Any, freshness: str = "Missing", **fields: Any) -> NodeInfo:
+    """A node whose agent reported these devices long ago."""
+    known: dict[str, Any] = {"allocatable": {WHOLE: len(devices)}, "by_allocatable": True} | fields
+    return node(*devices, freshness=freshness, **known)
+
+
+def reason(info: NodeInfo, request: GpuRequest) -> str | None:
+    """Why the node refuses; None if it fits."""
+    decision = filter_nodes(request, snapshot_of([info]), Policy())
+    code = int(decision.verdict[decision.snapshot.state_at(info.name)])
+    return None if code == FITS else REASONS[code - 1].text
+
+
+def running(count: int, resource: str = WHOLE, name: str = "p") -> tuple[Any, ...]:
+    return (bound(name, wants(count, resource)),)
+
+
+SICK_GPU = device(0, healthy=False)
+INSTANCES = sliced(("1g.10gb", 0), ("1g.10gb", 1))
+
+
+@pytest.mark.parametrize(
+    ("info", "request_", "expected"),
+    [
+        pytest.param(plain(), ONE, None, id="a node without any label takes whole GPUs by its allocatable"),
+        pytest.param(plain(by_allocatable=False), ONE, NO_REPORT, id="unless the administrator refuses it"),
+        pytest.param(plain(), ask(wants(4, WHOLE)), None, id="all of them"),
+        pytest.param(plain(), ask(wants(5, WHOLE)), TOO_FEW, id="and no more than there are"),
+        pytest.param(plain(pods=running(3)), ask(wants(1, WHOLE)), None, id="the last one"),
+        pytest.param(plain(pods=running(3)), ask(wants(2, WHOLE)), TOO_FEW, id="less what pods request"),
+        pytest.param(plain({WHOLE: 2}), ask(wants(3, WHOLE)), TOO_FEW, id="less what the plugin withdrew"),
+        pytest.param(plain({WHOLE: 0}), ONE, TOO_FEW, id="none where the GPUs have vanished"),
+        pytest.param(
+            plain(),
+            replace(ONE, models=("H100",)),
+            "node(s) didn't match the requested GPU model",
+            id="a model that no label states",
+        ),
+        pytest.param(plain(), replace(ONE, min_free_mib=1), NO_MEMORY, id="free memory, which nobody knows"),
+        pytest.param(
+            plain(),
+            replace(ONE, min_memory_mib=1),
+            "node(s) had GPUs too small",
+            id="memory that no label states",
+        ),
+        pytest.param(
+            plain(),
+            replace(ONE, min_compute_capability=(7, 0)),
+            "node(s) had too low a compute capability",
+            id="a capability that no label states",
+        ),
+        pytest.param(
+            plain(),
+            replace(ONE, min_cuda=(12, 4)),
+            "node(s) had too old a CUDA driver",
+            id="a CUDA version that no label states",
+        ),
+        pytest.param(
+            plain(estimate=estimate_from_labels(H100, {})),
+            replace(ONE, models=("H100",)),
+            None,
+            id="a model that a label states",
+        ),
+        pytest.param(plain(), ask(wants(1000, SHARE)), NO_REPORT, id="memory shares never"),
+        pytest.param(plain({WHOLE: 4, ONE_G: 7}), ask(wants(7, ONE_G)), None, id="MIG instances by name"),
+        pytest.param(
+            plain({ONE_G: 7}, estimate=replace(PLAIN, count=0)),
+            ask(wants(1, ONE_G)),
+            None,
+            id="and where there is nothing else",
+        ),
+        pytest.param(
+            plain({WHOLE: 4, ONE_G: 7}, pods=running(6, ONE_G)),
+            ask(wants(2, ONE_G)),
+            NO_MIG,
+            id="less what pods request of them",
+        ),
+        pytest.param(
+            plain({ONE_G: 7}),
+            replace(ask(wants(1, ONE_G)), min_memory_mib=8192),
+            None,
+            id="of the memory that the profile states",
+        ),
+        pytest.param(
+            plain({ONE_G: 7}),
+            replace(ask(wants(1, ONE_G)), min_memory_mib=10240),
+            "node(s) had GPUs too small",
+            id="which its name rounds up",
+        ),
+        pytest.param(
+            plain({WHOLE: 4}), ask(wants(1, ONE_G)), NO_MIG, id="no instance that it does not offer"
+        ),
+        pytest.param(
+            plain({ONE_G: 7}, freshness="Fresh"),
+            ask(wants(1, ONE_G)),
+            None,
+            id="MIG instances also before the first report is overdue",
+        ),
+        pytest.param(silent(device(0), device(1)), ask(wants(2, WHOLE)), None, id="a silent agent's GPUs"),
+        pytest.param(silent(device(0), freshness="Stale"), ONE, None, id="from the moment the report is old"),
+        pytest.param(silent(SICK_GPU, device(1)), ONE, None, id="the healthy ones of the last report"),
+        pytest.param(silent(SICK_GPU, device(1)), ask(wants(2, WHOLE)), SICK, id="and never a sick one"),
+        pytest.param(
+            silent(SICK_GPU, device(1), pods=running(1)),
+            ONE,
+            SICK,
+            id="not beside a new pod, which may have the healthy one",
+        ),
+        pytest.param(
+            silent(device(0, cordoned=True), device(1)), ONE, TOO_FEW, id="none beside a cordoned one"
+        ),
+        pytest.param(
+            silent(device(0), device(1), allocatable={WHOLE: 1}),
+            ask(wants(2, WHOLE)),
+            TOO_FEW,
+            id="no more than the plugin still offers",
+        ),
+        pytest.param(
+            silent(device(0, holders=(Holder(uid="other"),))),
+            ONE,
+            TOO_FEW,
+            id="none that a stranger held at last",
+        ),
+        pytest.param(
+            silent(device(0)), replace(ONE, models=("A100",)), None, id="of the model last reported"
+        ),
+        pytest.param(silent(device(0)), replace(ONE, min_memory_mib=80_000), None, id="and its total memory"),
+        pytest.param(
+            silent(device(0)), replace(ONE, min_free_mib=1), NO_MEMORY, id="but not its free memory"
+        ),
+        pytest.param(
+            silent(device(0), allocatable={SHARE: 70_000}),
+            ask(wants(1000, SHARE)),
+            NO_REPORT,
+            id="and no memory shares of it",
+        ),
+        pytest.param(
+            silent(
+                device(0, mig=INSTANCES),
+                report={"mig_strategy": "mixed"},
+                allocatable={ONE_G: 2},
+                pods=running(1, ONE_G),
+            ),
+            ask(wants(1, ONE_G)),
+            None,
+            id="its free MIG instances",
+        ),
+        pytest.param(
+            silent(
+                device(0, mig=INSTANCES),
+                report={"mig_strategy": "mixed"},
+                allocatable={ONE_G: 2},
+                pods=running(1, ONE_G),
+            ),
+            ask(wants(2, ONE_G)),
+            NO_MIG,
+            id="and no held ones",
+        ),
+    ],
+)
+def test_what_fits_without_a_fresh_report(info: NodeInfo, request_: GpuRequest, expected: str | None) -> None:
+    assert reason(info, request_) == expected
+
+
+def test_a_node_with_a_report_ranks_first() -> None:
+    """Even a nearly full one, and even before a node that lost its agent a moment ago."""
+    full = replace(node(device(0), device(1), pods=running(1)), name="reported")
+    infos = [full, replace(plain(), name="plain"), replace(silent(device(0)), name="silent")]
+    decision = filter_nodes(ONE, snapshot_of(infos), Policy())
+    totals = {info.name: decision.totals[decision.snapshot.state_at(info.name)] for info in infos}
+    assert totals["reported"] > max(totals["plain"], totals["silent"])
+
+
+@given(clusters(), several_requests)
+def test_allowing_refuses_no_pod_that_was_accepted(
+    cluster: tuple[NodeInfo, ...], asked: list[GpuRequest]
+) -> None:
+    refusing = snapshot_of([replace(info, by_allocatable=False) for info in cluster])
+    allowing = snapshot_of(cluster)
+    for request in asked:
+        before, after = (filter_nodes(request, each, Policy()).fits for each in (refusing, allowing))
+        for info in cluster:
+            if before[refusing.state_at(info.name)]:
+                assert after[allowing.state_at(info.name)]
+
+
+@given(node_infos(), requests())
+def test_nothing_is_handed_out_twice_without_a_fresh_report(info: NodeInfo, request: GpuRequest) -> None:
+    """No more than allocatable less the requests, and than the GPUs that were healthy at last; whatever fits
+    asks no memory that only a report knows."""
+    if not info.by_allocatable or reason(info, request) is not None:
+        return
+    held = [pod for pod in info.pods if pod.holds]
+    for wanted in request.units:
+        requested = sum(
+            each.count for pod in held for each in pod.request.units if each.resource == wanted.resource
+        )
+        if info.allocatable is not None:
+            assert wanted.count <= info.allocatable.get(wanted.resource, 0) - requested
+        report = info.report
+        if report is not None and wanted.profile is None and report.sharing_strategy == "none":
+            event("whole GPUs of an old report")
+            if report.mig_strategy != "single":
+                assert wanted.count <= sum(each.healthy for each in info.devices)
+    assert request.shares is None
+    assert info.freshness == "Fresh" or not request.units or request.min_free_mib == 0
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("info", "why", "what"),
+        [
+            pytest.param(
+                silent(device(0), report={"reported_at": "2026-11-03T10:00:00Z"}),
+                "its last report of 2026-11-03T10:00:00Z is too old",
+                "get pods --field-selector spec.nodeName=n",
+                id="an agent fell silent",
+            ),
+            pytest.param(
+                plain(agent_label="lacks"),
+                "no label that brings an agent",
+                "kubectl label node n gpu.scheduler-ext.io/agent=true`",
+                id="no label",
+            ),
+            pytest.param(
+                plain(agent_label="keeps away"),
+                "its label gpu.scheduler-ext.io/agent keeps the agent away",
+                "kubectl label node n gpu.scheduler-ext.io/agent=true --overwrite`",
+                id="an administrator's label",
+            ),
+            pytest.param(
+                plain(agent_label="brings"),
+                "no agent has reported on it",
+                "kubectl -n gpu-scheduler-agent get pods",
+                id="an agent that cannot read the GPUs",
+            ),
+        ],
+    )
+    def test_the_cause_and_the_remedy(self, info: NodeInfo, why: str, what: str) -> None:
+        assert why in cause(info)
+        assert what in (remedy(info) or "")
+
+    def test_gpus_of_other_vendors_have_no_agent(self) -> None:
+        amd = NodeInfo("n", estimate=Estimate("amd", canonical_model("MI300X", vendor="amd"), 8))
+        assert cause(amd) == "only NVIDIA GPUs have an agent"
+        assert remedy(amd) is None
+
+
+@pytest.mark.parametrize(
+    ("info", "has_nvidia", "lacking"),
+    [
+        pytest.param(plain(agent_label="lacks"), True, True, id="NVIDIA's device plugin alone"),
+        pytest.param(plain(agent_label="lacks"), False, False, id="no device plugin yet"),
+        pytest.param(plain(agent_label="brings"), True, False, id="a label that brings an agent"),
+        pytest.param(plain(agent_label="keeps away"), True, False, id="a label that keeps the agent away"),
+        pytest.param(
+            silent(device(0), freshness="Fresh", agent_label="lacks"),
+            True,
+            False,
+            id="an agent reports anyway",
+        ),
+        pytest.param(
+            silent(device(0), freshness="Stale", agent_label="lacks"), True, False, id="it may only be late"
+        ),
+        pytest.param(silent(device(0), agent_label="lacks"), True, True, id="it reports no more"),
+        pytest.param(
+            NodeInfo("n", report=Report((device(0),), from_slices=True), agent_label="lacks"),
+            True,
+            True,
+            id="ResourceSlices are no agent's report",
+        ),
+    ],
+)
+def test_nodes_that_lack_an_agent(info: NodeInfo, has_nvidia: bool, lacking: bool) -> None:
+    assert lacks_agent(info, has_nvidia=has_nvidia) is lacking
