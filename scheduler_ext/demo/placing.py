@@ -27,8 +27,9 @@ class Placed(NamedTuple):
 def with_pods(
     inventory: bytes, manifests: Sequence[Json], pods: Sequence[kube.Pod], state: ClusterState, now: float
 ) -> Placed:
-    """The inventory with these pods, created at `now` (wall time in seconds): each on the node that the
-    extender prefers when the pods before it are placed, or waiting. `pods` are the decoded `manifests`."""
+    """The inventory, which is YAML documents, with these pods, created at `now` (wall time in seconds). Each
+    pod is on the node that the extender prefers when the pods before it are placed, or waits. `pods` are the
+    decoded `manifests`."""
     objects: list[Json] = [each for each in yaml.safe_load_all(inventory) if each]
     reports = {each["metadata"]["name"]: each["status"] for each in objects if each["kind"] == "GPUNode"}
     items = simulate(pods, state, Configuration())["items"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import Objects, read_objects, read_pods
+from tests.kube_objects import gpu, gpu_node, inventory, node, pod
 from tests.pages import SAMPLE, SAMPLE_PODS
 
 CONFIG = Configuration()
@@ -52,8 +54,19 @@ def test_the_gpus_of_each_pod_are_known(placed: Placed) -> None:
     of = {item["node"]: item for item in items}
     full = [device["memory"]["freeMiB"] == 0 for device in of["h100-02"]["devices"]]
     assert full == [True] * 8, "train-8 has all of it"
-    sick = next(device for device in of["a100-01"]["devices"] if not device["healthy"])
-    assert sick["memory"]["requestedMiB"] == 0, "the kubelet gives no sick GPU to anybody"
+
+
+def test_a_kubelet_gives_no_sick_gpu_to_a_pod() -> None:
+    devices = [gpu(0, health={"state": "Unhealthy", "reason": "XID 79"}), gpu(1)]
+    documents = gpu_node("n", devices), node("n", {"nvidia.com/gpu": "1"})
+    nodes = "\n---\n".join(map(json.dumps, documents)).encode()
+    manifest = pod("one", {"nvidia.com/gpu": "1"})
+    _, before = read(nodes)
+    placed = with_pods(nodes, [manifest], read_pods(inventory(manifest)), before, 1_800_000_000.0)
+    _, after = read(placed.inventory)
+    (item,) = inventory_list(after.infos.values(), CONFIG)["items"]
+    assert [device["memory"]["requestedMiB"] for device in item["devices"]] == [0, 81920]
+    assert item["unattributed"] == [], "which is known"
 
 
 def test_no_more_is_promised_than_there_is(placed: Placed) -> None:

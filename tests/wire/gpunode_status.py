@@ -31,6 +31,7 @@ FULL: Json = {
             "computeCapability": "8.0",
             "memory": {"totalMiB": 81920, "reservedMiB": 620, "usedMiB": 5000, "unaccountedMiB": 100},
             "utilizationPercent": 37,
+            "temperatureCelsius": 61,
             "health": {"state": "Unhealthy", "reason": "XID 79"},
             "numaNode": 1,
             "pciBusID": "0000:07:00.0",

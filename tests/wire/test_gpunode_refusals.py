@@ -171,6 +171,7 @@ def test_limits_are_valid(status: Json) -> None:
         ("devices[0].computeCapability", 8.0),
         ("devices[0].computeCapability", "8.0\n"),
         ("devices[0].utilizationPercent", 101),
+        ("devices[0].temperatureCelsius", 251),
         ("devices[0].mig.enabled", "yes"),
         ("devices[0].mig.gridSize", 17),
         ("devices[0].mig.instances[0].uuid", ""),

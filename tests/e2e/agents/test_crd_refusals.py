@@ -192,6 +192,7 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
                 (f"{DEVICE}.computeCapability", "8", "should match"),
                 (f"{DEVICE}.computeCapability", "8.0\n", "should match"),
                 (f"{DEVICE}.utilizationPercent", 101, "less than or equal to 100"),
+                (f"{DEVICE}.temperatureCelsius", 251, "less than or equal to 250"),
                 (f"{MIG}.gridSize", 17, "less than or equal to 16"),
                 (f"{MIG}.instances[0].size", 0, "greater than or equal to 1"),
                 (f"{MIG}.instances[0].uuid", "", "at least 1 chars"),
