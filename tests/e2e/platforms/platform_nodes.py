@@ -112,7 +112,6 @@ class GpuNode:
         eventually(gone, f"no agent runs on {self.name}")
 
 
-_AGENT = {"gpu.scheduler-ext.io/agent": "true"}
 _T4S = tuple(t4(number) for number in range(4))
 _H100S = tuple(h100(number) for number in range(8))
 EKS = GpuNode(
@@ -122,7 +121,7 @@ EKS = GpuNode(
     "v1.36.3-eks-113cf36",
 )
 EKS_BOTTLEROCKET = GpuNode(
-    "ip-10-0-9-4.ec2.internal", _T4S, EKS.labels | _AGENT, EKS.version, gives_gpus=volume_mounts
+    "ip-10-0-9-4.ec2.internal", _T4S, EKS.labels, EKS.version, gives_gpus=volume_mounts
 )
 EKS_AUTO_MODE = GpuNode(
     "i-0abc123def456",
