@@ -21,5 +21,4 @@ rm -r "$packages/bazel-project"
 # A read-only file system takes no bytecode at run time. This bytecode does not depend on the time of its source.
 python3 -m compileall -q -j 1 --invalidation-mode unchecked-hash -s /image -p / "$packages"
 
-chmod -R u=rwX,go=rX /image
 find /image -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
