@@ -4,7 +4,7 @@ import { visible } from "./text.js";
 
 // Longer lists are useless for a choice.
 const MOST_OPTIONS = 300;
-const FIELDS = ["find", "model", "pool", "namespace", "sort", "view", "pods", "order"];
+const FIELDS = ["find", "model", "pool", "namespace", "sort", "view", "pods", "podOrder"];
 
 export class Filters {
   find = "";
@@ -16,7 +16,7 @@ export class Filters {
   view = "cards";
     // Of the running pods: a part of NAMESPACE/NAME, and the order.
   pods = "";
-  order = "name";
+  podOrder = "name";
 
   static fromAddress() {
     const filters = new Filters();
