@@ -64,6 +64,8 @@ export class Dialog {
   }
 
   #closed() {
+        // The event comes later: the dialog may be open again.
+    if (this.#dialog.open) return;
     this.#target = null;
     if (targetOf(location.hash)) history.pushState(null, "", location.pathname + location.search);
   }

@@ -4,7 +4,7 @@ import { visible } from "./text.js";
 
 // Longer lists are useless for a choice.
 const MOST_OPTIONS = 300;
-const FIELDS = ["find", "model", "pool", "namespace", "sort", "view", "group", "order", "pods", "rank"];
+const FIELDS = ["find", "model", "pool", "namespace", "sort", "view", "group", "order", "pods", "podOrder"];
 
 export class Filters {
   find = "";
@@ -19,7 +19,7 @@ export class Filters {
   order = "state";
     // Of the running pods: a part of NAMESPACE/NAME, and the order.
   pods = "";
-  rank = "name";
+  podOrder = "name";
 
   static fromAddress() {
     const filters = new Filters();

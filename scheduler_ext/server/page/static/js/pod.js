@@ -72,13 +72,14 @@ function nodes(found) {
   if (!found.nodes.length) return nothing;
   const total = found.nodes.length + found.nodesLeftOut;
   const title = found.placed || found.gone ? "Nodes, if it were created again now" : "Nodes";
+  const order = found.nodes[0].verdict === "fits" ? "the best first, then the nearest" : found.invalid ? "by name" : "the nearest first";
   return html`<h3>${title}</h3>
-    <p class="scope">${found.nodesLeftOut ? `${count(found.nodes.length)} of ${plural(total, "node")}: ` : ""}the best first, then the nearest</p>
+    <p class="scope">${found.nodesLeftOut ? `${count(found.nodes.length)} of ` : ""}${plural(total, "node")}, ${order}</p>
     <div class="wide" tabindex="0" role="region" aria-label="Nodes"><table class="verdicts">
     <thead><tr><th scope="col">Node</th><th scope="col">Verdict</th><th scope="col">Free GPUs</th><th scope="col">Reason or GPUs</th></tr></thead>
     <tbody>${found.nodes.map((each) => html`<tr class=${each.verdict}>
       <th scope="row">${nodeLink(each.node)}<br><small>${visible(each.model ?? "no GPU")}</small></th>
       <td>${each.verdict === "fits" ? html`<b class="good">✓ fits</b><br><small>score ${each.score}</small>` : html`<b class="bad">✕ refuses</b>`}${each.here ? html`<br><small>is here</small>` : nothing}</td>
-      <td class="figure">${each.freeGpus} of ${each.gpus}</td>
+      <td class="figure" data-head="Free GPUs">${each.freeGpus} of ${each.gpus}</td>
       <td>${visible(each.says)}${each.miss ? html`<br><small>${visible(each.miss)}</small>` : nothing}</td></tr>`)}</tbody></table></div>`;
 }

@@ -31,7 +31,7 @@ export class RunningPods {
       this.#repeated.follow(null);
       return;
     }
-    const asked = { find: filters.pods, namespace: filters.namespace, node: filters.find, pool: filters.pool, model: filters.model, sort: filters.rank };
+    const asked = { find: filters.pods, namespace: filters.namespace, node: filters.find, pool: filters.pool, model: filters.model, sort: filters.podOrder };
     const given = Object.entries(asked).filter(([, value]) => value);
     this.#repeated.follow(`pods?${new URLSearchParams(given)}`);
     this.#draw(this.#found);
@@ -53,9 +53,9 @@ export class RunningPods {
   }
 
   #head(text, order, direction, figure) {
-    const chosen = order !== null && this.#filters.rank === order;
+    const chosen = order !== null && this.#filters.podOrder === order;
     return html`<th scope="col" class=${figure ? "figure" : ""} aria-sort=${chosen ? direction : "none"}>${order === null ? text
-      : html`<button type="button" name=${`order-${order}`} @click=${() => this.#change("rank", order)}>${text}${chosen ? (direction === "ascending" ? " ▲" : " ▼") : nothing}</button>`}</th>`;
+      : html`<button type="button" name=${`order-${order}`} @click=${() => this.#change("podOrder", order)}>${text}${chosen ? (direction === "ascending" ? " ▲" : " ▼") : nothing}</button>`}</th>`;
   }
 }
 
