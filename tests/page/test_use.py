@@ -90,7 +90,7 @@ def test_all_of_it_by_keyboard(page: Browser) -> None:
     page.press(ENTER)
     assert page.script(focus) == "nodes-title"
     order = names(page)
-    for _ in range(8):
+    for _ in range(12):
         page.press(TAB)
         if page.script(focus) in order:
             break

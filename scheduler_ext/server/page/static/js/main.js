@@ -26,7 +26,7 @@ const cluster = new Cluster();
 const filters = Filters.fromAddress();
 const dialog = new Dialog(at("detail"), { node, pod });
 const map = new NodeMap(at("map"), at("map-legend"), {
-  onNode: (name) => list.go(name),
+  onNode: (name) => (subjectOf(filters.view) === "nodes" ? list.go(name) : dialog.open(nodeAddress(name))),
   onGroup: (group, chosen) => change(group.by, chosen ? group.key : ""),
   onTrouble: (group) => {
     filters.troubled = true;
