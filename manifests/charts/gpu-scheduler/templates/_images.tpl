@@ -13,7 +13,7 @@
 {{/*
 The tag of kube-scheduler for the cluster's control plane: the newest known release of its minor release. For an
 unknown minor release, the control plane's own release without a vendor's suffix (v1.38.1 of v1.38.1-eks-1a2b3c):
-it is not newer than the control plane, and its image exists, because the control plane was built from it.
+it is not newer than the control plane, and its image exists unless the vendor numbers releases of its own.
 Tools that render the chart may give a minor release only (1.38), which stands for its first release.
 */}}
 {{- define "gpu-scheduler.schedulerTag" -}}
