@@ -92,6 +92,16 @@ def refusal(tmp_path: Path, values: Json, version: str | None = None, namespace:
             id="shares with claims",
         ),
         pytest.param(
+            {"extender": {"config": {"bind": {"enabled": True}}}},
+            "extender.config.bind.enabled: set shares.enabled",
+            id="an extender that binds without the rights of shares",
+        ),
+        pytest.param(
+            {"extender": {"config": {"schedulerNames": ["other"]}}},
+            "extender.config.schedulerNames: lacks",
+            id="an extender that does not know its scheduler",
+        ),
+        pytest.param(
             {"shares": {"cdi": True}}, "shares.cdi: only with", id="devices of shares without shares"
         ),
         pytest.param(
@@ -124,9 +134,23 @@ def test_kubernetes_before_1_31_is_refused(tmp_path: Path) -> None:
     assert "requires kubeVersion: >=1.31.0-0" in refusal(tmp_path, {}, version="1.30.14")
 
 
-def test_shares_before_1_36_are_refused(tmp_path: Path) -> None:
-    refused = refusal(tmp_path, {"shares": {"enabled": True}}, version="1.35.4-eks-1a2b3c")
-    assert "shares.enabled: memory shares need Kubernetes 1.36" in refused
+@pytest.mark.parametrize(
+    ("values", "version", "named"),
+    [
+        pytest.param(
+            {"shares": {"enabled": True}},
+            "1.35.4-eks-1a2b3c",
+            "shares.enabled: memory shares need Kubernetes 1.36",
+            id="shares",
+        ),
+        pytest.param({"dra": {"enabled": True}}, "1.33.13", "needs Kubernetes 1.34", id="claims"),
+        pytest.param({"dra": {"deviceTaints": True}}, "1.33.13", "needs Kubernetes 1.34", id="taints"),
+    ],
+)
+def test_what_the_cluster_is_too_old_for_is_refused(
+    tmp_path: Path, values: Json, version: str, named: str
+) -> None:
+    assert named in refusal(tmp_path, values, version)
 
 
 @pytest.mark.parametrize(
