@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +91,27 @@ def test_a_release_signs_the_image_and_the_chart_by_digest() -> None:
     text = (ROOT / ".github" / "workflows" / "release.yml").read_text()
     signed = re.findall(r"cosign sign --yes (?:--recursive )?\"([^@]+)@", text)
     assert signed == ["$IMAGE", "$CHARTS/gpu-scheduler"]
+
+
+def test_a_released_chart_names_the_image_of_the_release_by_its_digest(tmp_path: Path) -> None:
+    (step,) = (
+        step["run"]
+        for _, name, job in jobs()
+        if name == "chart"
+        for step in job["steps"]
+        if "values.yaml" in step.get("run", "")
+    )
+    file = Path("manifests/charts/gpu-scheduler/values.yaml")
+    before = (ROOT / file).read_text()
+    (tmp_path / file.parent).mkdir(parents=True)
+    (tmp_path / file).write_text(before)
+    names = {"IMAGE": "ghcr.io/owner/project", "DIGEST": f"sha256:{'ab' * 32}"}
+    subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", step], cwd=tmp_path, env={**os.environ, **names}, check=True
+    )
+    expected = yaml.safe_load(before)
+    expected["image"] |= {"repository": names["IMAGE"], "digest": names["DIGEST"]}
+    assert yaml.safe_load((tmp_path / file).read_text()) == expected
 
 
 def test_a_release_publishes_only_after_the_image_has_worked() -> None:

@@ -73,10 +73,8 @@ def test_equals_the_overlay(tmp_path: Path, overlay: str, monitored: bool) -> No
     if overlay == "standalone-mtls":
         # A component of kustomize does not know beside which overlay it is.
         access = "port-forward deployment/gpu-scheduler"
-        theirs = {
-            key: json.loads(json.dumps(each).replace(f"{access} ", f"{access}-extender "))
-            for key, each in theirs.items()
-        }
+        objects = json.dumps(list(theirs.values())).replace(f"{access} ", f"{access}-extender ")
+        theirs = dict(zip(theirs, json.loads(objects), strict=True))
     assert ours == theirs
 
 
@@ -310,6 +308,8 @@ def test_names_no_other_namespace_than_the_given_ones(tmp_path: Path) -> None:
     assert "serviceaccount:gpu-scheduler-agent:" not in text
     assert "gpu-scheduler-extender.one.svc:8888" in text
     assert ".gpu-scheduler.svc" not in text
+    assert "kubectl -n one port-forward" in json.dumps(objects)
+    assert "-n gpu-scheduler " not in json.dumps(objects)
     assert "resourceNamespace: one" in text
     assert "--own-lease=one/gpu-scheduler-extender" in text
 

@@ -64,6 +64,24 @@ def refusal(tmp_path: Path, values: Json, version: str | None = None, namespace:
             id="one namespace for all",
         ),
         pytest.param(
+            {"agent": {"namespace": {"name": "kube-system"}}},
+            "agent.namespace.name: not kube-system",
+            id="agents in a namespace whose other pods would lose their traffic",
+        ),
+        pytest.param(
+            {"agent": {"maxUnavailable": 0}}, "/agent/maxUnavailable", id="an update that replaces no agent"
+        ),
+        pytest.param(
+            {"image": {"repository": "registry.example.com/a:0.1.0"}},
+            "/image/repository",
+            id="an image with its tag where only its name belongs",
+        ),
+        pytest.param(
+            {"commonLabels": {"app.kubernetes.io/name": "gpu"}},
+            "commonLabels: app.kubernetes.io/name belongs to the chart",
+            id="a label by which the chart finds its own pods",
+        ),
+        pytest.param(
             {"shares": {"enabled": True}, "standalone": {"enabled": True}},
             "standalone.enabled: not with shares.enabled",
             id="shares with a standalone extender",
@@ -72,6 +90,16 @@ def refusal(tmp_path: Path, values: Json, version: str | None = None, namespace:
             {"shares": {"enabled": True}, "dra": {"enabled": True}},
             "dra.enabled: not with shares.enabled",
             id="shares with claims",
+        ),
+        pytest.param(
+            {"extender": {"config": {"bind": {"enabled": True}}}},
+            "extender.config.bind.enabled: set shares.enabled",
+            id="an extender that binds without the rights of shares",
+        ),
+        pytest.param(
+            {"extender": {"config": {"schedulerNames": ["other"]}}},
+            "extender.config.schedulerNames: lacks",
+            id="an extender that does not know its scheduler",
         ),
         pytest.param(
             {"shares": {"cdi": True}}, "shares.cdi: only with", id="devices of shares without shares"
@@ -106,9 +134,23 @@ def test_kubernetes_before_1_31_is_refused(tmp_path: Path) -> None:
     assert "requires kubeVersion: >=1.31.0-0" in refusal(tmp_path, {}, version="1.30.14")
 
 
-def test_shares_before_1_36_are_refused(tmp_path: Path) -> None:
-    refused = refusal(tmp_path, {"shares": {"enabled": True}}, version="1.35.4-eks-1a2b3c")
-    assert "shares.enabled: memory shares need Kubernetes 1.36" in refused
+@pytest.mark.parametrize(
+    ("values", "version", "named"),
+    [
+        pytest.param(
+            {"shares": {"enabled": True}},
+            "1.35.4-eks-1a2b3c",
+            "shares.enabled: memory shares need Kubernetes 1.36",
+            id="shares",
+        ),
+        pytest.param({"dra": {"enabled": True}}, "1.33.13", "needs Kubernetes 1.34", id="claims"),
+        pytest.param({"dra": {"deviceTaints": True}}, "1.33.13", "needs Kubernetes 1.34", id="taints"),
+    ],
+)
+def test_what_the_cluster_is_too_old_for_is_refused(
+    tmp_path: Path, values: Json, version: str, named: str
+) -> None:
+    assert named in refusal(tmp_path, values, version)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +168,8 @@ def test_shares_before_1_36_are_refused(tmp_path: Path) -> None:
             "v1.38.1-eks-1a2b3c", "v1.38.1", id="a minor release after the chart: the cluster's own"
         ),
         pytest.param("v1.38.0-rc.1", "v1.38.0-rc.1", id="a candidate after the chart"),
+        pytest.param("1.35", "v1.35.4", id="a minor release without a patch, as some tools give it"),
+        pytest.param("1.38", "v1.38.0", id="a minor release after the chart, without a patch"),
     ],
 )
 def test_kube_scheduler_follows_the_control_plane(tmp_path: Path, cluster: str, tag: str) -> None:
@@ -244,7 +288,7 @@ def test_pods_take_the_placement_of_the_values(tmp_path: Path) -> None:
     }
     values = {
         "pods": {**placement, "labels": {"a": "b"}, "annotations": {"c": "d"}},
-        "imagePullSecrets": [{"name": "registry"}],
+        "imagePullSecrets": [{"name": "registry.example.com"}],
         "standalone": {"enabled": True},
     }
     objects = rendered(tmp_path, values)
@@ -254,7 +298,7 @@ def test_pods_take_the_placement_of_the_values(tmp_path: Path) -> None:
     for spec in (test["spec"], *(each["spec"] for each in templates)):
         selector = {"kubernetes.io/os": "linux", "pool": "system"}
         assert {key: spec[key] for key in placement} == placement | {"nodeSelector": selector}
-        assert spec["imagePullSecrets"] == [{"name": "registry"}]
+        assert spec["imagePullSecrets"] == values["imagePullSecrets"]
     for metadata in (each["metadata"] for each in templates):
         assert metadata["labels"]["a"] == "b"
         assert metadata["annotations"]["c"] == "d"

@@ -13,10 +13,12 @@
 {{/*
 The tag of kube-scheduler for the cluster's control plane: the newest known release of its minor release. For an
 unknown minor release, the control plane's own release without a vendor's suffix (v1.38.1 of v1.38.1-eks-1a2b3c):
-it is not newer than the control plane, and its image exists, because the control plane was built from it.
+it is not newer than the control plane, and its image exists unless the vendor numbers releases of its own.
+Tools that render the chart may give a minor release only (1.38), which stands for its first release.
 */}}
 {{- define "gpu-scheduler.schedulerTag" -}}
-{{- $release := regexFind "^v?1\\.\\d+\\.\\d+(-(alpha|beta|rc)\\.\\d+$)?" .Capabilities.KubeVersion.Version | trimPrefix "v" -}}
-{{- $minor := regexFind "^1\\.\\d+" $release -}}
+{{- $version := .Capabilities.KubeVersion.Version | trimPrefix "v" -}}
+{{- $minor := regexFind "^\\d+\\.\\d+" $version -}}
+{{- $release := regexFind "^\\d+\\.\\d+\\.\\d+(-(alpha|beta|rc)\\.\\d+$)?" $version | default (printf "%s.0" $minor) -}}
 {{- get (.Files.Get "files/kube-scheduler-versions.yaml" | fromYaml) $minor | default (printf "v%s" $release) -}}
 {{- end }}
