@@ -41,7 +41,7 @@ class AgentLabels(Background):
     API server takes the write for that version of the Node only."""
 
     labels = Counter(
-        "gpu_extender_node_labels",
+        "gpu_extender_agent_labels",
         "Nodes that were labelled so that an agent runs there, and tries that were refused or failed.",
         ("result",),
         ("written", "refused", "failed"),
