@@ -114,6 +114,10 @@ def test_the_trouble_of_a_group_leads_to_its_nodes(browser: Browser, large: Page
     )
     browser.eventually(lambda: names(browser) == ["n1996"], "the sick node of this pool is left")
     assert browser.script("return location.search") == "?pool=green&troubled="
+    lines = "return [...document.querySelectorAll('.group-head span')].map((e) => e.innerText)"
+    blue, green, _ = browser.script(lines)
+    assert blue == "none shown", "a pool of which the filters leave no node"
+    assert green == "0 % · 2 × A100-80GB"
 
 
 # The pixels of the colour of trouble, and how many of them a square of the same height and width would have.

@@ -146,10 +146,9 @@ def test_hostile_names_of_pods_are_text(page: Browser, server: PageServer) -> No
 
 DRAWN = "dialog[open] tbody, .subject:not([hidden]) tbody"
 TOO_WIDE = """
-return ['html', '.panel.nodes .panel-head', 'dialog'].filter((each) => {
-  const { scrollWidth, clientWidth } = document.querySelector(each);
-  return scrollWidth > clientWidth;
-});
+const parts = document.querySelectorAll('html, .panel.nodes .panel-head, dialog, dialog .wide');
+return [...parts].filter((each) => each.scrollWidth > each.clientWidth)
+  .map((each) => each.outerHTML.slice(0, 80));
 """
 
 

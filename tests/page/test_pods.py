@@ -111,7 +111,7 @@ def test_an_address_opens_it(page: Browser, server: PageServer, where: str, titl
     [
         pytest.param("#node=gone", "There is no node of this name.", id="no such node"),
         pytest.param("#pod=research/gone", "No pod of this name waits for GPUs", id="no such pod"),
-        pytest.param("#pod=gone", "ask for ?pod=NAMESPACE/NAME", id="a pod without a namespace"),
+        pytest.param("#pod=gone", "It should end with #pod=NAMESPACE/NAME.", id="a pod without a namespace"),
     ],
 )
 def test_an_address_of_nothing_says_so(browser: Browser, server: PageServer, where: str, text: str) -> None:

@@ -11,7 +11,8 @@ export class Dialog {
   #body = null;
   #asked = 0;
 
-    /** `kinds` has for each kind of target `path(target)`, `gone` (the text without one) and `body(reply, target, again)`. */
+    /** `kinds` has for each kind of target `path(target)`, `gone` (the text without one), perhaps `unreadable` (the text
+     * for a name that cannot be one) and `body(reply, target, again)`. */
   constructor(dialog, kinds) {
     this.#dialog = dialog;
     this.#kinds = kinds;
@@ -74,7 +75,8 @@ export class Dialog {
     const kind = this.#kinds[target.kind];
     try {
       const reply = await fetch(kind.path(target));
-      if (reply.status === 404) return html`<p class="empty">${kind.gone}</p>`;
+      const absent = { 400: kind.unreadable, 404: kind.gone }[reply.status];
+      if (absent) return html`<p class="empty">${absent}</p>`;
       const found = await reply.json();
       if (reply.ok) return kind.body(found, target, () => this.refresh());
       return html`<p class="empty">${visible(found.error)}</p>${againButton(() => this.refresh())}`;

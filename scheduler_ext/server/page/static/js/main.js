@@ -171,8 +171,8 @@ function explained(sum) {
 }
 
 function viewTemplate(shown) {
-  return html`${{ nodes: nodesView, pods: podsView, namespaces: () => html`<span class="shown"></span>` }[subjectOf(filters.view)](shown)}
-    ${subjectSwitch(filters.view, change)}`;
+  return html`${subjectSwitch(filters.view, change)}
+    ${{ nodes: nodesView, pods: podsView, namespaces: () => nothing }[subjectOf(filters.view)](shown)}`;
 }
 
 function nodesView(shown) {
@@ -188,8 +188,7 @@ function nodesView(shown) {
         @click=${() => change("view", key)}>${text}</button>`)}</span>`;
 }
 
-const podsView = () => html`<span class="shown"></span>
-  <input type="search" name="pods" aria-label="Pods with this in their name" placeholder="part of namespace/name" .value=${filters.pods} maxlength="317"
+const podsView = () => html`<input type="search" name="pods" aria-label="Pods with this in their name" placeholder="part of namespace/name" .value=${filters.pods} maxlength="317"
     spellcheck="false" autocomplete="off" @input=${(event) => change("pods", event.target.value)}>`;
 
 function footTemplate() {

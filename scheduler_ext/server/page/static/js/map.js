@@ -54,20 +54,20 @@ export class NodeMap {
       group.troubled = Boolean(group.sum.sick || group.sum.missing || group.sum.stale);
     }
     this.#size = lay(this.#groups, this.#root.clientWidth || 800);
-    render(this.#template(filters), this.#root);
+    render(this.#template(filters, shown), this.#root);
     const canvases = this.#root.querySelectorAll("canvas");
     this.#groups.forEach((group, index) => this.#drawGroup(canvases[index], group, shown));
     this.lastMs = performance.now() - started;
   }
 
-  #template(filters) {
+  #template(filters, shown) {
     if (!this.#groups.length) return html`<p class="empty">No node with GPUs yet.</p>`;
     const size = this.#size;
     return html`<div class="groups">${repeat(this.#groups, (group) => `${group.by} ${group.key}`, (group) => {
       const { sum, other } = group;
       const chosen = !other && group.key && filters[group.by] === group.key;
       const part = sum.well ? [percent(sum.held / sum.well)] : [];
-      const about = group.by === "pool" ? [...part, `${count(sum.gpus)} × ${modelsText(group)}`] : [plural(sum.gpus, "GPU"), ...part];
+      const about = !group.nodes.some((node) => shown.has(node)) ? ["none shown"] : group.by === "pool" ? [...part, `${count(sum.gpus)} × ${modelsText(group)}`] : [plural(sum.gpus, "GPU"), ...part];
       return html`<div class="group" .style=${`width:${group.width}px`}>
         <button type="button" class="group-head" aria-pressed=${chosen ? "true" : "false"} ?disabled=${other || !group.key}
           title=${about.join(" · ")} @click=${() => this.onGroup(group, !chosen)}>

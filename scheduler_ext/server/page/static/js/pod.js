@@ -2,7 +2,7 @@
 import { html, nothing } from "../vendor/lit-html.js";
 import { nodeAddress, podAddress } from "./address.js";
 import { againButton } from "./dialog.js";
-import { ago, atSecond, count, memory, named, plural, tenth, visible } from "./text.js";
+import { ago, atDay, atSecond, count, memory, named, plural, tenth, visible } from "./text.js";
 
 export const nodeLink = (name, gpu = null, text = named(name)) => html`<a href=${nodeAddress(name, gpu)}>${text}</a>`;
 export const podLink = ({ namespace, name }) =>
@@ -10,6 +10,7 @@ export const podLink = ({ namespace, name }) =>
 
 export const pod = {
   path: ({ name }) => `pod?pod=${encodeURIComponent(name)}`,
+  unreadable: "This address names no pod. It should end with #pod=NAMESPACE/NAME.",
   gone: "No pod of this name waits for GPUs or holds some, and no decision about one is remembered. It may have ended.",
   body: (found, _, again) => html`
     <p class="about">${found.asks === null ? "its GPU request is invalid" : `asks ${visible(found.asks) || "no GPU"}`}</p>
@@ -28,7 +29,7 @@ const list = (title, lines, kind = "") => lines.length
   ? html`${title ? html`<h3>${title}</h3>` : nothing}<ul class=${kind}>${lines.map((line) => html`<li>${visible(line)}</li>`)}</ul>` : nothing;
 
 const fact = (name, value) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`;
-const age = (since) => `${ago(Date.now() / 1000 - since)}, since ${new Date(since * 1000).toLocaleString("en-GB")}`;
+const age = (since) => `${ago(Date.now() / 1000 - since)}, since ${atDay(since)}`;
 
 function placed(pod) {
   const known = pod.devices.length > 0;
@@ -80,6 +81,6 @@ function nodes(found) {
     <tbody>${found.nodes.map((each) => html`<tr class=${each.verdict}>
       <th scope="row">${nodeLink(each.node)}<br><small>${visible(each.model ?? "no GPU")}</small></th>
       <td>${each.verdict === "fits" ? html`<b class="good">✓ fits</b><br><small>score ${each.score}</small>` : html`<b class="bad">✕ refuses</b>`}${each.here ? html`<br><small>is here</small>` : nothing}</td>
-      <td class="figure" data-head="Free GPUs">${each.freeGpus} of ${each.gpus}</td>
+      <td class="figure">${each.freeGpus} of ${each.gpus}</td>
       <td>${visible(each.says)}${each.miss ? html`<br><small>${visible(each.miss)}</small>` : nothing}</td></tr>`)}</tbody></table></div>`;
 }

@@ -44,9 +44,12 @@ export const percent = (part) => `${whole.format(100 * part)} %`;
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
 const minute = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
 
 export const atSecond = (seconds) => clock.format(seconds * 1000);
+/** With the day, in an order that is the same everywhere: year, month, day. */
+export const atDay = (seconds) => day.format(seconds * 1000);
 export const atMinute = (seconds) => minute.format(seconds * 1000);
 
 /** A past time as an age, in the largest useful unit. */
