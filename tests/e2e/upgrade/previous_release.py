@@ -18,7 +18,8 @@ from tests.pages import ROOT
 # The commit before this one, unless the variable names another.
 REF = os.environ.get("UPGRADE_FROM", "")
 _DEFAULT = "HEAD^"
-_PARTS = ("scheduler_ext", "manifests", "config")
+# The runbooks are linked into the package.
+_PARTS = ("manifests", "config", "scheduler_ext", "docs/runbooks")
 
 
 @dataclass(frozen=True, slots=True)
