@@ -276,7 +276,7 @@ def _cause_to_leave_out(info: NodeInfo, node: kube.Node | None) -> str | None:
     source = info.report or info.estimate
     if node is not None and node.spec is not None and node.spec.unschedulable:
         return "cordoned"
-    if info.freshness != "Fresh" and not info.by_allocatable:
+    if info.freshness != "Fresh":
         return "without a fresh report"
     if info.changing:
         return "a change in progress"

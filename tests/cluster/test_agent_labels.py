@@ -179,12 +179,18 @@ class Labels:
     """The writer alone, with a node of a device plugin that was seen with these labels."""
 
     def __init__(
-        self, server: ApiServer, transport: Transport, active: Callable[[], bool], **seen: str
+        self,
+        server: ApiServer,
+        transport: Transport,
+        active: Callable[[], bool],
+        *,
+        allowed: bool = True,
+        seen: dict[str, str] | None = None,
     ) -> None:
         self.looks = 0
         version = server.store.get(NODES, "plain").object()["metadata"]["resourceVersion"]
-        self.facts = {"plain": NodeFacts("plain", seen, (), unschedulable=False, version=version)}
-        self.writer = AgentLabels(transport, self._is_active, True, self.facts, lambda _: None)
+        self.facts = {"plain": NodeFacts("plain", seen or {}, (), unschedulable=False, version=version)}
+        self.writer = AgentLabels(transport, self._is_active, allowed, self.facts, lambda _: None)
         self._active = active
         self.see("plain")
 
@@ -225,7 +231,7 @@ def test_the_value_of_an_administrator_stays_though_the_watch_is_late(
 
 def test_a_label_that_arrives_meanwhile_is_enough(server: ApiServer, transport: Transport) -> None:
     server.store.put(NODES, node("plain", {WHOLE: "8"}))
-    labels = Labels(server, transport, lambda: True, **{"nvidia.com/gpu.present": "true"})
+    labels = Labels(server, transport, lambda: True, seen={"nvidia.com/gpu.present": "true"})
     with labels.running():
         eventually(lambda: labels.looks > 3)
     assert not server.log.all(labels_written())
@@ -251,6 +257,14 @@ def test_a_node_that_is_gone_is_forgotten(server: ApiServer, transport: Transpor
         looks = labels.looks
         eventually(lambda: labels.looks > looks + 3)
     assert len(server.log.all(labels_written())) == 1
+
+
+def test_a_writer_that_may_not_write_ends_at_once(server: ApiServer, transport: Transport) -> None:
+    server.store.put(NODES, node("plain", {WHOLE: "8"}))
+    labels = Labels(server, transport, lambda: True, allowed=False)
+    labels.writer.start()
+    eventually(lambda: not labels.writer.is_alive)
+    assert not server.log.all(labels_written())
 
 
 def test_few_nodes_are_labelled_at_once(

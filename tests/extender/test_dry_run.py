@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.config import Configuration, InventorySection
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, nodes_body, pod
 
@@ -93,6 +93,18 @@ def test_an_unknown_template_is_estimated_from_its_labels(extender: Extender) ->
         [template],
         {"template-2": "node(s) didn't match the requested GPU model"},
     )
+
+
+@pytest.mark.parametrize("unreported", ["allow", "refuse"])
+def test_a_template_takes_instances_where_nodes_without_a_report_do(
+    unreported: Literal["allow", "refuse"],
+) -> None:
+    built = Extender(Configuration(inventory=InventorySection(unreported=unreported)))
+    built.replace_nodes(assemble(read_objects(inventory(*KNOWN)), Configuration().resource_names()).values())
+    template = node("template", {"nvidia.com/mig-1g.10gb": "7"})
+    asking = pod("p", {"nvidia.com/mig-1g.10gb": "1"})
+    expected = ([template], {}) if unreported == "allow" else ([], {"template": STALE})
+    assert filtered(built, asking, template) == expected
 
 
 def test_a_template_without_gpus_is_refused_with_the_missing_field(extender: Extender) -> None:

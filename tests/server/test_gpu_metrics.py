@@ -292,6 +292,24 @@ def test_nodes_known_by_labels_and_nodes_that_never_reported_have_a_state() -> N
     }
 
 
+def test_nodes_that_take_pods_without_a_fresh_report_are_counted() -> None:
+    """And their GPUs are, which would be left out otherwise."""
+    source = Fixed()
+    before, *others = sample()
+    missing = replace(before, freshness="Missing")
+    found = []
+    for info in (before, missing, replace(missing, by_allocatable=True)):
+        source.set([info, *others])
+        metrics = scraped(metrics_of(source))
+        states = metrics["gpu_extender_inventory_nodes"]
+        gpus = sum(metrics["gpu_extender_gpus"].values())
+        found.append(
+            (states[(("state", "Missing"),)], metrics["gpu_extender_nodes_by_allocatable"][()], gpus)
+        )
+    (_, _, gpus) = found[0]
+    assert found == [(0, 0, gpus), (1, 0, gpus - len(before.devices)), (1, 1, gpus)]
+
+
 def test_the_level_of_clusters_has_no_series_of_nodes() -> None:
     source = Reporting()
     source.set(sample())

@@ -66,6 +66,23 @@ def test_nodes_that_no_label_brings_an_agent_to(amounts: Json, labels: Json, unl
     assert lacks_agent(found.info("a", None), has_nvidia=found.has_nvidia) is unlabelled
 
 
+@pytest.mark.parametrize(
+    ("amounts", "estimated"),
+    [
+        pytest.param({WHOLE: "4"}, (4, "none"), id="whole GPUs"),
+        pytest.param({WHOLE: "4", "nvidia.com/mig-1g.10gb": "7"}, (4, "mixed"), id="both"),
+        pytest.param({"nvidia.com/mig-1g.10gb": "7"}, (0, "mixed"), id="MIG instances alone"),
+        pytest.param({"nvidia.com/mig-1g.10gb": "0"}, None, id="instances that are gone"),
+        pytest.param({}, None, id="nothing"),
+    ],
+)
+def test_a_device_plugin_without_labels_is_an_estimate(
+    amounts: Json, estimated: tuple[int, str] | None
+) -> None:
+    found = record(node("a", amounts)).estimate
+    assert (found and (found.count, found.mig_strategy)) == estimated
+
+
 def test_slices_under_strategy_single_cap_nothing() -> None:
     labels = GFD_H100 | {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"}
     assert record(node("a", labels=labels)).caps == NO_CAPS

@@ -40,8 +40,7 @@ def likeness(
     order = {uuid: i for i, uuid in enumerate(sorted(looks, key=lambda uuid: repr(looks[uuid])))}
     starts = {start: i for i, start in enumerate(dict.fromkeys(pod.started_at for pod in pods))}
     return (
-        (info.freshness, info.by_allocatable, info.changing, info.share_node, info.estimate),
-        _items(info.allocatable),
+        (info.freshness, info.changing, info.share_node, info.estimate, _items(info.allocatable)),
         report and (report.mig_strategy, report.sharing_strategy, report.replicas, report.cuda_version),
         tuple(looks[uuid] for uuid in order),
         tuple(
