@@ -111,7 +111,7 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/manifests/test_rights.py::test_the_rights",
     ),
     "It creates Events": (
-        f"{IDENTITIES}test_a_policy_holds_the_extender_to_one_annotation",
+        f"{IDENTITIES}test_a_policy_holds_the_extender_to_one_annotation_and_one_label",
         "tests/e2e/agents/test_agent_policy.py::test_the_extender_changes_nothing_else_of_a_node",
         "tests/e2e/agents/test_agent_policy.py::test_the_extender_does_not",
         "tests/e2e/agents/test_agent_policy.py::test_the_extender_labels_a_node_once_and_may_still_annotate_it",

@@ -159,13 +159,13 @@ def test_each_container_has_its_own_identity(installation: Installation) -> None
         }
 
 
-def test_a_policy_holds_the_extender_to_one_annotation(installation: Installation) -> None:
-    """RBAC allows it to patch a Node; the policy limits it to the annotation."""
+def test_a_policy_holds_the_extender_to_one_annotation_and_one_label(installation: Installation) -> None:
+    """RBAC allows it to patch a Node; the policy limits it to these."""
     api = own(installation, "extender")
     node = f"/api/v1/nodes/{installation.api.items('/api/v1/nodes')[0]['metadata']['name']}"
     api.patch(node, {"metadata": {"annotations": {"gpu.scheduler-ext.io/inventory-changed": "1"}}})
     for other in ({"spec": {"unschedulable": True}}, {"metadata": {"labels": {"a": "b"}}}):
-        with pytest.raises(ApiError, match="may change one annotation"):
+        with pytest.raises(ApiError, match=r"may change one annotation|may add one label"):
             api.patch(node, other)
 
 
