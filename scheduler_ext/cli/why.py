@@ -42,16 +42,16 @@ def why(ctx: click.Context, pod: str, namespace: str | None, live: Live, output:
 
 
 def _print(answer: dict[str, Any], *, wide: bool) -> None:
-    told = why_in_words(answer)
-    lines = [told.request, *(f"Note: {note}" for note in told.notes)]
+    words = why_in_words(answer)
+    lines = [words.request, *(f"Note: {note}" for note in words.notes)]
     if answer.get("gone", False):
         # The user first has to see that no such pod waits.
         lines[:2] = reversed(lines[:2])
-    lines += [*told.verdict[:-1], *why_not(answer)] if told.refused else told.verdict
-    lines += [*([told.kube_scheduler] if told.kube_scheduler is not None else []), *told.decisions]
+    lines += [*words.verdict[:-1], *why_not(answer)] if words.refused else words.verdict
+    lines += [*([words.kube_scheduler] if words.kube_scheduler is not None else []), *words.decisions]
     for line in lines:
         show(line)
-    print_notes(told.not_modelled)
+    print_notes(words.not_modelled)
     if wide:
         click.echo()
         print_nodes(answer, wide=True, here=answer["boundTo"])

@@ -36,9 +36,8 @@ Say = Callable[[Callable[[], dict[str, Any]]], None]
 
 class AgentLabels(Background):
     """Labels while `active` says that this extender writes to the cluster, unless `allowed` is False. `facts`
-    has the latest labels of
-    each Node and the version that has them; `say` writes an Event. No label is ever changed or removed: the
-    API server takes the write for that version of the Node only."""
+    has the latest labels of each Node and their version; `say` writes an Event. No label is ever changed or
+    removed: the API server takes the write for that version of the Node only."""
 
     labels = Counter(
         "gpu_extender_agent_labels",

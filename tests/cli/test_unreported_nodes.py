@@ -1,4 +1,4 @@
-"""The commands about a node that nobody reports on: a plain node of a device plugin, and one whose agent is
+"""The commands about a node without a report: a plain node of a device plugin, and one whose agent is
 silent."""
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ NO_MEMORY = "Insufficient GPU memory on one device"
 
 
 def plain(allocatable: dict[str, int] | None = None, **fields: Any) -> NodeInfo:
-    """A node that nobody has reported on for five minutes."""
+    """A node without a report for five minutes."""
     known: dict[str, Any] = {"estimate": PLAIN, "freshness": "Missing", "by_allocatable": True} | fields
     return NodeInfo("n", allocatable={WHOLE: 4} if allocatable is None else allocatable, **known)
 
@@ -76,7 +76,7 @@ INSTANCES = sliced(("1g.10gb", 0), ("1g.10gb", 1))
             "node(s) didn't match the requested GPU model",
             id="a model that no label states",
         ),
-        pytest.param(plain(), replace(ONE, min_free_mib=1), NO_MEMORY, id="free memory, which nobody knows"),
+        pytest.param(plain(), replace(ONE, min_free_mib=1), NO_MEMORY, id="free memory, which is unknown"),
         pytest.param(
             plain(),
             replace(ONE, min_memory_mib=1),

@@ -16,7 +16,7 @@ const MOST_GROUPS = 24;
 // From this number of nodes on, the map shows pools unless its reader chooses models.
 const MANY_NODES = 200;
 
-/** How to group nodes if nobody has chosen: large clusters by pool, if most nodes have one. */
+/** The default grouping of nodes: large clusters by pool, if most nodes have one. */
 export function usualGrouping(nodes) {
   const pooled = nodes.filter((node) => node.pool).length;
   return nodes.length > MANY_NODES && pooled > nodes.length / 2 ? "pool" : "model";

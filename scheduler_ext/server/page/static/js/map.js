@@ -19,7 +19,7 @@ export class NodeMap {
   #colours = null;
   #usual = null;
 
-  /** `onGroup` and `onTrouble` are told a group and whether it is chosen now: to see it, or its trouble, only. */
+  /** `onGroup` and `onTrouble` receive a group; `onGroup` also whether the group is chosen now. */
   constructor(root, legend, { onNode, onGroup, onTrouble }) {
     Object.assign(this, { onNode, onGroup, onTrouble });
     this.#root = root;
@@ -44,7 +44,7 @@ export class NodeMap {
   draw(nodes, shown, filters) {
     const started = performance.now();
     if (!this.#colours) this.recolour();
-    // Stays while the page is open: a map that is grouped anew under the eye would confuse.
+    // Stays while the page is open: a map that changes its groups under the eye would confuse.
     if (nodes.length) this.#usual ??= usualGrouping(nodes);
     this.grouping = filters.group || this.#usual || "model";
     this.#groups = grouped(nodes, this.grouping);
