@@ -181,7 +181,7 @@ def test_as_much_is_left_as_decisions_count(infos: tuple[NodeInfo, ...]) -> None
             continue
         (name,) = whole
         if info.report.sharing_strategy != "none" and any(pod.request.shares for pod in info.pods):
-            # No GPU has slices and shares of memory at once.
+            # A share that another binder put beside time slices may be on any GPU: the sum has bounds only.
             continue
         before = free(info, Attribution(known), name)
         assert free(info, found, name) == max(0, before - known.unknown[name])
