@@ -83,12 +83,26 @@ def health(host: GpuHost) -> Json:
     return found
 
 
+def await_unhealthy(workload: Workload, host: GpuHost) -> None:
+    """Wait until every extender has the report: until then, the GPU takes a pod."""
+
+    def counted() -> bool:
+        installation = workload.installation
+        return all(
+            installation.metric_of(each, "gpu_extender_gpus_unhealthy", hostname=host.name) == 1
+            for each in installation.pods()
+        )
+
+    eventually(counted, f"every extender knows that the GPU of {host.name} is sick")
+
+
 def test_a_sick_gpu_takes_no_pod(workload: Workload) -> None:
     host = GpuHost(workload, "h100", h100(0))
     host.await_report()
     lose(host)
     eventually(lambda: health(host)["state"] == "Unhealthy", "the agent says that it is sick", NOTICED_S)
     assert health(host)["reason"].startswith("XID 79")
+    await_unhealthy(workload, host)
     name = workload.create(workload.pod(ONE))
     event = workload.await_event(name, "FailedScheduling")
     assert "unhealthy GPUs" in event["note"]
