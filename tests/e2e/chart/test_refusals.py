@@ -258,6 +258,12 @@ def test_a_null_is_refused_with_the_name_of_the_value(tmp_path: Path, depth: int
     )
 
 
+def test_a_release_that_no_registry_has_needs_a_tag(tmp_path: Path) -> None:
+    """Of a vendor that numbers releases of its own, after the minor releases that the chart knows."""
+    told = refusal(tmp_path, {}, version="v1.38.100")
+    assert "scheduler.image.tag: set it, because registry.k8s.io has no release 1.38.100" in told
+
+
 @pytest.mark.parametrize("tag", ["1.36.3", "v1.36", "latest"])
 def test_a_tag_that_kubernetes_registry_does_not_have_is_refused(tmp_path: Path, tag: str) -> None:
     told = refusal(tmp_path, {"scheduler": {"image": {"tag": tag}}})

@@ -27,6 +27,9 @@ SCHEDULER = "registry.k8s.io/kube-scheduler"
             "v1.38.1-eks-1a2b3c", "v1.38.1", id="a minor release after the chart: the cluster's own"
         ),
         pytest.param("v1.38.0-rc.1", "v1.38.0-rc.1", id="a candidate after the chart"),
+        pytest.param("v1.38.0-rc.1+rke2r1", "v1.38.0-rc.1", id="a candidate of RKE2"),
+        pytest.param("v1.36.0-rc.1", "v1.36.0-rc.1", id="a candidate, which the release would be newer than"),
+        pytest.param("v1.37.0-alpha.2.101+0123abc", "v1.37.0-alpha.2", id="a build after an alpha"),
         pytest.param("1.35", "v1.35.4", id="a minor release without a patch, as some tools give it"),
         pytest.param("1.38", "v1.38.0", id="a minor release after the chart, without a patch"),
     ],
@@ -36,8 +39,9 @@ def test_kube_scheduler_follows_the_control_plane(tmp_path: Path, cluster: str, 
     assert f"{SCHEDULER}:{tag}" in images
 
 
-def test_a_given_tag_is_taken_as_it_is(tmp_path: Path) -> None:
-    objects = rendered(tmp_path, {"scheduler": {"image": {"tag": "v1.35.2"}}}, version="v1.36.3")
+@pytest.mark.parametrize("cluster", ["v1.36.3", "v1.38.100"])
+def test_a_given_tag_is_taken_as_it_is(tmp_path: Path, cluster: str) -> None:
+    objects = rendered(tmp_path, {"scheduler": {"image": {"tag": "v1.35.2"}}}, version=cluster)
     assert f"{SCHEDULER}:v1.35.2" in {each["image"] for _, each in containers(objects)}
 
 
