@@ -250,7 +250,7 @@ def missing(values: Json, where: str = "") -> Iterator[tuple[str, str]]:
 def test_a_null_is_refused_with_the_name_of_the_value(tmp_path: Path, depth: int) -> None:
     """Also a section whose lines are all comments is null. Helm removes the default."""
     values = nulls(json.loads((CHART / "values.schema.json").read_text()), depth)
-    told = re.findall(r"at '(\S*)': missing propert(?:y|ies) (.*)", refusal(tmp_path, values))
+    told = re.findall(r"at '(\S*)': missing (?:property|properties) (.*)", refusal(tmp_path, values))
     expected = sorted(missing(values))
     assert len(expected) >= 10
     assert (

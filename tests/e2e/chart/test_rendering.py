@@ -8,11 +8,22 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.chart.helm import CHART, MANIFESTS, comparable, helm, hooks, installed, kustomized, rendered
+from tests.e2e.chart.helm import (
+    CHART,
+    MANIFESTS,
+    comparable,
+    helm,
+    hooks,
+    installed,
+    kustomized,
+    of_chart,
+    rendered,
+)
 from tests.e2e.cluster.binaries import kubernetes_version
 from tests.manifests.components import AGENTS
 from tests.manifests.objects import Json, containers
 from tests.manifests.policy import violations
+from tests.pages import ROOT, blocks
 
 BASE, SHARES = "base", "overlays/shares"
 OVERLAYS: dict[str, Json] = {
@@ -41,6 +52,7 @@ OWN_CONFIGURATION = {
         }
     ]
 }
+MONITORING = (ROOT / "docs" / "tasks" / "monitoring.md").read_text()
 DIGEST = f"sha256:{'ab' * 32}"
 
 
@@ -253,6 +265,34 @@ def test_a_value_equals_the_patch_of_kustomize(
     tmp_path: Path, values: Json, kustomization: Json, files: dict[str, str]
 ) -> None:
     assert_equal(tmp_path, values, kustomization, files)
+
+
+@pytest.mark.parametrize("overlay", ["base", "standalone-mtls"])
+def test_the_alert_and_the_panel_about_replicas_have_their_number(tmp_path: Path, overlay: str) -> None:
+    """As the kustomization on the page about monitoring has it."""
+    deployment = "scheduler" if overlay == "base" else "standalone"
+    values = OVERLAYS[overlay] | {"monitoring": {"enabled": True}}
+    values[deployment] = {**values.get(deployment, {}), "replicas": 3}
+    objects = rendered(tmp_path, values)
+    (shown,) = (text for text in blocks(MONITORING, "yaml") if "GPUExtenderReplicaDown" in text)
+    kustomization = yaml.safe_load(shown.replace("../manifests/", ""))
+    theirs = kustomized(tmp_path, kustomization)
+    assert of_chart(theirs, "Deployment")["spec"]["replicas"] == 3
+    ours, patched = (
+        of_chart(each, "PrometheusRule")["spec"]["groups"][0]["rules"][1] for each in (objects, theirs)
+    )
+    assert ours["expr"] == "sum by (cluster) (gpu_extender_ready) < 3"
+    assert {key: ours[key] for key in ("alert", "expr")} == {key: patched[key] for key in ("alert", "expr")}
+    assert ours["annotations"]["summary"] == patched["annotations"]["summary"]
+    (board,) = (each for each in objects if each["metadata"]["name"] == "gpu-scheduler-dashboard")
+    (panel,) = (each for each in panels(board) if each["title"] == "Ready replicas")
+    assert "all of the 3 replicas" in panel["description"]
+    assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"][-1] == {"value": 3, "color": "green"}
+
+
+def panels(board: Json) -> list[Json]:
+    found: list[Json] = json.loads(board["data"]["dashboard.json"])["panels"]
+    return found
 
 
 def test_unchanged_configurations_are_the_shipped_texts(tmp_path: Path) -> None:
