@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.chart.helm import comparable, installed, kustomized
+from tests.e2e.chart.helm import assert_equal
 from tests.e2e.platforms.kustomizations import PAGES, shown
 from tests.manifests.objects import Json
 
@@ -45,8 +45,4 @@ def test_the_values_of_a_page_give_the_objects_of_its_kustomization(
         key: [path.removeprefix("../manifests/") for path in kustomization.get(key, ())]
         for key in ("resources", "components")
     }
-    theirs = comparable(kustomized(tmp_path, kustomization | below))
-    ours = installed(tmp_path, values)
-    assert ours.keys() == theirs.keys()
-    for key, each in theirs.items():
-        assert ours[key] == each
+    assert_equal(tmp_path, values, kustomization | below)
