@@ -210,7 +210,7 @@ def test_the_alert_and_the_panel_about_replicas_have_their_number(tmp_path: Path
     assert ours["annotations"]["summary"] == patched["annotations"]["summary"]
     (board,) = (each for each in objects if each["metadata"]["name"] == "gpu-scheduler-dashboard")
     (panel,) = (each for each in panels(board) if each["title"] == "Ready replicas")
-    assert "all of the 3 replicas" in panel["description"]
+    assert "Green from 3 on" in panel["description"]
     assert panel["fieldConfig"]["defaults"]["thresholds"]["steps"][-1] == {"value": 3, "color": "green"}
 
 
