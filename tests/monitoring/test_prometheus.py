@@ -264,6 +264,13 @@ def test_rules_are_evaluated_and_find_their_metrics(prometheus: Prometheus) -> N
     assert alone["labels"]["cluster"] == PARIS
 
 
+def test_alerts_about_reports_can_leave_out_nodes_without_an_agent(prometheus: Prometheus) -> None:
+    """Both metrics have the same labels, or the difference would be empty."""
+    states = prometheus.query("gpu_extender_inventory_nodes")
+    assert len(states) == 9
+    assert len(prometheus.query("gpu_extender_inventory_nodes - gpu_extender_nodes_kept_from_agent")) == 9
+
+
 def expanded(rule: Mapping[str, Any], series: str, namespace: str) -> str:
     """The query that prometheus-adapter makes for a HorizontalPodAutoscaler of a namespace, without selector.
 
