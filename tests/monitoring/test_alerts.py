@@ -94,6 +94,6 @@ def test_an_alert_has_a_severity_and_a_short_summary(name: str) -> None:
     assert rule["for"]
 
 
-def test_the_index_has_every_runbook() -> None:
-    listed = re.findall(r"\]\((\w+)\.md\)", (RUNBOOKS / "README.md").read_text())
-    assert listed == list(alerts())
+def test_the_index_has_every_runbook_with_the_severity_of_its_alert() -> None:
+    listed = re.findall(r"\]\((\w+)\.md\) \| (\w+) \|", (RUNBOOKS / "README.md").read_text())
+    assert listed == [(name, rule["labels"]["severity"]) for name, rule in alerts().items()]
