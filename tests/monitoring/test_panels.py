@@ -1,0 +1,66 @@
+"""Panels of clusters that have little to show."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.server.metrics.registry import Metrics
+from scheduler_ext.wire.config import Configuration
+from tests.monitoring.component import Query, panels, queries
+from tests.monitoring.prometheus import needs_prometheus, promtool
+from tests.server.test_gpu_metrics import Fixed, sample, scraped
+
+STATS = [panel["title"] for panel in panels() if panel["type"] == "stat"]
+
+
+def series_of(infos: list[NodeInfo]) -> list[dict[str, str]]:
+    """What promtool takes for the scrape of an extender with these nodes."""
+    source = Fixed()
+    source.set(infos)
+    found = scraped(Metrics(source, Configuration()))
+    return [
+        {
+            "series": f"{name}{{{','.join(f'{label}={json.dumps(value)}' for label, value in labels)}}}",
+            "values": f"{value}x5",
+        }
+        for name, samples in found.items()
+        for labels, value in samples.items()
+    ]
+
+
+@needs_prometheus
+@pytest.mark.parametrize(
+    ("infos", "others"),
+    [
+        pytest.param([NodeInfo("cpu")], {}, id="no node has GPUs"),
+        pytest.param(
+            [replace(info, freshness="Missing") for info in sample()],
+            {"Missing nodes": len(sample())},
+            id="no node has a report",
+        ),
+    ],
+)
+def test_a_number_is_0_where_there_is_nothing(
+    infos: list[NodeInfo], others: dict[str, float], tmp_path: Path
+) -> None:
+    """Without a value, Grafana says "No data", as if the monitoring had failed."""
+    expected = {"Extender": 1.0, "Ready replicas": 1.0, **others}
+
+    def shown(query: Query) -> dict[str, object]:
+        samples = [{"labels": "{}", "value": expected.get(query.panel, 0.0)}]
+        return {"expr": query.expression, "eval_time": "2m", "exp_samples": samples}
+
+    test = {
+        "interval": "1m",
+        "input_series": series_of(infos),
+        "promql_expr_test": [shown(query) for query in queries() if query.panel in STATS],
+    }
+    file = tmp_path / "stats.yaml"
+    file.write_text(yaml.safe_dump({"tests": [test]}))
+    promtool("test", "rules", file)
