@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.manifests.objects import Json
-from tests.monitoring.component import alerts, dashboard, panels, queries, variables
+from tests.monitoring.component import MONITORING, alerts, dashboard, panels, queries, variables
 from tests.pages import ROOT, blocks
 
 SCHEMA = Path(__file__).with_name("grafana_schema")
@@ -189,6 +190,18 @@ def test_runbooks_name_panels_that_are_there() -> None:
             named = set(re.findall(r'"([^"]+)"', sentence.replace("\n", " ")))
             assert named
             assert named <= titles, file.name
+
+
+def test_a_rate_covers_four_scrapes() -> None:
+    """A query's own interval is the least step, and $__rate_interval is four times that. Without one, Grafana
+    takes the data source's, 15 s by default; a rate then has no value after a late scrape."""
+    (endpoint,) = yaml.safe_load((MONITORING / "pod-monitor.yaml").read_bytes())["spec"][
+        "podMetricsEndpoints"
+    ]
+    drawn = [target for panel in panels() if panel["type"] == "timeseries" for target in panel["targets"]]
+    assert {target["interval"] for target in drawn} == {endpoint["interval"]}
+    others = [target for panel in panels() for target in panel["targets"] if target not in drawn]
+    assert not any("$__rate_interval" in target["expr"] for target in others)
 
 
 def test_every_variable_is_used() -> None:
