@@ -1,8 +1,9 @@
-"""Panels of clusters that have little to show."""
+"""The numbers of panels, for nodes that a test chooses."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,6 +35,44 @@ def series_of(infos: list[NodeInfo]) -> list[dict[str, str]]:
     ]
 
 
+def assert_shown(shown: Sequence[tuple[Query, float]], infos: list[NodeInfo], folder: Path) -> None:
+    """Each query has this one value where an extender has these nodes."""
+    test = {
+        "interval": "1m",
+        "input_series": series_of(infos),
+        "promql_expr_test": [
+            {
+                "expr": query.expression,
+                "eval_time": "2m",
+                "exp_samples": [{"labels": "{}", "value": value}],
+            }
+            for query, value in shown
+        ],
+    }
+    file = folder / "panels.yaml"
+    file.write_text(yaml.safe_dump({"tests": [test]}))
+    promtool("test", "rules", file)
+
+
+@needs_prometheus
+def test_panels_say_how_many_nodes_take_pods_without_a_report(tmp_path: Path) -> None:
+    """And how many have no agent because of a label: the numbers of nodes to repair leave them out."""
+    silent, kept, *others = (replace(info, freshness="Missing", by_allocatable=True) for info in sample())
+    infos = [
+        silent,
+        replace(kept, agent_label="keeps away"),
+        *(replace(each, freshness="Fresh") for each in others),
+    ]
+    found = {(query.panel, query.legend.removesuffix(" {{cluster}}")): query for query in queries()}
+    states = "Nodes by state of their report"
+    shown = [
+        (found[states, "taking pods by allocatable"], 2.0),
+        (found[states, "agent kept away"], 1.0),
+        (found["Missing nodes", "{{cluster}}"], 1.0),
+    ]
+    assert_shown(shown, infos, tmp_path)
+
+
 @needs_prometheus
 @pytest.mark.parametrize(
     ("infos", "others"),
@@ -51,16 +90,5 @@ def test_a_number_is_0_where_there_is_nothing(
 ) -> None:
     """Without a value, Grafana says "No data", as if the monitoring had failed."""
     expected = {"Extender": 1.0, "Ready replicas": 1.0, **others}
-
-    def shown(query: Query) -> dict[str, object]:
-        samples = [{"labels": "{}", "value": expected.get(query.panel, 0.0)}]
-        return {"expr": query.expression, "eval_time": "2m", "exp_samples": samples}
-
-    test = {
-        "interval": "1m",
-        "input_series": series_of(infos),
-        "promql_expr_test": [shown(query) for query in queries() if query.panel in STATS],
-    }
-    file = tmp_path / "stats.yaml"
-    file.write_text(yaml.safe_dump({"tests": [test]}))
-    promtool("test", "rules", file)
+    shown = [(query, expected.get(query.panel, 0.0)) for query in queries() if query.panel in STATS]
+    assert_shown(shown, infos, tmp_path)

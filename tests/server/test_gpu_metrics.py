@@ -314,8 +314,9 @@ def test_nodes_that_an_administrator_keeps_the_agent_from_are_counted_by_state()
     source = Fixed()
     kept, *others = sample()
     found = []
-    for label, freshness in (("brings", "Missing"), ("keeps away", "Fresh"), ("keeps away", "Missing")):
-        source.set([replace(kept, agent_label=label, freshness=freshness), *others])
+    away = replace(kept, agent_label="keeps away")
+    for info in (replace(kept, freshness="Missing"), away, replace(away, freshness="Missing")):
+        source.set([info, *others])
         metrics = scraped(metrics_of(source))["gpu_extender_nodes_kept_from_agent"]
         found.append({state: metrics[(("state", state),)] for state in ("Fresh", "Stale", "Missing")})
     none = {"Fresh": 0, "Stale": 0, "Missing": 0}
