@@ -135,6 +135,16 @@ def test_a_runbook_has_meaning_diagnosis_and_mitigation(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(alerts()))
+def test_a_runbook_shows_the_logs_of_all_extenders(name: str) -> None:
+    """Of a Deployment kubectl shows one pod, and of selected pods ten lines unless told otherwise."""
+    commands = re.findall(r"kubectl \S+ gpu-scheduler logs [^`\n]+", (RUNBOOKS / f"{name}.md").read_text())
+    for command in commands:
+        assert re.search(r" -l app.kubernetes.io/(name|component)=\S+ ", command), command
+        assert "--prefix" in command
+        assert "--tail=-1 | grep" in command or "| grep" not in command
+
+
+@pytest.mark.parametrize("name", sorted(alerts()))
 def test_a_runbooks_own_commands_are_there(name: str) -> None:
     text = (RUNBOOKS / f"{name}.md").read_text()
     for line in re.findall(r"^scheduler-ext (.+)$", text, re.MULTILINE):
