@@ -95,7 +95,8 @@ class InventoryEvents:
 
 
 def _stale(info: NodeInfo | None) -> str | None:
-    if info is None or info.freshness == "Fresh":
+    # A label that keeps the agent away is an administrator's choice.
+    if info is None or info.freshness == "Fresh" or info.agent_label == "keeps away":
         return None
     word = "old" if info.freshness == "Stale" else "missing"
     takes = _TAKES if info.by_allocatable else "no pod with GPUs goes there"

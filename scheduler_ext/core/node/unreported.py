@@ -13,12 +13,13 @@ def cause(info: NodeInfo) -> str:
     report = info.report
     if report is not None and not report.from_slices:
         when = f" of {report.reported_at}" if report.reported_at else ""
-        return f"its last report{when} is too old"
+        kept = f", and its label {AGENT_LABEL} keeps the agent away" if _is_kept(info) else ""
+        return f"its last report{when} is too old{kept}"
     if _has_no_agent(info):
         return "only NVIDIA GPUs have an agent"
     if info.agent_label == "lacks":
         return "it has no report, and no label that brings an agent to it"
-    if info.agent_label == "keeps away":
+    if _is_kept(info):
         return f"it has no report, and its label {AGENT_LABEL} keeps the agent away"
     return "no agent has reported on it"
 
@@ -27,11 +28,11 @@ def remedy(info: NodeInfo) -> str | None:
     """The step towards a fresh report, as an operator's task; None if there can be none."""
     if _has_no_agent(info):
         return None
-    if info.report is None and info.agent_label in ("lacks", "keeps away"):
-        change = " --overwrite" if info.agent_label == "keeps away" else ""
-        return (
-            f"bring an agent to {info.name} with `kubectl label node {info.name} {AGENT_LABEL}=true{change}`"
-        )
+    label = f"kubectl label node {info.name} {AGENT_LABEL}=true"
+    if _is_kept(info):
+        return f"allow the agent on {info.name}, if it may run there, with `{label} --overwrite`"
+    if info.report is None and info.agent_label == "lacks":
+        return f"bring an agent to {info.name} with `{label}`"
     pods = f"kubectl -n {_AGENT_NAMESPACE} get pods --field-selector spec.nodeName={info.name}"
     return f"see why no agent reports on {info.name}: `{pods}`, and the log of that pod"
 
@@ -43,6 +44,10 @@ def effect(info: NodeInfo) -> str | None:
     if info.by_allocatable:
         return f"{cause(info)}: it takes whole GPUs and MIG instances by its allocatable alone"
     return f"{cause(info)}: it takes no pod with GPUs"
+
+
+def _is_kept(info: NodeInfo) -> bool:
+    return info.agent_label == "keeps away"
 
 
 def _has_no_agent(info: NodeInfo) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -166,6 +167,15 @@ def test_a_report_that_grows_old_is_an_event_of_its_node(living: Living) -> None
         "a",
     )
     assert event["note"].startswith("the report of its GPUs is old")
+
+
+@pytest.mark.parametrize("freshness", ["Stale", "Missing"])
+def test_an_administrator_who_keeps_the_agent_away_reads_nothing_of_a_missing_report(freshness: str) -> None:
+    told: list[str] = []
+    found = InventoryEvents(lambda name, uid, reason, note, about: told.append(name), NAMES)
+    kept = replace(node_in(freshness, "kept"), agent_label="keeps away")
+    found.follow({"kept": kept, "silent": node_in(freshness, "silent")})
+    assert told == ["silent"]
 
 
 class TestNodesWithoutAnAgent:

@@ -265,8 +265,14 @@ class TestWords:
             pytest.param(
                 plain(agent_label="keeps away"),
                 "its label gpu.scheduler-ext.io/agent keeps the agent away",
-                "kubectl label node n gpu.scheduler-ext.io/agent=true --overwrite`",
+                "may run there, with `kubectl label node n gpu.scheduler-ext.io/agent=true --overwrite`",
                 id="an administrator's label",
+            ),
+            pytest.param(
+                silent(device(0), agent_label="keeps away"),
+                "is too old, and its label gpu.scheduler-ext.io/agent keeps the agent away",
+                "may run there, with `kubectl label node n gpu.scheduler-ext.io/agent=true --overwrite`",
+                id="an administrator's label took the agent off",
             ),
             pytest.param(
                 plain(agent_label="brings"),
