@@ -31,7 +31,7 @@ from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 from scheduler_ext.wire.times import time_text
 
 _CPU = "cpu"
-NOT_OFFERED = "kube-scheduler did not ask about this node"
+NOT_OFFERED = "node(s) that kube-scheduler did not pass on to the extender"
 
 
 @dataclass(frozen=True, slots=True)
