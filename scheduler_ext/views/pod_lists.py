@@ -48,8 +48,8 @@ def is_found(find: str, pod: BoundPod) -> bool:
 
 
 def _distance(find: str, pod: Mapping[str, str]) -> int:
-    """0 for a pod with this name (NAMESPACE/NAME if the text has a slash), 1 for one whose name begins so, 2 for
-    any other."""
+    """0 for a pod with this name, 1 for one whose name begins so, 2 for any other; the name is NAMESPACE/NAME
+    if the text has a slash."""
     text = find.lower()
     name = (f"{pod['namespace']}/{pod['name']}" if "/" in text else pod["name"]).lower()
     return 0 if name == text else 1 if name.startswith(text) else 2
