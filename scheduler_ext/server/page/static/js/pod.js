@@ -30,7 +30,8 @@ const list = (title, lines, kind = "") => lines.length
   ? html`${title ? html`<h3>${title}</h3>` : nothing}<ul class=${kind}>${lines.map((line) => html`<li>${sentence(line)}</li>`)}</ul>` : nothing;
 
 const fact = (name, value) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`;
-const age = (since) => `${ago(Date.now() / 1000 - since)}, since ${atDay(since)}`;
+// A date is not broken at its hyphens.
+const age = (since) => html`${ago(Date.now() / 1000 - since)}, since ${atDay(since).split(" ").map((part) => html`<span class="amount">${part}</span> `)}`;
 
 function placed(pod) {
   const known = pod.devices.length > 0;
