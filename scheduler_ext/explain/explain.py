@@ -83,10 +83,13 @@ def explanation(
     warned: list[str],
     claims: ClaimLookup | None = None,
     most: int | None = None,
+    *,
+    dry_runs: bool = True,
 ) -> dict[str, Any]:
     """The Explanation of one decision, as plain JSON values: with all nodes, those that refuse it by name;
     or with so many at `most`, those that refuse it nearest first, and the number of the others in
-    `nodesLeftOut`. Raises PodError for a quantity of the pod."""
+    `nodesLeftOut`. Without dry runs, `resolvable` is None where the extender refuses a node. Raises PodError
+    for a quantity of the pod."""
     snapshot, request = decision.snapshot, decision.request
     fitting = _fitting(decision, kube_view)
     refused = [
@@ -120,7 +123,7 @@ def explanation(
         **diagnosed(pod, decision, kube_view, config, claims),
         "nodes": [
             *(_fit(each, decision) for each in fitting[:most]),
-            *(_refused(each, decision, config) for each in refused),
+            *(_refused(each, decision, config, dry_runs) for each in refused),
         ],
         **left_out,
         "notModelled": not_modelled(pod, claims),
@@ -281,13 +284,18 @@ def _device(
     return device | ({"by": "claim"} if by_claim else {})
 
 
-def _refused(refused: Refused, decision: Decision, config: Configuration) -> dict[str, Any]:
+def _refused(refused: Refused, decision: Decision, config: Configuration, dry_runs: bool) -> dict[str, Any]:
     in_tree, node = refused.in_tree, refused.node
+    resolvable: bool | None = None
+    if in_tree is not None:
+        resolvable = in_tree.resolvable
+    elif dry_runs:
+        resolvable = _resolvable(node.info, decision, config)
     return _entry(
         node,
         by="gpu" if in_tree is None else "kubernetes",
         reason=refused.reason,
-        resolvable=_resolvable(node.info, decision, config) if in_tree is None else in_tree.resolvable,
+        resolvable=resolvable,
         nearestMiss=miss_of(refused, decision),
     )
 

@@ -31,7 +31,7 @@ from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 from scheduler_ext.wire.times import time_text
 
 _CPU = "cpu"
-NOT_OFFERED = "kube-scheduler did not ask about this node"
+NOT_OFFERED = "node(s) that kube-scheduler did not pass on to the extender"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +97,13 @@ class Explainer:
         self._places = Places(self._sizing) if places is None else places
 
     @_bad_request()
-    def of_name(self, namespace: str, name: str, most: int | None = None) -> dict[str, Any]:
+    def of_name(
+        self, namespace: str, name: str, most: int | None = None, *, dry_runs: bool = True
+    ) -> dict[str, Any]:
         """The Explanation of a pod that is waiting, was decided about recently, or holds GPUs, with at most
-        so many nodes. Raises RequestError: 404 for any other, 503 before the first inventory."""
-        return self._explained(self._found(namespace, name), most)
+        so many nodes; `dry_runs` as in `explanation`. Raises RequestError: 404 for any other, 503 before the
+        first inventory."""
+        return self._explained(self._found(namespace, name), most, dry_runs=dry_runs)
 
     @_bad_request()
     def of_manifest(
@@ -138,12 +141,15 @@ class Explainer:
     def _wish(self, pod: kube.Pod) -> GpuRequest | InvalidRequest:
         return wish(pod, self.config, self._source.claims)
 
-    def _explained(self, found: _Found, most: int | None) -> dict[str, Any]:
+    def _explained(self, found: _Found, most: int | None, *, dry_runs: bool = True) -> dict[str, Any]:
         decision, kube_view = self._decided(found)
         # Notes about the pod's identity come before notes about its request.
         warnings = [*found.warnings, *pod_warnings(found.pod, found.request, self._sizing.resources)]
         claims = self._source.claims
-        return explanation(found.pod, decision, kube_view, self.config, warnings, claims, most) | {
+        told = explanation(
+            found.pod, decision, kube_view, self.config, warnings, claims, most, dry_runs=dry_runs
+        )
+        return told | {
             "asks": asks(found.request) if isinstance(found.request, GpuRequest) else None,
             "generation": decision.snapshot.generation,
             "gone": found.gone,

@@ -212,7 +212,8 @@ def test_the_nodes_of_a_request_survive_changes_of_the_cluster() -> None:
     found = assemble(read_objects(inventory(*whole_node("d", None), *whole_node("b", None))), resources)
     there.extender.update_nodes({"a": None, "d": found["d"]})
     told = {entry["node"]: entry["reason"] for entry in there.explainer().of_name("default", "p")["nodes"]}
-    assert told == {"b": None, "c": "kube-scheduler did not ask about this node", "d": None}
+    left_out = "node(s) that kube-scheduler did not pass on to the extender"
+    assert told == {"b": None, "c": left_out, "d": None}
     # A later decision, about other nodes.
     ask(there.extender, pod("q", {WHOLE: "1"}), ["d"])
     for name in ("p", "q"):
