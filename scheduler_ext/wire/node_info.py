@@ -22,6 +22,7 @@ from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.pod import pod_amounts, quantities
 
 SHARE_NODE_LABEL = "gpu.scheduler-ext.io/sharing"
+_UNKNOWN = canonical_model("unknown", vendor="nvidia")
 # Taints of a node that is about to be removed (cluster-autoscaler; Karpenter from 1.0 on, and before). A node
 # that is only a DeletionCandidate stays if a pod lands there.
 DELETION_TAINTS = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption")
@@ -35,12 +36,17 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
     allocatable = _gpu_counts(status.allocatable, resources)
     stated = _gpu_counts(status.capacity, resources)
     capacity = stated or allocatable
+    share_node = labels.get(SHARE_NODE_LABEL) == "memory"
+    estimate = estimate_from_labels(labels, capacity) or _bare_estimate(capacity, resources)
+    if estimate is None and share_node:
+        # No device plugin runs there: its GPUs are not counted before the first report.
+        estimate = Estimate("nvidia", _UNKNOWN, 0)
     return NodeRecord(
         uid=metadata.uid or None,
         allocatable=allocatable,
-        estimate=estimate_from_labels(labels, capacity) or _bare_estimate(capacity, resources),
+        estimate=estimate,
         caps=caps_from_labels(labels),
-        share_node=labels.get(SHARE_NODE_LABEL) == "memory",
+        share_node=share_node,
         spot=node_labels.is_spot(labels),
         value=node_labels.stated_value(node_labels.value_text(labels, strings(metadata.annotations))),
         # An autoscaler's taint comes before the deletion.
@@ -113,7 +119,7 @@ def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estima
             model = canonical_model("unknown", vendor=vendor)
             return Estimate(vendor, model, min(count, MAX_COUNT), mig_strategy=mig)
     if has_mig:
-        return Estimate("nvidia", canonical_model("unknown", vendor="nvidia"), 0, mig_strategy=mig)
+        return Estimate("nvidia", _UNKNOWN, 0, mig_strategy=mig)
     return None
 
 

@@ -40,6 +40,7 @@ def test_a_node_without_gpus() -> None:
 
 
 AGENT = "gpu.scheduler-ext.io/agent"
+SHARED = {"gpu.scheduler-ext.io/sharing": "memory"}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,11 @@ AGENT = "gpu.scheduler-ext.io/agent"
             {WHOLE: "8"}, {"node.kubernetes.io/instance-type": "p4d.24xlarge"}, True, id="a node group of EKS"
         ),
         pytest.param({WHOLE: "0"}, {}, False, id="a device plugin that has none"),
+        pytest.param({}, SHARED, True, id="a node for memory shares, which has no device plugin"),
+        pytest.param({}, SHARED | {AGENT: "false"}, False, id="one that an administrator wants no agent on"),
+        pytest.param(
+            {}, SHARED | {"amd.com/gpu.product-name": "MI300X"}, False, id="one with GPUs of another vendor"
+        ),
         pytest.param({"amd.com/gpu": "8"}, {}, False, id="another vendor's, which has no agent"),
         pytest.param({}, {}, False, id="no GPUs"),
         pytest.param({WHOLE: "8"}, {"nvidia.com/gpu.present": "true"}, False, id="the GPU Operator's"),
@@ -81,6 +87,12 @@ def test_a_device_plugin_without_labels_is_an_estimate(
 ) -> None:
     found = record(node("a", amounts)).estimate
     assert (found and (found.count, found.mig_strategy)) == estimated
+
+
+def test_a_node_for_memory_shares_has_gpus_of_an_unknown_number() -> None:
+    found = record(node("a", labels=SHARED)).estimate
+    assert found is not None
+    assert (found.vendor, found.model.name, found.count) == ("nvidia", "UNKNOWN", 0)
 
 
 def test_slices_under_strategy_single_cap_nothing() -> None:
