@@ -13,7 +13,13 @@ from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree import NodeFacts, Taint
 from scheduler_ext.core.node import node_labels
 from scheduler_ext.core.node.dra_join import joined
-from scheduler_ext.core.node.estimate import MAX_COUNT, Estimate, caps_from_labels, estimate_from_labels
+from scheduler_ext.core.node.estimate import (
+    MAX_COUNT,
+    Estimate,
+    caps_from_labels,
+    estimate_from_labels,
+    shared_by_name,
+)
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
 from scheduler_ext.wire import kube
@@ -41,6 +47,8 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
     if estimate is None and share_node:
         # No device plugin runs there: its GPUs are not counted before the first report.
         estimate = Estimate("nvidia", _UNKNOWN, 0)
+    if estimate is not None:
+        estimate = shared_by_name(estimate, capacity)
     return NodeRecord(
         uid=metadata.uid or None,
         allocatable=allocatable,
@@ -113,8 +121,8 @@ def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estima
     """A device plugin without any labels: a number of GPUs of an unknown model, or only MIG instances."""
     has_mig = any(name.startswith(MIG_PREFIX) and count > 0 for name, count in capacity.items())
     mig = "mixed" if has_mig else "none"
-    for name, count in capacity.items():
-        if name in resources.whole and count > 0:
+    for name in resources.whole:
+        if (count := capacity.get(name, 0)) > 0:
             vendor = vendor_of(name) or "nvidia"
             model = canonical_model("unknown", vendor=vendor)
             return Estimate(vendor, model, min(count, MAX_COUNT), mig_strategy=mig)

@@ -17,7 +17,7 @@ from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.watching import Decoder
 from tests.kube_objects import GFD_H100, SHARE, Json, node
 
-WHOLE = "nvidia.com/gpu"
+WHOLE, SLICE, ONE_G = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
 
 
 def record(found: Json) -> NodeRecord:
@@ -80,6 +80,9 @@ def test_nodes_that_no_label_brings_an_agent_to(amounts: Json, labels: Json, unl
         pytest.param({"nvidia.com/mig-1g.10gb": "7"}, (0, "mixed"), id="MIG instances alone"),
         pytest.param({"nvidia.com/mig-1g.10gb": "0"}, None, id="instances that are gone"),
         pytest.param({}, None, id="nothing"),
+        pytest.param({SLICE: "10"}, (1, "none"), id="ten slices, of one GPU at least"),
+        pytest.param({SLICE: "1000"}, (1, "none"), id="many slices"),
+        pytest.param({SLICE: "10", WHOLE: "2"}, (2, "none"), id="whole GPUs beside slices"),
     ],
 )
 def test_a_device_plugin_without_labels_is_an_estimate(
@@ -87,6 +90,51 @@ def test_a_device_plugin_without_labels_is_an_estimate(
 ) -> None:
     found = record(node("a", amounts)).estimate
     assert (found and (found.count, found.mig_strategy)) == estimated
+
+
+@pytest.mark.parametrize(
+    ("amounts", "labels", "expected"),
+    [
+        pytest.param({SLICE: "10"}, {}, ("time-slicing", 1, 10), id="slices under their own name"),
+        pytest.param({ONE_G + ".shared": "14"}, {}, ("time-slicing", 0, 1), id="shared MIG instances"),
+        pytest.param(
+            {WHOLE: "10"}, {}, ("none", 10, 1), id="slices under the name of GPUs, which nobody sees"
+        ),
+        pytest.param({WHOLE: "4", SLICE: "10"}, {}, ("none", 4, 1), id="whole GPUs beside slices"),
+        pytest.param(
+            {ONE_G: "7", ONE_G + ".shared": "14"}, {}, ("none", 0, 1), id="whole instances beside shared"
+        ),
+        pytest.param({SLICE: "0"}, {}, None, id="no slice any more"),
+        pytest.param(
+            {SLICE: "40"},
+            {"nvidia.com/gpu.product": "NVIDIA-A10", "nvidia.com/gpu.count": "4"},
+            ("time-slicing", 4, 10),
+            id="a label that counts the GPUs",
+        ),
+        pytest.param(
+            {SLICE: "40"},
+            {"node.kubernetes.io/instance-type": "g5.12xlarge"},
+            ("time-slicing", 1, 40),
+            id="a machine of a known model",
+        ),
+        pytest.param(
+            {SLICE: "8"},
+            {
+                "nvidia.com/gpu.product": "NVIDIA-A10",
+                "nvidia.com/gpu.count": "2",
+                "nvidia.com/gpu.sharing-strategy": "mps",
+                "nvidia.com/gpu.replicas": "4",
+            },
+            ("mps", 2, 4),
+            id="a label that says how they are shared",
+        ),
+    ],
+)
+def test_slices_by_the_names_of_what_the_device_plugin_offers(
+    amounts: Json, labels: Json, expected: tuple[str, int, int] | None
+) -> None:
+    found = record(node("a", amounts, labels=labels)).estimate
+    assert (found and (found.sharing_strategy, found.count, found.replicas)) == expected
 
 
 def test_a_node_for_memory_shares_has_gpus_of_an_unknown_number() -> None:
