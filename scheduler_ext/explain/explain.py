@@ -41,11 +41,13 @@ _MAX_NODE_SCORE = 100
 @dataclass(frozen=True, slots=True)
 class KubeView:
     """Refusals of kube-scheduler's own filters by node, the nodes as they see them, if known, and its score
-    of the pod's preferred node affinity by node, before it is normalized."""
+    of the pod's preferred node affinity by node, before it is normalized. `skipped` are nodes that it did not
+    ask about for an unknown reason, and that the extender refuses."""
 
     refused: Mapping[str, InTreeRejection] = field(default_factory=dict)
     facts: Mapping[str, NodeFacts] = field(default_factory=dict)
     preferences: Mapping[str, int] = field(default_factory=dict)
+    skipped: frozenset[str] = frozenset()
 
 
 class _Fitting(NamedTuple):
@@ -163,6 +165,7 @@ def diagnosed(
             sizing=sizing,
             in_tree=kube_view.refused,
             facts=kube_view.facts,
+            skipped=kube_view.skipped,
             ours=_ours(needs, config),
             namespace=pod_name(pod).partition("/")[0] if config.inspection.hide_other_namespaces else None,
         )

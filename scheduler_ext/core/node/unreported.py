@@ -2,6 +2,7 @@
 
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.node_labels import AGENT_LABEL
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, vendor_of
 
 # Vendors that have an agent; the GPUs of other vendors are known by labels only.
 REPORTED_VENDORS = ("nvidia",)
@@ -39,11 +40,21 @@ def remedy(info: NodeInfo) -> str | None:
 
 def effect(info: NodeInfo) -> str | None:
     """Why there is no fresh report, and what the node takes without one; None while that is not overdue."""
-    if info.freshness == "Fresh":
-        return None
+    return None if info.freshness == "Fresh" else f"{cause(info)}: {takes(info)}"
+
+
+def takes(info: NodeInfo) -> str:
+    """What the node takes without a fresh report, as a clause."""
+    if info.share_node and not _hands_out_gpus(info):
+        return "it takes no memory share"
     if info.by_allocatable:
-        return f"{cause(info)}: it takes whole GPUs and MIG instances by its allocatable alone"
-    return f"{cause(info)}: it takes no pod with GPUs"
+        return "it takes whole GPUs and MIG instances by its allocatable alone"
+    return "it takes no pod with GPUs"
+
+
+def _hands_out_gpus(info: NodeInfo) -> bool:
+    named = (name for name, count in (info.allocatable or {}).items() if count > 0)
+    return any(name.startswith(MIG_PREFIX) or vendor_of(name) is not None for name in named)
 
 
 def _is_kept(info: NodeInfo) -> bool:
@@ -56,9 +67,11 @@ def _has_no_agent(info: NodeInfo) -> bool:
 
 def lacks_agent(info: NodeInfo, *, has_nvidia: bool) -> bool:
     """Whether a node with NVIDIA GPUs has no label that brings an agent, and no agent that reports.
-    `has_nvidia`: its device plugin hands some out; ResourceSlices list others."""
+    `has_nvidia`: its device plugin hands some out; ResourceSlices list others. A node that is labelled for
+    memory shares has no device plugin: its administrator says that it has GPUs."""
     reports = info.report is not None and not info.report.from_slices and info.freshness != "Missing"
     if info.agent_label != "lacks" or reports:
         return False
     listed = info.dra.devices if info.dra is not None else ()
-    return has_nvidia or any(device.vendor in REPORTED_VENDORS for device in listed)
+    shares = info.share_node and not _has_no_agent(info)
+    return has_nvidia or shares or any(device.vendor in REPORTED_VENDORS for device in listed)
