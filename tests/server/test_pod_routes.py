@@ -88,10 +88,12 @@ def test_a_recorded_decision_is_told() -> None:
 
 
 def test_a_reason_that_only_kube_scheduler_knows_is_explained(there: Running) -> None:
-    recording = running(*objects())
-    ask(recording.extender, pod("wants", {WHOLE: "4"}), ["n1", "n2"])
-    told = got(recording, "/page/pod?pod=default/wants")
-    assert told["counts"][NOT_OFFERED] == 28
+    one = pod("one", {WHOLE: "1"})
+    one["metadata"]["creationTimestamp"] = "2026-11-01T00:00:00Z"
+    recording = running(*objects(), one)
+    ask(recording.extender, one, ["n0"])
+    told = got(recording, "/page/pod?pod=default/one")
+    assert told["counts"][NOT_OFFERED] == 29
     assert [*told["meanings"]] == [NOT_OFFERED]
     assert "no fault of the node" in told["meanings"][NOT_OFFERED]
     assert got(there, "/page/pod?pod=default/wants")["meanings"] == {}

@@ -244,13 +244,6 @@ def node_in(state: str, name: str = "n") -> NodeInfo:
             id="no agent ever reported",
         ),
         pytest.param(
-            NodeInfo("n", freshness="Missing", agent_label="keeps away", by_allocatable=True),
-            "it has no report, and its label gpu.scheduler-ext.io/agent keeps the agent away: it takes whole "
-            "GPUs and MIG instances by its allocatable alone; bring an agent to n with `kubectl label node n "
-            "gpu.scheduler-ext.io/agent=true --overwrite`",
-            id="an administrator wants no agent",
-        ),
-        pytest.param(
             NodeInfo("n", freshness="Missing", share_node=True, by_allocatable=True),
             "no agent has reported on it: it takes no memory share; see why no agent reports on n: `kubectl "
             "-n gpu-scheduler-agent get pods --field-selector spec.nodeName=n`, and the log of that pod",
