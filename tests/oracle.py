@@ -6,7 +6,7 @@ is found by trying everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -97,12 +97,28 @@ def fresh_inventory(state: NodeState, request: GpuRequest) -> bool:
         from_slices = (*state.by_claim, *state.open)
         if all(ask.resource in from_slices and _is_offered(state, ask) for ask in request.units):
             return True
+    if any(_awaits_report(state, request)):
+        return False
     by_labels_only = state.estimated and len(state.slots) > 0
     if request.shares is not None:
         return state.fresh and not by_labels_only and not state.by_allocatable
     if any(ask.profile for ask in request.units) and by_labels_only and not state.by_allocatable:
         return False
     return state.fresh
+
+
+def _awaits_report(state: NodeState, request: GpuRequest) -> Iterator[bool]:
+    """Whether each wish is about a value that is unknown before an agent reports."""
+    if request.shares is not None or not (state.estimated or state.by_allocatable):
+        return
+    for ask in request.units:
+        for slot, unit in _units(state, ask.resource):
+            if unit.model.vendor == "nvidia":
+                yield bool(request.models) and unit.model.name == "UNKNOWN"
+                yield request.min_memory_mib > 0 and not unit.memory_mib
+                yield request.min_compute_capability is not None and not slot.compute_capability
+                yield request.min_cuda is not None and not state.cuda
+                yield request.min_free_mib > 0 and slot.healthy and unit.free > 0 and not unit.free_mib
 
 
 def _is_offered(state: NodeState, ask: UnitAsk) -> bool:

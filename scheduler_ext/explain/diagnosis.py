@@ -13,7 +13,7 @@ from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.filters import BY_NAME, REASONS
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds
 from scheduler_ext.core.node.columns import Bools
-from scheduler_ext.core.node.node import BoundPod, Node
+from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.explain.advice import SKIPPED, nodes_in_words, relaxations, remedy, unoffered
@@ -42,6 +42,10 @@ class Case:
     skipped: frozenset[str]
     ours: frozenset[str]
     namespace: str | None
+
+    def fits_on(self, info: NodeInfo) -> bool:
+        """Whether the request fits on a node as it is not."""
+        return DryRun(info, (), self.request, self.sizing).fits(())
 
 
 def diagnosis(case: Case) -> dict[str, Any]:
@@ -80,7 +84,7 @@ def diagnosis(case: Case) -> dict[str, Any]:
     numbers = case.decision.nearest_miss(near.node.info.name) if near.in_tree is None else None
     operators = None
     if numbers is not None:
-        operators = BY_NAME[numbers.criterion].for_operators(numbers, near.node, case.request)
+        operators = BY_NAME[numbers.criterion].for_operators(numbers, near.node, case.request, case.fits_on)
     ways = [_changes(case), _of_kubernetes(refused, near, case)]
     told["advice"] = [
         *unoffered(case.request, snapshot, case.sizing.resources),

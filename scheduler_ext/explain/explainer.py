@@ -2,23 +2,21 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from fractions import Fraction
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
-from scheduler_ext.core.cycle.kube_counts import short_by_count
 from scheduler_ext.core.cycle.overlay import with_nodes
 from scheduler_ext.core.errors import PodError, RequestError
-from scheduler_ext.core.intree import InTreeRejection, NodeFacts, intree_rejection
+from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
-from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, needs_of, wish
 from scheduler_ext.explain.ineffective import pod_warnings
-from scheduler_ext.explain.intree_nodes import preferences_of
+from scheduler_ext.explain.kube_verdicts import kube_verdicts
 from scheduler_ext.explain.recorded import recorded_values
 from scheduler_ext.explain.sentences import asks
 from scheduler_ext.explain.snapshot_dump import taken
@@ -30,10 +28,6 @@ from scheduler_ext.wire.pod import ClaimLookup, pod_priority, pod_uid
 from scheduler_ext.wire.redacted import read_redacted
 from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 from scheduler_ext.wire.times import time_text
-
-_CPU = "cpu"
-NOT_OFFERED = "node(s) that kube-scheduler did not pass on to the extender"
-_NOT_OFFERED = InTreeRejection("NotOffered", NOT_OFFERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,31 +159,9 @@ class Explainer:
         decision = filter_nodes(found.request, self._seen_by(found), self._sizing.policy)
         if isinstance(found.request, InvalidRequest):
             return decision, KubeView()
-        return decision, self._kube_view(found, decision, found.request)
-
-    def _kube_view(self, found: _Found, decision: Decision, request: GpuRequest) -> KubeView:
-        """The verdicts of kube-scheduler's own filters, as far as they can be computed here: everything about
-        the node itself, and CPU; and from the last request the nodes that they removed. A node that the
-        extender refuses anyway has the extender's reason, which is known, in place of no question."""
-        needs, snapshot = needs_of(found.pod, self._source.claims), decision.snapshot
-        ignored = frozenset({*needs.requests, "pods"}) - {_CPU}
-        facts = {
-            name: _with_cpu(each, snapshot.nodes[name].info)
-            for name, each in self._source.node_facts().items()
-            if name in snapshot.nodes
-        }
-        judged = (
-            (name, intree_rejection(needs, each, ignore_resources=ignored)) for name, each in facts.items()
-        )
-        refused = {name: rejection for name, rejection in judged if rejection is not None}
-        unexplained = {name for name in _not_offered(found.record, snapshot) if name not in refused}
-        would_do = {name for name in unexplained if decision.fits[snapshot.state_at(name)]}
-        short = short_by_count(request, snapshot)
-        return KubeView(
-            refused | dict.fromkeys(sorted(would_do), _NOT_OFFERED),
-            facts,
-            preferences_of(needs, facts),
-            frozenset(name for name in unexplained - would_do if not short[snapshot.state_at(name)]),
+        needs = needs_of(found.pod, self._source.claims)
+        return decision, kube_verdicts(
+            needs, self._source.node_facts(), decision, found.request, found.record
         )
 
     def _found(self, namespace: str, name: str) -> _Found:
@@ -263,25 +235,6 @@ def _named(pod: BoundPod) -> kube.Pod:
     """A pod without a known manifest: its name, and nothing that kube-scheduler's filters read."""
     metadata = kube.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
     return kube.Pod(metadata=metadata, spec=kube.PodSpec(priority=pod.priority))
-
-
-def _with_cpu(facts: NodeFacts, info: NodeInfo) -> NodeFacts:
-    """With the node's known CPU; unlimited if unknown."""
-    if info.cpu_milli is None:
-        return replace(facts, allocatable={_CPU: Fraction(UNLIMITED)})
-    asked = info.cpu_elsewhere_milli + sum(pod.cpu_milli for pod in info.pods if pod.holds)
-    return replace(
-        facts, allocatable={_CPU: Fraction(info.cpu_milli, 1000)}, requested={_CPU: Fraction(asked, 1000)}
-    )
-
-
-def _not_offered(record: Recorded | None, snapshot: Snapshot) -> list[str]:
-    """The nodes that kube-scheduler did not ask about the last time, though its counts of GPUs passed them:
-    another of its filters removed them, or it examined few nodes."""
-    offered = record.offered if record is not None else None
-    if offered is None:
-        return []
-    return [name for name in snapshot.nodes if offered.knows(name) and name not in offered]
 
 
 def held_devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:

@@ -81,9 +81,9 @@ def nearest_first(
     late report), then a mismatch of the node (kube-scheduler's), then one of its GPUs (the extender's), each
     ordered by the position of the filter, and last an amount that the node does not even have when empty. Of
     amounts, sizes and versions the smallest missing part is nearest; of equal ones a node with MIG instances
-    or for memory shares if the pod requests them, the most frequent reason, then the first name. `decision`
-    is about these nodes; `ours` are resources that kube-scheduler leaves to the extender; `known` is kept
-    between calls about the same nodes."""
+    or for memory shares if the pod requests them, the most frequent reason, then a node that an administrator
+    does not keep without an agent, then the first name. `decision` is about these nodes; `ours` are resources
+    that kube-scheduler leaves to the extender; `known` is kept between calls about the same nodes."""
     assert isinstance(decision.request, GpuRequest)
     stages: dict[_Stage, list[Refused]] = {}
     counts: Counter[str] = Counter()
@@ -107,6 +107,7 @@ def nearest_first(
                 of_mig and not _has_mig(pair[1].node),
                 of_shares and not pair[1].node.info.share_node,
                 -counts[pair[1].reason],
+                pair[1].node.info.agent_label == "keeps away",
                 pair[1].node.info.name,
             ),
         )
@@ -150,6 +151,9 @@ def _stage(refused: Refused, decision: Decision) -> _Stage:
 
 def _has_when_empty(node: Node, request: GpuRequest) -> bool:
     """Whether a node has the requested amounts at all, held or not, as far as reported."""
+    sizes = [unit.memory_mib for slot in node.state.slots for unit in slot.units if unit.memory_mib]
+    if sizes and request.min_free_mib > max(sizes):
+        return False
     if request.shares is not None and not (node.state.offers_shares and node.state.gpus):
         return False
     asked = [ask.resource for ask in request.units]

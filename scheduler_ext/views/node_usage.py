@@ -68,7 +68,8 @@ class Amounts(NamedTuple):
     """GPUs and their memory in MiB. `allocated` are those that a pod holds wholly or in part, `claimed` those
     of them that a ResourceClaim holds, `unattributed` those of them that pods hold at least without the agent
     having seen which, `idle` those on which no process keeps any memory; `free` are those that no pod holds
-    and that take new pods; `free_mib` is what may still be promised."""
+    and that take new pods; `free_mib` is what may still be promised. `measured_mib` is the total memory of
+    those whose use is known: `idle`, `used_mib` and `unaccounted_mib` count these alone."""
 
     gpus: int = 0
     allocated: int = 0
@@ -82,6 +83,7 @@ class Amounts(NamedTuple):
     used_mib: int = 0
     unaccounted_mib: int = 0
     free_mib: int = 0
+    measured_mib: int = 0
 
 
 class Instances(NamedTuple):
@@ -116,7 +118,11 @@ def node_usage(node: Node, resources: ResourceNames, headroom_percent: int) -> N
         return NodeUsage()
     known = holdings_of(info, resources)
     if info.report is None:
-        return _estimated(info.estimate, unknown_gpus(info, known)) if info.estimate else NodeUsage()
+        return (
+            _estimated(info.estimate, unknown_gpus(info, known), node.free_gpus)
+            if info.estimate
+            else NodeUsage()
+        )
     held = attribute(info, known, resources, node).held
     devices = tuple(
         (device, _amounts(info, device, held.devices[uuid], known.devices[uuid], headroom_percent))
@@ -126,13 +132,26 @@ def node_usage(node: Node, resources: ResourceNames, headroom_percent: int) -> N
     for device, amounts in devices:
         alike.setdefault(device.product, []).append(amounts)
     by_model = {product: total(each) for product, each in alike.items()}
+    if info.takes_unreported:
+        by_model = _with_free(by_model, node.free_gpus)
     return NodeUsage(devices, by_model, instances_of(info, held))
 
 
-def _estimated(estimate: Estimate, units: int) -> NodeUsage:
+def _with_free(by_model: Mapping[str, Amounts], most: int) -> dict[str, Amounts]:
+    """With no more free GPUs than this: the device plugin has withdrawn the others."""
+    limited = {}
+    for product, amounts in by_model.items():
+        limited[product] = amounts._replace(free=min(amounts.free, most))
+        most -= limited[product].free
+    return limited
+
+
+def _estimated(estimate: Estimate, units: int, free: int) -> NodeUsage:
     """Of labels: pods hold so many units; several of them may be parts of one GPU."""
     held = min(-(-units // estimate.replicas), estimate.count)
-    counted = Amounts(gpus=estimate.count, allocated=held, free=estimate.count - held, unattributed=held)
+    counted = Amounts(
+        gpus=estimate.count, allocated=held, free=min(free, estimate.count - held), unattributed=held
+    )
     return NodeUsage(by_model={estimate.model.name: counted})
 
 
@@ -142,6 +161,8 @@ def _amounts(
     """`held` includes holdings on unknown devices, `known` does not."""
     usage = device_usage(info, device, held, headroom_percent)
     unaccounted = usage.unaccounted_mib or 0
+    # Processes may have come and gone since an overdue report.
+    measured = not info.takes_unreported
     allocated, seen = _is_held(held), _is_held(known)
     # The use of each instance of a partitioned GPU is unknown, and instances take some memory by themselves.
     idle = seen and not device.mig.enabled and device.memory.used_mib - unaccounted < IDLE_BELOW_MIB
@@ -152,12 +173,13 @@ def _amounts(
         claimed=int(known.claimed is not None),
         unattributed=int(allocated and not seen),
         unhealthy=int(not device.healthy),
-        idle=int(idle),
+        idle=int(idle and measured),
         total_mib=device.memory.total_mib,
         requested_mib=usage.requested_mib,
-        used_mib=device.memory.used_mib,
-        unaccounted_mib=unaccounted,
+        used_mib=device.memory.used_mib if measured else 0,
+        unaccounted_mib=unaccounted if measured else 0,
         free_mib=usage.free_mib,
+        measured_mib=device.memory.total_mib if measured else 0,
     )
 
 

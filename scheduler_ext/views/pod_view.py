@@ -5,8 +5,8 @@ from typing import Any
 
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.explain.explainer import NOT_OFFERED
 from scheduler_ext.explain.in_words import devices, nearest_miss, why_in_words
+from scheduler_ext.explain.kube_verdicts import NOT_OFFERED
 from scheduler_ext.views.placed_pods import placed_pods, placed_row
 
 _SHOWN = "node", "verdict", "model", "gpus", "freeGpus", "score"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.explain.explainer import NOT_OFFERED
+from scheduler_ext.explain.kube_verdicts import NOT_OFFERED
 from scheduler_ext.explain.waiting import FITS_NOW, LongWait, Waiting
 from tests.explain.test_replay import Running, running
 from tests.extender.preempting import tell

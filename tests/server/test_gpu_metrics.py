@@ -323,6 +323,57 @@ def test_nodes_that_an_administrator_keeps_the_agent_from_are_counted_by_state()
     assert found == [none, none | {"Fresh": 1}, none | {"Missing": 1}]
 
 
+@pytest.mark.parametrize("detail", DETAILS)
+def test_the_use_of_gpus_is_unknown_after_an_overdue_report(detail: Detail) -> None:
+    gpus = [
+        gpu(0, holders=[{"namespace": "default", "name": "p"}]),
+        gpu(1, memory={"totalMiB": 81920, "usedMiB": 9000, "unaccountedMiB": 9000}),
+    ]
+    objects = [
+        gpu_node("n", gpus),
+        node("n", {"nvidia.com/gpu": "2"}),
+        pod("p", {"nvidia.com/gpu": "1"}, on="n"),
+    ]
+    config = Configuration()
+    info = assemble(read_objects(inventory(*objects)), config.resource_names())["n"]
+    source = Fixed()
+    found = []
+    for known in (info, replace(info, freshness="Missing", by_allocatable=True)):
+        source.set([known])
+        found.append(scraped(metrics_of(source, detail)))
+    fresh, overdue = found
+    use = {f"gpu_extender_device_memory_{name}_bytes" for name in ("used", "unaccounted")}
+    assert [sum(each["gpu_extender_gpus_idle"].values()) for each in found] == [1, 0]
+    assert use <= fresh.keys()
+    assert not use & overdue.keys()
+    # The total memory stays, as do the GPUs.
+    for name in (
+        "gpu_extender_device_memory_total_bytes",
+        "gpu_extender_gpus",
+        "gpu_extender_gpus_allocated",
+    ):
+        assert fresh[name] == overdue[name]
+
+
+@pytest.mark.parametrize("reported", [True, False], ids=["silent", "never reported on"])
+def test_gpus_that_the_device_plugin_withdrew_are_not_free_without_a_report(*, reported: bool) -> None:
+    free = {}
+    for offered in (4, 2, 0):
+        allocatable = node("n", {"nvidia.com/gpu": str(offered)})
+        allocatable["status"]["capacity"] = {"nvidia.com/gpu": "4"}
+        report = (
+            [gpu_node("n", [gpu(i, model="T4" if i else "A100-80GB") for i in range(4)])] if reported else []
+        )
+        objects = [*report, allocatable, pod("p", {"nvidia.com/gpu": "1"}, on="n")]
+        info = assemble(read_objects(inventory(*objects)), Configuration().resource_names())["n"]
+        source = Fixed()
+        source.set([replace(info, freshness="Missing", by_allocatable=True)])
+        free[offered] = sum(scraped(metrics_of(source))["gpu_extender_gpus_free"].values())
+        assert source.snapshot is not None
+        assert source.snapshot.nodes["n"].free_gpus == free[offered]
+    assert free == {4: 3, 2: 1, 0: 0}
+
+
 def test_the_level_of_clusters_has_no_series_of_nodes() -> None:
     source = Reporting()
     source.set(sample())

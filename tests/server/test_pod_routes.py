@@ -10,7 +10,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from scheduler_ext.explain import explain as explain_module
-from scheduler_ext.explain.explainer import NOT_OFFERED
+from scheduler_ext.explain.kube_verdicts import NOT_OFFERED
 from scheduler_ext.server import explaining as explaining_module
 from scheduler_ext.server.app import inspect_app
 from scheduler_ext.server.explaining import Explaining

@@ -130,7 +130,8 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
     ],
 )
 def test_the_amounts_of_a_node(found: Amounts, expected: Amounts) -> None:
-    assert found == expected
+    # The use of GPUs with a fresh report is known.
+    assert found == expected._replace(measured_mib=expected.total_mib)
 
 
 def test_a_share_is_promised_and_leaves_the_headroom() -> None:

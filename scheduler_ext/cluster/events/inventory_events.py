@@ -114,10 +114,13 @@ def _no_agent(info: NodeInfo | None) -> str | None:
 
 
 def _unaccounted(info: NodeInfo | None) -> str | None:
-    """Names the GPUs with much unaccounted memory; the amount, which changes all the time, is left out."""
+    """Names the GPUs with much unaccounted memory; the amount, which changes all the time, is left out. An
+    old report has its own Event."""
+    if info is None or info.freshness != "Fresh":
+        return None
     gpus = [
         f"GPU {device.index} ({device.uuid})"
-        for device in (info.report.devices if info is not None and info.report is not None else ())
+        for device in info.devices
         if (device.memory.unaccounted_mib or 0)
         >= max(_LEAST_MIB, device.memory.total_mib * _LEAST_PERCENT // 100)
     ]

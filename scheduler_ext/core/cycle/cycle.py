@@ -14,6 +14,7 @@ from scheduler_ext.core.cycle.crowding import crowding, weights_at
 from scheduler_ext.core.cycle.policy import Policy, priority_level
 from scheduler_ext.core.cycle.share_cost import share_cost
 from scheduler_ext.core.filters import FILTERS, REASONS
+from scheduler_ext.core.filters.fresh import unknown_wishes
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS, ShareFit
 from scheduler_ext.core.framework.criterion import Filter, Score, Scoring, View
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST, NearestMiss
@@ -97,10 +98,13 @@ class Decision:
 
     @lazy
     def obstacles(self) -> Ints:
-        """The number of filters that refuse each state, `[state]`, also after an earlier refusal."""
+        """The number of filters that refuse each state, `[state]`, also after an earlier refusal. A value
+        that only a report shows is one obstacle, the missing report."""
         refused = np.zeros(len(self.verdict), np.int32)
-        for _, _, passed in self._stages if isinstance(self.request, GpuRequest) else ():
-            refused += ~passed
+        stages = self._stages if isinstance(self.request, GpuRequest) else []
+        unknown = unknown_wishes(stages[0][1]) if stages else {}
+        for criterion, _, passed in stages:
+            refused += ~(passed | unknown.get(criterion.name, False))
         return refused
 
     @lazy

@@ -1,40 +1,100 @@
-"""Is there a recent report of the node's GPUs?"""
+"""Is there a recent report of the node's GPUs, or is what the pod asks known without one?"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from scheduler_ext.core.framework.criterion import Filter, View
 from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
-from scheduler_ext.core.node.columns import Bools
-from scheduler_ext.core.node.node import Node
-from scheduler_ext.core.node.unreported import cause, remedy
+from scheduler_ext.core.node.columns import Bools, UnitColumns
+from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.node.unreported import REPORTED_VENDORS, cause, remedy
 from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.resource_names import shown_resource
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 _SETTING = (
     "set `inventory.unreported: allow` in the extender's configuration, so that nodes without a fresh report "
     "take whole GPUs and MIG instances by their allocatable"
 )
+_REPORT = "Fresh report"
+# The model name of an unknown product.
+_UNNAMED = "UNKNOWN"
+
+
+class _Wish(NamedTuple):
+    """A wish about a value that may be unknown without a report: its field, the value in words, and where
+    that is unknown, `[slot, state]`."""
+
+    field: str
+    compares: str
+    unknown: Callable[[Snapshot, UnitColumns], Bools]
+
+
+# By the name of the filter that compares it.
+_WISHES = {
+    "model": _Wish("models", "model", lambda there, units: units.offered & _unnamed(there)[units.model]),
+    "compute-capability": _Wish(
+        "min_compute_capability",
+        "compute capability",
+        lambda there, units: units.offered & (there.devices.compute_capability == 0),
+    ),
+    "cuda": _Wish("min_cuda", "CUDA version", lambda there, units: units.offered & (there.node.cuda == 0)),
+    "total-memory": _Wish(
+        "min_memory_mib", "total memory", lambda _there, units: units.offered & (units.memory_mib == 0)
+    ),
+    # Old reports count without free memory.
+    "free-memory": _Wish(
+        "min_free_mib", "free memory", lambda _there, units: units.has_free & (units.free_mib == 0)
+    ),
+}
+
+
+def unknown_wishes(view: View) -> Mapping[str, Bools]:
+    """By the name of the filter that compares it, the states whose value of a wish only a report of their
+    agent shows, `[state]`."""
+    request, there = view.request, view.snapshot
+    wished = {name: wish for name, wish in _WISHES.items() if getattr(request, wish.field)}
+    if not wished or not request.units or request.shares is not None or not there.node.unreported.any():
+        return {}
+    # Other vendors have no agent that could tell.
+    has_agent = np.array([model.vendor in REPORTED_VENDORS for model in there.models], np.bool_)
+    reportable = [(units, there.node.unreported & has_agent[units.model]) for _, units in view.units]
+    return {
+        name: np.any([wish.unknown(there, units) & where for units, where in reportable], axis=(0, 1))
+        for name, wish in wished.items()
+    }
+
+
+def _unnamed(there: Snapshot) -> Bools:
+    return np.array([model.name == _UNNAMED for model in there.models], np.bool_)
 
 
 class FreshInventory(Filter):
     """Refuses nodes without a recent report. A node known only by its labels takes whole GPUs, and one that
-    counts by its allocatable whole GPUs and MIG instances."""
+    counts by its allocatable whole GPUs and MIG instances, both for wishes whose values are known."""
 
     name = "fresh-inventory"
     reason = Reason(
         "node(s) had no fresh GPU inventory",
-        "The node's GPUs have no recent report; a node known only by its labels takes whole GPUs only.",
+        "The node's GPUs have no recent report. A node known only by its labels takes whole GPUs only, and no"
+        " wish about what they do not state, such as free memory.",
         "Check that the node's agent runs and reports, or that the inventory file lists the node. With"
         " `inventory.unreported: allow` such nodes take whole GPUs and MIG instances by their allocatable.",
     )
     kind = MissKind.PASSING
 
     def passes(self, view: View) -> Bools:
+        passed = self._reported(view)
         # ResourceSlices say what DRA hands out, with or without an agent.
         known = [columns.from_slices for _, columns in view.units]
         if known and view.request.shares is None:
-            all_known: Bools = np.logical_and.reduce(known)
-            return self._reported(view) | all_known
-        return self._reported(view)
+            passed = passed | np.logical_and.reduce(known)
+        for unknown in unknown_wishes(view).values():
+            passed = passed & ~unknown
+        return passed
 
     def _reported(self, view: View) -> Bools:
         node, request = view.snapshot.node, view.request
@@ -50,14 +110,25 @@ class FreshInventory(Filter):
         have = node.info.freshness if node.state.slots else "none"
         if have == "Fresh":
             have = "labels only"
-        return NearestMiss(self.name, None, "Fresh report", have, "state")
+        unknown = [
+            _WISHES[name].compares for name, states in unknown_wishes(view).items() if states[view.only]
+        ]
+        needed = f"{_REPORT} of {unknown[0]}" if unknown else _REPORT
+        return NearestMiss(self.name, None, needed, have, "state")
 
     def sentence(self, miss: NearestMiss, node: Node) -> str:
-        return f"{node.info.name} has no fresh report of its GPUs ({miss.have}): {cause(node.info)}"
+        what = str(miss.needed).removeprefix(_REPORT).removeprefix(" of ") or "GPUs"
+        return f"{node.info.name} has no fresh report of its {what} ({miss.have}): {cause(node.info)}"
 
-    def for_operators(self, _miss: NearestMiss, node: Node, request: GpuRequest) -> str | None:
+    def for_operators(
+        self, _miss: NearestMiss, node: Node, request: GpuRequest, fits: Callable[[NodeInfo], bool]
+    ) -> str | None:
         info = node.info
-        # Memory shares need a report, and the setting changes nothing for them.
-        setting = None if info.by_allocatable or request.shares is not None else _SETTING
-        ways = [way for way in (remedy(info), setting) if way is not None]
+        for ask in request.units:
+            # No report raises what the Node offers.
+            if 0 < info.limit(ask.resource) < ask.count:
+                name = shown_resource(ask.resource)
+                return f"ask for fewer {name}: {info.name} has {info.limit(ask.resource):,} in all"
+        helps = not info.by_allocatable and fits(replace(info, by_allocatable=True))
+        ways = [way for way in (remedy(info), _SETTING if helps else None) if way is not None]
         return f"have an operator {', or '.join(ways)}" if ways else None

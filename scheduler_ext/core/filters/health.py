@@ -1,11 +1,13 @@
 """Would it fit if the node's sick GPUs were healthy?"""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from scheduler_ext.core.framework.criterion import Filter, View, needed_reach
 from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason, device_of, where
 from scheduler_ext.core.node.columns import Bools
-from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
 
 
@@ -53,7 +55,9 @@ class Health(Filter):
         reason = _health_reason(node, miss.device)
         return f"{where(node, miss.device)} is unhealthy" + (f" ({reason})" if reason else "")
 
-    def for_operators(self, miss: NearestMiss, node: Node, _request: GpuRequest) -> str | None:
+    def for_operators(
+        self, miss: NearestMiss, node: Node, _request: GpuRequest, _fits: Callable[[NodeInfo], bool]
+    ) -> str | None:
         gpu = f"{device_of(node, miss.device) or ' a GPU'} of {node.info.name}"
         needs = _health_reason(node, miss.device).partition("; needs ")[2]
         if needs:

@@ -26,7 +26,7 @@ from scheduler_ext.core.framework.refusal import (
 )
 from scheduler_ext.core.node.columns import Bools, Floats, Ints, UnitColumns
 from scheduler_ext.core.node.lazy import lazy
-from scheduler_ext.core.node.node import UNLIMITED, Node
+from scheduler_ext.core.node.node import UNLIMITED, Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.value_ranks import ValueRanks
@@ -168,8 +168,11 @@ class Filter(ABC):
         """The missing part of the needed value, 0 to 1; nodes are compared by it if the kind is graded."""
         return lacking_part(miss.needed, miss.have)
 
-    def for_operators(self, _miss: NearestMiss, _node: Node, _request: GpuRequest) -> str | None:
-        """Advice for those who run the node; None if a change of the pod helps."""
+    def for_operators(
+        self, _miss: NearestMiss, _node: Node, _request: GpuRequest, _fits: Callable[[NodeInfo], bool]
+    ) -> str | None:
+        """Advice for those who run the node; None if a change of the pod helps. `_fits` tries the request
+        on a changed node."""
         return self.reason.remedy if self.kind is MissKind.PASSING else None
 
     def smaller(self, _request: GpuRequest, _trial: Trial) -> Iterator[Change]:

@@ -293,15 +293,27 @@ class Node:
     @property
     def free_gpus(self) -> int:
         """How many GPUs take something new and have no part that a pod holds, less those held on unknown
-        devices. GPUs that may be gone are not free."""
+        devices. GPUs that may be gone are not free, nor are those that the device plugin has withdrawn from a
+        node that counts by its allocatable."""
         if self.info.is_out:
             return 0
         if self.info.report is None:
-            free = self.state.gpus
-        else:
-            closed = {device.uuid for device in self.info.devices if device.cordoned}
-            free = sum(slot.healthy and slot.idle == 1 and uuid not in closed for uuid, slot in self.gpus)
-        return max(0, free - ceil(self.state.adrift))
+            return max(0, min(self.state.gpus - ceil(self.state.adrift), self._whole_left()))
+        closed = {device.uuid for device in self.info.devices if device.cordoned}
+        free = [slot for uuid, slot in self.gpus if slot.healthy and slot.idle == 1 and uuid not in closed]
+        left = len(free) - ceil(self.state.adrift)
+        if self.info.takes_unreported:
+            whole = sum(slot.is_whole for slot in free)
+            left = min(left, len(free) - whole + self._whole_left())
+        return max(0, left)
+
+    def _whole_left(self) -> int:
+        """The whole GPUs that allocatable less the requests leaves, with time slices as parts of them."""
+        parts = {unit.resource: unit.gpu_part for slot in self.state.slots for unit in slot.units}
+        whole = [
+            limit * parts[name] for name, _, limit in self.state.limits if not name.startswith(MIG_PREFIX)
+        ]
+        return int(max(whole, default=0) + 1e-6)
 
 
 def version_number(version: tuple[int, ...] | None) -> int:

@@ -25,15 +25,23 @@ _CONTROL = re.compile(
 
 class GpuFamily(NamedTuple):
     """One gauge, of a field of Amounts or Instances; `sparse` if there is no series for 0. `of` is what
-    the series are of: the GPUs of a model, the memory of GPUs, in bytes, or MIG instances."""
+    the series are of: the GPUs of a model, the memory of GPUs in bytes, that of GPUs whose use is known, or
+    MIG instances."""
 
     name: str
     what: str
     value: Callable[[Any], int]
-    of: Literal["gpus", "memory", "instances"] = "gpus"
+    of: Literal["gpus", "memory", "use", "instances"] = "gpus"
     sparse: bool = False
 
 
+_MEMORY: tuple[tuple[str, str, Literal["memory", "use"]], ...] = (
+    ("total", "Memory of GPUs.", "memory"),
+    ("requested", "Memory of GPUs that is promised to pods.", "memory"),
+    ("used", "Memory of GPUs in use, without the driver's reservation.", "use"),
+    ("unaccounted", "Memory of GPUs in use without a pod.", "use"),
+    ("free", "Memory of GPUs for further pods.", "memory"),
+)
 FAMILIES = (
     GpuFamily("gpu_extender_gpus", "GPUs.", attrgetter("gpus")),
     GpuFamily(
@@ -59,14 +67,8 @@ FAMILIES = (
         attrgetter("idle"),
     ),
     *(
-        GpuFamily(f"gpu_extender_device_memory_{name}_bytes", what, attrgetter(f"{name}_mib"), "memory")
-        for name, what in (
-            ("total", "Memory of GPUs."),
-            ("requested", "Memory of GPUs that is promised to pods."),
-            ("used", "Memory of GPUs in use, without the driver's reservation."),
-            ("unaccounted", "Memory of GPUs in use without a pod."),
-            ("free", "Memory of GPUs for further pods."),
-        )
+        GpuFamily(f"gpu_extender_device_memory_{name}_bytes", what, attrgetter(f"{name}_mib"), of)
+        for name, what, of in _MEMORY
     ),
     *(
         GpuFamily(f"gpu_extender_mig_{name}", what, value, "instances")
@@ -172,12 +174,18 @@ def _lines(
 ) -> tuple[bytes, ...]:
     # The memory of a GPU that is known by labels only is unknown, which is not the same as 0.
     memory = {labels: amounts for labels, amounts in by_device.items() if amounts.total_mib}
-    series: dict[str, Mapping[str, Any]] = {"gpus": by_model, "memory": memory, "instances": instances}
+    use = {labels: amounts for labels, amounts in memory.items() if amounts.measured_mib}
+    series: dict[str, Mapping[str, Any]] = {
+        "gpus": by_model,
+        "memory": memory,
+        "use": use,
+        "instances": instances,
+    }
     return tuple(visible(_series(family, series[family.of]).encode()) for family in FAMILIES)
 
 
 def _series(family: GpuFamily, values: Mapping[str, Any]) -> str:
-    scale = _BYTES_PER_MIB if family.of == "memory" else 1
+    scale = _BYTES_PER_MIB if family.of in ("memory", "use") else 1
     return "".join(
         f"{family.name}{labels} {family.value(each) * scale}\n"
         for labels, each in values.items()

@@ -216,8 +216,8 @@ def reason_on(info: NodeInfo, request: GpuRequest, *others: NodeInfo) -> Reason 
         pytest.param(
             labelled("NVIDIA L2"),
             whole(min_memory_mib=1),
-            TotalMemory.reason,
-            id="unknown memory is none",
+            FreshInventory.reason,
+            id="memory that only a report would show",
         ),
         pytest.param(
             labelled("NVIDIA L2", count=0),

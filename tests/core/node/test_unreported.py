@@ -23,13 +23,14 @@ from tests.strategies import clusters, node_infos, requests, several_requests, s
 
 PLAIN = Estimate("nvidia", canonical_model("unknown", vendor="nvidia"), 4)
 """Four GPUs that a device plugin hands out, and no label says which."""
+AMD_GPU = "amd.com/gpu"
+AMD = Estimate("amd", canonical_model("unknown", vendor="amd"), 8)
 H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "4"}
 ONE = ask(wants(1, WHOLE))
 SICK = "node(s) had unhealthy GPUs"
 NO_REPORT = "node(s) had no fresh GPU inventory"
 TOO_FEW = "Insufficient nvidia.com/gpu per device"
 NO_MIG = "node(s) had no free MIG placement"
-NO_MEMORY = "Insufficient GPU memory on one device"
 
 
 def plain(allocatable: dict[str, int] | None = None, **fields: Any) -> NodeInfo:
@@ -77,33 +78,45 @@ HELD_INSTANCES = replace(
         pytest.param(
             plain(),
             replace(ONE, models=("H100",)),
-            "node(s) didn't match the requested GPU model",
-            id="a model that no label states",
+            NO_REPORT,
+            id="no model that no label states",
         ),
-        pytest.param(plain(), replace(ONE, min_free_mib=1), NO_MEMORY, id="free memory, which is unknown"),
+        pytest.param(plain(), replace(ONE, min_free_mib=1), NO_REPORT, id="no free memory, which is unknown"),
         pytest.param(
             plain(),
             replace(ONE, min_memory_mib=1),
-            "node(s) had GPUs too small",
-            id="memory that no label states",
+            NO_REPORT,
+            id="no memory that no label states",
         ),
         pytest.param(
             plain(),
             replace(ONE, min_compute_capability=(7, 0)),
-            "node(s) had too low a compute capability",
-            id="a capability that no label states",
+            NO_REPORT,
+            id="no capability that no label states",
         ),
         pytest.param(
             plain(),
             replace(ONE, min_cuda=(12, 4)),
-            "node(s) had too old a CUDA driver",
-            id="a CUDA version that no label states",
+            NO_REPORT,
+            id="no CUDA version that no label states",
         ),
         pytest.param(
             plain(estimate=estimate_from_labels(H100, {})),
             replace(ONE, models=("H100",)),
             None,
             id="a model that a label states",
+        ),
+        pytest.param(
+            plain(estimate=estimate_from_labels(H100, {})),
+            replace(ONE, models=("T4",)),
+            "node(s) didn't match the requested GPU model",
+            id="no other one",
+        ),
+        pytest.param(
+            plain(estimate=AMD, allocatable={AMD_GPU: 8}),
+            replace(ask(wants(1, AMD_GPU)), models=("MI300X",)),
+            "node(s) didn't match the requested GPU model",
+            id="an unknown model of a vendor without an agent",
         ),
         pytest.param(plain(), ask(wants(1000, SHARE)), NO_REPORT, id="memory shares never"),
         pytest.param(plain({WHOLE: 4, ONE_G: 7}), ask(wants(7, ONE_G)), None, id="MIG instances by name"),
@@ -188,7 +201,7 @@ HELD_INSTANCES = replace(
         ),
         pytest.param(silent(device(0)), replace(ONE, min_memory_mib=80_000), None, id="and its total memory"),
         pytest.param(
-            silent(device(0)), replace(ONE, min_free_mib=1), NO_MEMORY, id="but not its free memory"
+            silent(device(0)), replace(ONE, min_free_mib=1), NO_REPORT, id="but not its free memory"
         ),
         pytest.param(
             silent(device(0), allocatable={SHARE: 70_000}),
