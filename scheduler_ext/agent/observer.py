@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from scheduler_ext.agent.activity import Activity
 from scheduler_ext.agent.device_plugin import mig_strategy, sharing
 from scheduler_ext.agent.gpu_health import Health, repairs
 from scheduler_ext.agent.holders import find_holdings
@@ -42,16 +43,18 @@ class Observer:
         self._kubelet = PodResources(pod_resources)
         self._pod_of = Processes(proc).pod_of if sees_host_processes(proc) else None
         self._health = health
+        self._activity = Activity()
         self._clock = clock
         self._wall_clock = wall_clock
         # The reason why no GPU can be used now.
         self.problem: str | None = None
 
     def remember(self, written: GpuNodeStatus) -> None:
-        """Take over the GPUs that an earlier agent knew, and their health."""
+        """Take over the GPUs that an earlier agent knew, their health and what they did."""
         self.source.remember(map(last_reading, written.devices or ()))
         reported_at = seconds(written.reported_at) or 0.0
         for device in written.devices or ():
+            self._activity.remember(device, self._clock(), self._wall_clock() - reported_at)
             if device.health is not None:
                 self._health.remember(device.uuid, device.health, self._clock(), reported_at)
 
@@ -59,12 +62,16 @@ class Observer:
         """The present status; `labels` are the Node's, `repaired` is the GPUNode's annotation."""
         reading = self.source.read()
         allocatable = self._kubelet.allocatable()
-        wall = self._wall_clock()
+        wall, now = self._wall_clock(), self._clock()
+        holdings = find_holdings(reading, self._kubelet.read(), self._pod_of)
         status = node_status(
             reading,
-            find_holdings(reading, self._kubelet.read(), self._pod_of),
+            {
+                device.uuid: self._activity.observe(device, holdings[device.uuid], self._pod_of, now)
+                for device in reading.devices
+            },
             self._health,
-            self._clock(),
+            now,
             mig_strategy(labels, allocatable),
             sharing(labels, allocatable),
             wall,
