@@ -189,7 +189,7 @@ class Nvml:
         if bits is None:
             # The name before R535.
             bits = self.get("nvmlDeviceGetCurrentClocksThrottleReasons", gpu)
-        return None if bits is None else tuple(word for bit, word in _THROTTLE_REASONS.items() if bits & bit)
+        return None if bits is None else throttle_words(bits)
 
     def mig_mode(self, gpu: Handle) -> MigMode | None:
         try:
@@ -253,6 +253,11 @@ class Nvml:
             self._logged.add((function, str(error)))
             fix = "; the agent needs CAP_SYS_ADMIN to report it" if error.denied else ""
             log.warning("%s: %s%s", function, error, fix)
+
+
+def throttle_words(bits: int) -> tuple[str, ...]:
+    """The words of a GPUNode for nvmlClocksEventReasons."""
+    return tuple(word for bit, word in _THROTTLE_REASONS.items() if bits & bit)
 
 
 def address(handle: Handle) -> int:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from scheduler_ext.agent.activity import Activity
+from scheduler_ext.agent.dcgm import DcgmExporter
 from scheduler_ext.agent.device_plugin import mig_strategy, sharing
 from scheduler_ext.agent.gpu_health import Health, repairs
 from scheduler_ext.agent.holders import find_holdings
@@ -28,7 +29,8 @@ class GpuSource(Protocol):
 
 
 class Observer:
-    """Combines the readings. `pod_resources` is the kubelet's socket, which need not exist."""
+    """Combines the readings. `pod_resources` is the kubelet's socket, which need not exist; samples of `dcgm`
+    take the place of NVML's."""
 
     def __init__(
         self,
@@ -38,7 +40,9 @@ class Observer:
         clock: Callable[[], float] = time.monotonic,
         proc: Path = Path("/proc"),
         wall_clock: Callable[[], float] = time.time,
+        dcgm: DcgmExporter | None = None,
     ) -> None:
+        self._dcgm = dcgm
         self.source = source
         self._kubelet = PodResources(pod_resources)
         self._pod_of = Processes(proc).pod_of if sees_host_processes(proc) else None
@@ -61,6 +65,8 @@ class Observer:
     def observe(self, labels: Mapping[str, str], repaired: str | None = None) -> WrittenStatus:
         """The present status; `labels` are the Node's, `repaired` is the GPUNode's annotation."""
         reading = self.source.read()
+        if self._dcgm is not None:
+            reading = self._dcgm.applied(reading)
         allocatable = self._kubelet.allocatable()
         wall, now = self._wall_clock(), self._clock()
         holdings = find_holdings(reading, self._kubelet.read(), self._pod_of)
