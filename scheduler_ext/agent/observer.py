@@ -1,12 +1,13 @@
 """The present status of this node, from NVML, the kubelet and /proc."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from scheduler_ext.agent.activity import Activity
-from scheduler_ext.agent.dcgm import DcgmExporter
 from scheduler_ext.agent.device_plugin import mig_strategy, sharing
 from scheduler_ext.agent.gpu_health import Health, repairs
 from scheduler_ext.agent.holders import find_holdings
@@ -16,6 +17,9 @@ from scheduler_ext.agent.pod_resources import PodResources
 from scheduler_ext.agent.processes import Processes, sees_host_processes
 from scheduler_ext.wire.gpunode import DeviceStatus, GpuNodeStatus, MigStatus, WrittenStatus
 from scheduler_ext.wire.times import seconds
+
+if TYPE_CHECKING:
+    from scheduler_ext.agent.dcgm import DcgmExporter
 
 
 class GpuSource(Protocol):

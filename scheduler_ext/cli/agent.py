@@ -217,7 +217,6 @@ def _observer(
     beat: Callable[[], None] = lambda: None,
 ) -> Observer:
     try:
-        from scheduler_ext.agent.dcgm import DcgmExporter
         from scheduler_ext.agent.gpu_health import Health
         from scheduler_ext.agent.nvml_source import NvmlSource
         from scheduler_ext.agent.observer import Observer
@@ -225,7 +224,11 @@ def _observer(
         raise AgentError(
             f"the agent needs {error.name}, which is not installed: pip install 'scheduler-ext[agent]'"
         ) from None
-    dcgm = DcgmExporter(dcgm_exporter) if dcgm_exporter is not None else None
+    dcgm = None
+    if dcgm_exporter is not None:
+        from scheduler_ext.agent.dcgm import DcgmExporter
+
+        dcgm = DcgmExporter(dcgm_exporter)
     return Observer(NvmlSource(nvml_library, beat=beat), pod_resources, Health(recover_after_s), dcgm=dcgm)
 
 
