@@ -149,8 +149,8 @@ krew: .venv ## Build the kubectl plugin for krew into build/krew (URL=https://..
 	@$(BIN)/python -m build --wheel --no-isolation --outdir build/krew . >/dev/null
 	@$(BIN)/python manifests/krew/build.py build/krew/*.whl requirements/base.txt $(URL) build/krew
 
-# docker, or buildah where docker is missing. Two builds of a commit on the same bases have the same digest:
-# every time stamp is the commit's. ARGS: more options of the builder.
+# docker, or buildah where docker is missing. Every time stamp is the commit's, so that two builds of a commit on
+# the same bases can have the same digest. ARGS: more options of the builder.
 BUILDER ?= $(shell command -v docker >/dev/null && echo docker || echo buildah)
 PLATFORM ?=
 EPOCH = $(or $(shell git log -1 --format=%ct 2>/dev/null),0)

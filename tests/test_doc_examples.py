@@ -30,6 +30,9 @@ def squeezed(line: str) -> str:
 PAGES_OF_GOOD_EXAMPLES = [path for path in PAGES if path != PENDING]
 
 
+DEFAULTS = yaml.safe_load((ROOT / "manifests" / "charts" / "gpu-scheduler" / "values.yaml").read_text())
+
+
 def example_blocks(language: str, pages: list[Path]) -> list[Any]:
     return [
         pytest.param(block, id=f"{path.relative_to(ROOT)} block {number}")
@@ -42,12 +45,22 @@ def example_blocks(language: str, pages: list[Path]) -> list[Any]:
 def test_yaml_examples_are_accepted(block: str) -> None:
     for document in yaml.safe_load_all(block):
         text = yaml.safe_dump(document).encode()
-        if document["kind"] == "ExtenderConfiguration":
+        if "kind" not in document:
+            assert_values_of_the_chart(document, DEFAULTS)
+        elif document["kind"] == "ExtenderConfiguration":
             load_config(text)
         elif document["kind"] == "Pod":
             assert isinstance(pod_request(read_pods(text)[0], ResourceNames()), GpuRequest)
         elif document["kind"] == "GPUNode":
             assert assemble(read_objects(text), ResourceNames())
+
+
+def assert_values_of_the_chart(values: dict[str, Any], defaults: dict[str, Any]) -> None:
+    """They have names that it knows; tests/e2e/platforms renders them."""
+    assert values.keys() <= defaults.keys()
+    for name, value in values.items():
+        if isinstance(value, dict):
+            assert_values_of_the_chart(value, defaults[name])
 
 
 @pytest.mark.parametrize("block", example_blocks("json", PAGES))

@@ -15,13 +15,11 @@ import yaml
 from tests.pages import ROOT
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
-# Where a write is needed: packages for the image and the chart, contents for the page of the release, and the
-# identity that signs.
+# Where a write is needed: packages for the image and the chart, contents for the page of the release, the
+# identity that signs, and an issue about newer bases.
 RIGHTS = {
-    ("release", "image"): {"contents": "read", "packages": "write", "id-token": "write"},
-    ("release", "chart"): {"contents": "read", "packages": "write", "id-token": "write"},
-    ("release", "pypi"): {"id-token": "write"},
-    ("release", "release"): {"contents": "write", "id-token": "write"},
+    ("release", "publish"): {"contents": "write", "packages": "write", "id-token": "write"},
+    ("audit", "bases"): {"contents": "read", "issues": "write"},
 }
 PINNED = re.compile(r"uses: [\w.-]+/[\w.-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$")
 
@@ -94,13 +92,7 @@ def test_a_release_signs_the_image_and_the_chart_by_digest() -> None:
 
 
 def test_a_released_chart_names_the_image_of_the_release_by_its_digest(tmp_path: Path) -> None:
-    (step,) = (
-        step["run"]
-        for _, name, job in jobs()
-        if name == "chart"
-        for step in job["steps"]
-        if "values.yaml" in step.get("run", "")
-    )
+    (step,) = (each["run"] for each in steps("release", "chart") if "values.yaml" in each.get("run", ""))
     file = Path("manifests/charts/gpu-scheduler/values.yaml")
     before = (ROOT / file).read_text()
     (tmp_path / file.parent).mkdir(parents=True)
@@ -114,18 +106,93 @@ def test_a_released_chart_names_the_image_of_the_release_by_its_digest(tmp_path:
     assert yaml.safe_load((tmp_path / file).read_text()) == expected
 
 
-def test_a_release_publishes_only_after_the_image_has_worked() -> None:
-    needed = {name: job.get("needs", []) for workflow, name, job in jobs() if workflow == "release"}
-    assert needed["image"] == "package"
-    for later in ("chart", "pypi", "release"):
-        assert {"package", "image"} <= {*needed[later]}
-    steps = [
-        step.get("run", "")
-        for workflow, name, job in jobs()
-        if (workflow, name) == ("release", "image")
-        for step in job["steps"]
-    ]
-    runs = next(n for n, text in enumerate(steps) if "docker run" in text)
-    pushes = next(n for n, text in enumerate(steps) if "--push" in text)
-    signs = next(n for n, text in enumerate(steps) if "cosign sign" in text)
-    assert runs < pushes < signs
+def steps(workflow: str, job: str) -> list[dict[str, Any]]:
+    (found,) = (each["steps"] for name, title, each in jobs() if (name, title) == (workflow, job))
+    return list(found)
+
+
+def step(workflow: str, job: str, part: str) -> int:
+    """The number of the only step that runs or uses this."""
+    (found,) = (
+        number
+        for number, each in enumerate(steps(workflow, job))
+        if part in each.get("run", each.get("uses", ""))
+    )
+    return found
+
+
+def test_a_release_publishes_after_everything_was_built_and_a_reviewer_approved() -> None:
+    """The other jobs have no right to publish."""
+    release = {name: job for workflow, name, job in jobs() if workflow == "release"}
+    assert [name for name, job in release.items() if "environment" in job] == ["publish"]
+    assert [name for name, job in release.items() if "permissions" in job] == ["publish"]
+    assert {*release["publish"]["needs"]} == release.keys() - {"publish"}
+    assert "docker run" in scripts()
+
+
+@pytest.mark.parametrize(
+    "part", ["docker login", "--push", "helm push", "gh release", "cosign sign", "cosign attest"]
+)
+def test_a_job_that_builds_publishes_nothing(part: str) -> None:
+    built = [each.get("run", "") for name in ("package", "image", "chart") for each in steps("release", name)]
+    assert [text for text in built if part in text] == []
+
+
+def test_nothing_has_a_public_name_before_pypi_has_the_files() -> None:
+    """PyPI takes nothing back. Each step after it can be repeated, and the page of the release comes last."""
+    parts = (
+        "skopeo inspect",
+        'oci-archive:image.tar "docker://$IMAGE@$DIGEST"',
+        "--draft --verify-tag",
+        "pypa/gh-action-pypi-publish",
+        "https://pypi.org/pypi/scheduler-ext/",
+        'copy --all --preserve-digests "docker://$IMAGE@$DIGEST"',
+        "helm push",
+        "--draft=false",
+    )
+    order = [step("release", "publish", part) for part in parts]
+    assert order == sorted(order)
+    assert order[-1] == len(steps("release", "publish")) - 1
+    assert steps("release", "publish")[order[3]]["with"] == {"skip-existing": True}
+
+
+@pytest.mark.parametrize(
+    ("changed", "issue", "commands"),
+    [
+        pytest.param(False, "", [], id="nothing about the newest digests"),
+        pytest.param(False, "7", ["issue close 7"], id="the issue is closed with the newest digests"),
+        pytest.param(
+            True, "", ["issue create --title Newer bases of the image"], id="an issue about newer ones"
+        ),
+        pytest.param(True, "7", ["issue edit 7 --body-file"], id="the same issue about still newer ones"),
+    ],
+)
+def test_newer_bases_are_reported_and_fail_nothing(
+    tmp_path: Path, changed: bool, issue: str, commands: list[str]
+) -> None:
+    checkout, log, summary = tmp_path / "checkout", tmp_path / "log", tmp_path / "summary"
+    checkout.mkdir()
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.com", "-C", str(checkout)]
+    dockerfile = checkout / "Dockerfile"
+    dockerfile.write_text("# Bases\nARG RUN_BASE=base:1@sha256:1\nFROM ${RUN_BASE}\n")
+    for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "base"]):
+        subprocess.run([*git, *command], check=True)
+    if changed:
+        dockerfile.write_text(dockerfile.read_text().replace("sha256:1", "sha256:2"))
+    gh = tmp_path / "gh"
+    gh.write_text('#!/bin/sh\ncase "$2" in list) echo "$ISSUE" ;; *) echo "$*" >> "$LOG" ;; esac\n')
+    gh.chmod(0o755)
+    names = {"ISSUE": issue, "LOG": str(log), "GITHUB_STEP_SUMMARY": str(summary)}
+    script = steps("audit", "bases")[step("audit", "bases", "gh issue list")]["run"]
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    environment = {**os.environ, **names, "PATH": path}
+    subprocess.run(["bash", "-e", "-c", script], cwd=checkout, env=environment, check=True)
+    done = log.read_text().splitlines() if log.exists() else []
+    assert [line.startswith(expected) for line, expected in zip(done, commands, strict=True)] == [True] * len(
+        done
+    )
+    if changed:
+        report = (checkout / "bases.md").read_text()
+        assert "make bases" in report
+        assert "-ARG RUN_BASE=base:1@sha256:1\n+ARG RUN_BASE=base:1@sha256:2\n" in report
+        assert summary.read_text() == report

@@ -4,8 +4,8 @@
 
 Most objects of the chart become templates, with their comments, from the manifests that kustomize installs.
 Objects with many values (Deployments, DaemonSet, NetworkPolicies, ConfigMaps) have templates written by hand.
-The schema of `extender.config` comes from the product. --check writes nothing, and fails if a file is
-outdated.
+The schema of `extender.config` and the bounds of its durations come from the product. --check writes nothing,
+and fails if a file is outdated.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 
-from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.config import DURATION_BOUNDS, Configuration
 
 ROOT = Path(__file__).parents[2]
 CHART = Path(__file__).parent / "gpu-scheduler"
@@ -248,13 +249,31 @@ def _conditional(documents: Iterator[str], conditions: Mapping[str, str]) -> Ite
 def schema() -> str:
     """values.schema.json with the present schema of the extender's configuration.
 
-    Definitions of the product begin with a capital; the others are written by hand.
+    Definitions of the product begin with a capital; the others are written by hand. Every value is required:
+    only a null in the user's values, which removes the default, can leave one out.
     """
     written: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
     own = {name: each for name, each in written["definitions"].items() if name[0].islower()}
     _, definitions = msgspec.json.schema_components([Configuration], ref_template="#/definitions/{name}")
     written["definitions"] = own | definitions
+    _require(written, yaml.safe_load((CHART / "values.yaml").read_text()))
     return json.dumps(written, indent=2) + "\n"
+
+
+def _require(part: dict[str, Any], values: Mapping[str, Any]) -> None:
+    part["required"] = list(values)
+    for name, value in values.items():
+        if "properties" in part["properties"][name]:
+            _require(part["properties"][name], value)
+
+
+def bounds() -> str:
+    """The least and the most seconds of each duration of the extender's configuration, for the templates."""
+    comment = (
+        "# Generated from scheduler_ext/wire/config.py: the least and the most seconds of each duration.\n"
+    )
+    listed = {key: list(each) for key, each in DURATION_BOUNDS.items()}
+    return comment + yaml.safe_dump(listed, sort_keys=False, default_flow_style=None)
 
 
 def generated() -> dict[Path, str]:
@@ -262,6 +281,7 @@ def generated() -> dict[Path, str]:
     files = {CHART / target: (ROOT / source).read_text() for source, target in VERBATIM.items()}
     files |= {CHART / "templates" / each.target: template(each) for each in COPIES}
     files[CHART / "values.schema.json"] = schema()
+    files[CHART / "files" / "duration-bounds.yaml"] = bounds()
     return files
 
 

@@ -35,7 +35,6 @@ from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import share_one_arena
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.times import duration_s
 
 if TYPE_CHECKING:
     from scheduler_ext.cluster.live import BuildLeader, LiveInventory
@@ -151,9 +150,9 @@ def serve(
             api_listen=listen,
             health_listen=health_listen,
             inspect_listen=inspect_listen,
-            read_timeout_s=duration_s("server.readTimeout", config.server.read_timeout, 0.1, 300),
-            write_timeout_s=duration_s("server.writeTimeout", config.server.write_timeout, 0.1, 300),
-            graceful_timeout_s=duration_s("server.gracefulTimeout", config.server.graceful_timeout, 0.5, 300),
+            read_timeout_s=config.duration_s("server.readTimeout"),
+            write_timeout_s=config.duration_s("server.writeTimeout"),
+            graceful_timeout_s=config.duration_s("server.gracefulTimeout"),
             max_body_bytes=config.server.max_body_bytes,
             tls=tls,
         )
@@ -249,7 +248,7 @@ def _build_apps(
     sys.setswitchinterval(0.0002)
     extender = Extender(config)
     source = build_source(extender, config)
-    deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
+    deadline_s = config.duration_s("server.decisionDeadline")
     explainer = Explainer(source, extender.record, config, extender.places)
     explaining = Explaining(explainer)
     waiting = Waiting(source, extender.record, explainer)

@@ -19,7 +19,6 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.reservation import RESERVATIONS, GpuReservation, reservation
-from scheduler_ext.wire.times import duration_s
 from scheduler_ext.wire.watching import Decoder
 
 
@@ -79,7 +78,7 @@ class Enforcing:
             resources,
             config.scheduler_names,
             self.why_not,
-            duration_s("bind.deadline", config.bind.deadline, 0.1, 60),
+            config.duration_s("bind.deadline"),
             record,
         )
         self.advertiser = Advertiser(transport, active, resources, config.memory.headroom_percent)

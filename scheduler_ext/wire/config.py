@@ -24,7 +24,7 @@ from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.wire.decoding import located
 from scheduler_ext.wire.documents import json_documents
-from scheduler_ext.wire.times import duration_s
+from scheduler_ext.wire.times import DURATION, duration_s
 from scheduler_ext.wire.yaml_values import CONFIGURATION
 
 API_VERSION = "config.scheduler-ext.io/v1alpha1"
@@ -35,6 +35,22 @@ DeviceClassName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$
 ResourceName = Annotated[
     str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
 ]
+# For the JSON schema of the Helm chart's values only. `check` refuses the same with words of its own.
+Duration = Annotated[str, Meta(extra_json_schema={"pattern": DURATION})]
+Weight = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 1000})]
+Price = Annotated[
+    Any, Meta(extra_json_schema={"type": "number", "exclusiveMinimum": 0, "maximum": MAX_VALUE})
+]
+# The least and the most seconds of each duration.
+DURATION_BOUNDS: Mapping[str, tuple[float, float]] = {
+    "inventory.staleAfter": (1, 86400),
+    "inventory.missingAfter": (1, 86400),
+    "bind.deadline": (0.1, 60),
+    "server.readTimeout": (0.1, 300),
+    "server.writeTimeout": (0.1, 300),
+    "server.decisionDeadline": (0.01, 60),
+    "server.gracefulTimeout": (0.5, 300),
+}
 
 
 class _Section(Struct, rename="camel", forbid_unknown_fields=True):
@@ -50,14 +66,14 @@ class MemorySection(_Section):
 
 
 class InventorySection(_Section):
-    stale_after: str = "150s"
-    missing_after: str = "300s"
+    stale_after: Duration = "150s"
+    missing_after: Duration = "300s"
     unreported: Literal["allow", "refuse"] = "refuse"
     label_nodes: bool = True
 
 
 class ScoreSection(_Section):
-    weights: dict[str, float] = field(default_factory=dict)
+    weights: dict[str, Weight] = field(default_factory=dict)
     strategy: Literal["fragmentation", "binpack", "spread"] = "fragmentation"
     high_priority: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1000
 
@@ -78,15 +94,15 @@ class PreemptionSection(_Section):
 
 class BindSection(_Section):
     enabled: bool = False
-    deadline: str = "4s"
+    deadline: Duration = "4s"
 
 
 class ServerSection(_Section):
     max_body_bytes: Annotated[int, Meta(ge=1024, le=2**30)] = 64 * 2**20
-    read_timeout: str = "5s"
-    write_timeout: str = "5s"
-    decision_deadline: str = "2s"
-    graceful_timeout: str = "10s"
+    read_timeout: Duration = "5s"
+    write_timeout: Duration = "5s"
+    decision_deadline: Duration = "2s"
+    graceful_timeout: Duration = "10s"
 
 
 class InspectionSection(_Section):
@@ -107,8 +123,8 @@ class MetricsSection(_Section):
 class Configuration(_Section):
     """The whole configuration; `load_config` returns a checked one."""
 
-    api_version: str = API_VERSION
-    kind: str = KIND
+    api_version: Annotated[str, Meta(extra_json_schema={"const": API_VERSION})] = API_VERSION
+    kind: Annotated[str, Meta(extra_json_schema={"const": KIND})] = KIND
     filter: FilterSection = field(default_factory=FilterSection)
     memory: MemorySection = field(default_factory=MemorySection)
     inventory: InventorySection = field(default_factory=InventorySection)
@@ -123,7 +139,7 @@ class Configuration(_Section):
     inspection: InspectionSection = field(default_factory=InspectionSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
     dra: DraSection = field(default_factory=DraSection)
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Price] = field(default_factory=dict)
 
     def policy(self) -> Policy:
         """The settings of a decision."""
@@ -137,10 +153,12 @@ class Configuration(_Section):
 
     def inventory_ages_s(self) -> tuple[float, float]:
         """The ages in seconds at which a report becomes stale, and at which it counts as missing."""
-        return (
-            duration_s("inventory.staleAfter", self.inventory.stale_after, 1, 86400),
-            duration_s("inventory.missingAfter", self.inventory.missing_after, 1, 86400),
-        )
+        return self.duration_s("inventory.staleAfter"), self.duration_s("inventory.missingAfter")
+
+    def duration_s(self, key: str) -> float:
+        """A duration of DURATION_BOUNDS in seconds. Raises ConfigError naming the key."""
+        section, name = key.split(".")
+        return duration_s(key, msgspec.to_builtins(getattr(self, section))[name], *DURATION_BOUNDS[key])
 
     def allows_unreported(self) -> bool:
         """Whether nodes without a fresh report take pods by their allocatable."""
@@ -202,11 +220,8 @@ def check(config: Configuration) -> None:
     stale, missing = config.inventory_ages_s()
     if missing <= stale:
         raise ConfigError("inventory.missingAfter: must be later than staleAfter")
-    duration_s("server.readTimeout", config.server.read_timeout, 0.1, 300)
-    duration_s("server.writeTimeout", config.server.write_timeout, 0.1, 300)
-    duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
-    duration_s("server.gracefulTimeout", config.server.graceful_timeout, 0.5, 300)
-    duration_s("bind.deadline", config.bind.deadline, 0.1, 60)
+    for key in DURATION_BOUNDS:
+        config.duration_s(key)
 
 
 def _check_values(values: Mapping[str, Any]) -> None:

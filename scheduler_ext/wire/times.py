@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 
 from scheduler_ext.core.errors import ConfigError
 
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
+# A whole duration, in the regular expressions of JSON schemas too.
+DURATION = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
+_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -30,7 +32,7 @@ def time_text(at: float) -> str:
 
 def duration_s(key: str, text: str, least: float, most: float) -> float:
     """A duration in seconds. Raises ConfigError naming the key."""
-    parts = _DURATION.findall(text)
+    parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise ConfigError(f"{key}: {text!r} is no duration; write one such as 150s, 2m30s or 500ms")
     total_s = sum(float(number) * _UNIT_S[unit] for number, unit in parts)

@@ -110,6 +110,16 @@ def installed(directory: Path, values: Json) -> dict[Key, Json]:
     return comparable([each for each in objects if each not in gone])
 
 
+def assert_equal(
+    directory: Path, values: Json, kustomization: Json, files: dict[str, str] | None = None
+) -> None:
+    """The chart with these values has the objects of a kustomization."""
+    ours, theirs = installed(directory, values), comparable(kustomized(directory, kustomization, files))
+    assert ours.keys() == theirs.keys()
+    for key, each in theirs.items():
+        assert ours[key] == each
+
+
 def of_chart(objects: Sequence[Json], kind: str) -> Json:
     """The only object of a kind that is no hook."""
     gone = hooks(objects)

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tests.dra_objects import DRIVER, device_class, request
 from tests.e2e.chart.helm import NAMESPACE, Key
 from tests.e2e.chart.live_objects import live_objects
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.binaries import find_helm
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.documented import Reader
-from tests.e2e.installation import Installation
+from tests.e2e.dra.dra_workload import CLASSES, DraWorkload
+from tests.e2e.installation import Installation, filter_calls
 from tests.kube_objects import GFD_H100
 from tests.pages import ROOT, blocks, section
 
 PAGE = (ROOT / "docs" / "tasks" / "helm.md").read_text()
 CHART = "manifests/charts/gpu-scheduler"
 UPGRADE = f"helm upgrade gpu-scheduler {CHART} --values gpu-scheduler.yaml --namespace {NAMESPACE}"
+STANDALONE = (ROOT / "docs" / "tasks" / "standalone.md").read_text()
+CALLS = "gpu_extender_request_duration_seconds_count"
 GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CONFIG_MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -41,6 +46,25 @@ class Story:
     def objects(self) -> dict[Key, Any]:
         """The installed objects."""
         return live_objects(self.reader.cluster.plane)
+
+    def change(self, values: str) -> None:
+        """Upgrade to these values in place of all but the image."""
+        self.reader.run_block("sed -i '3,$d' gpu-scheduler.yaml")
+        self.reader.run_block(f"cat >> gpu-scheduler.yaml <<'END'\n{values}\nEND\n{UPGRADE}")
+
+    def await_pods(self) -> None:
+        """Wait until the pods of the last change are ready, and the others are gone."""
+        self.installation.await_rollout()
+        self.installation.await_ready()
+
+    def containers(self) -> dict[str, list[str]]:
+        """The containers of each Deployment."""
+        return {
+            each["metadata"]["name"]: [
+                name["name"] for name in each["spec"]["template"]["spec"]["containers"]
+            ]
+            for each in self.reader.api.items(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")
+        }
 
     def packs(self) -> bool:
         """Whether the pods are configured for binpack."""
@@ -78,7 +102,7 @@ def test_its_scheduler_places_a_pod(story: Story) -> None:
     story.reader.write_pod(('"A100-80GB"', '"H100"'), ('"3"', '"1"'))
     story.reader.run_block("kubectl apply -f pod.yaml")
     assert story.reader.node_of("three-a100") == "h100-1"
-    assert story.installation.metric("gpu_extender_request_duration_seconds_count", verb="filter") >= 1
+    assert story.installation.metric(CALLS, verb="filter") >= 1
 
 
 def test_a_value_rolls_the_pods(story: Story) -> None:
@@ -115,10 +139,39 @@ def test_it_rolls_back(story: Story) -> None:
     assert story.objects() == story.by_helm["base"]
 
 
+@pytest.fixture
+def workload(story: Story) -> Iterator[DraWorkload]:
+    workload = DraWorkload(story.installation)
+    yield workload
+    workload.close()
+
+
+def test_a_value_turns_the_standalone_extender_on(story: Story, workload: DraWorkload) -> None:
+    """With the certificates of its page. kube-scheduler asks it, and the sidecar is gone."""
+    certificates, secrets = blocks(STANDALONE, "sh")
+    create = re.findall(r"^kubectl .* create secret .*\\\n.*$", secrets, re.MULTILINE)
+    story.reader.run_block("\n".join((certificates, *create)))
+    story.change("standalone: {enabled: true}")
+    story.await_pods()
+    assert story.containers() == {"gpu-scheduler": ["kube-scheduler"], "gpu-scheduler-extender": ["extender"]}
+    assert workload.place(workload.pod({"nvidia.com/gpu": "1"})) == "h100-1"
+    assert story.installation.metric(CALLS, component="extender", verb="filter", code="200") >= 1
+
+
+def test_a_value_sends_pods_with_claims_only(story: Story, workload: DraWorkload) -> None:
+    """And the extender is a sidecar again."""
+    story.change("dra: {enabled: true}")
+    story.await_pods()
+    assert story.containers() == {"gpu-scheduler": ["kube-scheduler", "extender"]}
+    story.reader.api.create(CLASSES, device_class(DRIVER))
+    node = workload.add_dra("claims", 1)
+    calls = filter_calls(story.installation)
+    assert workload.place(workload.pod(**workload.claim("asked", request()))) == node
+    assert calls() >= 1
+
+
 def test_a_value_turns_shares_on(story: Story) -> None:
-    story.reader.run_block("sed -i '/^extender:/,$d' gpu-scheduler.yaml")
-    story.reader.run_block("printf 'shares: {enabled: true}\\n' >> gpu-scheduler.yaml")
-    story.reader.run_block(UPGRADE)
+    story.change("shares: {enabled: true}")
     story.by_helm["shares"] = story.objects()
     assert ("MutatingAdmissionPolicy", "", "gpu-scheduler-shares") in story.by_helm["shares"]
 

@@ -1,4 +1,4 @@
-"""The chart's objects are those of kustomize, for every overlay, component and documented patch."""
+"""The chart's objects are those of kustomize, for every overlay and component."""
 
 from __future__ import annotations
 
@@ -8,13 +8,22 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.chart.helm import CHART, MANIFESTS, comparable, helm, hooks, installed, kustomized, rendered
+from tests.e2e.chart.helm import (
+    CHART,
+    MANIFESTS,
+    assert_equal,
+    comparable,
+    helm,
+    hooks,
+    installed,
+    kustomized,
+    rendered,
+)
 from tests.e2e.cluster.binaries import kubernetes_version
 from tests.manifests.components import AGENTS
 from tests.manifests.objects import Json, containers
 from tests.manifests.policy import violations
 
-BASE, SHARES = "base", "overlays/shares"
 OVERLAYS: dict[str, Json] = {
     "base": {},
     "shares": {"shares": {"enabled": True}},
@@ -28,29 +37,6 @@ AGENT_VALUES: dict[str, Json] = {
     "agent-runtime-class": {"runtimeClassName": "nvidia"},
     "agent-volume-mounts": {"volumeMounts": True},
 }
-EXTENDER = """apiVersion: config.scheduler-ext.io/v1alpha1
-kind: ExtenderConfiguration
-"""
-OWN_CONFIGURATION = {
-    "configMapGenerator": [
-        {
-            "name": "gpu-scheduler-config",
-            "namespace": "gpu-scheduler",
-            "behavior": "merge",
-            "files": ["extender.yaml"],
-        }
-    ]
-}
-DIGEST = f"sha256:{'ab' * 32}"
-
-
-def assert_equal(
-    tmp_path: Path, values: Json, kustomization: Json, files: dict[str, str] | None = None
-) -> None:
-    ours, theirs = installed(tmp_path, values), comparable(kustomized(tmp_path, kustomization, files))
-    assert ours.keys() == theirs.keys()
-    for key, each in theirs.items():
-        assert ours[key] == each
 
 
 def resource(overlay: str) -> Json:
@@ -95,164 +81,6 @@ def test_equals_the_components_of_agents(tmp_path: Path, components: list[str]) 
 def test_equals_the_component_for_openshift(tmp_path: Path, overlay: str) -> None:
     components = {"components": ["components/openshift"]}
     assert_equal(tmp_path, OVERLAYS[overlay] | {"openshift": True}, {**resource(overlay), **components})
-
-
-@pytest.mark.parametrize(
-    ("values", "kustomization", "files"),
-    [
-        pytest.param(
-            {"authenticationReader": False},
-            {"resources": [BASE], "components": ["components/without-kube-system"]},
-            {},
-            id="nothing in kube-system",
-        ),
-        pytest.param(
-            {"shares": {"enabled": True, "cdi": True}},
-            {"resources": [SHARES], "components": ["components/shares-cdi"]},
-            {},
-            id="shares given by NVIDIA's NRI plugin",
-        ),
-        pytest.param(
-            {"dra": {"deviceTaints": True}},
-            {"resources": [BASE], "components": ["components/dra-health"], **OWN_CONFIGURATION},
-            {"extender.yaml": f"{EXTENDER}dra: {{deviceTaints: true}}\n"},
-            id="taints of sick GPUs",
-        ),
-        pytest.param(
-            {
-                "extender": {
-                    "config": {"score": {"strategy": "binpack"}, "filter": {"maxCandidates": 1000000}}
-                }
-            },
-            {"resources": [BASE], **OWN_CONFIGURATION},
-            {
-                "extender.yaml": f"{EXTENDER}score: {{strategy: binpack}}\n"
-                "filter: {maxCandidates: 1000000}\n"
-            },
-            id="a configuration of one's own",
-        ),
-        pytest.param(
-            {
-                "shares": {"enabled": True},
-                "extender": {"config": {"score": {"strategy": "binpack"}, "bind": {"deadline": "3s"}}},
-            },
-            {"resources": [SHARES], **OWN_CONFIGURATION},
-            {
-                "extender.yaml": f"{EXTENDER}score: {{strategy: binpack}}\n"
-                "bind: {enabled: true, deadline: 3s}\n"
-            },
-            id="a configuration of one's own with shares",
-        ),
-        pytest.param(
-            {
-                "image": {"repository": "registry:5000/a", "digest": DIGEST},
-                "scheduler": {"image": {"repository": "registry.example.com/b", "tag": "v1.36.1"}},
-            },
-            {
-                "resources": [BASE],
-                "images": [
-                    {"name": "scheduler-ext", "newName": "registry:5000/a", "digest": DIGEST},
-                    {
-                        "name": "registry.k8s.io/kube-scheduler",
-                        "newName": "registry.example.com/b",
-                        "newTag": "v1.36.1",
-                    },
-                ],
-            },
-            {},
-            id="images of one's own",
-        ),
-        pytest.param(
-            {
-                "networkPolicy": {
-                    "apiServer": {"cidrs": ["192.0.2.10/32"], "ports": [16443]},
-                    "dns": {"ports": []},
-                }
-            },
-            {
-                "resources": [BASE],
-                "patches": [
-                    {
-                        "target": {"kind": "NetworkPolicy", "name": "gpu-scheduler(-agent)?"},
-                        "patch": "- {op: replace, path: /spec/egress, value:"
-                        " [{to: [{ipBlock: {cidr: 192.0.2.10/32}}], ports: [{port: 16443, protocol: TCP}]}]}",
-                    }
-                ],
-            },
-            {},
-            id="a narrower network policy",
-        ),
-        pytest.param(
-            {
-                "standalone": {"enabled": True},
-                "networkPolicy": {"prometheus": {"podLabels": {"app.kubernetes.io/name": "vmagent"}}},
-            },
-            {
-                "resources": ["overlays/standalone-mtls"],
-                "patches": [
-                    {
-                        "target": {"kind": "NetworkPolicy", "name": "gpu-scheduler(-extender)?"},
-                        "patch": "- {op: replace, path: /spec/ingress/0/from/0/podSelector,"
-                        " value: {matchLabels: {app.kubernetes.io/name: vmagent}}}",
-                    }
-                ],
-            },
-            {},
-            id="another scraper",
-        ),
-        pytest.param(
-            {
-                "monitoring": {
-                    "enabled": True,
-                    "labels": {"release": "kube-prometheus-stack"},
-                }
-            },
-            {
-                "resources": [BASE],
-                "components": ["components/monitoring"],
-                "patches": [
-                    {
-                        "target": {"group": "monitoring.coreos.com"},
-                        "patch": "- {op: add, path: /metadata/labels/release, value: kube-prometheus-stack}",
-                    }
-                ],
-            },
-            {},
-            id="labels for kube-prometheus-stack",
-        ),
-        pytest.param(
-            {"shares": {"enabled": True}, "schedulerName": "my-scheduler"},
-            {
-                "resources": [SHARES],
-                "configMapGenerator": [
-                    OWN_CONFIGURATION["configMapGenerator"][0]
-                    | {"files": ["extender.yaml", "kube-scheduler.yaml"]}
-                ],
-                "patches": [
-                    {
-                        "target": {
-                            "kind": "(Mutating|Validating)AdmissionPolicy",
-                            "name": "gpu-scheduler-share(s|-pods)",
-                        },
-                        "patch": "- {op: replace, path: /spec/variables/0/expression,"
-                        " value: \"['my-scheduler']\"}",
-                    }
-                ],
-            },
-            {
-                "extender.yaml": f"{EXTENDER}bind: {{enabled: true}}\nschedulerNames: [my-scheduler]\n",
-                "kube-scheduler.yaml": (MANIFESTS / "components" / "shares" / "kube-scheduler.yaml")
-                .read_text()
-                .replace("schedulerName: gpu-scheduler", "schedulerName: my-scheduler"),
-            },
-            id="another name for the scheduler of shares",
-        ),
-    ],
-)
-def test_a_value_equals_the_patch_of_kustomize(
-    tmp_path: Path, values: Json, kustomization: Json, files: dict[str, str]
-) -> None:
-    assert_equal(tmp_path, values, kustomization, files)
 
 
 def test_unchanged_configurations_are_the_shipped_texts(tmp_path: Path) -> None:

@@ -4,9 +4,7 @@ combined with every overlay.
 
 from __future__ import annotations
 
-import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,28 +12,14 @@ import yaml
 
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.installation import NAMESPACE
+from tests.e2e.platforms.kustomizations import PAGES, kustomizations
 from tests.e2e.test_manifests import DRY_RUN, OVERLAYS
 from tests.manifests.components import ASKED
 from tests.manifests.objects import Json, entries, mapping, of_kind, pods
 from tests.manifests.policy import violations
-from tests.pages import ROOT, blocks
-
-PAGES = ROOT / "docs" / "tasks" / "platforms"
-# What an `sh` block writes, and what it appends.
-WRITTEN = re.compile(r"^cat > my-cluster/kustomization.yaml <<END\n(.*?)^END$", re.DOTALL | re.MULTILINE)
-APPENDED = re.compile(r"^echo '(.*)' >> my-cluster/kustomization.yaml$", re.MULTILINE)
+from tests.pages import ROOT
 
 pytestmark = pytest.mark.usefixtures("installation")
-
-
-def kustomizations() -> Iterator[tuple[str, Json]]:
-    """(page, kustomization) of every one that a page shows or writes."""
-    for page in sorted(PAGES.glob("*.md")):
-        text = page.read_text()
-        written = [each.replace("$VERSION", "v1.36.3") for each in WRITTEN.findall(text)]
-        appended = [f"{written[0]}\n{each}" for each in APPENDED.findall(text)]
-        for each in (*written, *appended, *blocks(text, "yaml")):
-            yield page.stem, yaml.safe_load(each)
 
 
 KUSTOMIZATIONS = list(kustomizations())

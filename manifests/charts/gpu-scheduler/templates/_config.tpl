@@ -56,3 +56,13 @@
 {{- .Files.Get "files/extender.yaml" -}}
 {{- end -}}
 {{- end }}
+
+{{/* The seconds of a duration such as 2m30s, which the schema has checked. */}}
+{{- define "gpu-scheduler.seconds" -}}
+{{- $units := dict "ms" 0.001 "s" 1.0 "m" 60.0 "h" 3600.0 -}}
+{{- $total := 0.0 -}}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 -}}
+{{- $total = addf $total (mulf (regexFind "[0-9.]+" . | float64) (get $units (regexFind "[a-z]+" .))) -}}
+{{- end -}}
+{{- $total -}}
+{{- end }}
