@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## Show the targets
 	@awk -F ':.*## ' '/^[.a-z0-9-]+:.*## /{printf "  %-22s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-run: .venv ## Serve a sample cluster, print the decisions for 15 pods, keep serving (ONCE=1: exit)
+run: .venv ## Serve a sample cluster, print the decisions for 15 pods, in a terminal keep serving (ONCE=1: exit)
 	@$(BIN)/scheduler-ext demo --port $(PORT) $(if $(filter 1,$(ONCE)),--once)
 
 # Four workers for two cores, because many tests wait for a process. A file's tests share their servers.

@@ -307,6 +307,13 @@ def test_relative_links_resolve(path: Path) -> None:
         assert not anchor or anchor in anchors(file), link
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_prose_is_wrapped(path: Path) -> None:
+    """Commands, output and tables are as long as they have to be."""
+    lines = FENCE.sub("", path.read_text()).splitlines()
+    assert [line for line in lines if len(line) > 136 and not line.startswith("|")] == []
+
+
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "docs" / "decisions").glob("0*.md")), ids=lambda path: path.name[:4]
 )

@@ -161,7 +161,7 @@ def _asks(pod: kube.Pod) -> str:
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="Exit after the table.")
+@click.option("--once", is_flag=True, help="Exit after the table, as without a terminal.")
 @click.option(
     "--port",
     # Health and inspection use the next two ports.
@@ -172,7 +172,8 @@ def _asks(pod: kube.Pod) -> str:
 def demo(once: bool, port: int) -> None:
     """Serve a sample inventory and place sample pods on it.
 
-    Sends 15 pods to the extender, as kube-scheduler would, and prints the decisions.
+    Sends 15 pods to the extender, as kube-scheduler would, and prints the decisions. In a terminal it then
+    keeps serving, with the live page, until Ctrl-C.
     """
     # Without this, SIGTERM would end the demo and leave its server behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

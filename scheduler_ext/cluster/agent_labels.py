@@ -1,5 +1,5 @@
-"""Labels nodes with NVIDIA GPUs that no other label brings an agent to. NVIDIA's device plugin alone sets no
-label, and a DaemonSet selects nodes by labels."""
+"""Labels nodes with NVIDIA GPUs that no other label brings an agent to, and nodes for memory shares. NVIDIA's
+device plugin alone sets no label, and a DaemonSet selects nodes by labels."""
 
 import logging
 import time
@@ -144,7 +144,10 @@ class AgentLabels(Background):
         self.labels.inc("failed" if is_transient(error) else "refused")
         if self._problem is None:
             log.warning(
-                "node %s has GPUs and is not labelled %s=true, trying again: %s", name, AGENT_LABEL, error
+                "node %s needs an agent and is not labelled %s=true, trying again: %s",
+                name,
+                AGENT_LABEL,
+                error,
             )
         self._problem = str(error)
         self._retry.failed(error)
@@ -157,8 +160,8 @@ class AgentLabels(Background):
 
 def _event(name: str, uid: str | None) -> dict[str, Any]:
     note = (
-        f"the node has NVIDIA GPUs and had no label that brings an agent to it, so it is labelled "
-        f"{AGENT_LABEL}=true; false as its value keeps the agent away"
+        "the node has NVIDIA GPUs or is labelled for memory shares, and had no label that brings an agent to "
+        f"it, so it is labelled {AGENT_LABEL}=true; false as its value keeps the agent away"
     )
     regarding = {"kind": "Node", "name": name, "uid": uid or name}
     return event_body("Normal", LABELLED, "LabelNode", note, regarding)

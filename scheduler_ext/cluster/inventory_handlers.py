@@ -111,9 +111,10 @@ class NodeHandler(CacheHandler[kube.Node]):
             except QuantityError as error:
                 self.broken(Broken(name, "", str(error)))
         now = time.monotonic()
+        created = {self.key(node): created_at(node, clock, now) for node in items}
         with self._locked as cache:
             for name, record in records:
-                cache.update_node(name, record, now)
+                cache.update_node(name, record, now, created[name])
         self._changed()
 
     def known(self) -> set[str]:
@@ -250,8 +251,19 @@ def received_at(
     stamp = max((stamp for stamp in stamps if stamp is not None), default=None)
     if stamp is None:
         return now if otherwise is None else otherwise
-    # The server's clock as it is now: a stream has its time only once, at its start.
-    return ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before).monotonic(stamp)
+    return _as_of(now, clock).monotonic(stamp)
+
+
+def created_at(node: kube.Node, clock: ServerClock, now: float) -> float:
+    """When a Node was created, by our monotonic clock: an extender that starts later gives its agent no more
+    time. `now` without that time."""
+    created = seconds(node.metadata.creation_timestamp if node.metadata is not None else None)
+    return now if created is None else _as_of(now, clock).monotonic(created)
+
+
+def _as_of(now: float, clock: ServerClock) -> ServerClock:
+    """The server's clock as it is now: a stream has its time only once, at its start."""
+    return ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before)
 
 
 def _when(

@@ -8,7 +8,13 @@ from typing import TypeVar
 from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
 from scheduler_ext.cluster.dra.device_handlers import KINDS
 from scheduler_ext.cluster.dra.discovery import discovered
-from scheduler_ext.cluster.inventory_handlers import pod_state, received_at, scheduler_cache, update_pod
+from scheduler_ext.cluster.inventory_handlers import (
+    created_at,
+    pod_state,
+    received_at,
+    scheduler_cache,
+    update_pod,
+)
 from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.reflector import PAGE
 from scheduler_ext.core.cache.device_index import DeviceIndex
@@ -25,7 +31,6 @@ from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod import is_finished, pod_name, pod_uid
 from scheduler_ext.wire.readings import read_readings
 from scheduler_ext.wire.report import read_report
-from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Decoder
 
 T = TypeVar("T")
@@ -51,11 +56,8 @@ def cluster_state(
         name = metadata.name or ""
         if with_objects:
             objects.nodes[name] = node
-        # A running extender has known the node since it was created.
-        created = seconds(metadata.creation_timestamp)
-        seen_at = clock.monotonic(created) if created is not None else now
         with _named(f"{source}: Node {name}: status"):
-            cache.update_node(name, node_record(node, resources), seen_at)
+            cache.update_node(name, node_record(node, resources), now, created_at(node, clock, now))
     cache.demand.hold()
     for pod, _ in _list(transport, PODS, Decoder(kube.Pod)):
         if with_objects and pod.spec is not None and pod.spec.node_name and not is_finished(pod):

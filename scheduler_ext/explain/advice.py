@@ -28,9 +28,13 @@ _NO_WISHES = GpuRequest()
 # Only wishes that some filter reads can refuse a node.
 _LOWERED = {wish: lower for each in FILTERS for wish, lower in each.relaxed.items()}
 _FIELDS = {wish: field for wish, (field, _) in WISHES.items() if wish in _LOWERED}
+_NOT_OFFERED = (
+    "its own filters refuse it (see the pod's events), or it examines few nodes (percentageOfNodesToScore)"
+)
+# The end of a sentence about a node that kube-scheduler did not ask about.
+SKIPPED = f"kube-scheduler did not ask about it: {_NOT_OFFERED}"
 _REMEDIES = {
-    "NotOffered": "its own filters refuse it (see the pod's events), or it examines few nodes "
-    "(percentageOfNodesToScore)",
+    "NotOffered": _NOT_OFFERED,
     "NodeName": "leave spec.nodeName out; with it, a pod skips the scheduler",
     "TaintToleration": "tolerate the taint in spec.tolerations, if the pod may run there",
     "NodeAffinity": "change spec.nodeSelector or the node affinity, or label nodes to match",

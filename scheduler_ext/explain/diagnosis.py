@@ -16,7 +16,7 @@ from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import BoundPod, Node
 from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.explain.advice import nodes_in_words, relaxations, remedy, unoffered
+from scheduler_ext.explain.advice import SKIPPED, nodes_in_words, relaxations, remedy, unoffered
 from scheduler_ext.explain.nearest import Refused, miss_of, nearest
 from scheduler_ext.explain.sentences import leavers, obstacle, visible
 
@@ -28,7 +28,8 @@ _MOST_BLOCKERS = 256
 @dataclass(frozen=True, slots=True)
 class Case:
     """A pod and the nodes of its decision. `in_tree` are kube-scheduler's refusals, by node; `facts` are
-    the nodes as its filters see them, if known. `namespace` is the only one whose other pods are named;
+    the nodes as its filters see them, if known; `skipped` are nodes that it did not ask about for an unknown
+    reason, and that the extender refuses. `namespace` is the only one whose other pods are named;
     None names all."""
 
     uid: str
@@ -38,6 +39,7 @@ class Case:
     sizing: Sizing
     in_tree: Mapping[str, InTreeRejection]
     facts: Mapping[str, NodeFacts]
+    skipped: frozenset[str]
     ours: frozenset[str]
     namespace: str | None
 
@@ -133,6 +135,8 @@ def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str
     ends = "ends" if len(leaving) == 1 else "end"
     highest = max(pod.priority for pod in leaving)
     text = f"it fits on {near.node.info.name} as soon as {who} {ends}"
+    if near.node.info.name in case.skipped:
+        return [f"the GPUs of {near.node.info.name} would do as soon as {who} {ends}, but {SKIPPED}"]
     if all(pod.terminating for pod in leaving):
         return [text]
     if highest < case.request.priority:
@@ -143,7 +147,8 @@ def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str
 def _changes(case: Case) -> list[str]:
     snapshot = case.decision.snapshot
     asked: Bools = np.ones(len(snapshot.state_of) - 1, np.bool_)
-    asked[snapshot.rows([name for name in case.in_tree if name in snapshot.nodes])] = False
+    refused = {*case.in_tree, *case.skipped}
+    asked[snapshot.rows([name for name in refused if name in snapshot.nodes])] = False
     return relaxations(case.request, snapshot, case.sizing.policy, asked)
 
 

@@ -41,11 +41,13 @@ _MAX_NODE_SCORE = 100
 @dataclass(frozen=True, slots=True)
 class KubeView:
     """Refusals of kube-scheduler's own filters by node, the nodes as they see them, if known, and its score
-    of the pod's preferred node affinity by node, before it is normalized."""
+    of the pod's preferred node affinity by node, before it is normalized. `skipped` are nodes that it did not
+    ask about for an unknown reason, and that the extender refuses."""
 
     refused: Mapping[str, InTreeRejection] = field(default_factory=dict)
     facts: Mapping[str, NodeFacts] = field(default_factory=dict)
     preferences: Mapping[str, int] = field(default_factory=dict)
+    skipped: frozenset[str] = frozenset()
 
 
 class _Fitting(NamedTuple):
@@ -83,10 +85,13 @@ def explanation(
     warned: list[str],
     claims: ClaimLookup | None = None,
     most: int | None = None,
+    *,
+    dry_runs: bool = True,
 ) -> dict[str, Any]:
     """The Explanation of one decision, as plain JSON values: with all nodes, those that refuse it by name;
     or with so many at `most`, those that refuse it nearest first, and the number of the others in
-    `nodesLeftOut`. Raises PodError for a quantity of the pod."""
+    `nodesLeftOut`. Without dry runs, `resolvable` is None where the extender refuses a node. Raises PodError
+    for a quantity of the pod."""
     snapshot, request = decision.snapshot, decision.request
     fitting = _fitting(decision, kube_view)
     refused = [
@@ -120,7 +125,7 @@ def explanation(
         **diagnosed(pod, decision, kube_view, config, claims),
         "nodes": [
             *(_fit(each, decision) for each in fitting[:most]),
-            *(_refused(each, decision, config) for each in refused),
+            *(_refused(each, decision, config, dry_runs) for each in refused),
         ],
         **left_out,
         "notModelled": not_modelled(pod, claims),
@@ -160,6 +165,7 @@ def diagnosed(
             sizing=sizing,
             in_tree=kube_view.refused,
             facts=kube_view.facts,
+            skipped=kube_view.skipped,
             ours=_ours(needs, config),
             namespace=pod_name(pod).partition("/")[0] if config.inspection.hide_other_namespaces else None,
         )
@@ -281,13 +287,18 @@ def _device(
     return device | ({"by": "claim"} if by_claim else {})
 
 
-def _refused(refused: Refused, decision: Decision, config: Configuration) -> dict[str, Any]:
+def _refused(refused: Refused, decision: Decision, config: Configuration, dry_runs: bool) -> dict[str, Any]:
     in_tree, node = refused.in_tree, refused.node
+    resolvable: bool | None = None
+    if in_tree is not None:
+        resolvable = in_tree.resolvable
+    elif dry_runs:
+        resolvable = _resolvable(node.info, decision, config)
     return _entry(
         node,
         by="gpu" if in_tree is None else "kubernetes",
         reason=refused.reason,
-        resolvable=_resolvable(node.info, decision, config) if in_tree is None else in_tree.resolvable,
+        resolvable=resolvable,
         nearestMiss=miss_of(refused, decision),
     )
 

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
+from scheduler_ext.core.cycle.kube_counts import short_by_count
 from scheduler_ext.core.cycle.overlay import with_nodes
 from scheduler_ext.core.errors import PodError, RequestError
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, intree_rejection
@@ -31,7 +32,8 @@ from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 from scheduler_ext.wire.times import time_text
 
 _CPU = "cpu"
-NOT_OFFERED = "kube-scheduler did not ask about this node"
+NOT_OFFERED = "node(s) that kube-scheduler did not pass on to the extender"
+_NOT_OFFERED = InTreeRejection("NotOffered", NOT_OFFERED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +99,13 @@ class Explainer:
         self._places = Places(self._sizing) if places is None else places
 
     @_bad_request()
-    def of_name(self, namespace: str, name: str, most: int | None = None) -> dict[str, Any]:
+    def of_name(
+        self, namespace: str, name: str, most: int | None = None, *, dry_runs: bool = True
+    ) -> dict[str, Any]:
         """The Explanation of a pod that is waiting, was decided about recently, or holds GPUs, with at most
-        so many nodes. Raises RequestError: 404 for any other, 503 before the first inventory."""
-        return self._explained(self._found(namespace, name), most)
+        so many nodes; `dry_runs` as in `explanation`. Raises RequestError: 404 for any other, 503 before the
+        first inventory."""
+        return self._explained(self._found(namespace, name), most, dry_runs=dry_runs)
 
     @_bad_request()
     def of_manifest(
@@ -138,12 +143,15 @@ class Explainer:
     def _wish(self, pod: kube.Pod) -> GpuRequest | InvalidRequest:
         return wish(pod, self.config, self._source.claims)
 
-    def _explained(self, found: _Found, most: int | None) -> dict[str, Any]:
+    def _explained(self, found: _Found, most: int | None, *, dry_runs: bool = True) -> dict[str, Any]:
         decision, kube_view = self._decided(found)
         # Notes about the pod's identity come before notes about its request.
         warnings = [*found.warnings, *pod_warnings(found.pod, found.request, self._sizing.resources)]
         claims = self._source.claims
-        return explanation(found.pod, decision, kube_view, self.config, warnings, claims, most) | {
+        told = explanation(
+            found.pod, decision, kube_view, self.config, warnings, claims, most, dry_runs=dry_runs
+        )
+        return told | {
             "asks": asks(found.request) if isinstance(found.request, GpuRequest) else None,
             "generation": decision.snapshot.generation,
             "gone": found.gone,
@@ -157,12 +165,13 @@ class Explainer:
         decision = filter_nodes(found.request, self._seen_by(found), self._sizing.policy)
         if isinstance(found.request, InvalidRequest):
             return decision, KubeView()
-        return decision, self._kube_view(found, decision.snapshot)
+        return decision, self._kube_view(found, decision, found.request)
 
-    def _kube_view(self, found: _Found, snapshot: Snapshot) -> KubeView:
+    def _kube_view(self, found: _Found, decision: Decision, request: GpuRequest) -> KubeView:
         """The verdicts of kube-scheduler's own filters, as far as they can be computed here: everything about
-        the node itself, and CPU; and from the last request the nodes that they removed."""
-        needs = needs_of(found.pod, self._source.claims)
+        the node itself, and CPU; and from the last request the nodes that they removed. A node that the
+        extender refuses anyway has the extender's reason, which is known, in place of no question."""
+        needs, snapshot = needs_of(found.pod, self._source.claims), decision.snapshot
         ignored = frozenset({*needs.requests, "pods"}) - {_CPU}
         facts = {
             name: _with_cpu(each, snapshot.nodes[name].info)
@@ -173,8 +182,15 @@ class Explainer:
             (name, intree_rejection(needs, each, ignore_resources=ignored)) for name, each in facts.items()
         )
         refused = {name: rejection for name, rejection in judged if rejection is not None}
-        refused = {**_not_offered(found.record, snapshot), **refused}
-        return KubeView(refused, facts, preferences_of(needs, facts))
+        unexplained = {name for name in _not_offered(found.record, snapshot) if name not in refused}
+        would_do = {name for name in unexplained if decision.fits[snapshot.state_at(name)]}
+        short = short_by_count(request, snapshot)
+        return KubeView(
+            refused | dict.fromkeys(sorted(would_do), _NOT_OFFERED),
+            facts,
+            preferences_of(needs, facts),
+            frozenset(name for name in unexplained - would_do if not short[snapshot.state_at(name)]),
+        )
 
     def _found(self, namespace: str, name: str) -> _Found:
         waiting = next(
@@ -259,13 +275,13 @@ def _with_cpu(facts: NodeFacts, info: NodeInfo) -> NodeFacts:
     )
 
 
-def _not_offered(record: Recorded | None, snapshot: Snapshot) -> Mapping[str, InTreeRejection]:
-    """The nodes that kube-scheduler's own filters removed the last time."""
+def _not_offered(record: Recorded | None, snapshot: Snapshot) -> list[str]:
+    """The nodes that kube-scheduler did not ask about the last time, though its counts of GPUs passed them:
+    another of its filters removed them, or it examined few nodes."""
     offered = record.offered if record is not None else None
     if offered is None:
-        return {}
-    rejection = InTreeRejection("NotOffered", NOT_OFFERED, resolvable=False, needed=None, have=None)
-    return {name: rejection for name in snapshot.nodes if offered.knows(name) and name not in offered}
+        return []
+    return [name for name in snapshot.nodes if offered.knows(name) and name not in offered]
 
 
 def held_devices(pod: BoundPod, info: NodeInfo) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ from typing import Any
 from scheduler_ext.core.filters import BY_NAME
 from scheduler_ext.core.framework.refusal import MissKind
 from scheduler_ext.core.intree import NO_NODES
+from scheduler_ext.explain.advice import nodes_in_words
 
 # Shares of a pod in its line.
 _SHARES = 8
@@ -102,8 +103,8 @@ def _recorded(recorded: _Values) -> list[str]:
         reasons = ", ".join(f"{count} {reason}" for reason, count in recorded["reasons"].items())
         asked = "Asked once" if recorded["filters"] == 1 else f"Asked {recorded['filters']} times, last"
         lines.append(
-            f"{asked} at {_time(recorded['at'])}: of {recorded['nodesIn']} "
-            f"nodes {recorded['nodesOut']} fitted" + (f"; {reasons}" if reasons else "")
+            f"{asked} at {_time(recorded['at'])}: of {nodes_in_words(recorded['nodesIn'])} "
+            f"{recorded['nodesOut']:,} fitted" + (f"; {reasons}" if reasons else "")
         )
     best, bound = recorded["best"], recorded["bound"]
     if best is not None:

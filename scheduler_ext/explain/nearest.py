@@ -81,9 +81,9 @@ def nearest_first(
     late report), then a mismatch of the node (kube-scheduler's), then one of its GPUs (the extender's), each
     ordered by the position of the filter, and last an amount that the node does not even have when empty. Of
     amounts, sizes and versions the smallest missing part is nearest; of equal ones a node with MIG instances
-    if the pod requests them, the most frequent reason, then the first name. `decision` is about these
-    nodes; `ours` are resources that kube-scheduler leaves to the extender; `known` is kept between calls
-    about the same nodes."""
+    or for memory shares if the pod requests them, the most frequent reason, then the first name. `decision`
+    is about these nodes; `ours` are resources that kube-scheduler leaves to the extender; `known` is kept
+    between calls about the same nodes."""
     assert isinstance(decision.request, GpuRequest)
     stages: dict[_Stage, list[Refused]] = {}
     counts: Counter[str] = Counter()
@@ -91,6 +91,7 @@ def nearest_first(
         counts[each.reason] += each.alike
         stages.setdefault(_stage(each, decision), []).append(each)
     of_mig = any(ask.profile is not None for ask in decision.request.units)
+    of_shares = decision.request.shares is not None
     found: list[Refused] = []
     for stage in sorted(stages, reverse=True):
         if len(found) >= most:
@@ -104,6 +105,7 @@ def nearest_first(
             key=lambda pair: (
                 pair[0],
                 of_mig and not _has_mig(pair[1].node),
+                of_shares and not pair[1].node.info.share_node,
                 -counts[pair[1].reason],
                 pair[1].node.info.name,
             ),

@@ -1,5 +1,6 @@
 """Requests, holdings, and obstacles between a pod and a node, in words."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -66,8 +67,11 @@ def obstacle(node: Node, reason: str, miss: dict[str, Any] | None) -> str:
 
 def leavers(pods: Sequence[BoundPod], namespace: str | None) -> str:
     """The pods that would have to leave, a few of them by name; pods of other namespaces than `namespace`
-    are not named, unless it is None."""
-    return listed([_named(pod, namespace) for pod in pods], "and", _NAMED)
+    are not named, unless it is None, and those that are alike are counted."""
+    alike = Counter((_named(pod, namespace), _about(pod)) for pod in pods).items()
+    words = [f"{who or _unnamed(count)}{about}" for (who, about), count in [*alike][:_NAMED]]
+    more = sum(count for _, count in [*alike][_NAMED:])
+    return listed([*words, *([f"{more} more"] if more else [])], "and")
 
 
 def listed(names: Sequence[str], conjunction: str, most: int | None = None) -> str:
@@ -83,7 +87,13 @@ def visible(pod: BoundPod, namespace: str | None) -> bool:
     return namespace is None or pod.namespace == namespace
 
 
-def _named(pod: BoundPod, namespace: str | None) -> str:
-    who = f"pod {pod.namespace}/{pod.name}" if visible(pod, namespace) else "a pod of another namespace"
-    leaving = ", being deleted" if pod.terminating else ""
-    return f"{who} (priority {pod.priority}{leaving})"
+def _named(pod: BoundPod, namespace: str | None) -> str | None:
+    return f"pod {pod.namespace}/{pod.name}" if visible(pod, namespace) else None
+
+
+def _unnamed(count: int) -> str:
+    return "a pod of another namespace" if count == 1 else f"{count} pods of other namespaces"
+
+
+def _about(pod: BoundPod) -> str:
+    return f" (priority {pod.priority}{', being deleted' if pod.terminating else ''})"

@@ -72,6 +72,9 @@ class Waiting:
         self._monotonic = monotonic
         self._lock = Lock()
         self._lines: list[dict[str, Any]] = []
+        # By namespace and name, of the pods in the list and of those that wait longest.
+        self._reasons: dict[tuple[str, str], str] = {}
+        self._most_long = 0
         self._listed_until = self._idle_until = 0.0
         # The kind that was examined longest ago comes first.
         self._told: OrderedDict[_Kind, _Told] = OrderedDict()
@@ -85,16 +88,19 @@ class Waiting:
         """The pods that have waited longest since their creation, the longest first: at most `most`, each for
         LONG_S at least, none with scheduling gates. `wall_time` is now, in seconds since 1970; reasons are as
         in `reasons`."""
-        created = [(each.pod.created_at, each) for each in self._source.pending() if not each.gated]
-        old = [(at, each) for at, each in created if at is not None and wall_time - at >= LONG_S]
+        if most > self._most_long:
+            with self._lock:
+                self._most_long, self._listed_until = most, 0.0
         reason = self._reasons_at_scrape()
         return [
             LongWait(each.pod.namespace, each.pod.name, reason(each), wall_time - at)
-            for at, each in nsmallest(most, old, key=lambda pair: pair[0])
+            for at, each in _oldest(self._source.pending(), most)
+            if wall_time - at >= LONG_S
         ]
 
     def _reasons_at_scrape(self) -> Callable[[PendingPod], str]:
-        known = {(line["namespace"], line["name"]): line["reason"] for line in self._listed(_AT_SCRAPE_S)}
+        self._listed(_AT_SCRAPE_S)
+        known = self._reasons
 
         def reason(waiting: PendingPod) -> str:
             shown = known.get((waiting.pod.namespace, waiting.pod.name))
@@ -123,7 +129,8 @@ class Waiting:
         waiting = sorted(
             self._source.pending(), key=lambda each: (-each.pod.priority, each.pod.created_at or 0.0)
         )
-        pods = waiting[:MOST_LINES]
+        long = (each for _, each in _oldest(waiting[MOST_LINES:], self._most_long))
+        pods = [*waiting[:MOST_LINES], *long]
         kinds = [(each.pod.namespace, spec_of(each.manifest)) for each in pods]
         # The first pod of each kind.
         alike = dict(zip(reversed(kinds), reversed(pods), strict=True))
@@ -131,7 +138,9 @@ class Waiting:
             del self._told[gone]
         if now >= self._idle_until:
             self._look_into(alike, dict.fromkeys(kinds), now, at_once_s)
-        return [self._line(each, self._told.get(kind)) for each, kind in zip(pods, kinds, strict=True)]
+        lines = [self._line(each, self._told.get(kind)) for each, kind in zip(pods, kinds, strict=True)]
+        self._reasons = {(line["namespace"], line["name"]): line["reason"] for line in lines}
+        return lines[:MOST_LINES]
 
     def _look_into(
         self, alike: Mapping[_Kind, PendingPod], kinds: Iterable[_Kind], begun: float, at_once_s: float
@@ -190,6 +199,13 @@ class Waiting:
             "commonest": commonest,
             "nominated": waiting.nominated_node,
         }
+
+
+def _oldest(pending: Iterable[PendingPod], most: int) -> list[tuple[float, PendingPod]]:
+    """The pods that were created first, with the time; none with scheduling gates."""
+    created = ((each.pod.created_at, each) for each in pending if not each.gated)
+    known = ((at, each) for at, each in created if at is not None)
+    return nsmallest(most, known, key=lambda pair: pair[0])
 
 
 def _reason(waiting: PendingPod, entry: Recorded | None) -> str:

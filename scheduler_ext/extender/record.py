@@ -14,7 +14,9 @@ from threading import Lock
 import numpy as np
 
 from scheduler_ext.background import Background
+from scheduler_ext.core.cycle.kube_counts import short_by_count
 from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.extender.answer import Answer, Bound, Candidate, Names, best_of
 from scheduler_ext.wire.extender_args import decode_pod
 from scheduler_ext.wire.pod import pod_name, pod_uid
@@ -33,7 +35,8 @@ _NAME_BYTES = 220
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The nodes that kube-scheduler asked about, one bit each; later nodes are not included."""
+    """The nodes that kube-scheduler asked about, or refused by its own counts of GPUs, one bit each; later
+    nodes are not included."""
 
     names: Names
     bits: bytes
@@ -196,6 +199,8 @@ class Record(Background):
             entry.rejected, entry.problem = answer.rejected, answer.problem
             asked = np.zeros(len(decision.snapshot.state_of), np.bool_)
             asked[rows[rows >= 0]] = True
+            if isinstance(decision.request, GpuRequest):
+                asked |= short_by_count(decision.request, decision.snapshot)[decision.snapshot.state_of]
             entry.offered = Offered(decision.snapshot.row_of, np.packbits(asked).tobytes())
             entry.candidates = ()
         else:

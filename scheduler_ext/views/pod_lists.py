@@ -47,6 +47,14 @@ def is_found(find: str, pod: BoundPod) -> bool:
     return not find or find.lower() in f"{pod.namespace}/{pod.name}".lower()
 
 
+def _distance(find: str, pod: Mapping[str, str]) -> int:
+    """0 for a pod with this name, 1 for one whose name begins so, 2 for any other; the name is NAMESPACE/NAME
+    if the text has a slash."""
+    text = find.lower()
+    name = (f"{pod['namespace']}/{pod['name']}" if "/" in text else pod["name"]).lower()
+    return 0 if name == text else 1 if name.startswith(text) else 2
+
+
 def _models(info: NodeInfo) -> set[str]:
     models = {device.model.name for device in info.devices}
     return models | ({info.estimate.model.name} if info.report is None and info.estimate else set())
@@ -91,7 +99,8 @@ class PlacedPods:
         self, snapshot: Snapshot | None, pending: Sequence[PendingPod], find: str, most: int
     ) -> dict[str, Any]:
         """The pods with a text in NAMESPACE/NAME, `running` ones on a node and `waiting` ones, as plain JSON
-        values: the first of each, those whose name begins with it before others, and their number."""
+        values: the first of each, those with this name before those that begin with it before others, and
+        their number."""
         running = [
             {"namespace": placed.pod.namespace, "name": placed.pod.name, "node": info.name}
             for info, pods in self._by_node(snapshot)
@@ -103,18 +112,13 @@ class PlacedPods:
             for each in pending
             if is_found(find, each.pod)
         ]
-        start = find.lower()
         return {
             state: {
                 "total": len(pods),
                 "pods": nsmallest(
                     most,
                     pods,
-                    key=lambda pod: (
-                        not pod["name"].lower().startswith(start),
-                        pod["namespace"],
-                        pod["name"],
-                    ),
+                    key=lambda pod: (_distance(find, pod), pod["namespace"], pod["name"]),
                 ),
             }
             for state, pods in (("running", running), ("waiting", waiting))

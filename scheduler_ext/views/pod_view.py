@@ -5,10 +5,17 @@ from typing import Any
 
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.explain.explainer import NOT_OFFERED
 from scheduler_ext.explain.in_words import devices, nearest_miss, why_in_words
 from scheduler_ext.views.placed_pods import placed_pods, placed_row
 
 _SHOWN = "node", "verdict", "model", "gpus", "freeGpus", "score"
+# kube-scheduler's own reasons, as far as the extender does not compute them, are in the pod's events only.
+_MEANINGS = {
+    NOT_OFFERED: "kube-scheduler applies its own filters first: such a node usually has too few free GPUs by "
+    "its count, a taint, or labels that do not match. That is no fault of the node. The pod's events have "
+    "kube-scheduler's reasons:"
+}
 
 
 def pod_view(
@@ -29,6 +36,7 @@ def pod_view(
         "verdict": words.verdict,
         "notes": [*words.notes, *words.not_modelled],
         "counts": answer["counts"] if refused else {},
+        "meanings": {each: text for each, text in _MEANINGS.items() if each in answer["counts"]},
         "nearest": answer["nearest"] if refused else None,
         "advice": answer["advice"] if refused else [],
         "kubeScheduler": words.kube_scheduler,

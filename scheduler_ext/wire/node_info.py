@@ -13,7 +13,13 @@ from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree import NodeFacts, Taint
 from scheduler_ext.core.node import node_labels
 from scheduler_ext.core.node.dra_join import joined
-from scheduler_ext.core.node.estimate import MAX_COUNT, Estimate, caps_from_labels, estimate_from_labels
+from scheduler_ext.core.node.estimate import (
+    MAX_COUNT,
+    Estimate,
+    caps_from_labels,
+    estimate_from_labels,
+    shared_by_name,
+)
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
 from scheduler_ext.wire import kube
@@ -22,6 +28,7 @@ from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.pod import pod_amounts, quantities
 
 SHARE_NODE_LABEL = "gpu.scheduler-ext.io/sharing"
+_UNKNOWN = canonical_model("unknown", vendor="nvidia")
 # Taints of a node that is about to be removed (cluster-autoscaler; Karpenter from 1.0 on, and before). A node
 # that is only a DeletionCandidate stays if a pod lands there.
 DELETION_TAINTS = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption")
@@ -35,12 +42,19 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
     allocatable = _gpu_counts(status.allocatable, resources)
     stated = _gpu_counts(status.capacity, resources)
     capacity = stated or allocatable
+    share_node = labels.get(SHARE_NODE_LABEL) == "memory"
+    estimate = estimate_from_labels(labels, capacity) or _bare_estimate(capacity, resources)
+    if estimate is None and share_node:
+        # No device plugin runs there: its GPUs are not counted before the first report.
+        estimate = Estimate("nvidia", _UNKNOWN, 0)
+    if estimate is not None:
+        estimate = shared_by_name(estimate, capacity)
     return NodeRecord(
         uid=metadata.uid or None,
         allocatable=allocatable,
-        estimate=estimate_from_labels(labels, capacity) or _bare_estimate(capacity, resources),
+        estimate=estimate,
         caps=caps_from_labels(labels),
-        share_node=labels.get(SHARE_NODE_LABEL) == "memory",
+        share_node=share_node,
         spot=node_labels.is_spot(labels),
         value=node_labels.stated_value(node_labels.value_text(labels, strings(metadata.annotations))),
         # An autoscaler's taint comes before the deletion.
@@ -107,13 +121,13 @@ def _bare_estimate(capacity: dict[str, int], resources: ResourceNames) -> Estima
     """A device plugin without any labels: a number of GPUs of an unknown model, or only MIG instances."""
     has_mig = any(name.startswith(MIG_PREFIX) and count > 0 for name, count in capacity.items())
     mig = "mixed" if has_mig else "none"
-    for name, count in capacity.items():
-        if name in resources.whole and count > 0:
+    for name in resources.whole:
+        if (count := capacity.get(name, 0)) > 0:
             vendor = vendor_of(name) or "nvidia"
             model = canonical_model("unknown", vendor=vendor)
             return Estimate(vendor, model, min(count, MAX_COUNT), mig_strategy=mig)
     if has_mig:
-        return Estimate("nvidia", canonical_model("unknown", vendor="nvidia"), 0, mig_strategy=mig)
+        return Estimate("nvidia", _UNKNOWN, 0, mig_strategy=mig)
     return None
 
 

@@ -50,7 +50,9 @@ def yaml_values(text: bytes, limits: Limits) -> Iterator[Any]:
             loader.dispose()
     # The last two are raised by the Python parser for an escape that is no character.
     except (yaml.YAMLError, ValueError, OverflowError) as error:
-        raise DocumentError(f"neither YAML nor JSON: {' '.join(str(error).split())}") from None
+        # The parser knows no name of its input; the caller adds the file's.
+        fault = " ".join(str(error).split()).replace(' in "<byte string>",', " at")
+        raise DocumentError(f"neither YAML nor JSON: {fault}") from None
 
 
 @dataclass(slots=True)

@@ -98,7 +98,7 @@ def test_the_answer_says_first_that_it_is_gone_and_then_the_decision(gone: World
     )
     assert (asks, then) == ("Pod default/large asks nvidia.com/gpu=9", "If the pod were created again now:")
     assert nearest == "Fits nowhere: 1 Insufficient nvidia.com/gpu per device."
-    assert re.match("Asked once at .* of 1 nodes 0 fitted", last)
+    assert re.match("Asked once at .* of 1 node 0 fitted", last)
     assert (code, err.count("\n")) == (1, 1)
     assert "pod default/large: there is no such pod that waits for GPUs or holds some; -n chooses" in err
 

@@ -88,9 +88,12 @@ def test_nodes_that_nothing_brings_an_agent_to_are_labelled(living: Living) -> N
         "plain": {WHOLE: "8"},
         "shared": {"nvidia.com/gpu.shared": "4"},
         "mig": {"nvidia.com/mig-1g.10gb": "7"},
+        "for-shares": {},
     }
     for name, amounts in plain.items():
-        living.server.store.put(NODES, node(name, amounts, labels={"kubernetes.io/hostname": name}))
+        sharing = {"gpu.scheduler-ext.io/sharing": "memory"} if name == "for-shares" else {}
+        labels = {"kubernetes.io/hostname": name} | sharing
+        living.server.store.put(NODES, node(name, amounts, labels=labels))
     living.start()
     eventually(lambda: {name: label(living, name) for name in plain} == dict.fromkeys(plain, "true"))
     eventually(lambda: {("GPUNodeLabelled", name) for name in plain} <= reasons(living))

@@ -51,6 +51,13 @@ def read(kind: type[_T], *objects: Json) -> list[_T]:
     return Decoder(kind).page(json.dumps({"items": objects}).encode()).items
 
 
+def created(name: str, ago_s: float) -> Json:
+    """A Node with GPUs and no report."""
+    found = node(name, {"nvidia.com/gpu": "4"})
+    found["metadata"]["creationTimestamp"] = at(ago_s)
+    return found
+
+
 class Told:
     """An inventory and its three handlers."""
 
@@ -103,6 +110,11 @@ def told() -> Told:
 
 
 class TestNodes:
+    def test_the_time_for_a_report_begins_when_the_node_is_created(self, told: Told) -> None:
+        """Not when the extender starts: it would let pods to an old node for another five minutes."""
+        told.see_nodes(created("old", 3600), created("new", 60))
+        assert [told.freshness(name) for name in ("old", "new")] == ["Missing", "Fresh"]
+
     def test_nodes_come_change_and_go(self, told: Told) -> None:
         told.see_nodes(node("a", {WHOLE: "8"}, labels=GFD_H100), node("b"))
         assert told.inventory.nodes() == {"a", "b"}

@@ -187,6 +187,15 @@ def test_pods_of_other_namespaces(hides: bool, told: str, named: str | None) -> 
     assert ("secret" in str(explanation)) is not hides
 
 
+def test_unnamed_pods_that_are_alike_are_counted() -> None:
+    held = [secret(on_share(name, 30_000, "n", 0)) for name in ("x", "y")]
+    explanation = explained(pod("p", {SHARE: "70000"}), *share_node("n", 1), *held)
+    assert explanation["nearest"]["text"].endswith(
+        "would fit if 2 pods of other namespaces (priority 0) left"
+    )
+    assert len(explanation["nearest"]["wouldFitWithout"]) == 2
+
+
 @examples(50, long=150)
 @given(clusters(), askers())
 def test_a_pod_fits_on_the_nearest_node_without_the_pods_in_the_way_and_not_with_one_of_them(

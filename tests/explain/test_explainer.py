@@ -95,3 +95,14 @@ def test_of_an_unreadable_pod_the_nodes_come_by_name() -> None:
     there = running(*whole_node("n", None), *whole_node("m", None), pod("asks", {SHARE: "8Gi"}))
     told = there.explainer().of_name("default", "asks", 1)
     assert ([each["node"] for each in told["nodes"]], told["asks"]) == (["m"], None)
+
+
+def test_without_dry_runs_nothing_is_said_about_evictions_and_the_rest_is_equal() -> None:
+    wants = pod("wants", {WHOLE: "1"}, priority=9)
+    there = running(*whole_node("n", "holds"), pod("holds", {WHOLE: "1"}, on="n"), wants)
+    told = there.explainer().of_name("default", "wants")
+    (node,) = told["nodes"]
+    assert node["resolvable"] is True
+    assert there.explainer().of_name("default", "wants", dry_runs=False) == told | {
+        "nodes": [node | {"resolvable": None}]
+    }

@@ -32,7 +32,7 @@ from tests.examples import examples
 from tests.extender.foreseeing import askers, asks, clusters, read
 from tests.extender.preempting import share_node, whole_node
 from tests.extender.test_record import ask
-from tests.kube_objects import SHARE, Json, inventory, node, pod
+from tests.kube_objects import ANNOTATION, SHARE, Json, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"
 FOREVER = float("inf")
@@ -212,7 +212,8 @@ def test_the_nodes_of_a_request_survive_changes_of_the_cluster() -> None:
     found = assemble(read_objects(inventory(*whole_node("d", None), *whole_node("b", None))), resources)
     there.extender.update_nodes({"a": None, "d": found["d"]})
     told = {entry["node"]: entry["reason"] for entry in there.explainer().of_name("default", "p")["nodes"]}
-    assert told == {"b": None, "c": "kube-scheduler did not ask about this node", "d": None}
+    left_out = "node(s) that kube-scheduler did not pass on to the extender"
+    assert told == {"b": None, "c": left_out, "d": None}
     # A later decision, about other nodes.
     ask(there.extender, pod("q", {WHOLE: "1"}), ["d"])
     for name in ("p", "q"):
@@ -224,7 +225,8 @@ def test_the_nodes_of_a_request_survive_changes_of_the_cluster() -> None:
 def test_thousands_of_decisions_are_saved_once_for_the_same_nodes() -> None:
     there = running(*whole_node("a", None), *whole_node("b", None))
     for i in range(300):
-        ask(there.extender, pod(f"p{i}", {WHOLE: "9"}), ["a"] if i % 2 else ["a", "b"])
+        wants = pod(f"p{i}", {WHOLE: "1"}, annotations={ANNOTATION + "model": "H100"})
+        ask(there.extender, wants, ["a"] if i % 2 else ["a", "b"])
     snapshot = there.snapshot
     assert snapshot is not None
     file = taken(snapshot, (), {}, there.extender.record, there.config, there.is_gone)

@@ -126,6 +126,21 @@ def test_the_list_of_long_waits_is_bounded() -> None:
     assert longest(*pods, most=0) == []
 
 
+def test_the_longest_wait_has_the_reason_of_its_nearest_node_though_many_come_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("scheduler_ext.explain.waiting.MOST_LINES", 2)
+    t4 = [gpu_node("t4", [gpu(i, f"T-{i}", model="T4") for i in range(4)]), node("t4", {WHOLE: "4"})]
+    urgent = [since(f"urgent{i}", 60, priority=100) for i in range(3)]
+    old = since("old", 7200, annotations={ANNOTATION + "model": "A100"})
+    there = running(*whole_node("n", None), *t4, *urgent, old)
+    ask(there.extender, old, ["t4"])
+    found = board(there)
+    assert [line["name"] for line in found.lines()] == ["urgent0", "urgent1"]
+    assert found.longest(NOW.timestamp(), 1) == [LongWait("default", "old", GPUS, 7200)]
+    assert [line["name"] for line in found.lines()] == ["urgent0", "urgent1"]
+
+
 def test_the_cause_is_shown_and_not_a_reason_of_nearly_all_nodes() -> None:
     others = [
         each

@@ -120,6 +120,30 @@ def test_the_trouble_of_a_group_leads_to_its_nodes(browser: Browser, large: Page
     assert green == "0 % · 2 × A100-80GB"
 
 
+# Texts of the map that are cut off, or reach out of their group.
+_CUT = """
+return [...document.querySelectorAll('.group-head strong, .group-head span, .trouble, .trouble span')]
+  .filter((each) => each.scrollWidth > each.clientWidth || each.scrollHeight > each.clientHeight + 1
+    || each.getBoundingClientRect().right > each.closest('.group').getBoundingClientRect().right + 1)
+  .map((each) => each.innerText);
+"""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_three_kinds_of_trouble_in_a_small_group_can_be_read(browser: Browser, width: int) -> None:
+    browser.devtools(
+        "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=False
+    )
+    try:
+        with PageServer(nodes(7)) as small:
+            opened(browser, small.url)
+            (text,) = troubles(browser).values()
+            assert text.split() == ["✕", "1", "sick", "⊠", "1", "missing", "◷", "1", "stale"]
+            assert browser.script(_CUT) == []
+    finally:
+        browser.devtools("Emulation.clearDeviceMetricsOverride")
+
+
 # The pixels of the colour of trouble, and how many of them a square of the same height and width would have.
 _RED = """
 const canvas = [...document.querySelectorAll('canvas')].find((each) => each.group.key === arguments[0]);

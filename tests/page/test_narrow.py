@@ -77,18 +77,18 @@ def test_a_node_shows_what_is_free_and_who_holds_the_rest_without_a_scroll_sidew
 
 @pytest.mark.parametrize(
     ("sized", "first"),
-    [pytest.param(390, "waiting", id="a phone"), pytest.param(1440, "map", id="a usual screen")],
+    [pytest.param(390, "waiting", id="a phone"), pytest.param(1440, "totals", id="a usual screen")],
     indirect=["sized"],
 )
 def test_waiting_pods_come_first_on_a_phone(sized: Browser, first: str) -> None:
     order = sized.script(
-        "const tops = [...document.querySelectorAll('#waiting, #map, #nodes')].map((e) => e.id);return tops"
+        "const tops = [...document.querySelectorAll('#waiting, #totals, #map')].map((e) => e.id);return tops"
     )
     assert order[0] == first, "for Tab and for the ear"
     assert "research" in sized.text("#waiting")
     if first == "waiting":
         top = "return document.getElementById(arguments[0]).getBoundingClientRect().top"
-        assert sized.script(top, "waiting") < sized.script(top, "map") < sized.script(top, "nodes")
+        assert sized.script(top, "waiting") < sized.script(top, "totals") < sized.script(top, "map")
 
 
 @pytest.mark.parametrize("sized", [1440], indirect=True)
@@ -98,6 +98,11 @@ def test_use_and_temperature_are_shown_where_reports_have_them(sized: Browser) -
     assert "% busy" in sized.text("#nodes-legend")
     shown = details(sized, "measured")
     assert [text for text in ("Busy", "87 %", "Temperature", "61 °C") if text not in shown] == []
+    plain = (
+        "return [...document.querySelectorAll('#detail thead th')]"
+        ".filter((e) => !e.querySelector('.hint')?.dataset.hint).map((e) => e.innerText)"
+    )
+    assert sized.script(plain) == ["GPU", "Model"], "the others have a tooltip"
     sized.script("document.querySelector('dialog').close()")
     shown = details(sized, "plain")
     assert [text for text in ("Busy", "Temperature") if text in shown] == [], "no empty columns"

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.kube_objects import gpu, gpu_node, pod
 from tests.page.browser import NEEDS_BROWSER, Browser
-from tests.page.conditions import LONG
+from tests.page.conditions import LONG, WHOLE
 from tests.page.page_server import PageServer
-from tests.page.pods_cluster import IMAGE, MANY, follows, goes_to, pods_server, shows
+from tests.page.pods_cluster import IMAGE, MANY, WANTS, follow, follows, goes_to, of, pods_server, shows
 
 pytestmark = NEEDS_BROWSER
 
@@ -35,8 +36,8 @@ def test_the_search_finds_nodes_and_pods(page: Browser) -> None:
     page.press("/")
     assert page.script("return document.activeElement.name") == "lookup"
     page.type("[name=lookup]", "research/")
-    page.eventually(lambda: len(hits(page)) == 3, "a waiting pod, a running one, and the list")
-    assert hits(page)[:2] == ["research/wants", "research/train busy"]
+    page.eventually(lambda: len(hits(page)) == 2, "a waiting pod and a running one")
+    assert hits(page) == ["research/wants", "research/train busy"]
     page.press(DOWN)
     selected = "return document.querySelector('[aria-selected=true]').id === arguments[0].getAttribute('x')"
     active = "return document.querySelector('[name=lookup]').getAttribute('aria-activedescendant')"
@@ -59,14 +60,41 @@ def test_a_node_is_found_and_opened(page: Browser) -> None:
 
 
 def test_hundreds_of_hits_are_counted_and_the_list_has_them(page: Browser) -> None:
+    page.choose("[name=namespace]", "research")
     page.type("[name=lookup]", "job")
-    page.eventually(lambda: f"(20 of {MANY})" in page.text("#hits"), "they are counted")
-    assert len(hits(page)) == 21
+    page.eventually(lambda: f"(15 of {MANY})" in page.text("#hits"), "they are counted")
+    assert len(hits(page)) == 16
     page.press(UP)
     page.press(ENTER)
     page.eventually(lambda: f"{MANY} pods, the first 200 here" in page.text("#running"), "they are listed")
     assert page.script("return location.search") == "?view=pods&pods=job"
     assert page.script("return document.querySelectorAll('#running tbody tr').length") == 200
+
+
+def test_nodes_hide_no_pods_and_the_nearest_kind_comes_first(page: Browser, server: PageServer) -> None:
+    nodes = [gpu_node(f"wants-{number:02}", [gpu(0, f"GPU-{number}")]) for number in range(40)]
+    follow(server, WANTS, *nodes, of("research", pod("also-wants", {WHOLE: "1"}, on="wants-00")))
+    try:
+        page.eventually(lambda: "43" in page.text("#totals"), "the nodes are there")
+        page.type("[name=lookup]", "wants")
+        page.eventually(lambda: len(hits(page)) == 8, "some of each kind")
+        assert [text for text in page.text("#hits").split("\n") if text] == [
+            "Waiting pods (1)",
+            "research/wants",
+            "Nodes (5 of 40)",
+            *(f"wants-{number:02}" for number in range(5)),
+            "Show all 40 nodes",
+            "Running pods (1)",
+            "research/also-wants wants-00",
+        ]
+        page.press(UP, UP)
+        page.press(ENTER)
+        page.eventually(lambda: "40 of 43 shown" in page.text("#nodes-view"), "they are listed")
+        # Faster than the answer.
+        page.type("[name=lookup]", f"-07{ENTER}")
+        shows(page, "Node wants-07", "GPU-7")
+    finally:
+        follow(server, WANTS)
 
 
 def test_nothing_found_is_said_and_escape_closes_the_hits(page: Browser) -> None:
@@ -125,6 +153,31 @@ def test_namespaces_have_sums_and_filter(page: Browser) -> None:
     page.eventually(lambda: len(rows(page, "running")) == 1, "its running pods are listed")
 
 
+@pytest.mark.parametrize("width", [390, 1440])
+def test_the_number_of_waiting_pods_leads_to_them(page: Browser, server: PageServer, width: int) -> None:
+    page.devtools(
+        "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=False
+    )
+    follow(server, WANTS, of("batch", pod("later", {WHOLE: "4"})))
+    try:
+        page.click("[name=view-namespaces]")
+        page.eventually(lambda: len(rows(page, "namespaces")) == 3, "all are listed")
+        link = "#namespaces [aria-label='1 waiting pod of batch']"
+        page.eventually(lambda: page.text(link) == "1", "it waits")
+        page.click(link)
+        page.eventually(lambda: page.text("#pending-count") == "(1 of 2)", "only its namespace's are shown")
+        assert "batch/later" in page.text("#pending").replace("\n", "")
+        assert page.script("return document.activeElement.id") == "pending"
+        sight = (
+            "const {top, bottom} = document.querySelector('#pending').getBoundingClientRect();"
+            "return top < innerHeight && bottom > 0"
+        )
+        assert page.script(sight), "in sight"
+    finally:
+        page.devtools("Emulation.clearDeviceMetricsOverride")
+        follow(server, WANTS)
+
+
 def test_hostile_names_of_pods_are_text(page: Browser, server: PageServer) -> None:
     spelled = "a\\u{202e}gpj.exe\\u{2066}\\u{200b}/" + IMAGE
     page.type("[name=lookup]", "onerror")
@@ -146,7 +199,8 @@ def test_hostile_names_of_pods_are_text(page: Browser, server: PageServer) -> No
 
 DRAWN = "dialog[open] tbody, .subject:not([hidden]) tbody"
 TOO_WIDE = """
-const parts = document.querySelectorAll('html, .panel.nodes .panel-head, dialog, dialog .wide');
+const parts = document.querySelectorAll(
+  'html, .panel.nodes .panel-head, .subject .port, dialog, dialog .wide');
 return [...parts].filter((each) => each.scrollWidth > each.clientWidth)
   .map((each) => each.outerHTML.slice(0, 80));
 """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import datetime
 
 import pytest
 
@@ -38,7 +40,8 @@ def test_a_waiting_pod_opens_the_words_of_why(page: Browser, server: PageServer)
     assert address(page) == "#pod=research/wants"
     answer = Explainer(server, server.extender.record, Configuration()).of_name("research", "wants")
     words, shown = why_in_words(answer), page.text("dialog")
-    said = [*words.verdict, answer["nearest"]["text"], *answer["advice"], *words.decisions]
+    decided = re.sub(r"(\d+)T([\d:]+)Z", r"\1 \2 UTC", words.decisions[0])
+    said = [*words.verdict, answer["nearest"]["text"], *answer["advice"], decided]
     assert answer["advice"]
     assert [each for each in said if each not in shown] == []
     assert "2 nodes\nInsufficient nvidia.com/gpu per device" in shown
@@ -66,6 +69,32 @@ def test_links_lead_from_pod_to_node_to_gpu_and_back_leads_home(page: Browser) -
         shows(page, title)
     page.script("history.back()")
     page.eventually(lambda: page.text("dialog[open]") == "", "the dialog is closed")
+
+
+def test_a_node_that_kube_scheduler_left_out_is_explained(page: Browser) -> None:
+    page.click("#pending .pod")
+    shows(page, "Pod research/wants", "1 node\nnode(s) that kube-scheduler did not pass on to the extender")
+    assert "That is no fault of the node." in page.text("dialog .reasons")
+    assert page.text("dialog .reasons code") == "kubectl -n research describe pod wants"
+
+
+def test_times_are_of_one_zone_and_say_which(page: Browser, server: PageServer) -> None:
+    page.devtools("Emulation.setTimezoneOverride", timezoneId="Asia/Kolkata")
+    try:
+        goes_to(page, server, "#pod=research/wants")
+        shows(page, "Pod research/wants", "since 2026-11-01 05:30:00 UTC+5:30")
+        found = re.search(r"Asked once at (\S+ \S+) UTC\+5:30: of 2", page.text("dialog"))
+        assert found
+        shown = datetime.fromisoformat(f"{found[1]}+05:30")
+        record = server.extender.record.of("research", "wants")
+        assert record is not None
+        assert shown.timestamp() == int(record.at)
+        stamps = re.findall(r"\d\d:\d\d:\d\d.*", page.text("dialog"))
+        assert [each for each in stamps if " UTC+5:30" not in each] == []
+        assert "times are UTC+5:30" in page.text("#decisions")
+        assert "times are UTC+5:30" in page.text("#foot")
+    finally:
+        page.devtools("Emulation.setTimezoneOverride", timezoneId="")
 
 
 def test_a_pod_opens_by_keyboard_and_closed_it_returns_the_focus(page: Browser) -> None:

@@ -310,6 +310,19 @@ def test_nodes_that_take_pods_without_a_fresh_report_are_counted() -> None:
     assert found == [(0, 0, gpus), (1, 0, gpus - len(before.devices)), (1, 1, gpus)]
 
 
+def test_nodes_that_an_administrator_keeps_the_agent_from_are_counted_by_state() -> None:
+    source = Fixed()
+    kept, *others = sample()
+    found = []
+    away = replace(kept, agent_label="keeps away")
+    for info in (replace(kept, freshness="Missing"), away, replace(away, freshness="Missing")):
+        source.set([info, *others])
+        metrics = scraped(metrics_of(source))["gpu_extender_nodes_kept_from_agent"]
+        found.append({state: metrics[(("state", state),)] for state in ("Fresh", "Stale", "Missing")})
+    none = {"Fresh": 0, "Stale": 0, "Missing": 0}
+    assert found == [none, none | {"Fresh": 1}, none | {"Missing": 1}]
+
+
 def test_the_level_of_clusters_has_no_series_of_nodes() -> None:
     source = Reporting()
     source.set(sample())

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from scheduler_ext.explain import explain as explain_module
+from scheduler_ext.explain.explainer import NOT_OFFERED
 from scheduler_ext.server import explaining as explaining_module
 from scheduler_ext.server.app import inspect_app
 from scheduler_ext.server.explaining import Explaining
@@ -83,6 +85,25 @@ def test_a_recorded_decision_is_told() -> None:
     ask(recording.extender, pod("wants", {WHOLE: "4"}), ["n1", "n2"])
     decisions = got(recording, "/page/pod?pod=default/wants")["decisions"]
     assert decisions[0].endswith("of 2 nodes 0 fitted; 2 Insufficient nvidia.com/gpu per device")
+
+
+def test_a_reason_that_only_kube_scheduler_knows_is_explained(there: Running) -> None:
+    one = pod("one", {WHOLE: "1"})
+    one["metadata"]["creationTimestamp"] = "2026-11-01T00:00:00Z"
+    recording = running(*objects(), one)
+    ask(recording.extender, one, ["n0"])
+    told = got(recording, "/page/pod?pod=default/one")
+    assert told["counts"][NOT_OFFERED] == 29
+    assert [*told["meanings"]] == [NOT_OFFERED]
+    assert "no fault of the node" in told["meanings"][NOT_OFFERED]
+    assert got(there, "/page/pod?pod=default/wants")["meanings"] == {}
+
+
+def test_no_node_costs_a_dry_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    holding = [pod(f"low-{i}", {WHOLE: "1"}, on=f"n{i}") for i in range(30)]
+    there = running(*objects(), *holding)
+    monkeypatch.setattr(explain_module, "_resolvable", lambda *_: pytest.fail("a second at 2,000 nodes"))
+    assert got(there, "/page/pod?pod=default/wants")["nodesLeftOut"] == 10
 
 
 @pytest.mark.parametrize("hidden", [True, False], ids=["hidden", "named"])

@@ -87,6 +87,23 @@ def test_found_pods_run_or_wait_and_come_by_the_start_of_their_name(there: Runni
     assert [each["name"] for each in found["running"]["pods"]] == ["Eval", "train"]
 
 
+@pytest.mark.parametrize(
+    ("find", "name"),
+    [
+        pytest.param("job", "c/job", id="the name itself"),
+        pytest.param("JOB-1", "b/job-1", id="in any case"),
+        pytest.param("c/JO", "c/job", id="the beginning with the namespace"),
+        pytest.param("jo", "a/job-10", id="the beginning"),
+        pytest.param("ob", "a/a-job", id="a part"),
+    ],
+)
+def test_the_pod_whose_name_is_nearest_to_the_text_is_found_first(find: str, name: str) -> None:
+    waiting = (of(*each, 1) for each in (("a", "a-job"), ("c", "job"), ("b", "job-1"), ("a", "job-10")))
+    there = running(*waiting)
+    (found,) = PlacedPods().found(there.snapshot, there.pending(), find, 1)["waiting"]["pods"]
+    assert f"{found['namespace']}/{found['name']}" == name
+
+
 def test_sums_by_namespace(there: Running) -> None:
     sums = PlacedPods().by_namespace(there.snapshot, there.pending(), 10)
     assert sums["total"] == 3

@@ -17,7 +17,7 @@ from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.watching import Decoder
 from tests.kube_objects import GFD_H100, SHARE, Json, node
 
-WHOLE = "nvidia.com/gpu"
+WHOLE, SLICE, ONE_G = "nvidia.com/gpu", "nvidia.com/gpu.shared", "nvidia.com/mig-1g.10gb"
 
 
 def record(found: Json) -> NodeRecord:
@@ -40,6 +40,7 @@ def test_a_node_without_gpus() -> None:
 
 
 AGENT = "gpu.scheduler-ext.io/agent"
+SHARED = {"gpu.scheduler-ext.io/sharing": "memory"}
 
 
 @pytest.mark.parametrize(
@@ -52,6 +53,11 @@ AGENT = "gpu.scheduler-ext.io/agent"
             {WHOLE: "8"}, {"node.kubernetes.io/instance-type": "p4d.24xlarge"}, True, id="a node group of EKS"
         ),
         pytest.param({WHOLE: "0"}, {}, False, id="a device plugin that has none"),
+        pytest.param({}, SHARED, True, id="a node for memory shares, which has no device plugin"),
+        pytest.param({}, SHARED | {AGENT: "false"}, False, id="one that an administrator wants no agent on"),
+        pytest.param(
+            {}, SHARED | {"amd.com/gpu.product-name": "MI300X"}, False, id="one with GPUs of another vendor"
+        ),
         pytest.param({"amd.com/gpu": "8"}, {}, False, id="another vendor's, which has no agent"),
         pytest.param({}, {}, False, id="no GPUs"),
         pytest.param({WHOLE: "8"}, {"nvidia.com/gpu.present": "true"}, False, id="the GPU Operator's"),
@@ -74,6 +80,9 @@ def test_nodes_that_no_label_brings_an_agent_to(amounts: Json, labels: Json, unl
         pytest.param({"nvidia.com/mig-1g.10gb": "7"}, (0, "mixed"), id="MIG instances alone"),
         pytest.param({"nvidia.com/mig-1g.10gb": "0"}, None, id="instances that are gone"),
         pytest.param({}, None, id="nothing"),
+        pytest.param({SLICE: "10"}, (1, "none"), id="ten slices, of one GPU at least"),
+        pytest.param({SLICE: "1000"}, (1, "none"), id="many slices"),
+        pytest.param({SLICE: "10", WHOLE: "2"}, (2, "none"), id="whole GPUs beside slices"),
     ],
 )
 def test_a_device_plugin_without_labels_is_an_estimate(
@@ -81,6 +90,57 @@ def test_a_device_plugin_without_labels_is_an_estimate(
 ) -> None:
     found = record(node("a", amounts)).estimate
     assert (found and (found.count, found.mig_strategy)) == estimated
+
+
+@pytest.mark.parametrize(
+    ("amounts", "labels", "expected"),
+    [
+        pytest.param({SLICE: "10"}, {}, ("time-slicing", 1, 10), id="slices under their own name"),
+        pytest.param({ONE_G + ".shared": "14"}, {}, ("time-slicing", 0, 1), id="shared MIG instances"),
+        pytest.param(
+            {WHOLE: "10"}, {}, ("none", 10, 1), id="slices under the name of GPUs, which nobody sees"
+        ),
+        pytest.param({WHOLE: "4", SLICE: "10"}, {}, ("none", 4, 1), id="whole GPUs beside slices"),
+        pytest.param(
+            {ONE_G: "7", ONE_G + ".shared": "14"}, {}, ("none", 0, 1), id="whole instances beside shared"
+        ),
+        pytest.param({SLICE: "0"}, {}, None, id="no slice any more"),
+        pytest.param(
+            {SLICE: "40"},
+            {"nvidia.com/gpu.product": "NVIDIA-A10", "nvidia.com/gpu.count": "4"},
+            ("time-slicing", 4, 10),
+            id="a label that counts the GPUs",
+        ),
+        pytest.param(
+            {SLICE: "40"},
+            {"node.kubernetes.io/instance-type": "g5.12xlarge"},
+            ("time-slicing", 1, 40),
+            id="a machine of a known model",
+        ),
+        pytest.param(
+            {SLICE: "8"},
+            {
+                "nvidia.com/gpu.product": "NVIDIA-A10",
+                "nvidia.com/gpu.count": "2",
+                "nvidia.com/gpu.sharing-strategy": "mps",
+                "nvidia.com/gpu.replicas": "4",
+            },
+            ("mps", 2, 4),
+            id="a label that says how they are shared",
+        ),
+    ],
+)
+def test_slices_by_the_names_of_what_the_device_plugin_offers(
+    amounts: Json, labels: Json, expected: tuple[str, int, int] | None
+) -> None:
+    found = record(node("a", amounts, labels=labels)).estimate
+    assert (found and (found.sharing_strategy, found.count, found.replicas)) == expected
+
+
+def test_a_node_for_memory_shares_has_gpus_of_an_unknown_number() -> None:
+    found = record(node("a", labels=SHARED)).estimate
+    assert found is not None
+    assert (found.vendor, found.model.name, found.count) == ("nvidia", "UNKNOWN", 0)
 
 
 def test_slices_under_strategy_single_cap_nothing() -> None:

@@ -171,6 +171,7 @@ def test_the_error_names_the_bad_field_of_a_file(text: str, named: list[str]) ->
     message = str(refusal.value)
     assert [part for part in named if part not in message] == []
     assert "\n" not in message
+    assert "byte string" not in message
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:

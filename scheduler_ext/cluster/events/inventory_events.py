@@ -11,6 +11,7 @@ from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.node_labels import AGENT_LABEL
 from scheduler_ext.core.node.promisable import is_of_shares
+from scheduler_ext.core.node.unreported import effect, remedy, takes
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.counters import Counter
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
@@ -35,8 +36,6 @@ _OF_SHARES = (UNPLACED, PLUGIN)
 # CUDA contexts of monitoring tools take less.
 _LEAST_MIB = 1024
 _LEAST_PERCENT = 5
-# As `inventory.unreported: allow` has it.
-_TAKES = "it takes whole GPUs and MIG instances by its allocatable alone"
 
 
 @dataclass(eq=False)
@@ -95,19 +94,21 @@ class InventoryEvents:
 
 
 def _stale(info: NodeInfo | None) -> str | None:
-    if info is None or info.freshness == "Fresh":
+    # A label that keeps the agent away is an administrator's choice.
+    why = effect(info) if info is not None and info.agent_label != "keeps away" else None
+    if info is None or why is None:
         return None
-    word = "old" if info.freshness == "Stale" else "missing"
-    takes = _TAKES if info.by_allocatable else "no pod with GPUs goes there"
-    return f"the report of its GPUs is {word}: {takes} before its agent reports again"
+    step = remedy(info)
+    return f"{why}; {step}" if step is not None else why
 
 
 def _no_agent(info: NodeInfo | None) -> str | None:
     if info is None:
         return None
-    takes = _TAKES if info.by_allocatable else "it takes no pod with GPUs after inventory.missingAfter"
+    has = "is labelled for memory shares" if info.share_node else "has NVIDIA GPUs"
+    after = "" if info.by_allocatable or info.share_node else " after inventory.missingAfter"
     return (
-        f"the node has NVIDIA GPUs and no label that brings an agent to it; without a report {takes}: "
+        f"the node {has} and no label brings an agent to it; without a report {takes(info)}{after}: "
         f"kubectl label node {info.name} {AGENT_LABEL}=true"
     )
 

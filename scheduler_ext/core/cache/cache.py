@@ -4,7 +4,7 @@ The interface follows kube-scheduler's cache: Assume, Confirm and Forget for pod
 update or remove for each kind of object. GPU memory is promised only against this cache. `now` is the
 caller's monotonic time in seconds. The age of a report counts from when the API server received it.
 
-    Node seen ── no report yet ──► estimated ── missing_after_s ──► Missing
+    Node created ── no report yet ──► estimated ── missing_after_s ──► Missing
         └────── report received ──► Fresh ── stale_after_s ──► Stale ── missing_after_s ──► Missing
                                      ▲──────────────── next report ────────┘
 """
@@ -36,9 +36,10 @@ _RENAMED_AT_ONCE = 100
 
 @dataclass(slots=True)
 class _Entry:
-    """All sources of one node. `owner_uid` is the uid of the Node that the report belongs to."""
+    """All sources of one node. `since` is when the Node was created; `owner_uid` is the uid of the Node that
+    the report belongs to."""
 
-    first_seen: float = 0.0
+    since: float = 0.0
     record: NodeRecord | None = None
     report: Report | None = None
     received_at: float = 0.0
@@ -107,11 +108,12 @@ class Cache(Ledger):
             self._touch(name, Cause.REPORT)
         return super().take_changes()
 
-    def update_node(self, name: str, record: NodeRecord, now: float) -> None:
-        """A Node was added or changed; a Node of another uid is another node."""
+    def update_node(self, name: str, record: NodeRecord, now: float, created_at: float | None = None) -> None:
+        """A Node was added or changed; a Node of another uid is another node. Without `created_at` it counts
+        as created when it is first seen."""
         entry = self._entries.setdefault(name, _Entry())
         if entry.record is None or entry.record.uid != record.uid:
-            entry.first_seen = now
+            entry.since = now if created_at is None else min(created_at, now)
         if entry.record != record:
             entry.record = record
             self._touch(name, Cause.NODE)
@@ -136,7 +138,7 @@ class Cache(Ledger):
         """A report, received at `received_at`; `owner_uid` is the uid of the Node it belongs to. Its readings
         alone change nothing."""
         self._readings[name] = readings
-        entry = self._entries.setdefault(name, _Entry(first_seen=now))
+        entry = self._entries.setdefault(name, _Entry(since=now))
         entry.received_at = received_at
         if entry.report is not None and entry.report.devices == report.devices:
             # Keep the equal devices that exist: thousands of new ones would burden the garbage collector.
@@ -298,7 +300,7 @@ class Cache(Ledger):
             return "Fresh"
         if estimate is None or estimate.vendor not in REPORTED_VENDORS:
             return "Fresh"
-        return "Fresh" if now - entry.first_seen < self._missing_after_s else "Missing"
+        return "Fresh" if now - entry.since < self._missing_after_s else "Missing"
 
     def _count(self, pod: BoundPod) -> None:
         """Count a pod as demand the first time it appears."""

@@ -22,8 +22,8 @@ class Sharing(Filter):
         "node(s) had GPUs in another sharing mode",
         "The pod wants exclusive GPUs, or several GPUs, and these are time-sliced or MPS-shared; or it wants"
         " a shared resource and these are not shared.",
-        "Drop gpu.scheduler-ext.io/sharing: exclusive, set it to any for a pod of several GPUs, or use nodes"
-        " without time-slicing.",
+        "For exclusive or several GPUs: drop gpu.scheduler-ext.io/sharing: exclusive, set it to any, or use"
+        " nodes without time-slicing. For a shared resource: use nodes that share their GPUs.",
     )
     relaxed: ClassVar = {"sharing": lambda _request, _trial: None}
 

@@ -78,6 +78,21 @@ def estimate_from_labels(labels: Labels, capacity: Mapping[str, int]) -> Estimat
     )
 
 
+def shared_by_name(estimate: Estimate, capacity: Mapping[str, int]) -> Estimate:
+    """The estimate as of shared GPUs, if no label says so and all resources of NVIDIA's device plugin have
+    names of shared ones (`renameByDefault`; k8s-device-plugin, README, "Shared Access to GPUs"). The number
+    of GPUs is at least 1 where no label states it."""
+    offered = [name for name, count in capacity.items() if count > 0 and name.startswith(node_labels.NVIDIA)]
+    shared = bool(offered) and all(name.endswith(".shared") for name in offered)
+    if not shared or estimate.vendor != "nvidia" or estimate.sharing_strategy != "none":
+        return estimate
+    slices = min(capacity.get("nvidia.com/gpu.shared", 0), MAX_COUNT)
+    # Otherwise the number is that of the slices.
+    gpus = estimate.count if estimate.count < slices else min(1, slices)
+    replicas = -(-slices // gpus) if gpus else 1
+    return replace(estimate, count=gpus, replicas=replicas, sharing_strategy="time-slicing")
+
+
 def _model(labels: Labels, machine: InstanceTypeRow | None) -> GpuModel | None:
     named = node_labels.product(labels)
     if named is None and machine is not None:

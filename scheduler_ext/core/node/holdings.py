@@ -34,11 +34,13 @@ class Holdings:
 def holdings_of(node: NodeInfo, resources: ResourceNames) -> Holdings:
     """All holdings on a node. A pod's whole GPUs and instances are found through the report's holders; the
     others are counted without a device. A share on an unknown device counts on every device that it could be
-    on, which can only refuse too much. Holders that are no known pod hold the memory that the agent saw."""
+    on, which can only refuse too much. Holders that are no known pod hold the memory that the agent saw. In
+    an overdue report that counts nevertheless, they are pods that have ended since: no later report says so,
+    and allocatable less the requests of all pods is the limit there."""
     devices = node.devices
     held = Holdings({device.uuid: DeviceHoldings() for device in devices})
     for device in devices:
-        _hold_seen(device, node.pods, held.devices[device.uuid])
+        _hold_seen(device, node.pods, held.devices[device.uuid], strangers=not node.takes_unreported)
     claimed = _hold_claims(node, held)
     for pod in node.pods:
         if pod.holds:
@@ -69,14 +71,16 @@ def pod_of(holder: Holder, pods: tuple[BoundPod, ...]) -> BoundPod | None:
     return next((pod for pod in mine if pod.holds), mine[0] if mine else None)
 
 
-def _hold_seen(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings) -> None:
-    """Instances in use, and devices in use by holders that are none of the known pods."""
+def _hold_seen(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings, *, strangers: bool) -> None:
+    """Instances in use, and with `strangers` also what holders have that are none of the known pods."""
     for instance in device.mig.instances:
         if instance.holder is not None:
             pod = pod_of(instance.holder, pods)
-            if pod is None or pod.holds:
+            if strangers if pod is None else pod.holds:
                 held.instances.add(instance.uuid)
-    held.units += sum(holder.memory_mib is None and pod_of(holder, pods) is None for holder in device.holders)
+    held.units += strangers and sum(
+        holder.memory_mib is None and pod_of(holder, pods) is None for holder in device.holders
+    )
 
 
 def _hold_claims(node: NodeInfo, held: Holdings) -> dict[str, Counter[str]]:

@@ -2,6 +2,7 @@
 
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.node_labels import AGENT_LABEL
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, vendor_of
 
 # Vendors that have an agent; the GPUs of other vendors are known by labels only.
 REPORTED_VENDORS = ("nvidia",)
@@ -13,12 +14,13 @@ def cause(info: NodeInfo) -> str:
     report = info.report
     if report is not None and not report.from_slices:
         when = f" of {report.reported_at}" if report.reported_at else ""
-        return f"its last report{when} is too old"
+        kept = f", and its label {AGENT_LABEL} keeps the agent away" if _is_kept(info) else ""
+        return f"its last report{when} is too old{kept}"
     if _has_no_agent(info):
         return "only NVIDIA GPUs have an agent"
     if info.agent_label == "lacks":
         return "it has no report, and no label that brings an agent to it"
-    if info.agent_label == "keeps away":
+    if _is_kept(info):
         return f"it has no report, and its label {AGENT_LABEL} keeps the agent away"
     return "no agent has reported on it"
 
@@ -27,22 +29,36 @@ def remedy(info: NodeInfo) -> str | None:
     """The step towards a fresh report, as an operator's task; None if there can be none."""
     if _has_no_agent(info):
         return None
-    if info.report is None and info.agent_label in ("lacks", "keeps away"):
-        change = " --overwrite" if info.agent_label == "keeps away" else ""
-        return (
-            f"bring an agent to {info.name} with `kubectl label node {info.name} {AGENT_LABEL}=true{change}`"
-        )
+    label = f"kubectl label node {info.name} {AGENT_LABEL}=true"
+    if _is_kept(info):
+        return f"allow the agent on {info.name}, if it may run there, with `{label} --overwrite`"
+    if info.report is None and info.agent_label == "lacks":
+        return f"bring an agent to {info.name} with `{label}`"
     pods = f"kubectl -n {_AGENT_NAMESPACE} get pods --field-selector spec.nodeName={info.name}"
     return f"see why no agent reports on {info.name}: `{pods}`, and the log of that pod"
 
 
 def effect(info: NodeInfo) -> str | None:
     """Why there is no fresh report, and what the node takes without one; None while that is not overdue."""
-    if info.freshness == "Fresh":
-        return None
+    return None if info.freshness == "Fresh" else f"{cause(info)}: {takes(info)}"
+
+
+def takes(info: NodeInfo) -> str:
+    """What the node takes without a fresh report, as a clause."""
+    if info.share_node and not _hands_out_gpus(info):
+        return "it takes no memory share"
     if info.by_allocatable:
-        return f"{cause(info)}: it takes whole GPUs and MIG instances by its allocatable alone"
-    return f"{cause(info)}: it takes no pod with GPUs"
+        return "it takes whole GPUs and MIG instances by its allocatable alone"
+    return "it takes no pod with GPUs"
+
+
+def _hands_out_gpus(info: NodeInfo) -> bool:
+    named = (name for name, count in (info.allocatable or {}).items() if count > 0)
+    return any(name.startswith(MIG_PREFIX) or vendor_of(name) is not None for name in named)
+
+
+def _is_kept(info: NodeInfo) -> bool:
+    return info.agent_label == "keeps away"
 
 
 def _has_no_agent(info: NodeInfo) -> bool:
@@ -51,9 +67,11 @@ def _has_no_agent(info: NodeInfo) -> bool:
 
 def lacks_agent(info: NodeInfo, *, has_nvidia: bool) -> bool:
     """Whether a node with NVIDIA GPUs has no label that brings an agent, and no agent that reports.
-    `has_nvidia`: its device plugin hands some out; ResourceSlices list others."""
+    `has_nvidia`: its device plugin hands some out; ResourceSlices list others. A node that is labelled for
+    memory shares has no device plugin: its administrator says that it has GPUs."""
     reports = info.report is not None and not info.report.from_slices and info.freshness != "Missing"
     if info.agent_label != "lacks" or reports:
         return False
     listed = info.dra.devices if info.dra is not None else ()
-    return has_nvidia or any(device.vendor in REPORTED_VENDORS for device in listed)
+    shares = info.share_node and not _has_no_agent(info)
+    return has_nvidia or shares or any(device.vendor in REPORTED_VENDORS for device in listed)

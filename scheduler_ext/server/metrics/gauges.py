@@ -80,11 +80,15 @@ class SourceMetrics(Collector):
 
     def _families(self, snapshot: Snapshot | None) -> Iterator[Family]:
         states = {"Fresh": 0, "Stale": 0, "Missing": 0}
+        kept = dict(states)
         for node in snapshot.nodes.values() if snapshot else ():
             info = node.info
             if info.report is not None or info.estimate is not None or info.freshness != "Fresh":
                 states[info.freshness] += 1
+                kept[info.freshness] += info.agent_label == "keeps away"
         yield _gauge("inventory_nodes", "Nodes with GPUs by state.", states, "state")
+        what = "Those of the nodes with GPUs whose label keeps the agent away, by state."
+        yield _gauge("nodes_kept_from_agent", what, kept, "state")
         counted = sum(node.info.takes_unreported for node in snapshot.nodes.values()) if snapshot else 0
         yield _gauge(
             "nodes_by_allocatable",

@@ -113,10 +113,8 @@ class ReadingText:
                     models.setdefault(model, []).extend(readings)
             lines = [_lines([({"modelName": model}, found) for model, found in sorted(models.items())])]
         for number, (name, what, kind) in enumerate(_HEADS):
-            found = b"".join(each[number] for each in lines)
-            if found:
-                yield f"# HELP {name} {what}\n# TYPE {name} {kind}\n".encode()
-                yield found
+            yield f"# HELP {name} {what}\n# TYPE {name} {kind}\n".encode()
+            yield from (each[number] for each in lines)
 
     def _followed(self, snapshot: Snapshot) -> Iterator[tuple[str, _NodeText]]:
         for name, readings in self._source.status().readings.items():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -165,7 +166,16 @@ def test_a_report_that_grows_old_is_an_event_of_its_node(living: Living) -> None
         "Warning",
         "a",
     )
-    assert event["note"].startswith("the report of its GPUs is old")
+    assert event["note"].startswith("its last report is too old: it takes no pod with GPUs")
+
+
+@pytest.mark.parametrize("freshness", ["Stale", "Missing"])
+def test_an_administrator_who_keeps_the_agent_away_reads_nothing_of_a_missing_report(freshness: str) -> None:
+    told: list[str] = []
+    found = InventoryEvents(lambda name, uid, reason, note, about: told.append(name), NAMES)
+    kept = replace(node_in(freshness, "kept"), agent_label="keeps away")
+    found.follow({"kept": kept, "silent": node_in(freshness, "silent")})
+    assert told == ["silent"]
 
 
 class TestNodesWithoutAnAgent:
@@ -203,6 +213,14 @@ class TestNodesWithoutAnAgent:
         command = "kubectl label node n gpu.scheduler-ext.io/agent=true; the extender may not"
         assert note.endswith(f"{takes}: {command}")
 
+    def test_the_note_about_a_node_for_memory_shares(self) -> None:
+        found, told = self.told("the extender may not")
+        found.follow({"n": NodeInfo("n", share_node=True)}, {"n"})
+        assert told[0][2].startswith(
+            "the node is labelled for memory shares and no label brings an agent to it"
+        )
+        assert "without a report it takes no memory share: kubectl label node n" in told[0][2]
+
 
 def test_memory_used_by_unknown_processes_is_an_event_of_its_node(living: Living) -> None:
     living.report("a", gpu(3, memory={"totalMiB": 81920, "usedMiB": 9000, "unaccountedMiB": 9000}))
@@ -214,6 +232,38 @@ def test_memory_used_by_unknown_processes_is_an_event_of_its_node(living: Living
 
 def node_in(state: str, name: str = "n") -> NodeInfo:
     return NodeInfo(name, report=Report((device(0),)), freshness=state)
+
+
+@pytest.mark.parametrize(
+    ("info", "note"),
+    [
+        pytest.param(
+            NodeInfo("n", freshness="Missing"),
+            "no agent has reported on it: it takes no pod with GPUs; see why no agent reports on n: `kubectl "
+            "-n gpu-scheduler-agent get pods --field-selector spec.nodeName=n`, and the log of that pod",
+            id="no agent ever reported",
+        ),
+        pytest.param(
+            NodeInfo("n", freshness="Missing", share_node=True, by_allocatable=True),
+            "no agent has reported on it: it takes no memory share; see why no agent reports on n: `kubectl "
+            "-n gpu-scheduler-agent get pods --field-selector spec.nodeName=n`, and the log of that pod",
+            id="a node for memory shares",
+        ),
+        pytest.param(
+            NodeInfo("n", report=Report((device(0),), reported_at="2026-11-03T10:00:00Z"), freshness="Stale"),
+            "its last report of 2026-11-03T10:00:00Z is too old: it takes no pod with GPUs; see why no agent "
+            "reports on n: `kubectl -n gpu-scheduler-agent get pods --field-selector spec.nodeName=n`, and "
+            "the log of that pod",
+            id="an agent fell silent",
+        ),
+    ],
+)
+def test_a_node_without_a_fresh_report_has_an_event_with_the_cause_and_the_step(
+    info: NodeInfo, note: str
+) -> None:
+    told: list[str] = []
+    InventoryEvents(lambda name, uid, reason, note, about: told.append(note), NAMES).follow({"n": info})
+    assert told == [note]
 
 
 def test_a_recovered_node_is_reported_no_more() -> None:

@@ -296,6 +296,18 @@ def test_a_node_without_a_report(record: NodeRecord, freshness: str) -> None:
         assert (info.freshness, info.estimate) == (expected, record.estimate)
 
 
+def test_a_node_that_is_seen_late_gets_no_more_time() -> None:
+    built = Cache(STALE_S, MISSING_S)
+    for name, created_at in (("old", -3600.0), ("new", -299.0), ("unknown", None), ("to come", 50.0)):
+        built.update_node(name, RECORDS[1], 0.0, created_at)
+    states = {info.name: info.freshness for info in built.infos()}
+    assert states == {"old": "Missing", "new": "Fresh", "unknown": "Fresh", "to come": "Fresh"}
+    # What it was created with is not asked again.
+    built.update_node("old", RECORDS[1], 10.0, 10.0)
+    built.tick(300.0)
+    assert {info.freshness for info in built.infos()} == {"Missing"}
+
+
 def test_a_recreated_node_gets_the_same_time_again() -> None:
     built = Cache(STALE_S, MISSING_S)
     built.update_node("a", RECORDS[1], 0.0)

@@ -57,6 +57,10 @@ def running(count: int, resource: str = WHOLE, name: str = "p") -> tuple[Any, ..
 
 SICK_GPU = device(0, healthy=False)
 INSTANCES = sliced(("1g.10gb", 0), ("1g.10gb", 1))
+HELD_INSTANCES = replace(
+    INSTANCES,
+    instances=(replace(INSTANCES.instances[0], holder=Holder(uid="ended")), *INSTANCES.instances[1:]),
+)
 
 
 @pytest.mark.parametrize(
@@ -156,10 +160,28 @@ INSTANCES = sliced(("1g.10gb", 0), ("1g.10gb", 1))
             id="no more than the plugin still offers",
         ),
         pytest.param(
-            silent(device(0, holders=(Holder(uid="other"),))),
-            ONE,
+            silent(device(0, holders=(Holder(uid="ended"),)), device(1)),
+            ask(wants(2, WHOLE)),
+            None,
+            id="a GPU of a pod that has ended since the last report",
+        ),
+        pytest.param(
+            silent(device(0, holders=(Holder(uid="p"),)), device(1), pods=running(1)),
+            ask(wants(2, WHOLE)),
             TOO_FEW,
-            id="none that a stranger held at last",
+            id="not the GPU of one that runs on",
+        ),
+        pytest.param(
+            silent(device(0, holders=(Holder(uid="ended"),)), device(1), by_allocatable=False),
+            ONE,
+            NO_REPORT,
+            id="nothing where the administrator refuses it",
+        ),
+        pytest.param(
+            node(device(0, holders=(Holder(uid="stranger"),)), device(1), allocatable={WHOLE: 2}),
+            ask(wants(2, WHOLE)),
+            TOO_FEW,
+            id="no GPU that a fresh report shows as held",
         ),
         pytest.param(
             silent(device(0)), replace(ONE, models=("A100",)), None, id="of the model last reported"
@@ -195,6 +217,16 @@ INSTANCES = sliced(("1g.10gb", 0), ("1g.10gb", 1))
             ask(wants(2, ONE_G)),
             NO_MIG,
             id="and no held ones",
+        ),
+        pytest.param(
+            silent(
+                device(0, mig=HELD_INSTANCES),
+                report={"mig_strategy": "mixed"},
+                allocatable={ONE_G: 2},
+            ),
+            ask(wants(2, ONE_G)),
+            None,
+            id="also one of a pod that has ended since",
         ),
     ],
 )
@@ -265,8 +297,14 @@ class TestWords:
             pytest.param(
                 plain(agent_label="keeps away"),
                 "its label gpu.scheduler-ext.io/agent keeps the agent away",
-                "kubectl label node n gpu.scheduler-ext.io/agent=true --overwrite`",
+                "may run there, with `kubectl label node n gpu.scheduler-ext.io/agent=true --overwrite`",
                 id="an administrator's label",
+            ),
+            pytest.param(
+                silent(device(0), agent_label="keeps away"),
+                "is too old, and its label gpu.scheduler-ext.io/agent keeps the agent away",
+                "may run there, with `kubectl label node n gpu.scheduler-ext.io/agent=true --overwrite`",
+                id="an administrator's label took the agent off",
             ),
             pytest.param(
                 plain(agent_label="brings"),

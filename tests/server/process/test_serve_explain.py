@@ -106,7 +106,7 @@ def test_nodes_that_kube_scheduler_did_not_ask_about_are_refused_by_it(server: P
     tainted = by_node(answer)["tainted"]
     assert (tainted["by"], tainted["reason"]) == (
         "kubernetes",
-        "kube-scheduler did not ask about this node",
+        "node(s) that kube-scheduler did not pass on to the extender",
     )
     assert answer["kubeScheduler"] == "0/3 nodes are available: 1 tainted."
     assert any("The GPUs of 1 node would do, but kube-scheduler refuses" in each for each in answer["advice"])

@@ -1,7 +1,7 @@
 // Whether the page is up to date: the state beside the title, and a banner with the reason if it is not.
 import { html, nothing, render } from "../vendor/lit-html.js";
 import { explained, isInPart } from "./problems.js";
-import { ago, atSecond, visible } from "./text.js";
+import { ago, atDay, atSecond, visible } from "./text.js";
 
 export class Connection {
   #pill;
@@ -69,6 +69,6 @@ export class Connection {
 
 function problemTemplate(problem, begun, now) {
   const { title, todo, command } = explained(problem, begun);
-  return html`<li><strong>${visible(title)}</strong> since ${atSecond(problem.since)} (${ago(now - problem.since)})${problem.text ? `: ${visible(problem.text)}` : ""}
+  return html`<li><strong>${visible(title)}</strong> since ${atDay(problem.since)} (${ago(now - problem.since)})${problem.text ? `: ${visible(problem.text)}` : ""}
     <p class="todo">${todo}${command ? html` <code>${command}</code>` : nothing}</p></li>`;
 }

@@ -3,7 +3,7 @@ import { html, nothing } from "../vendor/lit-html.js";
 import { amountsOf } from "./bars.js";
 import { hint } from "./hints.js";
 import { nodeLink, podLink } from "./pod.js";
-import { memory, named, visible } from "./text.js";
+import { ago, memory, named, visible } from "./text.js";
 
 export const node = {
   path: ({ name }) => `node?name=${encodeURIComponent(name)}`,
@@ -14,22 +14,26 @@ export const node = {
 function full({ node, ledger }, { gpu }) {
   if (!node) return html`<p class="empty">No GPU is known here.</p>`;
   const heads = headsOf(node.devices);
-  const source = node.source === "report" ? `report, ${Math.round(node.ageSeconds)} s old` : visible(node.source);
   const unknown = gpu !== null && !node.devices.some((device) => device.index === gpu);
-  return html`${unknown ? html`<p class="warn">This node has no GPU ${gpu}.</p>` : nothing}<p class="about">${node.state}, known by ${source}${node.unattributed.map((each) => `; ${visible(each.text)}`).join("")}</p>
+  return html`${unknown ? html`<p class="warn">This node has no GPU ${gpu}.</p>` : nothing}<p class="about">${node.state}: ${knownBy(node)}${node.unattributed.map((each) => `; ${visible(each.text)}`).join("")}</p>
     <table class="gpus" role="table" aria-label="GPUs"><thead role="rowgroup"><tr role="row" data-hints>${heads.map(([text, term], index) =>
       html`<th role="columnheader" scope="col">${term ? hint(term, text, index === 2) : text}</th>`)}</tr></thead>
     <tbody role="rowgroup">${node.devices.map((device) => deviceRow(node, device, ledger.devices[device.uuid]?.holdings ?? [], heads, gpu))}</tbody></table>
     ${ledger.unknownDevices.length ? html`<h3>Held, which GPU is not known</h3><ul>${ledger.unknownDevices.map((each) =>
-      html`<li>${holder(each)}: ${each.count} × ${visible(each.resource)}, ${each.state.toLowerCase()}</li>`)}</ul>` : nothing}`;
+      html`<li>${holder(each)}: ${each.count} × ${visible(each.resource)}${stateOf(each)}</li>`)}</ul>` : nothing}`;
+}
+
+function knownBy({ source, ageSeconds }) {
+  if (source === "report") return `its agent reported ${ago(ageSeconds)} ago`;
+  return source === "slices" ? "known by its ResourceSlices" : "known by its labels only";
 }
 
 /** The columns; only values that an agent reports have one. */
 const headsOf = (devices) => [
   ["GPU"], ["Model"], ["Requested", "requested"], ["In use", "used"], ["Unaccounted", "unaccounted"], ["Free", "free"],
   ...(devices.some((device) => known(device.utilizationPercent)) ? [["Busy", "busy"]] : []),
-  ...(devices.some((device) => known(device.temperatureCelsius)) ? [["Temperature"]] : []),
-  ["Held by"],
+  ...(devices.some((device) => known(device.temperatureCelsius)) ? [["Temperature", "temperature"]] : []),
+  ["Held by", "holders"],
 ];
 
 const known = (value) => value !== null && value !== undefined;
@@ -54,8 +58,17 @@ function deviceRow(node, device, holdings, heads, gpu) {
       ? nothing : html`<br><strong class="bad">✕ ${visible(device.healthReason ?? "unhealthy")}</strong>`}${device.cordoned
       ? html`<br><strong class="warn">⊘ cordoned</strong>` : nothing}</td>
     ${heads.slice(2, -1).map(([head]) => html`<td role="cell" class=${`figure ${head === "Free" ? "free-of" : ""}`} data-label=${head}>${cells[head]}</td>`)}
-    <td role="cell" class="held-by" data-label="Held by">${holdings.length ? html`<ul>${holdings.map((each) => html`<li>${holder(each)} <small>${each.profile
-      ? visible(each.profile) : memory(each.memoryMiB)}, ${each.by === "claim" ? html`by claim ${named(each.claim)}, ` : nothing}${each.state.toLowerCase()}</small></li>`)}</ul>${device.mayBeHeld ? noHolder : nothing}` : noHolder}</td></tr>`;
+    <td role="cell" class="held-by" data-label="Held by">${holdings.length ? html`<ul>${holdings.map((each) => html`<li>${holder(each)} <small><span class="amount">${part(each, device.memory)}</span>${each.by === "claim" ? html`, by claim ${named(each.claim)}` : nothing}${stateOf(each)}</small></li>`)}</ul>${device.mayBeHeld ? noHolder : nothing}` : noHolder}</td></tr>`;
 }
+
+/** A pod's part of a GPU: an instance, an amount, or all of it, though never what the driver reserves. */
+function part({ profile, memoryMiB }, { totalMiB, requestedAtLeastMiB }) {
+  if (profile) return visible(profile);
+  if (memoryMiB < totalMiB) return memory(memoryMiB);
+  return requestedAtLeastMiB ? "whole GPU" : "replica";
+}
+
+const STATES = { Assumed: "just placed", Nominated: "waits until others leave" };
+const stateOf = ({ state }) => (state in STATES ? `, ${STATES[state]}` : "");
 
 const holder = (each) => html`${each.name ? podLink(each) : html`${named(each.namespace)}/no pod`}${each.container ? html` (${named(each.container)})` : nothing}`;

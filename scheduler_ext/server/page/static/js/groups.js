@@ -6,6 +6,9 @@ const MOST_HEIGHT_OF_MANY = 400;
 const MOST_CELLS_HEIGHT = 190;
 const HEAD_HEIGHT = 44;
 const TROUBLE_HEIGHT = 26;
+// Of one kind, such as "12 missing"; more lines are lower than the first.
+const TROUBLE_WIDTH = 80;
+const TROUBLE_LINE = 18;
 const BLOCK_WIDTH = 172;
 const LEAST_BLOCK_WIDTH = 130;
 // If the names of the groups alone are too high, larger cells may add this much.
@@ -93,6 +96,12 @@ function leastHeight(groups, width, size) {
   return best;
 }
 
+function troubleHeight({ troubles, width }) {
+  if (!troubles.length) return 0;
+  const across = Math.max(1, Math.floor(width / TROUBLE_WIDTH));
+  return TROUBLE_HEIGHT + TROUBLE_LINE * (Math.ceil(troubles.length / across) - 1);
+}
+
 /** Groups of at most so many rows side by side, line by line; returns their height. */
 function arrange(groups, width, size, rows) {
   const most = Math.max(1, Math.floor(width / size));
@@ -109,7 +118,7 @@ function arrange(groups, width, size, rows) {
       [left, line] = [width, 0];
     }
     left -= group.width + GAP;
-    line = Math.max(line, HEAD_HEIGHT + group.down * size + (group.troubled ? TROUBLE_HEIGHT : 0) + LINE_GAP);
+    line = Math.max(line, HEAD_HEIGHT + group.down * size + troubleHeight(group) + LINE_GAP);
   }
   return sum + line - LINE_GAP;
 }

@@ -4,7 +4,9 @@ import { nodeAddress, podAddress } from "./address.js";
 import { count, named, plural } from "./text.js";
 
 const WAIT_MS = 150;
-const MOST_SHOWN = 20;
+const PATIENCE_MS = 5000;
+// Of all kinds together: each has room for some, so that none hides another.
+const MOST_HITS = 15;
 const NOTHING = { total: 0, pods: [] };
 
 export class Lookup {
@@ -14,12 +16,14 @@ export class Lookup {
   #all;
   #announce;
   #text = "";
-  #pods = null;
+  // The hits for a text, which may be older than the one in the field; null before the first.
+  #found = null;
   #active = 0;
   #timer = 0;
   #shown = false;
+  #entered = false;
 
-    /** `nodes()` are those of the page, `open(address)` opens one, `all(text)` shows all running pods with the text. */
+    /** `nodes()` are those of the page, `open(address)` opens one, `all(filters)` shows the list that these leave. */
   constructor(root, announce, { nodes, open, all }) {
     this.#root = root;
     this.#announce = announce;
@@ -43,72 +47,59 @@ export class Lookup {
     return this.#root.querySelector("input");
   }
 
+  get #hits() {
+    return this.#found?.groups.flatMap((group) => group.hits) ?? [];
+  }
+
   #typed(text) {
     this.#text = text.trim();
-    this.#active = 0;
-    this.#pods = null;
+    this.#entered = false;
     this.#shown = this.#text !== "";
     clearTimeout(this.#timer);
-    this.#timer = this.#shown ? setTimeout(() => this.#ask(), WAIT_MS) : 0;
+    if (this.#shown) this.#timer = setTimeout(() => this.#ask(), WAIT_MS);
+    else this.#found = null;
     this.#draw();
   }
 
   async #ask() {
     const text = this.#text;
-    let found = { running: NOTHING, waiting: NOTHING };
+    let pods = { running: NOTHING, waiting: NOTHING };
     try {
-      const reply = await fetch(`search?find=${encodeURIComponent(text)}`);
-      if (reply.ok) found = await reply.json();
+      const reply = await fetch(`search?find=${encodeURIComponent(text)}`, { signal: AbortSignal.timeout(PATIENCE_MS) });
+      if (reply.ok) pods = await reply.json();
     } catch {
             // Nodes are found without the server.
     }
     if (text !== this.#text || !this.#shown) return;
-    this.#pods = found;
+    this.#found = { text, groups: grouped(text.toLowerCase(), this.#nodes(), pods) };
+    this.#active = 0;
     this.#draw();
-    const total = this.#groups().reduce((sum, group) => sum + group.total, 0);
+    const total = this.#found.groups.reduce((sum, group) => sum + group.total, 0);
     this.#announce.textContent = total ? `${plural(total, "hit")}` : "Nothing found";
-  }
-
-    /** The hits by kind, those whose name begins with the text first. */
-  #groups() {
-    const text = this.#text.toLowerCase();
-    const nodes = this.#nodes().filter((node) => node.search.includes(text));
-    nodes.sort((a, b) => b.search.startsWith(text) - a.search.startsWith(text));
-    const of = (pods) => pods.map((pod) => ({
-      address: podAddress(pod.namespace, pod.name),
-      text: html`${named(pod.namespace)}/${named(pod.name)}${pod.node ? html` <small>${named(pod.node)}</small>` : nothing}`,
-    }));
-    const { running, waiting } = this.#pods ?? { running: NOTHING, waiting: NOTHING };
-    const groups = [
-      { name: "Nodes", total: nodes.length, hits: nodes.slice(0, MOST_SHOWN).map((node) => ({ address: nodeAddress(node.name), text: named(node.name) })) },
-      { name: "Waiting pods", total: waiting.total, hits: of(waiting.pods) },
-      { name: "Running pods", total: running.total, hits: of(running.pods) },
-    ].filter((group) => group.total);
-    const last = groups.at(-1);
-    if (last?.name === "Running pods") last.hits.push({ address: null, text: `Show ${last.total > 1 ? `all ${count(last.total)} running pods` : "it in the list"}` });
-    return groups;
+    if (this.#entered && total) this.#choose(this.#hits[0]);
   }
 
   #choose(hit) {
-    const text = this.#text;
     this.#hide();
-    if (hit.address === null) this.#all(text);
+    if (hit.all) this.#all(hit.all);
     else this.#open(hit.address);
   }
 
   #hide() {
-    this.#shown = false;
+    this.#shown = this.#entered = false;
     this.#draw();
   }
 
   #key(event) {
-    const hits = this.#shown ? this.#groups().flatMap((group) => group.hits) : [];
+    const hits = this.#shown ? this.#hits : [];
     const to = { ArrowDown: this.#active + 1, ArrowUp: this.#active - 1 }[event.key];
     if (event.key === "Escape" && this.#shown) {
       event.preventDefault();
       this.#hide();
-    } else if (event.key === "Enter" && hits.length) {
-      this.#choose(hits[this.#active]);
+    } else if (event.key === "Enter") {
+      // Faster than the answer: the best hit opens with it.
+      if (this.#shown && this.#found?.text !== this.#text) this.#entered = true;
+      else if (hits.length) this.#choose(hits[this.#active]);
     } else if (to !== undefined) {
       event.preventDefault();
       this.#shown = this.#text !== "";
@@ -119,7 +110,7 @@ export class Lookup {
   }
 
   #draw() {
-    const groups = this.#shown ? this.#groups() : [];
+    const groups = this.#shown ? (this.#found?.groups ?? []) : [];
     let number = -1;
     render(html`<input type="search" name="lookup" role="combobox" aria-label="Find a pod or a node" placeholder="Find a pod or a node ( / )"
         maxlength="317" spellcheck="false" autocomplete="off" aria-autocomplete="list" aria-controls="hits"
@@ -127,17 +118,43 @@ export class Lookup {
         @input=${(event) => this.#typed(event.target.value)} @keydown=${(event) => this.#key(event)}>
       <div id="hits" role="listbox" aria-label="Hits" ?hidden=${!this.#shown} @mousedown=${(event) => event.preventDefault()}>
       ${groups.map((group) => html`<div role="group" aria-label=${`${group.name}, ${count(group.total)}`}>
-        <p class="scope" aria-hidden="true">${group.name} (${amount(group)})</p>
+        <p class="scope" aria-hidden="true">${group.name} (${group.shown < group.total ? `${count(group.shown)} of ` : ""}${count(group.total)})</p>
         ${group.hits.map((hit) => {
           number += 1;
           return html`<div role="option" id=${`hit-${number}`} aria-selected=${number === this.#active ? "true" : "false"}
-            class=${hit.address === null ? "all" : ""} @click=${() => this.#choose(hit)}>${hit.text}</div>`;
+            class=${hit.all ? "all" : ""} @click=${() => this.#choose(hit)}>${hit.text}</div>`;
         })}</div>`)}
-      ${groups.length ? nothing : html`<p class="empty">${this.#pods === null ? "Searching" : "No node or pod has this in its name."}</p>`}</div>`, this.#root);
+      ${groups.length ? nothing : html`<p class="empty">${this.#found === null ? "Searching" : "No node or pod has this in its name."}</p>`}</div>`, this.#root);
   }
 }
 
-function amount({ total, hits }) {
-  const shown = hits.filter((hit) => hit.address !== null).length;
-  return shown < total ? `${count(shown)} of ${count(total)}` : count(total);
+/** 0 for a name that is the text, 1 for one that begins with it, 2 for any other. */
+const distance = (text, name) => (name === text ? 0 : name.startsWith(text) ? 1 : 2);
+const nameOf = (text, { namespace, name }) => (text.includes("/") ? `${namespace}/${name}` : name).toLowerCase();
+
+/** The hits by kind: the kind and in it the hit first whose name is nearest to the text. Pods come in this order. */
+function grouped(text, nodes, { waiting, running }) {
+  const near = nodes.filter((node) => node.search.includes(text)).map((node) => ({ node, at: distance(text, node.search) }));
+  near.sort((a, b) => a.at - b.at);
+  const pods = (name, { total, pods: found }) => ({
+    name, total, at: found.length ? distance(text, nameOf(text, found[0])) : 2, hits: found.map(podHit),
+  });
+  const kinds = [
+    pods("Waiting pods", waiting),
+    { ...pods("Running pods", running), all: { pods: text, view: "pods" } },
+    { name: "Nodes", total: near.length, at: near[0]?.at, hits: near.slice(0, MOST_HITS).map(nodeHit), all: { find: text, view: "cards" } },
+  ].filter((kind) => kind.total).sort((a, b) => a.at - b.at);
+  const most = Math.floor(MOST_HITS / kinds.length);
+  return kinds.map(({ name, total, hits, all }) => {
+    const shown = hits.slice(0, most);
+    const rest = all && shown.length < total ? [{ all, text: `Show all ${count(total)} ${name.toLowerCase()}` }] : [];
+    return { name, total, shown: shown.length, hits: [...shown, ...rest] };
+  });
 }
+
+const nodeHit = ({ node }) => ({ address: nodeAddress(node.name), text: named(node.name) });
+
+const podHit = (pod) => ({
+  address: podAddress(pod.namespace, pod.name),
+  text: html`${named(pod.namespace)}/${named(pod.name)}${pod.node ? html` <small>${named(pod.node)}</small>` : nothing}`,
+});

@@ -16,7 +16,7 @@ import { pod } from "./pod.js";
 import { decisionsTemplate, pendingTemplate, waitingCount } from "./pods.js";
 import { RunningPods } from "./running.js";
 import { Stream } from "./stream.js";
-import { ago, atSecond, bytes, count, freeText, memory, percent, plural, tenth, unaccountedText } from "./text.js";
+import { ago, atSecond, bytes, count, freeText, memory, percent, plural, tenth, unaccountedText, zone } from "./text.js";
 import { subjectOf, subjectSwitch, TITLES } from "./views.js";
 
 const at = (id) => document.getElementById(id);
@@ -35,7 +35,11 @@ const map = new NodeMap(at("map"), at("map-legend"), {
 });
 const list = new NodeList(at("nodes"), (name) => dialog.open(nodeAddress(name)));
 const running = new RunningPods(at("running"), change);
-const namespaces = new Namespaces(at("namespaces"), changeAll);
+const namespaces = new Namespaces(at("namespaces"), changeAll, (namespace) => {
+  changeAll({ namespace });
+  at("waiting").scrollIntoView({ block: "nearest" });
+  at("pending").focus({ preventScroll: true });
+});
 const dirty = new Set();
 let options = choices(cluster);
 // Time of the last full list of nodes, and of the last change of one of them.
@@ -198,7 +202,8 @@ function footTemplate() {
     ${subjectOf(filters.view) === "nodes" ? html`<span>the list draws the ${count(list.drawn)} in sight</span>` : nothing}
     <span>map drawn in ${map.lastMs.toFixed(1)} ms, list in ${list.lastMs.toFixed(1)} ms</span>
     <span>${bytes(stream.first)} at first, ${bytes(stream.received - stream.first)} since</span>
-    <span>heard of ${ago(status.ageSeconds)} ago</span>`;
+    <span>heard of ${ago(status.ageSeconds)} ago</span>
+    <span>times are ${zone()}</span>`;
 }
 
 const LEGEND = {
@@ -231,17 +236,21 @@ const stream = new Stream(
 new Lookup(at("lookup"), at("announce"), {
   nodes: () => cluster.nodes,
   open: (address) => dialog.open(address),
-  all: (text) => changeAll({ pods: text, view: "pods" }),
+  all: (values) => {
+    // The number that was promised.
+    filters.clear();
+    changeAll(values);
+  },
 });
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   map.recolour();
   redraw("nodes");
 });
-// On one column, waiting pods come before the map: in the document too, so that Tab follows the eye.
+// On one column, waiting pods come first: in the document too, so that Tab follows the eye.
 const oneColumn = matchMedia("(max-width: 1000px)");
 function placeWaiting() {
-  if (oneColumn.matches) document.querySelector(".columns").prepend(at("waiting"));
+  if (oneColumn.matches) at("totals").before(at("waiting"));
   else at("decisions").closest("section").before(at("waiting"));
 }
 oneColumn.addEventListener("change", placeWaiting);

@@ -51,7 +51,7 @@ export class NodeMap {
     for (const group of this.#groups) {
       group.nodes = ordered(group, filters.order);
       group.sum = total(group.nodes.filter((node) => shown.has(node)).map((node) => partIn(group, node)));
-      group.troubled = Boolean(group.sum.sick || group.sum.missing || group.sum.stale);
+      group.troubles = troubleTexts(group);
     }
     this.#size = lay(this.#groups, this.#root.clientWidth || 800);
     render(this.#template(filters, shown), this.#root);
@@ -71,12 +71,12 @@ export class NodeMap {
       return html`<div class="group" .style=${`width:${group.width}px`}>
         <button type="button" class="group-head" aria-pressed=${chosen ? "true" : "false"} ?disabled=${other || !group.key}
           title=${about.join(" · ")} @click=${() => this.onGroup(group, !chosen)}>
-          <strong>${titleOf(group)}</strong><span>${about.join(" · ")}</span></button>
+          <strong>${titleOf(group)}</strong><span>${about.map((text, at) => html`${at ? " · " : ""}<bdi>${text}</bdi>`)}</span></button>
         <canvas role="img" aria-label=${groupText(group)} .group=${group}
           .style=${`width:${group.across * size}px;height:${group.down * size}px`}
           @mousemove=${this.#point} @mouseleave=${this.#leave} @click=${this.#click}></canvas>
-        ${group.troubled ? html`<button type="button" class=${`trouble${sum.sick || sum.missing ? "" : " warn"}`} title=${`Show only these: ${troubles(group).join(", ")}`}
-          @click=${() => this.onTrouble(group)}>${troubleTexts(group).join(" · ")}</button>` : nothing}
+        ${group.troubles.length ? html`<button type="button" class=${`trouble${sum.sick || sum.missing ? "" : " warn"}`} title=${`Show only these: ${troubles(group).join(", ")}`}
+          @click=${() => this.onTrouble(group)}>${group.troubles.map((text) => html`<span>${text}</span> `)}</button>` : nothing}
       </div>`;
     })}</div>`;
   }

@@ -7,13 +7,16 @@ import { Repeated } from "./views.js";
 export class Namespaces {
   #root;
   #change;
+  #showWaiting;
   #found = null;
   #filters = null;
   #repeated = new Repeated((found) => this.#draw(found));
 
-  constructor(root, change) {
+    /** `showWaiting(namespace)` shows the waiting pods of one. */
+  constructor(root, change, showWaiting) {
     this.#root = root;
     this.#change = change;
+    this.#showWaiting = showWaiting;
   }
 
     /** Show them, with the chosen one marked; null: hide them. */
@@ -49,7 +52,8 @@ export class Namespaces {
       <td class="figure" data-head="In use">${used(each)}</td>
       <td class="figure" data-head="Running">${each.running ? html`<button type="button" aria-label=${`${plural(each.running, "running pod")} of ${visible(each.namespace)}`}
         @click=${() => this.#change({ namespace: each.namespace, view: "pods" })}>${count(each.running)}</button>` : 0}</td>
-      <td class="figure" data-head="Waiting">${count(each.waiting)}</td>
+      <td class="figure" data-head="Waiting">${each.waiting ? html`<button type="button" aria-label=${`${plural(each.waiting, "waiting pod")} of ${visible(each.namespace)}`}
+        @click=${() => this.#showWaiting(each.namespace)}>${count(each.waiting)}</button>` : 0}</td>
       <td class="figure" data-head="Longest wait">${each.waitingSince === null ? (each.waiting ? "unknown" : "–") : ago(Date.now() / 1000 - each.waitingSince)}</td></tr>`;
   }
 }

@@ -24,7 +24,8 @@ export class NodeList {
   drawn = 0;
   #root;
   #nodes = [];
-  #view = "cards";
+  // Null before the first list.
+  #view = null;
   #tops = [0];
   #across = 1;
   #active = null;
@@ -41,7 +42,7 @@ export class NodeList {
     this.port.addEventListener("focusin", (event) => {
       this.#active = event.target.closest("[data-name]")?.dataset.name ?? this.#active;
     });
-    new ResizeObserver(() => this.show(this.#nodes, this.#view)).observe(this.port);
+    new ResizeObserver(() => this.#redraw()).observe(this.port);
   }
 
   /** Show these nodes, in this order. */
@@ -50,6 +51,10 @@ export class NodeList {
     this.#nodes = nodes;
     this.#view = view;
     this.#indexOf = new Map(nodes.map((node, index) => [node.name, index]));
+    this.#redraw();
+  }
+
+  #redraw() {
     this.#lay();
     this.#draw();
   }
@@ -104,7 +109,7 @@ export class NodeList {
   }
 
   #cards(inSight, entry) {
-    if (!this.#nodes.length) return html`<p class="empty">No node is like that.</p>`;
+    if (!this.#nodes.length) return html`<p class="empty">${this.#view === null ? "Reading" : "No node matches."}</p>`;
     const width = Math.floor((this.port.clientWidth - 2 * GAP - (this.#across - 1) * GAP) / this.#across);
     return html`<ul class="cards" aria-label="Nodes" .style=${`height:${this.#tops.at(-1)}px`}>
       ${repeat(inSight, (index) => this.#nodes[index].name, (index) => {
@@ -128,7 +133,7 @@ export class NodeList {
   }
 
   #table(inSight, entry) {
-    if (!this.#nodes.length) return html`<p class="empty">No node is like that.</p>`;
+    if (!this.#nodes.length) return html`<p class="empty">${this.#view === null ? "Reading" : "No node matches."}</p>`;
     return html`<div class="table" role="table" aria-label="Nodes" aria-rowcount=${this.#nodes.length + 1}>
       <div class="line head" role="row" aria-rowindex="1" data-hints>
         ${HEADS.map(([head, term]) => html`<span role="columnheader">${term ? hint(term, head, term === "allocated") : head}</span>`)}</div>

@@ -1,7 +1,7 @@
 // The pods that wait for a GPU with the reasons, and the last decisions.
 import { html, nothing } from "../vendor/lit-html.js";
 import { nodeLink, podLink } from "./pod.js";
-import { ago, atSecond, count, plural, visible } from "./text.js";
+import { ago, atDay, atSecond, count, plural, visible, zone } from "./text.js";
 
 const MOST_SHOWN = 50;
 
@@ -16,7 +16,7 @@ export function waitingCount(pending, filters) {
 export function pendingTemplate(pending, filters, now) {
   const lines = pending.lines.filter((line) => filters.showsPod(line));
   if (!lines.length) {
-    return html`<p class="empty">${pending.total && filters.namespace ? "None of this namespace." : "No pod waits for a GPU."}</p>`;
+    return html`<p class="empty">${pending.total && filters.namespace ? noneOf(pending) : "No pod waits for a GPU."}</p>`;
   }
   const more = (filters.namespace ? lines.length : pending.total) - Math.min(lines.length, MOST_SHOWN);
   return html`<p class="scope">Counts are of all nodes, also those without GPUs.</p>
@@ -32,19 +32,22 @@ export function pendingTemplate(pending, filters, now) {
   )}</ul>${more > 0 ? html`<p class="more">and ${count(more)} more</p>` : nothing}`;
 }
 
+const noneOf = ({ lines, total }) => (lines.length < total
+  ? `None of this namespace among the ${count(lines.length)} most urgent of ${count(total)}; the search finds the others.` : "None of this namespace.");
+
 /** The number of nodes that the commonest reason refuses; with its name if the nearest node has another. */
 function commonest({ reason, commonest: most }) {
   const where = `${count(most.nodes)} of ${plural(most.of, "node")}`;
-  return most.reason === reason ? `the same on ${where}` : `commonest, on ${where}: ${visible(most.reason)}`;
+  return most.reason === reason ? `the same reason on ${where}` : `commonest, on ${where}: ${visible(most.reason)}`;
 }
 
 export function decisionsTemplate(decisions, filters) {
   const shown = decisions.filter((each) => filters.showsPod(each));
   if (!shown.length) return html`<p class="empty">Nothing was decided yet.</p>`;
-  return html`<p class="scope">Counts are of the nodes that kube-scheduler asked about.</p>
+  return html`<p class="scope">Counts are of the nodes that kube-scheduler asked about; times are ${zone()}.</p>
   <ol class="pods">${shown.slice(0, MOST_SHOWN).map(
     (each) => html`<li class=${outcome(each)}>
-      <p class="who">${podLink(each)}<time class="when">${atSecond(each.at)}</time></p>
+      <p class="who">${podLink(each)}<time class="when" title=${atDay(each.at)}>${atSecond(each.at)}</time></p>
       ${result(each)}
     </li>`,
   )}</ol>`;

@@ -6,11 +6,19 @@ const AGENTS = "kubectl -n gpu-scheduler-agent get pods -o wide";
 const OLD = "Pods are placed by the last known state.";
 const NONE = "Pods wait until then.";
 
+const AGAIN = "The extender reads it again within half a minute, and the page follows.";
+const UNREADABLE = "The inventory file cannot be read";
+
+// By the end of the problem's text, the first that matches.
+const OF_THE_FILE = [
+  [/No such file or directory$/, { title: "The inventory file is missing", todo: `Put a file at this path. ${AGAIN}` }],
+  [/(Permission denied|Operation not permitted)$/, { title: UNREADABLE, todo: `Allow the extender's user to read it. ${AGAIN}` }],
+  [/does not answer\?$/, { title: UNREADABLE, todo: `Check the mount. ${AGAIN}` }],
+  [/see the log$|ended with status/, { title: UNREADABLE, todo: "The extender's log has more." }],
+  [/$/, { title: UNREADABLE, todo: `Correct the file. ${AGAIN}` }],
+];
+
 const KNOWN = {
-  "inventory file": {
-    title: "The inventory file cannot be read",
-    todo: `Correct the file: the extender reads it again within half a minute, and the page follows.`,
-  },
   inventory: {
     title: "Changes of the cluster cannot be processed",
     todo: `The extender tries again every second; its log has the error:`,
@@ -56,6 +64,7 @@ export function explained(problem, begun) {
 }
 
 function meaning({ what, text }) {
+  if (what === "inventory file") return OF_THE_FILE.find(([end]) => end.test(text))[1];
   const resource = what.startsWith("watch of ") ? what.slice("watch of ".length) : null;
   if (resource === null) return KNOWN[what] ?? { title: what, todo: "The extender's log has more:", command: LOG };
   if (/^40[13] /.test(text)) {

@@ -44,7 +44,7 @@ export class RunningPods {
   }
 
   #table({ total, pods }) {
-    if (!total) return html`<p class="empty">No pod with GPUs is like that.</p>`;
+    if (!total) return html`<p class="empty">No pod with GPUs matches.</p>`;
     const more = total - pods.length;
     return html`<div class="port" tabindex="0" role="region" aria-label="Running pods"><table class="list">
       <caption>${plural(total, "pod")}${more ? `, the first ${count(pods.length)} here: narrow them by name, namespace or node` : ""}</caption>

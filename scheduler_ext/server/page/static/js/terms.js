@@ -12,6 +12,8 @@ export const TERMS = {
   kept: "Memory that is not promised: what the driver reserves, the headroom of shares, and the rest of a GPU that takes nothing new (sick, cordoned, or without a fresh report).",
   perhaps: "Memory that a pod may hold: a pod has just started on the node, and the agent has not seen its GPUs yet.",
   busy: "The part of the time in which the GPU computed, at the last report.",
+  temperature: "The temperature of the GPU at the last report.",
+  holders: "The pods on the GPU, each with its part. A whole GPU is all memory but what the driver reserves; a replica has its turn on the GPU and no memory of its own.",
   sick: "GPUs that their agent reports as unhealthy. They take nothing new.",
   stale: "The agent's last report is old. Nothing is placed there until the next one.",
   missing: "A crossed box: the node's agent does not report, or all its GPUs are sick. Nothing is placed there.",

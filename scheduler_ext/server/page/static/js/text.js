@@ -43,14 +43,26 @@ export const percent = (part) => `${whole.format(100 * part)} %`;
 
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
+// All times are in the zone of the browser.
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const day = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
+const date = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short" });
 const minute = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit" });
+const offset = new Intl.DateTimeFormat("en", { timeZoneName: "shortOffset" });
+const UTC_TIMES = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g;
 
-export const atSecond = (seconds) => clock.format(seconds * 1000);
-/** With the day, in an order that is the same everywhere: year, month, day. */
-export const atDay = (seconds) => day.format(seconds * 1000);
+/** The zone at a time, such as UTC+1: summer has another one. */
+export const zone = (seconds = Date.now() / 1000) =>
+  offset.formatToParts(seconds * 1000).find((part) => part.type === "timeZoneName").value.replace(/^GMT([+-]0)?/, "UTC");
+/** The time of a day, with the day if it is not today: year, month, day. */
+export function atSecond(seconds) {
+  const day = date.format(seconds * 1000);
+  return `${day === date.format(Date.now()) ? "" : `${day} `}${clock.format(seconds * 1000)}`;
+}
+/** With the day and the zone. */
+export const atDay = (seconds) => `${date.format(seconds * 1000)} ${clock.format(seconds * 1000)} ${zone(seconds)}`;
 export const atMinute = (seconds) => minute.format(seconds * 1000);
+/** A sentence of the server with its times, which are UTC, in the zone of the browser. */
+export const localTimes = (text) => text.replace(UTC_TIMES, (time) => atDay(Date.parse(time) / 1000));
 
 /** A past time as an age, in the largest useful unit. */
 export function ago(seconds) {
