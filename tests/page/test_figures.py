@@ -14,7 +14,7 @@ import pytest
 from scheduler_ext.sources.source_status import Problem
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
-from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, inventory, node, pod
 from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.conditions import SICK, WHOLE, line
 from tests.page.page_server import PageServer
@@ -25,7 +25,6 @@ from tests.server.process.test_serve_page import replaced
 pytestmark = NEEDS_BROWSER
 
 MEMORY = {"totalMiB": 81920, "reservedMiB": 620, "usedMiB": 3}
-SHARED = "gpu.scheduler-ext.io/sharing"
 
 
 def alike(name: str, count: int) -> Json:
@@ -114,32 +113,6 @@ class TestHeldWhichIsNotKnown:
         assert (text.count("≤ 79.4 GiB"), text.count("may be held")) == (8, 8)
         assert "nobody" not in text
         shown.script("document.querySelector('dialog').close()")
-
-
-def first_gpu(page: Browser, name: str) -> tuple[str, str]:
-    """What is requested of the first GPU of a node, and the pods on it."""
-    page.script("location.hash = `node=${arguments[0]}`", name)
-    page.eventually(lambda: page.text("dialog h2") == f"Node {name}" and page.text("td.held-by") != "", name)
-    return page.text("dialog td.figure"), page.text("td.held-by")
-
-
-def test_the_parts_of_holders_are_the_requested_memory(browser: Browser) -> None:
-    serving = pod("serves", {SHARE: "8192"}, on="shares")
-    serving["metadata"]["annotations"] = {"devices.gpu.scheduler-ext.io/main": "GPU-shares-0"}
-    whole, part = (
-        gpu_node(name, [gpu(0, f"GPU-{name}", memory=MEMORY, holders=[holder(name)])], sharing=sharing)
-        for name, sharing in (("whole", None), ("part", {"strategy": "mps", "replicas": 4}))
-    )
-    shares = alike("shares", 1), node("shares", {SHARE: "81920"}, labels={SHARED: "memory"})
-    running = [pod(name, {WHOLE: "1"}, on=name) for name in ("whole", "part")]
-    with served(whole, part, *shares, *running, serving) as server:
-        opened(browser, server.url)
-        for name, requested, held in (
-            ("whole", "79.4 GiB", "default/whole whole GPU"),
-            ("part", "0 GiB", "default/part replica"),
-            ("shares", "8.0 GiB", "default/serves (main) 8.0 GiB"),
-        ):
-            assert first_gpu(browser, name) == (requested, held)
 
 
 @pytest.mark.parametrize(

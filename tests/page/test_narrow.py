@@ -1,4 +1,4 @@
-"""The page on a phone, and a node's details there; and the values that only some agents report."""
+"""The page on a phone, a node's details there and elsewhere, and the values that only some agents report."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
-from tests.kube_objects import gpu, gpu_node, holder, inventory, pod
+from tests.kube_objects import SHARE, gpu, gpu_node, holder, inventory, node, pod
 from tests.page.browser import NEEDS_BROWSER, Browser
-from tests.page.conditions import WAITING
+from tests.page.conditions import WAITING, WHOLE
 from tests.page.page_server import PageServer
 from tests.page.reading import card, opened
 
@@ -111,3 +111,31 @@ def test_use_and_temperature_are_shown_where_reports_have_them(sized: Browser) -
 @pytest.mark.parametrize("sized", [1440], indirect=True)
 def test_the_details_name_what_is_kept_back(sized: Browser) -> None:
     assert "0.6 GiB kept back" in details(sized, "plain"), "by the driver"
+
+
+def first_gpu(page: Browser, name: str) -> tuple[str, str]:
+    """What is requested of the first GPU of a node, and the pods on it."""
+    page.script("location.hash = `node=${arguments[0]}`", name)
+    page.eventually(lambda: page.text("dialog h2") == f"Node {name}" and page.text("td.held-by") != "", name)
+    return page.text("dialog td.figure"), page.text("td.held-by")
+
+
+def test_the_parts_of_holders_are_the_requested_memory(browser: Browser) -> None:
+    serving = pod("serves", {SHARE: "8192"}, on="shares")
+    serving["metadata"]["annotations"] = {"devices.gpu.scheduler-ext.io/main": "GPU-shares-0"}
+    whole, part = (
+        gpu_node(name, [gpu(0, f"GPU-{name}", memory=IDLE, holders=[holder(name)])], sharing=sharing)
+        for name, sharing in (("whole", None), ("part", {"strategy": "mps", "replicas": 4}))
+    )
+    labels = {"gpu.scheduler-ext.io/sharing": "memory"}
+    shares = gpu_node("shares", [gpu(0, "GPU-shares-0")]), node("shares", {SHARE: "81920"}, labels=labels)
+    running = [pod(name, {WHOLE: "1"}, on=name) for name in ("whole", "part")]
+    objects = inventory(whole, part, *shares, *running, serving)
+    with PageServer(assemble(read_objects(objects), NAMES).values()) as server:
+        opened(browser, server.url)
+        for name, requested, held in (
+            ("whole", "79.4 GiB", "default/whole whole GPU"),
+            ("part", "0 GiB", "default/part replica"),
+            ("shares", "8.0 GiB", "default/serves (main) 8.0 GiB"),
+        ):
+            assert first_gpu(browser, name) == (requested, held)
