@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scheduler_ext.agent.gpu_health import Health
-from scheduler_ext.agent.node_reading import DeviceReading, NodeReading, Process
+from scheduler_ext.agent.node_reading import DeviceReading, NodeReading, Process, Samples
 from scheduler_ext.agent.observer import Observer
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,
@@ -37,6 +37,7 @@ class Source:
                     0,
                     81920,
                     used_mib=3000,
+                    samples=Samples(50, computing=True, busy_pids=frozenset({100})),
                     processes=(Process(100, 2000), Process(200, 700)),
                 ),
             )
@@ -91,7 +92,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     built.kubelet.stop()
 
 
-BY_UID = HolderStatus(uid=UID, memory_mib=2000)
+BY_UID = HolderStatus(uid=UID, memory_mib=2000, idle_seconds=0, peak_mib=2000)
 
 
 def test_names_come_from_the_kubelet_and_use_from_processes(rig: Rig) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
+from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -19,6 +20,7 @@ from scheduler_ext.server.page.feed import PageFeed
 from scheduler_ext.server.page.pod_routes import pods_blueprint
 from scheduler_ext.server.page.routes import page_blueprint
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus
+from scheduler_ext.views.overview import NO_READINGS
 from scheduler_ext.wire.config import Configuration
 
 
@@ -40,7 +42,9 @@ class PageServer:
         infos: Iterable[NodeInfo],
         pending_lines: Sequence[dict[str, Any]] = (),
         pods: Sequence[PendingPod] = (),
+        readings: NodeReadings = NO_READINGS,
     ) -> None:
+        self.readings = readings
         config = Configuration()
         self.pods = pods
         self.extender = Extender(config)
@@ -71,7 +75,9 @@ class PageServer:
         return {}
 
     def status(self) -> SourceStatus:
-        return SourceStatus(checks=[Check("inventory", True)], age_s=0.0, problems=self.problems)
+        return SourceStatus(
+            checks=[Check("inventory", True)], age_s=0.0, problems=self.problems, readings=self.readings
+        )
 
     def __enter__(self) -> Self:
         self.feed.start()

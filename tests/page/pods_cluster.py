@@ -38,6 +38,8 @@ def objects() -> list[Json]:
         node("busy", {WHOLE: "2"}),
         gpu_node(LONG, [gpu(0, "GPU-long", holders=hostile)]),
         gpu_node("crowd", [gpu(0, "GPU-crowd")]),
+        # With room for a pod that waits: kube-scheduler does not offer it.
+        gpu_node("roomy", [gpu(index, f"GPU-roomy-{index}") for index in range(4)]),
         of("research", pod("train", {WHOLE: "1"}, on="busy", priority=5)),
         of(RIGHT_TO_LEFT, pod(IMAGE, {WHOLE: "1"}, on=LONG)),
         *(of("batch", pod(f"job-{number:03}", {WHOLE: "1"}, on="crowd")) for number in range(MANY)),

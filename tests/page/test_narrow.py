@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler_ext.wire.objects import assemble, read_objects
+from scheduler_ext.wire.readings import readings_of
 from tests.core.reported import NAMES
-from tests.kube_objects import SHARE, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.conditions import WAITING, WHOLE
 from tests.page.page_server import PageServer
@@ -17,6 +18,7 @@ from tests.page.reading import card, opened
 pytestmark = NEEDS_BROWSER
 
 LONG_NAME = "a-training-job-with-a-long-name-0"
+WORKING: Json = {"powerWatts": 650, "throttleReasons": ["PowerCap"], "idleSeconds": 0}
 IDLE = {"totalMiB": 81920, "reservedMiB": 620}
 MEMORY = {"totalMiB": 81920, "reservedMiB": 620, "usedMiB": 40960, "unaccountedMiB": 1024}
 
@@ -27,11 +29,13 @@ def some() -> Iterator[PageServer]:
     train["metadata"] |= {"namespace": "a-namespace-with-a-long-name", "uid": "train"}
     held = [holder(LONG_NAME, "a-namespace-with-a-long-name", uid="train")]
     devices = [
-        gpu(0, memory=MEMORY, holders=held, utilizationPercent=87, temperatureCelsius=61),
-        gpu(1, utilizationPercent=0),
+        gpu(0, memory=MEMORY, holders=held, utilizationPercent=87, temperatureCelsius=61, **WORKING),
+        gpu(1, utilizationPercent=0, idleSeconds=5400),
     ]
     nodes = (gpu_node("measured", devices), gpu_node("plain", [gpu(0, "GPU-p", memory=IDLE)]), train)
-    with PageServer(assemble(read_objects(inventory(*nodes)), NAMES).values(), WAITING) as running:
+    found = read_objects(inventory(*nodes))
+    infos, readings = assemble(found, NAMES).values(), readings_of(found.gpu_nodes)
+    with PageServer(infos, WAITING, readings=readings) as running:
         yield running
 
 
@@ -93,11 +97,16 @@ def test_waiting_pods_come_first_on_a_phone(sized: Browser, first: str) -> None:
 
 @pytest.mark.parametrize("sized", [1440], indirect=True)
 def test_use_and_temperature_are_shown_where_reports_have_them(sized: Browser) -> None:
-    assert "87 % busy. 61 °C." in card(sized, "measured")
+    assert "87 % busy. 61 °C. 650 W." in card(sized, "measured")
+    assert "0 % busy. Has computed nothing for 2 h." in card(sized, "measured")
     assert "busy" not in card(sized, "plain")
     assert "% busy" in sized.text("#nodes-legend")
     shown = details(sized, "measured")
-    assert [text for text in ("Busy", "87 %", "Temperature", "61 °C") if text not in shown] == []
+    assert [
+        text
+        for text in ("Busy", "87 %", "idle for 2 h", "61 °C", "650 W", "power limit")
+        if text not in shown
+    ] == []
     plain = (
         "return [...document.querySelectorAll('#detail thead th')]"
         ".filter((e) => !e.querySelector('.hint')?.dataset.hint).map((e) => e.innerText)"
@@ -105,7 +114,7 @@ def test_use_and_temperature_are_shown_where_reports_have_them(sized: Browser) -
     assert sized.script(plain) == ["GPU", "Model"], "the others have a tooltip"
     sized.script("document.querySelector('dialog').close()")
     shown = details(sized, "plain")
-    assert [text for text in ("Busy", "Temperature") if text in shown] == [], "no empty columns"
+    assert [text for text in ("Busy", "Temperature", "Power") if text in shown] == [], "no empty columns"
 
 
 @pytest.mark.parametrize("sized", [1440], indirect=True)

@@ -44,10 +44,10 @@ def test_a_waiting_pod_opens_the_words_of_why(page: Browser, server: PageServer)
     said = [*words.verdict, answer["nearest"]["text"], *answer["advice"], decided]
     assert answer["advice"]
     assert [each for each in said if each not in shown] == []
-    assert "2 nodes\nInsufficient nvidia.com/gpu per device" in shown
+    assert "3 nodes\nInsufficient nvidia.com/gpu per device" in shown
     assert "4 × nvidia.com/gpu" in shown
-    assert page.script("return document.querySelectorAll('dialog tbody tr').length") == 3
-    assert page.text("dialog tbody th") == "busy\nA100-80GB", "the nearest node comes first"
+    assert page.script("return document.querySelectorAll('dialog tbody tr').length") == 4
+    assert page.text("dialog tbody th") == "roomy\nA100-80GB", "the nearest node comes first"
 
 
 def test_links_lead_from_pod_to_node_to_gpu_and_back_leads_home(page: Browser) -> None:

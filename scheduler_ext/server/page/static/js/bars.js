@@ -1,6 +1,6 @@
 // One GPU as a bar: its promised, used, unaccounted and free memory.
 import { html, nothing, svg } from "../vendor/lit-html.js";
-import { memory, visible } from "./text.js";
+import { ago, memory, visible } from "./text.js";
 
 const WIDTH = 1000;
 
@@ -39,8 +39,15 @@ export function described(device) {
 }
 
 /** What an agent reports of a GPU's work, if it does. */
-const busyText = ({ busy, celsius }) =>
-  [busy === null ? "" : ` ${busy} % busy.`, celsius === null ? "" : ` ${celsius} °C.`].join("");
+const busyText = ({ busy, celsius, watts, idle }) => [
+  busy === null ? "" : ` ${busy} % busy.`,
+  idle === null || idle < IDLE_S ? "" : ` Has computed nothing for ${ago(idle)}.`,
+  celsius === null ? "" : ` ${celsius} °C.`,
+  watts === null ? "" : ` ${watts} W.`,
+].join("");
+
+/** Shorter pauses are usual. */
+export const IDLE_S = 300;
 
 const replicasText = (device) =>
   `${device.maybe ? "≥ " : ""}${Math.round(device.seen.held * device.replicas)} of ${device.replicas}`;

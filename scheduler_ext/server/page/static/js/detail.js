@@ -1,6 +1,6 @@
 // One node in full: every GPU with its UUID and its holders.
 import { html, nothing } from "../vendor/lit-html.js";
-import { amountsOf } from "./bars.js";
+import { amountsOf, IDLE_S } from "./bars.js";
 import { hint } from "./hints.js";
 import { nodeLink, podLink } from "./pod.js";
 import { ago, memory, named, visible } from "./text.js";
@@ -33,8 +33,15 @@ const headsOf = (devices) => [
   ["GPU"], ["Model"], ["Requested", "requested"], ["In use", "used"], ["Unaccounted", "unaccounted"], ["Free", "free"],
   ...(devices.some((device) => known(device.utilizationPercent)) ? [["Busy", "busy"]] : []),
   ...(devices.some((device) => known(device.temperatureCelsius)) ? [["Temperature", "temperature"]] : []),
+  ...(devices.some((device) => known(device.powerWatts)) ? [["Power", "power"]] : []),
   ["Held by", "holders"],
 ];
+
+/** Why the clocks of a GPU are lower than they could be. */
+const REASONS = {
+  PowerCap: "power limit", HardwareSlowdown: "slowed by hardware", SyncBoost: "synchronised clocks",
+  ThermalSlowdown: "slowed by heat", HardwareThermalSlowdown: "slowed by heat", PowerBrake: "power brake",
+};
 
 const known = (value) => value !== null && value !== undefined;
 
@@ -47,8 +54,11 @@ function deviceRow(node, device, holdings, heads, gpu) {
     Unaccounted: memory(unaccountedMiB),
     Free: html`${device.mayBeHeld ? "≤ " : ""}${memory(freeAtMostMiB)}${kept ? html`<br><small>${memory(kept)} ${hint("kept", "kept back")}</small>` : nothing}`,
     Busy: known(device.utilizationPercent) ? html`${device.utilizationPercent} %<i class="level"
-      .style=${`background-size:${device.utilizationPercent}% 100%`}></i>` : "unknown",
+      .style=${`background-size:${device.utilizationPercent}% 100%`}></i>${known(device.idleSeconds) && device.idleSeconds >= IDLE_S
+      ? html`<br><small>${hint("idle", `idle for ${ago(device.idleSeconds)}`)}</small>` : nothing}` : "unknown",
     Temperature: known(device.temperatureCelsius) ? `${device.temperatureCelsius} °C` : "unknown",
+    Power: html`${known(device.powerWatts) ? `${device.powerWatts} W` : "unknown"}${device.throttleReasons.map((reason) =>
+      html`<br><small>${hint("throttled", REASONS[reason] ?? visible(reason))}</small>`)}`,
   };
   const noHolder = device.mayBeHeld ? "may be held" : requestedAtLeastMiB || !device.uuid && node.unattributed.length ? "not known" : "no pod";
   return html`<tr role="row" class=${`${device.healthy ? "" : "sick"}${device.index === gpu ? " aimed" : ""}`}>
