@@ -55,7 +55,7 @@ function deviceRow(node, device, holdings, heads, gpu) {
     Free: html`${device.mayBeHeld ? "≤ " : ""}${memory(freeAtMostMiB)}${kept ? html`<br><small>${memory(kept)} ${hint("kept", "kept back")}</small>` : nothing}`,
     Busy: known(device.utilizationPercent) ? html`${device.utilizationPercent} %<i class="level"
       .style=${`background-size:${device.utilizationPercent}% 100%`}></i>${known(device.idleSeconds) && device.idleSeconds >= IDLE_S
-      ? html`<br><small>${hint("idle", `idle for ${ago(device.idleSeconds)}`)}</small>` : nothing}` : "unknown",
+      ? html`<small>${hint("idle", `idle for ${ago(device.idleSeconds)}`)}</small>` : nothing}` : "unknown",
     Temperature: known(device.temperatureCelsius) ? `${device.temperatureCelsius} °C` : "unknown",
     Power: html`${known(device.powerWatts) ? `${device.powerWatts} W` : "unknown"}${device.throttleReasons.map((reason) =>
       html`<br><small>${hint("throttled", REASONS[reason] ?? visible(reason))}</small>`)}`,
