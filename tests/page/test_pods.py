@@ -41,7 +41,7 @@ def test_a_waiting_pod_opens_the_words_of_why(page: Browser, server: PageServer)
     said = [*words.verdict, answer["nearest"]["text"], *answer["advice"], *words.decisions]
     assert answer["advice"]
     assert [each for each in said if each not in shown] == []
-    assert "2 nodes\nInsufficient nvidia.com/gpu per device" in shown
+    assert "3 nodes\nInsufficient nvidia.com/gpu per device" in shown
     assert "4 × nvidia.com/gpu" in shown
     assert page.script("return document.querySelectorAll('dialog tbody tr').length") == 3
     assert page.text("dialog tbody th") == "busy\nA100-80GB", "the nearest node comes first"
