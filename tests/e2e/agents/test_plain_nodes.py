@@ -125,7 +125,7 @@ def test_nodes_that_nobody_reports_on(unreported: Workload) -> None:
     plain = workload.add_node("plain", {"nvidia.com/gpu": "2"}, labels=OF_KUBEADM)
     await_missing(workload, 1, 1)
     wish = workload.pod(ONE, annotations={f"{ANNOTATION}model": "H100"})
-    assert "1 node(s) didn't match the requested GPU model" in refused(workload, wish)
+    assert "1 node(s) had no fresh GPU inventory" in refused(workload, wish), "its model is unknown"
     assert [workload.place_seen(workload.pod(ONE)) for _ in range(2)] == [plain, plain]
     assert "3 Insufficient nvidia.com/gpu" in refused(workload, workload.pod(ONE))
 
