@@ -1,4 +1,4 @@
-"""What a node's GPUs did over time: means, idle times, peaks and errors, as a GPUNode carries them."""
+"""The activity of a node's GPUs over time: means, idle times, peaks and errors, as a GPUNode has them."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ from scheduler_ext.wire.gpunode import DeviceStatus, HolderStatus, XidCount
 
 # The weight of a sample falls to 1/e in this time: a report has about the last minute.
 _MEAN_S = 60.0
-# After a longer pause, an agent does not know what its GPUs did meanwhile: their idle times begin anew.
+# After a longer pause, an agent does not know the activity in between: idle times begin at 0.
 _KNOWN_S = 150.0
 _WHOLE = ""
 _MEANS = ("utilization_percent", "memory_utilization_percent", "power_watts")
@@ -34,8 +34,8 @@ UNOBSERVED = Observed()
 
 @dataclass(slots=True)
 class _Gpu:
-    """When the whole GPU, instances by UUID, and pods on the whole GPU by UID last computed, by the clock;
-    without those of which that is unknown. `peaks_mib` are by instance and UID."""
+    """`busy_at` and `pods_busy_at` are when the whole GPU, its instances by UUID, and its pods by UID last
+    computed, by the clock, as far as known. `peaks_mib` are by instance and UID."""
 
     sampled_at: float = -math.inf
     means: dict[str, float] = field(default_factory=dict)

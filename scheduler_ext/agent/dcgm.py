@@ -6,8 +6,9 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from http.client import HTTPException
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -19,7 +20,7 @@ log = logging.getLogger(__name__)
 # Exporters collect every 30 s by default.
 _EVERY_S = 15.0
 _TIMEOUT_S = 1.0
-_MAX_BYTES = 8 * 2**20
+_MAX_BYTES, _PART_BYTES = 8 * 2**20, 2**16
 _UTILIZATION, _ENGINE_ACTIVE = "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_PROF_GR_ENGINE_ACTIVE"
 _CODING = ("DCGM_FI_DEV_ENC_UTIL", "DCGM_FI_DEV_DEC_UTIL")
 # The name before R535 comes second.
@@ -33,6 +34,8 @@ class DcgmExporter:
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._url = url
+        # The exporter is on the same node: a proxy leads elsewhere.
+        self._client = build_opener(ProxyHandler({}))
         self._clock = clock
         self._read_at = -math.inf
         self._values: Mapping[_Key, Mapping[str, float]] = {}
@@ -47,21 +50,33 @@ class DcgmExporter:
         return replace(reading, devices=tuple(map(self._device, reading.devices)))
 
     def _read(self) -> Mapping[_Key, Mapping[str, float]]:
-        """None of an exporter that does not answer: NVML's samples stay."""
+        """Nothing if there is no usable answer: NVML's samples stay."""
         try:
-            with urlopen(self._url, timeout=_TIMEOUT_S) as answer:
-                text = answer.read(_MAX_BYTES).decode()
-            values = _parsed(text)
-        except (OSError, ValueError) as error:
-            told = str(error.reason if isinstance(error, URLError) else error) or type(error).__name__
-            if told != self._problem:
-                log.warning("%s: no samples from the DCGM exporter, using NVML's: %s", self._url, told)
-            self._problem = told
+            values = _parsed(self._text())
+        except (OSError, HTTPException, ValueError) as error:
+            problem = str(error.reason if isinstance(error, URLError) else error) or type(error).__name__
+            if problem != self._problem:
+                log.warning("%s: no samples from the DCGM exporter, using NVML's: %s", self._url, problem)
+            self._problem = problem
             return {}
         if self._problem is not None:
             log.info("%s: the DCGM exporter answers again", self._url)
         self._problem = None
         return values
+
+    def _text(self) -> str:
+        """The metrics. Raises OSError, HTTPException or ValueError, also for one too slow or too large."""
+        until, size = time.monotonic() + _TIMEOUT_S, 0
+        parts = []
+        with self._client.open(self._url, timeout=_TIMEOUT_S) as answer:
+            while part := answer.read1(_PART_BYTES):
+                parts.append(part)
+                size += len(part)
+                if size > _MAX_BYTES:
+                    raise ValueError(f"more than {_MAX_BYTES} bytes")
+                if time.monotonic() > until:
+                    raise TimeoutError(f"the answer takes longer than {_TIMEOUT_S:g} s")
+        return b"".join(parts).decode()
 
     def _device(self, device: DeviceReading) -> DeviceReading:
         if device.faults:

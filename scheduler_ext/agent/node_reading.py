@@ -13,8 +13,8 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What a GPU did during the last moments. `computing` is whether anything used its engines, encoder and
-    decoder included, and `busy_pids` are the processes that did since the last reading."""
+    """The recent activity of a GPU. `computing` is whether anything used its engines, encoder and decoder
+    included, and `busy_pids` are the processes that did since the last reading."""
 
     utilization_percent: int | None = None
     memory_utilization_percent: int | None = None

@@ -183,8 +183,8 @@ class Nvml:
         return self.get("nvmlDeviceGetClockInfo", gpu, pynvml.NVML_CLOCK_SM)
 
     def throttle_reasons(self, gpu: Handle) -> tuple[str, ...] | None:
-        """Why the clocks are lower than they could be, in the words of a GPUNode; an idle GPU and clocks that
-        somebody has set are no reasons."""
+        """Why the clocks are lower than they could be, in the words of a GPUNode; an idle GPU and configured
+        clocks are no reasons."""
         bits = self.get("nvmlDeviceGetCurrentClocksEventReasons", gpu)
         if bits is None:
             # The name before R535.

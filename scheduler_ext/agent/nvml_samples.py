@@ -1,5 +1,4 @@
-"""What a GPU does at this moment, in calls that take microseconds. Without MIG only: NVML counts the use of
-instances for monitoring tools with more rights."""
+"""The activity of a GPU at this moment. NVML's utilisation calls do not cover MIG instances."""
 
 from dataclasses import replace
 
@@ -14,7 +13,7 @@ class Sampler:
         self._since_us = 0
 
     def read(self, nvml: Nvml, gpu: Handle, *, mig: bool) -> Samples:
-        """The samples now. In MIG mode, those of the whole GPU, without what its instances do."""
+        """The samples now. In MIG mode, those of the whole GPU, without its utilisation."""
         power_mw = nvml.get("nvmlDeviceGetPowerUsage", gpu)
         samples = Samples(
             power_watts=None if power_mw is None else power_mw / 1000,

@@ -58,7 +58,7 @@ class Observer:
         self.problem: str | None = None
 
     def remember(self, written: GpuNodeStatus) -> None:
-        """Take over the GPUs that an earlier agent knew, their health and what they did."""
+        """Take over the GPUs that an earlier agent knew, their health and their activity."""
         self.source.remember(map(last_reading, written.devices or ()))
         reported_at = seconds(written.reported_at) or 0.0
         for device in written.devices or ():

@@ -33,7 +33,7 @@ class ClusterState:
     names the cluster in messages. By node, `ages_s` are the ages of reports (absent: just received) and
     `problems` the reasons why reports were left out. `workload` is the demand expected from its pods;
     `pending` are the pods that request GPUs and have no node; `claims` are the ResourceClaims; `readings` is
-    what the GPUs did."""
+    the activity of the GPUs."""
 
     source: str
     objects: Objects

@@ -25,7 +25,7 @@ from scheduler_ext.wire.node_info import node_constraints
 # The order of the last good reports: (bootID, sequence) by node.
 Sequences = Mapping[str, tuple[str | None, int | None]]
 # Every node by name, the demand expected from the pods, the pods that wait, the fields of each Node
-# that kube-scheduler's own filters compare, the claims, and what the GPUs did.
+# that kube-scheduler's own filters compare, the claims, and the activity of the GPUs.
 Nodes = tuple[
     Mapping[str, NodeInfo],
     Workload,

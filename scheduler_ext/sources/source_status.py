@@ -51,7 +51,7 @@ class SourceStatus:
     """`age_s` is the time since the last data; `broken` while the present data is refused; `problems`
     are the reasons why the inventory may be out of date. `report_ages_s` and `unplaced` (pods with a
     share on an unknown GPU) are by node. `forecast_age_s` is the age of the demand forecast. `readings` is
-    what the GPUs did."""
+    the activity of the GPUs."""
 
     checks: Sequence[Check]
     age_s: float

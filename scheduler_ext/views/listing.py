@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
-from scheduler_ext.core.gpu.readings import NodeReadings, Readings
+from scheduler_ext.core.gpu.readings import NO_READINGS, NodeReadings, Readings
 from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import NodeInfo
@@ -27,11 +27,11 @@ def inventory_list(
     config: Configuration,
     ages_s: Mapping[str, float] = MappingProxyType({}),
     problems: Mapping[str, str] = MappingProxyType({}),
-    readings: NodeReadings = MappingProxyType({}),
+    readings: NodeReadings = NO_READINGS,
 ) -> dict[str, Any]:
     """The InventoryList of these nodes, by name, without nodes that have no GPU. By node, `ages_s` are the
     ages of reports, 0 if absent, and `problems` why they are refused, and
-    `readings` what their GPUs did."""
+    `readings` the activity of their GPUs."""
     items = [
         _item(
             info,
@@ -75,8 +75,9 @@ def _item(
         "devices": _estimated(info)
         if report is None
         else [
-            _device(info, device, held, attribution, config.memory.headroom_percent)
-            | _readings(did.get(device.uuid))
+            _with_readings(
+                _device(info, device, held, attribution, config.memory.headroom_percent), did.get(device.uuid)
+            )
             for device in sorted(report.devices, key=lambda device: device.index)
         ],
     }
@@ -123,9 +124,30 @@ def _device(
     }
 
 
-def _readings(did: Readings | None) -> dict[str, Any]:
-    """What a GPU did; null if unknown."""
+def _with_readings(device: dict[str, Any], did: Readings | None) -> dict[str, Any]:
+    """A device with its readings, those of its instances, and those of its holders."""
     did = did or Readings("")
+    instances = {each.uuid: each for each in did.instances}
+    for instance in device["mig"]["instances"]:
+        known = instances.get(instance["uuid"])
+        instance["utilizationPercent"] = known.utilization_percent if known is not None else None
+        instance["idleSeconds"] = known.idle_s if known is not None else None
+    holders = [
+        {
+            "uid": each.holder.uid,
+            "namespace": each.holder.namespace,
+            "name": each.holder.name,
+            "instance": each.instance,
+            "idleSeconds": each.idle_s,
+            "peakMiB": each.peak_mib,
+        }
+        for each in did.holders
+    ]
+    return device | _readings(did) | {"holders": holders}
+
+
+def _readings(did: Readings) -> dict[str, Any]:
+    """The activity of a GPU; null if unknown."""
     return {
         "utilizationPercent": did.utilization_percent,
         "memoryUtilizationPercent": did.memory_utilization_percent,
@@ -157,7 +179,8 @@ def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
             "healthReason": None,
             "cordoned": False,
             "mayBeHeld": False,
-            **_readings(None),
+            **_readings(Readings("")),
+            "holders": [],
             "memory": dict.fromkeys(_MEMORY) | {"totalMiB": estimate.memory_mib},
             "mig": {"enabled": estimate.mig_strategy != "none", "instances": []},
         }

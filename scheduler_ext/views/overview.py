@@ -23,11 +23,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Set
 from threading import Lock
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from scheduler_ext.core.gpu.gpu import Device, Report
-from scheduler_ext.core.gpu.readings import NodeReadings, Readings
+from scheduler_ext.core.gpu.readings import NO_READINGS, NodeReadings, Readings
 from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.claimed import claimed_gpus
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
@@ -42,7 +41,6 @@ from scheduler_ext.wire.extender_args import encode_json
 
 # The grid of all GPUs with seven slices, where neither report nor table names another.
 _USUAL_GRID = 8
-NO_READINGS: NodeReadings = MappingProxyType({})
 # Removed nodes are remembered for pages that have not seen the removal yet; later pages get everything again.
 _MOST_GONE = 10_000
 # So much work at a time, then so long a rest: decisions are made by the same interpreter.
@@ -202,7 +200,7 @@ class OverviewRows:
         return self._version
 
     def update(self, snapshot: Snapshot, readings: NodeReadings = NO_READINGS) -> None:
-        """Take a snapshot, and what its GPUs did: rows of nodes that are the same objects as before stay."""
+        """Take a snapshot, and the activity of its GPUs: rows of unchanged objects stay."""
         if self._version and snapshot.generation == self._generation and readings is self._readings:
             return
         nodes = dict(snapshot.nodes)

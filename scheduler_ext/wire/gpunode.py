@@ -114,7 +114,7 @@ class HealthStatus(_Status):
 
 
 class XidCount(_Status):
-    """How often an error occurred that does not make the GPU unhealthy, since the node booted."""
+    """How often an XID error occurred since the node booted."""
 
     xid: Annotated[int, Meta(ge=1, le=MAX_XID)]
     count: Annotated[int, Meta(ge=1, le=MAX_COUNT)]

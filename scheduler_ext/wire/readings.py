@@ -1,4 +1,4 @@
-"""What GPUs did, from the content of GPUNodes whose reports were read (report.py)."""
+"""The readings in GPUNodes whose reports were accepted (report.py)."""
 
 from collections.abc import Iterator, Mapping
 

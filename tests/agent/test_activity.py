@@ -1,4 +1,4 @@
-"""What an agent says of its GPUs' past."""
+"""The activity of GPUs over time, as an agent reports it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler_ext.agent.holders import Holdings
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, Samples
 from scheduler_ext.wire.gpunode import DeviceStatus, HolderStatus, InstanceStatus, MemoryStatus, MigStatus
 
-NOBODY = Holdings()
+NO_HOLDERS = Holdings()
 GPU = DeviceReading("GPU-0", 0, 81920)
 ANNA, BERT = "1f2e3d4c-1111-2222-3333-444455556666", "2f2e3d4c-1111-2222-3333-444455556666"
 PODS: dict[int, str | None] = {1: ANNA, 2: BERT, 3: "host"}
@@ -38,7 +38,9 @@ class Gpu:
         self.pod_of = pod_of
         self.now_s = 1000.0
 
-    def after(self, seconds: float, samples: Samples, held: Holdings = NOBODY, **reading: object) -> Observed:
+    def after(
+        self, seconds: float, samples: Samples, held: Holdings = NO_HOLDERS, **reading: object
+    ) -> Observed:
         self.now_s += seconds
         device = replace(GPU, samples=samples, **reading)  # type: ignore[arg-type]
         return self.activity.observe(device, held, self.pod_of, self.now_s)
@@ -66,7 +68,7 @@ def test_a_gpu_that_never_computed_is_idle_from_the_first_sample() -> None:
     assert [idle_s(gpu.after(5, IDLE)) for _ in range(3)] == [0, 5, 10]
 
 
-def test_what_nobody_saw_is_no_idleness() -> None:
+def test_a_time_without_samples_is_no_idleness() -> None:
     gpu = Gpu()
     gpu.after(0, IDLE)
     assert idle_s(gpu.after(600, Samples())) is None
@@ -181,7 +183,7 @@ WRITTEN = DeviceStatus(
     ("age_s", "gpu_idle_s", "pod_idle_s"),
     [
         pytest.param(20, 625, 525, id="a short break counts as idle"),
-        pytest.param(151, 0, 0, id="after a long one, nobody knows"),
+        pytest.param(151, 0, 0, id="after a long one, it is unknown"),
         pytest.param(-5, 0, 0, id="a report from the future says nothing"),
     ],
 )

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from scheduler_ext.agent.dcgm import DcgmExporter
+from scheduler_ext.agent.dcgm import DcgmExporter, _parsed
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, Samples
 
 NVML = Samples(10, 5, 100.0, 40, 1000, (), True, frozenset({7}))
@@ -148,6 +152,69 @@ def test_an_exporter_that_is_away(exporter: Exporter, caplog: pytest.LogCaptureF
     assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
         "no samples from the DCGM exporter, using NVML's: [Errno 111] Connection refused"
     ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        pytest.param(b"SSH-2.0-OpenSSH\r\n", "SSH-2.0-OpenSSH", id="another protocol"),
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n" + b"#" * 9 * 2**20, "more than", id="endless text"),
+        pytest.param(b"", "closed connection", id="no answer at all"),
+    ],
+)
+def test_an_address_of_something_else(answer: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                with contextlib.suppress(OSError):
+                    connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        dcgm = DcgmExporter(f"http://127.0.0.1:{server.getsockname()[1]}/metrics")
+        assert dcgm.applied(NodeReading((GPU,))).devices == (GPU,)
+        thread.join()
+    (record,) = caplog.records
+    assert said in record.getMessage()
+
+
+def test_an_answer_in_drops_is_given_up() -> None:
+    given_up = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                # A drop comes before each limit of one read.
+                while not given_up.wait(0.05):
+                    connection.sendall(b"#")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        dcgm = DcgmExporter(f"http://127.0.0.1:{server.getsockname()[1]}/metrics")
+        assert dcgm.applied(NodeReading((GPU,))).devices == (GPU,)
+        given_up.set()
+        thread.join()
+
+
+def test_a_proxy_of_the_environment_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    exporter = Exporter()
+    assert exporter.applied(GPU)[0].samples.utilization_percent == 97
+    exporter.close()
+
+
+@given(st.text() | st.text(alphabet='DCGM_FI{}",=\\ UID0-9.eNaInf\n#'))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    with contextlib.suppress(ValueError):
+        _parsed(text)
 
 
 def test_it_is_asked_no_more_often_than_it_collects(exporter: Exporter) -> None:

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from scheduler_ext.core.gpu.readings import NodeReadings
+from scheduler_ext.core.gpu.readings import NO_READINGS, NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -20,7 +20,6 @@ from scheduler_ext.server.page.feed import PageFeed
 from scheduler_ext.server.page.pod_routes import pods_blueprint
 from scheduler_ext.server.page.routes import page_blueprint
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus
-from scheduler_ext.views.overview import NO_READINGS
 from scheduler_ext.wire.config import Configuration
 
 

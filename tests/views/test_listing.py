@@ -24,6 +24,7 @@ UNKNOWN_READINGS: Json = {
     "smClockMHz": None,
     "throttleReasons": [],
     "idleSeconds": None,
+    "holders": [],
 }
 
 
@@ -95,6 +96,22 @@ def test_what_a_gpu_did_is_that_of_the_report() -> None:
     }
     device = device_of(gpu_node("n", [gpu(0, **did)]))
     assert {key: device[key] for key in did} == did
+
+
+def test_pods_and_instances_have_their_own_readings() -> None:
+    shared = gpu(0, holders=[{"uid": "u", "memoryMiB": 90, "idleSeconds": 60, "peakMiB": 100}, holder("p")])
+    (known,) = device_of(gpu_node("n", [shared]))["holders"]
+    pod = {"uid": "u", "namespace": None, "name": None}
+    assert known == {**pod, "instance": None, "idleSeconds": 60, "peakMiB": 100}
+    busy = {"uuid": "MIG-a", "profile": "1g.10gb", "start": 0, "size": 1, "utilizationPercent": 30}
+    busy |= {"idleSeconds": 0, "holder": {"uid": "u", "memoryMiB": 5, "peakMiB": 7}}
+    quiet = {"uuid": "MIG-b", "profile": "1g.10gb", "start": 1, "size": 1}
+    device = device_of(gpu_node("n", [gpu(0, mig={"enabled": True, "instances": [busy, quiet]})]))
+    assert [(each["utilizationPercent"], each["idleSeconds"]) for each in device["mig"]["instances"]] == [
+        (30, 0),
+        (None, None),
+    ]
+    assert device["holders"] == [{**pod, "instance": "MIG-a", "idleSeconds": None, "peakMiB": 7}]
 
 
 def test_the_contract_of_labels() -> None:
@@ -260,6 +277,7 @@ def test_instances_by_start_with_who_is_free() -> None:
         gpu_node("n", [gpu(0, mig={"enabled": True, "instances": instances})]),
         pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n"),
     )
+    unread = {"utilizationPercent": None, "idleSeconds": None}
     assert device["mig"] == {
         "enabled": True,
         "instances": [
@@ -270,8 +288,17 @@ def test_instances_by_start_with_who_is_free() -> None:
                 "size": 1,
                 "free": False,
                 "mayBeHeld": False,
+                **unread,
             },
-            {"uuid": "MIG-4", "profile": "3g.40gb", "start": 4, "size": 4, "free": True, "mayBeHeld": False},
+            {
+                "uuid": "MIG-4",
+                "profile": "3g.40gb",
+                "start": 4,
+                "size": 4,
+                "free": True,
+                "mayBeHeld": False,
+                **unread,
+            },
         ],
     }
     assert device["memory"]["requestedMiB"] == 9728

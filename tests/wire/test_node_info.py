@@ -97,9 +97,7 @@ def test_a_device_plugin_without_labels_is_an_estimate(
     [
         pytest.param({SLICE: "10"}, {}, ("time-slicing", 1, 10), id="slices under their own name"),
         pytest.param({ONE_G + ".shared": "14"}, {}, ("time-slicing", 0, 1), id="shared MIG instances"),
-        pytest.param(
-            {WHOLE: "10"}, {}, ("none", 10, 1), id="slices under the name of GPUs, which nobody sees"
-        ),
+        pytest.param({WHOLE: "10"}, {}, ("none", 10, 1), id="slices under the name of GPUs look like GPUs"),
         pytest.param({WHOLE: "4", SLICE: "10"}, {}, ("none", 4, 1), id="whole GPUs beside slices"),
         pytest.param(
             {ONE_G: "7", ONE_G + ".shared": "14"}, {}, ("none", 0, 1), id="whole instances beside shared"

@@ -253,7 +253,7 @@ class Cache(Ledger):
         }
 
     def readings(self) -> NodeReadings:
-        """What the GPUs did that reports are about, by node."""
+        """The readings of the latest reports, by node."""
         return dict(self._readings)
 
     def pending(self, uid: str) -> PendingPod | None:

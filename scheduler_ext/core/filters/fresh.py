@@ -1,4 +1,4 @@
-"""Is there a recent report of the node's GPUs, or is what the pod asks known without one?"""
+"""Is there a recent report of the node's GPUs, or are the requested values known without one?"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -81,7 +81,7 @@ def unknown_wishes(view: View) -> Mapping[str, Bools]:
     at = np.flatnonzero(there.node.unreported & (there.node.devices > 0)).astype(np.int32)
     if not len(at):
         return {}
-    # Other vendors have no agent that could tell.
+    # Other vendors have no agent that could report it.
     has_agent = np.array([model.vendor in REPORTED_VENDORS for model in there.models], np.bool_)
     found = {}
     for name, wish in wished.items():
@@ -100,7 +100,7 @@ class FreshInventory(Filter):
     reason = Reason(
         "node(s) had no fresh GPU inventory",
         "The node's GPUs have no recent report. A node known only by its labels takes whole GPUs only, and no"
-        " wish about what they do not state, such as free memory.",
+        " wish about a value that they do not state, such as free memory.",
         "Check that the node's agent runs and reports, or that the inventory file lists the node. With"
         " `inventory.unreported: allow` such nodes take whole GPUs and MIG instances by their allocatable.",
     )
@@ -145,7 +145,7 @@ class FreshInventory(Filter):
     ) -> str | None:
         info = node.info
         for ask in request.units:
-            # No report raises what the Node offers.
+            # No report raises the allocatable of the Node.
             if 0 < info.limit(ask.resource) < ask.count:
                 name = shown_resource(ask.resource)
                 return f"ask for fewer {name}: {info.name} has {info.limit(ask.resource):,} in all"

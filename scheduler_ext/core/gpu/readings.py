@@ -1,8 +1,9 @@
-"""What a node's GPUs did, as its last report says. Decisions do not depend on it: a report in which nothing
+"""The activity of a node's GPUs in its last report. Decisions do not depend on it: a report in which nothing
 else is new changes no node of a snapshot."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TypeAlias
 
 from scheduler_ext.core.gpu.gpu import Holder
@@ -48,3 +49,4 @@ class Readings:
 
 NodeReadings: TypeAlias = Mapping[str, tuple[Readings, ...]]
 """The readings of all GPUs of each node."""
+NO_READINGS: NodeReadings = MappingProxyType({})

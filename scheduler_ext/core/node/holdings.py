@@ -72,11 +72,12 @@ def pod_of(holder: Holder, pods: tuple[BoundPod, ...]) -> BoundPod | None:
 
 
 def _hold_seen(device: Device, pods: tuple[BoundPod, ...], held: DeviceHoldings, *, strangers: bool) -> None:
-    """Instances in use, and with `strangers` also what holders have that are none of the known pods."""
+    """Instances in use, and with `strangers` also those of holders that are none of the known pods."""
     for instance in device.mig.instances:
         if instance.holder is not None:
             pod = pod_of(instance.holder, pods)
-            if strangers if pod is None else pod.holds:
+            holds = strangers if pod is None else pod.holds
+            if holds:
                 held.instances.add(instance.uuid)
     held.units += strangers and sum(
         holder.memory_mib is None and pod_of(holder, pods) is None for holder in device.holders

@@ -1,5 +1,5 @@
-"""The metrics about what GPUs do, with the labels of those about their memory. Reports change them all the
-time, so the text of a node is built again with each of its reports, and with nothing else."""
+"""The metrics about the activity of GPUs, with the labels of those about their memory. The text of a node is
+built again with each of its reports."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -82,7 +82,7 @@ _HEADS = (
 
 
 class _NodeText(NamedTuple):
-    """What the lines were made of, the lines of each of _HEADS, and the GPUs by model."""
+    """The sources of a node's lines, the lines of each of _HEADS, and the GPUs by model."""
 
     readings: Sequence[Readings]
     info: NodeInfo
@@ -111,7 +111,9 @@ class ReadingText:
             for text in self._nodes.values():
                 for model, readings in text.models.items():
                     models.setdefault(model, []).extend(readings)
-            lines = [_lines([({"modelName": model}, found) for model, found in sorted(models.items())])]
+            *gauges, _ = _lines([({"modelName": model}, found) for model, found in sorted(models.items())])
+            # A sum of counters decreases with each node that is gone, which looks like a reset.
+            lines = [(*gauges, b"")]
         for number, (name, what, kind) in enumerate(_HEADS):
             yield f"# HELP {name} {what}\n# TYPE {name} {kind}\n".encode()
             yield from (each[number] for each in lines)

@@ -1,4 +1,4 @@
-"""Samples of GPUs: what NVML says of the last moments."""
+"""Samples of GPUs from NVML."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ int nvmlDeviceGetClockInfo(Device *device, unsigned clock, unsigned *mhz) {
 CODING(nvmlDeviceGetEncoderUtilization, "encoder")
 CODING(nvmlDeviceGetDecoderUtilization, "decoder")
 
-/* One sample, of the same moment, for each PID; of what is not computing, too. */
+/* One sample of the same moment for each PID, also for an idle one. */
 int nvmlDeviceGetProcessUtilization(Device *device, ProcessSample *into, unsigned *count, u64 since) {
     ENTER_DEVICE(device);
     const char *value = get(prefix, "busy");

@@ -32,7 +32,7 @@ function decodeDevice(model, total, row) {
   };
 }
 
-// What a GPU did, where its last report says so.
+// The activity of a GPU, where its last report has it.
 const NO_READINGS = { busy: null, celsius: null, watts: null, idle: null };
 
 const SUMS = [

@@ -71,7 +71,7 @@ function deviceRow(node, device, holdings, heads, gpu) {
     <td role="cell" class="held-by" data-label="Held by">${holdings.length ? html`<ul>${holdings.map((each) => html`<li>${holder(each)} <small><span class="amount">${part(each, device.memory)}</span>${each.by === "claim" ? html`, by claim ${named(each.claim)}` : nothing}${stateOf(each)}</small></li>`)}</ul>${device.mayBeHeld ? noHolder : nothing}` : noHolder}</td></tr>`;
 }
 
-/** A pod's part of a GPU: an instance, an amount, or all of it, though never what the driver reserves. */
+/** A pod's part of a GPU: an instance, an amount, or all of it without the reservation of the driver. */
 function part({ profile, memoryMiB }, { totalMiB, requestedAtLeastMiB }) {
   if (profile) return visible(profile);
   if (memoryMiB < totalMiB) return memory(memoryMiB);

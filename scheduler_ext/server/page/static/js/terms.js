@@ -16,7 +16,7 @@ export const TERMS = {
   temperature: "The temperature of the GPU at the last report.",
   power: "The power that the GPU draws, as a mean of about a minute, and why its clocks are lower than they could be.",
   throttled: "The clocks of the GPU are lower than they could be, for this reason.",
-  holders: "The pods on the GPU, each with its part. A whole GPU is all memory but what the driver reserves; a replica has its turn on the GPU and no memory of its own.",
+  holders: "The pods on the GPU, each with its part. A whole GPU is all memory without the reservation of the driver; a replica has its turn on the GPU and no memory of its own.",
   sick: "GPUs that their agent reports as unhealthy. They take nothing new.",
   stale: "The agent's last report is old. Nothing is placed there until the next one.",
   missing: "A crossed box: the node's agent does not report, or all its GPUs are sick. Nothing is placed there.",
