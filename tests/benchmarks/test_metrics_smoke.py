@@ -16,7 +16,8 @@ def test_a_level_of_detail_is_measured(tmp_path: Path) -> None:
     write_cluster(inventory, 3)
     device, cluster = (measure(detail, inventory, tmp_path, 1) for detail in ("device", "cluster"))
     assert device.keys() == cluster.keys()
-    # Five of memory for each GPU; five of GPUs and the state for each node, in the place of ten.
-    assert device["series"] - cluster["series"] == 3 * (5 * large.DEVICES + 5 + 1) - 10
+    # Five of memory and six readings for each GPU; five of GPUs and the state for each node. A model has ten,
+    # and four readings.
+    assert device["series"] - cluster["series"] == 3 * (11 * large.DEVICES + 5 + 1) - 14
     assert device["bytes"] > cluster["bytes"] > cluster["gzipBytes"] > 0
     assert min(row[key] for row in (device, cluster) for key in row if key.endswith("Seconds")) >= 0
