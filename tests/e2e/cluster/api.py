@@ -17,7 +17,8 @@ MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
-_TIMEOUT_S = 30.0
+# A loaded machine takes long to delete hundreds of pods at once.
+_TIMEOUT_S = 120.0
 # Short, because a watch notices only at its end that it is no longer needed.
 _WATCH_S = 3
 
