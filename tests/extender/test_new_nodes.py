@@ -29,6 +29,7 @@ WHOLE = "nvidia.com/gpu"
 TWO_G = "nvidia.com/mig-2g.20gb"
 SIZING: Sizing = Configuration().sizing()
 SHARES = {"gpu.scheduler-ext.io/sharing": "memory"}
+SICK = {"state": "Unhealthy", "reason": "XID 79"}
 USED: Json = {"memory": {"totalMiB": 81920, "usedMiB": 80000, "unaccountedMiB": 80000}}
 
 
@@ -44,7 +45,8 @@ def sick_node(count: int, sick: int) -> list[Json]:
     """A node as the kubelet describes it: sick GPUs are in the capacity alone."""
     there = node("n", {WHOLE: str(count - sick)})
     there["status"]["capacity"] = there["status"]["capacity"] | {WHOLE: str(count)}
-    return [gpu_node("n", [gpu(i, healthy=i >= sick) for i in range(count)]), there]
+    devices = [gpu(i, **({"health": SICK} if i < sick else {})) for i in range(count)]
+    return [gpu_node("n", devices), there]
 
 
 ROWS = [
