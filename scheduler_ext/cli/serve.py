@@ -250,7 +250,7 @@ def _build_apps(
     extender = Extender(config)
     source = build_source(extender, config)
     deadline_s = duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
-    explainer = Explainer(source, extender.record, config, extender.places)
+    explainer = Explainer(source, extender.record, config, extender.places, extender.new_nodes)
     explaining = Explaining(explainer)
     waiting = Waiting(source, extender.record, explainer)
     longest = partial(waiting.longest, most=config.metrics.waiting_pods)
@@ -261,12 +261,14 @@ def _build_apps(
     for earlier in json.loads(past.read_bytes()) if past is not None else ():
         feed.history.add(Sample(*earlier))
     extender.record.start()
+    extender.blind_rejections.start()
     feed.start()
 
     def close() -> None:
         feed.stop()
         source.stop()
         extender.record.stop(1.0)
+        extender.blind_rejections.stop(1.0)
 
     return Apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),

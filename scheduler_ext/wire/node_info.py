@@ -52,6 +52,7 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         pool=node_labels.node_pool(labels),
         agent_label=node_labels.agent_label(labels),
         has_nvidia=any(count > 0 and name.startswith(node_labels.NVIDIA) for name, count in capacity.items()),
+        capacity=capacity,
     )
 
 

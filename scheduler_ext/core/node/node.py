@@ -107,7 +107,7 @@ class NodeInfo:
     model. `pool` is the node pool in its labels. `dra` are the devices that DRA drivers publish, `claims`
     those that hold some of them. `by_allocatable`: it has no fresh report, and takes whole GPUs and MIG
     instances by its allocatable, however long. `agent_label` says whether its labels bring an agent; None if
-    unknown."""
+    unknown. `capacity` also counts what the kubelet withholds from allocatable, such as sick GPUs."""
 
     name: str
     uid: str | None = None
@@ -129,6 +129,7 @@ class NodeInfo:
     claims: tuple[Claim, ...] = ()
     by_allocatable: bool = False
     agent_label: AgentLabel | None = None
+    capacity: Mapping[str, int] | None = None
 
     @property
     def takes_unreported(self) -> bool:

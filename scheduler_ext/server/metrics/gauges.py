@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 # These declare counters, which have zero values even if nothing counts: an inventory file has no cluster.
 import scheduler_ext.cluster.live
+import scheduler_ext.extender.extender
 import scheduler_ext.server.http.http_server  # noqa: F401
 from scheduler_ext import counters
 from scheduler_ext.core.node.node import Node

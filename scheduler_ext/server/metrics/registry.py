@@ -17,7 +17,6 @@ from prometheus_client import (
 
 from scheduler_ext import __version__
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.server.http.tls import not_after
 from scheduler_ext.server.metrics.gauges import Longest, Pending, SourceMetrics
@@ -31,9 +30,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # about 1 ms.
 _SECONDS = (0.0005, *(0.001 * 2**n for n in range(13)))
 _NODES = (0, 1, 10, 100, 500, 1000, 5000, 10_000, 50_000, 100_000)
-# All nodes in a filter request have passed kube-scheduler's own filters, which an autoscaler simulates: for
-# the autoscaler, a pod that is refused here already fits. An invalid request concerns no autoscaler.
-_BLIND = tuple(reason.text for reason in REASONS if reason is not INVALID_REQUEST)
 
 
 class Metrics:
@@ -73,15 +69,6 @@ class Metrics:
         )
         for reason in REASONS:
             self._rejections.labels(reason.text)
-        self._blind_rejections = Counter(
-            "gpu_extender_autoscaler_blind_rejections",
-            "Filter calls that refused every node, once for each reason. An autoscaler expects the pod to "
-            "fit on one of these nodes, and adds none.",
-            ("reason",),
-            registry=registry,
-        )
-        for text in _BLIND:
-            self._blind_rejections.labels(text)
         self._rendering = Lock()
         self._rendered_at = -math.inf
         self._text = (b"", b"")
@@ -117,8 +104,6 @@ class Metrics:
         nodes_out.observe(answer.nodes_out)
         for reason, count in answer.rejected.items():
             self._rejections.labels(reason).inc(count)
-            if not answer.nodes_out and reason in _BLIND:
-                self._blind_rejections.labels(reason).inc()
 
     def render(self, asked_at: float = math.inf) -> tuple[bytes, bytes]:
         """The exposition text in two parts. A scrape whose request came (monotonic seconds) before the last
