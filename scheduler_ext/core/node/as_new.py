@@ -57,6 +57,15 @@ def as_new(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> A
     return AsNew(empty, empty) if known else AsNew(None, None)
 
 
+def as_template(info: NodeInfo) -> NodeInfo:
+    """A node that does not exist yet, whose labels and amounts are what will be known of it: with them it
+    takes whole GPUs, MIG instances and memory shares, as the reported node would when it is empty."""
+    estimate = info.estimate
+    if info.share_node and estimate is not None and estimate.count and estimate.memory_mib:
+        return replace(info, report=_as_report(estimate), estimate=None)
+    return replace(info, by_allocatable=estimate is not None)
+
+
 def _registered(info: NodeInfo) -> dict[str, int] | None:
     """The allocatable of a node whose GPUs are all healthy: the kubelet keeps sick ones in the capacity."""
     if info.allocatable is None:
