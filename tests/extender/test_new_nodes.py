@@ -45,7 +45,8 @@ def sick_node(count: int, sick: int) -> list[Json]:
     """A node as the kubelet describes it: sick GPUs are in the capacity alone."""
     there = node("n", {WHOLE: str(count - sick)})
     there["status"]["capacity"] = there["status"]["capacity"] | {WHOLE: str(count)}
-    devices = [gpu(i, **({"health": SICK} if i < sick else {})) for i in range(count)]
+    unhealthy: Json = {"health": SICK}
+    devices = [gpu(i, **(unhealthy if i < sick else {})) for i in range(count)]
     return [gpu_node("n", devices), there]
 
 

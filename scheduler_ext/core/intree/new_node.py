@@ -22,6 +22,7 @@ _PASSING: Final = frozenset(
     {
         "ToBeDeletedByClusterAutoscaler",
         "DeletionCandidateOfClusterAutoscaler",
+        # STARTING_TAINT of core.node.node_labels.
         "gpu.scheduler-ext.io/starting",
     }
 )
