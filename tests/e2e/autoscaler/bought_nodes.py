@@ -1,8 +1,8 @@
 """The nodes that an autoscaler buys: what happens on a machine between its start and its first pod.
 
-The kwok providers create Nodes that nothing runs on. Here each becomes what a GPU node of a cloud becomes,
-at about its speed: a kubelet without GPUs, then the device plugin and the agent's report, at last the end of
-the startup taint.
+Karpenter's kwok provider creates Nodes that nothing runs on. Here each becomes what a GPU node of a cloud
+becomes: a kubelet without GPUs, and some seconds later the device plugin, GPU Feature Discovery and the
+agent's report. The extender does the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
-from tests.e2e.autoscaler.node_groups import STARTUP_TAINT, NodeGroup
+from tests.e2e.autoscaler.node_groups import NODE_POOL, NodeGroup
 from tests.e2e.cluster.api import APPLY, Api, ApiError, Json
 from tests.kube_objects import gpu_node
 
@@ -38,7 +38,6 @@ class _Machine:
     plugin_due: float
     renewal_due: float = 0.0
     sequence: int = 0
-    open_for_pods: bool = False
     patches: dict[int, Json] = field(default_factory=dict)
 
 
@@ -102,7 +101,7 @@ class BoughtNodes:
     def _boot(self, node: Json) -> None:
         """Its kubelet registers, and knows of no GPUs: the provider's Node has them from the first moment."""
         name = node["metadata"]["name"]
-        group = self._groups[node["metadata"]["labels"]["example.com/group"]]
+        group = self._groups[node["metadata"]["labels"][NODE_POOL]]
         extended = {
             resource: None
             for kind in ("capacity", "allocatable")
@@ -125,15 +124,13 @@ class BoughtNodes:
                             self._report(name, machine)
                             if machine.sequence == 1:
                                 self._plug_in(name, machine)
-                    if machine.sequence and not machine.open_for_pods:
-                        with _gone_is_fine():
-                            machine.open_for_pods = self._untaint(name, machine)
 
     def _plug_in(self, name: str, machine: _Machine) -> None:
         """The device plugin and GPU Feature Discovery."""
-        if machine.group.plugin_resources:
-            status = {"capacity": machine.group.plugin_resources}
-            self._api.patch(f"{_NODES}/{name}/status", {"status": status})
+        group, node = machine.group, f"{_NODES}/{name}"
+        self._api.patch(node, {"metadata": {"labels": group.discovered_labels}})
+        if group.plugin_resources:
+            self._api.patch(f"{node}/status", {"status": {"capacity": group.plugin_resources}})
 
     def _report(self, name: str, machine: _Machine) -> None:
         """The agent's report, which it repeats."""
@@ -149,20 +146,6 @@ class BoughtNodes:
         query = "fieldManager=scheduler-ext-agent&force=true"
         self._api.patch(f"{GPU_NODES}/{name}?{query}", made, APPLY)
         self._api.patch(f"{GPU_NODES}/{name}/status?{query}", report, APPLY)
-
-    def _untaint(self, name: str, machine: _Machine) -> bool:
-        """Remove the startup taint once the node has all its resources; whether it is removed."""
-        node = self._api.get(f"{_NODES}/{name}")
-        taints = node["spec"].get("taints", [])
-        registered = node["metadata"]["labels"].get("karpenter.sh/registered") == "true"
-        if not registered or node["status"]["allocatable"].get(machine.group.resource, "0") == "0":
-            return False
-        left = [taint for taint in taints if taint["key"] != STARTUP_TAINT["key"]]
-        if left != taints:
-            version = node["metadata"]["resourceVersion"]
-            patch = {"metadata": {"resourceVersion": version}, "spec": {"taints": left}}
-            self._api.patch(f"{_NODES}/{name}", patch)
-        return True
 
 
 @contextlib.contextmanager

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 
-from tests.e2e.autoscaler.node_groups import Machine, NodeGroup
+from tests.e2e.autoscaler.node_groups import Machine, NodeGroup, table
 from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.binaries import KARPENTER, find_karpenter, find_module
@@ -17,6 +19,8 @@ from tests.e2e.cluster.ports import LOOPBACK, free_ports
 
 NODE_CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
+CONSOLIDATE_AFTER = "20s"
+"""From the last pod of a node to its return."""
 _DEFINITIONS = ("pkg/apis/crds", "kwok/apis/crds")
 _START_S = 60.0
 # From a bought machine to its Node.
@@ -70,9 +74,15 @@ def running_karpenter(plane: ControlPlane, machines: Sequence[Machine]) -> Itera
 
 def allow(plane: ControlPlane, groups: Sequence[NodeGroup]) -> None:
     """Let Karpenter buy nodes in these groups, and wait until it has looked at them."""
-    for group in groups:
-        for each in group.objects():
-            plane.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(each))
+    generated = subprocess.run(
+        [sys.executable, "-m", "scheduler_ext", "autoscaler-config", "--for", "karpenter", "-f", "-"],
+        input=table(groups, CONSOLIDATE_AFTER),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert generated.returncode == 0, generated.stderr
+    plane.kubectl("apply", "-f", "-", stdin=generated.stdout)
 
     def evaluated() -> bool:
         pools = plane.api.items(NODE_POOLS)

@@ -101,6 +101,9 @@ def open_market(directory: Path, groups: Mapping[str, NodeGroup]) -> Iterator[Ma
     machines = {group.machine.name: group.machine for group in groups.values()}
     with running_share_installation(directory) as installation:
         api = installation.api
+        # The tests write the reports. The agents' pods stay, because Karpenter counts them for new nodes.
+        agents = ("daemonset/gpu-scheduler-agent", "agent=none:1")
+        installation.plane.kubectl("-n", "gpu-scheduler-agent", "set", "image", *agents)
         with (
             running_karpenter(installation.plane, list(machines.values())),
             running_bought_nodes(api, groups) as nodes,

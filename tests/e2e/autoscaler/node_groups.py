@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from tests.e2e.cluster.api import Json
 from tests.e2e.workload import GFD, TAINT
 from tests.kube_objects import SHARE, gpu
 
-STARTUP_TAINT = {"key": "gpu.scheduler-ext.io/starting", "value": "true", "effect": "NoSchedule"}
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
-INSTANCE_TYPE = "node.kubernetes.io/instance-type"
-PRODUCT = "nvidia.com/gpu.product"
+NODE_POOL = "karpenter.sh/nodepool"
 SPOT, ON_DEMAND = "spot", "on-demand"
-WHOLE, SHARES = "whole", "shares"
+WHOLE, SHARES = "whole", "memory-shares"
 _GPU = "nvidia.com/gpu"
 _ZONE = "test-zone-a"
 
@@ -55,16 +54,14 @@ class Machine:
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
     """Machines of one type whose GPUs are handed out in one way: WHOLE, SHARES, or by a MIG profile, of which
-    each GPU has `instances`. Karpenter buys in the group of the largest `weight` that suits a pod.
+    each GPU has `instances`.
     """
 
     name: str
     machine: Machine
     kind: str = WHOLE
     instances: int = 1
-    weight: int = 1
-    capacity_types: Sequence[str] = (SPOT, ON_DEMAND)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    capacity_type: str = SPOT
 
     @property
     def resource(self) -> str:
@@ -84,21 +81,19 @@ class NodeGroup:
         return self.machine.gpus * each
 
     @property
-    def node_labels(self) -> dict[str, str]:
-        """Labels that are known before the node exists."""
-        product, total_mib = GFD[self.machine.model]
-        sharing = {"gpu.scheduler-ext.io/sharing": "memory"} if self.kind == SHARES else {}
-        discovered = {
-            PRODUCT: product,
-            "nvidia.com/gpu.memory": str(total_mib),
-            "nvidia.com/gpu.count": str(self.machine.gpus),
-        }
-        return {"example.com/group": self.name, **discovered, **sharing, **self.labels}
-
-    @property
     def plugin_resources(self) -> dict[str, str]:
         """What the device plugin adds; for shares, the extender adds its own."""
         return {} if self.kind == SHARES else {self.resource: str(self.amount)}
+
+    @property
+    def discovered_labels(self) -> dict[str, str]:
+        """What GPU Feature Discovery adds."""
+        product, total_mib = GFD[self.machine.model]
+        return {
+            "nvidia.com/gpu.product": product,
+            "nvidia.com/gpu.memory": str(total_mib),
+            "nvidia.com/gpu.count": str(self.machine.gpus),
+        }
 
     def devices(self, node: str) -> list[Json]:
         """The GPUs of a node as its agent reports them."""
@@ -119,44 +114,34 @@ class NodeGroup:
         ]
         return {"mig": {"enabled": True, "gridSize": 8, "instances": instances}}
 
-    def objects(self) -> Iterator[Json]:
-        """Its NodePool, and a NodeOverlay for what the cloud does not know of its nodes."""
-        yield {
-            "apiVersion": "karpenter.sh/v1",
-            "kind": "NodePool",
-            "metadata": {"name": self.name},
-            "spec": {
-                "weight": self.weight,
-                "template": {
-                    "metadata": {"labels": self.node_labels},
-                    "spec": {
-                        "nodeClassRef": {
-                            "group": "karpenter.kwok.sh",
-                            "kind": "KWOKNodeClass",
-                            "name": "default",
-                        },
-                        "requirements": [
-                            _in(INSTANCE_TYPE, self.machine.name),
-                            _in(CAPACITY_TYPE, *self.capacity_types),
-                        ],
-                        "taints": [TAINT],
-                        "startupTaints": [STARTUP_TAINT],
-                        "expireAfter": "Never",
-                    },
-                },
-                "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "20s"},
-            },
+    def row(self) -> Json:
+        """The group in the table of `scheduler-ext autoscaler-config`."""
+        is_mig = self.kind not in (WHOLE, SHARES)
+        return {
+            "name": self.name,
+            "instanceTypes": [self.machine.name],
+            "model": self.machine.model,
+            "gpusPerNode": self.machine.gpus,
+            "memoryMiB": GFD[self.machine.model][1],
+            "handOut": "mig" if is_mig else self.kind,
+            **({"mig": {"profiles": {self.kind: self.instances}}} if is_mig else {}),
+            "capacityType": self.capacity_type,
+            "max": 20,
+            "taints": [TAINT],
         }
-        if self.kind != WHOLE:
-            yield {
-                "apiVersion": "karpenter.sh/v1alpha1",
-                "kind": "NodeOverlay",
-                "metadata": {"name": self.name},
-                "spec": {
-                    "requirements": [_in("karpenter.sh/nodepool", self.name)],
-                    "capacity": {_GPU: "0", self.resource: str(self.amount)},
-                },
-            }
+
+
+def table(groups: Iterable[NodeGroup], consolidate_after: str) -> str:
+    """The file for `scheduler-ext autoscaler-config`."""
+    node_class = {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "default"}
+    return json.dumps(
+        {
+            "apiVersion": "cli.scheduler-ext.io/v1alpha1",
+            "kind": "NodeGroups",
+            "karpenter": {"nodeClass": node_class, "consolidateAfter": consolidate_after},
+            "groups": [group.row() for group in groups],
+        }
+    )
 
 
 def _in(key: str, *values: str) -> Json:

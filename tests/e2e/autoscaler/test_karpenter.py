@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from tests.e2e.autoscaler.market import Market, Outcome, open_market
-from tests.e2e.autoscaler.node_groups import CAPACITY_TYPE, ON_DEMAND, PRODUCT, SHARES, Machine, NodeGroup
+from tests.e2e.autoscaler.node_groups import CAPACITY_TYPE, ON_DEMAND, SHARES, Machine, NodeGroup
 from tests.e2e.autoscaler.purchases import fewest_bins
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.shares.share_workload import ShareWorkload
-from tests.e2e.workload import GFD
 from tests.held import DEVICES
 from tests.kube_objects import ANNOTATION, SHARE, holder
 
@@ -27,9 +26,10 @@ H100 = Machine("g-h100-4", "H100-80GB", 4, 40.0)
 GROUPS = {
     group.name: group
     for group in (
-        NodeGroup("t4", T4, weight=100),
-        NodeGroup("a100", A100, weight=50),
-        NodeGroup("h100", H100, weight=10),
+        NodeGroup("t4", T4),
+        NodeGroup("a100", A100, capacity_type=ON_DEMAND),
+        NodeGroup("a100-spot", A100),
+        NodeGroup("h100", H100),
         NodeGroup("mig", A100, "3g.40gb", 2),
         NodeGroup("shares", A100, SHARES),
     )
@@ -42,7 +42,7 @@ SICK = {"state": "Unhealthy", "reason": "XID 79"}
 
 def model(name: str) -> dict[str, str]:
     """A nodeSelector for a model, which Karpenter understands."""
-    return {PRODUCT: GFD[name][0]}
+    return {f"{ANNOTATION}model": name}
 
 
 @pytest.fixture(scope="module")
