@@ -101,7 +101,7 @@ def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> Node
         allow_unreported=info.by_allocatable,
     )
     labels = (node.metadata or kube.ObjectMeta()).labels or {}
-    return as_template(made) if not known and TEMPLATE_LABEL in labels else made
+    return as_template(made, resources) if not known and TEMPLATE_LABEL in labels else made
 
 
 def _gpu_counts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, int]:

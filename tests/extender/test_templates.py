@@ -1,7 +1,6 @@
 """Templates of node groups, as cluster-autoscaler sends them in `Nodes`: nodes that do not exist yet.
 
-It copies a node of the group, or builds one from the labels and resources that an empty group is tagged with.
-The copy has another name, uid and hostname, one label more, and no startup taints
+It copies a node of the group, or builds one from the tags of an empty group (`autoscaler-config`). The copy has another name, uid and hostname, one label more, and no startup taints
 (simulator/node_info_utils.go).
 """
 
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.nodegroups.cluster_autoscaler import cluster_autoscaler_settings
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import (
@@ -29,6 +29,8 @@ from tests.kube_objects import (
     nodes_body,
     pod,
 )
+from tests.nodegroups.tables import SHARES as BY_SHARES
+from tests.nodegroups.tables import group, sliced, table
 
 WHOLE = "nvidia.com/gpu"
 HALF = "nvidia.com/mig-3g.40gb"
@@ -78,37 +80,89 @@ def wish(name: str, value: str, limits: Json) -> Json:
     return pod("p", limits, annotations={f"{ANNOTATION}{name}": value})
 
 
+def tagged(**fields: Any) -> Json:
+    """The template of a group at zero, from the tags that `autoscaler-config` prints."""
+    (settings,) = cluster_autoscaler_settings(table(group(**fields)))["groups"]
+    tags = {
+        kind: {
+            key.removeprefix(prefix): value
+            for key, value in settings["tags"].items()
+            if key.startswith(prefix)
+        }
+        for kind in ("label", "resources")
+        if (prefix := f"k8s.io/cluster-autoscaler/node-template/{kind}/")
+    }
+    return template("tagged", tags["resources"], tags["label"])
+
+
 MODEL = "node(s) didn't match the requested GPU model"
 PLACES = "node(s) had no free MIG placement"
 SHORT = "Insufficient nvidia.com/gpu per device"
 MEMORY = "Insufficient GPU memory on one device"
 SMALL = "node(s) had GPUs too small"
+# Of a node of each group, whose model and layout the generated tags name as well.
 H100S = template("h100", {WHOLE: "2"}, GFD_H100 | {"nvidia.com/gpu.count": "2"})
 HALVES = template("mig", {HALF: "4", WHOLE: "0"}, A100 | {"nvidia.com/mig.strategy": "mixed"})
 SHARES = template("shares", {SHARE: SHARED_MIB}, SHARED)
 
 
+@pytest.mark.parametrize("sent", [H100S, tagged(model="H100-80GB")], ids=["of a node", "of tags"])
 @pytest.mark.parametrize(
-    ("sent", "asking", "reason"),
+    ("asking", "reason"),
     [
-        pytest.param(H100S, pod("p", {WHOLE: "2"}), "", id="its GPUs are free, whatever runs on its model"),
-        pytest.param(H100S, pod("p", {WHOLE: "3"}), SHORT, id="more GPUs than a node has"),
-        pytest.param(H100S, wish("model", "H100", {WHOLE: "1"}), "", id="its model"),
-        pytest.param(H100S, wish("model", "T4", {WHOLE: "1"}), MODEL, id="another model"),
-        pytest.param(H100S, wish("min-free-memory", "70Gi", {WHOLE: "1"}), "", id="its memory is free"),
-        pytest.param(H100S, wish("min-memory", "90Gi", {WHOLE: "1"}), SMALL, id="too little memory"),
-        pytest.param(HALVES, pod("p", {HALF: "4"}), "", id="all its instances"),
-        pytest.param(HALVES, pod("p", {HALF: "5"}), PLACES, id="more instances"),
-        pytest.param(SHARES, pod("p", {SHARE: "73728"}), "", id="a share of a whole GPU"),
-        pytest.param(SHARES, pod("p", {SHARE: "73729"}), MEMORY, id="a share that needs two GPUs"),
-        pytest.param(SHARES, wish("model", "A100", {SHARE: "8192"}), "", id="a share of its model"),
-        pytest.param(SHARES, wish("model", "H100", {SHARE: "8192"}), MODEL, id="a share of another model"),
+        pytest.param(pod("p", {WHOLE: "2"}), "", id="its GPUs are free, whatever runs on its model"),
+        pytest.param(pod("p", {WHOLE: "3"}), SHORT, id="more GPUs than a node has"),
+        pytest.param(wish("model", "H100", {WHOLE: "1"}), "", id="its model"),
+        pytest.param(wish("model", "T4", {WHOLE: "1"}), MODEL, id="another model"),
+        pytest.param(wish("min-free-memory", "70Gi", {WHOLE: "1"}), "", id="its memory is free"),
+        pytest.param(wish("min-memory", "90Gi", {WHOLE: "1"}), SMALL, id="too little memory"),
     ],
 )
-def test_a_template_is_the_empty_node_that_it_stands_for(
+def test_a_template_of_whole_gpus_is_the_empty_node_that_it_stands_for(
     extender: Extender, sent: Json, asking: Json, reason: str
 ) -> None:
     assert fits(extender, asking, sent) == reason
+
+
+@pytest.mark.parametrize("sent", [HALVES, tagged(**sliced(p3g_40gb=2))], ids=["of a node", "of tags"])
+@pytest.mark.parametrize(
+    ("asking", "reason"),
+    [
+        pytest.param(pod("p", {HALF: "4"}), "", id="all its instances"),
+        pytest.param(pod("p", {HALF: "5"}), PLACES, id="more instances"),
+        pytest.param(wish("model", "A100-80GB", {HALF: "1"}), "", id="its model"),
+        pytest.param(wish("model", "H100", {HALF: "1"}), MODEL, id="another model"),
+    ],
+)
+def test_a_template_of_mig_is_the_empty_node_that_it_stands_for(
+    extender: Extender, sent: Json, asking: Json, reason: str
+) -> None:
+    assert fits(extender, asking, sent) == reason
+
+
+@pytest.mark.parametrize(
+    "sent", [SHARES, tagged(model="A100-80GB", memoryMiB=81920, **BY_SHARES)], ids=["of a node", "of tags"]
+)
+@pytest.mark.parametrize(
+    ("asking", "reason"),
+    [
+        pytest.param(pod("p", {SHARE: "73728"}), "", id="a share of a whole GPU"),
+        pytest.param(pod("p", {SHARE: "73729"}), MEMORY, id="a share that needs two GPUs"),
+        pytest.param(wish("model", "A100", {SHARE: "8192"}), "", id="a share of its model"),
+        pytest.param(wish("model", "H100", {SHARE: "8192"}), MODEL, id="a share of another model"),
+    ],
+)
+def test_a_template_of_shares_is_the_empty_node_that_it_stands_for(
+    extender: Extender, sent: Json, asking: Json, reason: str
+) -> None:
+    assert fits(extender, asking, sent) == reason
+
+
+def test_a_pod_with_a_share_on_each_gpu_of_a_tagged_group(extender: Extender) -> None:
+    containers = [{"name": f"c{i}", "resources": {"limits": {SHARE: "70000"}}} for i in range(3)]
+    sent = tagged(model="A100-80GB", memoryMiB=81920, **BY_SHARES)
+    assert fits(extender, pod("p", containers=containers[:2]), sent) == ""
+    assert fits(extender, pod("p", containers=containers), sent) == MEMORY
 
 
 def test_a_node_of_the_same_labels_that_exists_needs_a_report_for_shares(extender: Extender) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from scheduler_ext.core.dra.device import NodeDevices
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
-from scheduler_ext.core.node.estimate import Estimate
+from scheduler_ext.core.node.estimate import MAX_COUNT, Estimate
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.promisable import advertised_mib
 from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
@@ -57,13 +57,18 @@ def as_new(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> A
     return AsNew(empty, empty) if known else AsNew(None, None)
 
 
-def as_template(info: NodeInfo) -> NodeInfo:
+def as_template(info: NodeInfo, resources: ResourceNames) -> NodeInfo:
     """A node that does not exist yet, whose labels and amounts are what will be known of it: with them it
     takes whole GPUs, MIG instances and memory shares, as the reported node would when it is empty."""
     estimate = info.estimate
-    if info.share_node and estimate is not None and estimate.count and estimate.memory_mib:
-        return replace(info, report=_as_report(estimate), estimate=None)
-    return replace(info, by_allocatable=estimate is not None)
+    if estimate is None or not info.share_node:
+        return replace(info, by_allocatable=estimate is not None)
+    if not estimate.memory_mib:
+        return info
+    # As few GPUs as can have the advertised memory: the headroom of all together is rarely one GPU.
+    advertised = (info.allocatable or {}).get(resources.share, 0)
+    count = estimate.count or min(MAX_COUNT, -(-advertised // estimate.memory_mib))
+    return replace(info, report=_as_report(replace(estimate, count=count)), estimate=None)
 
 
 def _registered(info: NodeInfo) -> dict[str, int] | None:
