@@ -1,6 +1,7 @@
 """Templates of node groups, as cluster-autoscaler sends them in `Nodes`: nodes that do not exist yet.
 
-It copies a node of the group, or builds one from the tags of an empty group (`autoscaler-config`). The copy has another name, uid and hostname, one label more, and no startup taints
+It copies a node of the group, or builds one from the tags of an empty group, as `autoscaler-config` has them.
+The copy has another name, uid and hostname, one label more, and no startup taints
 (simulator/node_info_utils.go).
 """
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from tests.e2e.autoscaler.market import Market, Outcome, open_market
-from tests.e2e.autoscaler.node_groups import CAPACITY_TYPE, ON_DEMAND, SHARES, Machine, NodeGroup
+from tests.e2e.autoscaler.node_groups import CAPACITY_TYPE, ON_DEMAND, SHARES, SPOT, Machine, NodeGroup
 from tests.e2e.autoscaler.purchases import fewest_bins
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.shares.share_workload import ShareWorkload
@@ -91,10 +91,12 @@ def needed(group: str, *amounts: int) -> int:
 
 def mixed(workload: ShareWorkload) -> tuple[list[Json], Mapping[str, int]]:
     """Pods for all groups, and the nodes that they need."""
-    on_demand = {CAPACITY_TYPE: ON_DEMAND}
+    spot, on_demand = {CAPACITY_TYPE: SPOT}, {CAPACITY_TYPE: ON_DEMAND}
     pods = [
         *asking(workload, 3, 2, {GPU: "1"}, **model("T4")),
         *asking(workload, 4, 6, {GPU: "1"}, **model("A100-80GB"), **on_demand),
+        # The machines of `mig` and `shares` have such GPUs as well, and hand out none of them whole.
+        *asking(workload, 2, 7, {GPU: "1"}, **model("A100-80GB"), **spot),
         *asking(workload, 2, 12, {GPU: "2"}, **model("H100-80GB")),
         *asking(workload, 2, 4, {HALF: "1"}),
         *asking(workload, 1, 8, {HALF: "2"}),
@@ -103,6 +105,7 @@ def mixed(workload: ShareWorkload) -> tuple[list[Json], Mapping[str, int]]:
     return pods, {
         "t4": needed("t4", 1, 1, 1),
         "a100": needed("a100", 1, 1, 1, 1),
+        "a100-spot": needed("a100-spot", 1, 1),
         "h100": needed("h100", 2, 2),
         "mig": needed("mig", 1, 1, 2),
         "shares": needed("shares", *(30000,) * 6),
@@ -118,8 +121,8 @@ def test_from_zero_nodes_every_pod_runs_and_no_node_is_bought_in_vain(
 ) -> None:
     _, outcome = stocked
     assert is_frugal(outcome), outcome.row()
-    bought = {each.group: market.purchases.capacity_type(each) for each in market.purchases.since(0.0)}
-    assert bought == {"t4": "spot", "a100": "on-demand", "h100": "spot", "mig": "spot", "shares": "spot"}
+    bought = {(each.group, market.purchases.capacity_type(each)) for each in market.purchases.since(0.0)}
+    assert bought == {(group.name, group.capacity_type) for group in GROUPS.values()}
 
 
 def test_pods_that_arrive_while_a_node_starts_wait_for_it(market: Market, workload: ShareWorkload) -> None:
