@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any, Protocol
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
@@ -11,13 +10,13 @@ from scheduler_ext.core.cycle.overlay import with_nodes
 from scheduler_ext.core.errors import PodError, RequestError
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, intree_rejection
 from scheduler_ext.core.node.claimed import claim_only_pods, claimed_gpus
-from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.preemption.dry_run import without
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import KubeView, diagnosed, explanation, needs_of, wish
 from scheduler_ext.explain.ineffective import pod_warnings
-from scheduler_ext.explain.intree_nodes import preferences_of
+from scheduler_ext.explain.intree_nodes import CPU, preferences_of, with_cpu
 from scheduler_ext.explain.recorded import recorded_values
 from scheduler_ext.explain.sentences import asks
 from scheduler_ext.explain.snapshot_dump import taken
@@ -31,7 +30,6 @@ from scheduler_ext.wire.redacted import read_redacted
 from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 from scheduler_ext.wire.times import time_text
 
-_CPU = "cpu"
 NOT_OFFERED = "kube-scheduler did not ask about this node"
 
 
@@ -171,9 +169,9 @@ class Explainer:
         """The verdicts of kube-scheduler's own filters, as far as they can be computed here: everything about
         the node itself, and CPU; and from the last request the nodes that they removed."""
         needs = needs_of(found.pod, self._source.claims)
-        ignored = frozenset({*needs.requests, "pods"}) - {_CPU}
+        ignored = frozenset({*needs.requests, "pods"}) - {CPU}
         facts = {
-            name: _with_cpu(each, snapshot.nodes[name].info)
+            name: with_cpu(each, snapshot.nodes[name].info)
             for name, each in self._source.node_facts().items()
             if name in snapshot.nodes
         }
@@ -255,16 +253,6 @@ def _named(pod: BoundPod) -> kube.Pod:
     """A pod without a known manifest: its name, and nothing that kube-scheduler's filters read."""
     metadata = kube.ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)
     return kube.Pod(metadata=metadata, spec=kube.PodSpec(priority=pod.priority))
-
-
-def _with_cpu(facts: NodeFacts, info: NodeInfo) -> NodeFacts:
-    """With the node's known CPU; unlimited if unknown."""
-    if info.cpu_milli is None:
-        return replace(facts, allocatable={_CPU: Fraction(UNLIMITED)})
-    asked = info.cpu_elsewhere_milli + sum(pod.cpu_milli for pod in info.pods if pod.holds)
-    return replace(
-        facts, allocatable={_CPU: Fraction(info.cpu_milli, 1000)}, requested={_CPU: Fraction(asked, 1000)}
-    )
 
 
 def _not_offered(record: Recorded | None, snapshot: Snapshot) -> Mapping[str, InTreeRejection]:

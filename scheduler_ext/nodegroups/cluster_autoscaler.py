@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from scheduler_ext.core.node.node_labels import STARTING_TAINT
-from scheduler_ext.nodegroups.node_facts import labels, ordered, resources, starting_taint, taints
+from scheduler_ext.nodegroups.node_facts import labels, ordered, resources, starting_taint, taint_text, taints
 from scheduler_ext.wire.node_groups import API_VERSION, NodeGroup, NodeGroups
 
 _TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
@@ -94,7 +94,7 @@ def _group(group: NodeGroup, table: NodeGroups) -> dict[str, Any]:
         "k8s.io/cluster-autoscaler/enabled": "true",
         **{f"{_TEMPLATE}/label/{key}": value for key, value in node_labels.items()},
         **{f"{_TEMPLATE}/resources/{name}": str(amount) for name, amount in amounts.items()},
-        **{f"{_TEMPLATE}/taint/{each['key']}": f"{each['value']}:{each['effect']}" for each in stay},
+        **{f"{_TEMPLATE}/taint/{each['key']}": taint_text(each).partition("=")[2] for each in stay},
     }
     resource, amount = next(iter(_handed_out(group, table).items()))
     annotations = {
@@ -105,9 +105,9 @@ def _group(group: NodeGroup, table: NodeGroups) -> dict[str, Any]:
         f"{_CAPI}/gpu-type": resource,
         f"{_CAPI}/gpu-count": str(amount),
         f"{_CAPI}/labels": label_list,
-        **({f"{_CAPI}/taints": ",".join(map(_taint_text, stay))} if stay else {}),
+        **({f"{_CAPI}/taints": ",".join(map(taint_text, stay))} if stay else {}),
     }
-    registered = ",".join(map(_taint_text, [*stay, starting_taint()]))
+    registered = ",".join(map(taint_text, [*stay, starting_taint()]))
     return {
         "name": group.name,
         "minSize": group.min,
@@ -116,10 +116,6 @@ def _group(group: NodeGroup, table: NodeGroups) -> dict[str, Any]:
         "annotations": annotations,
         "kubelet": {"nodeLabels": label_list, "registerWithTaints": registered},
     }
-
-
-def _taint_text(taint: dict[str, str]) -> str:
-    return f"{taint['key']}={taint['value']}:{taint['effect']}"
 
 
 def _pattern(name: str) -> str:

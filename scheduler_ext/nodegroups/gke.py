@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.core.node.node_labels import MANAGED_STARTING_TAINT
-from scheduler_ext.nodegroups.node_facts import labels, ordered, starting_taint, taints
+from scheduler_ext.nodegroups.node_facts import labels, ordered, starting_taint, taint_text, taints
 from scheduler_ext.wire.node_groups import API_VERSION, NodeGroup, NodeGroups
 
 _ACCELERATORS: Final = {
@@ -99,7 +99,7 @@ def _pool(i: int, group: NodeGroup, table: NodeGroups) -> list[str]:
         f"--num-nodes={group.min}",
         *(["--spot"] if group.capacity_type == "spot" else []),
         "--node-labels=" + ",".join(f"{key}={value}" for key, value in node_labels.items()),
-        "--node-taints=" + ",".join(f"{each['key']}={each['value']}:{each['effect']}" for each in registered),
+        "--node-taints=" + ",".join(map(taint_text, registered)),
     ]
 
 

@@ -1,7 +1,7 @@
 """What every node of a group has, before the first one exists: labels, resources, taints; and the order in
 which groups are bought."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from scheduler_ext.core.gpu.gpu import Memory
@@ -38,8 +38,16 @@ def labels(group: NodeGroup) -> dict[str, str]:
 
 
 def taints(group: NodeGroup) -> list[dict[str, str]]:
-    """The taints that stay."""
-    return [{"key": each.key, "value": each.value, "effect": each.effect} for each in group.taints]
+    """The taints that stay; Karpenter's definition refuses an empty value."""
+    return [
+        {"key": each.key, **({"value": each.value} if each.value else {}), "effect": each.effect}
+        for each in group.taints
+    ]
+
+
+def taint_text(taint: Mapping[str, str]) -> str:
+    """A taint as kubelets and clouds read it: KEY=VALUE:EFFECT."""
+    return f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"
 
 
 def resources(group: NodeGroup, headroom_percent: int) -> dict[str, int]:

@@ -91,7 +91,7 @@ def test_karpenter_gets_a_pool_for_each_group() -> None:
         "gpu.scheduler-ext.io/agent": "true",
         "team": "a",
     }
-    assert template["spec"]["taints"] == [TAINT | {"value": ""}]
+    assert template["spec"]["taints"] == [TAINT]
     assert template["spec"]["startupTaints"] == [
         {"key": "gpu.scheduler-ext.io/starting", "value": "true", "effect": "NoSchedule"}
     ]

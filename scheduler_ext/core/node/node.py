@@ -86,7 +86,7 @@ class PendingPod:
     """A pod that is not bound yet: what it asks (`invalid` says why that cannot be read), and who binds it.
     `nominated_node` is where it waits for others to leave; `claims` are the names of its ResourceClaims;
     `manifest` is the pod as JSON, redacted; `gated` if it has scheduling gates, so that no scheduler tries
-    it yet."""
+    it yet. `workload` is the kind and the name of the object that made it."""
 
     pod: BoundPod
     resource_version: str
@@ -96,6 +96,7 @@ class PendingPod:
     claims: tuple[str, ...] = ()
     manifest: bytes = field(default=b"", compare=False, repr=False)
     gated: bool = False
+    workload: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

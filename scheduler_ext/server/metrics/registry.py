@@ -19,7 +19,7 @@ from scheduler_ext import __version__
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.server.http.tls import not_after
-from scheduler_ext.server.metrics.gauges import Longest, Pending, SourceMetrics
+from scheduler_ext.server.metrics.gauges import Longest, Pending, Replicas, SourceMetrics, Workloads
 from scheduler_ext.server.metrics.gpu_metrics import GpuText, visible
 from scheduler_ext.server.metrics.node_metrics import NodeText
 from scheduler_ext.sources.source_status import Watched
@@ -42,8 +42,11 @@ class Metrics:
         pending: Pending = dict,
         certificate_file: Path | None = None,
         longest: Longest = lambda wall_time: (),
+        workloads: Workloads = dict,
+        replicas: Replicas = dict,
     ) -> None:
-        """`pending` returns the number of waiting pods by reason, and `longest` those that wait longest;
+        """`pending` returns the number of waiting pods by reason, `longest` those that wait longest, and
+        `workloads` their number by workload; `replicas` how many more pods of counted templates fit;
         `certificate_file` has the certificate of the API."""
         # Otherwise every counter has one more series, which no query uses; the switch is per process.
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -75,7 +78,7 @@ class Metrics:
         resources = config.resource_names()
         self._gpus = GpuText(source, resources, config.memory.headroom_percent, config.metrics.detail)
         self._states = NodeText(source, config.metrics.detail)
-        registry.register(SourceMetrics(source, resources, pending, longest))
+        registry.register(SourceMetrics(source, resources, pending, longest, workloads, replicas))
         if certificate_file is not None:
             # Read at each scrape: the server reads a changed file within a second, or logs why not.
             Gauge(
