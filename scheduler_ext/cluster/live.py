@@ -34,6 +34,7 @@ from scheduler_ext.cluster.inventory_handlers import (
 from scheduler_ext.cluster.own_lease import Election
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.scheduler_lease import Leadership
+from scheduler_ext.cluster.startup_taints import StartupTaints
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
@@ -68,7 +69,9 @@ _INVISIBLE = Cause.REPORT | Cause.AGE | Cause.PROMISE
 
 Leader: TypeAlias = Election | Leadership
 BuildLeader: TypeAlias = Callable[..., Leader]
-_Worker: TypeAlias = EventRecorder | Enforcing | Leader | DeviceWatches | TaintWriter | AgentLabels
+_Worker: TypeAlias = (
+    EventRecorder | Enforcing | Leader | DeviceWatches | TaintWriter | AgentLabels | StartupTaints
+)
 
 
 class LiveInventory(Background):
@@ -113,6 +116,15 @@ class LiveInventory(Background):
         self._nodes = NodeHandler(*parts)
         self._agent_labels = AgentLabels(
             transport, self.active, config.inventory.label_nodes, self._nodes.facts, self._recorder.write
+        )
+        self._startup_taints = StartupTaints(
+            transport,
+            self.active,
+            resources,
+            self._nodes.facts,
+            lambda: self.snapshot,
+            self._recorder.write,
+            self._recorder.warn,
         )
         self._inventory_events = InventoryEvents(self._recorder.warn, resources, self._agent_labels.why_not)
         self._device_watches = DeviceWatches(transport, *parts, rate_limiter)
@@ -221,7 +233,8 @@ class LiveInventory(Background):
     def _workers(self) -> list[_Worker]:
         """The parts beside the reflectors that work from the start."""
         parts = (self._recorder, self.enforcing, self._leader, self._device_watches, self._taint_writer)
-        return [self._agent_labels, *(part for part in parts if part is not None)]
+        always: tuple[_Worker, ...] = (self._agent_labels, self._startup_taints)
+        return [*always, *(part for part in parts if part is not None)]
 
     def stop(self, wait_s: float = _STOP_S) -> None:
         self.stopped.set()

@@ -16,6 +16,7 @@ from scheduler_ext.core.intree import (
     name_rejection,
     preference_of,
 )
+from scheduler_ext.core.node.node import UNLIMITED, NodeInfo
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.node_info import node_facts
@@ -23,6 +24,7 @@ from scheduler_ext.wire.objects import Objects
 
 # The number of different needs that are remembered; pods with equal needs are judged once.
 _REMEMBERED = 64
+CPU = "cpu"
 
 _Key = tuple[Hashable, ...]
 
@@ -118,6 +120,16 @@ def with_pods(facts: NodeFacts, amounts: Mapping[str, Fraction], pods: int) -> N
     for name, amount in amounts.items():
         requested[name] = requested.get(name, Fraction(0)) + amount * pods
     return replace(facts, requested=requested, pod_count=facts.pod_count + pods)
+
+
+def with_cpu(facts: NodeFacts, info: NodeInfo) -> NodeFacts:
+    """With the node's known CPU; unlimited if unknown."""
+    if info.cpu_milli is None:
+        return replace(facts, allocatable={CPU: Fraction(UNLIMITED)})
+    asked = info.cpu_elsewhere_milli + sum(pod.cpu_milli for pod in info.pods if pod.holds)
+    return replace(
+        facts, allocatable={CPU: Fraction(info.cpu_milli, 1000)}, requested={CPU: Fraction(asked, 1000)}
+    )
 
 
 def _key(needs: PodNeeds) -> _Key:

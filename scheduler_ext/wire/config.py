@@ -13,6 +13,8 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.node.node_labels import MAX_VALUE
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import (
     DEFAULT_DEVICE_CLASSES,
     DEFAULT_SHARE,
@@ -22,8 +24,10 @@ from scheduler_ext.core.request.resource_names import (
 )
 from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import located
 from scheduler_ext.wire.documents import json_documents
+from scheduler_ext.wire.pod import pod_request
 from scheduler_ext.wire.times import DURATION, duration_s
 from scheduler_ext.wire.yaml_values import CONFIGURATION
 
@@ -32,6 +36,7 @@ KIND = "ExtenderConfiguration"
 
 # A DNS subdomain, as of Kubernetes' object names.
 DeviceClassName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+WorkloadName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$")]
 ResourceName = Annotated[
     str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
 ]
@@ -115,9 +120,19 @@ class DraSection(_Section):
     device_taints: bool = False
 
 
+class PodTemplate(_Section):
+    """A pod template, as in a workload."""
+
+    spec: dict[str, Any]
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
 class MetricsSection(_Section):
     detail: Literal["cluster", "node", "device"] = "node"
     waiting_pods: Annotated[int, Meta(ge=0, le=1000)] = 50
+    schedulable_replicas: Annotated[dict[WorkloadName, PodTemplate], Meta(max_length=20)] = field(
+        default_factory=dict
+    )
 
 
 class Configuration(_Section):
@@ -222,6 +237,29 @@ def check(config: Configuration) -> None:
         raise ConfigError("inventory.missingAfter: must be later than staleAfter")
     for key in DURATION_BOUNDS:
         config.duration_s(key)
+    for name in config.metrics.schedulable_replicas:
+        counted_pod(name, config)
+
+
+def counted_pod(name: str, config: Configuration) -> kube.Pod:
+    """The pod of a template in `metrics.schedulableReplicas`. Raises ConfigError for one that cannot be
+    read, or that requests no GPU."""
+    key = f"metrics.schedulableReplicas.{name}"
+    template = config.metrics.schedulable_replicas[name]
+    try:
+        # Quantities are decoded from bytes.
+        pod = msgspec.json.decode(
+            msgspec.json.encode({"metadata": {**template.metadata, "name": name}, "spec": template.spec}),
+            type=kube.Pod,
+        )
+        request = pod_request(pod, config.resource_names())
+    except (msgspec.ValidationError, QuantityError) as error:
+        raise ConfigError(f"{key}: {_explained(error)}") from None
+    if isinstance(request, InvalidRequest):
+        raise ConfigError(f"{key}: {request.message}")
+    if not request.asks_gpu:
+        raise ConfigError(f"{key}: it requests no GPU; add a GPU resource to the limits of a container")
+    return pod
 
 
 def _check_values(values: Mapping[str, Any]) -> None:
