@@ -36,6 +36,7 @@ KIND = "ExtenderConfiguration"
 
 # A DNS subdomain, as of Kubernetes' object names.
 DeviceClassName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+NamespaceName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 WorkloadName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$")]
 ResourceName = Annotated[
     str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
@@ -55,6 +56,8 @@ DURATION_BOUNDS: Mapping[str, tuple[float, float]] = {
     "server.writeTimeout": (0.1, 300),
     "server.decisionDeadline": (0.01, 60),
     "server.gracefulTimeout": (0.5, 300),
+    "autoscaler.placeholders.after": (0, 86400),
+    "autoscaler.placeholders.ttl": (10, 86400),
 }
 
 
@@ -120,6 +123,19 @@ class DraSection(_Section):
     device_taints: bool = False
 
 
+class PlaceholdersSection(_Section):
+    enabled: bool = False
+    namespace: NamespaceName = "gpu-scheduler-placeholders"
+    after: str = "30s"
+    ttl: str = "15m"
+    most: Annotated[int, Meta(ge=1, le=50)] = 5
+    per_hour: Annotated[int, Meta(ge=1, le=1000)] = 20
+
+
+class AutoscalerSection(_Section):
+    placeholders: PlaceholdersSection = field(default_factory=PlaceholdersSection)
+
+
 class PodTemplate(_Section):
     """A pod template, as in a workload."""
 
@@ -154,6 +170,7 @@ class Configuration(_Section):
     inspection: InspectionSection = field(default_factory=InspectionSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
     dra: DraSection = field(default_factory=DraSection)
+    autoscaler: AutoscalerSection = field(default_factory=AutoscalerSection)
     values: dict[str, Price] = field(default_factory=dict)
 
     def policy(self) -> Policy:
@@ -172,8 +189,10 @@ class Configuration(_Section):
 
     def duration_s(self, key: str) -> float:
         """A duration of DURATION_BOUNDS in seconds. Raises ConfigError naming the key."""
-        section, name = key.split(".")
-        return duration_s(key, msgspec.to_builtins(getattr(self, section))[name], *DURATION_BOUNDS[key])
+        value = msgspec.to_builtins(self)
+        for part in key.split("."):
+            value = value[part]
+        return duration_s(key, value, *DURATION_BOUNDS[key])
 
     def allows_unreported(self) -> bool:
         """Whether nodes without a fresh report take pods by their allocatable."""
