@@ -1,7 +1,7 @@
 """The last decisions on pods, kept for explanations: the request, its result, and the result of the bind. A
 request only puts a note of constant size into a queue. The record's own thread reads the notes, decodes each
 pod, and computes the scores of the best nodes. One bit per node records whether kube-scheduler asked about
-it."""
+it, or refused it by its own counts of GPUs."""
 
 import logging
 import time

@@ -8,7 +8,7 @@ import numpy as np
 
 from scheduler_ext.core.framework.criterion import Filter, View
 from scheduler_ext.core.framework.refusal import MissKind, NearestMiss, Reason
-from scheduler_ext.core.node.columns import Bools, UnitColumns
+from scheduler_ext.core.node.columns import Bools, Ints, UnitColumns
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.unreported import REPORTED_VENDORS, cause, remedy
 from scheduler_ext.core.request.request import GpuRequest
@@ -26,29 +26,47 @@ _UNNAMED = "UNKNOWN"
 
 class _Wish(NamedTuple):
     """A wish about a value that may be unknown without a report: its field, the value in words, and where
-    that is unknown, `[slot, state]`."""
+    that is unknown on some states, `[slot, state]`."""
 
     field: str
     compares: str
-    unknown: Callable[[Snapshot, UnitColumns], Bools]
+    unknown: Callable[[Snapshot, UnitColumns, Ints], Bools]
+
+
+def _no_model(there: Snapshot, units: UnitColumns, at: Ints) -> Bools:
+    unnamed = np.array([model.name == _UNNAMED for model in there.models], np.bool_)
+    unknown: Bools = units.offered[:, at] & unnamed[units.model[:, at]]
+    return unknown
+
+
+def _no_capability(there: Snapshot, units: UnitColumns, at: Ints) -> Bools:
+    unknown: Bools = units.offered[:, at] & (there.devices.compute_capability[:, at] == 0)
+    return unknown
+
+
+def _no_cuda(there: Snapshot, units: UnitColumns, at: Ints) -> Bools:
+    unknown: Bools = units.offered[:, at] & (there.node.cuda[at] == 0)
+    return unknown
+
+
+def _no_memory(_there: Snapshot, units: UnitColumns, at: Ints) -> Bools:
+    unknown: Bools = units.offered[:, at] & (units.memory_mib[:, at] == 0)
+    return unknown
+
+
+def _no_free_memory(_there: Snapshot, units: UnitColumns, at: Ints) -> Bools:
+    """Also of old reports, which count without free memory."""
+    unknown: Bools = (units.free[:, at] > 0) & (units.free_mib[:, at] == 0)
+    return unknown
 
 
 # By the name of the filter that compares it.
 _WISHES = {
-    "model": _Wish("models", "model", lambda there, units: units.offered & _unnamed(there)[units.model]),
-    "compute-capability": _Wish(
-        "min_compute_capability",
-        "compute capability",
-        lambda there, units: units.offered & (there.devices.compute_capability == 0),
-    ),
-    "cuda": _Wish("min_cuda", "CUDA version", lambda there, units: units.offered & (there.node.cuda == 0)),
-    "total-memory": _Wish(
-        "min_memory_mib", "total memory", lambda _there, units: units.offered & (units.memory_mib == 0)
-    ),
-    # Old reports count without free memory.
-    "free-memory": _Wish(
-        "min_free_mib", "free memory", lambda _there, units: units.has_free & (units.free_mib == 0)
-    ),
+    "model": _Wish("models", "model", _no_model),
+    "compute-capability": _Wish("min_compute_capability", "compute capability", _no_capability),
+    "cuda": _Wish("min_cuda", "CUDA version", _no_cuda),
+    "total-memory": _Wish("min_memory_mib", "total memory", _no_memory),
+    "free-memory": _Wish("min_free_mib", "free memory", _no_free_memory),
 }
 
 
@@ -57,19 +75,21 @@ def unknown_wishes(view: View) -> Mapping[str, Bools]:
     agent shows, `[state]`."""
     request, there = view.request, view.snapshot
     wished = {name: wish for name, wish in _WISHES.items() if getattr(request, wish.field)}
-    if not wished or not request.units or request.shares is not None or not there.node.unreported.any():
+    if not wished or not request.units or request.shares is not None:
+        return {}
+    # Few nodes are so, and all others cost nothing.
+    at = np.flatnonzero(there.node.unreported & (there.node.devices > 0)).astype(np.int32)
+    if not len(at):
         return {}
     # Other vendors have no agent that could tell.
     has_agent = np.array([model.vendor in REPORTED_VENDORS for model in there.models], np.bool_)
-    reportable = [(units, there.node.unreported & has_agent[units.model]) for _, units in view.units]
-    return {
-        name: np.any([wish.unknown(there, units) & where for units, where in reportable], axis=(0, 1))
-        for name, wish in wished.items()
-    }
-
-
-def _unnamed(there: Snapshot) -> Bools:
-    return np.array([model.name == _UNNAMED for model in there.models], np.bool_)
+    found = {}
+    for name, wish in wished.items():
+        states = found[name] = view.everywhere(False)
+        for _, units in view.units:
+            unknown = wish.unknown(there, units, at) & has_agent[units.model[:, at]]
+            states[at] |= unknown.any(0)
+    return found
 
 
 class FreshInventory(Filter):
