@@ -56,7 +56,9 @@ def pod_state(pod: kube.Pod, resources: ResourceNames) -> PodState:
         return None
     if spec.node_name:
         return _Other(spec.node_name, pod_cpu_milli(spec))
-    return pending_pod(pod, resources) if has_gpus else None
+    waiting = pending_pod(pod, resources) if has_gpus else None
+    # A placeholder waits for an autoscaler, and for no node.
+    return None if waiting is not None and waiting.pod.request.is_placeholder else waiting
 
 
 def scheduler_cache(config: Configuration) -> Cache:

@@ -23,6 +23,7 @@ from scheduler_ext.cluster.enforcing import Enforcing
 from scheduler_ext.cluster.events.event_recorder import EventRecorder
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems
 from scheduler_ext.cluster.events.placement_events import PlacementEvents
+from scheduler_ext.cluster.for_autoscalers import ForAutoscalers
 from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.inventory_handlers import (
     BudgetHandler,
@@ -34,7 +35,6 @@ from scheduler_ext.cluster.inventory_handlers import (
 from scheduler_ext.cluster.own_lease import Election
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.scheduler_lease import Leadership
-from scheduler_ext.cluster.startup_taints import StartupTaints
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
@@ -69,9 +69,7 @@ _INVISIBLE = Cause.REPORT | Cause.AGE | Cause.PROMISE
 
 Leader: TypeAlias = Election | Leadership
 BuildLeader: TypeAlias = Callable[..., Leader]
-_Worker: TypeAlias = (
-    EventRecorder | Enforcing | Leader | DeviceWatches | TaintWriter | AgentLabels | StartupTaints
-)
+_Worker: TypeAlias = EventRecorder | Enforcing | Leader | DeviceWatches | Background
 
 
 class LiveInventory(Background):
@@ -117,15 +115,6 @@ class LiveInventory(Background):
         self._agent_labels = AgentLabels(
             transport, self.active, config.inventory.label_nodes, self._nodes.facts, self._recorder.write
         )
-        self._startup_taints = StartupTaints(
-            transport,
-            self.active,
-            resources,
-            self._nodes.facts,
-            lambda: self.snapshot,
-            self._recorder.write,
-            self._recorder.warn,
-        )
         self._inventory_events = InventoryEvents(self._recorder.warn, resources, self._agent_labels.why_not)
         self._device_watches = DeviceWatches(transport, *parts, rate_limiter)
         self._reflectors: list[Reflector[Any]] = [
@@ -154,6 +143,7 @@ class LiveInventory(Background):
             self._taint_writer = TaintWriter(
                 transport, self.locked, self.active, lambda: watches.rules_path, lambda: self.snapshot
             )
+        self.for_autoscalers = ForAutoscalers.of(transport, self, extender, self._recorder, config)
         self._reflectors += self._leader.reflectors if self._leader is not None else ()
         self._changed = Event()
         # When the first change arrived since the last publication began.
@@ -233,7 +223,7 @@ class LiveInventory(Background):
     def _workers(self) -> list[_Worker]:
         """The parts beside the reflectors that work from the start."""
         parts = (self._recorder, self.enforcing, self._leader, self._device_watches, self._taint_writer)
-        always: tuple[_Worker, ...] = (self._agent_labels, self._startup_taints)
+        always = (self._agent_labels, *self.for_autoscalers)
         return [*always, *(part for part in parts if part is not None)]
 
     def stop(self, wait_s: float = _STOP_S) -> None:

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 from scheduler_ext.background import Background
@@ -36,9 +36,20 @@ Say = Callable[[Callable[[], dict[str, Any]]], None]
 Warn = Callable[[str, str | None, str, str], None]
 
 
+class Cluster(Protocol):
+    """What the extender knows of the cluster."""
+
+    @property
+    def snapshot(self) -> Snapshot | None: ...
+
+    def node_facts(self) -> Mapping[str, NodeFacts]: ...
+
+    def active(self) -> bool: ...
+
+
 class StartupTaints(Background):
-    """Writes while `active` says that this extender writes to the cluster. `facts` has the latest taints of
-    each Node; `say` writes an Event, and `warn` one about a node, its uid, for a reason, with a note. The API
+    """Writes while this extender is active in the `cluster`, which has the latest taints of each Node. `say`
+    writes an Event, and `warn` one about a node, its uid, for a reason, with a note. The API
     server takes the write only where the taints are still those that were seen."""
 
     taints = Counter(
@@ -51,19 +62,15 @@ class StartupTaints(Background):
     def __init__(
         self,
         transport: Transport,
-        active: Callable[[], bool],
+        cluster: Cluster,
         resources: ResourceNames,
-        facts: Mapping[str, NodeFacts],
-        snapshot: Callable[[], Snapshot | None],
         say: Say,
         warn: Warn,
     ) -> None:
         super().__init__("startup-taints")
         self._transport = transport
-        self._active = active
+        self._cluster = cluster
         self._resources = resources
-        self._facts = facts
-        self._snapshot = snapshot
         self._say = say
         self._warn = warn
         self._retry = Retry(transport.server, Backoff(), probes=False)
@@ -73,8 +80,8 @@ class StartupTaints(Background):
 
     def run(self) -> None:
         while not self.stopped.wait(EVERY_S):
-            snapshot = self._snapshot()
-            if snapshot is not None and self._active() and not self._retry.left_s():
+            snapshot = self._cluster.snapshot
+            if snapshot is not None and self._cluster.active() and not self._retry.left_s():
                 try:
                     self._look(snapshot)
                 except Exception:
@@ -82,10 +89,9 @@ class StartupTaints(Background):
 
     def _look(self, snapshot: Snapshot) -> None:
         now = time.monotonic()
-        # The watch adds and removes nodes meanwhile.
         tainted = {
             name: facts
-            for name, facts in list(self._facts.items())
+            for name, facts in self._cluster.node_facts().items()
             if any(taint.key in TAINTS for taint in facts.taints)
         }
         self._since = {name: self._since.get(name, now) for name in tainted}

@@ -10,6 +10,7 @@ from itertools import product
 from scheduler_ext.background import Background
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
+from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.counters import Counter
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.new_nodes import CURES, NewNodes
@@ -58,6 +59,9 @@ class BlindRejections(Background):
         while self._waiting:
             answer = self._waiting.popleft()
             assert answer.basis is not None
+            request = answer.basis.decision.request
+            if isinstance(request, GpuRequest) and request.is_placeholder:
+                continue
             try:
                 cures = self._new_nodes.by_reason(answer.basis.decision, answer.basis.rows)
             except Exception:

@@ -208,7 +208,8 @@ class Extender:
     ) -> dict[str, str]:
         """Remember the refusal. Move the nodes where preemption helps from `refused` to the result."""
         request, snapshot = decision.request, decision.snapshot
-        if nowhere and isinstance(request, GpuRequest) and args.nodes is None:
+        waits = nowhere and args.nodes is None
+        if waits and isinstance(request, GpuRequest) and not request.is_placeholder:
             self.refusals.remember(request, rows, snapshot, time.monotonic())
         if refused and (_NOMINATED in args.raw_pod or self.places):
             self.preemptor.refused(args.pod, refused)

@@ -36,6 +36,7 @@ KIND = "ExtenderConfiguration"
 
 # A DNS subdomain, as of Kubernetes' object names.
 DeviceClassName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+NamespaceName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 WorkloadName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$")]
 ResourceName = Annotated[
     str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
@@ -104,6 +105,19 @@ class DraSection(_Section):
     device_taints: bool = False
 
 
+class PlaceholdersSection(_Section):
+    enabled: bool = False
+    namespace: NamespaceName = "gpu-scheduler-placeholders"
+    after: str = "30s"
+    ttl: str = "15m"
+    most: Annotated[int, Meta(ge=1, le=50)] = 5
+    per_hour: Annotated[int, Meta(ge=1, le=1000)] = 20
+
+
+class AutoscalerSection(_Section):
+    placeholders: PlaceholdersSection = field(default_factory=PlaceholdersSection)
+
+
 class PodTemplate(_Section):
     """A pod template, as in a workload."""
 
@@ -138,6 +152,7 @@ class Configuration(_Section):
     inspection: InspectionSection = field(default_factory=InspectionSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
     dra: DraSection = field(default_factory=DraSection)
+    autoscaler: AutoscalerSection = field(default_factory=AutoscalerSection)
     values: dict[str, Any] = field(default_factory=dict)
 
     def policy(self) -> Policy:
@@ -222,6 +237,8 @@ def check(config: Configuration) -> None:
     duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     duration_s("server.gracefulTimeout", config.server.graceful_timeout, 0.5, 300)
     duration_s("bind.deadline", config.bind.deadline, 0.1, 60)
+    duration_s("autoscaler.placeholders.after", config.autoscaler.placeholders.after, 0, 86400)
+    duration_s("autoscaler.placeholders.ttl", config.autoscaler.placeholders.ttl, 10, 86400)
     for name in config.metrics.schedulable_replicas:
         counted_pod(name, config)
 

@@ -119,6 +119,12 @@ def test_equals_the_component_for_openshift(tmp_path: Path, overlay: str) -> Non
             id="taints of sick GPUs",
         ),
         pytest.param(
+            {"placeholders": {"enabled": True}},
+            {"resources": [BASE], "components": ["components/placeholders"], **OWN_CONFIGURATION},
+            {"extender.yaml": f"{EXTENDER}autoscaler: {{placeholders: {{enabled: true}}}}\n"},
+            id="placeholders for an autoscaler",
+        ),
+        pytest.param(
             {
                 "extender": {
                     "config": {"score": {"strategy": "binpack"}, "filter": {"maxCandidates": 1000000}}
@@ -270,6 +276,7 @@ ALL = {
         "standalone": {"enabled": True, "replicas": 3},
         "dra": {"enabled": True, "deviceTaints": True},
         "monitoring": {"enabled": True},
+        "placeholders": {"enabled": True},
     },
     "another namespace for everything": {"agent": {"namespace": {"name": "gpu-agents"}}},
 }
