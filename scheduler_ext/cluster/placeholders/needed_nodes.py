@@ -3,18 +3,22 @@ existing nodes, by the filters that would place them there."""
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from scheduler_ext.cluster.startup_taints import TAINTS
+from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Placement, Sizing, place
 from scheduler_ext.core.gpu.value_table import value_of
-from scheduler_ext.core.intree import NodeFacts, PodNeeds
+from scheduler_ext.core.intree import NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.node.as_new import as_new
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import Node, NodeInfo, PendingPod
 from scheduler_ext.core.node.node_labels import POOL_LABELS
 from scheduler_ext.core.node.placed import with_pod
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.autoscaling import cure_of
 from scheduler_ext.explain.intree_nodes import CPU, with_cpu
@@ -66,18 +70,22 @@ def placeholder_name(uid: str, labels: _Labels) -> str:
 
 @dataclass(slots=True)
 class _Bin:
-    """A new node that is being filled."""
+    """A new node that is being filled. `starting`: an autoscaler has added it already."""
 
     needed: NeededNode
     info: NodeInfo
     constraints: object
+    starting: bool
 
 
 class Planner:
     """Computes needed nodes from one state of the cluster. `facts` are the Nodes as kube-scheduler's own
     filters see them; `tries` count the placeholders of a pod, by its uid, that have brought no node: each
     further one asks for the next kind. `existing` are the names of present placeholders, which stay as they
-    are while they are needed."""
+    are while they are needed.
+
+    A node with the startup taint is one that is no longer needed. Its placeholder has to go before the pods
+    come: an autoscaler would add another node for what no longer fits there."""
 
     def __init__(
         self,
@@ -97,6 +105,9 @@ class Planner:
         self._tries = tries or {}
         self._existing = existing
         self._bins: list[_Bin] = []
+        self._starting = Counter(
+            _labels(node) for node in facts.values() if any(taint.key in TAINTS for taint in node.taints)
+        )
 
     def needed(self, refused: Sequence[Refused], most: int) -> list[NeededNode]:
         """At most so many nodes: for pods that have a placeholder, then for the highest priorities and the
@@ -104,12 +115,13 @@ class Planner:
         asking = []
         for each in refused:
             needs = pod_needs(read_redacted(each.waiting.manifest), self._claims)
-            if kinds := self._curable(each, needs):
+            kinds = self._curable(each, needs)
+            if kinds and not self._is_taken(each.waiting.pod.request, needs):
                 asking.append((each, needs, kinds))
         for each, needs, kinds in sorted(asking, key=self._urgency):
-            if not self._put(each.waiting, needs, kinds) and len(self._bins) < most:
-                self._open(each.waiting, needs, kinds)
-        found = [self._with_away(each.needed) for each in self._bins]
+            if not self._put(each.waiting, needs, kinds):
+                self._open(each.waiting, needs, kinds, most)
+        found = [self._with_away(each.needed) for each in self._bins if not each.starting]
         return [each for each in found if each is not None]
 
     def _urgency(self, asking: tuple[Refused, PodNeeds, dict[_Labels, str]]) -> tuple[bool, int, float]:
@@ -117,13 +129,25 @@ class Planner:
         exists = self._existing_kind(pod.uid, asking[2]) is not None
         return not exists, -pod.priority, pod.created_at or 0.0
 
+    def _is_taken(self, request: GpuRequest | InvalidRequest, needs: PodNeeds) -> bool:
+        """Whether some node has room by now, which kube-scheduler has yet to see."""
+        fits, snapshot = filter_nodes(request, self._snapshot, self._sizing.policy).fits, self._snapshot
+        ignored = _uncounted(needs)
+        return bool(fits.any()) and any(
+            fits[snapshot.state_at(name)]
+            and intree_rejection(needs, with_cpu(facts, snapshot.nodes[name].info), ignore_resources=ignored)
+            is None
+            for name, facts in self._facts.items()
+            if name in snapshot.nodes
+        )
+
     def _existing_kind(self, uid: str, kinds: Iterable[_Labels]) -> _Labels | None:
         return next((labels for labels in kinds if placeholder_name(uid, labels) in self._existing), None)
 
     def _curable(self, refused: Refused, needs: PodNeeds) -> dict[_Labels, str]:
         """An example of each kind that would take the pod and that was offered for it, the least valuable
         first."""
-        ignored = frozenset({*needs.requests, "pods"}) - {CPU}
+        ignored = _uncounted(needs)
         cures = self._new_nodes.cures(refused.waiting.pod.request, self._snapshot)
         examples: dict[_Labels, str] = {}
         for name in sorted(name for name, cure in cures.items() if cure == "curable"):
@@ -154,18 +178,23 @@ class Planner:
                 return True
         return False
 
-    def _open(self, waiting: PendingPod, needs: PodNeeds, kinds: Mapping[_Labels, str]) -> None:
+    def _open(self, waiting: PendingPod, needs: PodNeeds, kinds: Mapping[_Labels, str], most: int) -> None:
         uid = waiting.pod.uid
         labels = self._existing_kind(uid, kinds) or list(kinds)[self._tries.get(uid, 0) % len(kinds)]
+        starting = self._starting[labels] > 0
+        if not starting and sum(not each.starting for each in self._bins) >= most:
+            return
         example = kinds[labels]
         sizing = self._sizing
         copy = as_new(self._snapshot.nodes[example].info, sizing.resources, sizing.headroom_percent).least
         if copy is None or copy.allocatable is None:
             return
         amounts = {name: count for name, count in copy.allocatable.items() if count > 0}
-        opened = _Bin(NeededNode(waiting, example, labels, amounts, 0), copy, _constraints(needs))
+        needed = NeededNode(waiting, example, labels, amounts, 0)
+        opened = _Bin(needed, copy, _constraints(needs), starting)
         if amounts and self._fill(opened, waiting):
             self._bins.append(opened)
+            self._starting[labels] -= starting
 
     def _fill(self, into: _Bin, waiting: PendingPod) -> bool:
         cpu_milli = into.needed.cpu_milli + waiting.pod.cpu_milli
@@ -210,6 +239,11 @@ def _labels(facts: NodeFacts) -> _Labels:
     pool = next((key for key in POOL_LABELS if key in facts.labels), None)
     keys = dict.fromkeys(key for key in (pool, _INSTANCE_TYPE) if key is not None and key in facts.labels)
     return tuple((key, facts.labels[key]) for key in keys)
+
+
+def _uncounted(needs: PodNeeds) -> frozenset[str]:
+    """The resources that the facts of Nodes do not have."""
+    return frozenset({*needs.requests, "pods"}) - {CPU}
 
 
 def _constraints(needs: PodNeeds) -> object:

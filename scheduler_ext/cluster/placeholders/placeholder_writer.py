@@ -29,8 +29,8 @@ from scheduler_ext.wire.pod import ClaimLookup
 log = logging.getLogger(__name__)
 
 CREATED = "GPUPlaceholderCreated"
-# How often needed and existing placeholders are compared.
-EVERY_S = 5.0
+# How often needed and existing placeholders are compared; less than a node needs to start.
+EVERY_S = 2.0
 _CALL_S = 5.0
 
 Say = Callable[[Callable[[], dict[str, Any]]], None]

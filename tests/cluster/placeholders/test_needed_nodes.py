@@ -122,6 +122,38 @@ def test_a_present_placeholder_stays_for_its_pod() -> None:
     assert [each.name for each in found] == [before.name]
 
 
+def starting_node(name: str, model: str = "A100-80GB") -> Json:
+    """A node of a kind that an autoscaler has added, whose device plugin and agent still start."""
+    kind = {TYPE: f"{model}.4", POOL: model, "kubernetes.io/hostname": name}
+    taint = {"key": "gpu.scheduler-ext.io/starting", "effect": "NoSchedule"}
+    return node(name, {}, labels=kind, taints=[taint])
+
+
+def test_a_node_that_starts_is_no_longer_needed() -> None:
+    objects, asking = whole_node("a", 4, held=4), waits("p", {WHOLE: "4"})
+    (before,) = needed(objects, asking)
+    objects = [*objects, starting_node("b")]
+    assert needed(objects, asking, offered=["a"]) == []
+    assert needed(objects, asking, offered=["a"], existing={before.name}) == []
+
+
+def test_a_starting_node_counts_once_and_for_its_kind_alone() -> None:
+    objects = whole_node("a", 4, held=4)
+    waiting = [waits(f"p{i}", {WHOLE: "4"}) for i in range(2)]
+    found = needed([*objects, starting_node("b")], *waiting, offered=["a"], most=1)
+    assert [each.pod.pod.name for each in found] == ["p1"]
+    other = [*objects, starting_node("b", model="T4")]
+    assert len(needed(other, *waiting, offered=["a"])) == 2
+
+
+def test_a_pod_that_fits_a_node_by_now_needs_no_other() -> None:
+    objects = [*whole_node("a", 4, held=4), *whole_node("b", 4, held=0)]
+    assert needed(objects, waits("p", {WHOLE: "4"}), offered=["a"]) == []
+    (free,) = [each for each in objects if each["kind"] == "Node" and each["metadata"]["name"] == "b"]
+    free["spec"]["taints"] = [{"key": "team", "value": "other", "effect": "NoSchedule"}]
+    assert len(needed(objects, waits("p", {WHOLE: "4"}), offered=["a"])) == 1
+
+
 def test_pods_with_other_constraints_get_a_node_of_their_own() -> None:
     zone = {"zone": "x"}
     objects = whole_node("a", 4, held=4, **zone)

@@ -21,8 +21,6 @@ from tests.kube_objects import gpu_node
 
 log = logging.getLogger(__name__)
 
-PLUGIN_S = 4.0
-"""From the Node to its device plugin and its agent's report; on clouds, half a minute to some minutes."""
 _NODES = "/api/v1/nodes"
 _TICK_S = 0.2
 _PAUSE_S = 0.5
@@ -42,11 +40,14 @@ class _Machine:
 
 
 class BoughtNodes:
-    """Use `running_bought_nodes`. `groups` are all groups by their names."""
+    """Use `running_bought_nodes`. `groups` are all groups by their names. `plugin_s` passes from a new Node
+    to its device plugin and its agent's report; on clouds, half a minute to some minutes.
+    """
 
     def __init__(self, api: Api, groups: Mapping[str, NodeGroup]) -> None:
         self._api = api
         self._groups = groups
+        self.plugin_s = 4.0
         self._machines: dict[str, _Machine] = {}
         self._lock = threading.RLock()
         self._stopping = threading.Event()
@@ -111,7 +112,7 @@ class BoughtNodes:
         with _gone_is_fine():
             status = {"capacity": {**group.machine.room, **extended}, "allocatable": extended}
             self._api.patch(f"{_NODES}/{name}/status", {"status": status})
-        due = time.monotonic() + PLUGIN_S
+        due = time.monotonic() + self.plugin_s
         self._machines[name] = _Machine(group, node["metadata"]["uid"], due)
 
     def _advance(self) -> None:

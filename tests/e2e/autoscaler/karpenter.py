@@ -16,6 +16,7 @@ from tests.e2e.cluster.binaries import KARPENTER, find_karpenter, find_module
 from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.cluster.ports import LOOPBACK, free_ports
+from tests.manifests.objects import entries
 
 NODE_CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
@@ -88,7 +89,7 @@ def allow(plane: ControlPlane, groups: Sequence[NodeGroup]) -> None:
         pools = plane.api.items(NODE_POOLS)
         overlays = plane.api.items("/apis/karpenter.sh/v1alpha1/nodeoverlays")
         return all(
-            any(c["type"] == "Ready" and c["status"] == "True" for c in each["status"].get("conditions", ()))
+            any(c["type"] == "Ready" and c["status"] == "True" for c in entries(each, "status", "conditions"))
             for each in (*pools, *overlays)
         )
 

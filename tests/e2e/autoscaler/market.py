@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import yaml
+
 from tests.e2e.autoscaler.bought_nodes import BoughtNodes, running_bought_nodes
 from tests.e2e.autoscaler.karpenter import NODE_CLAIMS, allow, running_karpenter
 from tests.e2e.autoscaler.node_groups import NodeGroup
 from tests.e2e.autoscaler.purchases import Purchases, watched_purchases
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.installation import Installation
+from tests.e2e.installation import MANIFESTS, Installation
 from tests.e2e.shares.share_workload import ShareWorkload, running_share_installation
 
 # Most of it is the start of a node, on a machine that runs other tests as well.
@@ -95,15 +98,46 @@ class Market:
         return "\n".join([TABLE, *rows, *(json.dumps(asdict(outcome)) for outcome in self.outcomes)])
 
 
+def overlay(directory: Path, *, placeholders: bool = False) -> Path:
+    """A kustomization of memory shares, written there, with or without placeholders. The agents' pods run no
+    agent, because the tests write the reports; Karpenter counts what they request.
+    """
+    directory.mkdir()
+    parts = ("overlays/shares", *(["components/placeholders"] if placeholders else []))
+    shares, *components = (os.path.relpath(MANIFESTS / part, directory.resolve()) for part in parts)
+    image = {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "no-agent:1"}
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [shares],
+        "components": components,
+        "patches": [{"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump([image])}],
+        "configMapGenerator": [
+            {
+                "name": "gpu-scheduler-config",
+                "namespace": "gpu-scheduler",
+                "behavior": "merge",
+                "files": ["extender.yaml"],
+            }
+        ],
+    }
+    extender = {
+        "apiVersion": "config.scheduler-ext.io/v1alpha1",
+        "kind": "ExtenderConfiguration",
+        "bind": {"enabled": True},
+        "autoscaler": {"placeholders": {"enabled": placeholders, "after": "0s"}},
+    }
+    for name, content in (("kustomization", kustomization), ("extender", extender)):
+        (directory / f"{name}.yaml").write_text(yaml.safe_dump(content))
+    return directory
+
+
 @contextlib.contextmanager
 def open_market(directory: Path, groups: Mapping[str, NodeGroup]) -> Iterator[Market]:
     """A cluster of its own with these node groups and no nodes in them. The report is printed at the end."""
     machines = {group.machine.name: group.machine for group in groups.values()}
-    with running_share_installation(directory) as installation:
+    with running_share_installation(directory, overlay(directory / "overlay")) as installation:
         api = installation.api
-        # The tests write the reports. The agents' pods stay, because Karpenter counts them for new nodes.
-        agents = ("daemonset/gpu-scheduler-agent", "agent=none:1")
-        installation.plane.kubectl("-n", "gpu-scheduler-agent", "set", "image", *agents)
         with (
             running_karpenter(installation.plane, list(machines.values())),
             running_bought_nodes(api, groups) as nodes,

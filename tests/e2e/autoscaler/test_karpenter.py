@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.autoscaler.market import Market, Outcome, open_market
+from tests.e2e.autoscaler.market import Market, Outcome, open_market, overlay
 from tests.e2e.autoscaler.node_groups import CAPACITY_TYPE, ON_DEMAND, SHARES, SPOT, Machine, NodeGroup
 from tests.e2e.autoscaler.purchases import fewest_bins
 from tests.e2e.cluster.api import Json, eventually
@@ -37,6 +38,11 @@ GROUPS = {
 BOUGHT_PER_NEEDED = 1.1
 # Karpenter looks at waiting pods again every 10 s, and at empty nodes 20 s after their last pod.
 SETTLED_S = 60.0
+LOOKED_S = 15.0
+PLACEHOLDERS = "/apis/batch/v1/namespaces/gpu-scheduler-placeholders/jobs"
+SICKNESS = "node(s) had unhealthy GPUs"
+MEMORY = "Insufficient GPU memory on one device"
+WISH = "node(s) didn't match the requested GPU model"
 SICK = {"state": "Unhealthy", "reason": "XID 79"}
 
 
@@ -159,17 +165,15 @@ def use_memory_unaccounted(market: Market) -> None:
 
 
 def refused_pods(market: Market, workload: ShareWorkload) -> dict[str, str]:
-    """Pods that the extender alone refuses, each by the reason. New nodes would take them."""
+    """Pods that the extender alone refuses, by the reason. New nodes would take them."""
     before = market.installation.generations()
     make_gpus_sick(market, workload)
     use_memory_unaccounted(market)
     market.installation.await_inventory(None, before)
     pods = {
-        "unhealthy GPUs": workload.pod({GPU: "1"}, nodeSelector=model("H100-80GB")),
-        "Insufficient GPU memory on one device": workload.share(70000),
-        "didn't match the requested GPU model": workload.pod(
-            {GPU: "1"}, annotations={f"{ANNOTATION}model": "A100-80GB"}
-        ),
+        SICKNESS: workload.pod({GPU: "1"}, nodeSelector=model("H100-80GB")),
+        MEMORY: workload.share(70000),
+        WISH: workload.pod({GPU: "1"}, annotations={f"{ANNOTATION}model": "A100-80GB"}),
     }
     names = {reason: workload.create(pod) for reason, pod in pods.items()}
 
@@ -180,15 +184,42 @@ def refused_pods(market: Market, workload: ShareWorkload) -> dict[str, str]:
     return names
 
 
+@pytest.fixture(scope="module")
+def refused(
+    market: Market, stocked: tuple[ShareWorkload, Outcome]
+) -> Iterator[tuple[ShareWorkload, dict[str, str]]]:
+    workload = ShareWorkload(market.installation)
+    yield workload, refused_pods(market, workload)
+    workload.close()
+
+
 def test_karpenter_expects_refused_pods_on_existing_nodes_and_buys_none_for_them(
-    market: Market, workload: ShareWorkload
+    market: Market, refused: tuple[ShareWorkload, dict[str, str]]
 ) -> None:
-    refused = refused_pods(market, workload)
+    workload, names = refused
     settled = time.monotonic()
     time.sleep(SETTLED_S)
     assert market.purchases.since(settled) == []
     assert market.purchases.since(settled, returned=True) == []
-    assert market.waiting(workload, list(refused.values())) == list(refused.values())
-    for name in refused.values():
+    assert market.waiting(workload, list(names.values())) == list(names.values())
+    for name in names.values():
         (expected, *_) = workload.events(name, "Nominated")
         assert expected["note"].startswith("Pod should schedule on: nodeclaim/")
+
+
+def test_with_placeholders_karpenter_buys_one_right_node_for_each_refused_pod(
+    market: Market, refused: tuple[ShareWorkload, dict[str, str]], tmp_path: Path
+) -> None:
+    """The last test of the module, because placeholders stay switched on."""
+    workload, names = refused
+    market.nodes.plugin_s = 12.0
+    start = time.monotonic()
+    market.installation.install(str(overlay(tmp_path / "placeholders", placeholders=True)))
+    cured = [names[SICKNESS], names[MEMORY]]
+    eventually(lambda: market.waiting(workload, cured) == [], "both pods run", 120)
+    outcome = market.outcome("two refused pods, with placeholders", start, 2, {"h100": 1, "shares": 1})
+    eventually(lambda: not market.api.items(PLACEHOLDERS), "no placeholder stays")
+    time.sleep(LOOKED_S)
+    assert sorted(each.group for each in market.purchases.since(start)) == ["h100", "shares"], outcome.row()
+    # The sick nodes are no A100s, so no new node of their kind would help.
+    assert market.waiting(workload, [names[WISH]]) == [names[WISH]]
