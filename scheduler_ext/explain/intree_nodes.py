@@ -104,6 +104,12 @@ class InTreeNodes:
             self._facts[name] = with_pods(self._facts[name], amounts, pods)
             self._changes.append(name)
 
+    def restore(self, name: str, facts: NodeFacts | None) -> None:
+        """The node is again as `facts` returned it before."""
+        if facts is not None:
+            self._facts[name] = facts
+            self._changes.append(name)
+
 
 def preferences_of(needs: PodNeeds, facts: Mapping[str, NodeFacts]) -> Mapping[str, int]:
     """kube-scheduler's score of a pod's preferred node affinity for each node, before it is normalized; empty

@@ -72,14 +72,19 @@ class WhatIf:
         )
         self._generation = 0
         self._lacks: Lacks = {}
-        self._publish()
-
-    def _publish(self) -> None:
-        self._generation += 1
-        self.snapshot: Snapshot = self._table.snapshot(self._generation)
-        # Keeps its tables for the kinds of GPUs, which are not computed again.
-        self._table.forecast = self.snapshot.forecast
+        self._published: Snapshot | None = None
         self._decisions: dict[GpuRequest, Decision] = {}
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster as it is now."""
+        if self._published is None:
+            self._generation += 1
+            self._published = self._table.snapshot(self._generation)
+            # Keeps its tables for the kinds of GPUs, which are not computed again.
+            self._table.forecast = self._published.forecast
+            self._decisions = {}
+        return self._published
 
     def best(self, asker: Asker) -> str | None:
         """The node that the pod is placed on: the most preferred by its node affinity, then the highest
@@ -140,7 +145,7 @@ class WhatIf:
         amounts = asker.needs.requests
         self.residents.setdefault(name, {})[asker.uid] = Resident(pod, amounts)
         self.in_tree.change(name, amounts, 1)
-        self._replace(with_pod(node.info, pod, self.sizing.resources))
+        self._replace(with_pod(self.infos[name], pod, self.sizing.resources))
         return devices
 
     def value_per_hour(self, asker: Asker, name: str) -> float:
@@ -179,11 +184,12 @@ class WhatIf:
     def _replace(self, info: NodeInfo) -> None:
         self.infos[info.name] = info
         self._table.update({info.name: self.sizing.resolved(info)})
-        self._publish()
+        self._published = None
 
     def _decide(self, request: GpuRequest) -> Decision:
+        snapshot = self.snapshot
         if request not in self._decisions:
-            self._decisions[request] = filter_nodes(request, self.snapshot, self.sizing.policy)
+            self._decisions[request] = filter_nodes(request, snapshot, self.sizing.policy)
         return self._decisions[request]
 
 

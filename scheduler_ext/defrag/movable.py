@@ -1,0 +1,170 @@
+"""Which pods may be moved: evicted, and created again by their controller on another GPU."""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+
+from scheduler_ext.core.gpu.value_table import value_of
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import InvalidRequest
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.whatif.whatif import Asker, Resident
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.kube import strings
+from scheduler_ext.wire.pod import DEVICES_PREFIX, is_terminating, pod_name, pod_needs, pod_request, pod_uid
+from scheduler_ext.wire.times import seconds
+
+MOVABLE_ANNOTATION = "gpu.scheduler-ext.io/movable"
+# Annotations by which a pod asks autoscalers to be left alone, and the value that does so.
+OPT_OUTS = {
+    MOVABLE_ANNOTATION: "false",
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+# On the object of a static pod in the API server (k8s.io/kubernetes/pkg/kubelet/types).
+_MIRROR = "kubernetes.io/config.mirror"
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class MovablePod:
+    """A pod that may be moved. `again` is the pod that its controller creates in its place; `budgets` are
+    the indices of its PodDisruptionBudgets, at most one; `usd_at_risk` is the value of the GPUs that it
+    holds, since it started."""
+
+    bound: BoundPod
+    node: str
+    again: Asker
+    owner: kube.OwnerReference
+    budgets: tuple[int, ...]
+    usd_at_risk: float
+
+    @property
+    def uid(self) -> str:
+        return self.bound.uid
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Which pods may be moved now: `at` is the present, seconds since 1970."""
+
+    min_age_s: float
+    at: float
+
+
+def controller_of(pod: kube.Pod) -> kube.OwnerReference | None:
+    """The owner that creates the pod again."""
+    owners = (pod.metadata.owner_references if pod.metadata else None) or ()
+    return next((owner for owner in owners if owner.controller), None)
+
+
+def immovable(pod: kube.Pod, budgets: Sequence[Budget], bound: BoundPod, rules: Rules) -> str | None:
+    """Why a pod must stay where it is; None for a pod that may be moved. `budgets` are its own."""
+    metadata = pod.metadata or kube.ObjectMeta()
+    annotations, owner = strings(metadata.annotations), controller_of(pod)
+    opted_out = next((key for key, value in OPT_OUTS.items() if annotations.get(key) == value), None)
+    started = bound.started_at
+    created = seconds(metadata.creation_timestamp) if started is None else started
+    reasons = {
+        "is being deleted": is_terminating(pod),
+        "is a static pod of its node": _MIRROR in annotations or (owner is not None and owner.kind == "Node"),
+        "has no controller that would create it again": owner is None,
+        "belongs to a DaemonSet": owner is not None and owner.kind == "DaemonSet",
+        f"has the annotation {opted_out}": opted_out is not None,
+        f"is younger than {rules.min_age_s:g} s": created is not None
+        and rules.at - created < rules.min_age_s,
+        "uses ResourceClaims": bool(pod.spec and pod.spec.resource_claims)
+        or bound.extended_claim is not None,
+        "has two PodDisruptionBudgets, so that no eviction is allowed": len(budgets) > 1,
+        "has a PodDisruptionBudget that allows no disruption now": any(not each.allowed for each in budgets),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def movable_pods(
+    state: ClusterState,
+    residents: dict[str, dict[str, Resident]],
+    config: Configuration,
+    rules: Rules,
+) -> tuple[list[MovablePod], dict[str, str]]:
+    """The pods with GPUs that may be moved, and why each other one may not, by uid."""
+    budgets, found, staying = state.objects.budgets, list[MovablePod](), dict[str, str]()
+    for node, pods in state.objects.pods_by_node().items():
+        info = state.infos.get(node)
+        for pod in pods if info is not None else ():
+            assert info is not None
+            resident = residents[node].get(pod_uid(pod) or pod_name(pod))
+            if resident is None or not resident.pod.request.asks_gpu:
+                continue
+            bound = resident.pod
+            own = tuple(i for i, budget in enumerate(budgets) if budget.covers(bound))
+            again = created_again(pod, bound, config)
+            reason = immovable(pod, [budgets[i] for i in own], bound, rules)
+            if reason is None and isinstance(again, str):
+                reason = again
+            owner = controller_of(pod)
+            if reason is not None or isinstance(again, str) or owner is None:
+                staying[bound.uid] = reason or "has no controller"
+            else:
+                risk = usd_at_risk(bound, info, config, rules)
+                found.append(MovablePod(bound, node, again, owner, own, risk))
+    return found, staying
+
+
+def created_again(pod: kube.Pod, bound: BoundPod, config: Configuration) -> Asker | str:
+    """The pod that the controller creates in the place of this one: without a node and without devices; or
+    why the extender does not place it."""
+    spec = copy(pod.spec or kube.PodSpec())
+    metadata = copy(pod.metadata or kube.ObjectMeta())
+    scheduler = spec.scheduler_name or ""
+    if scheduler and scheduler not in config.scheduler_names:
+        return f"is placed by the scheduler {scheduler}"
+    spec.node_name = None
+    metadata.uid = f"{bound.uid} again"
+    metadata.annotations = {
+        key: value
+        for key, value in strings(metadata.annotations).items()
+        if not key.startswith(DEVICES_PREFIX)
+    }
+    new = kube.Pod(metadata=metadata, spec=spec)
+    try:
+        request, needs = pod_request(new, config.resource_names()), pod_needs(new)
+    except QuantityError as error:
+        return f"cannot be read: {error}"
+    if isinstance(request, InvalidRequest):
+        return f"would be refused: {request.message}"
+    return Asker(new, metadata.uid, request, needs)
+
+
+def usd_at_risk(bound: BoundPod, info: NodeInfo, config: Configuration, rules: Rules) -> float:
+    """The value of the GPUs that a pod holds, for the time since it started: the work that a restart may
+    lose. A start that is not known counts as an hour ago. A share counts as its part of a GPU."""
+    since_s = _HOUR_S if bound.started_at is None else max(0.0, rules.at - bound.started_at)
+    return gpus_held(bound, info) * per_gpu_hour(info, config) * since_s / _HOUR_S
+
+
+def gpus_held(bound: BoundPod, info: NodeInfo) -> float:
+    """The GPUs that a pod holds, as a number: whole ones, and parts by their memory or their MIG slots."""
+    device = info.devices[0] if info.devices else None
+    total_mib = device.memory.total_mib if device is not None else 0
+    geometry = device.mig.geometry if device is not None else None
+    parts = 0.0
+    for ask in bound.request.units:
+        profile = geometry.profile(ask.profile) if geometry is not None and ask.profile else None
+        parts += ask.count * (profile.size / geometry.grid if profile and geometry else 1.0)
+    if bound.request.shares is not None and total_mib:
+        parts += bound.request.shares.total_mib / total_mib
+    return parts
+
+
+def per_gpu_hour(info: NodeInfo, config: Configuration) -> float:
+    """The value of one GPU of a node per hour, in US dollars."""
+    if info.value > 0:
+        return info.value
+    model = info.devices[0].model if info.devices else None
+    if model is None and info.estimate is not None:
+        model = info.estimate.model
+    return value_of(model, config.policy().values) if model is not None else 0.0
