@@ -27,6 +27,7 @@ CLUSTER_COMMANDS = (
     "pods",
     "explain",
     "capacity",
+    "defrag",
     "simulate",
     "reasons",
     "completion",

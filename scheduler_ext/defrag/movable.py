@@ -10,7 +10,7 @@ from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.whatif import Asker, Resident
+from scheduler_ext.whatif.whatif import Asker, Resident, name_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.kube import strings
@@ -168,3 +168,22 @@ def per_gpu_hour(info: NodeInfo, config: Configuration) -> float:
     if model is None and info.estimate is not None:
         model = info.estimate.model
     return value_of(model, config.policy().values) if model is not None else 0.0
+
+
+def held_devices(state: ClusterState, uids: Sequence[str]) -> dict[str, list[str]]:
+    """The GPUs and MIG instances that these pods hold, as far as they are known, by uid of the pod."""
+    found: dict[str, list[str]] = {uid: [] for uid in uids}
+    for info in state.infos.values():
+        for pod in info.pods:
+            uid = pod.uid or name_of(pod)
+            if uid not in found:
+                continue
+            found[uid] += [device for devices in pod.devices.values() for device in devices]
+            for device in info.devices:
+                found[uid] += [device.uuid for holder in device.holders if pod.is_holder(holder)]
+                found[uid] += [
+                    instance.uuid
+                    for instance in device.mig.instances
+                    if instance.holder is not None and pod.is_holder(instance.holder)
+                ]
+    return {uid: list(dict.fromkeys(devices)) for uid, devices in found.items()}

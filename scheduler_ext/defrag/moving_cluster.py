@@ -62,8 +62,9 @@ class MovingCluster(WhatIf):
         for name, before in undone.items():
             self.residents[name] = before.residents
             self.in_tree.restore(name, before.facts)
+            self.infos[name] = before.info
             self._held[name] = before.held
-            self._replace(before.info)
+        self._decide_on({name: self.sizing.resolved(self.seen(name)) for name in undone})
 
     def hold(self, name: str, asker: Asker) -> None:
         """Hold room for a pod on a node."""
@@ -100,8 +101,10 @@ class MovingCluster(WhatIf):
         held = tuple(pod for pod in self._held.get(name, ()) if pod.uid != uid)
         if not held:
             return info
-        placed = place_nominated(replace(info, nominated=held), self.sizing)
-        return seen_by(placed, "", _LOWEST)
+        waiting = replace(info, nominated=held)
+        if any(pod.request.shares is not None for pod in held):
+            waiting = place_nominated(waiting, self.sizing)
+        return seen_by(waiting, "", _LOWEST)
 
     def admits(self, asker: Asker, name: str) -> bool:
         """Whether a node takes a pod for which its room may be held."""
@@ -122,6 +125,5 @@ class MovingCluster(WhatIf):
         self._journal.append(before)
 
     def _replace(self, info: NodeInfo) -> None:
-        super()._replace(info)
-        if self._held.get(info.name):
-            self._table.update({info.name: self.sizing.resolved(self.seen(info.name))})
+        self.infos[info.name] = info
+        self._decide_on({info.name: self.sizing.resolved(self.seen(info.name))})

@@ -218,8 +218,12 @@ class Search:
         cluster, mark = self.cluster, self.cluster.mark()
         if any(not self.budgets[i].allowed for i in pod.budgets):
             return None
+        elsewhere = cluster.best(pod.again)
         cluster.evict(pod.node, [pod.uid])
-        to = cluster.best(pod.again)
+        # Its departure makes room on its own node only.
+        to = None
+        if elsewhere is not None or cluster.admits(pod.again, pod.node):
+            to = cluster.best(pod.again)
         if to is None:
             cluster.rollback(mark)
             return None

@@ -13,7 +13,7 @@ from scheduler_ext.core.cycle.placement import Sizing, share_devices
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.intree import PodNeeds, intree_rejection
-from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.placed import with_pod
 from scheduler_ext.core.preemption.dry_run import DryRun, without
 from scheduler_ext.core.request.quantity import QuantityError
@@ -183,8 +183,13 @@ class WhatIf:
 
     def _replace(self, info: NodeInfo) -> None:
         self.infos[info.name] = info
-        self._table.update({info.name: self.sizing.resolved(info)})
-        self._published = None
+        self._decide_on({info.name: self.sizing.resolved(info)})
+
+    def _decide_on(self, changed: Mapping[str, Node]) -> None:
+        """Decide on these nodes as they are now."""
+        if changed:
+            self._table.update(changed)
+            self._published = None
 
     def _decide(self, request: GpuRequest) -> Decision:
         snapshot = self.snapshot
