@@ -157,7 +157,8 @@ def defrag(
     if execute and plan.moves:
         if output == "table":
             _print(answer, wide=False)
-        _execute(answer, plan, source, config, rules, timeout_s)
+        waiting = {pod_name(pod) for pod in state.objects.pods if not (pod.spec and pod.spec.node_name)}
+        _execute(answer, plan, source, config, rules, timeout_s, waiting)
     moved = (each["pod"] for each in answer["moves"])
     if not (execute and plan.moves and output == "table"):
         print_output(output, answer, "pod", moved, _print)
@@ -172,6 +173,7 @@ def _execute(
     config: Configuration,
     rules: Callable[[], Rules],
     timeout_s: float,
+    waiting: set[str],
 ) -> None:
     """Make the moves, and add what was done to the answer."""
 
@@ -187,7 +189,7 @@ def _execute(
         if missing:
             raise InventoryError(f"nothing was moved, because rights are missing: {'; '.join(missing)}")
         executor = Executor(transport, str(source.kubeconfig), config, rules, say, step_s=timeout_s)
-        others = executor.rooms.left([outcome.wanted.name for outcome in plan.outcomes])
+        others = executor.rooms.left({outcome.wanted.name for outcome in plan.outcomes}, waiting)
         if others:
             raise InventoryError(f"nothing was moved, because another run is under way: {'; '.join(others)}")
         answer["execution"] = execution_json(executor.run(plan.outcomes))

@@ -101,14 +101,14 @@ class Executor:
         priority = max([wanted.asker.request.priority, *(move.pod.bound.priority for move in moves)])
         held: Sequence[Hold] | None = None
         for number, move in enumerate(moves):
-            there = self._checked(wanted, node, moves[number:])
-            if there is not None:
-                self._got_in(wanted, there, execution)
-                return
             self.rooms.hold(wanted, move.holds, priority)
             if held is None or list(held) != list(move.holds):
                 time.sleep(self._settle_s)
             held = move.holds
+            there = self._checked(wanted, node, moves[number:])
+            if there is not None:
+                self._got_in(wanted, there, execution)
+                return
             self._make(move, f"{number + 1} of {len(moves)}", execution)
         self.rooms.hold(wanted, moves[-1].holds[:1], priority)
         there = self._checked(wanted, node, ())

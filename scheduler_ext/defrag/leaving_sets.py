@@ -150,7 +150,7 @@ def _sums(
     cluster: MovingCluster, request: GpuRequest, node: str, pods: Sequence[MovablePod]
 ) -> Iterator[tuple[float, list[float]]]:
     """For each kind of GPU amount: what is missing on the node at least, and at most freed by each pod."""
-    resolved = cluster.sizing.resolved(cluster.infos[node])
+    resolved = cluster.snapshot.nodes[node]
     state = resolved.state
     limits = {name: limit for name, _, limit in state.limits}
     for ask in request.units:

@@ -2,7 +2,7 @@
 that lasts."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -27,20 +27,22 @@ class LiveRooms:
         self._lasts_s = lasts_s
         self._written: set[str] = set()
 
-    def left(self, names: Sequence[str]) -> list[str]:
-        """Remove the rooms for these that an earlier run left, and return what other runs hold now, in words.
-        Raises ClusterError."""
+    def left(self, names: Collection[str], waiting: Collection[str]) -> list[str]:
+        """Remove the rooms that earlier runs left: for these names, for pods that are not among those that
+        wait, and those whose time is over. Return what other runs hold now, in words. Raises ClusterError."""
         others = []
         now = self._transport.get("/version").clock.said
         for metadata in self._transport.metadata(GPU_NODES):
             node = metadata["name"]
             rooms = _rooms(metadata)
-            if any(room.name in names or room.until <= now for room in rooms):
-                self._write(node, names, ())
+            # Rooms for a pod are named after it, others after a number of GPUs.
+            void = {room.name for room in rooms if "/" in room.name and room.name not in waiting}
+            if any(room.name in {*names, *void} or room.until <= now for room in rooms):
+                self._write(node, {*names, *void}, ())
             others += [
                 f"node {node} holds room for {room.name} until {time_text(room.until)}"
                 for room in rooms
-                if room.name not in names and room.until > now
+                if room.name not in {*names, *void} and room.until > now
             ]
         return others
 
@@ -70,7 +72,7 @@ class LiveRooms:
         shares = dict(request.shares.by_container) if request.shares is not None else {}
         return WrittenRoom(wanted.name, 0.0, priority, units, shares)
 
-    def _write(self, node: str, names: Sequence[str], rooms: Sequence[WrittenRoom]) -> None:
+    def _write(self, node: str, names: Collection[str], rooms: Sequence[WrittenRoom]) -> None:
         """Replace the rooms of these names on a node, and drop those whose time is over."""
         path = f"{GPU_NODES}/{quote(node, safe='')}"
         for _ in range(_TRIES):

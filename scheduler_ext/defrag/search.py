@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple
 
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.defrag.leaving_sets import LeavingSets, Price, least_moves
 from scheduler_ext.defrag.movable import MovablePod
@@ -87,6 +88,10 @@ class Search:
     # The rooms held now, and the pods that moved already.
     _holds: list[Hold] = field(default_factory=list)
     _moved: set[str] = field(default_factory=set)
+    # The bound of each node for each pod, with the node that it was computed for.
+    _known: dict[tuple[str, str], tuple[NodeInfo, tuple[int, int, float] | None]] = field(
+        default_factory=dict
+    )
 
     def find(self, asker: Asker) -> Room | None:
         """The cheapest moves found; the cluster is as after them, with the room held. None leaves all as it
@@ -138,7 +143,12 @@ class Search:
             rejection = refused.get(node)
             if node in closed or (rejection is not None and not rejection.resolvable):
                 continue
-            bound = least_moves(self.cluster, asker, node, pods)
+            # A change of a node gives it another object, and taking it back the same one.
+            info, key = self.cluster.infos[node], (node, asker.uid)
+            known = self._known.get(key)
+            if known is None or known[0] is not info:
+                known = self._known[key] = info, least_moves(self.cluster, asker, node, pods)
+            bound = known[1]
             if bound is not None:
                 yield node, (0.0, *bound)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -16,9 +17,7 @@ def places(cluster: SmallCluster, pods: Pods, asked: SmallPod) -> Iterator[Small
         if accepts(there, asked):
             for device, room in enumerate(rooms(there, pods)):
                 if room >= asked.size:
-                    yield replace(
-                        asked, node=there.name, device=device if there.kind == "share" else -1
-                    )
+                    yield replace(asked, node=there.name, device=device if there.kind == "share" else -1)
 
 
 def fewest_moves(cluster: SmallCluster, most: int) -> int | None:
@@ -48,4 +47,12 @@ def fewest_moves(cluster: SmallCluster, most: int) -> int | None:
 
 
 def _key(pods: Pods, moved: frozenset[str]) -> frozenset[tuple[object, ...]]:
-    return frozenset((each.name, each.node, each.device, each.name in moved) for each in pods)
+    """Equal for states that only differ in which of several equal pods, or which of equal GPUs, is meant."""
+    devices: dict[tuple[str, int], Counter[tuple[object, ...]]] = {}
+    for each in pods:
+        value = each.size, each.model, each.group, each.movable, each.name in moved
+        devices.setdefault((each.node, each.device), Counter())[value] += 1
+    nodes: dict[str, Counter[frozenset[tuple[object, ...]]]] = {}
+    for (node, _), values in devices.items():
+        nodes.setdefault(node, Counter())[frozenset(values.items())] += 1
+    return frozenset((node, frozenset(contents.items())) for node, contents in nodes.items())

@@ -83,7 +83,7 @@ def small_cluster(seed: int) -> SmallCluster:
     )
     allowed = tuple((group, rng.choice((0, 1, 2, 9))) for group in GROUPS)
     pods: tuple[SmallPod, ...] = ()
-    for i in range(rng.randint(6, 22)):
+    for i in range(rng.randint(6, 16)):
         asked = _pod(rng, f"p{i}", rng.choice(nodes).kind)
         places = [
             replace(asked, node=there.name, device=device if there.kind == "share" else -1)
@@ -121,7 +121,11 @@ def objects(cluster: SmallCluster) -> list[Json]:
         here = [each for each in cluster.pods if each.node == there.name]
         found += _node(there, here)
         found += [pod_object(each) for each in here]
-    return [*found, pod_object(cluster.waiting), *(_budget(group, allowed) for group, allowed in cluster.allowed)]
+    return [
+        *found,
+        pod_object(cluster.waiting),
+        *(_budget(group, allowed) for group, allowed in cluster.allowed),
+    ]
 
 
 def _node(there: SmallNode, here: list[SmallPod]) -> list[Json]:
