@@ -1,10 +1,9 @@
 """The sets of movable pods whose departure makes room for a pod on one node, the cheapest first, by the
 search of preemption. Fewer pods are cheaper; then the lowest priorities, then the least value at risk."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from heapq import merge
-from itertools import islice
 
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.preemption.disruption import Budget, over_budget
@@ -19,8 +18,6 @@ from scheduler_ext.whatif.whatif import Asker
 Price = tuple[float, ...]
 # Sets that are begun on one node.
 _STEPS = 2000
-# Evaluations of the filters on one node.
-_EVALUATIONS = 64
 
 
 class MovePrices:
@@ -79,8 +76,9 @@ class LeavingSets:
         self._facts, self._asker = cluster.in_tree.facts(node), asker
         self._ours = cluster.in_tree.ours(asker.needs)
 
-    def sets(self) -> Iterator[tuple[Price, tuple[MovablePod, ...]]]:
-        """The sets that suffice, in the order of their price."""
+    def sets(self, least: Collection[str] | None = None) -> Iterator[tuple[Price, Gone]]:
+        """The sets that may suffice, in the order of their price; with `least`, only those that have a pod
+        with one of these uids."""
         needs = [*gpu_needs(self._dry_run), *self._other_needs()]
         steps = [_STEPS]
         found = merge(
@@ -89,9 +87,17 @@ class LeavingSets:
                 for kinds, more in focuses(self._dry_run, self._prices, needs)
             )
         )
-        for price, gone in islice(found, _EVALUATIONS):
-            if gone and self._dry_run.fits(gone):
-                yield price, tuple(self._pods[i] for i in gone)
+        for price, gone in found:
+            if gone and (least is None or any(self._pods[i].uid in least for i in gone)):
+                yield price, gone
+
+    def suffices(self, gone: Gone) -> bool:
+        """Whether the pod fits without these, by the filters."""
+        return self._dry_run.fits(gone)
+
+    def pods(self, gone: Gone) -> tuple[MovablePod, ...]:
+        """The pods of a set."""
+        return tuple(self._pods[i] for i in gone)
 
     def _other_needs(self) -> Iterator[Need]:
         if self._facts is None:

@@ -1,14 +1,17 @@
 """Which pods may be moved: evicted, and created again by their controller on another GPU."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 
+from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.gpu.value_table import value_of
+from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.whatif import Asker, Resident, name_of
 from scheduler_ext.wire import kube
@@ -29,22 +32,38 @@ _MIRROR = "kubernetes.io/config.mirror"
 _HOUR_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class MovablePod:
-    """A pod that may be moved. `again` is the pod that its controller creates in its place; `budgets` are
-    the indices of its PodDisruptionBudgets, at most one; `usd_at_risk` is the value of the GPUs that it
-    holds, since it started."""
+    """A pod that may be moved. `budgets` are the indices of its PodDisruptionBudgets, at most one;
+    `usd_at_risk` is the value of the GPUs that it holds, since it started."""
 
     bound: BoundPod
     node: str
-    again: Asker
     owner: kube.OwnerReference
     budgets: tuple[int, ...]
     usd_at_risk: float
+    _pod: kube.Pod
+    _resources: ResourceNames
 
     @property
     def uid(self) -> str:
         return self.bound.uid
+
+    @property
+    def again(self) -> Asker:
+        """The pod that the controller creates in its place. Raises PodError if there can be none."""
+        if isinstance(self._again, str):
+            raise PodError(f"pod {name_of(self.bound)}: {self._again}")
+        return self._again
+
+    @property
+    def can_be_read(self) -> bool:
+        return not isinstance(self._again, str)
+
+    @lazy
+    def _again(self) -> Asker | str:
+        # Read on demand, because few pods of a large cluster are looked at.
+        return created_again(self._pod, self.bound, self._resources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +80,12 @@ def controller_of(pod: kube.Pod) -> kube.OwnerReference | None:
     return next((owner for owner in owners if owner.controller), None)
 
 
-def immovable(pod: kube.Pod, budgets: Sequence[Budget], bound: BoundPod, rules: Rules) -> str | None:
-    """Why a pod must stay where it is; None for a pod that may be moved. `budgets` are its own."""
+def immovable(
+    pod: kube.Pod, budgets: Sequence[Budget], bound: BoundPod, rules: Rules, schedulers: Sequence[str]
+) -> str | None:
+    """Why a pod must stay where it is; None for a pod that may be moved. `budgets` are its own, `schedulers`
+    those that ask the extender."""
+    scheduler = (pod.spec.scheduler_name if pod.spec is not None else None) or schedulers[0]
     metadata = pod.metadata or kube.ObjectMeta()
     annotations, owner = strings(metadata.annotations), controller_of(pod)
     opted_out = next((key for key, value in OPT_OUTS.items() if annotations.get(key) == value), None)
@@ -76,6 +99,7 @@ def immovable(pod: kube.Pod, budgets: Sequence[Budget], bound: BoundPod, rules: 
         f"has the annotation {opted_out}": opted_out is not None,
         f"is younger than {rules.min_age_s:g} s": created is not None
         and rules.at - created < rules.min_age_s,
+        f"is placed by the scheduler {scheduler}": scheduler not in schedulers,
         "uses ResourceClaims": bool(pod.spec and pod.spec.resource_claims)
         or bound.extended_claim is not None,
         "has two PodDisruptionBudgets, so that no eviction is allowed": len(budgets) > 1,
@@ -92,6 +116,7 @@ def movable_pods(
 ) -> tuple[list[MovablePod], dict[str, str]]:
     """The pods with GPUs that may be moved, and why each other one may not, by uid."""
     budgets, found, staying = state.objects.budgets, list[MovablePod](), dict[str, str]()
+    policy, resources = config.policy(), config.resource_names()
     for node, pods in state.objects.pods_by_node().items():
         info = state.infos.get(node)
         for pod in pods if info is not None else ():
@@ -101,27 +126,21 @@ def movable_pods(
                 continue
             bound = resident.pod
             own = tuple(i for i, budget in enumerate(budgets) if budget.covers(bound))
-            again = created_again(pod, bound, config)
-            reason = immovable(pod, [budgets[i] for i in own], bound, rules)
-            if reason is None and isinstance(again, str):
-                reason = again
+            reason = immovable(pod, [budgets[i] for i in own], bound, rules, config.scheduler_names)
             owner = controller_of(pod)
-            if reason is not None or isinstance(again, str) or owner is None:
-                staying[bound.uid] = reason or "has no controller"
+            if reason is not None or owner is None:
+                staying[bound.uid] = reason or ""
             else:
-                risk = usd_at_risk(bound, info, config, rules)
-                found.append(MovablePod(bound, node, again, owner, own, risk))
+                risk = usd_at_risk(bound, info, policy.values, rules)
+                found.append(MovablePod(bound, node, owner, own, risk, pod, resources))
     return found, staying
 
 
-def created_again(pod: kube.Pod, bound: BoundPod, config: Configuration) -> Asker | str:
+def created_again(pod: kube.Pod, bound: BoundPod, resources: ResourceNames) -> Asker | str:
     """The pod that the controller creates in the place of this one: without a node and without devices; or
-    why the extender does not place it."""
+    why the extender would not place it."""
     spec = copy(pod.spec or kube.PodSpec())
     metadata = copy(pod.metadata or kube.ObjectMeta())
-    scheduler = spec.scheduler_name or ""
-    if scheduler and scheduler not in config.scheduler_names:
-        return f"is placed by the scheduler {scheduler}"
     spec.node_name = None
     metadata.uid = f"{bound.uid} again"
     metadata.annotations = {
@@ -131,7 +150,7 @@ def created_again(pod: kube.Pod, bound: BoundPod, config: Configuration) -> Aske
     }
     new = kube.Pod(metadata=metadata, spec=spec)
     try:
-        request, needs = pod_request(new, config.resource_names()), pod_needs(new)
+        request, needs = pod_request(new, resources), pod_needs(new)
     except QuantityError as error:
         return f"cannot be read: {error}"
     if isinstance(request, InvalidRequest):
@@ -139,11 +158,11 @@ def created_again(pod: kube.Pod, bound: BoundPod, config: Configuration) -> Aske
     return Asker(new, metadata.uid, request, needs)
 
 
-def usd_at_risk(bound: BoundPod, info: NodeInfo, config: Configuration, rules: Rules) -> float:
+def usd_at_risk(bound: BoundPod, info: NodeInfo, values: Mapping[str, float], rules: Rules) -> float:
     """The value of the GPUs that a pod holds, for the time since it started: the work that a restart may
     lose. A start that is not known counts as an hour ago. A share counts as its part of a GPU."""
     since_s = _HOUR_S if bound.started_at is None else max(0.0, rules.at - bound.started_at)
-    return gpus_held(bound, info) * per_gpu_hour(info, config) * since_s / _HOUR_S
+    return gpus_held(bound, info) * per_gpu_hour(info, values) * since_s / _HOUR_S
 
 
 def gpus_held(bound: BoundPod, info: NodeInfo) -> float:
@@ -160,14 +179,14 @@ def gpus_held(bound: BoundPod, info: NodeInfo) -> float:
     return parts
 
 
-def per_gpu_hour(info: NodeInfo, config: Configuration) -> float:
-    """The value of one GPU of a node per hour, in US dollars."""
+def per_gpu_hour(info: NodeInfo, values: Mapping[str, float]) -> float:
+    """The value of one GPU of a node per hour, in US dollars; `values` of models replace the table's."""
     if info.value > 0:
         return info.value
     model = info.devices[0].model if info.devices else None
     if model is None and info.estimate is not None:
         model = info.estimate.model
-    return value_of(model, config.policy().values) if model is not None else 0.0
+    return value_of(model, values) if model is not None else 0.0
 
 
 def held_devices(state: ClusterState, uids: Sequence[str]) -> dict[str, list[str]]:

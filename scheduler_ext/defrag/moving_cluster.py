@@ -4,6 +4,8 @@ back. A held room counts against every pod but its own, as a nominated pod does 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from scheduler_ext.core.cycle.placement import place_nominated
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.intree import NodeFacts, intree_rejection
@@ -113,9 +115,12 @@ class MovingCluster(WhatIf):
             return False
         return DryRun(self.seen(name, asker.uid), (), asker.request, self.sizing).fits(())
 
-    def node_of(self, uid: str) -> str | None:
-        """Where a pod is."""
-        return next((name for name, here in self.residents.items() if uid in here), None)
+    def fits_besides(self, asker: Asker, name: str) -> bool:
+        """Whether any node but this one takes a pod."""
+        fits = self._decide(asker.request).fits[self.snapshot.state_of[:-1]]
+        fits[self.snapshot.rows([name])] = False
+        names = list(self.infos)
+        return any(self.in_tree.refusal(asker.needs, names[int(i)]) is None for i in np.flatnonzero(fits))
 
     def _remember(self, name: str) -> None:
         if name not in self.infos:

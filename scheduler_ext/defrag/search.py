@@ -4,7 +4,7 @@ room made for it elsewhere first, which counts as a set with more moves."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.preemption.dry_run import Gone
 from scheduler_ext.defrag.leaving_sets import LeavingSets, Price, least_moves
 from scheduler_ext.defrag.movable import MovablePod
 from scheduler_ext.defrag.moving_cluster import MovingCluster
@@ -47,21 +48,72 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Bounds of a search: how deep room is made for pods that move, how many sets are tried, and how many of
-    them by making room first. A search within these bounds is exact."""
+    """Bounds of a search: how deep room is made for pods that move, how many moves a plan has at most, and
+    the work: one for each set of pods that is compared, and for each move that is tried, and one for each
+    `bounds_per_work` nodes whose bound is computed."""
 
     depth: int = 2
-    tries: int = 300
-    chains: int = 60
     most_moves: int = 12
+    work: int = 600
+    bounds_per_work: int = 12
 
 
 class _Set(NamedTuple):
-    """A set of pods that leaves a node; `chains` is how many moves more may make room for them."""
+    """A set of pods that leaves a node. Room may be made for one of them elsewhere, by room made elsewhere,
+    to the depth of `more`."""
 
     node: str
     pods: tuple[MovablePod, ...]
     more: int
+
+
+class _Sets(NamedTuple):
+    """Sets of pods of a node that may suffice: the cheapest, and the others in their order."""
+
+    node: str
+    sets: LeavingSets
+    first: Gone
+    others: Iterator[tuple[Price, Gone]]
+    more: int
+
+    def following(self) -> tuple[Price, _Sets] | None:
+        """The next set, with the others after it; None without any."""
+        following = next(self.others, None)
+        if following is None:
+            return None
+        return _dearer(following[0], self.more), self._replace(first=following[1])
+
+
+_Entry = str | _Set | _Sets
+
+
+class _Queue:
+    """Nodes and sets of pods, the cheapest first; equal ones in the order in which they came."""
+
+    def __init__(self, nodes: Iterable[tuple[Price, _Entry]]) -> None:
+        self._order = count()
+        self._heap: list[tuple[Price, int, _Entry]] = []
+        for each in nodes:
+            self.push(each)
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    @property
+    def least_moves(self) -> float:
+        return self._heap[0][0][1]
+
+    def push(self, priced: tuple[Price, _Entry] | None) -> None:
+        if priced is not None:
+            heappush(self._heap, (priced[0], next(self._order), priced[1]))
+
+    def pop(self) -> tuple[Price, _Entry]:
+        price, _, entry = heappop(self._heap)
+        return price, entry
+
+
+def _dearer(price: Price, moves: int) -> Price:
+    return price[0], price[1] + moves, *price[2:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +140,8 @@ class Search:
     # The rooms held now, and the pods that moved already.
     _holds: list[Hold] = field(default_factory=list)
     _moved: set[str] = field(default_factory=set)
+    _work: int = 0
+    _on: dict[str, list[MovablePod]] = field(default_factory=dict)
     # The bound of each node for each pod, with the node that it was computed for.
     _known: dict[tuple[str, str], tuple[NodeInfo, tuple[int, int, float] | None]] = field(
         default_factory=dict
@@ -96,52 +150,61 @@ class Search:
     def find(self, asker: Asker) -> Room | None:
         """The cheapest moves found; the cluster is as after them, with the room held. None leaves all as it
         was."""
-        left = [self.effort.tries, self.effort.chains]
-        return self._find(asker, self.effort.most_moves, self.effort.depth, left)
+        mark, most = self._mark(), self.effort.most_moves
+        # Plans without room that is made for pods that move are found with little work.
+        self._work = self.effort.work // 2
+        direct = self._find(asker, most, 0)
+        if direct is not None and len(direct[0].moves) == 1:
+            return direct[0]
+        self._back(mark)
+        self._work = self.effort.work // 2
+        fewer = self._find(asker, most if direct is None else len(direct[0].moves) - 1, self.effort.depth)
+        if fewer is not None or direct is None:
+            return fewer[0] if fewer is not None else None
+        return self._again(asker, direct[1], len(direct[0].moves))
 
-    def _find(self, asker: Asker, most: int, depth: int, left: list[int]) -> Room | None:
-        order = count()
-        heap: list[tuple[Price, int, Any]] = []
-        for node, price in self._bounds(asker):
-            heappush(heap, (price, next(order), node))
+    def _find(self, asker: Asker, most: int, depth: int) -> tuple[Room, _Set] | None:
         best: tuple[int, _Set] | None = None
-        while heap:
-            price, _, entry = heappop(heap)
-            if price[1] > most or (best is not None and price[1] >= best[0]):
-                break
-            if isinstance(entry, str):
-                self._expand(heap, order, asker, entry)
-                continue
-            if not isinstance(entry, _Set):
-                entry = self._next(heap, order, *entry)
-            kind = 1 if entry.more else 0
-            left[kind] -= 1
-            if left[kind] < 0:
+        queue = _Queue(self._bounds(asker))
+        while queue and queue.least_moves <= most and (best is None or queue.least_moves < best[0]):
+            if self._work < 0:
                 self.exhausted = True
+                break
+            price, entry = queue.pop()
+            if isinstance(entry, str):
+                for following in self._expanded(asker, entry, depth):
+                    queue.push(following)
                 continue
-            limit = (best[0] - 1) if best is not None else most
+            if isinstance(entry, _Sets):
+                queue.push(entry.following())
+                self._spend()
+                if not entry.sets.suffices(entry.first):
+                    continue
+                entry = _Set(entry.node, entry.sets.pods(entry.first), entry.more)
             mark = self._mark()
-            room = self._make(asker, entry, limit, depth if entry.more else 0, left)
+            room = self._make(asker, entry, most if best is None else best[0] - 1, entry.more)
+            if room is not None and len(room.moves) <= price[1]:
+                return room, entry
             if room is not None:
-                if len(room.moves) == price[1]:
-                    return room
                 best = len(room.moves), entry
                 self._back(mark)
-            elif depth > entry.more and len(entry.pods) + entry.more < most:
-                more = (price[0], price[1] + 1, *price[2:])
-                heappush(heap, (more, next(order), entry._replace(more=entry.more + 1)))
-        if best is None:
-            return None
-        again = [self.effort.tries, self.effort.chains]
-        return self._make(asker, best[1], best[0], depth if best[1].more else 0, again)
+            elif depth > entry.more:
+                queue.push((_dearer(price, 1), entry._replace(more=entry.more + 1)))
+        room = self._again(asker, best[1], best[0]) if best is not None else None
+        return (room, best[1]) if room is not None and best is not None else None
 
-    def _bounds(self, asker: Asker) -> Iterator[tuple[str, Price]]:
+    def _again(self, asker: Asker, chosen: _Set, moves: int) -> Room | None:
+        """Make the moves of a set that is known to lead to a plan, whatever the work."""
+        self._work = max(self._work, self.effort.work)
+        return self._make(asker, chosen, moves, chosen.more)
+
+    def _bounds(self, asker: Asker) -> Iterator[tuple[Price, str]]:
         """The nodes where room may be made, with the least price of doing so."""
-        refused = self.cluster.in_tree.refused(asker.needs)
         closed = {hold.node for hold in self._holds}
-        for node, pods in self._by_node().items():
-            rejection = refused.get(node)
-            if node in closed or (rejection is not None and not rejection.resolvable):
+        self._work -= len(self.cluster.infos) // self.effort.bounds_per_work
+        for node, every in self._by_node().items():
+            pods = [pod for pod in every if pod.uid not in self._moved] if self._moved else every
+            if node in closed or not pods:
                 continue
             # A change of a node gives it another object, and taking it back the same one.
             info, key = self.cluster.infos[node], (node, asker.uid)
@@ -150,36 +213,55 @@ class Search:
                 known = self._known[key] = info, least_moves(self.cluster, asker, node, pods)
             bound = known[1]
             if bound is not None:
-                yield node, (0.0, *bound)
+                yield (0.0, *bound), node
 
     def _by_node(self) -> dict[str, list[MovablePod]]:
-        found: dict[str, list[MovablePod]] = {}
-        for pod in self.pods:
-            if pod.uid not in self._moved:
-                found.setdefault(pod.node, []).append(pod)
-        return found
+        if not self._on:
+            for pod in self.pods:
+                self._on.setdefault(pod.node, []).append(pod)
+        return self._on
 
-    def _expand(self, heap: list[tuple[Price, int, Any]], order: count[int], asker: Asker, node: str) -> None:
-        here = [pod for pod in self.pods if pod.node == node and pod.uid not in self._moved]
-        sets = LeavingSets(self.cluster, asker, node, here, self.budgets).sets()
-        first = next(sets, None)
-        if first is not None:
-            heappush(heap, (first[0], next(order), (node, first[1], sets)))
+    def _here(self, node: str) -> list[MovablePod]:
+        return [pod for pod in self._by_node()[node] if pod.uid not in self._moved and pod.can_be_read]
 
-    def _next(
-        self,
-        heap: list[tuple[Price, int, Any]],
-        order: count[int],
-        node: str,
-        pods: tuple[MovablePod, ...],
-        sets: Iterator[tuple[Price, tuple[MovablePod, ...]]],
-    ) -> _Set:
-        after = next(sets, None)
-        if after is not None:
-            heappush(heap, (after[0], next(order), (node, after[1], sets)))
-        return _Set(node, pods, 0)
+    def _expanded(self, asker: Asker, node: str, depth: int) -> Iterator[tuple[Price, _Sets]]:
+        """The sets of pods on a node: first those whose pods all have another place now; then, a move dearer,
+        those with a pod that needs room elsewhere."""
+        rejection = self.cluster.in_tree.refusal(asker.needs, node)
+        if rejection is not None and not rejection.resolvable:
+            return
+        here = self._here(node)
+        placeable = {pod.uid for pod in here if self._has_place(pod)}
+        direct = [pod for pod in here if pod.uid in placeable]
+        # Room for a pod that asks the same is the same room.
+        here = [pod for pod in here if pod.uid in placeable or not _asks_the_same(pod.again, asker)]
+        for pods, more in ((direct, 0), (here, 1)):
+            if more > depth or not pods or (more and len(direct) == len(here)):
+                continue
+            sets = LeavingSets(self.cluster, asker, node, pods, self.budgets)
+            stuck = {pod.uid for pod in pods} - placeable if more else None
+            others = sets.sets(stuck)
+            first = next(others, None)
+            if first is not None:
+                yield _dearer(first[0], more), _Sets(node, sets, first[1], others, more)
 
-    def _make(self, asker: Asker, chosen: _Set, most: int, depth: int, left: list[int]) -> Room | None:
+    def _has_place(self, pod: MovablePod) -> bool:
+        """Whether a pod would find a place as the cluster is: on another node, or for a share on another GPU
+        of its own node."""
+        shares = pod.again.request.shares
+        if shares is not None:
+            mine = {uuid for uuids in pod.bound.devices.values() for uuid in uuids}
+            for uuid, slot in self.cluster.snapshot.nodes[pod.node].gpus:
+                if uuid not in mine and slot.share_free_mib >= shares.largest_mib:
+                    return True
+        return self.cluster.fits_besides(pod.again, pod.node)
+
+    def _spend(self) -> bool:
+        """Count a piece of work; False when none is left."""
+        self._work -= 1
+        return self._work >= 0
+
+    def _make(self, asker: Asker, chosen: _Set, most: int, depth: int) -> Room | None:
         """Move the pods of a set; None, and no change, if one finds no place. A pod that finds none is tried
         first the next time, because the others may have taken the only place for it."""
         mark = self._mark()
@@ -188,7 +270,7 @@ class Search:
         waiting = sorted(chosen.pods, key=_size, reverse=True)
         first: list[str] = []
         while True:
-            moves, stuck = self._move_all(waiting, most, depth, left)
+            moves, stuck = self._move_all(waiting, most, depth)
             if stuck is None:
                 if len(moves) <= most and self.cluster.admits(asker, chosen.node):
                     return Room(chosen.node, moves)
@@ -205,7 +287,7 @@ class Search:
         return None
 
     def _move_all(
-        self, pods: Sequence[MovablePod], most: int, depth: int, left: list[int]
+        self, pods: Sequence[MovablePod], most: int, depth: int
     ) -> tuple[list[Move], MovablePod | None]:
         """The moves of these pods in their order, or the pod that finds no place."""
         moves: list[Move] = []
@@ -214,10 +296,10 @@ class Search:
             if move is None and depth:
                 # The others of the set need a move each.
                 spare = most - len(moves) - (len(pods) - i)
-                room = self._find(pod.again, spare, depth - 1, left) if spare > 0 else None
-                if room is not None:
-                    moves += room.moves
-                    self._release(Hold(room.node, pod.again))
+                found = self._find(pod.again, spare, depth - 1) if spare > 0 else None
+                if found is not None:
+                    moves += found[0].moves
+                    self._release(Hold(found[0].node, pod.again))
                     move = self._move(pod)
             if move is None:
                 return moves, pod
@@ -226,7 +308,7 @@ class Search:
 
     def _move(self, pod: MovablePod) -> Move | None:
         cluster, mark = self.cluster, self.cluster.mark()
-        if any(not self.budgets[i].allowed for i in pod.budgets):
+        if not self._spend() or any(not self.budgets[i].allowed for i in pod.budgets):
             return None
         elsewhere = cluster.best(pod.again)
         cluster.evict(pod.node, [pod.uid])
@@ -257,6 +339,14 @@ class Search:
     def _back(self, mark: tuple[int, list[Budget], list[Hold], Collection[str]]) -> None:
         self.cluster.rollback(mark[0])
         self.budgets[:], self._holds[:], self._moved = mark[1], mark[2], set(mark[3])
+
+
+def _asks_the_same(one: Asker, other: Asker) -> bool:
+    def wishes(each: Asker) -> tuple[object, ...]:
+        request, needs = each.request, each.needs
+        return request.units, request.shares, request.models, needs.node_selector, needs.required_terms
+
+    return wishes(one) == wishes(other) and one.needs.tolerations == other.needs.tolerations
 
 
 def _size(pod: MovablePod) -> tuple[int, int]:

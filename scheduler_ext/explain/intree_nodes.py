@@ -88,6 +88,13 @@ class InTreeNodes:
         judged.changes = len(self._changes)
         return judged.refused
 
+    def refusal(self, needs: PodNeeds, name: str) -> InTreeRejection | None:
+        """The refusal of one node, as of `refused`; None if it takes the pod."""
+        facts = self._facts.get(name)
+        if facts is None:
+            return name_rejection(needs, name)
+        return intree_rejection(needs, facts, ignore_resources=self.ours(needs))
+
     def preferences(self, needs: PodNeeds) -> Mapping[str, int]:
         """The preference of a pod for each node that has a Node object (`preferences_of`)."""
         terms = needs.preferred_terms
