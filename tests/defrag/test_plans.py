@@ -242,6 +242,19 @@ def test_the_nearest_plan_names_the_pod_without_another_place() -> None:
     assert outcome.refusal["reason"] == "Insufficient nvidia.com/gpu per device"
 
 
+def test_a_pod_that_would_come_back_leads_to_no_plan() -> None:
+    """Room is held for GPUs. kube-scheduler sees the CPU that the pod freed, and no other node takes it."""
+    cpu = [*whole_node("a", 4, "x")]
+    cpu[1]["status"]["allocatable"]["cpu"] = "10"
+    moved = whole_pod("x", "a")
+    moved["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "8"
+    plan = planned(*cpu, moved, waits({WHOLE: "2", "cpu": "8"}))
+    (outcome,) = plan.outcomes
+    assert not plan.complete
+    assert outcome.stuck is not None
+    assert outcome.stuck.pod is None
+
+
 def test_other_waiting_pods_that_get_in_are_named() -> None:
     objects = [
         *whole_node("h", 4, "x", model="H100-80GB"),
