@@ -22,6 +22,7 @@ from scheduler_ext.defrag.movable import Rules, held_devices
 from scheduler_ext.defrag.plan import Plan, Planner, Wanted, free_gpus, waiting_pod
 from scheduler_ext.defrag.plan_view import amounts, execution_json, place, plan_json, summary, verdicts
 from scheduler_ext.defrag.rights import RIGHTS, missing_rights
+from scheduler_ext.defrag.search import Effort
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.manifests import Manifest, every_pod
@@ -108,6 +109,7 @@ asked_options = bundled(
     default="10m",
     help="Pods that started more recently are not moved.",
 )
+@click.option("--thorough", is_flag=True, help="Search ten times as long, if the search ended at its bound.")
 @click.option(
     "--execute",
     is_flag=True,
@@ -128,6 +130,7 @@ def defrag(
     asked: Asked,
     source: Source,
     min_age_s: float,
+    thorough: bool,
     execute: bool,
     timeout_s: float,
     config: Configuration,
@@ -149,7 +152,7 @@ def defrag(
     state = source.state(config, with_objects=True, with_waiting=True, claims=claims)
     with naming(state.source, InventoryError):
         wanted = asked.wanted(manifests, source, state, config)
-        planner = Planner(state, config, rules())
+        planner = Planner(state, config, rules(), Effort.thorough() if thorough else Effort())
         plan = planner.plan(wanted)
     answer = plan_json(plan, held_devices(state, [move.pod.uid for move in plan.moves]))
     for manifest in manifests:
@@ -159,7 +162,7 @@ def defrag(
             _print(answer, wide=False)
         waiting = {pod_name(pod) for pod in state.objects.pods if not (pod.spec and pod.spec.node_name)}
         _execute(answer, plan, source, config, rules, timeout_s, waiting)
-    moved = (each["pod"] for each in answer["moves"])
+    moved = (each["pod"].partition("/")[2] for each in answer["moves"])
     if not (execute and plan.moves and output == "table"):
         print_output(output, answer, "pod", moved, _print)
     done = answer["execution"] is None or answer["execution"]["problem"] is None

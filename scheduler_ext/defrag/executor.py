@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from scheduler_ext.cluster.client.transport import JSON, RefusedError, Transport, is_transient
+from scheduler_ext.cluster.client.transport import RefusedError, Transport
 from scheduler_ext.cluster.one_shot import cluster_state
 from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.defrag.evictions import NOT_FOUND, POLL_S, evict, pod_path
 from scheduler_ext.defrag.live_rooms import LiveRooms
 from scheduler_ext.defrag.movable import Rules
 from scheduler_ext.defrag.plan import Outcome, Wanted
@@ -19,11 +20,8 @@ from scheduler_ext.defrag.search import Hold, Move
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 
-_TOO_MANY = 429
-_NOT_FOUND = 404
 # Extenders hear of a held room from their watch, usually within a fraction of this.
 SETTLE_S = 2.0
-POLL_S = 0.5
 # A room has to outlive the step that it was written for.
 _SPARE_S = 60.0
 
@@ -125,8 +123,7 @@ class Executor:
 
     def _got_in(self, wanted: Wanted, node: str, execution: Execution) -> None:
         execution.nodes[wanted.name] = node
-        free = "" if wanted.gpus is None else "are "
-        self._say(f"{wanted.name} {free or 'is '}on node {node}")
+        self._say(f"{wanted.name}: on node {node}")
 
     def _checked(self, wanted: Wanted, node: str, moves: Sequence[Move]) -> str | None:
         """The node of the waiting pod if it has one. Raises _StoppedError where the plan is broken."""
@@ -158,7 +155,9 @@ class Executor:
         before = {pod["metadata"]["uid"] for pod in self._of_owner(move)}
         self._say(f"{number}: evicting {names([move])} from node {move.pod.node}")
         until = time.monotonic() + self._step_s
-        self._evict(move, until)
+        refused = evict(self._transport, bound, until)
+        if refused is not None:
+            raise _StoppedError(f"the eviction of {names([move])} is refused: {refused}")
         while True:
             gone = (self._pod(bound.namespace, bound.name) or {"metadata": {"uid": ""}})["metadata"]["uid"]
             new = [pod for pod in self._of_owner(move) if pod["metadata"]["uid"] not in before]
@@ -172,36 +171,11 @@ class Executor:
                 raise _StoppedError(_late(move, new, still_there=gone == bound.uid))
             time.sleep(POLL_S)
 
-    def _evict(self, move: Move, until: float) -> None:
-        """Ask for the eviction until it is granted. Raises _StoppedError if a budget does not allow it."""
-        bound = move.pod.bound
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": bound.name, "namespace": bound.namespace},
-            "deleteOptions": {"preconditions": {"uid": bound.uid}},
-        }
-        while True:
-            try:
-                self._transport.send("POST", f"{_path(bound.namespace, bound.name)}/eviction", body, JSON)
-                return
-            except RefusedError as error:
-                if error.status == _NOT_FOUND:
-                    return
-                if error.status != _TOO_MANY or time.monotonic() > until:
-                    raise _StoppedError(f"the eviction of {names([move])} is refused: {error}") from None
-                time.sleep(max(POLL_S, min(error.retry_after_s or 0.0, 5.0)))
-            except ClusterError as error:
-                # It may have been granted; the same request again is refused or does no harm.
-                if not is_transient(error) or time.monotonic() > until:
-                    raise
-                time.sleep(POLL_S)
-
     def _pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         try:
-            return self._transport.json(_path(namespace, name))
+            return self._transport.json(pod_path(namespace, name))
         except RefusedError as error:
-            if error.status != _NOT_FOUND:
+            if error.status != NOT_FOUND:
                 raise
             return None
 
@@ -223,7 +197,3 @@ def _late(move: Move, new: Sequence[dict[str, Any]], *, still_there: bool) -> st
     if not new:
         return f"{owner} has not created {names([move])} again"
     return f"pod {new[0]['metadata']['name']} of {owner} has no node yet"
-
-
-def _path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"

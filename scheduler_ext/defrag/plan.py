@@ -37,7 +37,12 @@ class Wanted:
     @property
     def name(self) -> str:
         """NAMESPACE/NAME of the pod, or the number of GPUs in words."""
-        return pod_name(self.asker.pod) if self.gpus is None else f"{self.gpus} free GPUs on one node"
+        return pod_name(self.asker.pod) if self.gpus is None else gpus_in_words(self.gpus)
+
+
+def gpus_in_words(count: int) -> str:
+    """A number of free GPUs."""
+    return f"{count} free GPU{'' if count == 1 else 's'} on one node"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from scheduler_ext.defrag.executor import Execution
 from scheduler_ext.defrag.movable import MovablePod
-from scheduler_ext.defrag.plan import Outcome, Plan
+from scheduler_ext.defrag.plan import Outcome, Plan, gpus_in_words
 from scheduler_ext.defrag.search import Hold, Move
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.in_words import devices as devices_in_words
@@ -109,15 +109,14 @@ def notes(plan: Plan) -> list[str]:
 def verdicts(answer: _Json) -> Iterator[str]:
     """A sentence or two for each waiting pod."""
     for each in answer["pods"]:
-        who = f"Pod {each['pod']}" if each["gpus"] is None else f"{each['gpus']} free GPUs on one node"
-        verb = "fits" if each["gpus"] is None else "are there"
+        who = f"Pod {each['pod']}" if each["gpus"] is None else gpus_in_words(each["gpus"])
         if each["node"] is None:
             yield f"{who}: no plan. {_why_not(each, answer)}"
         elif not each["moves"]:
-            yield f"{who}: {verb} already, on node {each['node']}; no move is needed."
+            yield f"{who}: fits already, on node {each['node']}; no move is needed."
         else:
             moves = "1 move" if each["moves"] == 1 else f"{each['moves']} moves"
-            yield f"{who}: {verb} on node {each['node']} after {moves}."
+            yield f"{who}: fits on node {each['node']} after {moves}."
 
 
 def _why_not(each: _Json, answer: _Json) -> str:
@@ -140,7 +139,7 @@ def _why_not(each: _Json, answer: _Json) -> str:
         worst = answer["staying"][0]
         parts.append(f"Of the pods with GPUs, {worst['pods']} may not be moved: each {worst['reason']}.")
     if each["exhausted"]:
-        parts.append("The search ended at its bound, so there may be a plan with more moves.")
+        parts.append("The search ended at its bound; --thorough searches longer.")
     return " ".join(parts)
 
 
