@@ -85,13 +85,13 @@ def measure_small(clusters: int) -> dict[str, Any]:
         if not best:
             continue
         found += 1
-        *rest, asked = (each for each in small_objects(cluster) if each["kind"] == "Pod")
-        state = _state(small_objects(cluster))
+        objects = small_objects(cluster)
+        *_, asked = (each for each in objects if each["kind"] == "Pod")
+        state = _state(objects)
         plan, _ = plan_for(state, asked)
         if plan.complete:
             admitted += 1
             ratios.append(len(plan.moves) / best)
-        del rest
     return {
         "clusters": found,
         "admittedPercent": round(100 * admitted / found, 1),

@@ -16,7 +16,7 @@ from scheduler_ext.cli.inputs import Source, config_option, naming, read_pod_lis
 from scheduler_ext.cli.kubeconfigs import transport_of
 from scheduler_ext.cli.options import FILE_OR_STDIN, bundled, duration, namespace_option, output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output, show
-from scheduler_ext.core.errors import InventoryError, PodError
+from scheduler_ext.core.errors import ClusterError, InventoryError, PodError
 from scheduler_ext.defrag.executor import Executor
 from scheduler_ext.defrag.movable import Rules, held_devices
 from scheduler_ext.defrag.plan import Plan, Planner, Wanted, free_gpus, waiting_pod
@@ -190,11 +190,11 @@ def _execute(
     with closing(transport_of(source.kubeconfig)) as transport:
         missing = missing_rights(transport, {move.pod.bound.namespace for move in plan.moves})
         if missing:
-            raise InventoryError(f"nothing was moved, because rights are missing: {'; '.join(missing)}")
+            raise ClusterError(f"nothing was moved, because rights are missing: {'; '.join(missing)}")
         executor = Executor(transport, str(source.kubeconfig), config, rules, say, step_s=timeout_s)
         others = executor.rooms.left({outcome.wanted.name for outcome in plan.outcomes}, waiting)
         if others:
-            raise InventoryError(f"nothing was moved, because another run is under way: {'; '.join(others)}")
+            raise ClusterError(f"nothing was moved, because another run is under way: {'; '.join(others)}")
         answer["execution"] = execution_json(executor.run(plan.outcomes))
     say(summary(answer["execution"]))
 

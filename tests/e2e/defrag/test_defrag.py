@@ -28,9 +28,12 @@ def fragmented(workload: Workload) -> Iterator[Fragmented]:
 
 
 def two_nodes(fragmented: Fragmented, grace_s: int = 0) -> tuple[str, str, str]:
-    """One node with a pod that may move and one with a pod that may not, and a pod of two GPUs that waits."""
+    """One node with a pod that may move and one with a pod that may not, and a pod of two GPUs that waits.
+
+    The GPUs of the second are dearer, so that the pod would come back to the first if no room were held.
+    """
     workload = fragmented.workload
-    first, second = workload.add_whole("first", 2), workload.add_whole("second", 2)
+    first, second = workload.add_whole("first", 2), workload.add_whole("second", 2, "H100-80GB")
     workload.publish()
     fragmented.owned("x", first, grace_s=grace_s)
     fragmented.fixed(second)
@@ -111,7 +114,7 @@ def test_a_change_of_the_cluster_stops_the_plan(fragmented: Fragmented) -> None:
 
 def test_a_restart_of_the_extenders_keeps_the_room(fragmented: Fragmented) -> None:
     """They end as soon as room is held: the pod that is created again meets only new extenders."""
-    first, second, waiting = two_nodes(fragmented, grace_s=3)
+    first, second, waiting = two_nodes(fragmented, grace_s=8)
     process = fragmented.defrag(waiting, "--execute")
     eventually(fragmented.held, "room is held", 60.0)
     pods = fragmented.workload.installation.pods()
