@@ -28,6 +28,7 @@ class Fragmented:
 
     def close(self) -> None:
         """End the commands, and delete the ReplicaSets before their pods."""
+        self.let_go()
         for process in self._processes:
             if process.poll() is None:
                 process.kill()
@@ -41,15 +42,26 @@ class Fragmented:
     def _path(self) -> str:
         return f"/apis/apps/v1/namespaces/{self.workload.namespace}/replicasets"
 
-    def owned(self, name: str, node: str, replicas: int = 1, grace_s: int = 0) -> None:
-        """A ReplicaSet whose pods are on a node now, and may go to any node when they are created again."""
+    def let_go(self) -> None:
+        """Let kept pods end."""
+        for pod in self.workload.all_pods():
+            if pod["metadata"].get("finalizers"):
+                path = f"/api/v1/namespaces/{self.workload.namespace}/pods/{pod['metadata']['name']}"
+                self.workload.api.patch(path, {"metadata": {"finalizers": None}})
+
+    def owned(self, name: str, node: str, replicas: int = 1, *, kept: bool = False) -> None:
+        """A ReplicaSet whose pods are on a node now, and may go to any node when they are created again. The
+        first pods are `kept` on their node after their eviction, until `let_go`.
+        """
         workload = self.workload
         labels = {"app": name}
-        template = workload.pod(ONE, labels=labels, terminationGracePeriodSeconds=grace_s)
+        template = workload.pod(ONE, labels=labels)
         # Its first pods are created by hand on the node, and adopted by the ReplicaSet.
         for i in range(replicas):
-            pod = workload.pod(ONE, labels=labels, terminationGracePeriodSeconds=grace_s, nodeName=node)
+            pod = workload.pod(ONE, labels=labels, nodeName=node)
             pod["metadata"]["name"] = f"{name}-{i}"
+            if kept:
+                pod["metadata"]["finalizers"] = ["test.scheduler-ext.io/kept"]
             workload.create(pod)
         spec = {
             "replicas": replicas,

@@ -27,7 +27,7 @@ def fragmented(workload: Workload) -> Iterator[Fragmented]:
     fragmented.close()
 
 
-def two_nodes(fragmented: Fragmented, grace_s: int = 0) -> tuple[str, str, str]:
+def two_nodes(fragmented: Fragmented, *, kept: bool = False) -> tuple[str, str, str]:
     """One node with a pod that may move and one with a pod that may not, and a pod of two GPUs that waits.
 
     The GPUs of the second are dearer, so that the pod would come back to the first if no room were held.
@@ -35,7 +35,7 @@ def two_nodes(fragmented: Fragmented, grace_s: int = 0) -> tuple[str, str, str]:
     workload = fragmented.workload
     first, second = workload.add_whole("first", 2), workload.add_whole("second", 2, "H100-80GB")
     workload.publish()
-    fragmented.owned("x", first, grace_s=grace_s)
+    fragmented.owned("x", first, kept=kept)
     fragmented.fixed(second)
     return first, second, fragmented.waiting(2)
 
@@ -70,12 +70,13 @@ def test_a_budget_keeps_its_pod_where_it_is(fragmented: Fragmented) -> None:
 
 def test_a_killed_command_leaves_the_room_to_the_waiting_pod(fragmented: Fragmented) -> None:
     """The pod is evicted and not placed yet. A second command may start at once."""
-    first, second, waiting = two_nodes(fragmented, grace_s=5)
+    first, second, waiting = two_nodes(fragmented, kept=True)
     process = fragmented.defrag(waiting, "--execute")
     workload = fragmented.workload
     eventually(lambda: len(fragmented.of("x")) > 1, "the pod leaves and is created again", 60.0)
     process.send_signal(signal.SIGKILL)
     process.communicate()
+    fragmented.let_go()
     assert fragmented.held().keys() == {first}
     assert workload.await_node(waiting) == first
     eventually(lambda: [pod["spec"].get("nodeName") for pod in fragmented.of("x")] == [second], "x moved")
@@ -90,7 +91,7 @@ def test_a_change_of_the_cluster_stops_the_plan(fragmented: Fragmented) -> None:
     workload = fragmented.workload
     first, *others = (workload.add_whole(stem, 2) for stem in ("first", "second", "third"))
     workload.publish()
-    fragmented.owned("x", first, replicas=2, grace_s=10)
+    fragmented.owned("x", first, replicas=2, kept=True)
     for node in others:
         fragmented.fixed(node)
     waiting = fragmented.waiting(2)
@@ -104,6 +105,7 @@ def test_a_change_of_the_cluster_stops_the_plan(fragmented: Fragmented) -> None:
     eventually(moved, "the first pod has its new place", 60.0)
     for node in others:
         workload.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+    fragmented.let_go()
     answer = fragmented.finished(process, 3)
     assert len(answer["execution"]["done"]) == len(answer["execution"]["notDone"]) == 1
     assert "would find no other place now" in answer["execution"]["problem"]
@@ -114,7 +116,7 @@ def test_a_change_of_the_cluster_stops_the_plan(fragmented: Fragmented) -> None:
 
 def test_a_restart_of_the_extenders_keeps_the_room(fragmented: Fragmented) -> None:
     """They end as soon as room is held: the pod that is created again meets only new extenders."""
-    first, second, waiting = two_nodes(fragmented, grace_s=8)
+    first, second, waiting = two_nodes(fragmented, kept=True)
     process = fragmented.defrag(waiting, "--execute")
     eventually(fragmented.held, "room is held", 60.0)
     pods = fragmented.workload.installation.pods()
@@ -122,6 +124,9 @@ def test_a_restart_of_the_extenders_keeps_the_room(fragmented: Fragmented) -> No
         child = pod.containers["extender"].child
         assert child is not None
         child.kill()
+    # The evicted pod still has its GPU, and the new one would rather have the cheaper one beside it.
+    eventually(lambda: second in [pod["spec"].get("nodeName") for pod in fragmented.of("x")], "x moved", 60.0)
+    fragmented.let_go()
     answer = fragmented.finished(process, 0)
     assert answer["execution"]["problem"] is None
     assert fragmented.workload.await_node(waiting) == first
