@@ -19,10 +19,10 @@ from scheduler_ext.cli.output import Columns, print_items, print_notes, print_ou
 from scheduler_ext.core.errors import ClusterError, InventoryError, PodError
 from scheduler_ext.defrag.executor import Executor
 from scheduler_ext.defrag.movable import Rules, held_devices
+from scheduler_ext.defrag.moves import Effort
 from scheduler_ext.defrag.plan import Plan, Planner, Wanted, free_gpus, waiting_pod
 from scheduler_ext.defrag.plan_view import amounts, execution_json, place, plan_json, summary, verdicts
 from scheduler_ext.defrag.rights import RIGHTS, missing_rights
-from scheduler_ext.defrag.search import Effort
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.manifests import Manifest, every_pod

@@ -14,9 +14,9 @@ from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.defrag.evictions import NOT_FOUND, POLL_S, evict, pod_path
 from scheduler_ext.defrag.live_rooms import LiveRooms
 from scheduler_ext.defrag.movable import Rules
+from scheduler_ext.defrag.moves import Hold, Move
 from scheduler_ext.defrag.plan import Outcome, Wanted
 from scheduler_ext.defrag.recheck import broken, names, still_waiting
-from scheduler_ext.defrag.search import Hold, Move
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 

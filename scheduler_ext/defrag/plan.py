@@ -11,8 +11,9 @@ from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.defrag.movable import Rules, movable_pods
+from scheduler_ext.defrag.moves import Effort, Move, Stuck
 from scheduler_ext.defrag.moving_cluster import MovingCluster
-from scheduler_ext.defrag.search import Effort, Move, Search, Stuck
+from scheduler_ext.defrag.search import Search
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.views.history import fragmentation
 from scheduler_ext.whatif.whatif import Asker

@@ -6,8 +6,8 @@ from typing import Any
 
 from scheduler_ext.defrag.executor import Execution
 from scheduler_ext.defrag.movable import MovablePod
+from scheduler_ext.defrag.moves import Hold, Move
 from scheduler_ext.defrag.plan import Outcome, Plan, gpus_in_words
-from scheduler_ext.defrag.search import Hold, Move
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.in_words import devices as devices_in_words
 from scheduler_ext.explain.in_words import shortfall

@@ -8,62 +8,16 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.preemption.dry_run import Gone
 from scheduler_ext.defrag.leaving_sets import LeavingSets, Price, least_moves
 from scheduler_ext.defrag.movable import MovablePod
+from scheduler_ext.defrag.moves import Effort, Hold, Move, Room, Stuck
 from scheduler_ext.defrag.moving_cluster import MovingCluster
 from scheduler_ext.whatif.whatif import Asker
-
-# At 1,213 nodes this takes about a second.
-WORK = 600
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Room on a node that is held for a pod while others move."""
-
-    node: str
-    asker: Asker
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One pod's move: evicted from its node, and created again on node `to` with these devices, while room
-    is held as in `holds`."""
-
-    pod: MovablePod
-    to: str
-    devices: Sequence[dict[str, Any]]
-    holds: Sequence[Hold]
-
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """The node where a pod fits after these moves, in their order."""
-
-    node: str
-    moves: Sequence[Move]
-
-
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """Bounds of a search: how deep room is made for pods that move, how many moves a plan has at most, and
-    the work: one for each set of pods that is compared, and for each move that is tried, and one for each
-    `bounds_per_work` nodes whose bound is computed."""
-
-    depth: int = 2
-    most_moves: int = 12
-    work: int = WORK
-    bounds_per_work: int = 12
-
-    @classmethod
-    def thorough(cls) -> Effort:
-        """Ten times the work."""
-        return cls(work=10 * WORK)
 
 
 class _Set(NamedTuple):
@@ -122,16 +76,6 @@ class _Queue:
 
 def _dearer(price: Price, moves: int) -> Price:
     return price[0], price[1] + moves, *price[2:]
-
-
-@dataclass(frozen=True, slots=True)
-class Stuck:
-    """The cheapest set that did not lead to a plan: its pods leave `node`, and `pod` finds no other place;
-    None if all do and the node still refuses the pod."""
-
-    node: str
-    pods: Sequence[MovablePod]
-    pod: MovablePod | None
 
 
 @dataclass(eq=False)
