@@ -28,6 +28,7 @@ CLUSTER_COMMANDS = (
     "pods",
     "explain",
     "capacity",
+    "defrag",
     "simulate",
     "reasons",
     "completion",

@@ -90,6 +90,13 @@ class InTreeNodes:
         judged.changes = len(self._changes)
         return judged.refused
 
+    def refusal(self, needs: PodNeeds, name: str) -> InTreeRejection | None:
+        """The refusal of one node, as of `refused`; None if it takes the pod."""
+        facts = self._facts.get(name)
+        if facts is None:
+            return name_rejection(needs, name)
+        return intree_rejection(needs, facts, ignore_resources=self.ours(needs))
+
     def preferences(self, needs: PodNeeds) -> Mapping[str, int]:
         """The preference of a pod for each node that has a Node object (`preferences_of`)."""
         terms = needs.preferred_terms
@@ -104,6 +111,12 @@ class InTreeNodes:
         """This many pods with these requests are on a node (below zero: have left it)."""
         if name in self._facts:
             self._facts[name] = with_pods(self._facts[name], amounts, pods)
+            self._changes.append(name)
+
+    def restore(self, name: str, facts: NodeFacts | None) -> None:
+        """The node is again as `facts` returned it before."""
+        if facts is not None:
+            self._facts[name] = facts
             self._changes.append(name)
 
 

@@ -26,8 +26,8 @@ class KubeStruct(Struct, rename="camel", gc=False, omit_defaults=True):
 
 class OwnerReference(KubeStruct):
     kind: str | None = None
-    uid: str | None = None
     name: str | None = None
+    uid: str | None = None
     controller: bool | None = None
 
 

@@ -198,6 +198,14 @@ class Transport:
         except (ValueError, KeyError, TypeError):
             raise ClusterError(f"{path}: no list came") from None
 
+    def metadata(self, path: str) -> list[dict[str, Any]]:
+        """The metadata of all objects of a list. Raises ClusterError."""
+        body = self.send("GET", path, None, JSON, accept=_METADATA).body
+        try:
+            return [item["metadata"] for item in json.loads(body)["items"]]
+        except (ValueError, KeyError, TypeError):
+            raise ClusterError(f"{path}: no list came") from None
+
     def send(
         self,
         method: str,
