@@ -73,7 +73,15 @@ def exposition() -> list[Metric]:
     pending = {REASONS[0].text: 1}
     long = [LongWait("team", "train-0", REASONS[0].text, 3600.0)]
     followed, certificate = Followed(source, binder), Path("no-certificate")
-    metrics = Metrics(followed, config, lambda: pending, certificate, lambda wall_time: long)
+    metrics = Metrics(
+        followed,
+        config,
+        lambda: pending,
+        certificate,
+        lambda wall_time: long,
+        lambda: {("team", "Job", "train"): 1},
+        lambda: {"worker": 3},
+    )
     metrics.observe("filter", 200, 0.001)
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
     found = list(text_string_to_metric_families(b"".join(metrics.render()).decode()))

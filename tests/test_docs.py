@@ -23,6 +23,7 @@ from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.defrag.movable import OPT_OUTS
 from scheduler_ext.explain.recorded import recorded_values
 from scheduler_ext.extender.answer import Bound, Candidate, Term
 from scheduler_ext.extender.extender import Extender
@@ -32,6 +33,7 @@ from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.binding import device_annotations
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from scheduler_ext.wire.pod import DEVICES_PREFIX, pod_request
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
@@ -60,7 +62,11 @@ def knobs() -> Iterator[tuple[str, object]]:
     settings: dict[str, Any] = msgspec.to_builtins(Configuration())
     for name, value in settings.items():
         if isinstance(value, dict):
-            yield from ((f"{name}.{key}", part) for key, part in value.items())
+            for key, part in value.items():
+                if name == "autoscaler" and isinstance(part, dict):
+                    yield from ((f"{name}.{key}.{inner}", each) for inner, each in part.items())
+                else:
+                    yield f"{name}.{key}", part
         elif name not in ("apiVersion", "kind"):
             yield name, value
 
@@ -128,8 +134,17 @@ def test_the_reference_names_the_annotations_of_nodes_and_gpunodes() -> None:
     assert on_nodes == [f"{SHARE_NODE_LABEL}=memory", NUDGE_ANNOTATION]
     assert first_cells(section(page("annotations"), "## On GPUNodes")) == [
         CORDONED_ANNOTATION,
+        HELD_ANNOTATION,
         REPAIRED_ANNOTATION,
     ]
+
+
+def test_the_reference_names_the_annotations_against_moves() -> None:
+    told = {
+        row[0].strip("`"): row[1].strip("`")
+        for row in rows(section(page("annotations"), "## On pods, against moves"))
+    }
+    assert told == OPT_OUTS
 
 
 def test_annotations_names_every_resource() -> None:
@@ -258,7 +273,7 @@ def test_events_names_every_reason() -> None:
     source = "".join(path.read_text() for path in (ROOT / "scheduler_ext" / "cluster").rglob("*.py"))
     reasons = set(re.findall(r'"((?:GPU|ShareWithout)[A-Z]\w+)"', source)) - {"GPUNode", "GPUReservation"}
     assert {row[0].strip("`") for row in rows(page("events"))} == reasons
-    assert len(reasons) == 8
+    assert len(reasons) == 11
 
 
 def test_inspection_names_every_recorded_field() -> None:

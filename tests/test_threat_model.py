@@ -127,7 +127,11 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/e2e/dra/test_device_health.py::test_a_rule_of_another_is_left_alone",
         "tests/manifests/test_rights.py::test_the_rights",
     ),
-    "It reads no Secret and no ConfigMap": (
+    "With the component `placeholders`": (
+        "tests/manifests/test_rights.py::test_the_rights",
+        "tests/e2e/autoscaler_config/test_placeholders.py::test_the_namespace_admits_little",
+    ),
+    "It reads no Secret and no other ConfigMap": (
         f"{IDENTITIES}test_the_extender_does_not",
         f"{IDENTITIES}test_the_extender_of_shares_does_not",
     ),

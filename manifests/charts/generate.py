@@ -180,6 +180,14 @@ COPIES = (
         "standalone/disruption-budget.yaml",
         f"and {STANDALONE} (gt (int .Values.standalone.replicas) 1)",
     ),
+    *(
+        Copied(
+            f"{COMPONENTS}/placeholders/{name}.yaml",
+            f"placeholders/{name}.yaml",
+            ".Values.placeholders.enabled",
+        )
+        for name in ("namespace", "roles", "priority-class", "budget")
+    ),
     Copied(f"{COMPONENTS}/dra-health/roles.yaml", "dra/roles.yaml", ".Values.dra.deviceTaints"),
     *(
         Copied(

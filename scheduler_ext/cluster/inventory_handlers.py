@@ -13,6 +13,7 @@ from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.core.cache.cache import Cache
+from scheduler_ext.core.cache.held_rooms import HeldRoom
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.intree import NodeFacts
@@ -25,6 +26,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
+from scheduler_ext.wire.held_annotation import WrittenRoom, written_rooms
 from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_constraints, node_record
 from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
@@ -57,7 +59,9 @@ def pod_state(pod: kube.Pod, resources: ResourceNames) -> PodState:
         return None
     if spec.node_name:
         return _Other(spec.node_name, pod_cpu_milli(spec))
-    return pending_pod(pod, resources) if has_gpus else None
+    waiting = pending_pod(pod, resources) if has_gpus else None
+    # A placeholder waits for an autoscaler, and for no node.
+    return None if waiting is not None and waiting.pod.request.is_placeholder else waiting
 
 
 def scheduler_cache(config: Configuration) -> Cache:
@@ -188,6 +192,7 @@ class ReportHandler(CacheHandler[GpuNode]):
             cache.update_report(
                 name, report, received, now, owner_uid(metadata.owner_references), read_readings(node)
             )
+            cache.update_held(name, [_held(each, clock, now) for each in written_rooms(node)])
         self._uids[name] = metadata.uid
         self._problems.accepted(name, report.cordoned_strangers)
 
@@ -264,6 +269,12 @@ def created_at(node: kube.Node, clock: ServerClock, now: float) -> float:
 def _as_of(now: float, clock: ServerClock) -> ServerClock:
     """The server's clock as it is now: a stream has its time only once, at its start."""
     return ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before)
+
+
+def _held(written: WrittenRoom, clock: ServerClock, now: float) -> HeldRoom:
+    """A held room with its end by our monotonic clock, from the server's."""
+    left_s = written.until - (clock.said + (now - clock.heard_at))
+    return HeldRoom(written.name, now + left_s, written.priority, written.request())
 
 
 def _when(

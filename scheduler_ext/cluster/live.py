@@ -23,6 +23,7 @@ from scheduler_ext.cluster.enforcing import Enforcing
 from scheduler_ext.cluster.events.event_recorder import EventRecorder
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems
 from scheduler_ext.cluster.events.placement_events import PlacementEvents
+from scheduler_ext.cluster.for_autoscalers import ForAutoscalers
 from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.inventory_handlers import (
     BudgetHandler,
@@ -68,7 +69,7 @@ _INVISIBLE = Cause.REPORT | Cause.AGE | Cause.PROMISE
 
 Leader: TypeAlias = Election | Leadership
 BuildLeader: TypeAlias = Callable[..., Leader]
-_Worker: TypeAlias = EventRecorder | Enforcing | Leader | DeviceWatches | TaintWriter | AgentLabels
+_Worker: TypeAlias = EventRecorder | Enforcing | Leader | DeviceWatches | Background
 
 
 class LiveInventory(Background):
@@ -142,6 +143,7 @@ class LiveInventory(Background):
             self._taint_writer = TaintWriter(
                 transport, self.locked, self.active, lambda: watches.rules_path, lambda: self.snapshot
             )
+        self.for_autoscalers = ForAutoscalers.of(transport, self, extender, self._recorder, config)
         self._reflectors += self._leader.reflectors if self._leader is not None else ()
         self._changed = Event()
         # When the first change arrived since the last publication began.
@@ -221,7 +223,8 @@ class LiveInventory(Background):
     def _workers(self) -> list[_Worker]:
         """The parts beside the reflectors that work from the start."""
         parts = (self._recorder, self.enforcing, self._leader, self._device_watches, self._taint_writer)
-        return [self._agent_labels, *(part for part in parts if part is not None)]
+        always = (self._agent_labels, *self.for_autoscalers)
+        return [*always, *(part for part in parts if part is not None)]
 
     def stop(self, wait_s: float = _STOP_S) -> None:
         self.stopped.set()

@@ -15,7 +15,7 @@ from scheduler_ext.cluster.inventory_handlers import (
     scheduler_cache,
     update_pod,
 )
-from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS
+from scheduler_ext.cluster.live import BUDGETS, GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.reflector import PAGE
 from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.dra.published import Claim
@@ -42,11 +42,13 @@ def cluster_state(
     config: Configuration,
     *,
     with_objects: bool = False,
+    with_waiting: bool = False,
     claims: Iterable[Claim] = (),
 ) -> ClusterState:
     """Every node of a cluster as of now; `with_objects` adds the Nodes and the pods that hold resources,
-    which take most of the memory, and `claims` more claims that pods ask through. Raises ClusterError;
-    InventoryError naming an object and its field."""
+    which take most of the memory, `with_waiting` also the pods that wait and the PodDisruptionBudgets, and
+    `claims` more claims that pods ask through. Raises ClusterError; InventoryError naming an object and its
+    field."""
     resources = config.resource_names()
     cache = scheduler_cache(config)
     objects = Objects()
@@ -60,11 +62,15 @@ def cluster_state(
             cache.update_node(name, node_record(node, resources), now, created_at(node, clock, now))
     cache.demand.hold()
     for pod, _ in _list(transport, PODS, Decoder(kube.Pod)):
-        if with_objects and pod.spec is not None and pod.spec.node_name and not is_finished(pod):
+        bound = pod.spec is not None and bool(pod.spec.node_name)
+        if with_objects and (bound or with_waiting) and not is_finished(pod):
             objects.pods.append(pod)
         with _named(f"{source}: Pod {pod_name(pod)}: spec"):
             update_pod(cache, pod_uid(pod), pod_state(pod, resources), now)
     cache.demand.release()
+    if with_waiting:
+        budgets = _list(transport, BUDGETS, Decoder(kube.PodDisruptionBudget))
+        objects.budgets.extend(kube.budget(budget) for budget, _ in budgets)
     problems: dict[str, str] = {}
     for gpu_node, clock in _reports(transport, problems):
         metadata = gpu_node.metadata or GpuNodeMeta()

@@ -13,6 +13,8 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.node.node_labels import MAX_VALUE
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import (
     DEFAULT_DEVICE_CLASSES,
     DEFAULT_SHARE,
@@ -22,8 +24,10 @@ from scheduler_ext.core.request.resource_names import (
 )
 from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import located
 from scheduler_ext.wire.documents import json_documents
+from scheduler_ext.wire.pod import pod_request
 from scheduler_ext.wire.times import DURATION, duration_s
 from scheduler_ext.wire.yaml_values import CONFIGURATION
 
@@ -32,6 +36,8 @@ KIND = "ExtenderConfiguration"
 
 # A DNS subdomain, as of Kubernetes' object names.
 DeviceClassName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+NamespaceName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+WorkloadName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$")]
 ResourceName = Annotated[
     str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
 ]
@@ -50,6 +56,8 @@ DURATION_BOUNDS: Mapping[str, tuple[float, float]] = {
     "server.writeTimeout": (0.1, 300),
     "server.decisionDeadline": (0.01, 60),
     "server.gracefulTimeout": (0.5, 300),
+    "autoscaler.placeholders.after": (0, 86400),
+    "autoscaler.placeholders.ttl": (10, 86400),
 }
 
 
@@ -115,9 +123,32 @@ class DraSection(_Section):
     device_taints: bool = False
 
 
+class PlaceholdersSection(_Section):
+    enabled: bool = False
+    namespace: NamespaceName = "gpu-scheduler-placeholders"
+    after: str = "30s"
+    ttl: str = "15m"
+    most: Annotated[int, Meta(ge=1, le=50)] = 5
+    per_hour: Annotated[int, Meta(ge=1, le=1000)] = 20
+
+
+class AutoscalerSection(_Section):
+    placeholders: PlaceholdersSection = field(default_factory=PlaceholdersSection)
+
+
+class PodTemplate(_Section):
+    """A pod template, as in a workload."""
+
+    spec: dict[str, Any]
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+
 class MetricsSection(_Section):
     detail: Literal["cluster", "node", "device"] = "node"
     waiting_pods: Annotated[int, Meta(ge=0, le=1000)] = 50
+    schedulable_replicas: Annotated[dict[WorkloadName, PodTemplate], Meta(max_length=20)] = field(
+        default_factory=dict
+    )
 
 
 class Configuration(_Section):
@@ -139,6 +170,7 @@ class Configuration(_Section):
     inspection: InspectionSection = field(default_factory=InspectionSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
     dra: DraSection = field(default_factory=DraSection)
+    autoscaler: AutoscalerSection = field(default_factory=AutoscalerSection)
     values: dict[str, Price] = field(default_factory=dict)
 
     def policy(self) -> Policy:
@@ -157,8 +189,10 @@ class Configuration(_Section):
 
     def duration_s(self, key: str) -> float:
         """A duration of DURATION_BOUNDS in seconds. Raises ConfigError naming the key."""
-        section, name = key.split(".")
-        return duration_s(key, msgspec.to_builtins(getattr(self, section))[name], *DURATION_BOUNDS[key])
+        value = msgspec.to_builtins(self)
+        for part in key.split("."):
+            value = value[part]
+        return duration_s(key, value, *DURATION_BOUNDS[key])
 
     def allows_unreported(self) -> bool:
         """Whether nodes without a fresh report take pods by their allocatable."""
@@ -222,6 +256,29 @@ def check(config: Configuration) -> None:
         raise ConfigError("inventory.missingAfter: must be later than staleAfter")
     for key in DURATION_BOUNDS:
         config.duration_s(key)
+    for name in config.metrics.schedulable_replicas:
+        counted_pod(name, config)
+
+
+def counted_pod(name: str, config: Configuration) -> kube.Pod:
+    """The pod of a template in `metrics.schedulableReplicas`. Raises ConfigError for one that cannot be
+    read, or that requests no GPU."""
+    key = f"metrics.schedulableReplicas.{name}"
+    template = config.metrics.schedulable_replicas[name]
+    try:
+        # Quantities are decoded from bytes.
+        pod = msgspec.json.decode(
+            msgspec.json.encode({"metadata": {**template.metadata, "name": name}, "spec": template.spec}),
+            type=kube.Pod,
+        )
+        request = pod_request(pod, config.resource_names())
+    except (msgspec.ValidationError, QuantityError) as error:
+        raise ConfigError(f"{key}: {_explained(error)}") from None
+    if isinstance(request, InvalidRequest):
+        raise ConfigError(f"{key}: {request.message}")
+    if not request.asks_gpu:
+        raise ConfigError(f"{key}: it requests no GPU; add a GPU resource to the limits of a container")
+    return pod
 
 
 def _check_values(values: Mapping[str, Any]) -> None:

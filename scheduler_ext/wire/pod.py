@@ -245,7 +245,20 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
         invalid=wish.message if isinstance(wish, InvalidRequest) else None,
         manifest=redacted_pod(pod),
         gated=bool(spec.scheduling_gates),
+        workload=workload_of(metadata),
     )
+
+
+def workload_of(metadata: kube.ObjectMeta) -> tuple[str, str] | None:
+    """The kind and the name of the object that controls a pod; of a ReplicaSet with the hash of a template,
+    the Deployment."""
+    owner = next((each for each in metadata.owner_references or () if each.controller), None)
+    if owner is None or not (owner.kind and owner.name):
+        return None
+    template = strings(metadata.labels).get("pod-template-hash")
+    if owner.kind == "ReplicaSet" and template and owner.name.endswith(f"-{template}"):
+        return "Deployment", owner.name.removesuffix(f"-{template}")
+    return owner.kind, owner.name
 
 
 def unreadable_pod(pod: kube.Pod, problem: str) -> PendingPod:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.manifests.objects import Json, entries, namespace_of, of_kind
-from tests.manifests.shipped import base, dra_health, shares, standalone
+from tests.manifests.shipped import base, dra_health, placeholders, shares, standalone
 
 # Role to "group resource/subresource (names): verbs". The core group has no name.
 BASE = {
@@ -50,6 +50,12 @@ SHARES = {
 DRA_HEALTH = {
     "ClusterRole gpu-scheduler-device-taints": {"resource.k8s.io devicetaintrules: create delete"},
 }
+PLACEHOLDERS = {
+    "Role gpu-scheduler-placeholders/gpu-scheduler-placeholders": {
+        "batch jobs: create delete list",
+        " configmaps (gpu-placeholder-budget): get patch",
+    },
+}
 STANDALONE = {
     "Role gpu-scheduler/gpu-scheduler-extender-lease": {
         "coordination.k8s.io leases: create",
@@ -81,6 +87,7 @@ def _lines(rule: Json) -> Iterator[str]:
         pytest.param(base(), BASE, id="of the base"),
         pytest.param(shares(), BASE | SHARES, id="with shares"),
         pytest.param(dra_health(), BASE | DRA_HEALTH, id="with rules about devices"),
+        pytest.param(placeholders(), BASE | PLACEHOLDERS, id="with placeholders"),
         pytest.param(
             standalone(),
             {role: lines for role, lines in BASE.items() if role != FOLLOWING} | STANDALONE,

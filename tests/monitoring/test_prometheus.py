@@ -34,6 +34,15 @@ SHARE = "gpu.scheduler-ext.io/memory-mib"
 NAMES = ["h100-01", "h100-02", "share-l4-01", "share-l4-02"]
 WHOLE = "nvidia.com/gpu"
 PARIS = "paris"
+COUNTED: Mapping[str, Any] = {
+    "spare-gpu-worker": {
+        "metadata": {"annotations": {"gpu.scheduler-ext.io/model": "H100"}},
+        "spec": {
+            "containers": [{"name": "main", "resources": {"limits": {WHOLE: "1"}}}],
+            "tolerations": [{"key": WHOLE, "operator": "Exists"}],
+        },
+    }
+}
 # These servers bind nothing and lose no watch, and no kube-scheduler or DCGM exporter is scraped.
 NOTHING_TO_SHOW = {
     ("Utilization of held GPUs (DCGM)", "{{hostname}}{{Hostname}} GPU {{gpu}} {{cluster}}"),
@@ -78,9 +87,13 @@ def prometheus(api: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
     waiting = [pod(name, {WHOLE: "9"}) for name in ("waiting", "later")]
     for month, each in enumerate(waiting, start=1):
         each["metadata"]["creationTimestamp"] = f"2026-0{month}-01T00:00:00Z"
+        owner = {"kind": "Job", "name": "train", "uid": "u", "controller": True}
+        each["metadata"]["ownerReferences"] = [owner]
     served = folder / "sample.yaml"
     served.write_text("\n---\n".join((SAMPLE.read_text(), *map(yaml.safe_dump, waiting))))
-    config = config_file(folder, metrics={"detail": "device", "waitingPods": 1})
+    config = config_file(
+        folder, metrics={"detail": "device", "waitingPods": 1, "schedulableReplicas": COUNTED}
+    )
     with (
         Product(inventory=served, config=config) as one,
         Product(inventory=served, config=config) as other,
@@ -92,7 +105,8 @@ def prometheus(api: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
         with Prometheus(folder, targets, rules_file()) as running:
             scrapes = (
                 "min(count_over_time(gpu_extender_active[1m])) >= 3 and count(gpu_extender_active) == 3 "
-                "and count(gpu_extender_reports_refused_total) == 1 and count(ALERTS) > 0"
+                "and count(gpu_extender_reports_refused_total) == 1 and count(ALERTS) > 0 "
+                "and count(gpu_extender_schedulable_replicas) == 2"
             )
 
             def ask() -> None:
@@ -307,8 +321,9 @@ def expanded(rule: Mapping[str, Any], series: str, namespace: str) -> str:
     return text
 
 
-def adapter_rule() -> Mapping[str, Any]:
-    (rule,) = yaml.safe_load((SAMPLES / "prometheus-adapter.yaml").read_bytes())["externalRules"]
+def adapter_rule(name: str = "gpus_for_workers") -> Mapping[str, Any]:
+    rules = yaml.safe_load((SAMPLES / "prometheus-adapter.yaml").read_bytes())["externalRules"]
+    (rule,) = [each for each in rules if each["name"]["as"] == name]
     assert isinstance(rule, dict)
     return rule
 
@@ -321,9 +336,41 @@ def test_the_adapter_finds_the_metric_that_the_autoscaler_asks() -> None:
     assert metric["external"]["metric"] == {"name": adapter_rule()["name"]["as"]}
 
 
-def test_the_adapters_rule_finds_a_series(prometheus: Prometheus) -> None:
-    found = prometheus.get("series", **{"match[]": adapter_rule()["seriesQuery"]})
-    assert {each["__name__"] for each in found} == {"gpu_extender_gpus_unallocated"}
+@pytest.mark.parametrize(
+    ("rule", "series"),
+    [
+        ("gpus_for_workers", "gpu_extender_gpus_unallocated"),
+        ("gpu_schedulable_replicas", "gpu_extender_schedulable_replicas"),
+        ("gpu_waiting_pods", "gpu_extender_waiting_pods"),
+    ],
+)
+def test_the_adapters_rules_find_a_series(prometheus: Prometheus, rule: str, series: str) -> None:
+    found = prometheus.get("series", **{"match[]": adapter_rule(rule)["seriesQuery"]})
+    assert {each["__name__"] for each in found} == {series}
+
+
+def test_an_autoscaler_learns_of_replicas_that_fit(prometheus: Prometheus) -> None:
+    rule = adapter_rule("gpu_schedulable_replicas")
+    text = rule["metricsQuery"].replace("<<.Series>>", rule["seriesQuery"])
+    query = text.replace("<<.LabelMatchers>>", 'workload="spare-gpu-worker"')
+    assert prometheus.query(query) == [({"workload": "spare-gpu-worker"}, 11.0)]
+
+
+def test_an_autoscaler_learns_of_waiting_pods(prometheus: Prometheus) -> None:
+    rule = adapter_rule("gpu_waiting_pods")
+    text = rule["metricsQuery"].replace("<<.Series>>", rule["seriesQuery"])
+    query = text.replace("<<.LabelMatchers>>", 'namespace="default",owner_name="train"')
+    assert prometheus.query(query) == [({}, 2.0)]
+
+
+@pytest.mark.parametrize(("namespace", "expected"), [("batch", 11.0), ("research", 17.0)])
+def test_keda_learns_of_all_workers_that_would_fit(
+    prometheus: Prometheus, namespace: str, expected: float
+) -> None:
+    (trigger,) = yaml.safe_load((SAMPLES / "keda.yaml").read_bytes())["spec"]["triggers"]
+    query = trigger["metadata"]["query"]
+    assert 'namespace="batch"' in query
+    assert prometheus.query(query.replace('"batch"', f'"{namespace}"')) == [({}, expected)]
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
 # Only the metadata of each object, if the server supports it.
 _METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 _NAMES = 500
@@ -197,19 +198,27 @@ class Transport:
         except (ValueError, KeyError, TypeError):
             raise ClusterError(f"{path}: no list came") from None
 
+    def metadata(self, path: str) -> list[dict[str, Any]]:
+        """The metadata of all objects of a list. Raises ClusterError."""
+        body = self.send("GET", path, None, JSON, accept=_METADATA).body
+        try:
+            return [item["metadata"] for item in json.loads(body)["items"]]
+        except (ValueError, KeyError, TypeError):
+            raise ClusterError(f"{path}: no list came") from None
+
     def send(
         self,
         method: str,
         path: str,
-        body: bytes | dict[str, Any] | None,
+        body: bytes | dict[str, Any] | list[Any] | None,
         content_type: str,
         query: Query = NOTHING,
         timeout_s: float | None = None,
         accept: str = JSON,
     ) -> Reply:
-        """One request, within `timeout_s` if given; types of JSON take objects, others bytes. Raises
-        RefusedError; UnsentError if the server cannot have received it; UnreachableError if it may
-        have."""
+        """One request, within `timeout_s` if given; types of JSON take objects (JSON_PATCH a list), others
+        bytes. Raises RefusedError; UnsentError if the server cannot have received it; UnreachableError if
+        it may have."""
         end = None if timeout_s is None else self._monotonic() + timeout_s
         timeouts = (CONNECT_S, READ_S) if timeout_s is None else timeout_s
         response = self._request(method, path, query, body, content_type, timeouts, accept)

@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import lcm
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS
-from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_important_first
 from scheduler_ext.core.preemption.dry_run import DryRun, without
 from scheduler_ext.core.preemption.node_likeness import likeness
 from scheduler_ext.core.preemption.victim_candidate import Candidate, Case, Choice, Proposed, Victims
-from scheduler_ext.core.preemption.victim_search import Need, Pricing
+from scheduler_ext.core.preemption.victim_search import Need, Pricing, gpu_needs, other_needs
 from scheduler_ext.core.request.request import GpuRequest
 
 # Sets of pods that are evaluated on one node before the search falls back to kube-scheduler's own way.
@@ -141,7 +140,7 @@ class Preemption:
                 *self._other_needs(pods, gone, [*(pod.other_requests for pod in theirs), *staying]),
                 # Every pod takes one of the pods that a node may have.
                 Need(min(1, len(theirs) + unknown) - len(gone) - unknown, [1] * len(pods)),
-                *self._gpu_needs(dry_run),
+                *gpu_needs(dry_run),
             ]
             return Choice(dry_run, needs, Pricing(pods, self.budgets), self.evaluations)
 
@@ -152,27 +151,13 @@ class Preemption:
         self, pods: Sequence[BoundPod], gone: Sequence[BoundPod], proposed: Sequence[_Amounts]
     ) -> Iterator[Need]:
         """For each other resource: the amount that the proposal frees, up to the requested amount."""
-        for name, asked in self.other_requests.items():
-            if name == "pods":
-                continue
-            freed = sum((_amount(each, name) for each in proposed), _ZERO)
-            much = min(freed, asked) - sum((_amount(pod.other_requests, name) for pod in gone), _ZERO)
-            gains = [_amount(pod.other_requests, name) for pod in pods]
-            scale = lcm(much.denominator, *(gain.denominator for gain in gains))
-            yield Need(int(much * scale), [int(gain * scale) for gain in gains])
-
-    def _gpu_needs(self, dry_run: DryRun) -> Iterator[Need]:
-        """What must be freed of a node's GPU resources as kube-scheduler counts them."""
-        shares = self.request.shares
-        asked = {ask.resource: ask.count for ask in self.request.units}
-        if shares is not None:
-            asked[self.sizing.resources.share] = shares.total_mib
-            unplaced = [int(relief.unplaced) for relief in dry_run.reliefs]
-            yield Need(len(dry_run.held.unplaced), unplaced)
-        for name, count in asked.items():
-            if (limit := dry_run.info.limit(name)) != UNLIMITED:
-                free = limit - dry_run.held.requested[name]
-                yield Need(count - free, [relief.requested.get(name, 0) for relief in dry_run.reliefs])
+        asked = {}
+        for name, much in self.other_requests.items():
+            if name != "pods":
+                freed = sum((_amount(each, name) for each in proposed), _ZERO)
+                asked[name] = min(freed, much)
+        free = {name: sum((_amount(pod.other_requests, name) for pod in gone), _ZERO) for name in asked}
+        yield from other_needs(asked, free, [pod.other_requests for pod in pods])
 
 
 def _amount(requests: _Amounts, name: str) -> Fraction:

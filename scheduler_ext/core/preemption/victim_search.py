@@ -5,19 +5,22 @@ numbers of pods per class instead of all sets. The least amount that a set must 
 `Need`), and sets that cannot reach it are skipped."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import count
-from typing import NamedTuple
+from math import lcm
+from typing import NamedTuple, Protocol
 
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.gpu.room import DeviceHoldings, Room
-from scheduler_ext.core.node.node import BoundPod, Slot
+from scheduler_ext.core.node.node import UNLIMITED, BoundPod, Slot
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, over_budget
 from scheduler_ext.core.preemption.dry_run import DryRun, Gone
 
 NO_PRIORITY = -(2**31)
+_ZERO = Fraction(0)
 
 # (kind, pod), in the order in which classes are filled.
 Kinds = list[tuple[Hashable, int]]
@@ -36,6 +39,16 @@ class Cost(NamedTuple):
     pods: int
     sum_of_priorities: int
     age: float
+
+
+class Prices(Protocol):
+    """What sets of pods cost."""
+
+    def cost(self, gone: Gone, /) -> tuple[float, ...]:
+        """The cost of a set; less is better, and one pod more is always worse."""
+
+    def kind(self, i: int, /) -> Hashable:
+        """Differs between pods that do not stand for each other, whatever they free."""
 
 
 class Pricing:
@@ -92,14 +105,18 @@ class _Class(NamedTuple):
 
 
 def cheapest_first(
-    kinds: Kinds, needs: Sequence[Need], pricing: Pricing, below: Cost | None, steps: list[int]
-) -> Iterator[tuple[Cost, Gone]]:
+    kinds: Kinds,
+    needs: Sequence[Need],
+    pricing: Prices,
+    below: tuple[float, ...] | None,
+    steps: list[int],
+) -> Iterator[tuple[tuple[float, ...], Gone]]:
     """Every number of every class that meets all needs, in the order of cost, while that is `below`.
     `steps[0]` sets may still be begun, over several searches; below 0, a search ended early."""
     classes = _classes(kinds, needs)
     much = tuple(need.much for need in needs)
     order = count()
-    begun: list[tuple[Cost, int, Gone, int, int, tuple[int, ...]]] = []
+    begun: list[tuple[tuple[float, ...], int, Gone, int, int, tuple[int, ...]]] = []
     heappush(begun, (pricing.cost(()), next(order), (), 0, 0, (0,) * len(needs)))
     while begun:
         cost, _, gone, at, taken, have = heappop(begun)
@@ -144,7 +161,32 @@ def _classes(kinds: Kinds, needs: Sequence[Need]) -> list[_Class]:
     return classes[::-1]
 
 
-def focuses(dry_run: DryRun, pricing: Pricing, needs: Sequence[Need]) -> Iterator[tuple[Kinds, list[Need]]]:
+def gpu_needs(dry_run: DryRun) -> Iterator[Need]:
+    """What must be freed of a node's GPU resources as kube-scheduler counts them."""
+    shares, resources = dry_run.request.shares, dry_run.sizing.resources
+    asked = {ask.resource: ask.count for ask in dry_run.request.units}
+    if shares is not None:
+        asked[resources.share] = shares.total_mib
+        unplaced = [int(relief.unplaced) for relief in dry_run.reliefs]
+        yield Need(len(dry_run.held.unplaced), unplaced)
+    for name, amount in asked.items():
+        if (limit := dry_run.info.limit(name)) != UNLIMITED:
+            free = limit - dry_run.held.requested[name]
+            yield Need(amount - free, [relief.requested.get(name, 0) for relief in dry_run.reliefs])
+
+
+def other_needs(
+    asked: Mapping[str, Fraction], free: Mapping[str, Fraction], pods: Sequence[Mapping[str, Fraction]]
+) -> Iterator[Need]:
+    """What must be freed of other resources, beside what is `free`; `pods` are the requests of each pod."""
+    for name, amount in asked.items():
+        much = amount - free.get(name, _ZERO)
+        gains = [max(_ZERO, each.get(name, _ZERO)) for each in pods]
+        scale = lcm(much.denominator, *(gain.denominator for gain in gains))
+        yield Need(int(much * scale), [int(gain * scale) for gain in gains])
+
+
+def focuses(dry_run: DryRun, pricing: Prices, needs: Sequence[Need]) -> Iterator[tuple[Kinds, list[Need]]]:
     """The searches that together find every set worth looking at: pods with kinds, and additional needs."""
     shares, report = dry_run.request.shares, dry_run.info.report
     single = shares is not None and len(shares.by_container) == 1 and not dry_run.request.units
@@ -163,7 +205,7 @@ def focuses(dry_run: DryRun, pricing: Pricing, needs: Sequence[Need]) -> Iterato
 
 
 def _device_focus(
-    device: Device, dry_run: DryRun, pricing: Pricing, needs: Sequence[Need], mib: int
+    device: Device, dry_run: DryRun, pricing: Prices, needs: Sequence[Need], mib: int
 ) -> tuple[Kinds, list[Need]]:
     """A single share needs one device: pods elsewhere matter only for the needs of the whole node."""
     parts = [relief.devices.get(device.uuid) for relief in dry_run.reliefs]

@@ -23,6 +23,7 @@ from tests.kube_objects import Json
 
 _MERGE = ("application/merge-patch+json", "application/strategic-merge-patch+json")
 _APPLY = "application/apply-patch+yaml"
+_JSON_PATCH = "application/json-patch+json"
 _SUCCESS = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'
 
 
@@ -123,6 +124,8 @@ def _change(store: Store, asked: Target, change: Callable[[Json], Json]) -> Entr
 
 def _patch(store: Store, request: Request, asked: Target, name: str) -> tuple[int, Entry]:
     content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+    if content_type == _JSON_PATCH:
+        return 200, _change(store, asked, partial(_operated, json.loads(request.body), asked))
     patch = _decoded(request)
     if content_type in _MERGE:
         return 200, _change(store, asked, partial(_merged, patch, asked))
@@ -177,6 +180,26 @@ def _replaced(given: Json, asked: Target, before: Json) -> Json:
 def _merged(patch: Json, asked: Target, before: Json) -> Json:
     _check_version(before, patch, asked)
     return _within(before, merge(before, patch), asked)
+
+
+def _operated(operations: list[Json], asked: Target, before: Json) -> Json:
+    """A JSON patch (RFC 6902) of `test` and `remove`."""
+    after = json.loads(json.dumps(before))
+    for operation in operations:
+        *path, last = operation["path"].split("/")[1:]
+        part = after
+        try:
+            for key in path:
+                part = part[int(key)] if isinstance(part, list) else part[key]
+            place = int(last) if isinstance(part, list) else last
+            if operation["op"] == "remove":
+                del part[place]
+            elif part[place] != operation["value"]:
+                raise KeyError(last)
+        except (KeyError, IndexError):
+            message = "the server rejected our request due to an error in our request"
+            raise ApiError(422, "Invalid", message) from None
+    return _within(before, after, asked)
 
 
 def merge(before: Any, patch: Any) -> Any:

@@ -52,6 +52,12 @@ DIGEST = f"sha256:{'ab' * 32}"
             id="taints of sick GPUs",
         ),
         pytest.param(
+            {"placeholders": {"enabled": True}},
+            {"resources": [BASE], "components": ["components/placeholders"], **OWN_CONFIGURATION},
+            {"extender.yaml": f"{EXTENDER}autoscaler: {{placeholders: {{enabled: true}}}}\n"},
+            id="placeholders for an autoscaler",
+        ),
+        pytest.param(
             {
                 "extender": {
                     "config": {"score": {"strategy": "binpack"}, "filter": {"maxCandidates": 1000000}}

@@ -98,6 +98,7 @@ ALL = {
         "standalone": {"enabled": True, "replicas": 3},
         "dra": {"enabled": True, "deviceTaints": True},
         "monitoring": {"enabled": True},
+        "placeholders": {"enabled": True},
     },
     "another namespace for everything": {"agent": {"namespace": {"name": "gpu-agents"}}},
 }

@@ -16,6 +16,7 @@ _T = TypeVar("_T")
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
 
 _TIMEOUT_S = 30.0
 # Short, because a watch notices only at its end that it is no longer needed.
@@ -53,7 +54,7 @@ class Api:
         self,
         method: str,
         path: str,
-        body: Json | None = None,
+        body: Json | list[Json] | None = None,
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
@@ -94,7 +95,7 @@ class Api:
         """POST an object to its collection."""
         return self.request("POST", path, body)
 
-    def patch(self, path: str, body: Json, content_type: str = MERGE) -> Json:
+    def patch(self, path: str, body: Json | list[Json], content_type: str = MERGE) -> Json:
         """Change an object; by a merge patch unless another type is given."""
         return self.request("PATCH", path, body, content_type=content_type)
 
