@@ -126,8 +126,8 @@ def print_nodes(explanation: dict[str, Any], *, wide: bool, here: str | None = N
         "MODEL": lambda node: node["model"] or "-",
         "FREE GPUS": lambda node: f"{node['freeGpus']} of {node['gpus']}",
         "REASON OR DEVICES": lambda node: node["reason"] or devices(node["devices"]),
-        "NEAREST MISS": nearest_miss,
         **({"NEW NODE": lambda node: node.get("autoscaler", "")} if wide else {}),
+        "NEAREST MISS": nearest_miss,
     }
     print_items(columns, explanation["nodes"], wide=wide)
     fitting = [node for node in explanation["nodes"] if node["verdict"] == "fits" and node["terms"]]

@@ -1,6 +1,7 @@
 """Whether a new node of an existing kind would take a pod: decided by the filters on empty copies of the
 nodes."""
 
+from collections.abc import Hashable
 from dataclasses import replace
 from threading import Lock
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -11,7 +12,7 @@ from cachetools import LRUCache
 from scheduler_ext.core.cycle.cycle import FITS, Decision, filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.node.as_new import as_new
+from scheduler_ext.core.node.as_new import as_new, kind_key
 from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import Node, NodeInfo, NodeState
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
@@ -50,6 +51,8 @@ class NewNodes:
         # Each node with the number of its kind.
         self._known: dict[str, tuple[NodeInfo, int]] = {}
         self._kinds: dict[_Kind, int] = {}
+        # Most nodes are like another one, and need no copy.
+        self._by_key: dict[Hashable, int] = {}
         # A copy for each state of a kind.
         self._copies: dict[NodeState, Node] = {}
         self._states: Snapshot | None = None
@@ -88,12 +91,22 @@ class NewNodes:
             same = last is not None and last[0] is node.info
             known[name] = last if last is not None and same else (node.info, self._kind_of(node.info))
         self._known, self._of_snapshot = known, snapshot
-        if len(self._kinds) > 2 * len({kind for _, kind in known.values()}) + _SPARE:
-            self._kinds, self._copies, self._states = {}, {}, None
+        used = len({kind for _, kind in known.values()})
+        if len(self._kinds) > 2 * used + _SPARE or len(self._by_key) > 2 * len(known) + _SPARE:
+            self._kinds, self._copies, self._by_key, self._states = {}, {}, {}, None
             self._remembered.clear()
             self._known = {name: (info, self._kind_of(info)) for name, (info, _) in known.items()}
 
     def _kind_of(self, info: NodeInfo) -> int:
+        key = kind_key(info)
+        if key is None:
+            return self._computed_kind(info)
+        kind = self._by_key.get(key)
+        if kind is None:
+            kind = self._by_key[key] = self._computed_kind(info)
+        return kind
+
+    def _computed_kind(self, info: NodeInfo) -> int:
         copy = as_new(info, self._sizing.resources, self._sizing.headroom_percent)
         kind = _Kind(self._state(copy.least), self._state(copy.most), copy.any_model)
         if kind not in self._kinds:

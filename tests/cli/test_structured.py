@@ -15,6 +15,7 @@ from tests.cli.test_replay import snapshot
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import pod
+from tests.pages import ROOT
 
 # Every command that prints data: its arguments, and the kind of its answer.
 ASKED: dict[str, tuple[list[str], str]] = {
@@ -31,6 +32,10 @@ ASKED: dict[str, tuple[list[str], str]] = {
     "simulate mig": (["--gpus", "2", "--arrivals", "20", "--seeds", "1"], "SimulationReport"),
     "replay": (["SNAPSHOT", "-f", "POD"], "Explanation"),
     "reasons": ([], "ReasonList"),
+    "autoscaler-config": (
+        ["--for", "cluster-autoscaler", "-f", str(ROOT / "config" / "node-groups.yaml")],
+        "ClusterAutoscalerSettings",
+    ),
 }
 
 

@@ -104,3 +104,12 @@ def test_a_template_that_cannot_be_counted_is_an_error(wrong: PodTemplate, messa
     with pytest.raises(ConfigError) as caught:
         check(config_with(p=wrong))
     assert str(caught.value).startswith(f"metrics.schedulableReplicas.p: {message}")
+
+
+def test_equal_nodes_take_as_many_each() -> None:
+    nodes = [
+        each
+        for name in ("a", "b", "c")
+        for each in (gpu_node(name, [gpu(0), gpu(1)]), node(name, {WHOLE: "2"}))
+    ]
+    assert both_counts(inventory(*nodes), template({WHOLE: "1"})) == (6, 6)

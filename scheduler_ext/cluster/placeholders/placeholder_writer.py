@@ -4,7 +4,7 @@ in the cluster, so another extender continues where this one ends."""
 import logging
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -32,6 +32,8 @@ CREATED = "GPUPlaceholderCreated"
 # How often needed and existing placeholders are compared; less than a node needs to start.
 EVERY_S = 2.0
 _CALL_S = 5.0
+# Pods that are looked at in a round: a few placeholders are created for the first of them.
+_MOST_PODS = 200
 
 Say = Callable[[Callable[[], dict[str, Any]]], None]
 
@@ -50,6 +52,12 @@ class Cluster(Protocol):
 
     @property
     def claims(self) -> ClaimLookup | None: ...
+
+
+def _urgency(waiting: PendingPod, present: Container[str]) -> tuple[bool, int, float]:
+    """Pods that have a placeholder come first, then high priorities and long waits."""
+    pod = waiting.pod
+    return pod.uid not in present, -pod.priority, pod.created_at or 0.0
 
 
 class PlaceholderWriter(Background):
@@ -131,7 +139,10 @@ class PlaceholderWriter(Background):
             self._tries,
             existing,
         )
-        needed = {each.name: each for each in planner.needed(refused, self._settings.most)}
+        present = set(existing.values())
+        refused.sort(key=lambda each: _urgency(each.waiting, present))
+        wanted = planner.needed(refused[:_MOST_PODS], self._settings.most)
+        needed = {each.name: each for each in wanted}
         for name, uid in existing.items():
             if name not in needed and uid not in undecided:
                 self._remove(name)

@@ -1,8 +1,9 @@
 """Another node of the same kind, as an autoscaler would add it: the labels and the hardware of a node, with
 healthy GPUs, a fresh report and everything that its device plugin registers, and without pods."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from scheduler_ext.core.dra.device import NodeDevices
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
@@ -28,6 +29,42 @@ class AsNew:
     least: NodeInfo | None
     most: NodeInfo | None
     any_model: bool = False
+
+
+_DEVICE = attrgetter(
+    "vendor",
+    "product",
+    "model",
+    "compute_capability",
+    "memory.total_mib",
+    "memory.reserved_mib",
+    "mig.enabled",
+    "mig.creatable",
+    "mig.geometry",
+)
+_INSTANCE = attrgetter("profile", "start", "size")
+_REPORT = attrgetter("cuda_version", "mig_strategy", "sharing_strategy", "replicas", "from_slices")
+_NODE = attrgetter("estimate", "share_node", "spot", "value", "cpu_milli", "changing")
+
+
+def kind_key(info: NodeInfo) -> Hashable | None:
+    """Equal for nodes whose new nodes have equal states, in a tenth of the time that computing these takes;
+    None where only computing them shows it."""
+    if info.dra is not None:
+        return None
+    report = info.report
+    devices = tuple((_DEVICE(device), tuple(map(_INSTANCE, device.mig.instances))) for device in info.devices)
+    return (
+        _NODE(info),
+        _amounts(info.allocatable),
+        _amounts(info.capacity),
+        _REPORT(report) if report is not None else info.freshness,
+        devices,
+    )
+
+
+def _amounts(amounts: Mapping[str, int] | None) -> Hashable:
+    return tuple(sorted(amounts.items())) if amounts is not None else None
 
 
 def as_new(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> AsNew:
