@@ -107,7 +107,8 @@ class LiveInventory(Background):
         budgets = BudgetHandler()
         extender.preemptor.budgets = budgets.budgets
         parts = (self.locked, resources, self._wake)
-        pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), PodHandler(*parts), rate_limiter)
+        self._holders = PodHandler(*parts)
+        pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), self._holders, rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
         reports = ReportHandler(*parts, self._report_problems)
         self._nodes = NodeHandler(*parts)
@@ -262,6 +263,7 @@ class LiveInventory(Background):
             unplaced=dict(self._inventory_events.unplaced),
             forecast_age_s=self._forecasting.age_s,
             readings=readings,
+            facts=self._holders.facts,
         )
 
     def _problems(self, watches: Sequence[WatchHealth], now: float) -> list[Problem]:

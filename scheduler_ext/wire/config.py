@@ -13,6 +13,7 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.node.node_labels import MAX_VALUE
+from scheduler_ext.core.node.reclaim import ReclaimPolicy
 from scheduler_ext.core.request.resource_names import (
     DEFAULT_DEVICE_CLASSES,
     DEFAULT_SHARE,
@@ -30,6 +31,7 @@ from scheduler_ext.wire.yaml_values import CONFIGURATION
 API_VERSION = "config.scheduler-ext.io/v1alpha1"
 KIND = "ExtenderConfiguration"
 
+_WEEK_S = 7 * 86400
 # A DNS subdomain, as of Kubernetes' object names.
 DeviceClassName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
 ResourceName = Annotated[
@@ -74,6 +76,7 @@ class ResourcesSection(_Section):
 
 class PreemptionSection(_Section):
     empty_victims: bool = False
+    prefer_idle: bool = False
 
 
 class BindSection(_Section):
@@ -104,6 +107,18 @@ class MetricsSection(_Section):
     waiting_pods: Annotated[int, Meta(ge=0, le=1000)] = 50
 
 
+class ReclaimSection(_Section):
+    mode: Literal["off", "dry-run", "evict"] = "off"
+    min_age: str = "1h"
+    warn_for: str = "15m"
+    per_hour: Annotated[int, Meta(ge=1, le=60)] = 4
+
+
+class IdleSection(_Section):
+    after: str = "30m"
+    reclaim: ReclaimSection = field(default_factory=ReclaimSection)
+
+
 class Configuration(_Section):
     """The whole configuration; `load_config` returns a checked one."""
 
@@ -123,6 +138,7 @@ class Configuration(_Section):
     inspection: InspectionSection = field(default_factory=InspectionSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
     dra: DraSection = field(default_factory=DraSection)
+    idle: IdleSection = field(default_factory=IdleSection)
     values: dict[str, Any] = field(default_factory=dict)
 
     def policy(self) -> Policy:
@@ -140,6 +156,18 @@ class Configuration(_Section):
         return (
             duration_s("inventory.staleAfter", self.inventory.stale_after, 1, 86400),
             duration_s("inventory.missingAfter", self.inventory.missing_after, 1, 86400),
+        )
+
+    def idle_after_s(self) -> float:
+        """The time without work after which a pod is idle, in seconds."""
+        return duration_s("idle.after", self.idle.after, 1, _WEEK_S)
+
+    def reclaim_policy(self) -> ReclaimPolicy:
+        """When an idle pod may be warned and evicted."""
+        reclaim = self.idle.reclaim
+        return ReclaimPolicy(
+            min_age_s=duration_s("idle.reclaim.minAge", reclaim.min_age, 1, 4 * _WEEK_S),
+            warn_for_s=duration_s("idle.reclaim.warnFor", reclaim.warn_for, 1, _WEEK_S),
         )
 
     def allows_unreported(self) -> bool:
@@ -207,6 +235,8 @@ def check(config: Configuration) -> None:
     duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
     duration_s("server.gracefulTimeout", config.server.graceful_timeout, 0.5, 300)
     duration_s("bind.deadline", config.bind.deadline, 0.1, 60)
+    config.idle_after_s()
+    config.reclaim_policy()
 
 
 def _check_values(values: Mapping[str, Any]) -> None:
@@ -230,6 +260,8 @@ def _check_values(values: Mapping[str, Any]) -> None:
 def _explained(error: Exception) -> str:
     """msgspec's message with the key first: `server.maxBodyBytes: Expected `int` >= 1024`."""
     key, problem = located(error)
+    if key == "idle.reclaim.mode" and "got `bool`" in problem:
+        return 'idle.reclaim.mode: YAML reads off without quotes as false; write "off" with quotes'
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", problem):
         where = ".".join(filter(None, (key, unknown[1])))
         return f"{where}: unknown key; see docs/reference/configuration.md"

@@ -27,7 +27,9 @@ def redacted_pod(pod: kube.Pod) -> bytes:
         for volume in spec.volumes or ()
     ]
     kept = kube.Pod(
-        metadata=msgspec.structs.replace(metadata, labels=None, annotations=ours or None),
+        metadata=msgspec.structs.replace(
+            metadata, labels=None, annotations=ours or None, owner_references=None
+        ),
         spec=msgspec.structs.replace(spec, volumes=volumes or None),
         status=pod.status,
     )
