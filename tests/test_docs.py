@@ -58,17 +58,23 @@ def shown(value: object) -> str:
 
 def knobs() -> Iterator[tuple[str, object]]:
     settings: dict[str, Any] = msgspec.to_builtins(Configuration())
+    others = ("apiVersion", "kind", "score.weights", "values")
+    yield from ((name, value) for name, value in parts(settings) if name not in others)
+
+
+def parts(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The settings of sections, and of the sections in them."""
     for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from ((f"{name}.{key}", part) for key, part in value.items())
-        elif name not in ("apiVersion", "kind"):
-            yield name, value
+        if isinstance(value, dict) and value:
+            yield from parts(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def test_configuration_names_every_knob_with_its_default() -> None:
     table = {row[0].strip("`"): row[1] for row in rows(page("configuration").split("## Scores")[0])}
     assert table.pop("score.weights.NAME") == "see below"
-    assert table == {name: shown(value) for name, value in knobs() if name != "score.weights"}
+    assert table == {name: shown(value) for name, value in knobs()}
 
 
 def test_configuration_names_every_score_with_its_weight() -> None:

@@ -309,7 +309,9 @@ def test_without_own_values_pods_that_share_an_idle_gpu_are_idle_together() -> N
 
 @pytest.mark.parametrize("state", ["terminating", "assumed", "finished", "departed"])
 def test_a_pod_that_does_not_run_there_for_good_is_not_idle(state: str) -> None:
-    pod = whole() if state == "assumed" else whole(**{state: True})
+    pod = whole()
+    if state != "assumed":
+        pod = replace(pod, **{state: True})
     assumed = frozenset({pod.uid}) if state == "assumed" else frozenset()
     info = node(device(0, holders=held_by("p")), pods=(pod,), assumed=assumed)
     assert names(judged(info, [Readings("GPU-0", idle_s=9000)], p=9000)) == []
