@@ -30,13 +30,23 @@ def running(
 
 
 HOUR_S, DAY_S = 3600, 86_400
+BUSY: Json = {
+    "utilizationPercent": 90,
+    "memoryUtilizationPercent": 40,
+    "powerWatts": 650,
+    "temperatureCelsius": 70,
+    "smClockMHz": 1980,
+    "throttleReasons": ["PowerCap"],
+    "idleSeconds": 3,
+    "xids": [{"xid": 31, "count": 3}],
+}
 CLUSTER = [
     node("h100", {WHOLE: "2"}),
     gpu_node(
         "h100",
         [
             gpu(0, "GPU-h0", model="H100-80GB", idleSeconds=2 * HOUR_S, holders=[holder("notebook", "lab")]),
-            gpu(1, "GPU-h1", model="H100-80GB", idleSeconds=3, holders=[holder("train", "prod")]),
+            gpu(1, "GPU-h1", model="H100-80GB", holders=[holder("train", "prod")], **BUSY),
         ],
     ),
     running("notebook", "h100", DAY_S, "lab", "StatefulSet/notebook"),

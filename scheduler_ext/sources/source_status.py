@@ -46,6 +46,16 @@ class WatchHealth:
     silent_s: float
     problem: str | None
 
+    def note(self, settled: bool) -> str | None:
+        """The problem in words; `settled` if nothing waits for this watch."""
+        if self.problem is None:
+            return None
+        if settled and not self.synced:
+            return f"not followed; apply the roles of this release: {self.problem}"
+        if not self.synced:
+            return f"not listed yet: {self.problem}"
+        return f"lost for {self.silent_s:.0f} s, the last state stays in force: {self.problem}"
+
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:

@@ -191,6 +191,10 @@ class Pod(KubeStruct):
     status: PodStatus | None = None
 
 
+class Namespace(KubeStruct):
+    metadata: ObjectMeta | None = None
+
+
 class Taint(KubeStruct):
     key: str | None = None
     value: str | None = None

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.gpu.readings import Readings
-from scheduler_ext.core.node.idle import Idleness
+from scheduler_ext.core.node.idle import Idleness, idleness
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.views import idle_pods as idle_pods_module
@@ -24,7 +24,8 @@ LONG_AGO = PodFacts("Job/train", NOW - 90_000)
 
 def cluster(*pods: tuple[str, str, str, int]) -> tuple[list[NodeInfo], dict[str, tuple[Readings, ...]]]:
     """A node for each pod: its namespace and name, its node, and since when its GPU is idle."""
-    infos, readings = [], {}
+    infos: list[NodeInfo] = []
+    readings: dict[str, tuple[Readings, ...]] = {}
     for namespace, name, on, idle_s in pods:
         pod = bound(name, wants(1, WHOLE), namespace=namespace)
         info = node(device(0, uuid=f"GPU-{on}", holders=(Holder(uid=pod.uid),)), pods=(pod,))
@@ -70,11 +71,10 @@ def test_pods_that_cannot_be_judged_are_counted() -> None:
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The nodes that are judged, in order."""
     nodes: list[str] = []
-    judge = idle_pods_module.idleness
 
     def noting(info: NodeInfo, readings: Sequence[Readings], *rest: object) -> Idleness:
         nodes.append(info.name)
-        return judge(info, readings, *rest)  # type: ignore[arg-type]
+        return idleness(info, readings, *rest)  # type: ignore[arg-type]
 
     monkeypatch.setattr(idle_pods_module, "idleness", noting)
     return nodes

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 RECLAIM_LABEL = "gpu.scheduler-ext.io/reclaim"
+# The clocks of two API servers may differ by this.
+_CLOCKS_S = 60.0
 
 Step: TypeAlias = Literal["warn", "wait", "evict", "cancel", "none"]
 
@@ -40,8 +42,8 @@ def next_step(
     no time. A pod is evicted only if a report after the warning still shows it idle."""
     if not (is_idle and ran_s >= policy.min_age_s):
         return "none" if evict_at is None else "cancel"
-    # A time that lies further ahead was written for another configuration.
-    if evict_at is None or math.isnan(evict_at) or evict_at > now + policy.warn_for_s:
+    # A time that lies further ahead is that of another configuration.
+    if evict_at is None or math.isnan(evict_at) or evict_at > now + policy.warn_for_s + _CLOCKS_S:
         return "warn"
     warned_at = evict_at - policy.warn_for_s
     return "evict" if now >= evict_at and now - report_age_s > warned_at else "wait"

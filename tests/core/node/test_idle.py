@@ -309,9 +309,12 @@ def test_without_own_values_pods_that_share_an_idle_gpu_are_idle_together() -> N
 
 @pytest.mark.parametrize("state", ["terminating", "assumed", "finished", "departed"])
 def test_a_pod_that_does_not_run_there_for_good_is_not_idle(state: str) -> None:
-    pod = whole()
-    if state != "assumed":
-        pod = replace(pod, **{state: True})
+    pod = replace(
+        whole(),
+        terminating=state == "terminating",
+        finished=state == "finished",
+        departed=state == "departed",
+    )
     assumed = frozenset({pod.uid}) if state == "assumed" else frozenset()
     info = node(device(0, holders=held_by("p")), pods=(pod,), assumed=assumed)
     assert names(judged(info, [Readings("GPU-0", idle_s=9000)], p=9000)) == []
