@@ -256,7 +256,12 @@ def _build_apps(
     longest = partial(waiting.longest, most=config.metrics.waiting_pods)
     metrics = Metrics(source, config, waiting.reasons, certificate_file, longest)
     feed = PageFeed(
-        source, extender.record, waiting.lines, config.resource_names(), config.memory.headroom_percent
+        source,
+        extender.record,
+        waiting.lines,
+        config.resource_names(),
+        config.memory.headroom_percent,
+        config.idle_after_s(),
     )
     for earlier in json.loads(past.read_bytes()) if past is not None else ():
         feed.history.add(Sample(*earlier))

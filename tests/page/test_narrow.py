@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler_ext.wire.objects import assemble, read_objects
+from scheduler_ext.wire.readings import readings_of
 from tests.core.reported import NAMES
 from tests.kube_objects import gpu, gpu_node, holder, inventory, pod
 from tests.page.browser import NEEDS_BROWSER, Browser
@@ -31,7 +32,10 @@ def some() -> Iterator[PageServer]:
         gpu(1, utilizationPercent=0),
     ]
     nodes = (gpu_node("measured", devices), gpu_node("plain", [gpu(0, "GPU-p", memory=IDLE)]), train)
-    with PageServer(assemble(read_objects(inventory(*nodes)), NAMES).values(), WAITING) as running:
+    objects = read_objects(inventory(*nodes))
+    server = PageServer(assemble(objects, NAMES).values(), WAITING)
+    server.readings = readings_of(objects.gpu_nodes)
+    with server as running:
         yield running
 
 

@@ -1,6 +1,6 @@
 // One GPU as a bar: its promised, used, unaccounted and free memory.
 import { html, nothing, svg } from "../vendor/lit-html.js";
-import { memory, visible } from "./text.js";
+import { ago, memory, visible } from "./text.js";
 
 const WIDTH = 1000;
 
@@ -39,8 +39,9 @@ export function described(device) {
 }
 
 /** What an agent reports of a GPU's work, if it does. */
-const busyText = ({ busy, celsius }) =>
-  [busy === null ? "" : ` ${busy} % busy.`, celsius === null ? "" : ` ${celsius} °C.`].join("");
+const busyText = ({ busy, celsius, idle, wasted }) =>
+  [busy === null ? "" : ` ${busy} % busy.`, celsius === null ? "" : ` ${celsius} °C.`,
+    wasted ? ` Idle: its pods have computed nothing${idle === null ? "" : ` for ${ago(idle)}`}.` : ""].join("");
 
 const replicasText = (device) =>
   `${device.maybe ? "≥ " : ""}${Math.round(device.seen.held * device.replicas)} of ${device.replicas}`;
@@ -107,7 +108,8 @@ export function gpuLine(device) {
     right = html`<span class="amount">${replicasText(device)}</span>`;
   }
   const bar = !device.known ? html`<div class="bar unknown"></div>` : device.mig ? slots(device) : memoryBar(device);
-  const busy = device.busy === null ? nothing : html`<span class="busy">${device.busy} %</span>`;
-  return html`<div class=${`${classes}${device.busy === null ? "" : " measured"}`} role="img" aria-label=${described(device)}
+  const measured = device.wasted || device.busy !== null;
+  const busy = measured ? html`<span class="busy">${device.wasted ? "idle" : `${device.busy} %`}</span>` : nothing;
+  return html`<div class=${`${classes}${measured ? " measured" : ""}`} role="img" aria-label=${described(device)}
     data-hint=${described(device)}><span class="index">${device.index}</span>${bar}${busy}${right}</div>`;
 }
