@@ -120,6 +120,15 @@ def test_equals_the_component_for_openshift(tmp_path: Path, overlay: str) -> Non
         ),
         pytest.param(
             {
+                "idle": {"reclaim": "evict"},
+                "extender": {"config": {"idle": {"reclaim": {"perHour": 2}}}},
+            },
+            {"resources": [BASE], "components": ["components/idle-reclaim"], **OWN_CONFIGURATION},
+            {"extender.yaml": f"{EXTENDER}idle: {{reclaim: {{mode: evict, perHour: 2}}}}\n"},
+            id="reclaim of idle GPUs",
+        ),
+        pytest.param(
+            {
                 "extender": {
                     "config": {"score": {"strategy": "binpack"}, "filter": {"maxCandidates": 1000000}}
                 }
@@ -269,6 +278,7 @@ ALL = {
     "everything that goes together": {
         "standalone": {"enabled": True, "replicas": 3},
         "dra": {"enabled": True, "deviceTaints": True},
+        "idle": {"reclaim": "evict"},
         "monitoring": {"enabled": True},
     },
     "another namespace for everything": {"agent": {"namespace": {"name": "gpu-agents"}}},

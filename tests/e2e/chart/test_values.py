@@ -130,6 +130,11 @@ def test_a_namespace_of_others_is_refused(tmp_path: Path, namespace: str) -> Non
     assert f"namespace {namespace}: the scheduler needs" in refusal(tmp_path, {}, namespace=namespace)
 
 
+def test_reclaim_without_its_rights_is_refused(tmp_path: Path) -> None:
+    values = {"extender": {"config": {"idle": {"reclaim": {"mode": "dry-run"}}}}}
+    assert "idle.reclaim.mode: set idle.reclaim, which also grants the rights" in refusal(tmp_path, values)
+
+
 def test_kubernetes_before_1_31_is_refused(tmp_path: Path) -> None:
     assert "requires kubeVersion: >=1.31.0-0" in refusal(tmp_path, {}, version="1.30.14")
 
