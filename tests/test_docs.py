@@ -34,6 +34,7 @@ from scheduler_ext.wire.binding import device_annotations
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from scheduler_ext.wire.pod import DEVICES_PREFIX, pod_request
+from scheduler_ext.wire.pod_facts import RECLAIM_AT_ANNOTATION
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
 from tests.exposition import exposition
 from tests.pages import FENCE, PAGES, ROOT, SAMPLE, blocks, first_cells, page, rows, section
@@ -125,7 +126,12 @@ def test_annotations_names_every_annotation_of_users() -> None:
 def test_annotations_names_every_annotation_of_the_extender() -> None:
     told = first_cells(section(page("annotations"), "## On pods, set by the extender"))
     by_policy = "nvidia.cdi.k8s.io/container."
-    assert told == [DEVICES_PREFIX + "CONTAINER", ANNOTATION_PREFIX + "assigned", by_policy + "CONTAINER"]
+    assert told == [
+        DEVICES_PREFIX + "CONTAINER",
+        ANNOTATION_PREFIX + "assigned",
+        RECLAIM_AT_ANNOTATION,
+        by_policy + "CONTAINER",
+    ]
     assert by_policy in (ROOT / "manifests/components/shares-cdi/binding.yaml").read_text()
 
 
@@ -264,7 +270,7 @@ def test_events_names_every_reason() -> None:
     source = "".join(path.read_text() for path in (ROOT / "scheduler_ext" / "cluster").rglob("*.py"))
     reasons = set(re.findall(r'"((?:GPU|ShareWithout)[A-Z]\w+)"', source)) - {"GPUNode", "GPUReservation"}
     assert {row[0].strip("`") for row in rows(page("events"))} == reasons
-    assert len(reasons) == 8
+    assert len(reasons) == 12
 
 
 def test_inspection_names_every_recorded_field() -> None:

@@ -43,8 +43,8 @@ def mixed_cluster(workload: Workload) -> None:
         "mig-b", {"nvidia.com/mig-3g.40gb": "2"}, [gpu(0, "GPU-mig-b", mig=two)], migStrategy="mixed"
     )
     sharing = {"gpu.scheduler-ext.io/sharing": "memory"}
-    # 8192 MiB are free on the second: whatever the forecast, which follows the pods of other tests, a share of
-    # that size leaves nothing behind there.
+    # 8192 MiB are free on the second: whatever the forecast, which follows the pods of other tests, a share
+    # of that size leaves nothing behind there.
     for stem, used in (("share-a", 0), ("share-b", 33269)):
         device = gpu(0, f"GPU-{stem}", total=46068, model="L40S")
         device["memory"] |= {"usedMiB": used, "unaccountedMiB": used}
