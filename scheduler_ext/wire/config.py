@@ -166,7 +166,7 @@ class Configuration(_Section):
         """When an idle pod may be warned and evicted."""
         reclaim = self.idle.reclaim
         return ReclaimPolicy(
-            min_age_s=duration_s("idle.reclaim.minAge", reclaim.min_age, 1, 4 * _WEEK_S),
+            min_age_s=duration_s("idle.reclaim.minAge", reclaim.min_age, 1, _WEEK_S),
             warn_for_s=duration_s("idle.reclaim.warnFor", reclaim.warn_for, 1, _WEEK_S),
         )
 
