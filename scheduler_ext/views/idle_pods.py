@@ -149,7 +149,11 @@ class IdleNodes:
         return {name: found for name, (_, _, found) in known.items()}
 
     def _judge(self, info: NodeInfo, did: Sequence[Readings], facts: FactsOfPods, now: float) -> Idleness:
-        return idleness(info, did, facts, now, self._after_s) if info.pods or info.claims else NOT_IDLE
+        known = frozenset(each.uuid for each in did if each.idle_times_s)
+        if not any(idle_s >= self._after_s for each in did for idle_s in each.idle_times_s):
+            # Of most nodes in use, this is the answer, and takes a tenth of the time.
+            return Idleness(known=known) if known else NOT_IDLE
+        return idleness(info, did, facts, now, self._after_s)
 
 
 def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:

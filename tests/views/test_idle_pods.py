@@ -92,9 +92,12 @@ def test_a_node_is_judged_again_only_if_something_about_it_changed(judged: list[
     judged.clear()
     assert names(kept.of(infos, readings, facts, NOW + 5)) == ["one", "two"]
     assert judged == []
-    readings["b"] = (Readings("GPU-b", idle_s=0),)
-    assert names(kept.of(infos, readings, facts, NOW + 6)) == ["one"]
+    readings["b"] = (Readings("GPU-b", idle_s=3605),)
+    assert names(kept.of(infos, readings, facts, NOW + 6)) == ["one", "two"]
     assert judged == ["b"]
+    readings["b"] = (Readings("GPU-b", idle_s=0),)
+    found = kept.of(infos, readings, facts, NOW + 6)
+    assert (names(found), found["b"].known) == (["one"], {"GPU-b"})
     infos[0] = replace(infos[0], freshness="Stale")
     assert names(kept.of(infos, readings, facts, NOW + 7)) == []
     assert judged == ["b", "a"]
