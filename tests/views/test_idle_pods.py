@@ -97,7 +97,7 @@ def test_a_node_is_judged_again_only_if_something_about_it_changed(judged: list[
     assert judged == ["b"]
     readings["b"] = (Readings("GPU-b", idle_s=0),)
     found = kept.of(infos, readings, facts, NOW + 6)
-    assert (names(found), found["b"].known) == (["one"], {"GPU-b"})
+    assert (names(found), found["b"].known) == (["one"], frozenset({"GPU-b"}))
     infos[0] = replace(infos[0], freshness="Stale")
     assert names(kept.of(infos, readings, facts, NOW + 7)) == []
     assert judged == ["b", "a"]
