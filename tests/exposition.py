@@ -26,12 +26,14 @@ from scheduler_ext.explain.waiting import LongWait
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.metrics.registry import Metrics
+from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.source_status import SourceStatus, WatchHealth
 from scheduler_ext.wire.config import Configuration, MetricsSection
 from scheduler_ext.wire.kube import PodDisruptionBudget
 from scheduler_ext.wire.objects import assemble, read_objects
 from scheduler_ext.wire.watching import Decoder
+from tests import kube_idle
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
 from tests.kube_objects import inventory, node
 from tests.pages import SAMPLE
@@ -42,6 +44,7 @@ class Followed:
     """A file's nodes as those of a followed cluster."""
 
     source: InventorySource
+    idle: ClusterState
     binder: Binder | None = None
 
     @property
@@ -51,7 +54,15 @@ class Followed:
     def status(self) -> SourceStatus:
         watch = WatchHealth("nodes", True, True, 0.0, None)
         ages_s = {"h100-01": 1.0}
-        return replace(self.source.status(), watches=[watch], unplaced={"n": 1}, report_ages_s=ages_s)
+        status = self.source.status()
+        return replace(
+            status,
+            watches=[watch],
+            unplaced={"n": 1},
+            report_ages_s=ages_s,
+            readings={**status.readings, **self.idle.readings},
+            facts=self.idle.facts,
+        )
 
 
 def exposition() -> list[Metric]:
@@ -61,7 +72,9 @@ def exposition() -> list[Metric]:
     nodes = Extender(config)
     source = InventorySource(SAMPLE, nodes, resources)
     source.load()
-    nodes.update_nodes({"h100-02": _with_a_pod(source, "h100-02"), **_with_a_claim(resources)})
+    idle = state_of(read_objects(inventory(*kube_idle.CLUSTER)), "idle", resources)
+    changed = {"h100-02": _with_a_pod(source, "h100-02"), **_with_a_claim(resources)}
+    nodes.update_nodes(changed | {"h100": idle.infos["h100"]})
     # It counts, and receives no request.
     transport = Transport(kubernetes.client.Configuration())
     watch = Reflector("nodes", transport, "/", Decoder(PodDisruptionBudget), BudgetHandler())
@@ -72,7 +85,7 @@ def exposition() -> list[Metric]:
     binder = Binder(LockedCache(Cache(1, 2), extender), api, resources, (), lambda: None, 1.0)
     pending = {REASONS[0].text: 1}
     long = [LongWait("team", "train-0", REASONS[0].text, 3600.0)]
-    followed, certificate = Followed(source, binder), Path("no-certificate")
+    followed, certificate = Followed(source, idle, binder), Path("no-certificate")
     metrics = Metrics(
         followed,
         config,

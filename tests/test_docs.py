@@ -36,6 +36,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from scheduler_ext.wire.pod import DEVICES_PREFIX, pod_request
+from scheduler_ext.wire.pod_facts import RECLAIM_AT_ANNOTATION
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
 from tests.exposition import exposition
 from tests.pages import FENCE, PAGES, ROOT, SAMPLE, blocks, first_cells, page, rows, section
@@ -60,21 +61,23 @@ def shown(value: object) -> str:
 
 def knobs() -> Iterator[tuple[str, object]]:
     settings: dict[str, Any] = msgspec.to_builtins(Configuration())
+    others = ("apiVersion", "kind", "score.weights", "values")
+    yield from ((name, value) for name, value in parts(settings) if name not in others)
+
+
+def parts(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The settings of sections, and of the sections in them."""
     for name, value in settings.items():
-        if isinstance(value, dict):
-            for key, part in value.items():
-                if name == "autoscaler" and isinstance(part, dict):
-                    yield from ((f"{name}.{key}.{inner}", each) for inner, each in part.items())
-                else:
-                    yield f"{name}.{key}", part
-        elif name not in ("apiVersion", "kind"):
-            yield name, value
+        if isinstance(value, dict) and value:
+            yield from parts(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def test_configuration_names_every_knob_with_its_default() -> None:
     table = {row[0].strip("`"): row[1] for row in rows(page("configuration").split("## Scores")[0])}
     assert table.pop("score.weights.NAME") == "see below"
-    assert table == {name: shown(value) for name, value in knobs() if name != "score.weights"}
+    assert table == {name: shown(value) for name, value in knobs()}
 
 
 def test_configuration_names_every_score_with_its_weight() -> None:
@@ -125,7 +128,12 @@ def test_annotations_names_every_annotation_of_users() -> None:
 def test_annotations_names_every_annotation_of_the_extender() -> None:
     told = first_cells(section(page("annotations"), "## On pods, set by the extender"))
     by_policy = "nvidia.cdi.k8s.io/container."
-    assert told == [DEVICES_PREFIX + "CONTAINER", ANNOTATION_PREFIX + "assigned", by_policy + "CONTAINER"]
+    assert told == [
+        DEVICES_PREFIX + "CONTAINER",
+        ANNOTATION_PREFIX + "assigned",
+        RECLAIM_AT_ANNOTATION,
+        by_policy + "CONTAINER",
+    ]
     assert by_policy in (ROOT / "manifests/components/shares-cdi/binding.yaml").read_text()
 
 
@@ -273,7 +281,7 @@ def test_events_names_every_reason() -> None:
     source = "".join(path.read_text() for path in (ROOT / "scheduler_ext" / "cluster").rglob("*.py"))
     reasons = set(re.findall(r'"((?:GPU|ShareWithout)[A-Z]\w+)"', source)) - {"GPUNode", "GPUReservation"}
     assert {row[0].strip("`") for row in rows(page("events"))} == reasons
-    assert len(reasons) == 11
+    assert len(reasons) == 14
 
 
 def test_inspection_names_every_recorded_field() -> None:

@@ -10,6 +10,7 @@ _NAMES = (
     "serve",
     "agent",
     "inventory",
+    "idle",
     "replay",
     "check-config",
     "autoscaler-config",

@@ -258,7 +258,12 @@ def _build_apps(
     replicas = SchedulableReplicas(source, config)
     metrics = Metrics(source, config, waiting.reasons, certificate_file, longest, workloads, replicas.counts)
     feed = PageFeed(
-        source, extender.record, waiting.lines, config.resource_names(), config.memory.headroom_percent
+        source,
+        extender.record,
+        waiting.lines,
+        config.resource_names(),
+        config.memory.headroom_percent,
+        config.idle_after_s(),
     )
     for earlier in json.loads(past.read_bytes()) if past is not None else ():
         feed.history.add(Sample(*earlier))

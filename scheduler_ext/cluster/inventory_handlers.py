@@ -18,6 +18,7 @@ from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import BoundPod, PendingPod
+from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -30,6 +31,7 @@ from scheduler_ext.wire.held_annotation import WrittenRoom, written_rooms
 from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_constraints, node_record
 from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
+from scheduler_ext.wire.pod_facts import pod_facts
 from scheduler_ext.wire.readings import read_readings
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
@@ -62,6 +64,11 @@ def pod_state(pod: kube.Pod, resources: ResourceNames) -> PodState:
     waiting = pending_pod(pod, resources) if has_gpus else None
     # A placeholder waits for an autoscaler, and for no node.
     return None if waiting is not None and waiting.pod.request.is_placeholder else waiting
+
+
+def holds_gpus(state: PodState) -> bool:
+    """Whether it is that of a pod on a node which has GPUs there, or may have some by a claim."""
+    return isinstance(state, tuple) and not isinstance(state, _Other)
 
 
 def scheduler_cache(config: Configuration) -> Cache:
@@ -203,11 +210,13 @@ class ReportHandler(CacheHandler[GpuNode]):
 
 @dataclass(eq=False)
 class PodHandler(CacheHandler[kube.Pod]):
-    """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes."""
+    """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes. `facts` are
+    those about the pods that hold some."""
 
     kind = "Pod"
     together = 250
     by_uid = True
+    facts: dict[str, PodFacts] = field(default_factory=dict, init=False)
 
     def begin(self) -> None:
         super().begin()
@@ -219,9 +228,12 @@ class PodHandler(CacheHandler[kube.Pod]):
         states: dict[str, PodState] = {}
         for pod in items:
             try:
-                states[self.key(pod)] = pod_state(pod, self._resources)
+                states[self.key(pod)] = state = pod_state(pod, self._resources)
             except QuantityError as error:
                 self.broken(Broken(pod_name(pod), self.key(pod), str(error)))
+                continue
+            if holds_gpus(state):
+                self.facts[self.key(pod)] = pod_facts(pod)
         self._update(states)
 
     def known(self) -> set[str]:
@@ -229,6 +241,8 @@ class PodHandler(CacheHandler[kube.Pod]):
             return cache.known_pods() | cache.other_pods()
 
     def remove(self, keys: Collection[str]) -> None:
+        for uid in keys:
+            self.facts.pop(uid, None)
         self._update(dict.fromkeys(keys))
 
     def end(self) -> None:

@@ -25,6 +25,7 @@ from scheduler_ext.cluster.events.inventory_events import InventoryEvents, Repor
 from scheduler_ext.cluster.events.placement_events import PlacementEvents
 from scheduler_ext.cluster.for_autoscalers import ForAutoscalers
 from scheduler_ext.cluster.forecasting import Forecasting
+from scheduler_ext.cluster.idle_on_node import idle_on_node
 from scheduler_ext.cluster.inventory_handlers import (
     BudgetHandler,
     NodeHandler,
@@ -33,6 +34,7 @@ from scheduler_ext.cluster.inventory_handlers import (
     scheduler_cache,
 )
 from scheduler_ext.cluster.own_lease import Election
+from scheduler_ext.cluster.reclaim.reclaimer import Reclaimer
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.core.cache.ledger import Cause
@@ -54,6 +56,8 @@ NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
+# The namespace of the record of evictions, where no Lease decides which extender is active.
+_NAMESPACE = "gpu-scheduler"
 # The least time between publications: each invalidates the cached decisions.
 _PUBLISH_EVERY_S = 0.1
 # How often the ages of reports are checked.
@@ -108,7 +112,8 @@ class LiveInventory(Background):
         budgets = BudgetHandler()
         extender.preemptor.budgets = budgets.budgets
         parts = (self.locked, resources, self._wake)
-        pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), PodHandler(*parts), rate_limiter)
+        self._holders = PodHandler(*parts)
+        pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), self._holders, rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
         reports = ReportHandler(*parts, self._report_problems)
         self._nodes = NodeHandler(*parts)
@@ -144,6 +149,13 @@ class LiveInventory(Background):
                 transport, self.locked, self.active, lambda: watches.rules_path, lambda: self.snapshot
             )
         self.for_autoscalers = ForAutoscalers.of(transport, self, extender, self._recorder, config)
+        if config.preemption.prefer_idle:
+            after_s = config.idle_after_s()
+            extender.preemptor.idle = idle_on_node(self.locked, self._holders.facts, after_s)
+        self._reclaimer: Reclaimer | None = None
+        if config.idle.reclaim.mode != "off":
+            namespace = self._leader.namespace if self._leader is not None else _NAMESPACE
+            self._reclaimer = Reclaimer(transport, self.active, config, namespace, self, self._recorder.write)
         self._reflectors += self._leader.reflectors if self._leader is not None else ()
         self._changed = Event()
         # When the first change arrived since the last publication began.
@@ -222,8 +234,8 @@ class LiveInventory(Background):
 
     def _workers(self) -> list[_Worker]:
         """The parts beside the reflectors that work from the start."""
-        parts = (self._recorder, self.enforcing, self._leader, self._device_watches, self._taint_writer)
-        always = (self._agent_labels, *self.for_autoscalers)
+        parts = (self._recorder, self.enforcing, self._leader, self._taint_writer, self._reclaimer)
+        always = (self._agent_labels, self._device_watches, *self.for_autoscalers)
         return [*always, *(part for part in parts if part is not None)]
 
     def stop(self, wait_s: float = _STOP_S) -> None:
@@ -246,7 +258,7 @@ class LiveInventory(Background):
         now = time.monotonic()
         followed = [(reflector.health(), reflector.settled) for reflector in self._followed]
         watches = [health for health, _ in followed]
-        checks = [Check(f"watch-{watch.name}", settled, _note(watch, settled)) for watch, settled in followed]
+        checks = [Check(f"watch-{watch.name}", settled, watch.note(settled)) for watch, settled in followed]
         with self.locked as cache:
             ages, readings = cache.ages(now), cache.readings()
         return SourceStatus(
@@ -265,6 +277,7 @@ class LiveInventory(Background):
             unplaced=dict(self._inventory_events.unplaced),
             forecast_age_s=self._forecasting.age_s,
             readings=readings,
+            facts=self._holders.facts,
         )
 
     def _problems(self, watches: Sequence[WatchHealth], now: float) -> list[Problem]:
@@ -379,16 +392,6 @@ class LiveInventory(Background):
         if self.active():
             for name in self._extender.refusals.cured(snapshot, pending):
                 self._recorder.nudge(name)
-
-
-def _note(watch: WatchHealth, settled: bool) -> str | None:
-    if watch.problem is None:
-        return None
-    if settled and not watch.synced:
-        return f"not followed; apply the roles of this release: {watch.problem}"
-    if not watch.synced:
-        return f"not listed yet: {watch.problem}"
-    return f"lost for {watch.silent_s:.0f} s, the last state stays in force: {watch.problem}"
 
 
 def _earliest(into: dict[str, float], times: Mapping[str, float]) -> None:

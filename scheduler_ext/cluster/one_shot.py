@@ -10,6 +10,7 @@ from scheduler_ext.cluster.dra.device_handlers import KINDS
 from scheduler_ext.cluster.dra.discovery import discovered
 from scheduler_ext.cluster.inventory_handlers import (
     created_at,
+    holds_gpus,
     pod_state,
     received_at,
     scheduler_cache,
@@ -20,6 +21,7 @@ from scheduler_ext.cluster.reflector import PAGE
 from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import ClusterError, ImpossibleReportError, InventoryError
+from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
@@ -29,6 +31,7 @@ from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod import is_finished, pod_name, pod_uid
+from scheduler_ext.wire.pod_facts import pod_facts
 from scheduler_ext.wire.readings import read_readings
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.watching import Decoder
@@ -61,12 +64,16 @@ def cluster_state(
         with _named(f"{source}: Node {name}: status"):
             cache.update_node(name, node_record(node, resources), now, created_at(node, clock, now))
     cache.demand.hold()
+    facts: dict[str, PodFacts] = {}
     for pod, _ in _list(transport, PODS, Decoder(kube.Pod)):
         bound = pod.spec is not None and bool(pod.spec.node_name)
         if with_objects and (bound or with_waiting) and not is_finished(pod):
             objects.pods.append(pod)
         with _named(f"{source}: Pod {pod_name(pod)}: spec"):
-            update_pod(cache, pod_uid(pod), pod_state(pod, resources), now)
+            state = pod_state(pod, resources)
+            update_pod(cache, pod_uid(pod), state, now)
+        if holds_gpus(state):
+            facts[pod_uid(pod)] = pod_facts(pod)
     cache.demand.release()
     if with_waiting:
         budgets = _list(transport, BUDGETS, Decoder(kube.PodDisruptionBudget))
@@ -100,7 +107,7 @@ def cluster_state(
     ages, workload = cache.ages(now), cache.demand.workload()
     pending = cache.all_pending()
     return ClusterState(
-        source, objects, infos, ages, problems, workload, pending, cache.devices, cache.readings()
+        source, objects, infos, ages, problems, workload, pending, cache.devices, cache.readings(), facts
     )
 
 

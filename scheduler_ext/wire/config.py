@@ -13,6 +13,7 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.node.node_labels import MAX_VALUE
+from scheduler_ext.core.node.reclaim import ReclaimPolicy
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import (
@@ -34,6 +35,7 @@ from scheduler_ext.wire.yaml_values import CONFIGURATION
 API_VERSION = "config.scheduler-ext.io/v1alpha1"
 KIND = "ExtenderConfiguration"
 
+_WEEK_S = 7 * 86400
 # A DNS subdomain, as of Kubernetes' object names.
 DeviceClassName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
 NamespaceName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
@@ -58,6 +60,9 @@ DURATION_BOUNDS: Mapping[str, tuple[float, float]] = {
     "server.gracefulTimeout": (0.5, 300),
     "autoscaler.placeholders.after": (0, 86400),
     "autoscaler.placeholders.ttl": (10, 86400),
+    "idle.after": (1, _WEEK_S),
+    "idle.reclaim.minAge": (1, _WEEK_S),
+    "idle.reclaim.warnFor": (1, _WEEK_S),
 }
 
 
@@ -98,6 +103,7 @@ class ResourcesSection(_Section):
 
 class PreemptionSection(_Section):
     empty_victims: bool = False
+    prefer_idle: bool = False
 
 
 class BindSection(_Section):
@@ -151,6 +157,18 @@ class MetricsSection(_Section):
     )
 
 
+class ReclaimSection(_Section):
+    mode: Literal["off", "dry-run", "evict"] = "off"
+    min_age: Duration = "1h"
+    warn_for: Duration = "15m"
+    per_hour: Annotated[int, Meta(ge=1, le=60)] = 4
+
+
+class IdleSection(_Section):
+    after: Duration = "30m"
+    reclaim: ReclaimSection = field(default_factory=ReclaimSection)
+
+
 class Configuration(_Section):
     """The whole configuration; `load_config` returns a checked one."""
 
@@ -171,6 +189,7 @@ class Configuration(_Section):
     metrics: MetricsSection = field(default_factory=MetricsSection)
     dra: DraSection = field(default_factory=DraSection)
     autoscaler: AutoscalerSection = field(default_factory=AutoscalerSection)
+    idle: IdleSection = field(default_factory=IdleSection)
     values: dict[str, Price] = field(default_factory=dict)
 
     def policy(self) -> Policy:
@@ -193,6 +212,17 @@ class Configuration(_Section):
         for part in key.split("."):
             value = value[part]
         return duration_s(key, value, *DURATION_BOUNDS[key])
+
+    def idle_after_s(self) -> float:
+        """The time without work after which a pod is idle, in seconds."""
+        return self.duration_s("idle.after")
+
+    def reclaim_policy(self) -> ReclaimPolicy:
+        """When an idle pod may be warned and evicted."""
+        return ReclaimPolicy(
+            min_age_s=self.duration_s("idle.reclaim.minAge"),
+            warn_for_s=self.duration_s("idle.reclaim.warnFor"),
+        )
 
     def allows_unreported(self) -> bool:
         """Whether nodes without a fresh report take pods by their allocatable."""
@@ -302,6 +332,8 @@ def _check_values(values: Mapping[str, Any]) -> None:
 def _explained(error: Exception) -> str:
     """msgspec's message with the key first: `server.maxBodyBytes: Expected `int` >= 1024`."""
     key, problem = located(error)
+    if key == "idle.reclaim.mode" and "got `bool`" in problem:
+        return 'idle.reclaim.mode: YAML reads off without quotes as false; write "off" with quotes'
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", problem):
         where = ".".join(filter(None, (key, unknown[1])))
         return f"{where}: unknown key; see docs/reference/configuration.md"

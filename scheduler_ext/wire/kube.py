@@ -147,6 +147,19 @@ class PodCondition(KubeStruct):
     status: str | None = None
     reason: str | None = None
     message: str | None = None
+    last_transition_time: str | None = None
+
+
+class ContainerRunning(KubeStruct):
+    started_at: str | None = None
+
+
+class ContainerState(KubeStruct):
+    running: ContainerRunning | None = None
+
+
+class ContainerStatus(KubeStruct):
+    state: ContainerState | None = None
 
 
 class ExtendedResourceClaimStatus(KubeStruct):
@@ -169,12 +182,17 @@ class PodStatus(KubeStruct):
     nominated_node_name: str | None = None
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
     resource_claim_statuses: list[ResourceClaimStatus] | None = None
+    container_statuses: list[ContainerStatus] | None = None
 
 
 class Pod(KubeStruct):
     metadata: ObjectMeta | None = None
     spec: PodSpec | None = None
     status: PodStatus | None = None
+
+
+class Namespace(KubeStruct):
+    metadata: ObjectMeta | None = None
 
 
 class Taint(KubeStruct):

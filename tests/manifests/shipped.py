@@ -20,6 +20,7 @@ MTLS = REPOSITORY / "manifests" / "components" / "standalone-mtls"
 DRA = REPOSITORY / "manifests" / "components" / "dra"
 PLACEHOLDERS = REPOSITORY / "manifests" / "components" / "placeholders"
 DRA_HEALTH = REPOSITORY / "manifests" / "components" / "dra-health"
+IDLE_RECLAIM = REPOSITORY / "manifests" / "components" / "idle-reclaim"
 SHARES = REPOSITORY / "manifests" / "components" / "shares"
 SHARES_CDI = REPOSITORY / "manifests" / "components" / "shares-cdi"
 
@@ -97,6 +98,11 @@ def dra_health() -> list[Json]:
 def placeholders() -> list[Json]:
     """The base with the component placeholders."""
     return [*copy.deepcopy(_base()), *documents(PLACEHOLDERS), _config_map(REPOSITORY / "config")]
+
+
+def idle_reclaim() -> list[Json]:
+    """The base with the component idle-reclaim."""
+    return [*copy.deepcopy(_base()), *documents(IDLE_RECLAIM), _config_map(REPOSITORY / "config")]
 
 
 def monitoring() -> list[Json]:

@@ -17,6 +17,7 @@ from scheduler_ext.wire.objects import assemble, read_objects
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.extender.preempting import on_share
+from tests.kube_idle import running
 from tests.kube_objects import gpu, gpu_node, holder, names_body, node, pod
 from tests.manifests.objects import of_kind
 from tests.monitoring.component import Query, alerts, panels, queries, rules_file
@@ -60,9 +61,10 @@ pytestmark = [needs_prometheus, pytest.mark.process]
 def api() -> Iterator[ApiServer]:
     """A cluster with a GPU that is held for nothing, a GPU with an unseen pod, shares that are exceeded, and
     a contradictory report."""
+    unused = gpu(0, holders=[holder("train")], idleSeconds=7200)
     exceeded = gpu(0, "GPU-share-0") | {"memory": {"totalMiB": 81920, "usedMiB": 9000}}
     with ApiServer() as server:
-        server.store.put(GPU_NODES, gpu_node("idle", [gpu(0, holders=[holder("train")])], sequence=5))
+        server.store.put(GPU_NODES, gpu_node("idle", [unused], sequence=5))
         server.store.put(GPU_NODES, gpu_node("unseen", [gpu(0)]))
         server.store.put(GPU_NODES, gpu_node("share", [exceeded]))
         for name in ("idle", "unseen"):
@@ -71,7 +73,7 @@ def api() -> Iterator[ApiServer]:
             NODES, node("share", {SHARE: "72000"}, labels={"gpu.scheduler-ext.io/sharing": "memory"})
         )
         for each in (
-            pod("train", {WHOLE: "1"}, on="idle"),
+            running("train", "idle", 9000),
             pod("late", {WHOLE: "1"}, on="unseen"),
             on_share("chat", 2000, "share", 0),
         ):

@@ -27,8 +27,8 @@ from scheduler_ext.extender.blind_rejections import BlindRejections
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.new_nodes import CURES, NewNodes
 from scheduler_ext.server.metrics import gpu_metrics
-from scheduler_ext.server.metrics.gauges import MAX_NAMESPACES, OTHERS
 from scheduler_ext.server.metrics.gpu_metrics import FAMILIES, Detail, labels_of, visible
+from scheduler_ext.server.metrics.namespaces import MAX_NAMESPACES, OTHERS
 from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.views.node_usage import NodeUsage, node_usage

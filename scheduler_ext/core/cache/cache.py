@@ -272,6 +272,10 @@ class Cache(Ledger):
         """The readings of the latest reports, by node."""
         return dict(self._readings)
 
+    def readings_of(self, name: str) -> tuple[Readings, ...]:
+        """What the GPUs of one node did."""
+        return self._readings.get(name, ())
+
     def pending(self, uid: str) -> PendingPod | None:
         return self._pending.get(uid)
 

@@ -3,7 +3,7 @@ filters themselves say whether a set suffices, so that filter accepts what preem
 kube-scheduler counts the other resources: of each of them as much is freed as by its own proposal."""
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -28,7 +28,8 @@ _Amounts = Mapping[str, Fraction]
 class Preemption:
     """One pod that looks for victims, on any number of nodes. `uid` is the pod's; `other_requests` are
     its requests of resources that are no GPU's. `evaluations` bounds how many sets of pods are tried per
-    node before the search gives way to reprieving one by one."""
+    node before the search gives way to reprieving one by one. `idle` returns the uids of the pods on a node
+    that go first among otherwise equal ones."""
 
     request: GpuRequest
     uid: str
@@ -36,6 +37,7 @@ class Preemption:
     budgets: Sequence[Budget]
     sizing: Sizing
     evaluations: int = EVALUATIONS
+    idle: Callable[[NodeInfo], Collection[str]] = lambda _: frozenset()
     # For all nodes together, since a pod of many shares could otherwise be placed thousands of times. Once
     # these are used up, a share that is not placed at once counts as not fitting, as in filter.
     _steps: list[int] = field(default_factory=lambda: [MAX_SEARCH_STEPS])
@@ -60,17 +62,19 @@ class Preemption:
         of other proposed pods that must not leave."""
         named = list(dict.fromkeys(named))
         info = self._seen(info)
-        pods = most_important_first(info.pods)
+        idle = self.idle(info)
+        pods = most_important_first(info.pods, idle)
         known = {pod.uid: pod for pod in pods}
         unknown = [uid for uid in named if uid not in known]
         uids = [*(pod.uid for pod in pods), *unknown]
         proposed = Proposed(named, unknown, counted, known, uids)
         alike = likeness(info, pods, budgets_of(pods, self.budgets), named, self.request)
         if alike is None:
-            return Candidate(self._case(info, proposed, staying), uids)
-        key = (alike, counted if unknown else 0, tuple(frozenset(each.items()) for each in staying))
+            return Candidate(self._case(info, proposed, staying, idle), uids)
+        lazy = tuple(pod.uid in idle for pod in pods)
+        key = (alike, lazy, counted if unknown else 0, tuple(frozenset(each.items()) for each in staying))
         if key not in self._cases:
-            self._cases[key] = self._case(info, proposed, staying)
+            self._cases[key] = self._case(info, proposed, staying, idle)
         return Candidate(self._cases[key], uids)
 
     def fits(self, info: NodeInfo) -> bool:
@@ -125,8 +129,10 @@ class Preemption:
     def _dry_run(self, info: NodeInfo, pods: Sequence[BoundPod]) -> DryRun:
         return DryRun(info, pods, self.request, self.sizing, self._steps)
 
-    def _case(self, info: NodeInfo, proposed: Proposed, staying: Sequence[_Amounts]) -> Case:
-        lower = self._lower(info, proposed.named)
+    def _case(
+        self, info: NodeInfo, proposed: Proposed, staying: Sequence[_Amounts], idle: Collection[str]
+    ) -> Case:
+        lower = most_important_first(self._lower(info, proposed.named), idle)
         leaving = [pod for pod in lower if pod.terminating]
         remaining = [pod for pod in lower if not pod.terminating]
         theirs = [proposed.known[uid] for uid in proposed.named if uid in proposed.known]
@@ -142,7 +148,7 @@ class Preemption:
                 Need(min(1, len(theirs) + unknown) - len(gone) - unknown, [1] * len(pods)),
                 *gpu_needs(dry_run),
             ]
-            return Choice(dry_run, needs, Pricing(pods, self.budgets), self.evaluations)
+            return Choice(dry_run, needs, Pricing(pods, self.budgets, idle), self.evaluations)
 
         now = choice(without(info, leaving), remaining, leaving)
         return Case(now, proposed, leaving, lambda: choice(info, leaving, ()))

@@ -18,6 +18,7 @@ from scheduler_ext.core.node.promisable import drift_mib
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.waiting import LongWait
+from scheduler_ext.server.metrics.namespaces import OTHERS, named
 from scheduler_ext.sources.source_status import SourceStatus, Watched
 from scheduler_ext.views.history import fragmentation_by_model
 from scheduler_ext.views.node_usage import STATES, PerNode, pod_usage
@@ -34,10 +35,6 @@ Replicas = Callable[[], Mapping[str, int]]
 
 Labelled = Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[tuple[str, str, str], float]
 
-# The namespaces with a label value of their own: those with the largest requests. The name for all others is
-# not a valid namespace.
-MAX_NAMESPACES = 1000
-OTHERS = "_others"
 _BYTES_PER_MIB = 2**20
 
 
@@ -148,7 +145,7 @@ class SourceMetrics(Collector):
         for (namespace, _), count in units.items():
             asked[namespace] += count
         largest = sorted(asked.keys() | share_mib, key=lambda name: (-asked[name], -share_mib[name], name))
-        kept = {name: name for name in largest[:MAX_NAMESPACES]}
+        kept = named(largest)
         gpus: Counter[tuple[str, str]] = Counter()
         for (namespace, resource), count in units.items():
             gpus[kept.get(namespace, OTHERS), resource] += count

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from tests.cluster.api.api_entry import Entry
-from tests.cluster.api.api_paths import PODS, Target
+from tests.cluster.api.api_paths import BUDGETS, PODS, Target
 from tests.cluster.api.api_requests import Request
 from tests.cluster.api.api_status import ApiError, bad_request
 from tests.cluster.api.api_store import Store
@@ -33,6 +33,8 @@ def write(store: Store, request: Request, asked: Target) -> tuple[int, bytes]:
         return 201, _create(store, request, asked).body
     if request.method == "POST" and asked.collection == PODS and asked.subresource == "binding":
         return 201, _bind(store, _decoded(request), asked)
+    if request.method == "POST" and asked.collection == PODS and asked.subresource == "eviction":
+        return 201, _evict(store, _decoded(request), asked)
     if request.method == "PUT" and asked.name is not None:
         return 200, _change(store, asked, partial(_replaced, _decoded(request), asked)).body
     if request.method == "DELETE" and asked.name is not None:
@@ -99,6 +101,32 @@ def _bind(store: Store, given: Json, asked: Target) -> bytes:
         }
 
     _change(store, asked, bound)
+    return _SUCCESS
+
+
+def _evict(store: Store, given: Json, asked: Target) -> bytes:
+    """An Eviction: the pod begins to end, unless a budget with the pod's labels allows no disruption."""
+    wanted = (given.get("deleteOptions") or {}).get("preconditions") or {}
+
+    def leaving(before: Json) -> Json:
+        metadata = before["metadata"]
+        for field, value in wanted.items():
+            if value != metadata[field]:
+                raise _conflict(asked, f"Precondition failed: {field} is {metadata[field]}")
+        labels = (metadata.get("labels") or {}).items()
+        budgets = [each.object() for each in store.collection(BUDGETS).current()]
+        mine = [each for each in budgets if each["spec"]["selector"]["matchLabels"].items() <= labels]
+        if len(mine) > 1:
+            message = (
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
+            )
+            raise ApiError(500, "InternalError", f"{message} support.")
+        if mine and not mine[0]["status"]["disruptionsAllowed"]:
+            message = "Cannot evict pod as it would violate the pod's disruption budget."
+            raise ApiError(429, "TooManyRequests", message)
+        return before | {"metadata": metadata | {"deletionTimestamp": store.now()}}
+
+    _change(store, asked, leaving)
     return _SUCCESS
 
 

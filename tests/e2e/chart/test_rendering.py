@@ -97,6 +97,7 @@ ALL = {
     "everything that goes together": {
         "standalone": {"enabled": True, "replicas": 3},
         "dra": {"enabled": True, "deviceTaints": True},
+        "idle": {"reclaim": "evict"},
         "monitoring": {"enabled": True},
         "placeholders": {"enabled": True},
     },
