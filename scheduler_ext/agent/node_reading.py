@@ -12,6 +12,24 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
+class Samples:
+    """What a GPU did during the last moments. `computing` is whether anything used its engines, encoder and
+    decoder included, and `busy_pids` are the processes that did since the last reading."""
+
+    utilization_percent: int | None = None
+    memory_utilization_percent: int | None = None
+    power_watts: float | None = None
+    temperature_celsius: int | None = None
+    sm_clock_mhz: int | None = None
+    throttle_reasons: tuple[str, ...] | None = None
+    computing: bool | None = None
+    busy_pids: frozenset[int] | None = None
+
+
+NO_SAMPLES = Samples()
+
+
+@dataclass(frozen=True, slots=True)
 class ProfileReading:
     """A MIG profile that the device supports; `starts` is None if placements may not be read."""
 
@@ -33,6 +51,7 @@ class InstanceReading:
     size: int | None = None
     gpu_instance_id: int | None = None
     processes: tuple[Process, ...] | None = None
+    samples: Samples = NO_SAMPLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +74,7 @@ class DeviceReading:
     compute_capability: tuple[int, int] | None = None
     reserved_mib: int | None = None
     used_mib: int | None = None
-    utilization_percent: int | None = None
+    samples: Samples = NO_SAMPLES
     numa_node: int | None = None
     pci_bus_id: str | None = None
     mig_enabled: bool | None = None

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from scheduler_ext.agent import fitting
+from scheduler_ext.agent.activity import UNOBSERVED, Observed
 from scheduler_ext.agent.fitting import bounded, matching
 from scheduler_ext.agent.gpu_health import Health, log_once
-from scheduler_ext.agent.holders import Holdings
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.mig_profile import MAX_GRID, parse_profile
@@ -29,7 +29,7 @@ _MAX_PROFILES, _MAX_INSTANCES_OF_PROFILE = 32, 64
 
 def node_status(
     reading: NodeReading,
-    holdings: Mapping[str, Holdings],
+    observed: Mapping[str, Observed],
     health: Health,
     now: float,
     mig_strategy: str | None = None,
@@ -37,7 +37,7 @@ def node_status(
     wall: float = 0.0,
     repaired: Mapping[str, float] = MappingProxyType({}),
 ) -> gpunode.WrittenStatus:
-    """The status without its time and sequence number. `holdings` are by device UUID. `now` and `wall`
+    """The status without its time and sequence number. `observed` is by device UUID. `now` and `wall`
     are as in Health; `repaired` has the time of an operator's repair by UUID."""
     devices = []
     fitting_devices, left_out = fitting.fitting(reading.devices)
@@ -49,7 +49,7 @@ def node_status(
         if reading.problem and not health.lasts(device.uuid):
             # Lasting errors must still be known when the driver is back, possibly to another agent.
             judged = gpunode.HealthStatus("Unhealthy", reading.problem, reset_pending=judged.reset_pending)
-        devices.append(_device(device, holdings.get(device.uuid, Holdings()), judged))
+        devices.append(_device(device, observed.get(device.uuid, UNOBSERVED), judged))
     devices, left_out = agreeing(devices)
     for text in left_out:
         log_once(log, logging.WARNING, text)
@@ -77,7 +77,8 @@ def summary(devices: list[gpunode.DeviceStatus]) -> gpunode.SummaryStatus:
     )
 
 
-def _device(device: DeviceReading, held: Holdings, health: gpunode.HealthStatus) -> gpunode.DeviceStatus:
+def _device(device: DeviceReading, observed: Observed, health: gpunode.HealthStatus) -> gpunode.DeviceStatus:
+    held = observed.held
     model = canonical_model(device.product or "unknown", vendor=device.vendor, memory_mib=device.total_mib)
     capability = device.compute_capability
     return gpunode.DeviceStatus(
@@ -91,12 +92,12 @@ def _device(device: DeviceReading, held: Holdings, health: gpunode.HealthStatus)
             fitting.COMPUTE_CAPABILITY, "{}.{}".format(*capability) if capability else None
         ),
         memory=_memory(device, held.unaccounted_mib),
-        utilization_percent=bounded(device.utilization_percent, 100),
         health=health.but(reason=_text(health.reason, _REASON_CHARS)),
         numa_node=device.numa_node if device.numa_node in _NUMA_NODES else None,
         pci_bus_id=matching(fitting.PCI_BUS_ID, device.pci_bus_id),
-        mig=_mig(device, held),
+        mig=_mig(device, observed),
         holders=[_bounded(holder) for holder in held.holders] or None,
+        **observed.fields,
     )
 
 
@@ -114,7 +115,7 @@ def _memory(device: DeviceReading, unaccounted_mib: int | None) -> gpunode.Memor
     return gpunode.MemoryStatus(total_mib, reserved_mib, used_mib, unaccounted_mib)
 
 
-def _mig(device: DeviceReading, held: Holdings) -> gpunode.MigStatus | None:
+def _mig(device: DeviceReading, observed: Observed) -> gpunode.MigStatus | None:
     if device.mig_enabled is None and not device.profiles:
         return None
     # Without a grid that all profiles fit on, placements are meaningless.
@@ -128,7 +129,7 @@ def _mig(device: DeviceReading, held: Holdings) -> gpunode.MigStatus | None:
         enabled=bool(device.mig_enabled),
         grid_size=grid or None,
         profiles=[*profiles.values()] or None,
-        instances=_instances(device.instances, profiles, grid, held) or None,
+        instances=_instances(device.instances, profiles, grid, observed) or None,
     )
 
 
@@ -154,7 +155,7 @@ def _instances(
     instances: Iterable[InstanceReading],
     profiles: Mapping[str, gpunode.ProfileStatus],
     grid: int,
-    held: Holdings,
+    observed: Observed,
 ) -> list[gpunode.InstanceStatus]:
     """Each instance, with its place if that is one of its profile's and not taken yet."""
     found = []
@@ -163,8 +164,13 @@ def _instances(
         name = _profile_name(instance.profile)
         if name is None:
             continue
-        holder = held.instances.get(instance.uuid)
-        status = gpunode.InstanceStatus(instance.uuid, name, holder=_bounded(holder) if holder else None)
+        holder = observed.held.instances.get(instance.uuid)
+        status = gpunode.InstanceStatus(
+            instance.uuid,
+            name,
+            holder=_bounded(holder) if holder else None,
+            **observed.instances.get(instance.uuid, {}),
+        )
         if instance.start is not None and instance.size is not None:
             units, profile = range(instance.start, instance.start + instance.size), profiles.get(name)
             inside = units and units.start >= 0 and units.stop <= grid
@@ -177,7 +183,7 @@ def _instances(
 
 
 def _bounded(holder: gpunode.HolderStatus) -> gpunode.HolderStatus:
-    return holder.but(memory_mib=bounded(holder.memory_mib))
+    return holder.but(memory_mib=bounded(holder.memory_mib), peak_mib=bounded(holder.peak_mib))
 
 
 def agreeing(devices: Iterable[gpunode.DeviceStatus]) -> tuple[list[gpunode.DeviceStatus], tuple[str, ...]]:

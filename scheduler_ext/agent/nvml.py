@@ -29,6 +29,14 @@ OF_GPU = (nvml_errors.NotReadable, nvml_errors.NotThere)
 OF_MIG_DEVICE = (nvml_errors.NotReadable,)
 
 _NODE_MASK_WORDS = 16
+_THROTTLE_REASONS = {
+    pynvml.nvmlClocksEventReasonSwPowerCap: "PowerCap",
+    pynvml.nvmlClocksEventReasonHwSlowdown: "HardwareSlowdown",
+    pynvml.nvmlClocksEventReasonSyncBoost: "SyncBoost",
+    pynvml.nvmlClocksEventReasonSwThermalSlowdown: "ThermalSlowdown",
+    pynvml.nvmlClocksEventReasonHwThermalSlowdown: "HardwareThermalSlowdown",
+    pynvml.nvmlClocksEventReasonHwPowerBrakeSlowdown: "PowerBrake",
+}
 
 
 class Nvml:
@@ -155,6 +163,34 @@ class Nvml:
             used[entry.pid] = max((size for size in sizes if size is not None), default=None)
         return tuple(Process(pid, None if size is None else _mib(size)) for pid, size in sorted(used.items()))
 
+    def busy_processes(self, gpu: Handle, since_us: int) -> tuple[frozenset[int], int] | None:
+        """The PIDs that used any engine in samples after this time, and the time of the newest sample, in
+        microseconds of NVML's clock. None if not supported."""
+        try:
+            samples = self.ask("nvmlDeviceGetProcessUtilization", gpu, since_us)
+        except nvml_errors.NotThere:
+            # No sample since then.
+            return frozenset(), since_us
+        except nvml_errors.NotReadable:
+            return None
+        busy = (each.pid for each in samples if each.smUtil or each.encUtil or each.decUtil)
+        return frozenset(busy), max((each.timeStamp for each in samples), default=since_us)
+
+    def temperature_celsius(self, gpu: Handle) -> int | None:
+        return self.get("nvmlDeviceGetTemperature", gpu, pynvml.NVML_TEMPERATURE_GPU)
+
+    def sm_clock_mhz(self, gpu: Handle) -> int | None:
+        return self.get("nvmlDeviceGetClockInfo", gpu, pynvml.NVML_CLOCK_SM)
+
+    def throttle_reasons(self, gpu: Handle) -> tuple[str, ...] | None:
+        """Why the clocks are lower than they could be, in the words of a GPUNode; an idle GPU and clocks that
+        somebody has set are no reasons."""
+        bits = self.get("nvmlDeviceGetCurrentClocksEventReasons", gpu)
+        if bits is None:
+            # The name before R535.
+            bits = self.get("nvmlDeviceGetCurrentClocksThrottleReasons", gpu)
+        return None if bits is None else throttle_words(bits)
+
     def mig_mode(self, gpu: Handle) -> MigMode | None:
         try:
             current, _ = self.ask("nvmlDeviceGetMigMode", gpu)
@@ -217,6 +253,11 @@ class Nvml:
             self._logged.add((function, str(error)))
             fix = "; the agent needs CAP_SYS_ADMIN to report it" if error.denied else ""
             log.warning("%s: %s%s", function, error, fix)
+
+
+def throttle_words(bits: int) -> tuple[str, ...]:
+    """The words of a GPUNode for nvmlClocksEventReasons."""
+    return tuple(word for bit, word in _THROTTLE_REASONS.items() if bits & bit)
 
 
 def address(handle: Handle) -> int:

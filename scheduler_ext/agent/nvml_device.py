@@ -6,6 +6,7 @@ from scheduler_ext.agent import nvml_errors
 from scheduler_ext.agent.node_reading import DeviceReading
 from scheduler_ext.agent.nvml import Handle, MigMode, Nvml
 from scheduler_ext.agent.nvml_mig import grid_size, read_instances, read_profiles
+from scheduler_ext.agent.nvml_samples import Sampler
 
 # nvmlDeviceArchitecture_t, in the words of GPU feature discovery's label nvidia.com/gpu.family.
 _ARCHITECTURES = {
@@ -32,6 +33,7 @@ class TrackedDevice:
         self._total_bytes: int | None = None
         self._remap_failed = False
         self._ecc_errors: int | None = None
+        self._sampler = Sampler()
 
     def forget(self, fault: str) -> None:
         """Drop the handle; all values are read again when the GPU returns."""
@@ -79,7 +81,7 @@ class TrackedDevice:
         fault, pending = self._memory_state(nvml, handle)
         if not (action or pending) and nvml.passing_failures != failures:
             pending = None
-        rates = None if enabled else nvml.get("nvmlDeviceGetUtilizationRates", handle)
+        samples = self._sampler.read(nvml, handle, mig=enabled)
         # Under MIG all processes run on instances.
         processes = () if enabled else nvml.processes(handle)
         # Last, because errors count once: no call may fail after it.
@@ -91,7 +93,7 @@ class TrackedDevice:
             index=self.index,
             used_mib=used_mib,
             reserved_mib=reserved_mib,
-            utilization_percent=None if rates is None else min(int(rates.gpu), 100),
+            samples=samples,
             processes=processes,
             faults=() if fault is None else (fault,),
             # A reset sets the count back to 0; the errors of the first reading may be old.

@@ -18,8 +18,8 @@ _UNINITIALIZED = 1
 _NO_PERMISSION = 4
 _TIMEOUT = 10
 _VERSION_MISMATCH = 18
-# Invalid argument, not found.
-_GONE = (2, 6)
+# Invalid argument, not found; pynvml raises even 0 where there is no process to sample.
+_GONE = (2, 6, 0)
 # Not supported, function not found, another version of the structure, deprecated.
 _ABSENT = (3, 13, 25, 26)
 _PROBLEMS = {

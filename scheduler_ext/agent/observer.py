@@ -1,10 +1,13 @@
 """The present status of this node, from NVML, the kubelet and /proc."""
 
+from __future__ import annotations
+
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from scheduler_ext.agent.activity import Activity
 from scheduler_ext.agent.device_plugin import mig_strategy, sharing
 from scheduler_ext.agent.gpu_health import Health, repairs
 from scheduler_ext.agent.holders import find_holdings
@@ -14,6 +17,9 @@ from scheduler_ext.agent.pod_resources import PodResources
 from scheduler_ext.agent.processes import Processes, sees_host_processes
 from scheduler_ext.wire.gpunode import DeviceStatus, GpuNodeStatus, MigStatus, WrittenStatus
 from scheduler_ext.wire.times import seconds
+
+if TYPE_CHECKING:
+    from scheduler_ext.agent.dcgm import DcgmExporter
 
 
 class GpuSource(Protocol):
@@ -27,7 +33,8 @@ class GpuSource(Protocol):
 
 
 class Observer:
-    """Combines the readings. `pod_resources` is the kubelet's socket, which need not exist."""
+    """Combines the readings. `pod_resources` is the kubelet's socket, which need not exist; samples of `dcgm`
+    take the place of NVML's."""
 
     def __init__(
         self,
@@ -37,34 +44,44 @@ class Observer:
         clock: Callable[[], float] = time.monotonic,
         proc: Path = Path("/proc"),
         wall_clock: Callable[[], float] = time.time,
+        dcgm: DcgmExporter | None = None,
     ) -> None:
+        self._dcgm = dcgm
         self.source = source
         self._kubelet = PodResources(pod_resources)
         self._pod_of = Processes(proc).pod_of if sees_host_processes(proc) else None
         self._health = health
+        self._activity = Activity()
         self._clock = clock
         self._wall_clock = wall_clock
         # The reason why no GPU can be used now.
         self.problem: str | None = None
 
     def remember(self, written: GpuNodeStatus) -> None:
-        """Take over the GPUs that an earlier agent knew, and their health."""
+        """Take over the GPUs that an earlier agent knew, their health and what they did."""
         self.source.remember(map(last_reading, written.devices or ()))
         reported_at = seconds(written.reported_at) or 0.0
         for device in written.devices or ():
+            self._activity.remember(device, self._clock(), self._wall_clock() - reported_at)
             if device.health is not None:
                 self._health.remember(device.uuid, device.health, self._clock(), reported_at)
 
     def observe(self, labels: Mapping[str, str], repaired: str | None = None) -> WrittenStatus:
         """The present status; `labels` are the Node's, `repaired` is the GPUNode's annotation."""
         reading = self.source.read()
+        if self._dcgm is not None:
+            reading = self._dcgm.applied(reading)
         allocatable = self._kubelet.allocatable()
-        wall = self._wall_clock()
+        wall, now = self._wall_clock(), self._clock()
+        holdings = find_holdings(reading, self._kubelet.read(), self._pod_of)
         status = node_status(
             reading,
-            find_holdings(reading, self._kubelet.read(), self._pod_of),
+            {
+                device.uuid: self._activity.observe(device, holdings[device.uuid], self._pod_of, now)
+                for device in reading.devices
+            },
             self._health,
-            self._clock(),
+            now,
             mig_strategy(labels, allocatable),
             sharing(labels, allocatable),
             wall,

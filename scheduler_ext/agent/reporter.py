@@ -223,10 +223,14 @@ def _outline(status: gpunode.WrittenStatus) -> gpunode.WrittenStatus:
 def _device_outline(device: gpunode.DeviceStatus) -> gpunode.DeviceStatus:
     mig = device.mig
     if mig is not None and mig.instances:
-        mig = mig.but(instances=[instance.but(holder=None) for instance in mig.instances])
+        mig = mig.but(
+            instances=[
+                each.but(holder=None, utilization_percent=None, idle_seconds=None) for each in mig.instances
+            ]
+        )
     memory = gpunode.MemoryStatus(device.memory.total_mib)
     health = device.health.but(last_error_at=None) if device.health is not None else None
-    return device.but(memory=memory, health=health, utilization_percent=None, holders=None, mig=mig)
+    return device.but(memory=memory, health=health, holders=None, mig=mig, **gpunode.NOT_MEASURED)
 
 
 def _is_news(before: gpunode.DeviceStatus, after: gpunode.DeviceStatus) -> bool:
@@ -243,7 +247,7 @@ def _holders(device: gpunode.DeviceStatus) -> list[tuple[str, gpunode.HolderStat
     instances = (device.mig.instances if device.mig is not None else None) or []
     held = [("", holder) for holder in device.holders or ()]
     held += [(instance.uuid, instance.holder) for instance in instances if instance.holder is not None]
-    return [(where, holder.but(memory_mib=None)) for where, holder in held]
+    return [(where, holder.unmeasured()) for where, holder in held]
 
 
 def _amounts(device: gpunode.DeviceStatus) -> list[int | None]:

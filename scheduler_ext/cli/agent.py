@@ -82,6 +82,12 @@ class AgentError(SchedulerExtError):
     "--nvml-library", type=FILE, help="Path of libnvidia-ml.so.1 (default: the library search path)."
 )
 @click.option(
+    "--dcgm-exporter",
+    metavar="URL",
+    help="Metrics of this node's DCGM exporter, for samples of GPUs and of MIG instances, such as "
+    "http://10.0.0.7:9400/metrics (default: NVML's samples, and none of MIG instances).",
+)
+@click.option(
     "--stuck-after",
     type=duration(1, 3600),
     default="2m",
@@ -104,6 +110,7 @@ def agent(
     recover_after: float,
     pod_resources: Path,
     nvml_library: Path | None,
+    dcgm_exporter: str | None,
     stuck_after: float,
     heartbeat: str | None,
     log_format: str,
@@ -115,6 +122,8 @@ def agent(
     from scheduler_ext.logs import configure_logs
 
     _check_usage(node_names, kubeconfig, in_cluster, once, fake)
+    if dcgm_exporter is not None and not dcgm_exporter.startswith(("http://", "https://")):
+        raise click.UsageError(f"--dcgm-exporter: {dcgm_exporter!r} is no address; it begins with http://")
     check_context(kubeconfig, context)
     configure_logs(log_format)
     transport: Transport | None = None
@@ -122,7 +131,7 @@ def agent(
         from scheduler_ext.cluster.client.transport import Transport
 
         transport = Transport.from_kubeconfig(kubeconfig, context) if kubeconfig else Transport.in_cluster()
-    observer = partial(_observer, nvml_library, pod_resources, recover_after)
+    observer = partial(_observer, nvml_library, pod_resources, recover_after, dcgm_exporter)
     if once:
         if fake is None:
             _print_once(observer(), node_names[0], transport)
@@ -204,6 +213,7 @@ def _observer(
     nvml_library: Path | None,
     pod_resources: Path,
     recover_after_s: float,
+    dcgm_exporter: str | None,
     beat: Callable[[], None] = lambda: None,
 ) -> Observer:
     try:
@@ -214,7 +224,12 @@ def _observer(
         raise AgentError(
             f"the agent needs {error.name}, which is not installed: pip install 'scheduler-ext[agent]'"
         ) from None
-    return Observer(NvmlSource(nvml_library, beat=beat), pod_resources, Health(recover_after_s))
+    dcgm = None
+    if dcgm_exporter is not None:
+        from scheduler_ext.agent.dcgm import DcgmExporter
+
+        dcgm = DcgmExporter(dcgm_exporter)
+    return Observer(NvmlSource(nvml_library, beat=beat), pod_resources, Health(recover_after_s), dcgm=dcgm)
 
 
 def _print_once(observer: Observer, name: str, transport: Transport | None) -> None:

@@ -213,7 +213,9 @@ class FromObjects:
 
     def inventory(self) -> dict[str, Any]:
         state = self._state
-        return inventory_list(state.infos.values(), self._config, state.ages_s, state.problems)
+        return inventory_list(
+            state.infos.values(), self._config, state.ages_s, state.problems, state.readings
+        )
 
     def ledger(self) -> dict[str, Any]:
         return ledger_dump(self._moment.snapshot, self._config.resource_names())

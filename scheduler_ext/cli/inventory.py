@@ -21,7 +21,9 @@ from scheduler_ext.wire.config import Configuration
 def inventory(source: Source, config: Configuration, output: str) -> None:
     """List nodes with their GPUs, free memory and MIG instances."""
     state = source.state(config)
-    print_listing(inventory_list(state.infos.values(), config, state.ages_s, state.problems), output)
+    print_listing(
+        inventory_list(state.infos.values(), config, state.ages_s, state.problems, state.readings), output
+    )
     if state.claims is not None and output in ("table", "wide"):
         print_notes(shortened(state.claims.pool_problems()))
 

@@ -28,6 +28,7 @@ from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_constraints, node_record
 from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
+from scheduler_ext.wire.readings import read_readings
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Broken
@@ -183,7 +184,9 @@ class ReportHandler(CacheHandler[GpuNode]):
             return
         received = _when(report, previous, received, metadata, clock, now)
         with self._locked as cache:
-            cache.update_report(name, report, received, now, owner_uid(metadata.owner_references))
+            cache.update_report(
+                name, report, received, now, owner_uid(metadata.owner_references), read_readings(node)
+            )
         self._uids[name] = metadata.uid
         self._problems.accepted(name, report.cordoned_strangers)
 

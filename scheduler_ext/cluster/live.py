@@ -245,7 +245,7 @@ class LiveInventory(Background):
         watches = [health for health, _ in followed]
         checks = [Check(f"watch-{watch.name}", settled, _note(watch, settled)) for watch, settled in followed]
         with self.locked as cache:
-            ages = cache.ages(now)
+            ages, readings = cache.ages(now), cache.readings()
         return SourceStatus(
             checks=[
                 *checks,
@@ -261,6 +261,7 @@ class LiveInventory(Background):
             active=self.active(),
             unplaced=dict(self._inventory_events.unplaced),
             forecast_age_s=self._forecasting.age_s,
+            readings=readings,
         )
 
     def _problems(self, watches: Sequence[WatchHealth], now: float) -> list[Problem]:

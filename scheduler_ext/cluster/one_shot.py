@@ -23,6 +23,7 @@ from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod import is_finished, pod_name, pod_uid
+from scheduler_ext.wire.readings import read_readings
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
 from scheduler_ext.wire.watching import Decoder
@@ -74,7 +75,12 @@ def cluster_state(
             continue
         if report is not None:
             cache.update_report(
-                name, report, received_at(metadata, clock, now), now, owner_uid(metadata.owner_references)
+                name,
+                report,
+                received_at(metadata, clock, now),
+                now,
+                owner_uid(metadata.owner_references),
+                read_readings(gpu_node),
             )
     _read_devices(transport, cache.devices, problems)
     for claim in claims:
@@ -85,7 +91,9 @@ def cluster_state(
     infos = {info.name: info for info in cache.infos()}
     ages, workload = cache.ages(now), cache.demand.workload()
     pending = cache.all_pending()
-    return ClusterState(source, objects, infos, ages, problems, workload, pending, cache.devices)
+    return ClusterState(
+        source, objects, infos, ages, problems, workload, pending, cache.devices, cache.readings()
+    )
 
 
 def _read_devices(transport: Transport, devices: DeviceIndex, problems: dict[str, str]) -> None:

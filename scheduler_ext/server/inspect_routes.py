@@ -65,7 +65,9 @@ def questions_blueprint(
     def inventory() -> Response:
         name = request.args.get("node")
         asked = [info for info in infos() if name in (None, info.name)]
-        return json_reply(200, encode_json(inventory_list(asked, config, source.status().report_ages_s)))
+        status = source.status()
+        listed = inventory_list(asked, config, status.report_ages_s, readings=status.readings)
+        return json_reply(200, encode_json(listed))
 
     @routes.get("/pods")
     def pods() -> Response:

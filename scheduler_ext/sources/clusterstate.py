@@ -9,6 +9,7 @@ from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import InventoryError, UnreadableFileError
 from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -23,6 +24,7 @@ from scheduler_ext.wire.objects import (
     waiting,
     workload_of,
 )
+from scheduler_ext.wire.readings import readings_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,8 @@ class ClusterState:
     """Every node as a decision sees it, and the objects it came from, as far as they are kept. `source`
     names the cluster in messages. By node, `ages_s` are the ages of reports (absent: just received) and
     `problems` the reasons why reports were left out. `workload` is the demand expected from its pods;
-    `pending` are the pods that request GPUs and have no node; `claims` are the ResourceClaims."""
+    `pending` are the pods that request GPUs and have no node; `claims` are the ResourceClaims; `readings` is
+    what the GPUs did."""
 
     source: str
     objects: Objects
@@ -40,6 +43,7 @@ class ClusterState:
     workload: Workload = UNKNOWN
     pending: Sequence[PendingPod] = ()
     claims: DeviceIndex | None = None
+    readings: NodeReadings = field(default_factory=dict)
 
     def snapshot(self, sizing: Sizing) -> Snapshot:
         """The nodes and their forecast, for decisions."""
@@ -96,4 +100,5 @@ def state_of(
         workload=workload_of(objects.pods, resources, index),
         pending=waiting(objects, resources, index),
         claims=index,
+        readings=readings_of(objects.gpu_nodes),
     )

@@ -9,6 +9,7 @@ from pathlib import Path
 from scheduler_ext.background import Background
 from scheduler_ext.core.errors import InventoryError, UnreadableFileError
 from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -43,6 +44,7 @@ class InventorySource(Background):
         self._last: Sequences = {}
         self._pending: Sequence[PendingPod] = ()
         self._facts: Mapping[str, NodeFacts] = {}
+        self._readings: NodeReadings = {}
         self._look = FileLook(path)
         self._seen: Identity = None
         self._again_at = math.inf
@@ -76,7 +78,14 @@ class InventorySource(Background):
             checks.append(Check("inventory-reload", True, note))
             problems.append(Problem("inventory file", self.problem, age_s))
         forecast_age_s = time.monotonic() - self._read_at
-        return SourceStatus(checks, age_s, bool(problems), problems, forecast_age_s=forecast_age_s)
+        return SourceStatus(
+            checks,
+            age_s,
+            bool(problems),
+            problems,
+            forecast_age_s=forecast_age_s,
+            readings=self._readings,
+        )
 
     def load(self, *, if_changed: bool = False) -> None:
         """Read the file and pass its nodes to the extender. Raises InventoryError, and then changes
@@ -97,7 +106,7 @@ class InventorySource(Background):
         except UnreadableFileError:
             self._again_at = time.monotonic() + AGAIN_S
             raise
-        infos, workload, self._pending, self._facts, self._extender.claims = read
+        infos, workload, self._pending, self._facts, self._extender.claims, self._readings = read
         snapshot = self._extender.replace_nodes(infos.values(), Forecast(workload, ()))
         reports = {name: info.report for name, info in infos.items() if info.report is not None}
         self._last = {name: (report.boot_id, report.sequence) for name, report in reports.items()}

@@ -14,6 +14,7 @@ from pathlib import Path
 from scheduler_ext.core.dra.known_claims import KnownClaims
 from scheduler_ext.core.errors import InventoryError, UnreadableFileError
 from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.request.pod_kinds import Workload
@@ -24,8 +25,15 @@ from scheduler_ext.wire.node_info import node_constraints
 # The order of the last good reports: (bootID, sequence) by node.
 Sequences = Mapping[str, tuple[str | None, int | None]]
 # Every node by name, the demand expected from the pods, the pods that wait, the fields of each Node
-# that kube-scheduler's own filters compare, and the claims.
-Nodes = tuple[Mapping[str, NodeInfo], Workload, Sequence[PendingPod], Mapping[str, NodeFacts], KnownClaims]
+# that kube-scheduler's own filters compare, the claims, and what the GPUs did.
+Nodes = tuple[
+    Mapping[str, NodeInfo],
+    Workload,
+    Sequence[PendingPod],
+    Mapping[str, NodeFacts],
+    KnownClaims,
+    NodeReadings,
+]
 # The child has its own limits for reading; the largest file takes it less than this.
 CHILD_S = 600.0
 # A killed child ends at once unless it waits for a disk.
@@ -41,7 +49,7 @@ def read_nodes(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
     state = file_state(path, resources, previous)
     facts = {name: node_constraints(node) for name, node in state.objects.nodes.items()}
     claims = state.claims.known_claims() if state.claims is not None else KnownClaims()
-    return state.infos, state.workload, state.pending, facts, claims
+    return state.infos, state.workload, state.pending, facts, claims, state.readings
 
 
 def read_nodes_apart(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from scheduler_ext.binding.binder import Binder
+from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -49,7 +50,8 @@ class WatchHealth:
 class SourceStatus:
     """`age_s` is the time since the last data; `broken` while the present data is refused; `problems`
     are the reasons why the inventory may be out of date. `report_ages_s` and `unplaced` (pods with a
-    share on an unknown GPU) are by node. `forecast_age_s` is the age of the demand forecast."""
+    share on an unknown GPU) are by node. `forecast_age_s` is the age of the demand forecast. `readings` is
+    what the GPUs did."""
 
     checks: Sequence[Check]
     age_s: float
@@ -60,6 +62,7 @@ class SourceStatus:
     active: bool = True
     unplaced: Mapping[str, int] = field(default_factory=dict)
     forecast_age_s: float = 0.0
+    readings: NodeReadings = field(default_factory=dict)
 
 
 class Watched(Protocol):

@@ -1,11 +1,12 @@
 """The inventory as a list for people and programs: every GPU with its used, requested and free memory."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
+from scheduler_ext.core.gpu.readings import NodeReadings, Readings
 from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.holdings import Holdings, holdings_of, unknown_gpus
 from scheduler_ext.core.node.node import NodeInfo
@@ -26,11 +27,19 @@ def inventory_list(
     config: Configuration,
     ages_s: Mapping[str, float] = MappingProxyType({}),
     problems: Mapping[str, str] = MappingProxyType({}),
+    readings: NodeReadings = MappingProxyType({}),
 ) -> dict[str, Any]:
     """The InventoryList of these nodes, by name, without nodes that have no GPU. By node, `ages_s` are the
-    ages of reports, 0 if absent, and `problems` why they are refused."""
+    ages of reports, 0 if absent, and `problems` why they are refused, and
+    `readings` what their GPUs did."""
     items = [
-        _item(info, config, round(ages_s.get(info.name, 0.0), 1), problems.get(info.name))
+        _item(
+            info,
+            config,
+            round(ages_s.get(info.name, 0.0), 1),
+            problems.get(info.name),
+            readings.get(info.name, ()),
+        )
         for info in sorted(infos, key=lambda info: info.name)
         if info.report is not None
         or info.estimate is not None
@@ -40,8 +49,11 @@ def inventory_list(
     return {"apiVersion": API_VERSION, "kind": "InventoryList", "items": items}
 
 
-def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | None) -> dict[str, Any]:
+def _item(
+    info: NodeInfo, config: Configuration, age_s: float, problem: str | None, readings: Sequence[Readings]
+) -> dict[str, Any]:
     resources, report = config.resource_names(), info.report
+    did = {each.uuid: each for each in readings}
     held = holdings_of(info, resources)
     attribution = attribute(info, held, resources)
     # The instances that a pod may still have, by profile.
@@ -64,6 +76,7 @@ def _item(info: NodeInfo, config: Configuration, age_s: float, problem: str | No
         if report is None
         else [
             _device(info, device, held, attribution, config.memory.headroom_percent)
+            | _readings(did.get(device.uuid))
             for device in sorted(report.devices, key=lambda device: device.index)
         ],
     }
@@ -92,8 +105,6 @@ def _device(
         "healthReason": device.health_reason or None,
         "cordoned": device.cordoned,
         "mayBeHeld": may_be_held,
-        "utilizationPercent": device.utilization_percent,
-        "temperatureCelsius": device.temperature_celsius,
         "memory": dict(zip(_MEMORY, amounts, strict=True)),
         "mig": {
             "enabled": device.mig.enabled,
@@ -109,6 +120,20 @@ def _device(
                 for instance in sorted(device.mig.instances, key=mig_place)
             ],
         },
+    }
+
+
+def _readings(did: Readings | None) -> dict[str, Any]:
+    """What a GPU did; null if unknown."""
+    did = did or Readings("")
+    return {
+        "utilizationPercent": did.utilization_percent,
+        "memoryUtilizationPercent": did.memory_utilization_percent,
+        "powerWatts": did.power_watts,
+        "temperatureCelsius": did.temperature_celsius,
+        "smClockMHz": did.sm_clock_mhz,
+        "throttleReasons": list(did.throttle_reasons),
+        "idleSeconds": did.idle_s,
     }
 
 
@@ -132,8 +157,7 @@ def _estimated(info: NodeInfo) -> list[dict[str, Any]]:
             "healthReason": None,
             "cordoned": False,
             "mayBeHeld": False,
-            "utilizationPercent": None,
-            "temperatureCelsius": None,
+            **_readings(None),
             "memory": dict.fromkeys(_MEMORY) | {"totalMiB": estimate.memory_mib},
             "mig": {"enabled": estimate.mig_strategy != "none", "instances": []},
         }

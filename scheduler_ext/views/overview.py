@@ -1,7 +1,7 @@
 """A node as one short JSON array, for a page that shows thousands of them.
 
-A node with GPUs is `[name, pool, kind, state, marks, namespaces, unattributed, groups]`, with a group
-`[model, totalMiB, devices]` for GPUs that are alike:
+A node with GPUs is `[name, pool, kind, state, marks, namespaces, unattributed, groups, readings]`, with a
+group `[model, totalMiB, devices]` for GPUs that are alike:
 
 - `kind` is how its GPUs are handed out: whole, shares, mig, time-slicing, mps, or labels where only their
   number is known.
@@ -13,18 +13,21 @@ A node with GPUs is `[name, pool, kind, state, marks, namespaces, unattributed, 
   `[index, held]` for GPUs known by labels. Holdings on unknown GPUs count on some of those that they may be
   on, so that sums are right. Anything unusual follows in an object: `maybe` if the GPU may be one of
   those, with `[requested, free, held]` if it is none, `sick` with the reason, `cordoned`, `claimed` if a
-  ResourceClaim holds it or a part of it, `busy` in percent of time and `celsius` if the report has them,
-  `replicas` (how many pods may share it), `mig` with the `grid` in slots and `instances` of
-  `[start, size, profile, held]`, held null if it may be.
+  ResourceClaim holds it or a part of it, `replicas` (how many pods may share it), `mig` with the `grid` in
+  slots and `instances` of `[start, size, profile, held]`, held null if it may be.
+- `readings` are `[index, busy, celsius, watts, idle]` of GPUs whose report has one of them: percent of time,
+  degrees, watts, and seconds since the GPU last computed; null if unknown.
 """
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from scheduler_ext.core.gpu.gpu import Device, Report
+from scheduler_ext.core.gpu.readings import NodeReadings, Readings
 from scheduler_ext.core.node.attribution import Attribution, attribute
 from scheduler_ext.core.node.claimed import claimed_gpus
 from scheduler_ext.core.node.holdings import Holdings, holdings_of
@@ -39,6 +42,7 @@ from scheduler_ext.wire.extender_args import encode_json
 
 # The grid of all GPUs with seven slices, where neither report nor table names another.
 _USUAL_GRID = 8
+NO_READINGS: NodeReadings = MappingProxyType({})
 # Removed nodes are remembered for pages that have not seen the removal yet; later pages get everything again.
 _MOST_GONE = 10_000
 # So much work at a time, then so long a rest: decisions are made by the same interpreter.
@@ -47,7 +51,8 @@ _REST_S = 0.002
 
 
 def node_row(node: Node, resources: ResourceNames, headroom_percent: int) -> list[Any] | None:
-    """The row of a node; None for one without GPUs. `headroom_percent` of each GPU stays free of shares."""
+    """The row of a node without its readings; None for one without GPUs. `headroom_percent` of each GPU stays
+    free of shares."""
     info = node.info
     if info.report is None and info.estimate is None and info.freshness == "Fresh":
         return None
@@ -67,6 +72,17 @@ def node_row(node: Node, resources: ResourceNames, headroom_percent: int) -> lis
         if info.report
         else _estimated(node),
     ]
+
+
+def _readings_row(info: NodeInfo, readings: Sequence[Readings]) -> list[list[int | None]]:
+    """Of the GPUs that the row shows."""
+    index = {device.uuid: device.index for device in info.devices}
+    rows = [
+        [index[did.uuid], did.utilization_percent, did.temperature_celsius, did.power_watts, did.idle_s]
+        for did in readings
+        if did.uuid in index
+    ]
+    return [row for row in rows if row[1:] != [None] * 4]
 
 
 def _kind(info: NodeInfo) -> str:
@@ -124,10 +140,6 @@ def _special(device: Device, report: Report, held: Set[str], maybe: Set[str]) ->
         special["sick"] = device.health_reason or "unhealthy"
     if device.cordoned:
         special["cordoned"] = True
-    if device.utilization_percent is not None:
-        special["busy"] = device.utilization_percent
-    if device.temperature_celsius is not None:
-        special["celsius"] = device.temperature_celsius
     if report.sharing_strategy != "none":
         special["replicas"] = report.replicas
     if device.mig.enabled:
@@ -174,6 +186,9 @@ class OverviewRows:
         self._headroom_percent = headroom_percent
         self._lock = Lock()
         self._nodes: Mapping[str, Node] = {}
+        self._readings: NodeReadings = {}
+        # Rows without the readings, which change with every report.
+        self._states: dict[str, list[Any] | None] = {}
         self._rows: dict[str, tuple[int, bytes]] = {}
         self._gone: OrderedDict[str, int] = OrderedDict()
         # Pages with an older version get everything.
@@ -186,16 +201,17 @@ class OverviewRows:
         """Grows with every change; 0 before the first snapshot."""
         return self._version
 
-    def update(self, snapshot: Snapshot) -> None:
-        """Take a snapshot: rows of nodes that are the same objects as before stay."""
-        if self._version and snapshot.generation == self._generation:
+    def update(self, snapshot: Snapshot, readings: NodeReadings = NO_READINGS) -> None:
+        """Take a snapshot, and what its GPUs did: rows of nodes that are the same objects as before stay."""
+        if self._version and snapshot.generation == self._generation and readings is self._readings:
             return
         nodes = dict(snapshot.nodes)
-        changed = self._changed(nodes)
+        changed = self._changed(nodes, readings)
         with self._lock:
             version = self._version + 1
             for name in [name for name in self._rows if name not in nodes]:
                 self._drop(name, version)
+                self._states.pop(name, None)
             for name, row in changed.items():
                 if row is None:
                     self._drop(name, version)
@@ -205,6 +221,7 @@ class OverviewRows:
             while len(self._gone) > _MOST_GONE:
                 _, self._known_from = self._gone.popitem(last=False)
             self._nodes, self._generation, self._version = nodes, snapshot.generation, version
+            self._readings = readings
 
     def since(self, version: int) -> Change:
         """The changes since this version; all rows if the changes are no longer known."""
@@ -214,14 +231,17 @@ class OverviewRows:
             gone = [] if full else [name for name, at in self._gone.items() if at > version]
             return Change(self._version, self._generation, full, rows, gone)
 
-    def _changed(self, nodes: Mapping[str, Node]) -> dict[str, bytes | None]:
+    def _changed(self, nodes: Mapping[str, Node], readings: NodeReadings) -> dict[str, bytes | None]:
         rows: dict[str, bytes | None] = {}
         rest_at = time.monotonic() + _WORK_S
         for name, node in nodes.items():
-            if self._nodes.get(name) is node:
+            did = readings.get(name, ())
+            if self._nodes.get(name) is not node:
+                self._states[name] = node_row(node, self._resources, self._headroom_percent)
+            elif self._readings.get(name, ()) is did:
                 continue
-            row = node_row(node, self._resources, self._headroom_percent)
-            rows[name] = encode_json(row) if row is not None else None
+            state = self._states[name]
+            rows[name] = None if state is None else encode_json([*state, _readings_row(node.info, did)])
             if time.monotonic() > rest_at:
                 time.sleep(_REST_S)
                 rest_at = time.monotonic() + _WORK_S

@@ -1,6 +1,7 @@
 """GPUNode `gpu.scheduler-ext.io/v1alpha1` as written: a node's report about its GPUs, field by field. Sizes
 and starts of MIG profiles and instances are units of the device's placement grid."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
@@ -18,12 +19,28 @@ API_VERSION = "gpu.scheduler-ext.io/v1alpha1"
 # MiB, bounded so that sums over a node fit into 32 bits.
 Mib = Annotated[int, Meta(ge=0, le=2**24)]
 Units = Annotated[int, Meta(ge=0, le=MAX_GRID)]
+Percent = Annotated[int, Meta(ge=0, le=100)]
+# Limits of measured values. A year: longer says no more.
+MAX_IDLE_S = 31_536_000
+MAX_WATTS = MAX_MHZ = MAX_XID = 100_000
+MAX_COUNT, MAX_XIDS = 2**31 - 1, 64
+IdleSeconds = Annotated[int, Meta(ge=0, le=MAX_IDLE_S)]
+ThrottleReason = Literal[
+    "PowerCap",
+    "HardwareSlowdown",
+    "SyncBoost",
+    "ThermalSlowdown",
+    "HardwareThermalSlowdown",
+    "PowerBrake",
+]
 
 
 def _spelling(name: str) -> str:
-    """camelCase, with the two acronyms in the fields: totalMiB, bootID."""
+    """camelCase, with the acronyms in the fields: totalMiB, smClockMHz, bootID."""
     first, *rest = name.split("_")
-    return first + "".join({"mib": "MiB", "id": "ID"}.get(word, word.capitalize()) for word in rest)
+    return first + "".join(
+        {"mib": "MiB", "mhz": "MHz", "id": "ID"}.get(word, word.capitalize()) for word in rest
+    )
 
 
 class _Status(Struct, rename=_spelling, gc=False, omit_defaults=True):
@@ -35,11 +52,20 @@ class _Status(Struct, rename=_spelling, gc=False, omit_defaults=True):
 
 
 class HolderStatus(_Status):
+    """`idle_seconds` is the time since its processes last computed, `peak_mib` the most memory that they ever
+    used."""
+
     uid: str | None = None
     namespace: str | None = None
     name: str | None = None
     container: str | None = None
     memory_mib: Mib | None = None
+    idle_seconds: IdleSeconds | None = None
+    peak_mib: Mib | None = None
+
+    def unmeasured(self) -> Self:
+        """The holder alone."""
+        return self.but(memory_mib=None, idle_seconds=None, peak_mib=None)
 
 
 class InstanceStatus(_Status):
@@ -49,6 +75,8 @@ class InstanceStatus(_Status):
     profile: str
     start: Units | None = None
     size: Annotated[int, Meta(ge=1, le=MAX_GRID)] | None = None
+    utilization_percent: Percent | None = None
+    idle_seconds: IdleSeconds | None = None
     holder: HolderStatus | None = None
 
 
@@ -85,7 +113,16 @@ class HealthStatus(_Status):
     reset_pending: bool | None = None
 
 
+class XidCount(_Status):
+    """How often an error occurred that does not make the GPU unhealthy, since the node booted."""
+
+    xid: Annotated[int, Meta(ge=1, le=MAX_XID)]
+    count: Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+
+
 class DeviceStatus(_Status):
+    """One GPU. Percentages and power are means of about a minute."""
+
     uuid: str
     index: Annotated[int, Meta(ge=0, le=1023)]
     memory: MemoryStatus
@@ -94,13 +131,28 @@ class DeviceStatus(_Status):
     product: str | None = None
     architecture: str | None = None
     compute_capability: Annotated[str, Meta(pattern=r"^[0-9]{1,2}\.[0-9]{1,2}\Z")] | None = None
-    utilization_percent: Annotated[int, Meta(ge=0, le=100)] | None = None
+    utilization_percent: Percent | None = None
+    memory_utilization_percent: Percent | None = None
+    power_watts: Annotated[int, Meta(ge=0, le=MAX_WATTS)] | None = None
     temperature_celsius: Annotated[int, Meta(ge=-50, le=250)] | None = None
+    sm_clock_mhz: Annotated[int, Meta(ge=0, le=MAX_MHZ)] | None = None
+    throttle_reasons: list[ThrottleReason] | None = None
+    idle_seconds: IdleSeconds | None = None
+    xids: list[XidCount] | None = None
     health: HealthStatus | None = None
     numa_node: int | None = None
     pci_bus_id: str | None = None
     mig: MigStatus | None = None
     holders: list[HolderStatus] | None = None
+
+
+NOT_MEASURED: Mapping[str, None] = dict.fromkeys(
+    (
+        *("utilization_percent", "memory_utilization_percent", "power_watts", "temperature_celsius"),
+        *("sm_clock_mhz", "throttle_reasons", "idle_seconds", "xids"),
+    )
+)
+"""The fields of a DeviceStatus that change from moment to moment, without values."""
 
 
 class SharingStatus(_Status):

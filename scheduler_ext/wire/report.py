@@ -113,8 +113,6 @@ def _device(path: str, entry: gpunode.DeviceStatus, *, cordoned: bool) -> Device
             for i, holder in enumerate(entry.holders or ())
         ),
         pci_bus_id=entry.pci_bus_id.lower() if entry.pci_bus_id else None,
-        utilization_percent=entry.utilization_percent,
-        temperature_celsius=entry.temperature_celsius,
     )
 
 

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from scheduler_ext.agent.holders import Holdings
-from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
+from scheduler_ext.agent.node_reading import (
+    DeviceReading,
+    InstanceReading,
+    NodeReading,
+    ProfileReading,
+    Samples,
+)
 from scheduler_ext.wire.gpunode import HolderStatus
 
 FAULTS = ("GPU is lost", "row remapping failed")
@@ -81,6 +87,22 @@ _placed = st.sets(st.integers(0, 6), min_size=1).map(
 
 
 @st.composite
+def samples(draw: DrawFn) -> Samples:
+    """Plausible or not."""
+    number = perhaps(st.one_of(st.integers(0, 100), st.integers(-(2**40), 2**40)))
+    return Samples(
+        utilization_percent=draw(number),
+        memory_utilization_percent=draw(number),
+        power_watts=draw(perhaps(st.floats(-1e9, 1e9))),
+        temperature_celsius=draw(number),
+        sm_clock_mhz=draw(number),
+        throttle_reasons=draw(perhaps(st.just(("PowerCap", "PowerBrake")))),
+        computing=draw(perhaps(st.booleans())),
+        busy_pids=draw(perhaps(st.frozensets(st.integers(1, 5)))),
+    )
+
+
+@st.composite
 def _devices(draw: DrawFn) -> DeviceReading:
     """UUID and index are given later."""
     mig = draw(st.booleans())
@@ -95,7 +117,7 @@ def _devices(draw: DrawFn) -> DeviceReading:
         compute_capability=draw(perhaps(capability)),
         reserved_mib=draw(perhaps(_mib)),
         used_mib=draw(perhaps(_mib)),
-        utilization_percent=draw(perhaps(st.integers(0, 100))),
+        samples=draw(samples()),
         numa_node=draw(perhaps(st.integers(-1, 1023))),
         pci_bus_id=draw(perhaps(st.just("0000:3b:00.0"))),
         # Instances of a GPU whose mode is off are left out of its report.

@@ -9,10 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from scheduler_ext.agent.activity import Activity
 from scheduler_ext.agent.fitting import fitting
 from scheduler_ext.agent.gpu_health import Health
 from scheduler_ext.agent.holders import Holdings
-from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, ProfileReading
+from scheduler_ext.agent.node_reading import (
+    DeviceReading,
+    InstanceReading,
+    NodeReading,
+    ProfileReading,
+    Samples,
+)
 from scheduler_ext.agent.node_status import node_status
 from scheduler_ext.wire.gpunode import HolderStatus, plain, read_gpu_node, status_body
 from scheduler_ext.wire.report import read_report
@@ -40,7 +47,9 @@ def odd_devices(draw: DrawFn) -> DeviceReading:
         compute_capability=draw(st.one_of(st.none(), st.tuples(_odd_numbers, _odd_numbers))),
         reserved_mib=draw(number),
         used_mib=draw(number),
-        utilization_percent=draw(number),
+        samples=Samples(
+            draw(number), draw(number), sm_clock_mhz=draw(number), temperature_celsius=draw(number)
+        ),
         numa_node=draw(number),
         pci_bus_id=draw(text),
         mig_enabled=draw(st.booleans()),
@@ -63,7 +72,9 @@ def odd_devices(draw: DrawFn) -> DeviceReading:
 def test_odd_readings_are_taken(devices: list[DeviceReading], version: str, used: int) -> None:
     held = Holdings((HolderStatus(namespace="ml", name="train", memory_mib=used),), {}, used)
     reading = NodeReading(tuple(devices), driver_version=version, cuda_version=version)
-    status = node_status(reading, {device.uuid: held for device in devices}, Health(), 0)
+    status = node_status(
+        reading, {device.uuid: Activity().observe(device, held, None, 0.0) for device in devices}, Health(), 0
+    )
     assert refusals(plain("n", status)["status"]) == []
     assert read_report(read_gpu_node(status_body("n", status))) is not None
     assert len(status.devices or ()) == len(fitting(devices)[0])
@@ -105,7 +116,6 @@ def test_a_node_with_more_gpus_than_a_report_can_have() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        pytest.param({"utilization_percent": 101}, {"utilizationPercent": 100}, id="more than all of it"),
         pytest.param({"numa_node": 5000}, {}, id="a NUMA node beyond any machine"),
         pytest.param({"numa_node": -1}, {"numaNode": -1}, id="no NUMA node"),
         pytest.param({"pci_bus_id": "zz"}, {}, id="no address"),

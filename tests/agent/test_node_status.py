@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DataObject
 
+from scheduler_ext.agent.activity import Activity, Observed
 from scheduler_ext.agent.gpu_health import XIDS, Health
 from scheduler_ext.agent.holders import Holdings
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading
@@ -27,8 +28,8 @@ GPU = DeviceReading("GPU-0", 0, 81920, product="NVIDIA H100 80GB HBM3", reserved
 
 def written(*devices: DeviceReading, held: Holdings | None = None, **reading: Any) -> Json:
     """The status of a node with these devices, as plain values."""
-    holdings = {devices[0].uuid: held} if held is not None else {}
-    status: Json = plain("n", node_status(NodeReading(devices, **reading), holdings, Health(), 1000))[
+    observed = {devices[0].uuid: Observed(held)} if held is not None else {}
+    status: Json = plain("n", node_status(NodeReading(devices, **reading), observed, Health(), 1000))[
         "status"
     ]
     return status
@@ -61,7 +62,6 @@ def test_a_whole_reading_is_written_field_by_field(rig: Rig) -> None:
         "architecture": "hopper",
         "computeCapability": "9.0",
         "memory": {"totalMiB": 81559, "reservedMiB": 512, "usedMiB": 0},
-        "utilizationPercent": 0,
         "health": {"state": "Healthy"},
         "numaNode": 0,
         "pciBusID": "0000:3b:00.0",
@@ -210,9 +210,15 @@ def test_whatever_is_read_is_taken_by_the_api_server_and_by_the_reader() -> None
     @given(st.data(), node_readings())
     def taken(data: DataObject, reading: NodeReading) -> None:
         holdings = data.draw(holdings_of(reading))
+        pod_of = data.draw(st.sampled_from((None, {1: None, 2: "1f2e3d4c-1111-2222-3333-444455556666"}.get)))
+        activity = Activity()
+        observed = {
+            gpu.uuid: activity.observe(gpu, holdings.get(gpu.uuid, Holdings()), pod_of, 0.0)
+            for gpu in reading.devices
+        }
         sharing = data.draw(st.sampled_from((None, SharingStatus("time-slicing", 4))))
         status = node_status(
-            reading, holdings, Health(), 0, data.draw(st.sampled_from((None, "mixed"))), sharing
+            reading, observed, Health(), 0, data.draw(st.sampled_from((None, "mixed"))), sharing
         )
         told = plain("n", status)["status"]
         assert refusals(with_numbers(told)) == []

@@ -48,14 +48,15 @@ def test_constant_values_are_read_once(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("gpu", "bound"),
     [
-        # Count and events; then mode, memory, utilisation, recovery action, rows, ECC errors, three kinds of
-        # processes.
-        pytest.param(h100(), 11, id="a whole GPU"),
+        # Count and events; then mode, memory, recovery action, rows, ECC errors, three kinds of processes;
+        # power, temperature, clock, throttling, utilisation, processes' use, encoder, decoder.
+        pytest.param(h100(), 2 + 8 + 8, id="a whole GPU"),
         # Pages, too, as it has no rows.
-        pytest.param(t4(), 12, id="a GPU without MIG"),
-        # Mode, memory, recovery action, rows, ECC errors, how many devices there can be, and seven handles;
-        # then eight for each instance: UUID, name, GPU instance, handle, place, three kinds of processes.
-        pytest.param(a100_80gb_mig(), 2 + 13 + 3 * 8, id="three instances"),
+        pytest.param(t4(), 2 + 9 + 8, id="a GPU without MIG"),
+        # Mode, memory, recovery action, rows, ECC errors, how many devices there can be, four samples and
+        # seven handles; then eight for each instance: UUID, name, GPU instance, handle, place, three kinds of
+        # processes.
+        pytest.param(a100_80gb_mig(), 2 + 17 + 3 * 8, id="three instances"),
     ],
 )
 def test_a_steady_reading_is_cheap(rig: Rig, gpu: FakeGpu, bound: int) -> None:

@@ -131,7 +131,7 @@ def test_changing_values_are_read_again(rig: Rig) -> None:
     rig.device(gpu)
     gpu.used_mib, gpu.utilization = 7000, 83
     device = rig.device()
-    assert (device.used_mib, device.utilization_percent) == (7000, 83)
+    assert (device.used_mib, device.samples.utilization_percent) == (7000, 83)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,6 @@ OPTIONAL = {
     "nvmlDeviceGetMinorNumber": "minor",
     "nvmlDeviceGetArchitecture": "architecture",
     "nvmlDeviceGetCudaComputeCapability": "compute_capability",
-    "nvmlDeviceGetUtilizationRates": "utilization_percent",
     "nvmlDeviceGetMemoryAffinity": "numa_node",
     "nvmlDeviceGetPciInfo_v3": "pci_bus_id",
     "nvmlDeviceGetMigMode": "mig_enabled",

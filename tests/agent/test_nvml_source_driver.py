@@ -12,6 +12,7 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from scheduler_ext.agent.node_reading import NO_SAMPLES
 from scheduler_ext.agent.nvml_source import NvmlSource
 from tests.agent.nvml_mock.fixtures import Rig
 from tests.agent.nvml_mock.library import Fault
@@ -72,7 +73,7 @@ def test_the_driver_goes_under_a_running_agent(
             device,
             used_mib=None,
             reserved_mib=None,
-            utilization_percent=None,
+            samples=NO_SAMPLES,
             processes=None,
             recovery_action=None,
             reset_pending=None,

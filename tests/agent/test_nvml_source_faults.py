@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler_ext.agent.node_reading import NO_SAMPLES
 from tests.agent.nvml_mock.fixtures import Rig
 from tests.agent.nvml_mock.library import FakeGpu, Fault
 from tests.agent.nvml_mock.presets import a100_80gb_mig, h100, t4
@@ -40,6 +41,7 @@ def test_a_gpu_that_fails_keeps_its_last_values(rig: Rig, faults: dict[str, Faul
             reset_pending=True if fault in ("GPU is lost", "GPU requires a reset") else None,
             used_mib=None,
             reserved_mib=None,
+            samples=NO_SAMPLES,
             processes=None,
             instances=tuple(replace(instance, processes=None) for instance in known.instances),
         )

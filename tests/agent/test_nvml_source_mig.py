@@ -39,13 +39,13 @@ def test_an_instance_that_was_replaced_under_the_same_uuid(rig: Rig) -> None:
 def test_the_mode_is_switched_on_and_off(rig: Rig) -> None:
     gpu = h100()
     off = rig.device(gpu)
-    assert (off.mig_enabled, off.instances, off.utilization_percent) == (False, (), 0)
+    assert (off.mig_enabled, off.instances, off.samples.utilization_percent) == (False, (), 0)
     gpu.mig = True
     gpu.devices = [FakeMig(uuid="MIG-h100", profile="7g.80gb", gpu_instance_id=0, start=0, size=8)]
     on = rig.device()
     assert (on.mig_enabled, placed(on), on.processes) == (True, [("7g.80gb", 0, 8)], ())
     # Not a number that NVML has for a partitioned GPU.
-    assert on.utilization_percent is None
+    assert on.samples.utilization_percent is None
     assert on.profiles == off.profiles
     gpu.mig = False
     assert rig.device() == off

@@ -12,6 +12,7 @@ STRUCTURES = {
     "Memory": pynvml.c_nvmlMemory_t,
     "MemoryV2": pynvml.c_nvmlMemory_v2_t,
     "Utilization": pynvml.c_nvmlUtilization_t,
+    "ProcessSample": pynvml.c_nvmlProcessUtilizationSample_t,
     "ProcessInfo": pynvml.c_nvmlProcessInfo_v3_t,
     "ProfileInfo": pynvml.c_nvmlGpuInstanceProfileInfo_t,
     "ProfileInfoV2": pynvml.c_nvmlGpuInstanceProfileInfo_v2_t,

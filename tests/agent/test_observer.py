@@ -91,7 +91,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     built.kubelet.stop()
 
 
-BY_UID = HolderStatus(uid=UID, memory_mib=2000)
+BY_UID = HolderStatus(uid=UID, memory_mib=2000, idle_seconds=0, peak_mib=2000)
 
 
 def test_names_come_from_the_kubelet_and_use_from_processes(rig: Rig) -> None:

@@ -10,16 +10,29 @@ import pytest
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration, MemorySection
 from scheduler_ext.wire.objects import assemble, read_objects
+from scheduler_ext.wire.readings import readings_of
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 
 SHARING = {"gpu.scheduler-ext.io/sharing": "memory"}
 WHOLE = "nvidia.com/gpu"
 
+UNKNOWN_READINGS: Json = {
+    "utilizationPercent": None,
+    "memoryUtilizationPercent": None,
+    "powerWatts": None,
+    "temperatureCelsius": None,
+    "smClockMHz": None,
+    "throttleReasons": [],
+    "idleSeconds": None,
+}
+
 
 def listed(*objects: Json, config: Configuration | None = None, age_s: float = 0.0) -> Json:
     config = config or Configuration()
-    infos = assemble(read_objects(inventory(*objects)), config.resource_names())
-    listing = inventory_list(infos.values(), config, dict.fromkeys(infos, age_s))
+    found = read_objects(inventory(*objects))
+    infos = assemble(found, config.resource_names())
+    ages = dict.fromkeys(infos, age_s)
+    listing = inventory_list(infos.values(), config, ages, readings=readings_of(found.gpu_nodes))
     json.dumps(listing)  # plain values only
     return listing
 
@@ -60,8 +73,7 @@ def test_the_contract_of_a_report() -> None:
                     "healthReason": None,
                     "cordoned": False,
                     "mayBeHeld": False,
-                    "utilizationPercent": None,
-                    "temperatureCelsius": None,
+                    **UNKNOWN_READINGS,
                     "memory": memory
                     | {"requestedMiB": 0, "freeMiB": 76300, "requestedAtLeastMiB": 0, "freeAtMostMiB": 76300},
                     "mig": {"enabled": False, "instances": []},
@@ -71,9 +83,18 @@ def test_the_contract_of_a_report() -> None:
     ]
 
 
-def test_work_and_temperature_are_those_of_the_report() -> None:
-    device = device_of(gpu_node("n", [gpu(0, utilizationPercent=93, temperatureCelsius=71)]))
-    assert (device["utilizationPercent"], device["temperatureCelsius"]) == (93, 71)
+def test_what_a_gpu_did_is_that_of_the_report() -> None:
+    did: Json = {
+        "utilizationPercent": 93,
+        "memoryUtilizationPercent": 40,
+        "powerWatts": 650,
+        "temperatureCelsius": 71,
+        "smClockMHz": 1980,
+        "throttleReasons": ["PowerCap"],
+        "idleSeconds": 0,
+    }
+    device = device_of(gpu_node("n", [gpu(0, **did)]))
+    assert {key: device[key] for key in did} == did
 
 
 def test_the_contract_of_labels() -> None:
@@ -89,8 +110,7 @@ def test_the_contract_of_labels() -> None:
         "healthReason": None,
         "cordoned": False,
         "mayBeHeld": False,
-        "utilizationPercent": None,
-        "temperatureCelsius": None,
+        **UNKNOWN_READINGS,
         "memory": {
             "totalMiB": 81559,
             "reservedMiB": None,

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_ext.core.gpu.readings import Readings
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -17,6 +18,7 @@ from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.views.overview import Change, OverviewRows, node_row
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
+from scheduler_ext.wire.readings import readings_of
 from tests.core.reported import NAMES
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 from tests.strategies import clusters
@@ -56,11 +58,27 @@ def test_all_that_is_said_of_a_node() -> None:
     ]
 
 
-def test_work_and_temperature_are_there_if_a_report_has_them() -> None:
-    idle = gpu(0, utilizationPercent=0)
-    hot = gpu(1, utilizationPercent=93, temperatureCelsius=71)
-    devices = devices_of(gpu_node("n", [idle, hot, gpu(2)]))
-    assert [device[7:] for device in devices] == [[{"busy": 0}], [{"busy": 93, "celsius": 71}], []]
+def rows_of(rows: OverviewRows, version: int) -> dict[str, Any]:
+    return {row[0]: row for row in map(json.loads, rows.since(version).rows)}
+
+
+def test_what_gpus_did_is_there_if_a_report_has_it() -> None:
+    idle = gpu(0, utilizationPercent=0, idleSeconds=600)
+    hot = gpu(1, utilizationPercent=93, temperatureCelsius=71, powerWatts=650)
+    other = gpu_node("other", [gpu(0, "GPU-o")])
+    objects = read_objects(inventory(gpu_node("n", [idle, hot, gpu(2)]), other))
+    nodes = {name: resolve(info, NAMES, 10) for name, info in assemble(objects, NAMES).items()}
+    rows = OverviewRows(NAMES, 10)
+    rows.update(snapshot_at(nodes, 1), readings_of(objects.gpu_nodes))
+    first = rows_of(rows, 0)
+    assert first["n"][8] == [[0, 0, None, None, 600], [1, 93, 71, 650, None]]
+    assert first["other"][8] == []
+    # A new report of one node, in which nothing else is new.
+    later = (Readings("GPU-o", 40), Readings("GPU-gone", 1))
+    rows.update(snapshot_at(nodes, 1), {**readings_of(objects.gpu_nodes), "other": later})
+    changed = rows_of(rows, 1)
+    assert changed["other"] == [*first["other"][:8], [[0, 40, None, None, None]]]
+    assert changed.get("n", first["n"]) == first["n"]
 
 
 SICK = {"state": "Unhealthy", "reason": "XID 79"}

@@ -23,6 +23,7 @@ from scheduler_ext.core.dra.device_names import Compile, Selector
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.gpu.readings import NodeReadings, Readings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.node.promisable import is_of_shares, overallocated
 from scheduler_ext.core.node.state import coarse_free_milli
@@ -82,6 +83,7 @@ class Cache(Ledger):
         self._allow_unreported = allow_unreported
         self._entries: dict[str, _Entry] = {}
         self._pending: dict[str, PendingPod] = {}
+        self._readings: dict[str, tuple[Readings, ...]] = {}
         # The node and the CPU of each pod that asks CPU and no GPU, and their sum by node.
         self._others: dict[str, tuple[str, int]] = {}
         self._others_milli: Counter[str] = Counter()
@@ -123,9 +125,17 @@ class Cache(Ledger):
             self._drop_without_sources(name, entry)
 
     def update_report(
-        self, name: str, report: Report, received_at: float, now: float, owner_uid: str | None = None
+        self,
+        name: str,
+        report: Report,
+        received_at: float,
+        now: float,
+        owner_uid: str | None = None,
+        readings: tuple[Readings, ...] = (),
     ) -> None:
-        """A report, received at `received_at`; `owner_uid` is the uid of the Node it belongs to."""
+        """A report, received at `received_at`; `owner_uid` is the uid of the Node it belongs to. Its readings
+        alone change nothing."""
+        self._readings[name] = readings
         entry = self._entries.setdefault(name, _Entry(first_seen=now))
         entry.received_at = received_at
         if entry.report is not None and entry.report.devices == report.devices:
@@ -145,6 +155,7 @@ class Cache(Ledger):
         entry = self._entries.get(name)
         if entry is not None and entry.report is not None:
             entry.report, entry.owner_uid = None, None
+            self._readings.pop(name, None)
             self.report_received(name, None, now)
             self._touch(name, Cause.REPORT)
             self._judge(name, entry, now)
@@ -238,6 +249,10 @@ class Cache(Ledger):
             for name, entry in self._entries.items()
             if entry.own_report() is not None
         }
+
+    def readings(self) -> NodeReadings:
+        """What the GPUs did that reports are about, by node."""
+        return dict(self._readings)
 
     def pending(self, uid: str) -> PendingPod | None:
         return self._pending.get(uid)

@@ -57,8 +57,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One physical GPU of a report; one that an operator cordoned keeps what it has and takes nothing new.
-    `utilization_percent` and `temperature_celsius` are for people, None where the report has none."""
+    """One physical GPU of a report; one that an operator cordoned keeps what it has and takes nothing new."""
 
     uuid: str
     index: int
@@ -73,8 +72,6 @@ class Device:
     mig: Mig = Mig()
     holders: tuple[Holder, ...] = ()
     pci_bus_id: str | None = None
-    utilization_percent: int | None = None
-    temperature_celsius: int | None = None
 
     def instance_memory_mib(self, instance: MigInstance) -> int:
         """As reported or tabled, otherwise its part of the grid; 0 when neither is known."""

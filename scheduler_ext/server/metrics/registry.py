@@ -23,6 +23,7 @@ from scheduler_ext.server.http.tls import not_after
 from scheduler_ext.server.metrics.gauges import Longest, Pending, SourceMetrics
 from scheduler_ext.server.metrics.gpu_metrics import GpuText, visible
 from scheduler_ext.server.metrics.node_metrics import NodeText
+from scheduler_ext.server.metrics.reading_metrics import ReadingText
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
 
@@ -88,6 +89,7 @@ class Metrics:
         resources = config.resource_names()
         self._gpus = GpuText(source, resources, config.memory.headroom_percent, config.metrics.detail)
         self._states = NodeText(source, config.metrics.detail)
+        self._readings = ReadingText(source, config.metrics.detail)
         registry.register(SourceMetrics(source, resources, pending, longest))
         if certificate_file is not None:
             # Read at each scrape: the server reads a changed file within a second, or logs why not.
@@ -128,7 +130,7 @@ class Metrics:
                 self._rendered_at = time.monotonic()
                 # The text about GPUs is large, and stays the same object while nothing changes.
                 text = visible(generate_latest(self._registry)) + self._states.render()
-                self._text = text, self._gpus.render()
+                self._text = text + self._readings.render(), self._gpus.render()
             return self._text
 
 

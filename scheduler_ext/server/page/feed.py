@@ -11,6 +11,7 @@ from threading import Event
 from typing import Any, NamedTuple
 
 from scheduler_ext.background import Background
+from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.recorded import decision_row
@@ -79,6 +80,7 @@ class PageFeed(Background):
         self._process = secrets.token_hex(4)
         self._pending: tuple[int, bytes] = 0, b"[]"
         self._status: dict[str, Any] = {}
+        self._readings: NodeReadings = {}
         self._problems: dict[str, dict[str, Any]] = {}
         self._sample_every_s = sample_every_s
         self._sample_at = self._status_at = 0.0
@@ -171,7 +173,7 @@ class PageFeed(Background):
         if take_sample:
             self.history.add(sample(snapshot, len(self.source.pending()), wall_time))
         if look:
-            self._rows.update(snapshot)
+            self._rows.update(snapshot, self._readings)
             self._look_at_pending()
 
     def _look_at_pending(self) -> None:
@@ -189,6 +191,7 @@ class PageFeed(Background):
             return
         self._status_at = now + _STATUS_EVERY_S
         status = self.source.status()
+        self._readings = status.readings
         unallocated, unusable = fragmentation(snapshot) if snapshot is not None else (0.0, 0.0)
         late = self._late_reports(snapshot, status.report_ages_s)
         problems = {each["what"]: each for each in _plain([*status.problems, *late], wall_time)}

@@ -79,8 +79,9 @@ def page_blueprint(feed: PageFeed, config: Configuration) -> Blueprint:
         found = snapshot.nodes.get(name) if snapshot is not None else None
         if found is None:
             return Response(encode_json({"error": "no such node"}), 404, content_type="application/json")
-        ages = feed.source.status().report_ages_s
-        items = inventory_list([found.info], config, ages)["items"]
+        status = feed.source.status()
+        listed = inventory_list([found.info], config, status.report_ages_s, readings=status.readings)
+        items = listed["items"]
         ledger = node_ledger(found.info, config.resource_names())
         body = encode_json({"node": items[0] if items else None, "ledger": ledger})
         return Response(body, content_type="application/json")

@@ -73,8 +73,59 @@ int nvmlDeviceGetUtilizationRates(Device *device, Utilization *rates) {
     ENTER_DEVICE(device);
     if (!get(prefix, "utilization") || number(prefix, "mig") == 1) return NOT_SUPPORTED;
     rates->gpu = (unsigned)number(prefix, "utilization");
+    rates->memory = (unsigned)number(prefix, "memory.utilization");
     return SUCCESS;
 }
+
+NUMBER(nvmlDeviceGetPowerUsage, "power", unsigned)
+
+int nvmlDeviceGetTemperature(Device *device, unsigned sensor, unsigned *celsius) {
+    ENTER_DEVICE(device);
+    if (sensor != 0 || !get(prefix, "celsius")) return NOT_SUPPORTED;
+    *celsius = (unsigned)number(prefix, "celsius");
+    return SUCCESS;
+}
+
+int nvmlDeviceGetClockInfo(Device *device, unsigned clock, unsigned *mhz) {
+    ENTER_DEVICE(device);
+    if (clock != SM_CLOCK || !get(prefix, "clock")) return NOT_SUPPORTED;
+    *mhz = (unsigned)number(prefix, "clock");
+    return SUCCESS;
+}
+
+#define CODING(function, key) \
+    int function(Device *device, unsigned *percent, unsigned *period) { \
+        ENTER_DEVICE(device); \
+        if (!get(prefix, key)) return NOT_SUPPORTED; \
+        *percent = (unsigned)number(prefix, key); \
+        *period = 167000; \
+        return SUCCESS; }
+CODING(nvmlDeviceGetEncoderUtilization, "encoder")
+CODING(nvmlDeviceGetDecoderUtilization, "decoder")
+
+/* One sample, of the same moment, for each PID; of what is not computing, too. */
+int nvmlDeviceGetProcessUtilization(Device *device, ProcessSample *into, unsigned *count, u64 since) {
+    ENTER_DEVICE(device);
+    const char *value = get(prefix, "busy");
+    u64 at = number(prefix, "busy.at");
+    if (!value || number(prefix, "mig") == 1) return NOT_SUPPORTED;
+    if (at <= since) return NOT_FOUND;
+    unsigned found = 0, pid, sm, decoder;
+    for (int read; sscanf(value, "%u:%u:%u%n", &pid, &sm, &decoder, &read) == 3; found++) {
+        value += read + (value[read] == ',');
+        if (into && found < *count) into[found] = (ProcessSample){pid, at, sm, 0, 0, decoder};
+    }
+    /* As the driver does where there is nothing. */
+    int code = found && (!into || found > *count) ? INSUFFICIENT_SIZE : SUCCESS;
+    *count = found;
+    return code;
+}
+
+#ifdef OLD_DRIVER
+NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, "throttle", u64)
+#else
+NUMBER(nvmlDeviceGetCurrentClocksEventReasons, "throttle", u64)
+#endif
 
 int nvmlDeviceGetRemappedRows(Device *device, unsigned *corrected, unsigned *uncorrected, unsigned *pending, unsigned *failed) {
     ENTER_DEVICE(device);
@@ -193,6 +244,7 @@ static const struct { const char *type, *field; unsigned long offset, size; } la
     SIZE(Memory), FIELD(Memory, used),
     SIZE(MemoryV2), FIELD(MemoryV2, total), FIELD(MemoryV2, reserved), FIELD(MemoryV2, free), FIELD(MemoryV2, used),
     SIZE(Utilization), FIELD(Utilization, memory),
+    SIZE(ProcessSample), FIELD(ProcessSample, timeStamp), FIELD(ProcessSample, smUtil), FIELD(ProcessSample, decUtil),
     SIZE(ProcessInfo), FIELD(ProcessInfo, usedGpuMemory), FIELD(ProcessInfo, gpuInstanceId),
     SIZE(ProfileInfo), FIELD(ProfileInfo, sliceCount), FIELD(ProfileInfo, instanceCount), FIELD(ProfileInfo, memorySizeMB),
     SIZE(ProfileInfoV2), FIELD(ProfileInfoV2, id), FIELD(ProfileInfoV2, memorySizeMB), FIELD(ProfileInfoV2, name),

@@ -6,7 +6,7 @@
 
 enum { SUCCESS = 0, UNINITIALIZED = 1, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6,
        INSUFFICIENT_SIZE = 7, TIMEOUT = 10, GPU_IS_LOST = 15, VERSION_MISMATCH = 25 };
-enum { UNCORRECTED = 1, VOLATILE = 0, RECOVERY_ACTION = 230 };
+enum { UNCORRECTED = 1, VOLATILE = 0, RECOVERY_ACTION = 230, SM_CLOCK = 1 };
 enum { MAX_HANDLES = 1024 };
 typedef unsigned long long u64;
 
@@ -19,6 +19,7 @@ typedef struct { char busIdLegacy[16]; unsigned domain, bus, device, pciDeviceId
 typedef struct { u64 total, free, used; } Memory;
 typedef struct { unsigned version; u64 total, reserved, free, used; } MemoryV2;
 typedef struct { unsigned gpu, memory; } Utilization;
+typedef struct { unsigned pid; u64 timeStamp; unsigned smUtil, memUtil, encUtil, decUtil; } ProcessSample;
 typedef struct { unsigned pid; u64 usedGpuMemory; unsigned gpuInstanceId, computeInstanceId; } ProcessInfo;
 typedef struct { unsigned id, isP2pSupported, sliceCount, instanceCount, multiprocessorCount, copyEngineCount,
                  decoderCount, encoderCount, jpegCount, ofaCount; u64 memorySizeMB; } ProfileInfo;

@@ -109,6 +109,17 @@ class FakeGpu(FakeUse):
     reserved_mib: int = 512
     used_mib: int = 0
     utilization: int | None = 0
+    memory_utilization: int = 0
+    milliwatts: int | None = 60_000
+    celsius: int | None = 34
+    clock_mhz: int | None = 345
+    # nvmlClocksEventReasons; the first bit is that of an idle GPU.
+    throttle: int | None = 1
+    encoder: int | None = 0
+    decoder: int | None = 0
+    # The samples of one moment, in microseconds: percent of the multiprocessors and of the decoder by PID.
+    busy: dict[int, tuple[int, int]] | None = field(default_factory=dict)
+    busy_at: int = 0
     minor: int = 0
     pci: str = "00000000:3B:00.0"
     # A bit for each NUMA node that is near.
@@ -128,14 +139,24 @@ class FakeGpu(FakeUse):
     profiles: tuple[FakeProfile, ...] = ()
     devices: list[FakeMig | None] = field(default_factory=list)
 
+    def _optional(self) -> Iterator[tuple[str, object]]:
+        """Values that a GPU need not have."""
+        keys = ("utilization", "numa", "remapped", "retirement", "ecc", "events", "action", "throttle")
+        named = {"power": self.milliwatts, "celsius": self.celsius, "clock": self.clock_mhz}
+        named |= {"encoder": self.encoder, "decoder": self.decoder}
+        values = {key: getattr(self, key) for key in keys} | named
+        yield from ((key, value) for key, value in values.items() if value is not None)
+        yield "memory.utilization", self.memory_utilization
+
     def lines(self) -> Iterator[tuple[str, object]]:
         for key in ("uuid", "name", "architecture", "capability", "minor", "pci"):
             yield key, getattr(self, key)
         for key in ("total", "reserved", "used"):
             yield f"memory.{key}", getattr(self, f"{key}_mib") * MIB
-        for key in ("utilization", "numa", "remapped", "retirement", "ecc", "events", "action"):
-            if (value := getattr(self, key)) is not None:
-                yield key, value
+        yield from self._optional()
+        if self.busy is not None:
+            yield "busy", ",".join(f"{pid}:{sm}:{decoder}" for pid, (sm, decoder) in self.busy.items())
+            yield "busy.at", self.busy_at
         yield "action.err", self.action_error
         yield from self.use_lines()
         if self.mig is None:

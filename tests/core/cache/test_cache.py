@@ -14,6 +14,7 @@ from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.gpu.readings import Readings
 from scheduler_ext.core.node.estimate import Caps, Estimate, estimate_from_labels
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -230,6 +231,14 @@ class TestCauses:
         built.remove_report("unheard of", 30.0)
         built.tick(30.0)
         assert built.take_changes() == {}
+
+    def test_readings_alone_are_no_change(self) -> None:
+        built = self.inventory()
+        built.update_report("a", ONE, 30.0, 30.0, readings=(Readings("GPU-0", 93),))
+        assert built.take_changes() == {}
+        assert built.readings() == {"a": (Readings("GPU-0", 93),)}
+        built.remove_report("a", 30.0)
+        assert built.readings() == {}
 
     def test_every_kind_of_change_has_its_cause(self) -> None:
         built = self.inventory()

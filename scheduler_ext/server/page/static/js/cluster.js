@@ -28,11 +28,12 @@ function decodeDevice(model, total, row) {
     claimed: special.claimed ?? false,
     replicas: special.replicas ?? null,
     mig: special.mig ?? null,
-        // At the last report, where it says so.
-    busy: special.busy ?? null,
-    celsius: special.celsius ?? null,
+    ...NO_READINGS,
   };
 }
+
+// What a GPU did, where its last report says so.
+const NO_READINGS = { busy: null, celsius: null, watts: null, idle: null };
 
 const SUMS = [
   "nodes", "gpus", "well", "held", "idle", "sick", "stale", "missing", "labelled", "total", "requested", "used",
@@ -74,8 +75,11 @@ function sumOf({ kind, state, marks, unattributed }, devices) {
 }
 
 export function decodeNode(row) {
-  const [name, pool, kind, state, marks, namespaces, unattributed, groups] = row;
+  const [name, pool, kind, state, marks, namespaces, unattributed, groups, readings] = row;
   const devices = groups.flatMap(([model, total, list]) => list.map((each) => decodeDevice(model, total, each)));
+  for (const [index, busy, celsius, watts, idle] of readings) {
+    Object.assign(devices.find((device) => device.index === index), { busy, celsius, watts, idle });
+  }
   const about = { kind, state, marks, unattributed };
   const sum = sumOf(about, devices);
   const models = [...new Set(devices.map((device) => device.model))];

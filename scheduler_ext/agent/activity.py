@@ -1,0 +1,175 @@
+"""What a node's GPUs did over time: means, idle times, peaks and errors, as a GPUNode carries them."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from scheduler_ext.agent.fitting import bounded
+from scheduler_ext.agent.holders import Holdings, PodOf
+from scheduler_ext.agent.node_reading import DeviceReading, Samples
+from scheduler_ext.wire import gpunode
+from scheduler_ext.wire.gpunode import DeviceStatus, HolderStatus, XidCount
+
+# The weight of a sample falls to 1/e in this time: a report has about the last minute.
+_MEAN_S = 60.0
+# After a longer pause, an agent does not know what its GPUs did meanwhile: their idle times begin anew.
+_KNOWN_S = 150.0
+_WHOLE = ""
+_MEANS = ("utilization_percent", "memory_utilization_percent", "power_watts")
+
+
+class Observed(NamedTuple):
+    """A GPU's holders with their idle times and peaks, and fields of its status and, by UUID, of its
+    instances'."""
+
+    held: Holdings = Holdings()
+    fields: Mapping[str, Any] = MappingProxyType({})
+    instances: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+
+
+UNOBSERVED = Observed()
+
+
+@dataclass(slots=True)
+class _Gpu:
+    """When the whole GPU, instances by UUID, and pods on the whole GPU by UID last computed, by the clock;
+    without those of which that is unknown. `peaks_mib` are by instance and UID."""
+
+    sampled_at: float = -math.inf
+    means: dict[str, float] = field(default_factory=dict)
+    busy_at: dict[str, float] = field(default_factory=dict)
+    pods_busy_at: dict[str, float] = field(default_factory=dict)
+    peaks_mib: dict[tuple[str, str], int] = field(default_factory=dict)
+    xids: dict[int, int] = field(default_factory=dict)
+
+
+class Activity:
+    """For one thread. Times are in seconds of one monotonic clock."""
+
+    def __init__(self) -> None:
+        self._gpus: dict[str, _Gpu] = {}
+
+    def remember(self, device: DeviceStatus, now: float, age_s: float) -> None:
+        """Go on from a device of this boot's last report, which is `age_s` old."""
+        gpu = self._gpus.setdefault(device.uuid, _Gpu())
+        gpu.xids = {each.xid: each.count for each in device.xids or ()}
+        instances = (device.mig.instances if device.mig is not None else None) or ()
+        held = [(_WHOLE, holder) for holder in device.holders or ()]
+        held += [(each.uuid, each.holder) for each in instances if each.holder is not None]
+        gpu.peaks_mib = {
+            (where, holder.uid): holder.peak_mib
+            for where, holder in held
+            if holder.uid is not None and holder.peak_mib is not None
+        }
+        if 0 <= age_s <= _KNOWN_S:
+            idle_s = {_WHOLE: device.idle_seconds, **{each.uuid: each.idle_seconds for each in instances}}
+            pods_idle_s = {each.uid: each.idle_seconds for each in device.holders or ()}
+            reported_at = now - age_s
+            gpu.busy_at = {key: reported_at - idle for key, idle in idle_s.items() if idle is not None}
+            gpu.pods_busy_at = {
+                uid: reported_at - idle
+                for uid, idle in pods_idle_s.items()
+                if uid is not None and idle is not None
+            }
+
+    def observe(self, device: DeviceReading, held: Holdings, pod_of: PodOf | None, now: float) -> Observed:
+        """The next reading of a GPU, with its holders."""
+        gpu = self._gpus.setdefault(device.uuid, _Gpu())
+        for xid in device.xids:
+            gpu.xids[xid] = gpu.xids.get(xid, 0) + 1
+        _follow_means(gpu, device.samples, now)
+        computing = {_WHOLE: device.samples.computing}
+        computing |= {each.uuid: each.samples.computing for each in device.instances}
+        gpu.busy_at = _followed(gpu.busy_at, computing, now)
+        uids = {holder.uid for holder in held.holders if holder.uid is not None}
+        gpu.pods_busy_at = _followed(gpu.pods_busy_at, _computing(uids, device.samples, pod_of), now)
+        peaks = dict(_peaks(gpu.peaks_mib, held))
+        gpu.peaks_mib = peaks
+
+        def idle_s(busy_at: Mapping[str, float], key: str | None) -> int | None:
+            at = busy_at.get(key) if key is not None else None
+            return None if at is None else bounded(int(now - at), gpunode.MAX_IDLE_S)
+
+        def with_past(where: str, holder: HolderStatus) -> HolderStatus:
+            idle = idle_s(gpu.pods_busy_at, holder.uid) if where == _WHOLE else None
+            return holder.but(idle_seconds=idle, peak_mib=peaks.get((where, holder.uid or "")))
+
+        instances = {where: with_past(where, holder) for where, holder in held.instances.items()}
+        return Observed(
+            replace(
+                held, holders=tuple(with_past(_WHOLE, each) for each in held.holders), instances=instances
+            ),
+            {
+                **_measured(device.samples, gpu.means),
+                "idle_seconds": idle_s(gpu.busy_at, _WHOLE),
+                "xids": _counts(gpu.xids),
+            },
+            {
+                each.uuid: {
+                    "utilization_percent": each.samples.utilization_percent,
+                    "idle_seconds": idle_s(gpu.busy_at, each.uuid),
+                }
+                for each in device.instances
+            },
+        )
+
+
+def _follow_means(gpu: _Gpu, samples: Samples, now: float) -> None:
+    """Exponential means, by the time between samples; a value that was not read is forgotten."""
+    weight = -math.expm1(-max(0.0, now - gpu.sampled_at) / _MEAN_S)
+    gpu.sampled_at = now
+    sampled = {name: getattr(samples, name) for name in _MEANS}
+    gpu.means = {
+        name: (before := gpu.means.get(name, value)) + weight * (value - before)
+        for name, value in sampled.items()
+        if value is not None
+    }
+
+
+def _followed(
+    busy_at: Mapping[str, float], computing: Mapping[str, bool | None], now: float
+) -> dict[str, float]:
+    """When each of these last computed: now for the first time that it is known."""
+    return {
+        key: now if computes else busy_at.get(key, now)
+        for key, computes in computing.items()
+        if computes is not None
+    }
+
+
+def _computing(uids: Iterable[str], samples: Samples, pod_of: PodOf | None) -> dict[str, bool | None]:
+    """Whether each pod's processes computed. A busy process of an unknown pod may be any pod's."""
+    if samples.busy_pids is None or pod_of is None:
+        return dict.fromkeys(uids)
+    pods = {pod_of(pid) for pid in samples.busy_pids}
+    return {uid: None in pods or uid in pods for uid in uids}
+
+
+def _peaks(before: Mapping[tuple[str, str], int], held: Holdings) -> Iterable[tuple[tuple[str, str], int]]:
+    for where, holder in [*((_WHOLE, each) for each in held.holders), *held.instances.items()]:
+        if holder.uid is not None and holder.memory_mib is not None:
+            key = where, holder.uid
+            yield key, max(before.get(key, 0), holder.memory_mib)
+
+
+def _measured(samples: Samples, means: Mapping[str, float]) -> dict[str, Any]:
+    """Fields of a DeviceStatus, within the limits of their schema."""
+    celsius, reasons = samples.temperature_celsius, samples.throttle_reasons
+    rounded = {name: round(value) for name, value in means.items()}
+    return {
+        "utilization_percent": bounded(rounded.get("utilization_percent"), 100),
+        "memory_utilization_percent": bounded(rounded.get("memory_utilization_percent"), 100),
+        "power_watts": bounded(rounded.get("power_watts"), gpunode.MAX_WATTS),
+        "temperature_celsius": None if celsius is None else max(-50, min(celsius, 250)),
+        "sm_clock_mhz": bounded(samples.sm_clock_mhz, gpunode.MAX_MHZ),
+        "throttle_reasons": list(reasons) if reasons else None,
+    }
+
+
+def _counts(xids: Mapping[int, int]) -> list[XidCount] | None:
+    """The most frequent errors, by number."""
+    fitting = [(xid, count) for xid, count in xids.items() if 1 <= xid <= gpunode.MAX_XID]
+    kept = sorted(fitting, key=lambda each: -each[1])[: gpunode.MAX_XIDS]
+    return [XidCount(xid, min(count, gpunode.MAX_COUNT)) for xid, count in sorted(kept)] or None

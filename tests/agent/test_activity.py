@@ -1,0 +1,210 @@
+"""What an agent says of its GPUs' past."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.agent.activity import Activity, Observed
+from scheduler_ext.agent.holders import Holdings
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, Samples
+from scheduler_ext.wire.gpunode import DeviceStatus, HolderStatus, InstanceStatus, MemoryStatus, MigStatus
+
+NOBODY = Holdings()
+GPU = DeviceReading("GPU-0", 0, 81920)
+ANNA, BERT = "1f2e3d4c-1111-2222-3333-444455556666", "2f2e3d4c-1111-2222-3333-444455556666"
+PODS: dict[int, str | None] = {1: ANNA, 2: BERT, 3: "host"}
+IDLE = Samples(0, computing=False, busy_pids=frozenset())
+
+
+def busy(*pids: int, percent: int = 50) -> Samples:
+    return Samples(percent, computing=True, busy_pids=frozenset(pids))
+
+
+def used_by(**mib: int) -> Holdings:
+    uids = {"anna": ANNA, "bert": BERT}
+    return Holdings(tuple(HolderStatus(uid=uids[name], memory_mib=each) for name, each in mib.items()))
+
+
+class Gpu:
+    """One GPU, and the clock."""
+
+    def __init__(self, pod_of: Callable[[int], str | None] | None = PODS.get) -> None:
+        self.activity = Activity()
+        self.pod_of = pod_of
+        self.now_s = 1000.0
+
+    def after(self, seconds: float, samples: Samples, held: Holdings = NOBODY, **reading: object) -> Observed:
+        self.now_s += seconds
+        device = replace(GPU, samples=samples, **reading)  # type: ignore[arg-type]
+        return self.activity.observe(device, held, self.pod_of, self.now_s)
+
+
+def idle_s(observed: Observed) -> int | None:
+    found: int | None = observed.fields["idle_seconds"]
+    return found
+
+
+def pods_idle_s(observed: Observed) -> dict[str | None, int | None]:
+    return {holder.uid: holder.idle_seconds for holder in observed.held.holders}
+
+
+def test_a_gpu_is_idle_from_the_last_sample_in_which_it_computed() -> None:
+    gpu = Gpu()
+    assert idle_s(gpu.after(0, busy())) == 0
+    assert idle_s(gpu.after(5, IDLE)) == 5
+    assert idle_s(gpu.after(600, IDLE)) == 605
+    assert idle_s(gpu.after(5, busy())) == 0
+
+
+def test_a_gpu_that_never_computed_is_idle_from_the_first_sample() -> None:
+    gpu = Gpu()
+    assert [idle_s(gpu.after(5, IDLE)) for _ in range(3)] == [0, 5, 10]
+
+
+def test_what_nobody_saw_is_no_idleness() -> None:
+    gpu = Gpu()
+    gpu.after(0, IDLE)
+    assert idle_s(gpu.after(600, Samples())) is None
+    assert idle_s(gpu.after(5, IDLE)) == 0
+
+
+def test_each_pod_on_a_shared_gpu() -> None:
+    gpu, held = Gpu(), used_by(anna=100, bert=200)
+    gpu.after(0, IDLE, held)
+    observed = gpu.after(60, busy(1), held)
+    assert (idle_s(observed), pods_idle_s(observed)) == (0, {ANNA: 0, BERT: 60})
+    # One that came later starts from there.
+    assert pods_idle_s(gpu.after(60, busy(1), used_by(anna=100))) == {ANNA: 0}
+    assert pods_idle_s(gpu.after(60, IDLE, held)) == {ANNA: 60, BERT: 0}
+
+
+def test_a_busy_process_of_no_known_pod_may_be_any_pods() -> None:
+    gpu, held = Gpu(), used_by(anna=100)
+    gpu.after(0, IDLE, held)
+    assert pods_idle_s(gpu.after(60, busy(3), held)) == {ANNA: 60}
+    assert pods_idle_s(gpu.after(60, busy(4), held)) == {ANNA: 0}
+
+
+@pytest.mark.parametrize(
+    ("pod_of", "samples"),
+    [
+        pytest.param(None, busy(1), id="the host's processes are hidden"),
+        pytest.param(PODS.get, Samples(50, computing=True), id="the driver has no samples of processes"),
+    ],
+)
+def test_pods_whose_processes_cannot_be_told_apart(
+    pod_of: Callable[[int], str | None] | None, samples: Samples
+) -> None:
+    assert pods_idle_s(Gpu(pod_of).after(0, samples, used_by(anna=1))) == {ANNA: None}
+
+
+def test_means_follow_about_the_last_minute() -> None:
+    gpu = Gpu()
+    assert gpu.after(0, Samples(100, 50, 700.4)).fields["utilization_percent"] == 100
+    fields = [gpu.after(5, Samples(0, 0, 60.0)).fields for _ in range(36)]
+    told = [each["utilization_percent"] for each in fields]
+    assert told[0] == 92
+    assert told[11] == 37
+    assert told[-1] == 5
+    assert (fields[-1]["memory_utilization_percent"], fields[-1]["power_watts"]) == (2, 92)
+
+
+def test_a_short_pause_does_not_look_like_an_idle_gpu() -> None:
+    gpu = Gpu()
+    told = [gpu.after(5, Samples(100 if n % 10 else 0)).fields["utilization_percent"] for n in range(100)]
+    assert min(told[60:]) > 80
+
+
+def test_a_value_without_a_sample_is_not_reported() -> None:
+    gpu = Gpu()
+    gpu.after(0, Samples(100, 50, 700.0, 60, 1980, ("PowerCap",)))
+    fields = gpu.after(5, Samples()).fields
+    assert {name: value for name, value in fields.items() if value is not None} == {}
+
+
+def test_peaks_are_kept_as_long_as_the_pod_holds_memory() -> None:
+    gpu = Gpu()
+
+    def peaks(held: Holdings) -> list[int | None]:
+        return [holder.peak_mib for holder in gpu.after(5, IDLE, held).held.holders]
+
+    assert peaks(used_by(anna=100, bert=5)) == [100, 5]
+    assert peaks(used_by(anna=70, bert=6)) == [100, 6]
+    assert peaks(used_by(bert=1)) == [6]
+    assert peaks(used_by(anna=50)) == [50]
+    allocated = Holdings((HolderStatus(namespace="ml", name="train"),))
+    assert peaks(allocated) == [None]
+
+
+def test_an_instance_has_its_own_use_and_its_holder_a_peak() -> None:
+    gpu = Gpu()
+
+    def observed(samples: Samples, mib: int) -> Observed:
+        holder = HolderStatus(uid=ANNA, memory_mib=mib)
+        instances = (
+            InstanceReading("MIG-a", "1g.10gb", samples=samples),
+            InstanceReading("MIG-b", "1g.10gb"),
+        )
+        return gpu.after(5, Samples(), Holdings((), {"MIG-a": holder}), instances=instances)
+
+    observed(busy(percent=30), 100)
+    told = observed(Samples(0, computing=False), 50)
+    assert told.instances["MIG-a"] == {"utilization_percent": 0, "idle_seconds": 5}
+    assert told.instances["MIG-b"] == {"utilization_percent": None, "idle_seconds": None}
+    assert told.held.instances["MIG-a"].peak_mib == 100
+    assert idle_s(told) is None
+
+
+def test_errors_count_since_the_boot() -> None:
+    gpu = Gpu()
+    gpu.after(0, IDLE, xids=(31, 43, 31))
+    told = gpu.after(5, IDLE, xids=(31, 0, 10**9)).fields["xids"]
+    assert [(each.xid, each.count) for each in told] == [(31, 3), (43, 1)]
+
+
+WRITTEN = DeviceStatus(
+    "GPU-0",
+    0,
+    MemoryStatus(81920),
+    idle_seconds=600,
+    holders=[HolderStatus(uid=ANNA, memory_mib=10, idle_seconds=500, peak_mib=900)],
+    mig=MigStatus(instances=[InstanceStatus("MIG-a", "1g.10gb", idle_seconds=400)]),
+)
+
+
+@pytest.mark.parametrize(
+    ("age_s", "gpu_idle_s", "pod_idle_s"),
+    [
+        pytest.param(20, 625, 525, id="a short break counts as idle"),
+        pytest.param(151, 0, 0, id="after a long one, nobody knows"),
+        pytest.param(-5, 0, 0, id="a report from the future says nothing"),
+    ],
+)
+def test_a_new_agent_goes_on_from_the_last_report(age_s: int, gpu_idle_s: int, pod_idle_s: int) -> None:
+    gpu = Gpu()
+    gpu.activity.remember(WRITTEN, gpu.now_s, age_s)
+    observed = gpu.after(5, IDLE, used_by(anna=20))
+    assert (idle_s(observed), pods_idle_s(observed)) == (gpu_idle_s, {ANNA: pod_idle_s})
+    assert observed.held.holders[0].peak_mib == 900
+
+
+@given(st.lists(st.tuples(st.floats(0, 200), st.sampled_from((True, False, None))), max_size=20))
+def test_an_idle_time_is_never_longer_than_what_was_seen(samples: list[tuple[float, bool | None]]) -> None:
+    gpu = Gpu()
+    seen_idle_s: float | None = None
+    for pause_s, computing in samples:
+        observed = gpu.after(pause_s, Samples(computing=computing))
+        if computing is None:
+            seen_idle_s = None
+        elif computing or seen_idle_s is None:
+            seen_idle_s = 0.0
+        else:
+            seen_idle_s += pause_s
+        told = idle_s(observed)
+        assert (told is None) == (seen_idle_s is None)
+        assert told is None or seen_idle_s is None or told <= seen_idle_s + 1e-6 < told + 1.1

@@ -1,0 +1,162 @@
+"""Samples from a DCGM exporter: a real HTTP server that answers with an exporter's text."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from scheduler_ext.agent.dcgm import DcgmExporter
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, Samples
+
+NVML = Samples(10, 5, 100.0, 40, 1000, (), True, frozenset({7}))
+GPU = DeviceReading("GPU-0", 0, 81920, samples=NVML)
+MIG = DeviceReading(
+    "GPU-m",
+    1,
+    81920,
+    mig_enabled=True,
+    instances=(
+        InstanceReading("MIG-a", "1g.10gb", gpu_instance_id=9),
+        InstanceReading("MIG-b", "1g.10gb", gpu_instance_id=10),
+        InstanceReading("MIG-c", "1g.10gb"),
+    ),
+)
+HEAD = 'gpu="0",UUID="GPU-0",device="nvidia0",modelName="NVIDIA H100",hostname="n",pod="a\\"b"'
+PART = 'gpu="1",UUID="GPU-m",device="nvidia1",GPU_I_PROFILE="1g.10gb"'
+TEXT = f"""\
+# HELP DCGM_FI_DEV_GPU_UTIL GPU utilization (in %).
+# TYPE DCGM_FI_DEV_GPU_UTIL gauge
+DCGM_FI_DEV_GPU_UTIL{{{HEAD}}} 97
+DCGM_FI_DEV_MEM_COPY_UTIL{{{HEAD}}} 40
+DCGM_FI_DEV_POWER_USAGE{{{HEAD}}} 651.5
+DCGM_FI_DEV_GPU_TEMP{{{HEAD}}} 71
+DCGM_FI_DEV_SM_CLOCK{{{HEAD}}} 1980
+DCGM_FI_DEV_CLOCKS_EVENT_REASONS{{{HEAD}}} 36
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{PART},GPU_I_ID="9"}} 0.301
+DCGM_FI_PROF_GR_ENGINE_ACTIVE{{{PART},GPU_I_ID="10"}} 0.000000
+DCGM_FI_DEV_POWER_USAGE{{{PART},GPU_I_ID=""}} 300
+"""
+
+
+class Exporter:
+    """An exporter whose text and status a test sets."""
+
+    def __init__(self) -> None:
+        self.text, self.status, self.asked = TEXT, 200, 0
+        exporter = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                exporter.asked += 1
+                self.send_response(exporter.status)
+                self.end_headers()
+                self.wfile.write(exporter.text.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+        self.now_s = 0.0
+        port = self._server.server_address[1]
+        self.dcgm = DcgmExporter(f"http://127.0.0.1:{port}/metrics", lambda: self.now_s)
+
+    def applied(self, *devices: DeviceReading) -> tuple[DeviceReading, ...]:
+        self.now_s += 20
+        return self.dcgm.applied(NodeReading(devices)).devices
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def exporter() -> Iterator[Exporter]:
+    exporter = Exporter()
+    yield exporter
+    exporter.close()
+
+
+def test_its_samples_take_the_place_of_nvmls(exporter: Exporter) -> None:
+    (gpu,) = exporter.applied(GPU)
+    assert gpu.samples == Samples(
+        97, 40, 651.5, 71, 1980, ("PowerCap", "ThermalSlowdown"), True, frozenset({7})
+    )
+
+
+def test_instances_have_samples_at_last(exporter: Exporter) -> None:
+    (gpu,) = exporter.applied(MIG)
+    assert [each.samples for each in gpu.instances] == [
+        Samples(30, computing=True),
+        Samples(0, computing=False),
+        Samples(),
+    ]
+    assert (gpu.samples.power_watts, gpu.samples.utilization_percent, gpu.samples.computing) == (
+        300,
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "busy_pids", "computing"),
+    [
+        pytest.param({"GPU_UTIL": 0}, frozenset(), False, id="it computes nothing"),
+        pytest.param({"GPU_UTIL": 0, "DEC_UTIL": 3}, frozenset(), True, id="it decodes video"),
+        pytest.param({"GPU_UTIL": 0}, frozenset({7}), True, id="NVML saw a process compute"),
+        pytest.param(
+            {"GPU_TEMP": 30}, frozenset(), True, id="the exporter leaves utilisation out: as NVML says"
+        ),
+    ],
+)
+def test_whether_it_computes(
+    exporter: Exporter, values: dict[str, int], busy_pids: frozenset[int], computing: bool
+) -> None:
+    exporter.text = "".join(f"DCGM_FI_DEV_{name}{{{HEAD}}} {value}\n" for name, value in values.items())
+    (gpu,) = exporter.applied(replace(GPU, samples=replace(NVML, busy_pids=busy_pids)))
+    assert gpu.samples.computing is computing
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        pytest.param(TEXT, 500, id="an error"),
+        pytest.param("<html>", 200, id="another page"),
+        pytest.param(TEXT.replace("97", "ninety"), 200, id="no number"),
+        pytest.param(TEXT.replace("GPU-0", "GPU-x"), 200, id="the exporter of another node"),
+        pytest.param("", 200, id="nothing"),
+        pytest.param(
+            TEXT.replace("97", "NaN").split("\n")[2] + "\n", 200, id="a value that DCGM does not have"
+        ),
+    ],
+)
+def test_without_usable_samples_those_of_nvml_stay(exporter: Exporter, text: str, status: int) -> None:
+    exporter.text, exporter.status = text, status
+    assert exporter.applied(GPU) == (GPU,)
+    exporter.text, exporter.status = TEXT, 200
+    assert exporter.applied(GPU)[0].samples.utilization_percent == 97
+
+
+def test_an_exporter_that_is_away(exporter: Exporter, caplog: pytest.LogCaptureFixture) -> None:
+    exporter.close()
+    assert exporter.applied(GPU) == (GPU,)
+    assert exporter.applied(GPU) == (GPU,)
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "no samples from the DCGM exporter, using NVML's: [Errno 111] Connection refused"
+    ]
+
+
+def test_it_is_asked_no_more_often_than_it_collects(exporter: Exporter) -> None:
+    exporter.applied(GPU)
+    exporter.now_s += 5
+    exporter.dcgm.applied(NodeReading((GPU,)))
+    assert exporter.asked == 1
+
+
+def test_a_broken_gpu_stays_as_it_was_read(exporter: Exporter) -> None:
+    broken = replace(GPU, faults=("GPU is lost",), samples=Samples())
+    assert exporter.applied(broken) == (broken,)
