@@ -27,6 +27,7 @@ CLUSTER_COMMANDS = (
     "pods",
     "explain",
     "capacity",
+    "cost",
     "simulate",
     "reasons",
     "completion",

@@ -95,6 +95,12 @@ class InspectionSection(_Section):
     hide_other_namespaces: bool = True
 
 
+class CostSection(_Section):
+    per_unit: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
+    currency: Annotated[str, Meta(min_length=1, max_length=16)] = "USD"
+    idle_after: str = "30m"
+
+
 class DraSection(_Section):
     device_taints: bool = False
 
@@ -123,6 +129,7 @@ class Configuration(_Section):
     inspection: InspectionSection = field(default_factory=InspectionSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
     dra: DraSection = field(default_factory=DraSection)
+    cost: CostSection = field(default_factory=CostSection)
     values: dict[str, Any] = field(default_factory=dict)
 
     def policy(self) -> Policy:
@@ -141,6 +148,10 @@ class Configuration(_Section):
             duration_s("inventory.staleAfter", self.inventory.stale_after, 1, 86400),
             duration_s("inventory.missingAfter", self.inventory.missing_after, 1, 86400),
         )
+
+    def idle_after_s(self) -> float:
+        """The time without computing after which what a pod holds counts as idle."""
+        return duration_s("cost.idleAfter", self.cost.idle_after, 1, 30 * 86400)
 
     def allows_unreported(self) -> bool:
         """Whether nodes without a fresh report take pods by their allocatable."""
@@ -202,6 +213,9 @@ def check(config: Configuration) -> None:
     stale, missing = config.inventory_ages_s()
     if missing <= stale:
         raise ConfigError("inventory.missingAfter: must be later than staleAfter")
+    config.idle_after_s()
+    if not config.cost.currency.isprintable():
+        raise ConfigError("cost.currency: has control characters; write a name such as EUR")
     duration_s("server.readTimeout", config.server.read_timeout, 0.1, 300)
     duration_s("server.writeTimeout", config.server.write_timeout, 0.1, 300)
     duration_s("server.decisionDeadline", config.server.decision_deadline, 0.01, 60)
