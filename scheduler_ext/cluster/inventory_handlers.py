@@ -12,6 +12,7 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
+from scheduler_ext.cluster.failure_count import FailureCount
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.gpu import Report
@@ -202,6 +203,7 @@ class PodHandler(CacheHandler[kube.Pod]):
     kind = "Pod"
     together = 250
     by_uid = True
+    failures: FailureCount = field(default_factory=FailureCount, init=False)
 
     def begin(self) -> None:
         super().begin()
@@ -213,7 +215,9 @@ class PodHandler(CacheHandler[kube.Pod]):
         states: dict[str, PodState] = {}
         for pod in items:
             try:
-                states[self.key(pod)] = pod_state(pod, self._resources)
+                state = states[self.key(pod)] = pod_state(pod, self._resources)
+                if state is not None and not isinstance(state, _Other | PendingPod):
+                    self.failures.seen(self.key(pod), pod)
             except QuantityError as error:
                 self.broken(Broken(pod_name(pod), self.key(pod), str(error)))
         self._update(states)
@@ -223,10 +227,12 @@ class PodHandler(CacheHandler[kube.Pod]):
             return cache.known_pods() | cache.other_pods()
 
     def remove(self, keys: Collection[str]) -> None:
+        self.failures.forget(keys)
         self._update(dict.fromkeys(keys))
 
     def end(self) -> None:
         super().end()
+        self.failures.listed()
         with self._locked as cache:
             cache.demand.release()
 

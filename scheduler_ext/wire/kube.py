@@ -159,6 +159,23 @@ class ResourceClaimStatus(KubeStruct):
     resource_claim_name: str | None = None
 
 
+class TerminatedContainer(KubeStruct):
+    exit_code: Int32 | None = None
+    message: str | None = None
+    finished_at: str | None = None
+    container_id: str | None = msgspec.field(default=None, name="containerID")
+
+
+class ContainerState(KubeStruct):
+    terminated: TerminatedContainer | None = None
+
+
+class ContainerStatus(KubeStruct):
+    name: str | None = None
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+
+
 class PodStatus(KubeStruct):
     phase: str | None = None
     conditions: list[PodCondition] | None = None
@@ -166,6 +183,7 @@ class PodStatus(KubeStruct):
     nominated_node_name: str | None = None
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
     resource_claim_statuses: list[ResourceClaimStatus] | None = None
+    container_statuses: list[ContainerStatus | None] | None = None
 
 
 class Pod(KubeStruct):
