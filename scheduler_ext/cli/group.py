@@ -28,6 +28,7 @@ CLUSTER_COMMANDS = (
     "explain",
     "capacity",
     "cost",
+    "recommend",
     "simulate",
     "reasons",
     "completion",

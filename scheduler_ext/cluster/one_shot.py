@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
+from urllib.parse import quote
 
 from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
 from scheduler_ext.cluster.dra.device_handlers import KINDS
@@ -18,11 +19,12 @@ from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.controllers import CONTROLLED, add_controller, controller_of
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod import is_finished, pod_name, pod_uid
+from scheduler_ext.wire.pod import asks_gpu, is_finished, pod_name, pod_uid
 from scheduler_ext.wire.readings import read_readings
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
@@ -37,10 +39,12 @@ def cluster_state(
     config: Configuration,
     *,
     with_objects: bool = False,
+    with_controllers: bool = False,
     claims: Iterable[Claim] = (),
 ) -> ClusterState:
     """Every node of a cluster as of now; `with_objects` adds the Nodes and the pods that hold resources,
-    which take most of the memory, and `claims` more claims that pods ask through. Raises ClusterError;
+    which take most of the memory, `with_controllers` the pods with GPUs, finished ones too, and the owners of
+    their ReplicaSets and Jobs, and `claims` more claims that pods ask through. Raises ClusterError;
     InventoryError naming an object and its field."""
     resources = config.resource_names()
     cache = scheduler_cache(config)
@@ -58,12 +62,16 @@ def cluster_state(
             cache.update_node(name, node_record(node, resources), seen_at)
     cache.demand.hold()
     for pod, _ in _list(transport, PODS, Decoder(kube.Pod)):
-        if with_objects and pod.spec is not None and pod.spec.node_name and not is_finished(pod):
+        spec = pod.spec or kube.PodSpec()
+        holds = with_objects and spec.node_name and not is_finished(pod)
+        if holds or (with_controllers and asks_gpu(spec, resources)):
             objects.pods.append(pod)
         with _named(f"{source}: Pod {pod_name(pod)}: spec"):
             update_pod(cache, pod_uid(pod), pod_state(pod, resources), now)
     cache.demand.release()
     problems: dict[str, str] = {}
+    if with_controllers:
+        _read_controllers(transport, objects, problems)
     for gpu_node, clock in _reports(transport, problems):
         metadata = gpu_node.metadata or GpuNodeMeta()
         name = metadata.name or ""
@@ -94,6 +102,17 @@ def cluster_state(
     return ClusterState(
         source, objects, infos, ages, problems, workload, pending, cache.devices, cache.readings()
     )
+
+
+def _read_controllers(transport: Transport, objects: Objects, problems: dict[str, str]) -> None:
+    """The owners of the ReplicaSets and Jobs of the pods. What may not be read is named."""
+    above = {controller_of(pod.metadata) for pod in objects.pods if pod.metadata is not None}
+    lists = {(each.kind, each.namespace) for each in above if each is not None and each.kind in CONTROLLED}
+    for kind, namespace in sorted(lists):
+        path = CONTROLLED[kind].format(quote(namespace, safe=""))
+        with _allowed(f"{kind}s of {namespace}", problems):
+            for item, _ in _list(transport, path, Decoder(kube.Header), problems, metadata_only=True):
+                add_controller(objects.controllers, kind, item.metadata)
 
 
 def _read_devices(transport: Transport, devices: DeviceIndex, problems: dict[str, str]) -> None:
@@ -135,13 +154,18 @@ def _reports(transport: Transport, problems: dict[str, str]) -> Iterator[tuple[G
 
 
 def _list(
-    transport: Transport, path: str, decoder: Decoder[T], problems: dict[str, str] | None = None
+    transport: Transport,
+    path: str,
+    decoder: Decoder[T],
+    problems: dict[str, str] | None = None,
+    *,
+    metadata_only: bool = False,
 ) -> Iterator[tuple[T, ServerClock]]:
     """All objects of a list, page by page, with the server's clock as of their page. An object that cannot be
     read is added to `problems` by name; where that is None it raises ClusterError."""
     query = {"limit": str(PAGE)}
     while True:
-        reply = transport.get(path, query)
+        reply = transport.metadata(path, query) if metadata_only else transport.get(path, query)
         page = decoder.page(reply.body)
         for item in page.broken:
             problem = f"{path}: {item.name}: {item.problem}"

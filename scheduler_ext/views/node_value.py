@@ -31,6 +31,11 @@ class Who(NamedTuple):
     uid: str | None
 
 
+def gpu_price(info: NodeInfo, model: GpuModel, sizing: Sizing, factor: float) -> float:
+    """The price of one GPU of a node, per hour."""
+    return factor * (info.value or value_of(model, sizing.policy.values))
+
+
 def node_value(node: Node, sizing: Sizing, factor: float) -> NodeValue:
     """The value of a node's GPUs per hour; nothing if they may be gone."""
     info = node.info
@@ -45,15 +50,14 @@ def node_value(node: Node, sizing: Sizing, factor: float) -> NodeValue:
         node = resolve_held(info, attribution.held, sizing.resources, sizing.headroom_percent)
     tally = _Tally(node, known)
     for device in info.devices:
-        price = factor * (info.value or value_of(device.model, sizing.policy.values))
+        price = gpu_price(info, device.model, sizing, factor)
         tally.add(device, price, attribution.held.devices[device.uuid].instances)
     return tally.done()
 
 
 def _estimated(node: Node, estimate: Estimate, sizing: Sizing, factor: float) -> NodeValue:
     """Of labels: pods hold a number of GPUs, or of their replicas."""
-    price = factor * (node.info.value or value_of(estimate.model, sizing.policy.values))
-    price *= _part_of_gpu(estimate.model)
+    price = gpu_price(node.info, estimate.model, sizing, factor) * _part_of_gpu(estimate.model)
     kind = Kind(estimate.model.name, estimate.model.name)
     held = min(float(estimate.count), node.state.adrift)
     usable = min(estimate.count - held, loose_gpus(node.state))

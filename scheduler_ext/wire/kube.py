@@ -24,6 +24,13 @@ class KubeStruct(Struct, rename="camel", gc=False, omit_defaults=True):
     """Base of all: camelCase keys, no cycles for the garbage collector; null fields are not written."""
 
 
+class OwnerReference(KubeStruct):
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    controller: bool | None = None
+
+
 class ObjectMeta(KubeStruct):
     name: str | None = None
     namespace: str | None = None
@@ -33,6 +40,7 @@ class ObjectMeta(KubeStruct):
     deletion_timestamp: str | None = None
     creation_timestamp: str | None = None
     resource_version: str | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class Header(KubeStruct):
@@ -41,11 +49,6 @@ class Header(KubeStruct):
     kind: str | None = None
     api_version: str | None = None
     metadata: ObjectMeta | None = None
-
-
-class OwnerReference(KubeStruct):
-    kind: str | None = None
-    uid: str | None = None
 
 
 class ResourceRequirements(KubeStruct):
