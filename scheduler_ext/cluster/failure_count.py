@@ -33,12 +33,16 @@ class FailureCount:
 
     def seen(self, uid: str, pod: kube.Pod) -> None:
         """A pod with GPUs, as it is now."""
+        # Prometheus sees no increase in a series that begins at 1.
+        label = self._label(pod)
+        if label not in self.counts:
+            self.counts.inc(label, by=0)
         failures = frozenset(gpu_memory_failures(pod))
         new = failures - self._known.get(uid, frozenset())
         if failures:
             self._known[uid] = failures
         if new and self._counting:
-            self.counts.inc(self._label(pod), by=len(new))
+            self.counts.inc(label, by=len(new))
 
     def forget(self, uids: Iterable[str]) -> None:
         """These pods do not exist any more."""

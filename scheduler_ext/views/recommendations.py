@@ -110,14 +110,14 @@ class _Advisor:
         }
         if isinstance(ask, str):
             return found | {"reason": ask}
-        found["notes"] = _notes(ask, self._share, found["utilizationPercent"], peak)
         if peak is None and not failures:
             return found | {"reason": next(each.problem or "" for each in seen)}
         least = 0.0
         if failures:
             least = ask.memory_mib * AFTER_FAILURE
         sized = bounds(peak or 0, observed_s, least, self._most_mib(ask))
-        return found | self._sized(ask, sized, found)
+        found |= self._sized(ask, sized, found)
+        return found | {"notes": _notes(ask, self._share, found)}
 
     def _sized(
         self,
@@ -245,18 +245,18 @@ class _Advisor:
         }
 
 
-def _notes(ask: _Ask, share: str, busy_percent: float | None, peak_mib: int | None) -> list[str]:
+def _notes(ask: _Ask, share: str, found: dict[str, Any]) -> list[str]:
     """What numbers of memory do not say."""
-    notes = []
+    notes, busy_percent = [], found["utilizationPercent"]
     if busy_percent is not None and busy_percent < _QUIET_PERCENT:
         other = "" if ask.resource == share else " or to share a GPU by time"
         notes.append(
             f"its GPUs computed {busy_percent:.0f} % of about the last minute: "
             f"it may suit a smaller model{other}"
         )
-    if busy_percent is None and ask.resource != share:
+    if busy_percent is None and found["options"] and ask.resource != share:
         notes.append("it is unknown how much its GPUs compute: with less of a GPU it may be too slow")
-    if peak_mib is not None and peak_mib >= _RESERVED * ask.memory_mib:
+    if (found["peakMiB"] or 0) >= _RESERVED * ask.memory_mib:
         notes.append("it may have reserved memory in advance, as vLLM and JAX do: then it may need less")
     return notes
 

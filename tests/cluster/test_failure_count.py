@@ -19,7 +19,8 @@ def failed(name: str, number: int = 1, *, namespace: str = "team", **ended: bool
 
 
 def counted(told: Told) -> dict[object, int]:
-    return {labels: count for labels, count in told.pods.failures.counts.items()}  # noqa: C416 (its type)
+    """The counts above 0."""
+    return {labels: count for labels, count in told.pods.failures.counts.items() if count}
 
 
 def listed(*pods: Json) -> Told:
@@ -37,6 +38,11 @@ def test_a_failure_counts_when_the_container_ends_and_not_again_when_it_runs_aga
     assert counted(told) == {"team": 1}
     told.see_pods(failed("p"), failed("p"))
     assert counted(told) == {"team": 1}
+
+
+def test_a_namespace_with_gpus_begins_at_0() -> None:
+    told = listed(failed("p"), pod("plain", {"cpu": "1"}, on="n"))
+    assert dict(told.pods.failures.counts) == {"team": 0}
 
 
 def test_each_restart_counts() -> None:
@@ -81,5 +87,5 @@ def test_a_deleted_pod_is_forgotten() -> None:
 def test_namespaces_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(failure_count, "_MAX_NAMESPACES", 1)
     told = listed()
-    told.see_pods(failed("a"), failed("b", namespace="other"), failed("c"))
-    assert counted(told) == {"team": 2, "_others": 1}
+    told.see_pods(failed("a"), failed("b", namespace="other"), failed("c"), failed("d", namespace="third"))
+    assert counted(told) == {"team": 2, "_others": 2}
