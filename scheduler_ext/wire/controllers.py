@@ -52,7 +52,8 @@ def top_controller(pod: kube.Pod, controllers: Controllers) -> Controller:
         return Controller(metadata.namespace or "default", "Pod", metadata.name or "")
     if found in controllers:
         return controllers[found]
+    # No name ends with a dash, so a missing label is the end of none.
     end = "-" + strings(metadata.labels).get(_HASH_LABEL, "")
-    if found.kind == "ReplicaSet" and len(end) > 1 and found.name.endswith(end):
+    if found.kind == "ReplicaSet" and found.name.endswith(end):
         return found._replace(kind="Deployment", name=found.name.removesuffix(end))
     return found

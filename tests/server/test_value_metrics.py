@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from scheduler_ext.core.gpu.readings import Readings
 from scheduler_ext.server.metrics import value_metrics
 from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.wire.config import Configuration, CostSection
@@ -64,8 +65,10 @@ def test_beyond_a_number_of_namespaces_the_smallest_are_combined(monkeypatch: py
 def test_a_report_with_only_another_idle_time_changes_the_idle_value() -> None:
     source = Followed()
     metrics = Metrics(source, Configuration())
+    source.set(gpu_node("n", [held(0, "a", None)]))
     for idle_s, expected in ((60, "0.0"), (3600, "3.4")):
-        source.set(gpu_node("n", [held(0, "a", idle_s)]))
+        # Only the readings change, and no snapshot.
+        source.readings = {"n": (Readings("GPU-0", idle_s=idle_s),)}
         assert f'namespace_idle_value{{namespace="a"}} {expected}' in b"".join(metrics.render()).decode()
 
 

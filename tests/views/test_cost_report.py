@@ -200,6 +200,43 @@ def test_two_shares_of_one_gpu_pay_in_proportion_and_idle_by_their_own_processes
 
 
 @pytest.mark.parametrize(
+    "report_of_node",
+    [
+        pytest.param([gpu_node("n", [gpu(i) for i in range(4)])], id="whose GPUs no agent has seen yet"),
+        pytest.param(
+            [
+                node(
+                    "n",
+                    {WHOLE: "4"},
+                    labels={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.count": "4"},
+                )
+            ],
+            id="on a node that is known by labels",
+        ),
+    ],
+)
+def test_pods_on_unknown_gpus_pay_for_their_number(report_of_node: list[Json]) -> None:
+    pods = [
+        in_namespace(namespace, pod(namespace, {WHOLE: count}, on="n"))
+        for namespace, count in (("two", "2"), ("one", "1"))
+    ]
+    found = report(*report_of_node, *pods)["namespaces"]
+    assert [(each["namespace"], round(each["allocated"], 2)) for each in found] == [
+        ("two", 6.8),
+        ("one", 3.4),
+    ]
+
+
+def test_a_pod_whose_gpu_is_known_does_not_pay_for_that_of_another_pod() -> None:
+    found = report(
+        gpu_node("n", [gpu(0, holders=[holder("seen", "a")]), gpu(1), gpu(2)]),
+        in_namespace("a", pod("seen", {WHOLE: "1"}, on="n")),
+        in_namespace("b", pod("late", {WHOLE: "1"}, on="n")),
+    )["namespaces"]
+    assert [(each["namespace"], each["allocated"]) for each in found] == [("a", 3.4), ("b", 3.4)]
+
+
+@pytest.mark.parametrize(
     ("gpu_idle", "instance_idle", "idle", "unmeasured"),
     [
         pytest.param(None, HOUR, 2.72, 0.0, id="its own idle time counts"),

@@ -9,7 +9,9 @@ from typing import Any
 from click.testing import CliRunner, Result
 
 from scheduler_ext.cli import main
+from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_requests import lists
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import Json, gpu, gpu_node, node, pod
 from tests.pages import SAMPLE
@@ -76,6 +78,16 @@ def live(server: ApiServer, path: Path) -> Path:
     asking["status"]["startTime"] = "2026-01-01T00:00:00Z"
     server.store.put(PODS, asking)
     return server.kubeconfig(path / "kubeconfig")
+
+
+def test_owners_that_may_not_be_read_are_named(tmp_path: Path) -> None:
+    with ApiServer() as server:
+        kubeconfig = live(server, tmp_path)
+        server.faults.place(Refuse(403, "Forbidden", "may not list"), lists(REPLICA_SETS))
+        result = recommend("--kubeconfig", str(kubeconfig))
+    assert result.exit_code == 0
+    assert "warning: ReplicaSets of default: not counted" in result.stderr
+    assert "default/ReplicaSet/web-5d" in result.stdout
 
 
 def test_a_live_cluster_with_the_owners_of_its_pods(tmp_path: Path) -> None:
