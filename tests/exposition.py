@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import kubernetes.client
+import msgspec
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -14,6 +15,7 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
+from scheduler_ext.cluster.failure_count import FailureCount
 from scheduler_ext.cluster.inventory_handlers import BudgetHandler
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.cache.cache import Cache
@@ -29,13 +31,14 @@ from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.source_status import SourceStatus, WatchHealth
+from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, MetricsSection
 from scheduler_ext.wire.kube import PodDisruptionBudget
 from scheduler_ext.wire.objects import assemble, read_objects
 from scheduler_ext.wire.watching import Decoder
 from tests import kube_idle
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
-from tests.kube_objects import inventory, node
+from tests.kube_objects import inventory, node, pod, terminated
 from tests.pages import SAMPLE
 
 
@@ -81,6 +84,9 @@ def exposition() -> list[Metric]:
     watch.restarts.inc("nodes", "ended")
     problems = ReportProblems()
     problems.refused("n", "it contradicts itself")
+    failures = FailureCount()
+    failures.listed()
+    failures.seen("p", msgspec.convert(terminated(pod("p"), "CUDA out of memory"), kube.Pod))
     api = Bindings(transport)
     binder = Binder(LockedCache(Cache(1, 2), extender), api, resources, (), lambda: None, 1.0)
     pending = {REASONS[0].text: 1}
@@ -99,7 +105,7 @@ def exposition() -> list[Metric]:
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
     found = list(text_string_to_metric_families(b"".join(metrics.render()).decode()))
     # Counters count as long as their objects live.
-    del watch, problems, binder
+    del watch, problems, binder, failures
     return found
 
 

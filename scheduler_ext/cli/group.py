@@ -29,6 +29,8 @@ CLUSTER_COMMANDS = (
     "explain",
     "capacity",
     "defrag",
+    "cost",
+    "recommend",
     "simulate",
     "reasons",
     "completion",

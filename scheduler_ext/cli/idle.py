@@ -25,9 +25,8 @@ def idle(source: Source, config: Configuration, namespace: str | None, output: s
     work, by the utilisation of its GPUs and never by the memory that it keeps.
     """
     state = source.state(config)
-    listing = idle_pod_list(
-        state.infos.values(), config, state.readings, state.facts, time.time(), namespace=namespace
-    )
+    nodes = state.snapshot(config.sizing()).nodes.values()
+    listing = idle_pod_list(nodes, config, state.readings, state.facts, time.time(), namespace)
     names = (item["name"] for item in listing["items"])
     print_output(output, listing, "pod", names, _print)
 

@@ -120,9 +120,11 @@ class Source:
         *,
         with_objects: bool = False,
         with_waiting: bool = False,
+        with_controllers: bool = False,
         claims: Iterable[Claim] = (),
     ) -> ClusterState:
-        """The cluster, on request with its objects, also `with_waiting` pods and budgets, and with more
+        """The cluster, on request with its objects, also `with_waiting` pods and budgets, or with the
+        controllers of pods with GPUs, and with more
         `claims` that pods ask through. Raises InventoryError, ClusterError."""
         if self.inventory is not None:
             resources = config.resource_names()
@@ -142,6 +144,7 @@ class Source:
                     config,
                     with_objects=with_objects,
                     with_waiting=with_waiting,
+                    with_controllers=with_controllers,
                     claims=claims,
                 )
             except ClusterError as error:

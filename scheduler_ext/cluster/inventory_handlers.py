@@ -12,6 +12,7 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
+from scheduler_ext.cluster.failure_count import FailureCount
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.held_rooms import HeldRoom
 from scheduler_ext.core.errors import ImpossibleReportError
@@ -217,6 +218,7 @@ class PodHandler(CacheHandler[kube.Pod]):
     together = 250
     by_uid = True
     facts: dict[str, PodFacts] = field(default_factory=dict, init=False)
+    failures: FailureCount = field(default_factory=FailureCount, init=False)
 
     def begin(self) -> None:
         super().begin()
@@ -234,6 +236,7 @@ class PodHandler(CacheHandler[kube.Pod]):
                 continue
             if holds_gpus(state):
                 self.facts[self.key(pod)] = pod_facts(pod)
+                self.failures.seen(self.key(pod), pod)
         self._update(states)
 
     def known(self) -> set[str]:
@@ -243,10 +246,12 @@ class PodHandler(CacheHandler[kube.Pod]):
     def remove(self, keys: Collection[str]) -> None:
         for uid in keys:
             self.facts.pop(uid, None)
+        self.failures.forget(keys)
         self._update(dict.fromkeys(keys))
 
     def end(self) -> None:
         super().end()
+        self.failures.listed()
         with self._locked as cache:
             cache.demand.release()
 

@@ -5,7 +5,7 @@ import time
 from flask import Blueprint, Response, request
 
 from scheduler_ext.core.errors import InventoryError, RequestError
-from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting, pod_list
 from scheduler_ext.server.accepted import MANIFEST_TYPES, check_content
@@ -60,9 +60,12 @@ def questions_blueprint(
     routes = Blueprint("questions", __name__)
     resources = config.resource_names()
 
-    def infos() -> list[NodeInfo]:
+    def nodes() -> list[Node]:
         snapshot = source.snapshot
-        return [node.info for node in snapshot.nodes.values()] if snapshot is not None else []
+        return list(snapshot.nodes.values()) if snapshot is not None else []
+
+    def infos() -> list[NodeInfo]:
+        return [node.info for node in nodes()]
 
     @routes.get("/inventory")
     def inventory() -> Response:
@@ -76,7 +79,7 @@ def questions_blueprint(
     def idle() -> Response:
         status = source.status()
         listed = idle_pod_list(
-            infos(), config, status.readings, status.facts, time.time(), request.args.get("namespace")
+            nodes(), config, status.readings, status.facts, time.time(), request.args.get("namespace")
         )
         return json_reply(200, encode_json(listed))
 

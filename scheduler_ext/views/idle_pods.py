@@ -5,11 +5,12 @@ from typing import Any
 
 from scheduler_ext.core.gpu.readings import NodeReadings, Readings
 from scheduler_ext.core.node.idle import NOT_IDLE, HeldPart, Idleness, IdlePod, idleness
-from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods, PodFacts
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.sources.source_status import SourceStatus
+from scheduler_ext.views.node_value import node_value
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import time_text
 
@@ -18,7 +19,7 @@ _DIGITS = 3
 
 
 def idle_pod_list(
-    infos: Iterable[NodeInfo],
+    nodes: Iterable[Node],
     config: Configuration,
     readings: NodeReadings,
     facts: FactsOfPods,
@@ -26,25 +27,26 @@ def idle_pod_list(
     namespace: str | None = None,
 ) -> dict[str, Any]:
     """The IdlePodList of these nodes at a wall time, of one namespace or of all (None): the pod that wastes
-    the most value per hour first, and sums by namespace. A value is in US dollars per hour, or in the unit of
-    the configured values."""
-    values, after_s = config.policy().values, config.idle_after_s()
+    the most value per hour first, and sums by namespace. Values are those of cost_report."""
+    sizing, after_s = config.sizing(), config.idle_after_s()
     items: list[dict[str, Any]] = []
     unknown = 0
-    for info in infos:
+    for node in nodes:
+        info = node.info
         found = idleness(info, readings.get(info.name, ()), facts, now, after_s)
         unknown += sum(namespace in (None, pod.namespace) for pod in found.unknown)
-        items += [
-            _item(each, info, facts.get(each.pod.uid, NO_FACTS), values, now)
-            for each in found.pods
-            if namespace in (None, each.pod.namespace)
-        ]
+        asked = [each for each in found.pods if namespace in (None, each.pod.namespace)]
+        held = node_value(node, sizing, config.cost.per_unit).held if asked else ()
+        for each in asked:
+            value = sum(part.value for part in held if part.uid == each.pod.uid)
+            items.append(_item(each, info, facts.get(each.pod.uid, NO_FACTS), value, now))
     items.sort(
         key=lambda item: (-item["valuePerHour"], -item["idleSeconds"], item["namespace"], item["name"])
     )
     return {
         "apiVersion": API_VERSION,
         "kind": "IdlePodList",
+        "currency": config.cost.currency,
         "afterSeconds": after_s,
         "unknownPods": unknown,
         "items": items,
@@ -52,11 +54,8 @@ def idle_pod_list(
     }
 
 
-def _item(
-    idle: IdlePod, info: NodeInfo, facts: PodFacts, values: Mapping[str, float], now: float
-) -> dict[str, Any]:
+def _item(idle: IdlePod, info: NodeInfo, facts: PodFacts, value: float, now: float) -> dict[str, Any]:
     pod = idle.pod
-    value = idle.value_per_hour(info, values)
     return {
         "namespace": pod.namespace,
         "name": pod.name,

@@ -125,6 +125,11 @@ class InspectionSection(_Section):
     hide_other_namespaces: bool = True
 
 
+class CostSection(_Section):
+    per_unit: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
+    currency: Annotated[str, Meta(min_length=1, max_length=16)] = "USD"
+
+
 class DraSection(_Section):
     device_taints: bool = False
 
@@ -190,6 +195,7 @@ class Configuration(_Section):
     dra: DraSection = field(default_factory=DraSection)
     autoscaler: AutoscalerSection = field(default_factory=AutoscalerSection)
     idle: IdleSection = field(default_factory=IdleSection)
+    cost: CostSection = field(default_factory=CostSection)
     values: dict[str, Price] = field(default_factory=dict)
 
     def policy(self) -> Policy:
@@ -273,6 +279,19 @@ def check(config: Configuration) -> None:
             raise ConfigError(f"score.weights.{name}: {weight:g} is outside 0 to 1000")
     if not any(config.policy().weights.values()):
         raise ConfigError("score.weights: all are 0; leave at least one above, or every node is equal")
+    _check_resources(config)
+    stale, missing = config.inventory_ages_s()
+    if missing <= stale:
+        raise ConfigError("inventory.missingAfter: must be later than staleAfter")
+    for key in DURATION_BOUNDS:
+        config.duration_s(key)
+    if not config.cost.currency.isprintable():
+        raise ConfigError("cost.currency: has control characters; write a name such as EUR")
+    for name in config.metrics.schedulable_replicas:
+        counted_pod(name, config)
+
+
+def _check_resources(config: Configuration) -> None:
     share, whole = config.resources.memory_share, config.resources.whole_gpu
     if share in whole:
         raise ConfigError(f"resources.memoryShare: {share} is in wholeGpu too; keep one")
@@ -281,13 +300,6 @@ def check(config: Configuration) -> None:
             raise ConfigError(
                 f"resources: {name} is a MIG resource, which is known by its own name; remove it"
             )
-    stale, missing = config.inventory_ages_s()
-    if missing <= stale:
-        raise ConfigError("inventory.missingAfter: must be later than staleAfter")
-    for key in DURATION_BOUNDS:
-        config.duration_s(key)
-    for name in config.metrics.schedulable_replicas:
-        counted_pod(name, config)
 
 
 def counted_pod(name: str, config: Configuration) -> kube.Pod:

@@ -154,12 +154,22 @@ class ContainerRunning(KubeStruct):
     started_at: str | None = None
 
 
+class TerminatedContainer(KubeStruct):
+    exit_code: Int32 | None = None
+    message: str | None = None
+    finished_at: str | None = None
+    container_id: str | None = msgspec.field(default=None, name="containerID")
+
+
 class ContainerState(KubeStruct):
     running: ContainerRunning | None = None
+    terminated: TerminatedContainer | None = None
 
 
 class ContainerStatus(KubeStruct):
+    name: str | None = None
     state: ContainerState | None = None
+    last_state: ContainerState | None = None
 
 
 class ExtendedResourceClaimStatus(KubeStruct):
@@ -182,7 +192,7 @@ class PodStatus(KubeStruct):
     nominated_node_name: str | None = None
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
     resource_claim_statuses: list[ResourceClaimStatus] | None = None
-    container_statuses: list[ContainerStatus] | None = None
+    container_statuses: list[ContainerStatus | None] | None = None
 
 
 class Pod(KubeStruct):

@@ -2,34 +2,22 @@
 
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.controllers import top_controller
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.times import seconds
 
 RECLAIM_AT_ANNOTATION = "gpu.scheduler-ext.io/reclaim-at"
-# Set by Deployments on the pods of their ReplicaSets; the name of such a ReplicaSet ends with it.
-_HASH_LABEL = "pod-template-hash"
 
 
 def pod_facts(pod: kube.Pod) -> PodFacts:
     """The facts about a pod on a node."""
     metadata = pod.metadata or kube.ObjectMeta()
+    owner = top_controller(metadata, {})
     return PodFacts(
-        owner_of(metadata),
+        f"{owner.kind}/{owner.name}" if owner is not None else "",
         running_since(pod),
         strings(metadata.annotations).get(RECLAIM_AT_ANNOTATION),
     )
-
-
-def owner_of(metadata: kube.ObjectMeta) -> str:
-    """The workload that controls a pod, as KIND/NAME: a Deployment rather than its ReplicaSet; "" without
-    one."""
-    owner = next((each for each in metadata.owner_references or () if each.controller), None)
-    if owner is None or not owner.kind or not owner.name:
-        return ""
-    suffix = strings(metadata.labels).get(_HASH_LABEL)
-    if owner.kind == "ReplicaSet" and suffix and owner.name.endswith(f"-{suffix}"):
-        return f"Deployment/{owner.name.removesuffix(f'-{suffix}')}"
-    return f"{owner.kind}/{owner.name}"
 
 
 def running_since(pod: kube.Pod) -> float | None:
@@ -45,7 +33,7 @@ def running_since(pod: kube.Pod) -> float | None:
     containers = [
         seconds(each.state.running.started_at)
         for each in status.container_statuses or ()
-        if each.state is not None and each.state.running is not None
+        if each is not None and each.state is not None and each.state.running is not None
     ]
     first = min((each for each in containers if each is not None), default=None)
     times = (seconds(metadata.creation_timestamp), *map(seconds, bound), first)

@@ -28,6 +28,8 @@ ASKED: dict[str, tuple[list[str], str]] = {
     "explain": (["-f", "POD", "--kubeconfig", "KUBECONFIG"], "Explanation"),
     "capacity": (["-f", "POD", "--kubeconfig", "KUBECONFIG"], "Capacity"),
     "defrag": (["--for", "waits", "--kubeconfig", "KUBECONFIG"], "DefragmentationPlan"),
+    "cost": (["--kubeconfig", "KUBECONFIG"], "Cost"),
+    "recommend": (["--kubeconfig", "KUBECONFIG"], "RecommendationList"),
     "simulate cluster": (["--pods", "POD", "--kubeconfig", "KUBECONFIG"], "Simulation"),
     "simulate trace": (["--generate", "2", "--seeds", "1", "--jobs", "1"], "SimulationReport"),
     "simulate mig": (["--gpus", "2", "--arrivals", "20", "--seeds", "1"], "SimulationReport"),

@@ -49,6 +49,7 @@ NOTHING_TO_SHOW = {
     ("Utilization of held GPUs (DCGM)", "{{hostname}}{{Hostname}} GPU {{gpu}} {{cluster}}"),
     ("Pods pending in kube-scheduler", "{{queue}} {{cluster}}"),
     ("Time to placement (kube-scheduler)", "1 in 100 slower {{cluster}}"),
+    ("Containers out of GPU memory", "{{namespace}} {{cluster}}"),
     ("Watch restarts", "{{resource}} {{reason}} {{cluster}}"),
     ("Binds by result", "{{result}} {{cluster}}"),
     ("Binds by result", "conflict: {{kind}} {{cluster}}"),

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from scheduler_ext.core.gpu.gpu import Holder
-from scheduler_ext.core.gpu.readings import Readings
+from scheduler_ext.core.gpu.readings import NodeReadings, Readings
 from scheduler_ext.core.node.idle import Idleness, idleness
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.node.pod_facts import PodFacts
+from scheduler_ext.core.node.pod_facts import FactsOfPods, PodFacts
+from scheduler_ext.core.node.state import resolve
 from scheduler_ext.views import idle_pods as idle_pods_module
 from scheduler_ext.views.idle_pods import IdleNodes, idle_pod_list
 from scheduler_ext.wire.config import Configuration
@@ -34,6 +36,17 @@ def cluster(*pods: tuple[str, str, str, int]) -> tuple[list[NodeInfo], dict[str,
     return infos, readings
 
 
+def listed(
+    infos: Sequence[NodeInfo],
+    readings: NodeReadings,
+    facts: FactsOfPods,
+    namespace: str | None = None,
+) -> dict[str, Any]:
+    config = Configuration()
+    nodes = [resolve(info, config.resource_names(), config.memory.headroom_percent) for info in infos]
+    return idle_pod_list(nodes, config, readings, facts, NOW, namespace)
+
+
 def test_the_most_wasteful_pod_comes_first() -> None:
     infos, readings = cluster(
         ("lab", "one", "a", 3600),
@@ -43,7 +56,7 @@ def test_the_most_wasteful_pod_comes_first() -> None:
     )
     infos[2] = replace(infos[2], value=10.0)
     facts = {f"uid-{name}": LONG_AGO for name in ("one", "busy", "two", "three")}
-    listing = idle_pod_list(infos, Configuration(), readings, facts, NOW)
+    listing = listed(infos, readings, facts)
     assert [(item["name"], item["valuePerHour"], item["wastedValue"]) for item in listing["items"]] == [
         ("two", 10.0, 20.0),
         ("one", 3.4, 3.4),
@@ -55,7 +68,7 @@ def test_the_most_wasteful_pod_comes_first() -> None:
     ]
     first = listing["items"][0]
     assert (first["owner"], first["since"]) == ("Job/train", "2023-11-14T20:13:20Z")
-    of_lab = idle_pod_list(infos, Configuration(), readings, facts, NOW, "lab")
+    of_lab = listed(infos, readings, facts, "lab")
     assert {item["namespace"] for item in of_lab["items"]} == {"lab"}
     assert [each["namespace"] for each in of_lab["namespaces"]] == ["lab"]
 
@@ -63,8 +76,8 @@ def test_the_most_wasteful_pod_comes_first() -> None:
 def test_pods_that_cannot_be_judged_are_counted() -> None:
     infos, readings = cluster(("lab", "one", "a", 3600), ("web", "two", "b", 3600))
     facts = {"uid-one": LONG_AGO, "uid-two": LONG_AGO}
-    assert idle_pod_list(infos, Configuration(), {"a": readings["a"]}, facts, NOW)["unknownPods"] == 1
-    assert idle_pod_list(infos, Configuration(), {}, facts, NOW, "lab")["unknownPods"] == 1
+    assert listed(infos, {"a": readings["a"]}, facts)["unknownPods"] == 1
+    assert listed(infos, {}, facts, "lab")["unknownPods"] == 1
 
 
 @pytest.fixture

@@ -87,6 +87,8 @@ def test_every_knob_has_a_default() -> None:
         ("server.writeTimeout", "300s"),
         ("server.decisionDeadline", "10ms"),
         ("server.gracefulTimeout", "500ms"),
+        ("cost.perUnit", 1_000_000),
+        ("cost.currency", "€"),
     ],
 )
 def test_every_key_is_accepted_to_its_bounds(key: str, value: Any) -> None:
@@ -126,6 +128,9 @@ def test_every_key_is_accepted_to_its_bounds(key: str, value: Any) -> None:
         ("server.writeTimeout", "301s", "outside 0.1s to 300s"),
         ("server.decisionDeadline", "5ms", "outside 0.01s to 60s"),
         ("server.gracefulTimeout", "6m", "outside 0.5s to 300s"),
+        ("cost.perUnit", 0, "> 0"),
+        ("cost.currency", "", "length >= 1"),
+        ("cost.currency", "U\x1bSD", "control characters"),
         ("server.gracefulTimeout", "soon", "'soon' is no duration; write one such as"),
     ],
 )

@@ -190,9 +190,13 @@ class Transport:
         """One GET, within `timeout_s` if given. Raises RefusedError, UnreachableError."""
         return self.send("GET", path, None, JSON, query, timeout_s)
 
+    def get_metadata(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> Reply:
+        """As `get`, of a list, with only the metadata of its objects if the server supports that."""
+        return self.send("GET", path, None, JSON, query, timeout_s, _METADATA)
+
     def names(self, path: str, timeout_s: float) -> list[str]:
         """The names of a list's objects, one page of them. Raises ClusterError."""
-        body = self.send("GET", path, None, JSON, {"limit": str(_NAMES)}, timeout_s, _METADATA).body
+        body = self.get_metadata(path, {"limit": str(_NAMES)}, timeout_s).body
         try:
             return [item["metadata"]["name"] for item in json.loads(body)["items"]]
         except (ValueError, KeyError, TypeError):
@@ -200,7 +204,7 @@ class Transport:
 
     def metadata(self, path: str) -> list[dict[str, Any]]:
         """The metadata of all objects of a list. Raises ClusterError."""
-        body = self.send("GET", path, None, JSON, accept=_METADATA).body
+        body = self.get_metadata(path).body
         try:
             return [item["metadata"] for item in json.loads(body)["items"]]
         except (ValueError, KeyError, TypeError):

@@ -24,6 +24,7 @@ from scheduler_ext.server.metrics.gpu_metrics import GpuText, visible
 from scheduler_ext.server.metrics.idle_metrics import IdleText
 from scheduler_ext.server.metrics.node_metrics import NodeText
 from scheduler_ext.server.metrics.reading_metrics import ReadingText
+from scheduler_ext.server.metrics.value_metrics import ValueMetrics
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
 
@@ -83,6 +84,7 @@ class Metrics:
         self._readings = ReadingText(source, config.metrics.detail)
         self._idle = IdleText(source, self._gpus, config.idle_after_s(), config.metrics.detail)
         registry.register(SourceMetrics(source, resources, pending, longest, workloads, replicas))
+        registry.register(ValueMetrics(source, config))
         if certificate_file is not None:
             # Read at each scrape: the server reads a changed file within a second, or logs why not.
             Gauge(
