@@ -47,7 +47,7 @@ def nodes(count: int, devices: int = DEVICES) -> Iterator[Json]:
 
 
 def gpunodes(count: int, devices: int = DEVICES, pods: int = 0) -> Iterator[Json]:
-    """The Nodes' GPUNodes, some 6 kB with 8 devices, held by some of so many `pods`."""
+    """The Nodes' GPUNodes, some 8 kB with 8 devices, held by some of so many `pods`."""
     held = {place: index for index, place in placement(pods, count, devices).items()}
     for index in range(count):
         uuids = [device_uuid(index, device) for device in range(devices)]

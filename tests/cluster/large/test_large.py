@@ -90,7 +90,7 @@ def test_a_report_says_what_its_agent_applied() -> None:
     ("make", "size"),
     [
         pytest.param(lambda: large.nodes(20), 8000, id="a Node has some 8 kB"),
-        pytest.param(lambda: large.gpunodes(20, pods=200), 6000, id="a GPUNode has some 6 kB"),
+        pytest.param(lambda: large.gpunodes(20, pods=200), 8000, id="a GPUNode has some 8 kB"),
         pytest.param(lambda: large.pods(200, 20), 8000, id="a Pod has some 8 kB"),
     ],
 )

@@ -64,8 +64,6 @@ def worn(info: NodeInfo) -> NodeInfo:
             cordoned=True,
             holders=(Holder(uid="p"),),
             memory=replace(each.memory, used_mib=1000, unaccounted_mib=500),
-            utilization_percent=99,
-            temperature_celsius=80,
             pci_bus_id="0000:01:00.0",
         )
         for each in info.devices
@@ -117,8 +115,7 @@ def test_another_kind_has_another_key(other: NodeInfo) -> None:
 
 # Of the devices: identity, and all that passes.
 PASSING = {
-    Device: {"uuid", "index", "healthy", "health_reason", "cordoned", "holders", "pci_bus_id"}
-    | {"utilization_percent", "temperature_celsius"},
+    Device: {"uuid", "index", "healthy", "health_reason", "cordoned", "holders", "pci_bus_id"},
     Report: {"driver_version", "boot_id", "sequence", "reported_at", "cordoned_strangers"},
     Memory: {"used_mib", "unaccounted_mib"},
     MigInstance: {"uuid", "holder"},
