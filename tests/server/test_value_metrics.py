@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.core.gpu.readings import Readings
-from scheduler_ext.server.metrics import value_metrics
+from scheduler_ext.server.metrics import namespaces
 from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.wire.config import Configuration, CostSection
 from tests.kube_objects import Json, gpu, gpu_node, holder, pod
@@ -50,7 +50,7 @@ def test_values_by_model_and_by_namespace() -> None:
 
 
 def test_beyond_a_number_of_namespaces_the_smallest_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(value_metrics, "MAX_NAMESPACES", 1)
+    monkeypatch.setattr(namespaces, "MAX_NAMESPACES", 1)
     source = Followed()
     source.set(gpu_node("n", [held(0, "a", 0), held(1, "b", 0), held(2, "b", 0), held(3, "c", 7200)]))
     found = scraped(source)
