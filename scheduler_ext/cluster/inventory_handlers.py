@@ -292,7 +292,7 @@ def _as_of(now: float, clock: ServerClock) -> ServerClock:
 
 def _held(written: WrittenRoom, clock: ServerClock, now: float) -> HeldRoom:
     """A held room with its end by our monotonic clock, from the server's."""
-    left_s = written.until - (clock.said + (now - clock.heard_at))
+    left_s = written.until - _as_of(now, clock).said
     return HeldRoom(written.name, now + left_s, written.priority, written.request())
 
 

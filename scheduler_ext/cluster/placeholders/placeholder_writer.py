@@ -171,7 +171,7 @@ class PlaceholderWriter(Background):
             if entry is None or not entry.filters:
                 undecided.add(pod.uid)
             elif entry.nodes_in and not entry.nodes_out and entry.offered is not None:
-                found.append(Refused(each, entry.offered))
+                found.append(Refused(each, entry.offered.passed))
         return found, undecided
 
     def _existing(self) -> dict[str, str]:

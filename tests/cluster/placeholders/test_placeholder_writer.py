@@ -185,6 +185,21 @@ def test_no_placeholder_is_created_for_a_pod(scaling: Scaling, asking: Json, off
     assert scaling.jobs() == ["default/other"]
 
 
+def test_nodes_that_kube_scheduler_refuses_by_its_counts_are_not_the_kind_that_is_asked_for(
+    scaling: Scaling,
+) -> None:
+    """An autoscaler sees that they are full, and adds one by itself where that helps."""
+    scaling.server.store.put(NODES, node("c", {WHOLE: "2"}, labels={TYPE: "cheap"}))
+    scaling.server.store.put(PODS, pod("on-c", {WHOLE: "2"}, on="c"))
+    living = scaling.start()
+    living.report("c", gpu(0, "c0", model="T4", total=16384), gpu(1, "c1", model="T4", total=16384))
+    eventually(lambda: any(held.holds for held in living.info("c").pods) and bool(living.info("c").devices))
+    scaling.wait(living, LARGE)
+    eventually(lambda: scaling.jobs() == ["default/large"])
+    (job,) = [each.object() for each in scaling.server.store.collection(JOBS).current()]
+    assert '"two"' in json.dumps(job) and '"cheap"' not in json.dumps(job)
+
+
 def test_a_pod_that_waits_since_a_moment_gets_none_yet(scaling: Scaling) -> None:
     living = scaling.start(after="1h")
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
