@@ -35,8 +35,8 @@ _NAME_BYTES = 220
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The nodes that kube-scheduler asked about, or refused by its own counts of GPUs, one bit each. `asked` has
-    the former alone. Later nodes are not included."""
+    """The nodes that kube-scheduler asked about, or refused by its own counts of GPUs, one bit each; `asked`
+    has the former alone. Later nodes are not included."""
 
     names: Names
     bits: bytes
