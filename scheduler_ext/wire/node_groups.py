@@ -72,6 +72,7 @@ class NodeGroup(_Section, frozen=True):
     capacity_type: Literal["spot", "on-demand"] = "on-demand"
     labels: dict[LabelKey, LabelValue] = field(default_factory=dict)
     taints: list[GroupTaint] = field(default_factory=list)
+    zones: Annotated[list[Name], Meta(max_length=20)] = field(default_factory=list)
     cpu: Amount | None = None
     memory: Amount | None = None
 
