@@ -124,7 +124,7 @@ def _registered(info: NodeInfo) -> dict[str, int] | None:
 
 def _with_withdrawn(
     info: NodeInfo, sick: frozenset[str], resources: ResourceNames, headroom_percent: int
-) -> dict[str, int] | None:
+) -> Mapping[str, int] | None:
     """The allocatable of a new node, where a device plugin may have withdrawn the `sick` GPUs, also from the
     capacity after a restart: with their units, but no more than all GPUs have."""
     if not sick or info.allocatable is None:
