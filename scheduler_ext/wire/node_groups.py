@@ -189,12 +189,7 @@ def _problems(group: NodeGroup) -> Iterator[str]:
         known = next((each for each in INSTANCE_TYPE_ROWS if re.fullmatch(each.pattern, name.lower())), None)
         if known is not None and canonical_model(known.model).name != row.name:
             yield f"instanceTypes[{i}]: {name} has {known.model}, not {row.name}; correct one of both"
-    for label in _OWN_LABELS:
-        if label in group.labels:
-            yield f"labels: {label} follows from model and handOut; remove it"
-    for i, taint in enumerate(group.taints):
-        if taint.key == STARTING_TAINT:
-            yield f"taints[{i}].key: {STARTING_TAINT} goes when the GPUs are known, and is set anyway; remove it"
+    yield from _own_problems(group)
     if group.max < group.min:
         yield f"max: {group.max} is below min; write at least {group.min}"
     if group.hand_out != "whole" and row.vendor != "nvidia":
@@ -209,6 +204,16 @@ def _problems(group: NodeGroup) -> Iterator[str]:
         yield f"memoryMiB: the memory of {row.name} is not in the table; add it, in MiB"
     if group.mig is not None:
         yield from _layout_problems(group.mig, row.name, geometry_for(row.mig_table))
+
+
+def _own_problems(group: NodeGroup) -> Iterator[str]:
+    """Labels and taints of the group that the command states itself."""
+    for label in _OWN_LABELS:
+        if label in group.labels:
+            yield f"labels: {label} follows from model and handOut; remove it"
+    for i, taint in enumerate(group.taints):
+        if taint.key == STARTING_TAINT:
+            yield f"taints[{i}].key: {STARTING_TAINT} does not stay, and every group has it; remove it"
 
 
 def _layout_problems(layout: MigLayout, model: str, geometry: Geometry | None) -> Iterator[str]:
