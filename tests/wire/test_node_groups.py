@@ -42,7 +42,7 @@ WRONG = [
     ),
     pytest.param(
         group(taints=[{"key": "gpu.scheduler-ext.io/starting", "effect": "NoSchedule"}]),
-        "groups[0].taints[0].key: gpu.scheduler-ext.io/starting does not stay, and every group has it; remove it",
+        "groups[0].taints[0].key: gpu.scheduler-ext.io/starting does not stay, and every group has it;",
         id="the startup taint as one that stays",
     ),
     pytest.param(
