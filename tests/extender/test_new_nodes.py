@@ -89,7 +89,7 @@ ROWS = [
             gpu_node(
                 "n",
                 [gpu(0, mig=mig(("2g.20gb", 0, 2))), gpu(1, mig=mig(("2g.20gb", 2, 2)), health=SICK)],
-                mig={"strategy": "mixed"},
+                migStrategy="mixed",
             ),
             node("n", {TWO_G: "1"}),
         ],
@@ -144,7 +144,7 @@ ROWS = [
     pytest.param(
         pod("p", {TWO_G: "1"}),
         [
-            gpu_node("n", [gpu(0, mig=mig(("2g.20gb", 0, 2), held=(0,)))], mig={"strategy": "mixed"}),
+            gpu_node("n", [gpu(0, mig=mig(("2g.20gb", 0, 2), held=(0,)))], migStrategy="mixed"),
             node("n", {TWO_G: "1"}),
         ],
         "curable",
@@ -153,7 +153,7 @@ ROWS = [
     pytest.param(
         pod("p", {"nvidia.com/mig-1g.10gb": "1"}),
         [
-            gpu_node("n", [gpu(0, mig=mig(("2g.20gb", 0, 2)))], mig={"strategy": "mixed"}),
+            gpu_node("n", [gpu(0, mig=mig(("2g.20gb", 0, 2)))], migStrategy="mixed"),
             node("n", {TWO_G: "1"}),
         ],
         "incurable",
@@ -393,7 +393,7 @@ def test_kinds_that_are_gone_are_forgotten() -> None:
 def test_refusals_count_by_the_best_verdict_on_the_refusing_nodes() -> None:
     extender = extender_of(
         *(gpu_node("held", [gpu(0)]), node("held", {WHOLE: "1"}), pod("other", {WHOLE: "1"}, on="held")),
-        *(gpu_node("none", [gpu(0, mig=mig())], mig={"strategy": "mixed"}), node("none", {WHOLE: "1"})),
+        *(gpu_node("none", [gpu(0, mig=mig())], migStrategy="mixed"), node("none", {WHOLE: "1"})),
         *(gpu_node("t4", [gpu(0, model="T4")]), node("t4", {WHOLE: "1"})),
     )
     blind = extender.blind_rejections
