@@ -15,7 +15,7 @@ from scheduler_ext.nodegroups.cluster_autoscaler import (
     cluster_autoscaler_notes,
     cluster_autoscaler_settings,
 )
-from scheduler_ext.nodegroups.gke import gke_commands, gke_settings
+from scheduler_ext.nodegroups.gke import gke_commands, gke_notes, gke_settings
 from scheduler_ext.nodegroups.karpenter import karpenter_notes, karpenter_objects
 from scheduler_ext.wire.node_groups import NodeGroups, load_node_groups
 
@@ -33,7 +33,7 @@ _AUTOSCALERS = {
     "cluster-autoscaler": _Autoscaler(
         cluster_autoscaler_settings, cluster_autoscaler_commands, cluster_autoscaler_notes
     ),
-    "gke": _Autoscaler(gke_settings, gke_commands),
+    "gke": _Autoscaler(gke_settings, gke_commands, gke_notes),
 }
 
 

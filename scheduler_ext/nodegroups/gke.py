@@ -1,6 +1,7 @@
 """Commands for GKE: limits of node auto-provisioning, and a node pool for each group. Sources: GKE's pages
 about GPUs, node auto-provisioning, multi-instance and time-sharing GPUs, and gcloud's reference."""
 
+import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -24,41 +25,78 @@ _ACCELERATORS: Final = {
     "H200-141GB": "nvidia-h200-141gb",
     "B200-180GB": "nvidia-b200",
     "GB200-186GB": "nvidia-gb200",
+    "GB300": "nvidia-gb300",
 }
+_MEGA: Final = {"nvidia-h100-80gb": ("a3-megagpu-", "nvidia-h100-mega-80gb")}
+_MACHINE_TYPE: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
 _NO_PLUGIN: Final = {"gke-no-default-nvidia-gpu-device-plugin": "true"}
 
 
 def gke_settings(table: NodeGroups) -> dict[str, Any]:
-    """The commands, each as its words. Raises ConfigError for a group that GKE cannot have."""
+    """The commands, each as its words, and the limits that the first reads from standard input. Raises
+    ConfigError for a group that GKE cannot have."""
     return {
         "apiVersion": API_VERSION,
         "kind": "GKESettings",
-        "commands": [_limits(table), *_pools(table)],
+        "autoprovisioning": {"resourceLimits": _limits(table)},
+        "commands": [_autoprovisioning(table), *_pools(table)],
     }
 
 
 def gke_commands(table: NodeGroups) -> Iterator[str]:
     """The lines of a shell script. Raises ConfigError."""
-    for words in gke_settings(table)["commands"]:
+    settings = gke_settings(table)
+    for i, words in enumerate(settings["commands"]):
         quoted = [shlex.quote(word) for word in words]
         # gcloud, its group of commands, the command, and the name.
         yield " ".join(quoted[:5]) + " \\"
         yield from (f"  {word} \\" for word in quoted[5:-1])
-        yield f"  {quoted[-1]}"
+        yield f"  {quoted[-1]}" + (" <<'END'" if i == 0 else "")
+        if i == 0:
+            yield "resourceLimits:"
+            for limit in settings["autoprovisioning"]["resourceLimits"]:
+                yield f"  - {{{', '.join(f'{key}: {value}' for key, value in limit.items())}}}"
+            yield "END"
 
 
-def _limits(table: NodeGroups) -> list[str]:
-    gpus: Counter[str] = Counter()
-    for i, group in enumerate(table.groups):
-        gpus[_accelerator(i, group)] += group.max * group.gpus_per_node
+def gke_notes(table: NodeGroups) -> list[str]:
+    """What gcloud would refuse or do otherwise."""
+    notes = [
+        f"groups[{i}].instanceTypes: {name} is no machine type of Google Cloud"
+        for i, group in enumerate(table.groups)
+        for name in group.instance_types
+        if not _MACHINE_TYPE.fullmatch(name)
+    ]
+    if not _is_zone(table.gke.location):
+        notes += [
+            f"groups[{i}].zones: {table.gke.location} is no zone, and a pool starts with the same number of "
+            "nodes in each zone of a region; name the zones that have the GPUs"
+            for i, group in enumerate(table.groups)
+            if not group.zones
+        ]
+    return notes
+
+
+def _is_zone(location: str) -> bool:
+    return re.fullmatch(r"[a-z]+-[a-z]+[0-9]+-[a-z]", location) is not None
+
+
+def _autoprovisioning(table: NodeGroups) -> list[str]:
+    """A file, because the option --max-accelerator takes one model only."""
     return [
         *("gcloud", "container", "clusters", "update", table.gke.cluster),
         f"--location={table.gke.location}",
         "--enable-autoprovisioning",
-        f"--max-cpu={table.gke.max_cpu}",
-        f"--max-memory={table.gke.max_memory_gb}",
-        *(f"--max-accelerator=type={name},count={count}" for name, count in sorted(gpus.items())),
+        "--autoprovisioning-config-file=-",
     ]
+
+
+def _limits(table: NodeGroups) -> list[dict[str, Any]]:
+    gpus: Counter[str] = Counter()
+    for i, group in enumerate(table.groups):
+        gpus[_accelerator(i, group)] += group.max * group.gpus_per_node
+    most = {"cpu": table.gke.max_cpu, "memory": table.gke.max_memory_gb, **dict(sorted(gpus.items()))}
+    return [{"resourceType": name, "minimum": 0, "maximum": count} for name, count in most.items()]
 
 
 def _accelerator(i: int, group: NodeGroup) -> str:
@@ -67,7 +105,8 @@ def _accelerator(i: int, group: NodeGroup) -> str:
         raise ConfigError(
             f"groups[{i}].model: GKE has no machines with {group.gpu.name}; it has {', '.join(_ACCELERATORS)}"
         )
-    return name
+    prefix, mega = _MEGA.get(name, ("", ""))
+    return mega if mega and group.instance_types[0].startswith(prefix) else name
 
 
 def _pools(table: NodeGroups) -> Iterator[list[str]]:
@@ -96,11 +135,18 @@ def _pool(i: int, group: NodeGroup, table: NodeGroups) -> list[str]:
         "--enable-autoscaling",
         f"--total-min-nodes={group.min}",
         f"--total-max-nodes={group.max}",
-        f"--num-nodes={group.min}",
+        *([f"--node-locations={','.join(group.zones)}"] if group.zones else []),
+        # In each zone; the autoscaler does the rest.
+        f"--num-nodes={-(-group.min // _zones(group, table))}",
         *(["--spot"] if group.capacity_type == "spot" else []),
         "--node-labels=" + ",".join(f"{key}={value}" for key, value in node_labels.items()),
         "--node-taints=" + ",".join(map(taint_text, registered)),
     ]
+
+
+def _zones(group: NodeGroup, table: NodeGroups) -> int:
+    """Regions have three zones, with exceptions."""
+    return len(group.zones) or (1 if _is_zone(table.gke.location) else 3)
 
 
 def _accelerator_option(i: int, group: NodeGroup) -> str:

@@ -34,6 +34,7 @@ def _objects(group: NodeGroup, rank: int, table: NodeGroups) -> Iterator[dict[st
         "requirements": [
             _in("node.kubernetes.io/instance-type", *group.instance_types),
             _in("karpenter.sh/capacity-type", group.capacity_type),
+            *([_in("topology.kubernetes.io/zone", *group.zones)] if group.zones else []),
         ],
         "taints": taints(group),
         "startupTaints": [starting_taint()],

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -13,8 +13,10 @@ from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for
 from scheduler_ext.core.gpu.mig_profile import parse_profile
 from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, MODEL_ROWS
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
+from scheduler_ext.core.node.node_labels import MODEL_LABEL, STARTING_TAINT
 from scheduler_ext.wire.decoding import explained
 from scheduler_ext.wire.documents import json_documents
+from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from scheduler_ext.wire.yaml_values import CONFIGURATION
 
 API_VERSION = "cli.scheduler-ext.io/v1alpha1"
@@ -35,6 +37,20 @@ LabelValue = Annotated[str, Meta(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-
 Amount = Annotated[str, Meta(pattern=r"^[0-9]{1,9}(\.[0-9]{1,3})?(m|[KMGT]i?)?$")]
 Duration = Annotated[str, Meta(pattern=r"^([0-9]{1,6}(s|m|h))+$|^Never$")]
 HandOut = Literal["whole", "memory-shares", "mig", "time-slicing"]
+CapacityType = Literal["spot", "on-demand"]
+Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+Strategy = Literal["mixed", "single"]
+_WORDS: Final = {
+    field: get_args(words)
+    for field, words in (
+        ("handOut", HandOut),
+        ("capacityType", CapacityType),
+        ("effect", Effect),
+        ("strategy", Strategy),
+    )
+}
+# What the command states itself.
+_OWN_LABELS: Final = (MODEL_LABEL, SHARE_NODE_LABEL)
 
 
 class _Section(Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
@@ -45,7 +61,7 @@ class GroupTaint(_Section, frozen=True):
     """A taint that every node of a group keeps."""
 
     key: LabelKey
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+    effect: Effect
     value: LabelValue = ""
 
 
@@ -53,7 +69,7 @@ class MigLayout(_Section, frozen=True):
     """The MIG instances of each GPU by profile, and how the device plugin names them."""
 
     profiles: dict[str, Annotated[int, Meta(ge=1, le=16)]]
-    strategy: Literal["mixed", "single"] = "mixed"
+    strategy: Strategy = "mixed"
 
 
 class NodeGroup(_Section, frozen=True):
@@ -69,9 +85,10 @@ class NodeGroup(_Section, frozen=True):
     mig: MigLayout | None = None
     replicas: Annotated[int, Meta(ge=2, le=64)] | None = None
     memory_mi_b: Annotated[int, Meta(ge=1, le=_MIB_AT_MOST)] | None = field(default=None, name="memoryMiB")
-    capacity_type: Literal["spot", "on-demand"] = "on-demand"
+    capacity_type: CapacityType = "on-demand"
     labels: dict[LabelKey, LabelValue] = field(default_factory=dict)
     taints: list[GroupTaint] = field(default_factory=list)
+    zones: Annotated[list[Name], Meta(max_length=20)] = field(default_factory=list)
     cpu: Amount | None = None
     memory: Amount | None = None
 
@@ -131,15 +148,15 @@ def load_node_groups(text: bytes) -> NodeGroups:
     except (msgspec.DecodeError, RecursionError) as error:
         raise ConfigError(f"cannot be read: {error}") from None
     if not isinstance(raw, dict):
-        count = len(documents)
-        raise ConfigError(f"{count} documents; give one, with apiVersion: {API_VERSION} and kind: {KIND}")
+        found = "a value" if len(documents) == 1 else f"{len(documents)} documents"
+        raise ConfigError(f"{found}; give one object, with apiVersion: {API_VERSION} and kind: {KIND}")
     for key, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if raw.get(key) != expected:
             raise ConfigError(f"{key}: {raw.get(key)!r:.80}; write {expected!r}")
     try:
         table = msgspec.convert(raw, type=NodeGroups)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise ConfigError(explained(error)) from None
+        raise ConfigError(_with_words(explained(error))) from None
     names: dict[str, int] = {}
     for i, group in enumerate(table.groups):
         if group.name in names:
@@ -150,6 +167,13 @@ def load_node_groups(text: bytes) -> NodeGroups:
         for problem in _problems(group):
             raise ConfigError(f"groups[{i}].{problem}")
     return table
+
+
+def _with_words(problem: str) -> str:
+    """The message about a value that is none of a few words, with these words."""
+    field, _, said = problem.partition(": ")
+    words = _WORDS.get(field.rpartition(".")[2]) if said.startswith("Invalid enum value") else None
+    return f"{problem}; write {', '.join(words[:-1])} or {words[-1]}" if words else problem
 
 
 def _problems(group: NodeGroup) -> Iterator[str]:
@@ -165,6 +189,7 @@ def _problems(group: NodeGroup) -> Iterator[str]:
         known = next((each for each in INSTANCE_TYPE_ROWS if re.fullmatch(each.pattern, name.lower())), None)
         if known is not None and canonical_model(known.model).name != row.name:
             yield f"instanceTypes[{i}]: {name} has {known.model}, not {row.name}; correct one of both"
+    yield from _own_problems(group)
     if group.max < group.min:
         yield f"max: {group.max} is below min; write at least {group.min}"
     if group.hand_out != "whole" and row.vendor != "nvidia":
@@ -179,6 +204,16 @@ def _problems(group: NodeGroup) -> Iterator[str]:
         yield f"memoryMiB: the memory of {row.name} is not in the table; add it, in MiB"
     if group.mig is not None:
         yield from _layout_problems(group.mig, row.name, geometry_for(row.mig_table))
+
+
+def _own_problems(group: NodeGroup) -> Iterator[str]:
+    """Labels and taints of the group that the command states itself."""
+    for label in _OWN_LABELS:
+        if label in group.labels:
+            yield f"labels: {label} follows from model and handOut; remove it"
+    for i, taint in enumerate(group.taints):
+        if taint.key == STARTING_TAINT:
+            yield f"taints[{i}].key: {STARTING_TAINT} does not stay, and every group has it; remove it"
 
 
 def _layout_problems(layout: MigLayout, model: str, geometry: Geometry | None) -> Iterator[str]:

@@ -345,6 +345,8 @@ def test_the_adapter_finds_the_metric_that_the_autoscaler_asks() -> None:
         ("gpus_for_workers", "gpu_extender_gpus_unallocated"),
         ("gpu_schedulable_replicas", "gpu_extender_schedulable_replicas"),
         ("gpu_waiting_pods", "gpu_extender_waiting_pods"),
+        ("gpu_utilization", "gpu_extender_device_utilization_ratio"),
+        ("gpu_memory_used_bytes", "gpu_extender_device_memory_used_bytes"),
     ],
 )
 def test_the_adapters_rules_find_a_series(prometheus: Prometheus, rule: str, series: str) -> None:
@@ -364,6 +366,24 @@ def test_an_autoscaler_learns_of_waiting_pods(prometheus: Prometheus) -> None:
     text = rule["metricsQuery"].replace("<<.Series>>", rule["seriesQuery"])
     query = text.replace("<<.LabelMatchers>>", 'namespace="default",owner_name="train"')
     assert prometheus.query(query) == [({}, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "selector", "expected"),
+    [
+        pytest.param("gpu_utilization", "", 0.776, id="five held GPUs, of which one is idle"),
+        pytest.param("gpu_memory_used_bytes", "", 289_000 * 2**20, id="memory of all nodes"),
+        pytest.param("gpu_memory_used_bytes", 'hostname="h100-02"', 0.0, id="memory of an empty node"),
+    ],
+)
+def test_an_autoscaler_learns_how_busy_a_model_is(
+    prometheus: Prometheus, rule: str, selector: str, expected: float
+) -> None:
+    found = adapter_rule(rule)
+    series = found["seriesQuery"].partition("{")[0]
+    text = found["metricsQuery"].replace("<<.Series>>", series)
+    ((_, value),) = prometheus.query(text.replace("<<.LabelMatchers>>", selector))
+    assert value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("namespace", "expected"), [("batch", 11.0), ("research", 17.0)])

@@ -18,7 +18,7 @@ from scheduler_ext.nodegroups.cluster_autoscaler import (
     cluster_autoscaler_notes,
     cluster_autoscaler_settings,
 )
-from scheduler_ext.nodegroups.gke import gke_commands, gke_settings
+from scheduler_ext.nodegroups.gke import gke_commands, gke_notes, gke_settings
 from scheduler_ext.nodegroups.karpenter import karpenter_notes, karpenter_objects
 from scheduler_ext.nodegroups.node_facts import ordered, resources
 from scheduler_ext.wire.node_groups import NodeGroups
@@ -105,6 +105,12 @@ def test_karpenter_gets_a_pool_for_each_group() -> None:
         "node.kubernetes.io/instance-type": ["m.2"],
         "karpenter.sh/capacity-type": ["on-demand"],
     }
+    zoned = of_kind(karpenter_objects(table(group(zones=["eu-west-1a", "eu-west-1b"]))), "NodePool")["g"]
+    assert {
+        "key": "topology.kubernetes.io/zone",
+        "operator": "In",
+        "values": ["eu-west-1a", "eu-west-1b"],
+    } in (zoned["template"]["spec"]["requirements"])
     # The provider knows its whole GPUs.
     assert of_kind(objects, "NodeOverlay") == {}
 
@@ -198,8 +204,8 @@ def test_cluster_api_states_one_resource() -> None:
     ]
 
 
-def gke(*groups: Json) -> NodeGroups:
-    return table(*groups, gke={"cluster": "c", "location": "europe-west4", "maxCpu": 96})
+def gke(*groups: Json, location: str = "europe-west4") -> NodeGroups:
+    return table(*groups, gke={"cluster": "c", "location": location, "maxCpu": 96})
 
 
 def options(words: list[str]) -> dict[str, str]:
@@ -208,10 +214,15 @@ def options(words: list[str]) -> dict[str, str]:
 
 
 def test_gke_gets_limits_and_pools() -> None:
-    limits, spot, pool = gke_settings(gke(group("a", max=5, taints=[TAINT]), group("b", **SPOT)))["commands"]
+    settings = gke_settings(gke(group("a", max=5, taints=[TAINT]), group("b", **SPOT)))
+    limits, spot, pool = settings["commands"]
     assert limits[:5] == ["gcloud", "container", "clusters", "update", "c"]
-    assert options(limits)["--max-accelerator"] == "type=nvidia-l4,count=16"
-    assert options(limits)["--max-cpu"] == "96"
+    assert options(limits)["--autoprovisioning-config-file"] == "-"
+    assert settings["autoprovisioning"]["resourceLimits"] == [
+        {"resourceType": "cpu", "minimum": 0, "maximum": 96},
+        {"resourceType": "memory", "minimum": 0, "maximum": 10_000},
+        {"resourceType": "nvidia-l4", "minimum": 0, "maximum": 16},
+    ]
     assert (spot[4], "--spot" in spot) == ("b", True)
     found = options(pool)
     assert (pool[4], "--spot" in pool) == ("a", False)
@@ -222,6 +233,48 @@ def test_gke_gets_limits_and_pools() -> None:
     assert found["--node-taints"] == (
         "startup-taint.cluster-autoscaler.kubernetes.io/gpu.scheduler-ext.io=true:NoSchedule"
     )
+
+
+def test_gke_reads_the_limits_of_all_models_from_the_script() -> None:
+    mega = {"model": "H100-80GB", "instanceTypes": ["a3-megagpu-8g"]}
+    given = gke(group("a"), group("b", model="T4"), group("c", **mega))
+    script = "\n".join(gke_commands(given))
+    (document,) = re.findall(r"--autoprovisioning-config-file=- <<'END'\n(.*?)\nEND\n", script, re.S)
+    assert yaml.safe_load(document) == gke_settings(given)["autoprovisioning"]
+    limits = {each["resourceType"]: each["maximum"] for each in yaml.safe_load(document)["resourceLimits"]}
+    assert limits == {
+        "cpu": 96,
+        "memory": 10_000,
+        "nvidia-h100-mega-80gb": 6,
+        "nvidia-l4": 6,
+        "nvidia-tesla-t4": 6,
+    }
+
+
+@pytest.mark.parametrize(
+    ("location", "zones", "started"),
+    [
+        pytest.param("europe-west4-a", [], "4", id="a zone"),
+        pytest.param("europe-west4", [], "2", id="a region, of three zones"),
+        pytest.param("europe-west4", ["europe-west4-a", "europe-west4-b"], "2", id="two zones of a region"),
+        pytest.param("europe-west4", ["europe-west4-a"], "4", id="one zone of a region"),
+    ],
+)
+def test_gke_starts_the_least_number_of_nodes_in_every_zone(
+    location: str, zones: list[str], started: str
+) -> None:
+    given = gke(group(min=4, max=9, zones=zones, instanceTypes=["g2-standard-24"]), location=location)
+    _, pool = gke_settings(given)["commands"]
+    found = options(pool)
+    assert (found["--num-nodes"], found["--total-min-nodes"]) == (started, "4")
+    assert found.get("--node-locations", "") == ",".join(zones)
+    is_open = location == "europe-west4" and not zones
+    assert [note.partition(":")[0] for note in gke_notes(given)] == ["groups[0].zones"] * is_open
+
+
+def test_a_machine_of_another_cloud_is_noted() -> None:
+    given = gke(group(instanceTypes=["g6.12xlarge"]), location="europe-west4-a")
+    assert gke_notes(given) == ["groups[0].instanceTypes: g6.12xlarge is no machine type of Google Cloud"]
 
 
 @pytest.mark.parametrize(
@@ -288,9 +341,9 @@ def test_commands_are_lines_of_a_shell(commands: Callable[[NodeGroups], Iterator
     assert not any("\n" in line for line in lines)
     script = "\n".join(lines)
     document = re.search(r"<<'END'\n(.*?)\nEND\n", script, re.S)
-    if document is not None:
-        assert yaml.safe_load(document[1])["kind"] == "ConfigMap"
-        script = script.replace(document[0], "\n")
+    assert document is not None
+    assert yaml.safe_load(document[1]).keys() & {"kind", "resourceLimits"}
+    script = script.replace(document[0], "\n")
     words = [shlex.split(line, comments=True) for line in script.replace("\\\n", " ").splitlines()]
     assert {each[0] for each in words if each} <= {"kubectl", "aws", "gcloud"}
     settings = cluster_autoscaler_settings(table(hostile))["groups"][0]["tags"]

@@ -31,6 +31,21 @@ WRONG = [
         id="machines of another model",
     ),
     pytest.param(
+        group(handOut="shares"),
+        "groups[0].handOut: Invalid enum value 'shares'; write whole, memory-shares, mig or time-slicing",
+        id="another way to hand out GPUs",
+    ),
+    pytest.param(
+        group(labels={"gpu.scheduler-ext.io/model": "T4"}),
+        "groups[0].labels: gpu.scheduler-ext.io/model follows from model and handOut; remove it",
+        id="a label of the command",
+    ),
+    pytest.param(
+        group(taints=[{"key": "gpu.scheduler-ext.io/starting", "effect": "NoSchedule"}]),
+        "groups[0].taints[0].key: gpu.scheduler-ext.io/starting does not stay, and every group has it;",
+        id="the startup taint as one that stays",
+    ),
+    pytest.param(
         group(min=4), "groups[0].max: 3 is below min; write at least 4", id="more at least than at most"
     ),
     pytest.param(
@@ -111,7 +126,7 @@ def test_two_groups_have_different_names() -> None:
         (b"kind: NodeGroups", "apiVersion: None; write 'cli.scheduler-ext.io/v1alpha1'"),
         (b"apiVersion: cli.scheduler-ext.io/v1alpha1\nkind: Pod", "kind: 'Pod'; write 'NodeGroups'"),
         (table_bytes(), "groups: Expected `array` of length >= 1"),
-        (b"- 1", "1 documents; give one"),
+        (b"- 1", "a value; give one object"),
     ],
     ids=["empty", "two documents", "no version", "another kind", "no groups", "a list"],
 )

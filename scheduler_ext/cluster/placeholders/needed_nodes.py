@@ -23,7 +23,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.autoscaling import cure_of
 from scheduler_ext.explain.intree_nodes import CPU, with_cpu
 from scheduler_ext.extender.new_nodes import NewNodes
-from scheduler_ext.wire.pod import ClaimLookup, pod_needs
+from scheduler_ext.wire.pod import ClaimLookup, not_modelled, pod_needs
 from scheduler_ext.wire.redacted import read_redacted
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"
@@ -145,27 +145,50 @@ class Planner:
         return next((labels for labels in kinds if placeholder_name(uid, labels) in self._existing), None)
 
     def _curable(self, refused: Refused, needs: PodNeeds) -> dict[_Labels, str]:
-        """An example of each kind that would take the pod and that was offered for it, the least valuable
-        first."""
-        ignored = _uncounted(needs)
+        """An example of each kind that would take the pod, the least valuable first: of the nodes that were
+        offered for it, or if none of these kinds would, of those that were not because they are full."""
         cures = self._new_nodes.cures(refused.waiting.pod.request, self._snapshot)
+        names = sorted(name for name, cure in cures.items() if cure == "curable" and name in self._facts)
+        examples = self._examples((name for name in names if name in refused.offered), needs)
+        # Where kube-scheduler offers no node at all, an autoscaler sees that the pod needs one.
+        offers_any = any(name in refused.offered for name in self._snapshot.nodes)
+        if examples or not offers_any or not_modelled(read_redacted(refused.waiting.manifest), self._claims):
+            return examples
+        return self._examples((name for name in names if self._is_full(name, needs)), needs)
+
+    def _examples(self, names: Iterable[str], needs: PodNeeds) -> dict[_Labels, str]:
+        ignored = _uncounted(needs)
         examples: dict[_Labels, str] = {}
-        for name in sorted(name for name, cure in cures.items() if cure == "curable"):
-            facts, info = self._facts.get(name), self._snapshot.nodes[name].info
-            if facts is None or name not in refused.offered or not (labels := _labels(facts)):
-                continue
-            if labels not in examples and (
-                cure_of("curable", needs, with_cpu(facts, info), None, ignored) == "curable"
+        for name in names:
+            facts = with_cpu(self._facts[name], self._snapshot.nodes[name].info)
+            labels = _labels(facts)
+            if (
+                labels
+                and labels not in examples
+                and cure_of("curable", needs, facts, None, ignored) == "curable"
             ):
                 examples[labels] = name
-        return dict(sorted(examples.items(), key=lambda item: (self._value(item[1]), item[0])))
+        return dict(sorted(examples.items(), key=lambda item: (*self._cost(item[1]), item[0])))
 
-    def _value(self, name: str) -> float:
+    def _is_full(self, name: str, needs: PodNeeds) -> bool:
+        """Whether kube-scheduler counts too few GPUs, too little of them or of CPU for a pod."""
+        info = self._snapshot.nodes[name].info
+        held = holdings_of(info, self._sizing.resources).requested
+        return any(
+            count - held[resource] < needs.requests.get(resource, 0)
+            for resource, count in (info.allocatable or {}).items()
+        ) or (
+            intree_rejection(needs, with_cpu(self._facts[name], info), ignore_resources=_uncounted(needs))
+            is not None
+        )
+
+    def _cost(self, name: str) -> tuple[float, bool]:
+        """Of equal GPUs, a spot node is the cheaper one."""
         node = self._snapshot.nodes[name]
         each = node.info.value or max(
             (value_of(slot.model, self._sizing.policy.values) for slot in node.state.slots), default=0.0
         )
-        return each * max(1, node.state.gpus)
+        return each * max(1, node.state.gpus), not node.info.spot
 
     def _put(self, waiting: PendingPod, needs: PodNeeds, kinds: Mapping[_Labels, str]) -> bool:
         """Put the pod on a node that others need already."""

@@ -18,6 +18,8 @@ _PASSING_PREFIXES: Final = (
     "readiness.k8s.io/",
     "karpenter.sh/",
 )
+# Node agents of the network and of storage: Cilium, and the CSI drivers of AWS.
+_PASSING_SUFFIX: Final = "/agent-not-ready"
 _PASSING: Final = frozenset(
     {
         "ToBeDeletedByClusterAutoscaler",
@@ -37,7 +39,9 @@ def facts_as_new(node: NodeFacts) -> NodeFacts:
         taints=tuple(
             taint
             for taint in node.taints
-            if taint.key not in _PASSING and not taint.key.startswith(_PASSING_PREFIXES)
+            if taint.key not in _PASSING
+            and not taint.key.startswith(_PASSING_PREFIXES)
+            and not taint.key.endswith(_PASSING_SUFFIX)
         ),
         unschedulable=False,
         requested={},

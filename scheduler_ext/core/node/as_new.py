@@ -1,6 +1,7 @@
 """Another node of the same kind, as an autoscaler would add it: the labels and the hardware of a node, with
 healthy GPUs, a fresh report and everything that its device plugin registers, and without pods."""
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -10,6 +11,7 @@ from scheduler_ext.core.gpu.gpu import Device, Memory, Report
 from scheduler_ext.core.node.estimate import MAX_COUNT, Estimate
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.promisable import advertised_mib
+from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 # In place of a value that no source states: no pod can ask for more.
@@ -35,6 +37,7 @@ _DEVICE = attrgetter(
     "vendor",
     "product",
     "model",
+    "healthy",
     "compute_capability",
     "memory.total_mib",
     "memory.reserved_mib",
@@ -119,6 +122,25 @@ def _registered(info: NodeInfo) -> dict[str, int] | None:
     }
 
 
+def _with_withdrawn(
+    info: NodeInfo, sick: frozenset[str], resources: ResourceNames, headroom_percent: int
+) -> Mapping[str, int] | None:
+    """The allocatable of a new node, where a device plugin may have withdrawn the `sick` GPUs, also from the
+    capacity after a restart: with their units, but no more than all GPUs have."""
+    if not sick or info.allocatable is None:
+        return info.allocatable
+    everything, withdrawn = Counter[str](), Counter[str]()
+    node = resolve(replace(info, allocatable=None), resources, headroom_percent)
+    for uuid, slot in node.gpus:
+        for unit in slot.units:
+            everything[unit.resource] += unit.free
+            withdrawn[unit.resource] += unit.free if uuid in sick else 0
+    return {
+        name: max(amount, min(amount + withdrawn[name], everything[name]))
+        for name, amount in info.allocatable.items()
+    }
+
+
 def _untainted(devices: NodeDevices) -> NodeDevices:
     return replace(devices, devices=tuple(replace(each, taints=()) for each in devices.devices))
 
@@ -126,6 +148,8 @@ def _untainted(devices: NodeDevices) -> NodeDevices:
 def _reported(info: NodeInfo, report: Report, resources: ResourceNames, headroom_percent: int) -> AsNew:
     devices = tuple(_idle(device) for device in report.devices)
     least = replace(info, report=replace(report, devices=devices, cordoned_strangers=()), estimate=None)
+    sick = frozenset(device.uuid for device in report.devices if not device.healthy)
+    least = info = replace(least, allocatable=_with_withdrawn(least, sick, resources, headroom_percent))
     mib = advertised_mib(least, resources, headroom_percent)
     if mib is not None and least.allocatable is not None:
         least = replace(least, allocatable={**least.allocatable, resources.share: mib})

@@ -100,11 +100,32 @@ def test_the_cheapest_kind_that_helps_is_chosen_and_the_next_one_after_a_vain_tr
     assert kinds(needed(objects, asking, tries={"uid-p": 2})) == [("p", "L4.4")]
 
 
+def test_of_equal_kinds_the_one_of_spot_nodes_is_chosen() -> None:
+    spot: dict[str, str] = {"karpenter.sh/capacity-type": "spot", TYPE: "z"}
+    objects = [*whole_node("a", 4, held=4), *whole_node("b", 4, held=4, **spot)]
+    assert kinds(needed(objects, waits("p", {WHOLE: "1"}))) == [("p", "z")]
+
+
 def test_only_nodes_that_kube_scheduler_offered_count() -> None:
     """The others are refused by kube-scheduler's own filters, as an autoscaler sees by itself."""
     objects = [*whole_node("a", 4, held=4), *whole_node("b", 4, held=4, model="T4")]
     assert kinds(needed(objects, waits("p", {WHOLE: "1"}), offered=["a"])) == [("p", "A100-80GB.4")]
     assert needed(objects, waits("p", {WHOLE: "1"}), offered=[]) == []
+
+
+def test_a_full_kind_is_needed_where_no_offered_one_would_take_the_pod() -> None:
+    """An autoscaler expects the pod on the free T4, which only the extender knows to be another model."""
+    objects = [*whole_node("a", 4, held=4), *whole_node("b", 4, held=0, model="T4")]
+    asking = waits("p", {WHOLE: "1"}, annotations={f"{ANNOTATION}model": "A100-80GB"})
+    (found,) = needed(objects, asking, offered=["b"])
+    assert (kinds([found]), found.away) == ([("p", "A100-80GB.4")], ())
+    assert needed(objects, asking, offered=[]) == []
+    # kube-scheduler may have left the node out for the volume.
+    volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
+    assert needed(objects, asking | {"spec": asking["spec"] | {"volumes": [volume]}}, offered=["b"]) == []
+    partly = [*whole_node("a", 4, held=3), *whole_node("b", 4, held=0, model="T4")]
+    two = waits("p", {WHOLE: "2"}, annotations={f"{ANNOTATION}model": "A100-80GB"})
+    assert kinds(needed(partly, two, offered=["b"])) == [("p", "A100-80GB.4")]
 
 
 def test_the_most_important_pods_come_first_where_there_is_a_limit() -> None:

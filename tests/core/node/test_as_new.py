@@ -15,7 +15,7 @@ from scheduler_ext.core.node.as_new import AsNew, as_new, kind_key
 from scheduler_ext.core.node.node import NodeInfo, NodeState
 from scheduler_ext.core.node.state import resolve
 from tests.core.asked import labelled
-from tests.core.reported import NAMES, WHOLE, bound, device, node, sliced, wants
+from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, sliced, wants
 from tests.strategies import node_infos
 
 BASE = node(
@@ -49,7 +49,7 @@ def with_devices(info: NodeInfo, **changes: Any) -> NodeInfo:
 
 
 def worn(info: NodeInfo) -> NodeInfo:
-    """The node after some time: with pods, use, sick and cordoned GPUs."""
+    """The node after some time: with pods, use and cordoned GPUs."""
     later = replace(
         info, name="other", uid="other", pods=(bound("p", wants(1, WHOLE)),), cpu_elsewhere_milli=500
     )
@@ -59,8 +59,6 @@ def worn(info: NodeInfo) -> NodeInfo:
         replace(
             each,
             uuid=f"other-{each.uuid}",
-            healthy=not each.healthy,
-            health_reason="XID 79",
             cordoned=True,
             holders=(Holder(uid="p"),),
             memory=replace(each.memory, used_mib=1000, unaccounted_mib=500),
@@ -79,6 +77,17 @@ def test_what_a_node_has_been_through_makes_no_difference(info: NodeInfo) -> Non
     assert states(later) == states(info)
 
 
+def test_a_device_plugin_that_withdraws_a_sick_gpu_makes_no_difference() -> None:
+    devices = (device(0), device(1), device(2))
+    whole = node(*devices, allocatable={WHOLE: 3, SHARE: 0}, capacity={WHOLE: 3, SHARE: 0})
+    sick = replace(devices[1], healthy=False, health_reason="XID 79")
+    for left in (2, 3):
+        later = node(devices[0], sick, devices[2], allocatable={WHOLE: left, SHARE: 0})
+        assert states(later) == states(whole)
+    fewer = node(*devices, allocatable={WHOLE: 2, SHARE: 0})
+    assert states(fewer) != states(whole)
+
+
 T4 = canonical_model("Tesla T4")
 INSTANCE = MigInstance("MIG-9", "2g.20gb", 2, 2)
 OTHERS = [
@@ -92,6 +101,7 @@ OTHERS = [
     pytest.param(with_devices(BASE, vendor="amd"), id="vendor"),
     pytest.param(with_devices(BASE, model=T4), id="model"),
     pytest.param(with_devices(BASE, compute_capability=(7, 5)), id="compute capability"),
+    pytest.param(with_devices(BASE, healthy=False), id="health, where a device plugin withdraws sick GPUs"),
     pytest.param(with_devices(BASE, memory=Memory(1000)), id="memory"),
     pytest.param(with_devices(BASE, memory=Memory(81920, 700)), id="the reservation of the driver"),
     pytest.param(with_devices(BASE, mig=Mig()), id="no MIG"),
@@ -115,7 +125,7 @@ def test_another_kind_has_another_key(other: NodeInfo) -> None:
 
 # Of the devices: identity, and all that passes.
 PASSING = {
-    Device: {"uuid", "index", "healthy", "health_reason", "cordoned", "holders", "pci_bus_id"},
+    Device: {"uuid", "index", "health_reason", "cordoned", "holders", "pci_bus_id"},
     Report: {"driver_version", "boot_id", "sequence", "reported_at", "cordoned_strangers"},
     Memory: {"used_mib", "unaccounted_mib"},
     MigInstance: {"uuid", "holder"},
@@ -124,7 +134,7 @@ PASSING = {
     | {"by_allocatable", "agent_label"},
 }
 KEPT = {
-    Device: {"vendor", "product", "model", "compute_capability", "memory", "mig"},
+    Device: {"vendor", "product", "model", "healthy", "compute_capability", "memory", "mig"},
     Report: {"devices", "cuda_version", "mig_strategy", "sharing_strategy", "replicas", "from_slices"},
     Memory: {"total_mib", "reserved_mib"},
     MigInstance: {"profile", "start", "size"},

@@ -215,11 +215,10 @@ def test_with_placeholders_karpenter_buys_one_right_node_for_each_refused_pod(
     market.nodes.plugin_s = 12.0
     start = time.monotonic()
     market.installation.install(str(overlay(tmp_path / "placeholders", placeholders=True)))
-    cured = [names[SICKNESS], names[MEMORY]]
-    eventually(lambda: market.waiting(workload, cured) == [], "both pods run", 120)
-    outcome = market.outcome("two refused pods, with placeholders", start, 2, {"h100": 1, "shares": 1})
+    eventually(lambda: market.waiting(workload, list(names.values())) == [], "all pods run", 120)
+    # The third pod wants another model than the nodes that refuse it: the A100 nodes are full.
+    least = {"h100": 1, "shares": 1, "a100-spot": 1}
+    outcome = market.outcome("these three, after placeholders were switched on", start, 3, least)
     eventually(lambda: not market.api.items(PLACEHOLDERS), "no placeholder stays")
     time.sleep(LOOKED_S)
-    assert sorted(each.group for each in market.purchases.since(start)) == ["h100", "shares"], outcome.row()
-    # The sick nodes are no A100s, so no new node of their kind would help.
-    assert market.waiting(workload, [names[WISH]]) == [names[WISH]]
+    assert sorted(each.group for each in market.purchases.since(start)) == sorted(least), outcome.row()
