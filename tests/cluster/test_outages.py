@@ -200,12 +200,12 @@ def test_a_watch_that_is_not_answered_is_begun_again(
 
 
 def test_a_nudge_is_written_when_the_server_is_back(away: Living) -> None:
-    away.live._recorder.nudge("a")
-    eventually(lambda: away.live._recorder.nudge_failures == {"failed": 1})
+    away.live.writers.recorder.nudge("a")
+    eventually(lambda: away.live.writers.recorder.nudge_failures == {"failed": 1})
     away.server.start()
     (request,) = away.server.log.wait_for(writes(NODES))
     assert request.path == f"{NODES}/a"
-    eventually(lambda: away.live._recorder.nudges.total() == 2)
+    eventually(lambda: away.live.writers.recorder.nudges.total() == 2)
 
 
 def test_advertised_amounts_are_written_when_the_server_is_back(
