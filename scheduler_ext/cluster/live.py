@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 from scheduler_ext.background import Background, RateLimiter
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.locked_cache import LockedCache
+from scheduler_ext.cluster.api_paths import BUDGETS, GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.dra.device_watches import DeviceWatches
 from scheduler_ext.cluster.enforcing import Enforcing
@@ -46,10 +47,6 @@ from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)
 
-NODES = "/api/v1/nodes"
-PODS = "/api/v1/pods"
-BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
-GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 # The namespace of the record of evictions, where no Lease decides which extender is active.
 _NAMESPACE = "gpu-scheduler"
 # The least time between publications: each invalidates the cached decisions.

@@ -13,12 +13,12 @@ import pytest
 from scheduler_ext.cluster import advertise as advertise_module
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster import reflector as reflector_module
+from scheduler_ext.cluster.api_paths import BUDGETS
 from scheduler_ext.cluster.client import availability as availability_module
 from scheduler_ext.cluster.client import transport as transport_module
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events import event_recorder as event_recorder_module
-from scheduler_ext.cluster.live import BUDGETS
 from tests.cluster.api.api_faults import End, Hang, Mute, Refuse, Reset
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import Match, watches, writes
