@@ -20,13 +20,13 @@ from scheduler_ext.core.errors import ClusterError, InventoryError, PodError
 from scheduler_ext.defrag.executor import Executor
 from scheduler_ext.defrag.movable import Rules, held_devices
 from scheduler_ext.defrag.moves import Effort
-from scheduler_ext.defrag.plan import Plan, Planner, Wanted, free_gpus, waiting_pod
+from scheduler_ext.defrag.plan import Plan, Planner, Wanted, doubt, free_gpus, waiting_pod
 from scheduler_ext.defrag.plan_view import amounts, execution_json, place, plan_json, summary, verdicts
 from scheduler_ext.defrag.rights import RIGHTS, missing_rights
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.manifests import Manifest, every_pod
-from scheduler_ext.wire.pod import is_finished, pod_name
+from scheduler_ext.wire.pod import is_finished, is_terminating, pod_name
 
 _MOST_GPUS = 1024
 _DAY_S = 86_400.0
@@ -73,6 +73,8 @@ def _waiting(name: str, state: ClusterState, config: Configuration) -> Wanted:
         if pod_name(pod) == name and not is_finished(pod):
             if pod.spec is not None and pod.spec.node_name:
                 raise PodError(f"pod {name} is on node {pod.spec.node_name} already")
+            if is_terminating(pod):
+                raise PodError(f"pod {name} is being deleted")
             return waiting_pod(pod, state, config)
     raise PodError(
         f"pod {name}: there is no such pod that waits; give the manifest of a new one with -f FILE"
@@ -154,7 +156,7 @@ def defrag(
         wanted = asked.wanted(manifests, source, state, config)
         planner = Planner(state, config, rules(), Effort.thorough() if thorough else Effort())
         plan = planner.plan(wanted)
-    answer = plan_json(plan, held_devices(state, [move.pod.uid for move in plan.moves]))
+    answer = plan_json(plan, held_devices(state, [move.pod.uid for move in plan.moves]), config)
     for manifest in manifests:
         print_notes(manifest.notes())
     if execute and plan.moves:
@@ -184,6 +186,9 @@ def _execute(
         show(line, err=True)
 
     assert source.kubeconfig is not None
+    for outcome in plan.outcomes:
+        if outcome.moves and (problem := doubt(outcome, config)) is not None:
+            raise PodError(f"nothing was moved: {problem}")
     say("This needs the rights: " + "; ".join(RIGHTS))
     # So that a stop from outside releases what is held.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -215,7 +220,7 @@ def _print(answer: dict[str, Any], *, wide: bool) -> None:
         "FOR": "for",
     }
     if wide:
-        columns |= {"PRIORITY": "priority", "$ AT RISK": lambda move: f"{move['valueAtRisk']:.2f}"}
+        columns |= {"PRIORITY": "priority", "VALUE AT RISK": lambda move: f"{move['valueAtRisk']:.2f}"}
     print_items(columns, answer["moves"], wide=wide)
     click.echo()
     before, after = answer["fragmentation"]["before"], answer["fragmentation"]["after"]

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 from urllib.parse import quote
 
+from scheduler_ext.cluster.api_paths import BUDGETS, GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
 from scheduler_ext.cluster.dra.device_handlers import KINDS
 from scheduler_ext.cluster.dra.discovery import discovered
@@ -18,7 +19,6 @@ from scheduler_ext.cluster.inventory_handlers import (
     scheduler_cache,
     update_pod,
 )
-from scheduler_ext.cluster.live import BUDGETS, GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.reflector import PAGE
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.device_index import DeviceIndex

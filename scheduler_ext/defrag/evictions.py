@@ -1,11 +1,12 @@
 """Evictions through the Eviction API, which keeps PodDisruptionBudgets."""
 
 import time
-from urllib.parse import quote
 
+from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import JSON, RefusedError, Transport, is_transient
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.wire.reclaim import eviction_body
 
 _TOO_MANY = 429
 NOT_FOUND = 404
@@ -14,21 +15,11 @@ POLL_S = 0.5
 _PAUSE_S = 5.0
 
 
-def pod_path(namespace: str, name: str) -> str:
-    """The pod in the API."""
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
-
-
 def evict(transport: Transport, pod: BoundPod, until: float) -> str | None:
     """Ask for the eviction of this pod and no other of its name, again until that monotonic time while a
     budget refuses it. Returns why it is refused for good; None if it is granted or the pod is gone. Raises
     ClusterError."""
-    body = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": pod.name, "namespace": pod.namespace},
-        "deleteOptions": {"preconditions": {"uid": pod.uid}},
-    }
+    body = eviction_body(pod.namespace, pod.name, pod.uid)
     while True:
         pause_s = POLL_S
         try:

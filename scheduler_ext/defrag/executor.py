@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
+from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import RefusedError, Transport
 from scheduler_ext.cluster.one_shot import cluster_state
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.defrag.evictions import NOT_FOUND, POLL_S, evict, pod_path
+from scheduler_ext.defrag.evictions import NOT_FOUND, POLL_S, evict
 from scheduler_ext.defrag.live_rooms import LiveRooms
 from scheduler_ext.defrag.movable import Rules
 from scheduler_ext.defrag.moves import Hold, Move

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from scheduler_ext.cluster.api_paths import GPU_NODES
 from scheduler_ext.cluster.client.transport import MERGE, RefusedError, Transport
-from scheduler_ext.cluster.live import GPU_NODES
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.defrag.moves import Hold
 from scheduler_ext.defrag.plan import Wanted

@@ -35,13 +35,14 @@ _HOUR_S = 3600.0
 @dataclass(eq=False)
 class MovablePod:
     """A pod that may be moved. `budgets` are the indices of its PodDisruptionBudgets, at most one;
-    `usd_at_risk` is the value of the GPUs that it holds, since it started."""
+    `stake` is about the value of its GPUs for the time since it started, cheap enough to compare all
+    pods by it."""
 
     bound: BoundPod
     node: str
     owner: kube.OwnerReference
     budgets: tuple[int, ...]
-    usd_at_risk: float
+    stake: float
     _pod: kube.Pod
     _resources: ResourceNames
 
@@ -116,6 +117,9 @@ def movable_pods(
 ) -> tuple[list[MovablePod], dict[str, str]]:
     """The pods with GPUs that may be moved, and why each other one may not, by uid."""
     budgets, found, staying = state.objects.budgets, list[MovablePod](), dict[str, str]()
+    by_namespace: dict[str, list[int]] = {}
+    for i, budget in enumerate(budgets):
+        by_namespace.setdefault(budget.namespace, []).append(i)
     policy, resources = config.policy(), config.resource_names()
     for node, pods in state.objects.pods_by_node().items():
         info = state.infos.get(node)
@@ -125,13 +129,13 @@ def movable_pods(
             if resident is None or not resident.pod.request.asks_gpu:
                 continue
             bound = resident.pod
-            own = tuple(i for i, budget in enumerate(budgets) if budget.covers(bound))
+            own = tuple(i for i in by_namespace.get(bound.namespace, ()) if budgets[i].covers(bound))
             reason = immovable(pod, [budgets[i] for i in own], bound, rules, config.scheduler_names)
             owner = controller_of(pod)
             if reason is not None or owner is None:
                 staying[bound.uid] = reason or ""
             else:
-                risk = usd_at_risk(bound, info, policy.values, rules)
+                risk = stake(bound, info, policy.values, rules)
                 found.append(MovablePod(bound, node, owner, own, risk, pod, resources))
     return found, staying
 
@@ -158,11 +162,15 @@ def created_again(pod: kube.Pod, bound: BoundPod, resources: ResourceNames) -> A
     return Asker(new, metadata.uid, request, needs)
 
 
-def usd_at_risk(bound: BoundPod, info: NodeInfo, values: Mapping[str, float], rules: Rules) -> float:
-    """The value of the GPUs that a pod holds, for the time since it started: the work that a restart may
-    lose. A start that is not known counts as an hour ago. A share counts as its part of a GPU."""
-    since_s = _HOUR_S if bound.started_at is None else max(0.0, rules.at - bound.started_at)
-    return gpus_held(bound, info) * per_gpu_hour(info, values) * since_s / _HOUR_S
+def stake(bound: BoundPod, info: NodeInfo, values: Mapping[str, float], rules: Rules) -> float:
+    """About the value of the work that a restart may lose, in units of the value table. A share counts as its
+    part of a GPU."""
+    return gpus_held(bound, info) * per_gpu_hour(info, values) * hours(bound, rules)
+
+
+def hours(bound: BoundPod, rules: Rules) -> float:
+    """The time since a pod started; an hour if that is not known."""
+    return 1.0 if bound.started_at is None else max(0.0, rules.at - bound.started_at) / _HOUR_S
 
 
 def gpus_held(bound: BoundPod, info: NodeInfo) -> float:
@@ -180,7 +188,7 @@ def gpus_held(bound: BoundPod, info: NodeInfo) -> float:
 
 
 def per_gpu_hour(info: NodeInfo, values: Mapping[str, float]) -> float:
-    """The value of one GPU of a node per hour, in US dollars; `values` of models replace the table's."""
+    """The value of one GPU of a node per hour; `values` of models replace the table's."""
     if info.value > 0:
         return info.value
     model = info.devices[0].model if info.devices else None

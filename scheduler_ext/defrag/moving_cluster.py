@@ -89,6 +89,11 @@ class MovingCluster(WhatIf):
         self._held[name] = tuple(pod for pod in self._held.get(name, ()) if pod.uid != uid)
         self._replace(self.infos[name])
 
+    def denominate(self, uid: str) -> None:
+        """Hold no room for this pod on any node: it looks for one."""
+        for name in [name for name, held in self._held.items() if any(pod.uid == uid for pod in held)]:
+            self.release(name, uid)
+
     def bind(self, asker: Asker, name: str) -> list[dict[str, object]]:
         self._remember(name)
         return super().bind(asker, name)

@@ -3,24 +3,26 @@ each of them."""
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
-from scheduler_ext.defrag.movable import Rules, movable_pods
+from scheduler_ext.defrag.movable import MovablePod, Rules, hours, movable_pods
 from scheduler_ext.defrag.moves import Effort, Move, Stuck
 from scheduler_ext.defrag.moving_cluster import MovingCluster
 from scheduler_ext.defrag.search import Search
+from scheduler_ext.explain.explainer import other_scheduler
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.views.history import fragmentation
+from scheduler_ext.views.node_value import node_value
 from scheduler_ext.whatif.whatif import Asker
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
-from scheduler_ext.wire.pod import is_finished, pod_name, pod_needs, pod_request, pod_uid
+from scheduler_ext.wire.pod import is_finished, is_terminating, pod_name, pod_needs, pod_request, pod_uid
 
 # Other waiting pods that are looked at, in the order of their priorities.
 _OTHERS = 100
@@ -63,7 +65,9 @@ class Outcome:
 class Plan:
     """The answer for all waiting pods. `staying` counts pods with GPUs that may not be moved, by reason;
     `also_fit` are other waiting pods that fit after the moves and did not before; `fragmentation` is
-    (unallocated, unusable) in GPUs, before and after."""
+    (unallocated, unusable) in GPUs, before and after. `at_risk` is by uid the value of the GPUs of each moved
+    pod for the time since it started, with the prices of `scheduler-ext cost`: work that a restart may
+    lose."""
 
     outcomes: Sequence[Outcome]
     staying: Counter[str] = field(default_factory=Counter)
@@ -71,6 +75,7 @@ class Plan:
     also_fit: Sequence[str] = ()
     before: tuple[float, float] = (0.0, 0.0)
     after: tuple[float, float] = (0.0, 0.0)
+    at_risk: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def moves(self) -> list[Move]:
@@ -94,6 +99,19 @@ def waiting_pod(pod: kube.Pod, state: ClusterState, config: Configuration) -> Wa
     if isinstance(request, InvalidRequest):
         raise PodError(f"Pod {name}: {request.message}")
     return Wanted(Asker(pod, pod_uid(pod) or f"{name} waiting", request, needs))
+
+
+def doubt(outcome: Outcome, config: Configuration) -> str | None:
+    """Why moves would not bring a pod in, or are not needed; None if nothing is known that says so."""
+    wanted, pod = outcome.wanted, outcome.wanted.asker.pod
+    spec, status = pod.spec or kube.PodSpec(), pod.status or kube.PodStatus()
+    if spec.scheduling_gates:
+        return f"pod {wanted.name} goes on waiting until its scheduling gates are gone"
+    if (stranger := other_scheduler(spec.scheduler_name or "", False, config)) is not None:
+        return f"pod {wanted.name} may go on waiting: {stranger}"
+    if status.nominated_node_name and outcome.moves:
+        return f"preemption already makes room for pod {wanted.name} on node {status.nominated_node_name}"
+    return None
 
 
 def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
@@ -128,7 +146,9 @@ class Planner:
         self.cluster = MovingCluster(state, config)
         self.pods, staying = movable_pods(state, self.cluster.residents, config, rules)
         self._staying = Counter(staying.values())
-        self._state, self._config = state, config
+        self._state, self._config, self._rules = state, config, rules
+        # The nodes before any move.
+        self._infos = dict(self.cluster.infos)
         self._budgets = list(state.objects.budgets)
         self._effort = effort or Effort()
         self._moved: set[str] = set()
@@ -151,10 +171,17 @@ class Planner:
             for each in (others if any(outcome.moves for outcome in outcomes) else ())
             if each.name not in fitting and cluster.best(each.asker) is not None
         ]
-        return Plan(outcomes, self._staying, len(self.pods), also, before, after)
+        at_risk = {move.pod.uid: self._at_risk(move.pod) for each in outcomes for move in each.moves}
+        return Plan(outcomes, self._staying, len(self.pods), also, before, after, at_risk)
+
+    def _at_risk(self, pod: MovablePod) -> float:
+        sizing = self.cluster.sizing
+        held = node_value(sizing.resolved(self._infos[pod.node]), sizing, self._config.cost.per_unit).held
+        return sum(part.value for part in held if part.uid == pod.uid) * hours(pod.bound, self._rules)
 
     def _outcome(self, wanted: Wanted) -> Outcome:
         cluster, asker = self.cluster, wanted.asker
+        cluster.denominate(asker.uid)
         node = cluster.best(asker)
         if node is not None:
             self._enter(wanted, node)
@@ -181,8 +208,11 @@ class Planner:
         names = {each.name for each in wanted}
         found = []
         for pod in self._state.objects.pods:
-            spec = pod.spec or kube.PodSpec()
-            if spec.node_name or is_finished(pod) or spec.scheduling_gates or pod_name(pod) in names:
+            spec, status = pod.spec or kube.PodSpec(), pod.status or kube.PodStatus()
+            # A nominated pod has its place.
+            if spec.node_name or status.nominated_node_name or spec.scheduling_gates:
+                continue
+            if is_finished(pod) or is_terminating(pod) or pod_name(pod) in names:
                 continue
             try:
                 each = waiting_pod(pod, self._state, self._config)

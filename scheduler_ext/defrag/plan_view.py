@@ -7,24 +7,30 @@ from typing import Any
 from scheduler_ext.defrag.executor import Execution
 from scheduler_ext.defrag.movable import MovablePod
 from scheduler_ext.defrag.moves import Hold, Move
-from scheduler_ext.defrag.plan import Outcome, Plan, gpus_in_words
+from scheduler_ext.defrag.plan import Outcome, Plan, doubt, gpus_in_words
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.in_words import devices as devices_in_words
 from scheduler_ext.explain.in_words import shortfall
 from scheduler_ext.whatif.whatif import name_of
+from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod import not_modelled, pod_name
 
 _Json = dict[str, Any]
 
 
-def plan_json(plan: Plan, held: Mapping[str, Sequence[str]]) -> _Json:
+def plan_json(plan: Plan, held: Mapping[str, Sequence[str]], config: Configuration) -> _Json:
     """The DefragmentationPlan. `held` are the GPUs that each moved pod holds now, by uid."""
-    moves = [_move(move, outcome, held) for outcome in plan.outcomes for move in outcome.moves]
+    moves = [
+        _move(move, outcome, held) | {"valueAtRisk": round(plan.at_risk[move.pod.uid], 2)}
+        for outcome in plan.outcomes
+        for move in outcome.moves
+    ]
     return {
         "apiVersion": API_VERSION,
         "kind": "DefragmentationPlan",
         "fits": plan.complete,
         "pods": [_outcome(outcome) for outcome in plan.outcomes],
+        "currency": config.cost.currency,
         "moves": moves,
         "alsoFit": list(plan.also_fit),
         "fragmentation": {
@@ -33,7 +39,7 @@ def plan_json(plan: Plan, held: Mapping[str, Sequence[str]]) -> _Json:
         },
         "movable": plan.movable,
         "staying": [{"reason": reason, "pods": count} for reason, count in plan.staying.most_common()],
-        "notes": notes(plan),
+        "notes": notes(plan, config),
         "execution": None,
     }
 
@@ -45,7 +51,6 @@ def _move(move: Move, outcome: Outcome, held: Mapping[str, Sequence[str]]) -> _J
         "uid": pod.uid,
         "owner": {"kind": pod.owner.kind, "name": pod.owner.name},
         "priority": pod.bound.priority,
-        "valueAtRisk": round(pod.usd_at_risk, 2),
         "from": {"node": pod.node, "devices": list(held.get(pod.uid, ()))},
         "to": {"node": move.to, "devices": list(move.devices)},
         "frees": freed(pod),
@@ -91,17 +96,24 @@ def _outcome(outcome: Outcome) -> _Json:
     }
 
 
-def notes(plan: Plan) -> list[str]:
+def notes(plan: Plan, config: Configuration) -> list[str]:
     """Remarks for people who execute the plan."""
+    found = []
+    for outcome in [each for each in plan.outcomes if each.node is not None]:
+        if (problem := doubt(outcome, config)) is not None:
+            found.append(problem)
+        wanted = outcome.wanted
+        features = [each for each in not_modelled(wanted.asker.pod) if each != "scheduling gates"]
+        found += [f"not modelled here for pod {wanted.name}: {feature}" for feature in features]
     jobs = sorted({move.pod.owner.name or "" for move in plan.moves if move.pod.owner.kind == "Job"})
-    found = [
+    found += [
         f"Job {name}: the restart counts against its backoffLimit, unless its podFailurePolicy ignores "
         "DisruptionTarget"
         for name in jobs
     ]
-    features = Counter(feature for move in plan.moves for feature in not_modelled(move.pod.again.pod))
+    moved = Counter(feature for move in plan.moves for feature in not_modelled(move.pod.again.pod))
     found += [
-        f"not modelled here for {count} of the moved pods: {feature}" for feature, count in features.items()
+        f"not modelled here for {count} of the moved pods: {feature}" for feature, count in moved.items()
     ]
     return found
 

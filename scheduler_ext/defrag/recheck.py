@@ -42,6 +42,7 @@ def broken(
         return f"node {node} is gone"
     mark, spent = cluster.mark(), dict[int, int]()
     held: list[Hold] = [Hold(node, asker)]
+    cluster.denominate(asker.uid)
     cluster.hold(node, asker)
     for move in moves:
         name = f"{move.pod.bound.namespace}/{move.pod.bound.name}"

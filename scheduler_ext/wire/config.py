@@ -137,8 +137,8 @@ class DraSection(_Section):
 class PlaceholdersSection(_Section):
     enabled: bool = False
     namespace: NamespaceName = "gpu-scheduler-placeholders"
-    after: str = "30s"
-    ttl: str = "15m"
+    after: Duration = "30s"
+    ttl: Duration = "15m"
     most: Annotated[int, Meta(ge=1, le=50)] = 5
     per_hour: Annotated[int, Meta(ge=1, le=1000)] = 20
 

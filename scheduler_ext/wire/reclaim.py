@@ -18,13 +18,14 @@ def warning_patch(uid: str, version: str, evict_at: float | None) -> dict[str, A
     return {"metadata": metadata}
 
 
-def eviction_body(namespace: str, name: str, uid: str, version: str) -> dict[str, Any]:
-    """The Eviction of a pod, if it is still at this version."""
+def eviction_body(namespace: str, name: str, uid: str, version: str | None = None) -> dict[str, Any]:
+    """The Eviction of a pod, if it is still at this version, or at any (None)."""
+    still = {"uid": uid} if version is None else {"uid": uid, "resourceVersion": version}
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"namespace": namespace, "name": name},
-        "deleteOptions": {"preconditions": {"uid": uid, "resourceVersion": version}},
+        "deleteOptions": {"preconditions": still},
     }
 
 

@@ -42,7 +42,7 @@ def is_removal(request: Request) -> bool:
 
 
 def counted(living: Living) -> dict[str, int]:
-    found = living.live.for_autoscalers.startup_taints.taints
+    found = living.live.writers.startup_taints.taints
     return {result: found[result] for result in ("removed", "refused", "failed")}
 
 

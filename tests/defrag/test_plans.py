@@ -267,6 +267,15 @@ def test_other_waiting_pods_that_get_in_are_named() -> None:
     assert planned(*objects, asks=2).also_fit == ["default/v"]
 
 
+def test_a_pod_fits_in_the_room_that_preemption_made_for_it() -> None:
+    waiting = waits({WHOLE: "2"})
+    waiting["status"]["nominatedNodeName"] = "a"
+    objects = [*whole_node("a", 2), *whole_node("b", 2, "y"), whole_pod("y", "b")]
+    plan = planned(*objects, waiting)
+    assert [(outcome.node, moves(plan)) for outcome in plan.outcomes] == [("a", [])]
+    assert not planned(*objects, waiting, pod("v", {WHOLE: "2"}), asks="default/v").complete
+
+
 def test_room_is_held_for_the_waiting_pod_and_for_a_pod_that_moves_later() -> None:
     plan = planned(
         *whole_node("a", 2, "x"),

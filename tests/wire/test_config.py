@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -14,7 +15,7 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
-from scheduler_ext.wire.config import Configuration, check, load_config
+from scheduler_ext.wire.config import DURATION_BOUNDS, Configuration, check, load_config
 from scheduler_ext.wire.times import duration_s
 
 HEADER = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
@@ -281,6 +282,17 @@ def test_durations(text: str, seconds: float) -> None:
 def test_invalid_durations(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^key: .* is no duration"):
         duration_s("key", text, 0, 1e6)
+
+
+def test_the_schema_of_every_duration_refuses_other_texts() -> None:
+    """The chart refuses such values before they reach a pod."""
+    (document, *_), sections = msgspec.json.schema_components([Configuration])
+    for key in DURATION_BOUNDS:
+        found = document
+        for part in key.split("."):
+            found = sections[found["$ref"].rpartition("/")[2]]["properties"][part]
+            found = found | next(iter(found.get("allOf", ())), {})
+        assert "pattern" in found, key
 
 
 def test_every_configuration_shipped_is_one_that_can_be_meant() -> None:

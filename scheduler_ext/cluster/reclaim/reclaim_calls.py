@@ -2,8 +2,8 @@
 
 from http import HTTPStatus
 from typing import NamedTuple
-from urllib.parse import quote
 
+from scheduler_ext.cluster.api_paths import NAMESPACES, pod_path
 from scheduler_ext.cluster.client.transport import JSON, MERGE, RefusedError, Transport
 from scheduler_ext.cluster.reflector import PAGE
 from scheduler_ext.core.node.reclaim import RECLAIM_LABEL
@@ -13,7 +13,6 @@ from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.reclaim import eviction_body, warning_patch
 from scheduler_ext.wire.watching import Decoder
 
-_NAMESPACES = "/api/v1/namespaces"
 _CALL_S = 5.0
 # Of a pod with several budgets, which no eviction respects (eviction.go): nothing happened.
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
@@ -45,7 +44,7 @@ class ReclaimCalls:
         query = {"labelSelector": RECLAIM_LABEL, "limit": str(PAGE)}
         found: dict[str, str] = {}
         while True:
-            reply = self._transport.get(_NAMESPACES, query, _CALL_S)
+            reply = self._transport.get(NAMESPACES, query, _CALL_S)
             page = self._namespaces.page(reply.body)
             for item in page.items:
                 metadata = item.metadata or kube.ObjectMeta()
@@ -57,7 +56,7 @@ class ReclaimCalls:
     def pod(self, namespace: str, name: str) -> FoundPod | None:
         """A pod as it is now; None if it does not exist."""
         try:
-            reply = self._transport.get(_path(namespace, name), timeout_s=_CALL_S)
+            reply = self._transport.get(pod_path(namespace, name), timeout_s=_CALL_S)
         except RefusedError as error:
             if error.status == HTTPStatus.NOT_FOUND:
                 return None
@@ -69,13 +68,9 @@ class ReclaimCalls:
     def warn(self, namespace: str, name: str, found: FoundPod, evict_at: float | None) -> None:
         """Set the time of the eviction on a pod, or remove it; refused with 409 if the pod changed."""
         body = warning_patch(found.uid, found.version, evict_at)
-        self._transport.send("PATCH", _path(namespace, name), body, MERGE, timeout_s=_CALL_S)
+        self._transport.send("PATCH", pod_path(namespace, name), body, MERGE, timeout_s=_CALL_S)
 
     def evict(self, namespace: str, name: str, found: FoundPod) -> None:
         """Evict a pod; refused with 409 if it changed, with 429 by a budget."""
         body = eviction_body(namespace, name, found.uid, found.version)
-        self._transport.send("POST", f"{_path(namespace, name)}/eviction", body, JSON, timeout_s=_CALL_S)
-
-
-def _path(namespace: str, name: str) -> str:
-    return f"{_NAMESPACES}/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        self._transport.send("POST", f"{pod_path(namespace, name)}/eviction", body, JSON, timeout_s=_CALL_S)

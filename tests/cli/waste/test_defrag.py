@@ -11,9 +11,12 @@ import pytest
 from tests.cli.commands import WHOLE, Written, run
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
-from tests.defrag.planning import whole_node, whole_pod
+from tests.defrag.planning import owned, whole_node, whole_pod
+from tests.defrag.test_plans import MIG_HALF, mig_node
 from tests.kube_objects import Json, inventory, pod
 
+KINDS = {"Node": NODES, "GPUNode": GPU_NODES, "Pod": PODS}
+CONFIGURED: Json = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
 OBJECTS = [
     *whole_node("a", 2, "x"),
     *whole_node("b", 2, "y"),
@@ -63,7 +66,7 @@ def test_the_table_has_a_line_for_each_move(fragmented: Path) -> None:
     ]
     assert lines[-1].startswith("Idle GPUs that future pods cannot use: ")
     wide = run("defrag", "--for", "w", "--inventory", fragmented, "-o", "wide").stdout
-    assert "$ AT RISK" in wide
+    assert "VALUE AT RISK" in wide
     assert run("defrag", "--for", "w", "--inventory", fragmented, "-o", "name").stdout == "pod/x\n"
 
 
@@ -110,6 +113,67 @@ def test_a_pod_of_a_file_that_is_not_created_yet(fragmented: Path, written: Writ
     assert answered("-f", asking, "--inventory", fragmented)["pods"][0]["pod"] == "default/new"
 
 
+def test_the_value_at_risk_has_the_prices_of_costs(tmp_path: Path, written: Written) -> None:
+    path = tmp_path / "mig.json"
+    moved, asking = owned(pod("x", {MIG_HALF: "1"}, on="m")), pod("w", {MIG_HALF: "2"})
+    path.write_bytes(inventory(*mig_node("m", "x"), *mig_node("n", "y"), moved, asking))
+    config = written("config.yaml", CONFIGURED | {"cost": {"perUnit": 2.0, "currency": "EUR"}})
+    answer = answered("--for", "w", "--inventory", path, "--config", config)
+    paid = json.loads(run("cost", "--inventory", path, "--config", config, "-o", "json").stdout)
+    # x and y hold one of two instances each.
+    assert [2 * move["valueAtRisk"] for move in answer["moves"]] == [paid["total"]["allocated"]]
+    assert answer["currency"] == paid["currency"] == "EUR"
+
+
+@pytest.mark.parametrize(
+    ("change", "note"),
+    [
+        pytest.param(
+            {"spec": {"schedulingGates": [{"name": "quota"}]}},
+            "pod default/w goes on waiting until its scheduling gates are gone",
+            id="scheduling gates",
+        ),
+        pytest.param(
+            {"spec": {"schedulerName": "default-scheduler"}},
+            "pod default/w may go on waiting: its schedulerName is default-scheduler, which has not asked",
+            id="another scheduler",
+        ),
+        pytest.param(
+            {"status": {"nominatedNodeName": "c"}},
+            "preemption already makes room for pod default/w on node c",
+            id="a pod for which others are being evicted",
+        ),
+    ],
+)
+def test_a_pod_that_moves_would_not_help_is_noted_and_moves_nothing(
+    tmp_path: Path, change: Json, note: str
+) -> None:
+    waiting = pod("w", {WHOLE: "2"})
+    for part, fields in change.items():
+        waiting[part] = waiting.get(part, {}) | fields
+    with ApiServer() as server:
+        for each in [*OBJECTS[:-2], *whole_node("c", 2, "z"), whole_pod("z", "c"), waiting]:
+            server.store.put(KINDS[each["kind"]], each)
+        options = ("--kubeconfig", server.kubeconfig(tmp_path / "kubeconfig"), "--min-age", "0s")
+        planned = answered("--for", "w", *options)
+        assert len(planned["moves"]) == 1
+        assert any(each.startswith(note) for each in planned["notes"])
+        refused = run("defrag", "--for", "w", "--execute", *options)
+        assert (refused.exit_code, refused.stdout.count("FREES")) == (1, 1)
+        assert f"nothing was moved: {note}" in refused.stderr
+        assert not server.log.all(lambda request: request.method != "GET")
+
+
+def test_features_of_the_waiting_pod_that_are_not_modelled_are_noted(
+    fragmented: Path, written: Written
+) -> None:
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    asking = pod("new", {WHOLE: "2"})
+    asking["spec"]["topologySpreadConstraints"] = [spread]
+    notes = answered("-f", written("pod.yaml", asking), "--inventory", fragmented)["notes"]
+    assert "not modelled here for pod default/new: topology spread constraints" in notes
+
+
 def test_restarts_of_jobs_are_noted(tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     moved = whole_pod("x", "a")
@@ -141,9 +205,8 @@ def test_errors(fragmented: Path, args: list[str], status: int, message: str) ->
 
 
 def live(server: ApiServer, *more: tuple[str, Json]) -> None:
-    kinds = {"Node": NODES, "GPUNode": GPU_NODES, "Pod": PODS}
     for each in OBJECTS:
-        server.store.put(kinds[each["kind"]], each)
+        server.store.put(KINDS[each["kind"]], each)
     for path, each in more:
         server.store.put(path, each)
 

@@ -90,7 +90,7 @@ class Scaling:
         return len(json.loads(data.get("created", "[]")))
 
     def counted(self, living: Living) -> dict[str, int]:
-        found = living.live.for_autoscalers.placeholders.placeholders
+        found = living.live.writers.placeholders.placeholders
         return {result: count for result, count in dict(found).items() if isinstance(result, str) and count}
 
     def looks(self, living: Living) -> None:
@@ -223,7 +223,7 @@ def test_nothing_is_created_beyond_the_hourly_budget_and_nothing_stays(scaling: 
     delete(scaling, "large")
     eventually(lambda: scaling.jobs() == [])
     # An hour later, there is room again.
-    budget = living.live.for_autoscalers.placeholders._budget
+    budget = living.live.writers.placeholders._budget
     budget.wall = lambda: time.time() + 3601
     scaling.wait(living, pod("third", {WHOLE: "2"}, schedulerName="gpu-scheduler"))
     eventually(lambda: scaling.jobs() == ["default/third"])
@@ -305,5 +305,5 @@ def test_without_the_component_nothing_is_written_and_the_rest_goes_on(scaling: 
 def test_nothing_is_asked_while_it_is_switched_off(scaling: Scaling) -> None:
     living = scaling.start(enabled=False)
     scaling.wait(living, LARGE)
-    assert not living.live.for_autoscalers.placeholders.is_alive
+    assert not living.live.writers.placeholders.is_alive
     assert not scaling.server.log.all(lambda request: "/jobs" in request.path)

@@ -59,8 +59,8 @@ def test_a_missing_right_is_logged_once_and_tried_again(
     forbidden = Refuse(403, "Forbidden", "may not list namespaces")
     refusal = idle.server.faults.place(forbidden, lists(NAMESPACES), times=None)
     idle.start()
-    assert idle.live._reclaimer is not None
-    counted = idle.live._reclaimer.reclaims
+    assert idle.live.writers.reclaimer is not None
+    counted = idle.live.writers.reclaimer.reclaims
     eventually(lambda: counted["failed"] >= 3)
     assert len([each for each in caplog.records if "are not reclaimed" in each.message]) == 1
     refusal.lift()
@@ -78,7 +78,7 @@ def test_preempt_asks_nothing_by_default(living: Living) -> None:
     living.server.store.put(PODS, running("pod-a", "a", DAY_S))
     living.start()
     assert not living.extender.preemptor.idle(living.info("a"))
-    assert living.live._reclaimer is None
+    assert living.live.writers.reclaimer is None
 
 
 def test_facts_follow_the_pods(idle: Living) -> None:
