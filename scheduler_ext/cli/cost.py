@@ -22,7 +22,9 @@ def cost(source: Source, config: Configuration, output: str) -> None:
     unavailable. The prices are the values of the configuration.
     """
     state = source.state(config)
-    report = cost_report(state.snapshot(config.sizing()), state.readings, config)
+    report = cost_report(
+        state.snapshot(config.sizing()), state.readings, state.facts, config, source.moment(state)
+    )
     print_output(output, report, "namespace", (each["namespace"] for each in report["namespaces"]), _print)
 
 

@@ -84,7 +84,7 @@ def idleness(
     # Of each GPU, by pod: whether the pod leaves it idle; None if unknown.
     leaves: dict[str, list[bool | None]] = {}
     for pod in gpu_pods(info):
-        parts = held_parts(pod, info, did)
+        parts = held_parts(pod, info, did, after_s)
         since = facts.get(pod.uid, NO_FACTS).running_since
         ran_s = max(0.0, now - since) if since is not None else 0.0
         for held in parts or ():
@@ -103,14 +103,16 @@ def idleness(
 
 
 def held_parts(
-    pod: BoundPod, info: NodeInfo, readings: Mapping[str, Readings]
+    pod: BoundPod, info: NodeInfo, readings: Mapping[str, Readings], after_s: float
 ) -> tuple[HeldPart, ...] | None:
     """All that a pod holds of a node's GPUs, with the idle times of `readings` by GPU; None if some GPU of it
     is unknown."""
     parts = parts_of(pod, info)
     if not parts:
         return None
-    return tuple(HeldPart(part, _idle_s(pod, part, readings.get(part.device.uuid))) for part in parts)
+    return tuple(
+        HeldPart(part, _idle_s(pod, part, readings.get(part.device.uuid), after_s)) for part in parts
+    )
 
 
 def parts_of(pod: BoundPod, info: NodeInfo) -> tuple[Part, ...] | None:
@@ -147,8 +149,9 @@ def _stays(pod: BoundPod, info: NodeInfo) -> bool:
     return not (pod.terminating or pod.uid in info.assumed)
 
 
-def _idle_s(pod: BoundPod, part: Part, did: Readings | None) -> int | None:
-    """By the pod's own processes, where the agent sees them; otherwise by all of the GPU or instance."""
+def _idle_s(pod: BoundPod, part: Part, did: Readings | None, after_s: float) -> int | None:
+    """By the pod's own processes, where the agent sees them; otherwise by all of the GPU or instance. A GPU
+    that computed nothing for `after_s` left every instance idle; of one that did, it is unknown which."""
     if did is None:
         return None
     where = None if part.instance is None else part.instance.uuid
@@ -161,7 +164,10 @@ def _idle_s(pod: BoundPod, part: Part, did: Readings | None) -> int | None:
         return min(own)
     if where is None:
         return did.idle_s
-    return next((each.idle_s for each in did.instances if each.uuid == where), None)
+    of_instance = next((each.idle_s for each in did.instances if each.uuid == where), None)
+    if of_instance is None and did.idle_s is not None and did.idle_s >= after_s:
+        return did.idle_s
+    return of_instance
 
 
 def _replicas(info: NodeInfo) -> int:

@@ -13,7 +13,7 @@ from tests.cli.commands import run
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_idle import CLUSTER
-from tests.kube_objects import inventory
+from tests.kube_objects import gpu, gpu_node, inventory, pod
 
 CONFIG = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
 
@@ -94,3 +94,20 @@ def test_no_idle_pod_is_said_so(tmp_path: Path) -> None:
     path.write_bytes(inventory(*CLUSTER[:2]))
     shown = run("idle", "--inventory", path)
     assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", "No idle pods\n")
+
+
+def test_times_of_a_file_end_with_its_newest_report(tmp_path: Path) -> None:
+    """However long ago the file was written, and also for the cost."""
+    device = gpu(0, holders=[{"uid": "uid-p"}], idleSeconds=7200)
+    each = pod("p", {"nvidia.com/gpu": "1"}, on="n")
+    path = tmp_path / "inventory.json"
+    for started, expected in (
+        ("2026-11-20T11:00:00Z", ["2026-11-20T11:10:00Z"]),
+        ("2026-11-20T13:00:00Z", []),
+    ):
+        each["status"]["startTime"] = started
+        path.write_bytes(inventory(gpu_node("n", [device], reportedAt="2026-11-20T13:10:00Z"), each))
+        listing = json.loads(run("idle", "--inventory", path, "-o", "json").stdout)
+        assert [item["since"] for item in listing["items"]] == expected
+        cost = json.loads(run("cost", "--inventory", path, "-o", "json").stdout)
+        assert cost["total"]["idle"] == 3.4 * len(expected)
