@@ -126,7 +126,7 @@ class Planner:
         self, state: ClusterState, config: Configuration, rules: Rules, effort: Effort | None = None
     ) -> None:
         self.cluster = MovingCluster(state, config)
-        self.pods, staying = movable_pods(state, self.cluster.residents, config, rules)
+        self.pods, staying = movable_pods(state, self.cluster, config, rules)
         self._staying = Counter(staying.values())
         self._state, self._config = state, config
         self._budgets = list(state.objects.budgets)

@@ -17,12 +17,14 @@ from scheduler_ext.wire.pod import not_modelled, pod_name
 _Json = dict[str, Any]
 
 
-def plan_json(plan: Plan, held: Mapping[str, Sequence[str]]) -> _Json:
-    """The DefragmentationPlan. `held` are the GPUs that each moved pod holds now, by uid."""
+def plan_json(plan: Plan, held: Mapping[str, Sequence[str]], currency: str) -> _Json:
+    """The DefragmentationPlan, with values in a currency. `held` are the GPUs that each moved pod holds
+    now, by uid."""
     moves = [_move(move, outcome, held) for outcome in plan.outcomes for move in outcome.moves]
     return {
         "apiVersion": API_VERSION,
         "kind": "DefragmentationPlan",
+        "currency": currency,
         "fits": plan.complete,
         "pods": [_outcome(outcome) for outcome in plan.outcomes],
         "moves": moves,
@@ -45,7 +47,7 @@ def _move(move: Move, outcome: Outcome, held: Mapping[str, Sequence[str]]) -> _J
         "uid": pod.uid,
         "owner": {"kind": pod.owner.kind, "name": pod.owner.name},
         "priority": pod.bound.priority,
-        "valueAtRisk": round(pod.usd_at_risk, 2),
+        "valueAtRisk": round(pod.value_at_risk, 2),
         "from": {"node": pod.node, "devices": list(held.get(pod.uid, ()))},
         "to": {"node": move.to, "devices": list(move.devices)},
         "frees": freed(pod),

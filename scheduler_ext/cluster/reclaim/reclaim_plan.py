@@ -46,6 +46,7 @@ class Planner:
         self._policy: ReclaimPolicy = config.reclaim_policy()
         self._after_s = config.idle_after_s()
         self._values = config.policy().values
+        self._headroom_percent = config.memory.headroom_percent
 
     def concerned(self, seen: Seen) -> list[NodeInfo]:
         """The nodes on which something was idle for long enough, or a pod was warned: cheap enough for every
@@ -104,7 +105,8 @@ class Planner:
         return now + self._policy.warn_for_s
 
     def _idle(self, info: NodeInfo, seen: Seen, facts: FactsOfPods, now: float) -> Idleness:
-        return idleness(info, seen.readings.get(info.name, ()), facts, now, self._after_s)
+        readings = seen.readings.get(info.name, ())
+        return idleness(info, readings, facts, now, self._after_s, self._headroom_percent)
 
     def _planned(
         self,

@@ -9,6 +9,7 @@ from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice
 from scheduler_ext.core.dra.published import ClaimedDevice
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.gpu.readings import Readings
+from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
 from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.claimed import gpu_pods
 from scheduler_ext.core.node.holdings import known_devices, seen_gpus, seen_instances, share_peaks
@@ -72,10 +73,16 @@ NOT_IDLE = Idleness()
 
 
 def idleness(
-    info: NodeInfo, readings: Sequence[Readings], facts: FactsOfPods, now: float, after_s: float
+    info: NodeInfo,
+    readings: Sequence[Readings],
+    facts: FactsOfPods,
+    now: float,
+    after_s: float,
+    headroom_percent: int = 0,
 ) -> Idleness:
     """The idle pods of a node at a wall time, by the readings of its last report, if that is fresh. A pod is
-    idle after it has run and computed nothing for `after_s`."""
+    idle after it has run and computed nothing for `after_s`. The headroom only matters to the size of shares,
+    as a part of a GPU."""
     if info.report is None:
         return NOT_IDLE
     did = {each.uuid: each for each in readings}
@@ -84,7 +91,7 @@ def idleness(
     # Of each GPU, by pod: whether the pod leaves it idle; None if unknown.
     leaves: dict[str, list[bool | None]] = {}
     for pod in gpu_pods(info):
-        parts = held_parts(pod, info, did, after_s)
+        parts = _held_parts(pod, info, did, after_s, headroom_percent)
         since = facts.get(pod.uid, NO_FACTS).running_since
         ran_s = max(0.0, now - since) if since is not None else 0.0
         for held in parts or ():
@@ -102,12 +109,16 @@ def idleness(
     return Idleness(tuple(idle), gpus, known, tuple(unknown))
 
 
-def held_parts(
-    pod: BoundPod, info: NodeInfo, readings: Mapping[str, Readings], after_s: float
+def _held_parts(
+    pod: BoundPod,
+    info: NodeInfo,
+    readings: Mapping[str, Readings],
+    after_s: float,
+    headroom_percent: int,
 ) -> tuple[HeldPart, ...] | None:
     """All that a pod holds of a node's GPUs, with the idle times of `readings` by GPU; None if some GPU of it
     is unknown."""
-    parts = parts_of(pod, info)
+    parts = parts_of(pod, info, headroom_percent)
     if not parts:
         return None
     return tuple(
@@ -115,7 +126,7 @@ def held_parts(
     )
 
 
-def parts_of(pod: BoundPod, info: NodeInfo) -> tuple[Part, ...] | None:
+def parts_of(pod: BoundPod, info: NodeInfo, headroom_percent: int = 0) -> tuple[Part, ...] | None:
     """All that a pod holds of a node's GPUs, each once; None if some GPU of it is unknown."""
     found: dict[str, Part] = {}
     claimed = 0
@@ -137,7 +148,7 @@ def parts_of(pod: BoundPod, info: NodeInfo) -> tuple[Part, ...] | None:
             found[instance.uuid] = Part(device, instance, _part_of_instance(instance, device))
         for device, count in gpus:
             found[device.uuid] = Part(device, None, count / _replicas(info))
-    for part in _shared_parts(pod, info):
+    for part in _shared_parts(pod, info, headroom_percent):
         if part is None:
             return None
         found[part.uuid] = part
@@ -180,7 +191,7 @@ def _part_of_instance(instance: MigInstance, device: Device) -> float:
     return instance.size / max(1, sum(each.size for each in device.mig.instances))
 
 
-def _shared_parts(pod: BoundPod, info: NodeInfo) -> Iterator[Part | None]:
+def _shared_parts(pod: BoundPod, info: NodeInfo, headroom_percent: int) -> Iterator[Part | None]:
     if pod.request.shares is None:
         return
     asking = [name for name, mib in pod.request.shares.by_container if mib]
@@ -190,7 +201,8 @@ def _shared_parts(pod: BoundPod, info: NodeInfo) -> Iterator[Part | None]:
     peaks = share_peaks(pod, info.devices)
     for device in info.devices:
         if device.uuid in peaks:
-            yield Part(device, None, min(1.0, peaks[device.uuid] / max(1, device.memory.total_mib)))
+            size = Room.of(device.memory, NOTHING_HELD, headroom_percent).share_total
+            yield Part(device, None, min(1.0, peaks[device.uuid] / max(1, size)))
 
 
 def _claimed_parts(pod: BoundPod, info: NodeInfo) -> Iterator[Part | None]:
