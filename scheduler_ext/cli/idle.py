@@ -1,5 +1,6 @@
 """`scheduler-ext idle`: pods that hold GPUs and compute nothing."""
 
+import time
 from typing import Any
 
 import click
@@ -25,8 +26,7 @@ def idle(source: Source, config: Configuration, namespace: str | None, output: s
     """
     state = source.state(config)
     nodes = state.snapshot(config.sizing()).nodes.values()
-    now = source.moment(state)
-    listing = idle_pod_list(nodes, config, state.readings, state.facts, now, namespace)
+    listing = idle_pod_list(nodes, config, state.readings, state.facts, time.time(), namespace)
     names = (item["name"] for item in listing["items"])
     print_output(output, listing, "pod", names, _print)
 

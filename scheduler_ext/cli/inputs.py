@@ -1,7 +1,6 @@
 """The inputs of commands: a configuration, pods, and a cluster, from a file or live."""
 
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -38,7 +37,6 @@ from scheduler_ext.wire.config import Configuration, load_config
 from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, read_file, read_stream
 from scheduler_ext.wire.manifests import Manifest, in_namespace
 from scheduler_ext.wire.objects import read_manifests, read_objects
-from scheduler_ext.wire.times import seconds
 
 STDIN = "-"
 _STDIN_READ = "scheduler_ext.stdin_read"
@@ -154,15 +152,6 @@ class Source:
         for problem in state.problems.values():
             show(f"warning: {problem}", err=True)
         return state
-
-    def moment(self, state: ClusterState) -> float:
-        """The wall time of a state, in seconds: now, or that of the newest report in a file."""
-        if self.inventory is not None:
-            statuses = [each.status for each in state.objects.gpu_nodes.values() if each.status is not None]
-            times = [at for status in statuses if (at := seconds(status.reported_at)) is not None]
-            if times:
-                return max(times)
-        return time.time()
 
 
 def source_options(flag: str = "--inventory", file_option: Decorator = inventory_option) -> Decorator:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scheduler_ext.wire.times import time_text
 from tests.cli.commands import run
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
@@ -96,18 +98,14 @@ def test_no_idle_pod_is_said_so(tmp_path: Path) -> None:
     assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", "No idle pods\n")
 
 
-def test_times_of_a_file_end_with_its_newest_report(tmp_path: Path) -> None:
-    """However long ago the file was written, and also for the cost."""
+def test_a_pod_that_began_a_minute_ago_on_an_idle_gpu_is_idle_in_no_command(tmp_path: Path) -> None:
     device = gpu(0, holders=[{"uid": "uid-p"}], idleSeconds=7200)
     each = pod("p", {"nvidia.com/gpu": "1"}, on="n")
     path = tmp_path / "inventory.json"
-    for started, expected in (
-        ("2026-11-20T11:00:00Z", ["2026-11-20T11:10:00Z"]),
-        ("2026-11-20T13:00:00Z", []),
-    ):
-        each["status"]["startTime"] = started
-        path.write_bytes(inventory(gpu_node("n", [device], reportedAt="2026-11-20T13:10:00Z"), each))
+    for ran_s, expected in ((60, []), (3600, ["p"])):
+        each["status"]["startTime"] = time_text(time.time() - ran_s)
+        path.write_bytes(inventory(gpu_node("n", [device]), each))
         listing = json.loads(run("idle", "--inventory", path, "-o", "json").stdout)
-        assert [item["since"] for item in listing["items"]] == expected
+        assert [item["name"] for item in listing["items"]] == expected
         cost = json.loads(run("cost", "--inventory", path, "-o", "json").stdout)
         assert cost["total"]["idle"] == 3.4 * len(expected)
