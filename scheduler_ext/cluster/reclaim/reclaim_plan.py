@@ -125,9 +125,12 @@ class Planner:
         step: Step = "none"
         # A report that is old says nothing, and a pod that ends needs nothing.
         if info.freshness == "Fresh" and info.name in ages_s and pod.holds and not pod.terminating:
+            idle_since = None
+            if idle is not None and opted_in(namespace, pod.labels.get(RECLAIM_LABEL)):
+                idle_since = now - ages_s[info.name] - idle.idle_s
             step = next_step(
                 self._policy,
-                is_idle=idle is not None and opted_in(namespace, pod.labels.get(RECLAIM_LABEL)),
+                idle_since=idle_since,
                 ran_s=now - facts.running_since if facts.running_since is not None else 0.0,
                 evict_at=evict_at,
                 report_age_s=ages_s[info.name],
