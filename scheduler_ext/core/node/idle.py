@@ -84,7 +84,8 @@ def idleness(
     idle after it has run and computed nothing for `after_s`. The headroom only matters to the size of shares,
     as a part of a GPU."""
     if info.report is None:
-        return NOT_IDLE
+        running = (pod for pod in gpu_pods(info) if facts.get(pod.uid, NO_FACTS).running_since is not None)
+        return Idleness(unknown=tuple(running))
     did = {each.uuid: each for each in readings}
     idle: list[IdlePod] = []
     unknown: list[BoundPod] = []

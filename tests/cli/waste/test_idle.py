@@ -49,7 +49,7 @@ def test_the_table(source: list[Any]) -> None:
         ["prod", "1", "1", "0.50", "0.50"],
         ["all", "2", "2", "7.40", "14.30"],
     ]
-    assert note == "Note: 1 running pods with GPUs are left out: no agent reports when they computed"
+    assert note == "Note: 1 running pod with GPUs is left out: no agent reports when it computed"
 
 
 def test_one_namespace(source: list[Any]) -> None:

@@ -281,6 +281,15 @@ def test_claims(claims: list[tuple[str, list[str]]], expected: list[str]) -> Non
     assert names(found) == expected
 
 
+def test_of_a_node_without_an_agent_nothing_is_known() -> None:
+    """Only pods that run count."""
+    labels = {"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "2"}
+    pods = (whole("p"), whole("new"))
+    (info,) = assemble(read_objects(inventory(kube_node("n", {WHOLE: "2"}, labels=labels))), NAMES).values()
+    found = judged(replace(info, pods=pods), [], p=9000)
+    assert (names(found), [each.name for each in found.unknown]) == ([], ["p"])
+
+
 def test_of_pods_that_share_a_gpu_in_turns_only_the_idle_one_is_idle() -> None:
     """By its own processes; the GPU itself is busy."""
     pods = (whole("busy"), whole("lazy"))
