@@ -29,6 +29,7 @@ CLUSTER_COMMANDS = (
     "explain",
     "capacity",
     "defrag",
+    "idle",
     "cost",
     "recommend",
     "simulate",
