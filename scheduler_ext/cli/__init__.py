@@ -10,7 +10,6 @@ _NAMES = (
     "serve",
     "agent",
     "inventory",
-    "idle",
     "replay",
     "check-config",
     "autoscaler-config",

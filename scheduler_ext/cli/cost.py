@@ -1,5 +1,6 @@
 """`scheduler-ext cost`: the value of GPUs per hour, by model and by namespace."""
 
+import time
 from typing import Any
 
 import click
@@ -22,7 +23,8 @@ def cost(source: Source, config: Configuration, output: str) -> None:
     unavailable. The prices are the values of the configuration.
     """
     state = source.state(config)
-    report = cost_report(state.snapshot(config.sizing()), state.readings, config)
+    snapshot = state.snapshot(config.sizing())
+    report = cost_report(snapshot, state.readings, state.facts, config, time.time())
     print_output(output, report, "namespace", (each["namespace"] for each in report["namespaces"]), _print)
 
 

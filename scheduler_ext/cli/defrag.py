@@ -156,7 +156,8 @@ def defrag(
         wanted = asked.wanted(manifests, source, state, config)
         planner = Planner(state, config, rules(), Effort.thorough() if thorough else Effort())
         plan = planner.plan(wanted)
-    answer = plan_json(plan, held_devices(state, [move.pod.uid for move in plan.moves]), config)
+    held = held_devices(state, [move.pod.uid for move in plan.moves])
+    answer = plan_json(plan, held, config)
     for manifest in manifests:
         print_notes(manifest.notes())
     if execute and plan.moves:

@@ -40,7 +40,8 @@ def _print(listing: dict[str, Any], *, wide: bool) -> None:
     else:
         click.echo("No idle pods", err=True)
     if unknown := listing["unknownPods"]:
-        print_notes([f"{unknown} running pods with GPUs are left out: no agent reports when they computed"])
+        pods = "1 running pod with GPUs is" if unknown == 1 else f"{unknown} running pods with GPUs are"
+        print_notes([f"{pods} left out: no agent reports when {'it' if unknown == 1 else 'they'} computed"])
 
 
 def _total(listing: dict[str, Any]) -> dict[str, Any]:

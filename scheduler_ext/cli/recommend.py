@@ -61,7 +61,7 @@ def _print(found: dict[str, Any], *, wide: bool) -> None:
     if not lines:
         click.echo("No pods with GPUs", err=True)
         return
-    print_items(_COLUMNS, lines, wide=wide)
+    print_items(_COLUMNS if wide else _NARROW, lines, wide=wide)
     print_notes(
         f"{_name(item)} {each['containerName']}: {note}"
         for item in found["items"]
@@ -92,8 +92,10 @@ _COLUMNS: Columns = {
     "PEAK MIB": lambda line: "-" if line["peakMiB"] is None else line["peakMiB"],
     "VERDICT": "verdict",
     "INSTEAD": _target,
-    "FREES PER HOUR": lambda line: (
+    "FREES/H": lambda line: (
         f"{line['option']['frees']['valuePerHour']:.2f} {line['currency']}" if line["option"] else "-"
     ),
     "BECAUSE": "reason",
 }
+# So that most lines need no second one.
+_NARROW = {title: value for title, value in _COLUMNS.items() if title != "SEEN"}

@@ -14,7 +14,7 @@ from scheduler_ext.defrag.movable import MovablePod
 from scheduler_ext.defrag.moving_cluster import MovingCluster
 from scheduler_ext.whatif.whatif import Asker
 
-# (disruption budgets that are exceeded, moves, highest priority, stake).
+# (disruption budgets that are exceeded, moves, highest priority, value at risk).
 Price = tuple[float, ...]
 # Sets that are begun on one node.
 _STEPS = 2000
@@ -35,7 +35,7 @@ class MovePrices:
             over,
             len(pods),
             max((pod.bound.priority for pod in pods), default=-(2**31)),
-            sum(pod.stake for pod in pods),
+            sum(pod.value_at_risk for pod in pods),
         )
 
     def kind(self, i: int, /) -> Hashable:
@@ -51,7 +51,7 @@ def _wishes(pod: MovablePod) -> Hashable:
 
 def in_order(pods: Sequence[MovablePod]) -> list[MovablePod]:
     """The pod that leaves last comes first."""
-    return sorted(pods, key=lambda pod: (-pod.bound.priority, -pod.stake, pod.uid))
+    return sorted(pods, key=lambda pod: (-pod.bound.priority, -pod.value_at_risk, pod.uid))
 
 
 class LeavingSets:
@@ -135,8 +135,8 @@ def least_moves(
     if None in bounds:
         return None
     least = max(1, *(bound or 0 for bound in bounds), 1)
-    cheapest = min(pods, key=lambda pod: (pod.bound.priority, pod.stake))
-    return least, cheapest.bound.priority, cheapest.stake
+    cheapest = min(pods, key=lambda pod: (pod.bound.priority, pod.value_at_risk))
+    return least, cheapest.bound.priority, cheapest.value_at_risk
 
 
 def _most_gain(much: float, gains: Sequence[float]) -> int | None:

@@ -1,19 +1,19 @@
 """Which pods may be moved: evicted, and created again by their controller on another GPU."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 
 from scheduler_ext.core.errors import PodError
-from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.lazy import lazy
-from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.node import BoundPod, Node
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.whatif import Asker, Resident, name_of
+from scheduler_ext.views.node_value import pod_values
+from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.kube import strings
@@ -35,20 +35,25 @@ _HOUR_S = 3600.0
 @dataclass(eq=False)
 class MovablePod:
     """A pod that may be moved. `budgets` are the indices of its PodDisruptionBudgets, at most one;
-    `stake` is about the value of its GPUs for the time since it started, cheap enough to compare all
-    pods by it."""
+    it holds its GPUs for `_hours`."""
 
     bound: BoundPod
     node: str
     owner: kube.OwnerReference
     budgets: tuple[int, ...]
-    stake: float
+    _values: "_NodeValues"
+    _hours: float
     _pod: kube.Pod
     _resources: ResourceNames
 
     @property
     def uid(self) -> str:
         return self.bound.uid
+
+    @lazy
+    def value_at_risk(self) -> float:
+        """The value of the GPUs that it holds, since it started: the work that a restart may lose."""
+        return self._values.of(self.bound.uid) * self._hours
 
     @property
     def again(self) -> Asker:
@@ -65,6 +70,21 @@ class MovablePod:
     def _again(self) -> Asker | str:
         # Read on demand, because few pods of a large cluster are looked at.
         return created_again(self._pod, self.bound, self._resources)
+
+
+class _NodeValues:
+    """The values per hour of the pods on a node; computed on demand, because few nodes are compared."""
+
+    def __init__(self, node: Node, config: Configuration) -> None:
+        self._node, self._config = node, config
+
+    def of(self, uid: str) -> float:
+        """By the uid of the pod, in the currency of costs."""
+        return self._all.get(uid, 0.0)
+
+    @lazy
+    def _all(self) -> dict[str, float]:
+        return pod_values(self._node, self._config.sizing(), self._config.cost.per_unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +131,7 @@ def immovable(
 
 def movable_pods(
     state: ClusterState,
-    residents: dict[str, dict[str, Resident]],
+    cluster: WhatIf,
     config: Configuration,
     rules: Rules,
 ) -> tuple[list[MovablePod], dict[str, str]]:
@@ -120,12 +140,12 @@ def movable_pods(
     by_namespace: dict[str, list[int]] = {}
     for i, budget in enumerate(budgets):
         by_namespace.setdefault(budget.namespace, []).append(i)
-    policy, resources = config.policy(), config.resource_names()
+    nodes, resources = cluster.snapshot.nodes, config.resource_names()
     for node, pods in state.objects.pods_by_node().items():
-        info = state.infos.get(node)
-        for pod in pods if info is not None else ():
-            assert info is not None
-            resident = residents[node].get(pod_uid(pod) or pod_name(pod))
+        values = _NodeValues(nodes[node], config) if node in nodes else None
+        for pod in pods if values is not None else ():
+            assert values is not None
+            resident = cluster.residents[node].get(pod_uid(pod) or pod_name(pod))
             if resident is None or not resident.pod.request.asks_gpu:
                 continue
             bound = resident.pod
@@ -135,8 +155,8 @@ def movable_pods(
             if reason is not None or owner is None:
                 staying[bound.uid] = reason or ""
             else:
-                risk = stake(bound, info, policy.values, rules)
-                found.append(MovablePod(bound, node, owner, own, risk, pod, resources))
+                hours = _hours_since(bound.started_at, rules)
+                found.append(MovablePod(bound, node, owner, own, values, hours, pod, resources))
     return found, staying
 
 
@@ -162,39 +182,9 @@ def created_again(pod: kube.Pod, bound: BoundPod, resources: ResourceNames) -> A
     return Asker(new, metadata.uid, request, needs)
 
 
-def stake(bound: BoundPod, info: NodeInfo, values: Mapping[str, float], rules: Rules) -> float:
-    """About the value of the work that a restart may lose, in units of the value table. A share counts as its
-    part of a GPU."""
-    return gpus_held(bound, info) * per_gpu_hour(info, values) * hours(bound, rules)
-
-
-def hours(bound: BoundPod, rules: Rules) -> float:
-    """The time since a pod started; an hour if that is not known."""
-    return 1.0 if bound.started_at is None else max(0.0, rules.at - bound.started_at) / _HOUR_S
-
-
-def gpus_held(bound: BoundPod, info: NodeInfo) -> float:
-    """The GPUs that a pod holds, as a number: whole ones, and parts by their memory or their MIG slots."""
-    device = info.devices[0] if info.devices else None
-    total_mib = device.memory.total_mib if device is not None else 0
-    geometry = device.mig.geometry if device is not None else None
-    parts = 0.0
-    for ask in bound.request.units:
-        profile = geometry.profile(ask.profile) if geometry is not None and ask.profile else None
-        parts += ask.count * (profile.size / geometry.grid if profile and geometry else 1.0)
-    if bound.request.shares is not None and total_mib:
-        parts += bound.request.shares.total_mib / total_mib
-    return parts
-
-
-def per_gpu_hour(info: NodeInfo, values: Mapping[str, float]) -> float:
-    """The value of one GPU of a node per hour; `values` of models replace the table's."""
-    if info.value > 0:
-        return info.value
-    model = info.devices[0].model if info.devices else None
-    if model is None and info.estimate is not None:
-        model = info.estimate.model
-    return value_of(model, values) if model is not None else 0.0
+def _hours_since(started_at: float | None, rules: Rules) -> float:
+    """A start that is not known counts as an hour ago."""
+    return 1.0 if started_at is None else max(0.0, rules.at - started_at) / _HOUR_S
 
 
 def held_devices(state: ClusterState, uids: Sequence[str]) -> dict[str, list[str]]:

@@ -3,21 +3,20 @@ each of them."""
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
-from scheduler_ext.defrag.movable import MovablePod, Rules, hours, movable_pods
+from scheduler_ext.defrag.movable import Rules, movable_pods
 from scheduler_ext.defrag.moves import Effort, Move, Stuck
 from scheduler_ext.defrag.moving_cluster import MovingCluster
 from scheduler_ext.defrag.search import Search
 from scheduler_ext.explain.explainer import other_scheduler
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.views.history import fragmentation
-from scheduler_ext.views.node_value import node_value
 from scheduler_ext.whatif.whatif import Asker
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -65,9 +64,7 @@ class Outcome:
 class Plan:
     """The answer for all waiting pods. `staying` counts pods with GPUs that may not be moved, by reason;
     `also_fit` are other waiting pods that fit after the moves and did not before; `fragmentation` is
-    (unallocated, unusable) in GPUs, before and after. `at_risk` is by uid the value of the GPUs of each moved
-    pod for the time since it started, with the prices of `scheduler-ext cost`: work that a restart may
-    lose."""
+    (unallocated, unusable) in GPUs, before and after."""
 
     outcomes: Sequence[Outcome]
     staying: Counter[str] = field(default_factory=Counter)
@@ -75,7 +72,6 @@ class Plan:
     also_fit: Sequence[str] = ()
     before: tuple[float, float] = (0.0, 0.0)
     after: tuple[float, float] = (0.0, 0.0)
-    at_risk: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def moves(self) -> list[Move]:
@@ -144,11 +140,9 @@ class Planner:
         self, state: ClusterState, config: Configuration, rules: Rules, effort: Effort | None = None
     ) -> None:
         self.cluster = MovingCluster(state, config)
-        self.pods, staying = movable_pods(state, self.cluster.residents, config, rules)
+        self.pods, staying = movable_pods(state, self.cluster, config, rules)
         self._staying = Counter(staying.values())
-        self._state, self._config, self._rules = state, config, rules
-        # The nodes before any move.
-        self._infos = dict(self.cluster.infos)
+        self._state, self._config = state, config
         self._budgets = list(state.objects.budgets)
         self._effort = effort or Effort()
         self._moved: set[str] = set()
@@ -171,13 +165,7 @@ class Planner:
             for each in (others if any(outcome.moves for outcome in outcomes) else ())
             if each.name not in fitting and cluster.best(each.asker) is not None
         ]
-        at_risk = {move.pod.uid: self._at_risk(move.pod) for each in outcomes for move in each.moves}
-        return Plan(outcomes, self._staying, len(self.pods), also, before, after, at_risk)
-
-    def _at_risk(self, pod: MovablePod) -> float:
-        sizing = self.cluster.sizing
-        held = node_value(sizing.resolved(self._infos[pod.node]), sizing, self._config.cost.per_unit).held
-        return sum(part.value for part in held if part.uid == pod.uid) * hours(pod.bound, self._rules)
+        return Plan(outcomes, self._staying, len(self.pods), also, before, after)
 
     def _outcome(self, wanted: Wanted) -> Outcome:
         cluster, asker = self.cluster, wanted.asker

@@ -20,17 +20,13 @@ _Json = dict[str, Any]
 
 def plan_json(plan: Plan, held: Mapping[str, Sequence[str]], config: Configuration) -> _Json:
     """The DefragmentationPlan. `held` are the GPUs that each moved pod holds now, by uid."""
-    moves = [
-        _move(move, outcome, held) | {"valueAtRisk": round(plan.at_risk[move.pod.uid], 2)}
-        for outcome in plan.outcomes
-        for move in outcome.moves
-    ]
+    moves = [_move(move, outcome, held) for outcome in plan.outcomes for move in outcome.moves]
     return {
         "apiVersion": API_VERSION,
         "kind": "DefragmentationPlan",
+        "currency": config.cost.currency,
         "fits": plan.complete,
         "pods": [_outcome(outcome) for outcome in plan.outcomes],
-        "currency": config.cost.currency,
         "moves": moves,
         "alsoFit": list(plan.also_fit),
         "fragmentation": {
@@ -51,6 +47,7 @@ def _move(move: Move, outcome: Outcome, held: Mapping[str, Sequence[str]]) -> _J
         "uid": pod.uid,
         "owner": {"kind": pod.owner.kind, "name": pod.owner.name},
         "priority": pod.bound.priority,
+        "valueAtRisk": round(pod.value_at_risk, 2),
         "from": {"node": pod.node, "devices": list(held.get(pod.uid, ()))},
         "to": {"node": move.to, "devices": list(move.devices)},
         "frees": freed(pod),

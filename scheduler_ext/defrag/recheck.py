@@ -32,7 +32,7 @@ def broken(
     """Why these moves, in their order, do not let the pod onto the node any more; None if they do. A pod may
     go to another node than planned."""
     cluster = MovingCluster(state, config)
-    pods, staying = movable_pods(state, cluster.residents, config, rules)
+    pods, staying = movable_pods(state, cluster, config, rules)
     by_uid = {pod.uid: pod for pod in pods}
     asker = wanted.asker
     if wanted.gpus is None:

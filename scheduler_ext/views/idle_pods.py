@@ -10,7 +10,7 @@ from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods, PodFacts
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.sources.source_status import SourceStatus
-from scheduler_ext.views.node_value import node_value
+from scheduler_ext.views.node_value import pod_values
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.times import time_text
 
@@ -33,12 +33,12 @@ def idle_pod_list(
     unknown = 0
     for node in nodes:
         info = node.info
-        found = idleness(info, readings.get(info.name, ()), facts, now, after_s)
+        found = idleness(info, readings.get(info.name, ()), facts, now, after_s, sizing.headroom_percent)
         unknown += sum(namespace in (None, pod.namespace) for pod in found.unknown)
         asked = [each for each in found.pods if namespace in (None, each.pod.namespace)]
-        held = node_value(node, sizing, config.cost.per_unit).held if asked else ()
+        values = pod_values(node, sizing, config.cost.per_unit) if asked else {}
         for each in asked:
-            value = sum(part.value for part in held if part.uid == each.pod.uid)
+            value = values.get(each.pod.uid, 0.0)
             items.append(_item(each, info, facts.get(each.pod.uid, NO_FACTS), value, now))
     items.sort(
         key=lambda item: (-item["valuePerHour"], -item["idleSeconds"], item["namespace"], item["name"])

@@ -55,6 +55,15 @@ def node_value(node: Node, sizing: Sizing, factor: float) -> NodeValue:
     return tally.done()
 
 
+def pod_values(node: Node, sizing: Sizing, factor: float) -> dict[str, float]:
+    """The value per hour of what each pod holds of a node, by its uid."""
+    values: dict[str, float] = {}
+    for part in node_value(node, sizing, factor).held:
+        if part.uid is not None:
+            values[part.uid] = values.get(part.uid, 0.0) + part.value
+    return values
+
+
 def _estimated(node: Node, estimate: Estimate, sizing: Sizing, factor: float) -> NodeValue:
     """Of labels: pods hold a number of GPUs, or of their replicas."""
     price = gpu_price(node.info, estimate.model, sizing, factor) * _part_of_gpu(estimate.model)

@@ -2,10 +2,11 @@
 is applied."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from scheduler_ext.core.gpu.mig_profile import resource_from_profile
 from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
 from scheduler_ext.core.request.resource_names import MIG_PREFIX
 from scheduler_ext.explain.explain import API_VERSION
@@ -34,13 +35,13 @@ _BOUNDS = ("target", "lowerBound", "upperBound", "uncappedTarget")
 @dataclass(frozen=True, slots=True)
 class _Ask:
     """What one container asks: `amount` of a resource. It can have `memory_mib` of one GPU or instance, and
-    takes `gpus` GPUs, or a part of one, of a `model` with this value per hour."""
+    takes `gpus` GPUs, or a part of one, of a `model`, which `cost` so much per hour."""
 
     resource: str
     amount: int
     memory_mib: int
     gpus: float
-    value: float
+    cost: float
     model: str
 
 
@@ -87,7 +88,7 @@ class _Advisor:
         known = [each for each in pods if each.peak_mib is not None]
         # After a change of the workload, the youngest pod has the present request.
         latest = min(pods or seen, key=lambda each: each.age_s if each.age_s is not None else 0.0)
-        ask = self._ask(latest)
+        ask = self._mean(latest, pods)
         failures = sum(each.failures for each in seen)
         observed_s = max((each.age_s or 0.0 for each in known), default=0.0)
         peak = max((each.peak_mib or 0 for each in known), default=None)
@@ -158,6 +159,15 @@ class _Advisor:
             return found | {"verdict": "raise", "reason": f"{used}, which leaves no margin"}
         return found | {"verdict": "keep", "reason": used}
 
+    def _mean(self, latest: Observed, pods: Sequence[Observed]) -> _Ask | str:
+        """What the latest pod asks, with the mean cost of all that ask the same: prices of nodes differ."""
+        ask = self._ask(latest)
+        if isinstance(ask, str):
+            return ask
+        asks = [self._ask(each) for each in pods if each.asks == latest.asks]
+        known = [each for each in asks if isinstance(each, _Ask)] or [ask]
+        return replace(ask, gpus=fmean(each.gpus for each in known), cost=fmean(each.cost for each in known))
+
     def _ask(self, of: Observed) -> _Ask | str:
         """What a container asks, or why it cannot be compared."""
         info, device = of.info, of.device
@@ -166,22 +176,25 @@ class _Advisor:
         if device is None or info.report is None:
             return UNREPORTED
         ((resource, amount),) = of.asks
-        value, model = gpu_price(info, device.model, self._sizing, self._factor), device.model.name
+        price, model = gpu_price(info, device.model, self._sizing, self._factor), device.model.name
         if resource == self._share:
             room = Room.of(device.memory, NOTHING_HELD, self._sizing.headroom_percent)
-            return _Ask(resource, amount, amount, min(1.0, amount / max(1, room.share_total)), value, model)
+            part = min(1.0, amount / max(1, room.share_total))
+            return _Ask(resource, amount, amount, part, part * price, model)
         if info.report.sharing_strategy != "none":
             return NOT_PROMISED
         if resource.startswith(MIG_PREFIX):
-            same = [each for each in self._offers if each.resource == resource]
-            offer = next((each for each in same if each.model == model), None)
-            if offer is None:
-                return UNREPORTED
-            return _Ask(resource, amount, offer.memory_mib, offer.part * amount, value, model)
+            slots = sum(each.size for each in device.mig.instances)
+            for each in device.mig.instances:
+                memory_mib = device.instance_memory_mib(each)
+                if memory_mib and resource_from_profile(each.profile) == resource:
+                    part = each.size / slots * amount
+                    return _Ask(resource, amount, memory_mib, part, part * price, model)
+            return UNREPORTED
         if device.mig.enabled:
             return BY_INSTANCE
         memory_mib = Room.of(device.memory, NOTHING_HELD).share_total
-        return _Ask(resource, amount, memory_mib, float(amount), value, model)
+        return _Ask(resource, amount, memory_mib, float(amount), amount * price, model)
 
     def _most_mib(self, ask: _Ask) -> int | None:
         """What the largest GPU for such a request has; None if none is known."""
@@ -212,11 +225,13 @@ class _Advisor:
                 # Another model is a question of speed, which no peak answers for a part of a GPU.
                 wanted = each.kind == "share" and each.model == ask.model
             elif ask.resource.startswith(MIG_PREFIX):
-                wanted = each.kind == "mig" and ask.amount == 1
+                wanted = each.kind == "mig" and ask.amount == 1 and each.resource != ask.resource
+            elif each.kind == "model":
+                wanted = each.model != ask.model
             else:
-                wanted = each.kind == "model" or ask.amount == 1
+                wanted = ask.amount == 1
             cost = each.cost(target_mib) * ask.amount if each.kind == "model" else each.cost(target_mib)
-            if wanted and each.memory_mib >= target_mib and cost < ask.gpus * ask.value - _CENT:
+            if wanted and each.memory_mib >= target_mib and cost < ask.cost - _CENT:
                 before = best.get(each.kind)
                 if before is None or each.cost(target_mib) < before.cost(target_mib):
                     best[each.kind] = each
@@ -240,7 +255,7 @@ class _Advisor:
             "frees": {
                 "memoryMiB": (before - after) * pods,
                 "gpus": round((ask.gpus - gpus) * pods, 3),
-                "valuePerHour": round((ask.gpus * ask.value - gpus * offer.value) * pods, 4),
+                "valuePerHour": round((ask.cost - gpus * offer.value) * pods, 4),
             },
         }
 

@@ -1,7 +1,7 @@
 """The value per hour of GPUs: of the parts that pods hold, of the parts that new pods may have, and of the
 rest. All parts together have the value of the GPUs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -80,14 +80,18 @@ Held = Mapping[tuple[str, Kind], HeldSum]
 """What pods hold of one node, by namespace and kind."""
 
 
-def held_of(node: NodeValue, readings: Sequence[Readings], idle_after_s: float) -> Held:
+def held_of(
+    node: NodeValue, readings: Sequence[Readings], idle_after_s: float, new: Collection[str] = ()
+) -> Held:
     """What pods hold of a node. Idle is what computed nothing for `idle_after_s` by the readings of its last
-    report; give none if that report is not fresh."""
+    report; give none if that report is not fresh. Nothing of a `new` pod, by its uid, is idle yet."""
     did = {each.uuid: each for each in readings}
     sums: dict[tuple[str, Kind], HeldSum] = {}
     for part in node.held:
         here = sums.setdefault((part.namespace, part.kind), HeldSum())
         idle = _is_idle(part, did.get(part.gpu or ""), idle_after_s)
+        if idle and part.uid in new:
+            idle = False
         here.allocated += part.value
         here.idle += part.value if idle else 0.0
         here.unmeasured += part.value if idle is None else 0.0

@@ -57,7 +57,7 @@ class WhatIf:
     an object that cannot be read."""
 
     def __init__(self, state: ClusterState, config: Configuration) -> None:
-        self.sizing = config.sizing()
+        self.sizing, self._per_unit = config.sizing(), config.cost.per_unit
         self.in_tree = InTreeNodes(state.objects, self.sizing.resources, state.infos)
         # The pods on each node by uid, with and without GPUs.
         self.residents = _residents(state, self.sizing)
@@ -158,8 +158,8 @@ class WhatIf:
         return devices
 
     def value_per_hour(self, asker: Asker, name: str) -> float:
-        """The value of what the pod would take of a node that takes it, in US dollars."""
-        return value_per_hour(self._decide(asker.request), self.snapshot.state_at(name))
+        """The value of what the pod would take of a node that takes it, in the currency of costs."""
+        return self._per_unit * value_per_hour(self._decide(asker.request), self.snapshot.state_at(name))
 
     def evict(self, name: str, uids: Sequence[str]) -> list[BoundPod]:
         """Take pods away from a node; their use in the last report no longer counts."""

@@ -349,4 +349,6 @@ def _explained(error: Exception) -> str:
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", problem):
         where = ".".join(filter(None, (key, unknown[1])))
         return f"{where}: unknown key; see docs/reference/configuration.md"
+    if problem.startswith("Invalid enum value"):
+        problem += "; docs/reference/configuration.md has the values"
     return f"{key}: {problem}" if key else problem

@@ -1,9 +1,10 @@
 """Containers that ended because they got no more GPU memory, by their termination message. Kubelet fills that
 with the end of the log where `terminationMessagePolicy` is FallbackToLogsOnError.
 
-Sources of the texts: c10/cuda/CUDACachingAllocator.cpp of PyTorch; the errors cudaErrorMemoryAllocation and
-CUDA_ERROR_OUT_OF_MEMORY of CUDA; src/misc of NCCL; ggml-cuda of llama.cpp; the BFC allocator and the PJRT
-clients of XLA; core/framework of TensorFlow; v1/core/kv_cache_utils.py and v1/worker of vLLM."""
+Sources of the texts: c10/cuda/CUDACachingAllocator.cpp and driver_api.h of PyTorch; the log of TensorRT; the
+errors cudaErrorMemoryAllocation and CUDA_ERROR_OUT_OF_MEMORY of CUDA; src/misc of NCCL; ggml-cuda of
+llama.cpp; the BFC allocator and the PJRT clients of XLA; core/framework of TensorFlow;
+v1/core/kv_cache_utils.py and v1/worker of vLLM."""
 
 import re
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ from scheduler_ext.wire import kube
 
 _TEXTS = re.compile(
     r"(?:CUDA|HIP) out of memory"
-    r"|(?:CUDA|HIP) error: out of memory"
+    r"|(?:CUDA|HIP)(?: driver)? error: out of memory"
+    r"|Cuda Runtime \(out of memory\)"
     r"|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|CUBLAS_STATUS_ALLOC_FAILED"
     r"|cudaMalloc failed: out of memory"
     r"|Cuda failure (?:\d+ )?'out of memory'"

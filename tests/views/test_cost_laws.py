@@ -45,7 +45,7 @@ def priced(draw: st.DrawFn) -> tuple[Snapshot, NodeReadings]:
 
 
 def found(case: tuple[Snapshot, NodeReadings]) -> Ledger:
-    return Ledgers(CONFIG).of(*case)
+    return Ledgers(CONFIG).of(*case, {}, 0.0)
 
 
 def worth(info: NodeInfo) -> float:
@@ -115,7 +115,7 @@ def test_free_and_stranded_value_are_that_of_the_unallocated_and_unusable_gpus(
         if any(device.mig.enabled for device in info.devices):
             continue
         alone = {name: replace(node, info=info)}
-        account = Ledgers(CONFIG).of(replace(snapshot, nodes=alone), readings).total
+        account = Ledgers(CONFIG).of(replace(snapshot, nodes=alone), readings, {}, 0.0).total
         rounding = PER_UNIT * 0.001 * max(1, account.gpus)
         assert account.free + account.stranded == pytest.approx(PER_UNIT * unallocated, abs=rounding)
         assert account.stranded == pytest.approx(PER_UNIT * unusable, abs=rounding)

@@ -9,13 +9,15 @@ import pytest
 
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.sources.clusterstate import state_of
-from scheduler_ext.views.cost_report import cost_report
+from scheduler_ext.views.cost_report import Ledgers, cost_report
 from scheduler_ext.wire.config import Configuration, CostSection
 from scheduler_ext.wire.objects import read_objects
+from scheduler_ext.wire.times import time_text
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"
 HOUR = 3600
+NOW = 1_800_000_000.0
 # An A100-80GB is worth 3.4, an H100-80GB 6.9, a T4 0.5.
 MIG = {
     "enabled": True,
@@ -32,10 +34,10 @@ def in_namespace(namespace: str, each: Json) -> Json:
     return each
 
 
-def report(*objects: Json, config: Configuration | None = None) -> dict[str, Any]:
+def report(*objects: Json, config: Configuration | None = None, now: float = NOW) -> dict[str, Any]:
     config = config or Configuration()
     state = state_of(read_objects(inventory(*objects)), "test", config.resource_names())
-    return cost_report(state.snapshot(config.sizing()), state.readings, config)
+    return cost_report(state.snapshot(config.sizing()), state.readings, state.facts, config, now)
 
 
 def unsplit(entry: dict[str, Any]) -> dict[str, Any]:
@@ -285,7 +287,7 @@ def test_gpus_that_no_expected_pod_can_use_are_stranded(gpus: int, expected: dic
     state = state_of(read_objects(inventory(*objects)), "test", Configuration().resource_names())
     expecting = Workload.of({TaskClass(0, gpus, (), (), ()): 1000}, 0.0)
     snapshot = replace(state, workload=expecting).snapshot(Configuration().sizing())
-    total = cost_report(snapshot, {}, Configuration())["total"]
+    total = cost_report(snapshot, {}, {}, Configuration(), NOW)["total"]
     assert amounts({key: total[key] for key in ("free", "stranded")}) == expected
 
 
@@ -294,7 +296,8 @@ def test_a_node_that_no_agent_reports_any_more_is_left_out_by_name() -> None:
         read_objects(inventory(gpu_node("n", [gpu(0)]))), "test", Configuration().resource_names()
     )
     infos = {name: replace(info, freshness="Missing") for name, info in state.infos.items()}
-    found = cost_report(replace(state, infos=infos).snapshot(Configuration().sizing()), {}, Configuration())
+    snapshot = replace(state, infos=infos).snapshot(Configuration().sizing())
+    found = cost_report(snapshot, {}, {}, Configuration(), NOW)
     assert (found["total"]["total"], found["nodesLeftOut"]) == (0.0, ["n"])
 
 
@@ -303,5 +306,39 @@ def test_idle_times_of_an_old_report_do_not_count() -> None:
     state = state_of(read_objects(inventory(*objects)), "test", Configuration().resource_names())
     infos = {name: replace(info, freshness="Stale") for name, info in state.infos.items()}
     snapshot = replace(state, infos=infos).snapshot(Configuration().sizing())
-    found = cost_report(snapshot, state.readings, Configuration())
+    found = cost_report(snapshot, state.readings, {}, Configuration(), NOW)
     assert amounts(found["namespaces"][0]) == {"allocated": 3.4, "unmeasured": 3.4}
+
+
+def ran(for_s: float | None, phase: str = "Running") -> Json:
+    """A pod on the GPU of node n that started so long ago."""
+    each = pod("p", {WHOLE: "1"}, on="n", phase=phase)
+    if for_s is not None:
+        each["status"]["startTime"] = time_text(NOW - for_s)
+    return each
+
+
+@pytest.mark.parametrize(
+    ("each", "idle"),
+    [
+        pytest.param(ran(HOUR), 3.4, id="a pod that ran for longer than the window"),
+        pytest.param(ran(60), 0.0, id="a pod that began on a GPU that was idle before"),
+        pytest.param(ran(HOUR, "Pending"), 0.0, id="a pod whose image is still pulled"),
+        pytest.param(ran(None), 3.4, id="a pod without times counts by its GPU"),
+    ],
+)
+def test_a_pod_is_idle_only_after_it_ran_for_the_window(each: Json, idle: float) -> None:
+    total = report(gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), each)["total"]
+    assert amounts(total) == ({"allocated": 3.4, "total": 3.4} | ({"idle": idle} if idle else {}))
+
+
+def test_a_pod_becomes_idle_without_any_change_but_the_time() -> None:
+    objects = read_objects(
+        inventory(gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), ran(60))
+    )
+    config = Configuration()
+    state = state_of(objects, "test", config.resource_names())
+    snapshot, ledgers = state.snapshot(config.sizing()), Ledgers(config)
+    for later_s, idle in ((0, 0.0), (1739, 0.0), (1740, 3.4)):
+        found = ledgers.of(snapshot, state.readings, state.facts, NOW + later_s)
+        assert round(found.total.idle, 2) == idle

@@ -185,6 +185,10 @@ SHARED = (
     gpu_node("shared", [gpu(8, model="L4", total=20000)]),
     node("shared", {SHARE: "18000"}, labels={"gpu.scheduler-ext.io/sharing": "memory"}),
 )
+SPOT = (
+    gpu_node("spot", [gpu(10)]),
+    node("spot", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/value": "1"}),
+)
 SLICED = gpu_node(
     "sliced",
     [
@@ -209,6 +213,7 @@ SLICED = gpu_node(
         pytest.param(6000, (), [], id="a cluster without anything smaller"),
         pytest.param(6000, (SMALL,), [("model", "T4", 2.9)], id="a cheaper model has enough memory"),
         pytest.param(14000, (SMALL,), [], id="the cheaper model is too small"),
+        pytest.param(6000, SPOT, [], id="the same model on a cheaper node is no other request"),
         pytest.param(6000, SHARED, [("share", "L4", 3.0928)], id="a share of a GPU"),
         pytest.param(
             6000, (SLICED,), [("mig", "A100-80GB", 2.72)], id="the smallest MIG instance that holds it"
@@ -295,6 +300,42 @@ def test_a_mig_instance(profile: str, peak: int, verdict: str, target: str) -> N
 def test_what_a_smaller_instance_frees() -> None:
     frees = one(*sliced("3g.40gb", 6000))["frees"]
     assert (frees["gpus"], frees["valuePerHour"]) == (0.429, 1.4571)
+
+
+def layout(name: str, model: str, *instances: Json) -> Json:
+    """A node with one GPU that has these MIG instances of one slot."""
+    mig = {
+        "enabled": True,
+        "instances": [
+            {"uuid": f"MIG-{name}-{i}", "start": i, "size": 1} | each for i, each in enumerate(instances)
+        ],
+    }
+    device = gpu(0, f"GPU-{name}", model=model, total=40960 if "40GB" in model else 81920, mig=mig)
+    return gpu_node(name, [device], migStrategy="mixed")
+
+
+def test_an_instance_costs_its_part_of_its_own_gpu() -> None:
+    """Other GPUs of the model may have another layout; the same instance there is no other request."""
+    one_g = {"profile": "1g.10gb"}
+    mine = layout("n", "A100-80GB", one_g | {"holder": used("p", 3000)})
+    asking = since(DAY_AGO, pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n"))
+    halves = layout("halves", "A100-80GB", one_g, one_g)
+    found = one(mine, halves, asking)
+    assert (found["verdict"], found["options"]) == ("keep", [])
+    smaller = layout("smaller", "A100-40GB", {"profile": "1g.5gb"}, {"profile": "1g.5gb"})
+    # All of an A100-80GB, for half of an A100-40GB.
+    assert one(mine, halves, smaller, asking)["frees"]["valuePerHour"] == pytest.approx(3.4 - 1.35)
+
+
+def test_what_pods_on_nodes_with_their_own_prices_free() -> None:
+    """Each pod frees the price of its node."""
+    pods = [
+        since(DAY_AGO, owned(pod(name, {WHOLE: "1"}, on=on), "StatefulSet", "s"))
+        for name, on in (("p", "n"), ("q", "spot"))
+    ]
+    spot = gpu_node("spot", [gpu(10, holders=[holder("q"), used("q", 5000)])])
+    nodes = (gpu_node("n", [gpu(0, holders=[holder("p"), used("p", 6000)])]), spot, SPOT[1])
+    assert one(*nodes, SMALL, *pods)["frees"]["valuePerHour"] == pytest.approx(3.4 + 1.0 - 2 * 0.5)
 
 
 def test_an_instance_that_ran_out_of_memory_leads_to_a_larger_one() -> None:

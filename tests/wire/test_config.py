@@ -110,6 +110,7 @@ def test_every_key_is_accepted_to_its_bounds(key: str, value: Any) -> None:
         ("idle.reclaim.minAge", "0s", "outside 1s to 604800s"),
         ("idle.reclaim.warnFor", "8d", "'8d' is no duration"),
         ("idle.reclaim.mode", False, 'reads off without quotes as false; write "off" with quotes'),
+        ("idle.reclaim.mode", "Evict", "docs/reference/configuration.md has the values"),
         ("idle.reclaim.perHour", 0, ">= 1"),
         ("inventory.staleAfter", 150, "Expected `str`"),
         ("inventory.missingAfter", "25h", "outside 1s to 86400s"),

@@ -26,6 +26,8 @@ def failures(ended: Json) -> list[tuple[str, str]]:
     [
         pytest.param(TORCH, id="PyTorch"),
         pytest.param("RuntimeError: CUDA error: out of memory", id="PyTorch, from the runtime"),
+        pytest.param("RuntimeError: CUDA driver error: out of memory", id="PyTorch, from the driver"),
+        pytest.param("[TRT] [E] Error Code 1: Cuda Runtime (out of memory)", id="TensorRT"),
         pytest.param(
             "torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate", id="PyTorch on AMD"
         ),

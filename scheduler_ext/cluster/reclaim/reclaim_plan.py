@@ -46,6 +46,7 @@ class Planner:
         self._policy: ReclaimPolicy = config.reclaim_policy()
         self._after_s = config.idle_after_s()
         self._values = config.policy().values
+        self._headroom_percent = config.memory.headroom_percent
 
     def concerned(self, seen: Seen) -> list[NodeInfo]:
         """The nodes on which something was idle for long enough, or a pod was warned: cheap enough for every
@@ -104,7 +105,8 @@ class Planner:
         return now + self._policy.warn_for_s
 
     def _idle(self, info: NodeInfo, seen: Seen, facts: FactsOfPods, now: float) -> Idleness:
-        return idleness(info, seen.readings.get(info.name, ()), facts, now, self._after_s)
+        readings = seen.readings.get(info.name, ())
+        return idleness(info, readings, facts, now, self._after_s, self._headroom_percent)
 
     def _planned(
         self,
@@ -123,9 +125,12 @@ class Planner:
         step: Step = "none"
         # A report that is old says nothing, and a pod that ends needs nothing.
         if info.freshness == "Fresh" and info.name in ages_s and pod.holds and not pod.terminating:
+            idle_since = None
+            if idle is not None and opted_in(namespace, pod.labels.get(RECLAIM_LABEL)):
+                idle_since = now - ages_s[info.name] - idle.idle_s
             step = next_step(
                 self._policy,
-                is_idle=idle is not None and opted_in(namespace, pod.labels.get(RECLAIM_LABEL)),
+                idle_since=idle_since,
                 ran_s=now - facts.running_since if facts.running_since is not None else 0.0,
                 evict_at=evict_at,
                 report_age_s=ages_s[info.name],

@@ -115,10 +115,16 @@ class Reclaimer(Background):
             self._tell(plan)
         due = [each for each in plan if self._is_due(each)]
         due.sort(key=lambda each: (_ORDER[each.step], -each.value, each.pod.uid))
-        for planned in due[:_MOST]:
+        left = _MOST
+        for planned in due:
             if self.stopped.is_set() or not self._active():
                 return
-            self._step(planned, seen, namespaces)
+            if planned.step == "evict" and self._full:
+                # It costs nothing, and holds no warning back.
+                self._wait_for_the_hour(planned.pod.uid)
+            elif left:
+                left -= 1
+                self._step(planned, seen, namespaces)
         self._done()
 
     def _is_due(self, planned: Planned) -> bool:
@@ -144,9 +150,6 @@ class Reclaimer(Background):
         pod = planned.pod
         if planned.step == "wait" and not self._dry:
             self._warned(planned, planned.evict_at)
-            return
-        if planned.step == "evict" and self._full:
-            self._wait_for_the_hour(pod.uid)
             return
         found = self._calls.pod(pod.namespace, pod.name)
         if found is None or found.uid != pod.uid:

@@ -9,6 +9,7 @@ from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice
 from scheduler_ext.core.dra.published import ClaimedDevice
 from scheduler_ext.core.gpu.gpu import Device, MigInstance
 from scheduler_ext.core.gpu.readings import Readings
+from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
 from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.claimed import gpu_pods
 from scheduler_ext.core.node.holdings import known_devices, seen_gpus, seen_instances, share_peaks
@@ -72,19 +73,26 @@ NOT_IDLE = Idleness()
 
 
 def idleness(
-    info: NodeInfo, readings: Sequence[Readings], facts: FactsOfPods, now: float, after_s: float
+    info: NodeInfo,
+    readings: Sequence[Readings],
+    facts: FactsOfPods,
+    now: float,
+    after_s: float,
+    headroom_percent: int = 0,
 ) -> Idleness:
     """The idle pods of a node at a wall time, by the readings of its last report, if that is fresh. A pod is
-    idle after it has run and computed nothing for `after_s`."""
+    idle after it has run and computed nothing for `after_s`. The headroom only matters to the size of shares,
+    as a part of a GPU."""
     if info.report is None:
-        return NOT_IDLE
+        running = (pod for pod in gpu_pods(info) if facts.get(pod.uid, NO_FACTS).running_since is not None)
+        return Idleness(unknown=tuple(running))
     did = {each.uuid: each for each in readings}
     idle: list[IdlePod] = []
     unknown: list[BoundPod] = []
     # Of each GPU, by pod: whether the pod leaves it idle; None if unknown.
     leaves: dict[str, list[bool | None]] = {}
     for pod in gpu_pods(info):
-        parts = held_parts(pod, info, did)
+        parts = _held_parts(pod, info, did, after_s, headroom_percent)
         since = facts.get(pod.uid, NO_FACTS).running_since
         ran_s = max(0.0, now - since) if since is not None else 0.0
         for held in parts or ():
@@ -102,18 +110,24 @@ def idleness(
     return Idleness(tuple(idle), gpus, known, tuple(unknown))
 
 
-def held_parts(
-    pod: BoundPod, info: NodeInfo, readings: Mapping[str, Readings]
+def _held_parts(
+    pod: BoundPod,
+    info: NodeInfo,
+    readings: Mapping[str, Readings],
+    after_s: float,
+    headroom_percent: int,
 ) -> tuple[HeldPart, ...] | None:
     """All that a pod holds of a node's GPUs, with the idle times of `readings` by GPU; None if some GPU of it
     is unknown."""
-    parts = parts_of(pod, info)
+    parts = parts_of(pod, info, headroom_percent)
     if not parts:
         return None
-    return tuple(HeldPart(part, _idle_s(pod, part, readings.get(part.device.uuid))) for part in parts)
+    return tuple(
+        HeldPart(part, _idle_s(pod, part, readings.get(part.device.uuid), after_s)) for part in parts
+    )
 
 
-def parts_of(pod: BoundPod, info: NodeInfo) -> tuple[Part, ...] | None:
+def parts_of(pod: BoundPod, info: NodeInfo, headroom_percent: int = 0) -> tuple[Part, ...] | None:
     """All that a pod holds of a node's GPUs, each once; None if some GPU of it is unknown."""
     found: dict[str, Part] = {}
     claimed = 0
@@ -135,7 +149,7 @@ def parts_of(pod: BoundPod, info: NodeInfo) -> tuple[Part, ...] | None:
             found[instance.uuid] = Part(device, instance, _part_of_instance(instance, device))
         for device, count in gpus:
             found[device.uuid] = Part(device, None, count / _replicas(info))
-    for part in _shared_parts(pod, info):
+    for part in _shared_parts(pod, info, headroom_percent):
         if part is None:
             return None
         found[part.uuid] = part
@@ -147,8 +161,9 @@ def _stays(pod: BoundPod, info: NodeInfo) -> bool:
     return not (pod.terminating or pod.uid in info.assumed)
 
 
-def _idle_s(pod: BoundPod, part: Part, did: Readings | None) -> int | None:
-    """By the pod's own processes, where the agent sees them; otherwise by all of the GPU or instance."""
+def _idle_s(pod: BoundPod, part: Part, did: Readings | None, after_s: float) -> int | None:
+    """By the pod's own processes, where the agent sees them; otherwise by all of the GPU or instance. A GPU
+    that computed nothing for `after_s` left every instance idle; of one that did, it is unknown which."""
     if did is None:
         return None
     where = None if part.instance is None else part.instance.uuid
@@ -161,7 +176,10 @@ def _idle_s(pod: BoundPod, part: Part, did: Readings | None) -> int | None:
         return min(own)
     if where is None:
         return did.idle_s
-    return next((each.idle_s for each in did.instances if each.uuid == where), None)
+    of_instance = next((each.idle_s for each in did.instances if each.uuid == where), None)
+    if of_instance is None and did.idle_s is not None and did.idle_s >= after_s:
+        return did.idle_s
+    return of_instance
 
 
 def _replicas(info: NodeInfo) -> int:
@@ -174,7 +192,7 @@ def _part_of_instance(instance: MigInstance, device: Device) -> float:
     return instance.size / max(1, sum(each.size for each in device.mig.instances))
 
 
-def _shared_parts(pod: BoundPod, info: NodeInfo) -> Iterator[Part | None]:
+def _shared_parts(pod: BoundPod, info: NodeInfo, headroom_percent: int) -> Iterator[Part | None]:
     if pod.request.shares is None:
         return
     asking = [name for name, mib in pod.request.shares.by_container if mib]
@@ -184,7 +202,8 @@ def _shared_parts(pod: BoundPod, info: NodeInfo) -> Iterator[Part | None]:
     peaks = share_peaks(pod, info.devices)
     for device in info.devices:
         if device.uuid in peaks:
-            yield Part(device, None, min(1.0, peaks[device.uuid] / max(1, device.memory.total_mib)))
+            size = Room.of(device.memory, NOTHING_HELD, headroom_percent).share_total
+            yield Part(device, None, min(1.0, peaks[device.uuid] / max(1, size)))
 
 
 def _claimed_parts(pod: BoundPod, info: NodeInfo) -> Iterator[Part | None]:

@@ -31,19 +31,23 @@ def opted_in(of_namespace: str | None, of_pod: str | None) -> bool:
 def next_step(
     policy: ReclaimPolicy,
     *,
-    is_idle: bool,
+    idle_since: float | None,
     ran_s: float,
     evict_at: float | None,
     report_age_s: float,
     now: float,
 ) -> Step:
-    """The next step for a pod of a node with a fresh report, which is `report_age_s` old. `is_idle`: it is
-    idle and may be reclaimed. `evict_at` is the time in its warning; None without one, NaN for a text that is
-    no time. A pod is evicted only if a report after the warning still shows it idle."""
-    if not (is_idle and ran_s >= policy.min_age_s):
+    """The next step for a pod of a node with a fresh report, which is `report_age_s` old. `idle_since` is
+    None for a pod that is not idle, or may not be reclaimed. `evict_at` is the time in its warning; None
+    without one, NaN for a text that is no time. A pod is evicted only if a report after the warning still
+    shows it idle, and it did not compute since."""
+    if not (idle_since is not None and ran_s >= policy.min_age_s):
         return "none" if evict_at is None else "cancel"
     # A time that lies further ahead is that of another configuration.
     if evict_at is None or math.isnan(evict_at) or evict_at > now + policy.warn_for_s + _CLOCKS_S:
         return "warn"
     warned_at = evict_at - policy.warn_for_s
+    # A warning that nobody removed is about an earlier time without work.
+    if warned_at < idle_since - _CLOCKS_S:
+        return "warn"
     return "evict" if now >= evict_at and now - report_age_s > warned_at else "wait"

@@ -1,6 +1,7 @@
 """The metrics about the value of GPUs per hour, by model and by namespace."""
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
@@ -17,8 +18,11 @@ _STATES = ("allocated", "free", "stranded", "unavailable")
 class ValueMetrics(Collector):
     """Computes the values again only for nodes that changed."""
 
-    def __init__(self, source: Watched, config: Configuration) -> None:
+    def __init__(
+        self, source: Watched, config: Configuration, wall_time: Callable[[], float] = time.time
+    ) -> None:
         self._source = source
+        self._wall_time = wall_time
         self._ledgers = Ledgers(config)
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -26,7 +30,8 @@ class ValueMetrics(Collector):
         models: Mapping[Kind, Account] = {}
         namespaces: dict[str, Account] = {}
         if snapshot is not None:
-            found = self._ledgers.of(snapshot, self._source.status().readings)
+            status = self._source.status()
+            found = self._ledgers.of(snapshot, status.readings, status.facts, self._wall_time())
             models = found.models
             namespaces = {name: all_of(kinds.values()) for name, kinds in found.namespaces.items()}
         yield from _by_model(models)

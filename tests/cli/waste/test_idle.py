@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scheduler_ext.wire.times import time_text
 from tests.cli.commands import run
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_idle import CLUSTER
-from tests.kube_objects import inventory
+from tests.kube_objects import gpu, gpu_node, inventory, pod
 
 CONFIG = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
 
@@ -47,7 +49,7 @@ def test_the_table(source: list[Any]) -> None:
         ["prod", "1", "1", "0.50", "0.50"],
         ["all", "2", "2", "7.40", "14.30"],
     ]
-    assert note == "Note: 1 running pods with GPUs are left out: no agent reports when they computed"
+    assert note == "Note: 1 running pod with GPUs is left out: no agent reports when it computed"
 
 
 def test_one_namespace(source: list[Any]) -> None:
@@ -94,3 +96,16 @@ def test_no_idle_pod_is_said_so(tmp_path: Path) -> None:
     path.write_bytes(inventory(*CLUSTER[:2]))
     shown = run("idle", "--inventory", path)
     assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", "No idle pods\n")
+
+
+def test_a_pod_that_began_a_minute_ago_on_an_idle_gpu_is_idle_in_no_command(tmp_path: Path) -> None:
+    device = gpu(0, holders=[{"uid": "uid-p"}], idleSeconds=7200)
+    each = pod("p", {"nvidia.com/gpu": "1"}, on="n")
+    path = tmp_path / "inventory.json"
+    for ran_s, expected in ((60, []), (3600, ["p"])):
+        each["status"]["startTime"] = time_text(time.time() - ran_s)
+        path.write_bytes(inventory(gpu_node("n", [device]), each))
+        listing = json.loads(run("idle", "--inventory", path, "-o", "json").stdout)
+        assert [item["name"] for item in listing["items"]] == expected
+        cost = json.loads(run("cost", "--inventory", path, "-o", "json").stdout)
+        assert cost["total"]["idle"] == 3.4 * len(expected)

@@ -44,6 +44,20 @@ def test_no_more_than_so_many_pods_are_evicted_within_an_hour(cluster: Cluster) 
     assert len(cluster.leaving()) == 3
 
 
+def test_pods_that_wait_for_the_hour_hold_back_no_warning(cluster: Cluster) -> None:
+    extender = Extending(cluster, per_hour=1)
+    for i in range(25):
+        cluster.add(f"many-{i}")
+    # A look warns twenty.
+    for _ in range(2):
+        extender.look()
+    cluster.age(WARN_S)
+    cluster.add("late")
+    for _ in range(2):
+        extender.look()
+    assert (len(cluster.leaving()), cluster.warned()["late"]) == (1, WARN_S)
+
+
 def test_the_number_survives_a_restart(cluster: Cluster) -> None:
     warned(cluster, *SEVERAL, per_hour=2).look()
     cluster.age(MINUTE_S)

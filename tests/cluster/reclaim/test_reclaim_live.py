@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from scheduler_ext.cluster.client.retry import Backoff
@@ -10,6 +12,7 @@ from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.reclaim import reclaimer as reclaimer_module
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, IdleSection, PreemptionSection, ReclaimSection
+from scheduler_ext.wire.pod_facts import RECLAIM_AT_ANNOTATION
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NAMESPACES, PODS
 from tests.cluster.api.api_requests import lists
@@ -27,7 +30,7 @@ def idle(living: Living, transport: Transport, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(reclaimer_module, "EVERY_S", 0.02)
     monkeypatch.setattr(reclaimer_module, "Backoff", lambda: Backoff(0.01, 0.02))
     for name, idle_s in (("a", 7200), ("b", 0)):
-        living.report(name, gpu(0, holders=[holder(f"pod-{name}")], idleSeconds=idle_s))
+        report(living, name, idle_s)
         labels = {"gpu.scheduler-ext.io/reclaim": "true"}
         living.server.store.put(PODS, running(f"pod-{name}", name, DAY_S, labels=labels, owner="Job/train"))
     config = Configuration(idle=IdleSection(reclaim=SOON), preemption=PreemptionSection(prefer_idle=True))
@@ -36,13 +39,26 @@ def idle(living: Living, transport: Transport, monkeypatch: pytest.MonkeyPatch) 
     return living
 
 
+def report(living: Living, name: str, idle_s: int) -> None:
+    living.report(name, gpu(0, holders=[holder(f"pod-{name}")], idleSeconds=idle_s))
+
+
 def leaving(living: Living) -> list[str]:
     pods = [each.object()["metadata"] for each in living.server.store.collection(PODS).current()]
     return [each["name"] for each in pods if "deletionTimestamp" in each]
 
 
+def warned(living: Living) -> list[str]:
+    pods = [each.object()["metadata"] for each in living.server.store.collection(PODS).current()]
+    return [each["name"] for each in pods if RECLAIM_AT_ANNOTATION in (each.get("annotations") or {})]
+
+
 def test_an_idle_pod_is_evicted(idle: Living) -> None:
     idle.start()
+    eventually(lambda: warned(idle) == ["pod-a"])
+    # Only a report from after the warning counts.
+    time.sleep(1)
+    report(idle, "a", 7201)
     eventually(lambda: leaving(idle) == ["pod-a"])
     events = "/apis/events.k8s.io/v1/events"
 
@@ -64,7 +80,7 @@ def test_a_missing_right_is_logged_once_and_tried_again(
     eventually(lambda: counted["failed"] >= 3)
     assert len([each for each in caplog.records if "are not reclaimed" in each.message]) == 1
     refusal.lift()
-    eventually(lambda: leaving(idle) == ["pod-a"])
+    eventually(lambda: warned(idle) == ["pod-a"])
 
 
 def test_preempt_knows_the_idle_pods_of_a_node(idle: Living) -> None:

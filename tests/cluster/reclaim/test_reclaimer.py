@@ -284,3 +284,25 @@ def test_an_unreadable_record_stops_evictions(cluster: Cluster) -> None:
     cluster.server.store.delete(LEASES, "gpu-scheduler-reclaim", "gpu-scheduler")
     extender.look()
     assert cluster.leaving() == ["lazy"]
+
+
+def test_a_warning_from_before_the_pod_computed_is_no_warning(cluster: Cluster) -> None:
+    """No extender was there to remove it."""
+    cluster.add("lazy")
+    Extending(cluster).look()
+    cluster.age(WARN_S + HOUR_S)
+    cluster.idle_s["lazy"] = 1900
+    extender = Extending(cluster)
+    extender.look()
+    assert (cluster.leaving(), cluster.warned()) == ([], {"lazy": WARN_S})
+    cluster.age(WARN_S)
+    extender.look()
+    assert cluster.leaving() == ["lazy"]
+
+
+def test_a_warning_from_before_a_restart_of_the_extender_holds(cluster: Cluster) -> None:
+    cluster.add("lazy")
+    Extending(cluster).look()
+    cluster.age(WARN_S + HOUR_S)
+    Extending(cluster).look()
+    assert cluster.leaving() == ["lazy"]

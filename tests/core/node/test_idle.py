@@ -113,7 +113,9 @@ def _whole(draw: DrawFn, index: int, pods: list[Truth]) -> tuple[Device, Reading
 
 
 def _partitioned(draw: DrawFn, index: int, pods: list[Truth]) -> tuple[Device, Readings]:
-    """Instances know when they last computed; the GPU's own value says nothing about them."""
+    """Instances know when they last computed. Of those that do not, a GPU knows that computed nothing."""
+    of_gpu = draw(_time)
+    rest = of_gpu if of_gpu is not None and of_gpu >= AFTER_S else None
     owners = [draw(st.sampled_from((None, *pods))) for _ in range(3)]
     holders, instances = {}, []
     for start, pod in enumerate(owners):
@@ -122,13 +124,13 @@ def _partitioned(draw: DrawFn, index: int, pods: list[Truth]) -> tuple[Device, R
             holders[start] = Holder(uid=pod.uid)
             pod.instances += 1
             pod.gpus.append(f"GPU-{index}")
-            pod.idle_s.append(idle_s)
+            pod.idle_s.append(rest if idle_s is None else idle_s)
         instances.append(InstanceReadings(f"MIG-{index}-{start}", 50, idle_s))
     mig = sliced(*(("1g.10gb", start) for start in range(3)), holders=holders)
     mig = replace(
         mig, instances=tuple(replace(each, uuid=f"MIG-{index}-{each.start}") for each in mig.instances)
     )
-    return device(index, mig=mig), Readings(f"GPU-{index}", idle_s=draw(_time), instances=tuple(instances))
+    return device(index, mig=mig), Readings(f"GPU-{index}", idle_s=of_gpu, instances=tuple(instances))
 
 
 def _shared(draw: DrawFn, index: int, pods: list[Truth]) -> tuple[Device, Readings]:
@@ -277,6 +279,15 @@ def test_claims(claims: list[tuple[str, list[str]]], expected: list[str]) -> Non
     (info,) = assemble(read_objects(text), NAMES).values()
     found = judged(info, [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=0)], train=9000)
     assert names(found) == expected
+
+
+def test_of_a_node_without_an_agent_nothing_is_known() -> None:
+    """Only pods that run count."""
+    labels = {"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "2"}
+    pods = (whole("p"), whole("new"))
+    (info,) = assemble(read_objects(inventory(kube_node("n", {WHOLE: "2"}, labels=labels))), NAMES).values()
+    found = judged(replace(info, pods=pods), [], p=9000)
+    assert (names(found), [each.name for each in found.unknown]) == ([], ["p"])
 
 
 def test_of_pods_that_share_a_gpu_in_turns_only_the_idle_one_is_idle() -> None:
