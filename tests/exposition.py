@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import kubernetes.client
+import msgspec
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -14,6 +15,7 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
+from scheduler_ext.cluster.failure_count import FailureCount
 from scheduler_ext.cluster.inventory_handlers import BudgetHandler
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.cache.cache import Cache
@@ -26,14 +28,17 @@ from scheduler_ext.explain.waiting import LongWait
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.metrics.registry import Metrics
+from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.source_status import SourceStatus, WatchHealth
+from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, MetricsSection
 from scheduler_ext.wire.kube import PodDisruptionBudget
 from scheduler_ext.wire.objects import assemble, read_objects
 from scheduler_ext.wire.watching import Decoder
+from tests import kube_idle
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
-from tests.kube_objects import inventory, node
+from tests.kube_objects import inventory, node, pod, terminated
 from tests.pages import SAMPLE
 
 
@@ -42,6 +47,7 @@ class Followed:
     """A file's nodes as those of a followed cluster."""
 
     source: InventorySource
+    idle: ClusterState
     binder: Binder | None = None
 
     @property
@@ -51,7 +57,15 @@ class Followed:
     def status(self) -> SourceStatus:
         watch = WatchHealth("nodes", True, True, 0.0, None)
         ages_s = {"h100-01": 1.0}
-        return replace(self.source.status(), watches=[watch], unplaced={"n": 1}, report_ages_s=ages_s)
+        status = self.source.status()
+        return replace(
+            status,
+            watches=[watch],
+            unplaced={"n": 1},
+            report_ages_s=ages_s,
+            readings={**status.readings, **self.idle.readings},
+            facts=self.idle.facts,
+        )
 
 
 def exposition() -> list[Metric]:
@@ -61,24 +75,37 @@ def exposition() -> list[Metric]:
     nodes = Extender(config)
     source = InventorySource(SAMPLE, nodes, resources)
     source.load()
-    nodes.update_nodes({"h100-02": _with_a_pod(source, "h100-02"), **_with_a_claim(resources)})
+    idle = state_of(read_objects(inventory(*kube_idle.CLUSTER)), "idle", resources)
+    changed = {"h100-02": _with_a_pod(source, "h100-02"), **_with_a_claim(resources)}
+    nodes.update_nodes(changed | {"h100": idle.infos["h100"]})
     # It counts, and receives no request.
     transport = Transport(kubernetes.client.Configuration())
     watch = Reflector("nodes", transport, "/", Decoder(PodDisruptionBudget), BudgetHandler())
     watch.restarts.inc("nodes", "ended")
     problems = ReportProblems()
     problems.refused("n", "it contradicts itself")
+    failures = FailureCount()
+    failures.listed()
+    failures.seen("p", msgspec.convert(terminated(pod("p"), "CUDA out of memory"), kube.Pod))
     api = Bindings(transport)
     binder = Binder(LockedCache(Cache(1, 2), extender), api, resources, (), lambda: None, 1.0)
     pending = {REASONS[0].text: 1}
     long = [LongWait("team", "train-0", REASONS[0].text, 3600.0)]
-    followed, certificate = Followed(source, binder), Path("no-certificate")
-    metrics = Metrics(followed, config, lambda: pending, certificate, lambda wall_time: long)
+    followed, certificate = Followed(source, idle, binder), Path("no-certificate")
+    metrics = Metrics(
+        followed,
+        config,
+        lambda: pending,
+        certificate,
+        lambda wall_time: long,
+        lambda: {("team", "Job", "train"): 1},
+        lambda: {"worker": 3},
+    )
     metrics.observe("filter", 200, 0.001)
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))
     found = list(text_string_to_metric_families(b"".join(metrics.render()).decode()))
     # Counters count as long as their objects live.
-    del watch, problems, binder
+    del watch, problems, binder, failures
     return found
 
 

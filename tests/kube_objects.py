@@ -88,6 +88,26 @@ def pod(
     }
 
 
+def terminated(
+    ended: Json, message: str, *, number: int = 1, running: bool = True, exit_code: int = 1
+) -> Json:
+    """The pod after a container ended with this message: the container is `running` again, or not. `number`
+    tells its terminations apart."""
+    state = {
+        "terminated": {
+            "exitCode": exit_code,
+            "reason": "Error",
+            "message": message,
+            "finishedAt": f"2026-11-20T10:00:{number:02}Z",
+            "containerID": f"containerd://{number}",
+        }
+    }
+    status: Json = {"name": "main", "state": {"running": {}}, "lastState": state}
+    if not running:
+        status |= {"state": state, "lastState": {}}
+    return ended | {"status": ended["status"] | {"containerStatuses": [status]}}
+
+
 def inventory(*objects: Json) -> bytes:
     """An inventory file of these objects."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}).encode()

@@ -23,6 +23,7 @@ from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE, DEFAULT_WHOLE
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, WISHES
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.defrag.movable import OPT_OUTS
 from scheduler_ext.explain.recorded import recorded_values
 from scheduler_ext.extender.answer import Bound, Candidate, Term
 from scheduler_ext.extender.extender import Extender
@@ -32,8 +33,10 @@ from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.binding import device_annotations
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from scheduler_ext.wire.pod import DEVICES_PREFIX, pod_request
+from scheduler_ext.wire.pod_facts import RECLAIM_AT_ANNOTATION
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
 from tests.exposition import exposition
 from tests.pages import FENCE, PAGES, ROOT, SAMPLE, blocks, first_cells, page, rows, section
@@ -58,17 +61,23 @@ def shown(value: object) -> str:
 
 def knobs() -> Iterator[tuple[str, object]]:
     settings: dict[str, Any] = msgspec.to_builtins(Configuration())
+    others = ("apiVersion", "kind", "score.weights", "values")
+    yield from ((name, value) for name, value in parts(settings) if name not in others)
+
+
+def parts(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """The settings of sections, and of the sections in them."""
     for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from ((f"{name}.{key}", part) for key, part in value.items())
-        elif name not in ("apiVersion", "kind"):
-            yield name, value
+        if isinstance(value, dict) and value:
+            yield from parts(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
 def test_configuration_names_every_knob_with_its_default() -> None:
     table = {row[0].strip("`"): row[1] for row in rows(page("configuration").split("## Scores")[0])}
     assert table.pop("score.weights.NAME") == "see below"
-    assert table == {name: shown(value) for name, value in knobs() if name != "score.weights"}
+    assert table == {name: shown(value) for name, value in knobs()}
 
 
 def test_configuration_names_every_score_with_its_weight() -> None:
@@ -119,7 +128,12 @@ def test_annotations_names_every_annotation_of_users() -> None:
 def test_annotations_names_every_annotation_of_the_extender() -> None:
     told = first_cells(section(page("annotations"), "## On pods, set by the extender"))
     by_policy = "nvidia.cdi.k8s.io/container."
-    assert told == [DEVICES_PREFIX + "CONTAINER", ANNOTATION_PREFIX + "assigned", by_policy + "CONTAINER"]
+    assert told == [
+        DEVICES_PREFIX + "CONTAINER",
+        ANNOTATION_PREFIX + "assigned",
+        RECLAIM_AT_ANNOTATION,
+        by_policy + "CONTAINER",
+    ]
     assert by_policy in (ROOT / "manifests/components/shares-cdi/binding.yaml").read_text()
 
 
@@ -128,8 +142,17 @@ def test_the_reference_names_the_annotations_of_nodes_and_gpunodes() -> None:
     assert on_nodes == [f"{SHARE_NODE_LABEL}=memory", NUDGE_ANNOTATION]
     assert first_cells(section(page("annotations"), "## On GPUNodes")) == [
         CORDONED_ANNOTATION,
+        HELD_ANNOTATION,
         REPAIRED_ANNOTATION,
     ]
+
+
+def test_the_reference_names_the_annotations_against_moves() -> None:
+    told = {
+        row[0].strip("`"): row[1].strip("`")
+        for row in rows(section(page("annotations"), "## On pods, against moves"))
+    }
+    assert told == OPT_OUTS
 
 
 def test_annotations_names_every_resource() -> None:
@@ -258,7 +281,7 @@ def test_events_names_every_reason() -> None:
     source = "".join(path.read_text() for path in (ROOT / "scheduler_ext" / "cluster").rglob("*.py"))
     reasons = set(re.findall(r'"((?:GPU|ShareWithout)[A-Z]\w+)"', source)) - {"GPUNode", "GPUReservation"}
     assert {row[0].strip("`") for row in rows(page("events"))} == reasons
-    assert len(reasons) == 8
+    assert len(reasons) == 15
 
 
 def test_inspection_names_every_recorded_field() -> None:

@@ -127,7 +127,22 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/e2e/dra/test_device_health.py::test_a_rule_of_another_is_left_alone",
         "tests/manifests/test_rights.py::test_the_rights",
     ),
-    "It reads no Secret and no ConfigMap": (
+    "With the component `placeholders`": (
+        "tests/manifests/test_rights.py::test_the_rights",
+        "tests/e2e/autoscaler_config/test_placeholders.py::test_the_namespace_admits_little",
+    ),
+    "With the component `idle-reclaim` it lists Namespaces": (
+        "tests/e2e/idle/test_idle_page.py::test_the_extender_changes_nothing_else_of_a_pod",
+        "tests/e2e/idle/test_idle_page.py::test_the_extender_warns_pods_that_opted_in",
+        "tests/e2e/idle/test_idle_page.py::test_the_extender_does_not_evict",
+        "tests/e2e/idle/test_idle_page.py::test_the_extender_evicts_no_pod_of_a_namespace_that_forbids_it",
+        "tests/manifests/test_rights.py::test_the_rights",
+    ),
+    "With `idle-reclaim`, a stolen token evicts": (
+        "tests/e2e/idle/test_idle_page.py::test_the_extender_evicts_no_pod_of_a_namespace_that_forbids_it",
+        "tests/cluster/reclaim/test_reclaim_faults.py::test_a_pod_whose_budget_forbids_it_waits_and_the_others_go",
+    ),
+    "It reads no Secret and no other ConfigMap": (
         f"{IDENTITIES}test_the_extender_does_not",
         f"{IDENTITIES}test_the_extender_of_shares_does_not",
     ),

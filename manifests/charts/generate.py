@@ -28,6 +28,7 @@ CHART = Path(__file__).parent / "gpu-scheduler"
 BASE, AGENT, COMPONENTS = "manifests/base", "manifests/agent", "manifests/components"
 
 STANDALONE, SHARES = ".Values.standalone.enabled", ".Values.shares.enabled"
+RECLAIMS = 'ne .Values.idle.reclaim "off"'
 AGENTS, QUOTA = ".Values.agent.enabled", ".Values.criticalPodsQuota"
 # The namespaces of the manifests become these.
 NAMESPACE = "{{ .Release.Namespace }}"
@@ -180,7 +181,22 @@ COPIES = (
         "standalone/disruption-budget.yaml",
         f"and {STANDALONE} (gt (int .Values.standalone.replicas) 1)",
     ),
+    *(
+        Copied(
+            f"{COMPONENTS}/placeholders/{name}.yaml",
+            f"placeholders/{name}.yaml",
+            ".Values.placeholders.enabled",
+        )
+        for name in ("namespace", "roles", "priority-class", "budget")
+    ),
     Copied(f"{COMPONENTS}/dra-health/roles.yaml", "dra/roles.yaml", ".Values.dra.deviceTaints"),
+    Copied(f"{COMPONENTS}/idle-reclaim/roles.yaml", "idle/roles.yaml", RECLAIMS),
+    Copied(
+        f"{COMPONENTS}/idle-reclaim/reclaim-only.yaml",
+        "idle/reclaim-only.yaml",
+        RECLAIMS,
+        replaced={"['gpu-scheduler', 'kube-system']": f"['{NAMESPACE}', 'kube-system']"},
+    ),
     *(
         Copied(
             f"{COMPONENTS}/monitoring/{name}.yaml",

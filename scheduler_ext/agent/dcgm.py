@@ -123,8 +123,8 @@ def _samples(values: Mapping[str, float], before: Samples) -> Samples:
     reasons = next((values[name] for name in _REASONS if name in values), None)
     computing = before.computing
     if percent is not None:
-        # A process may have been busy for a moment only.
-        computing = percent > 0 or any(values.get(name, 0) > 0 for name in _CODING) or bool(before.busy_pids)
+        # NVML is read more often: it may have seen work between two samples of the exporter.
+        computing = percent > 0 or any(values.get(name, 0) > 0 for name in _CODING) or bool(before.computing)
     return Samples(
         utilization_percent=before.utilization_percent if percent is None else _percent(percent),
         memory_utilization_percent=before.memory_utilization_percent if memory is None else _percent(memory),

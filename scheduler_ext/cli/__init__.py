@@ -5,7 +5,16 @@ import click
 from scheduler_ext import __version__
 from scheduler_ext.cli.group import CLUSTER_COMMANDS, CONTEXT_SETTINGS, CommandGroup, LazyCommands
 
-_NAMES = (*CLUSTER_COMMANDS, "serve", "agent", "inventory", "replay", "check-config", "demo")
+_NAMES = (
+    *CLUSTER_COMMANDS,
+    "serve",
+    "agent",
+    "inventory",
+    "replay",
+    "check-config",
+    "autoscaler-config",
+    "demo",
+)
 
 
 @click.group(

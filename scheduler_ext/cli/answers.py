@@ -175,9 +175,10 @@ class FromObjects:
 
     def pod(self, namespace: str, name: str) -> dict[str, Any] | None:
         """The Explanation by all of kube-scheduler's filters: all Nodes and pods are known here."""
+        from scheduler_ext.cluster.api_paths import pod_path
         from scheduler_ext.cluster.client.transport import RefusedError
 
-        path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
+        path = pod_path(namespace, name)
         with self._answering():
             try:
                 body = self._transport.json(path)

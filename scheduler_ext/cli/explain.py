@@ -126,6 +126,7 @@ def print_nodes(explanation: dict[str, Any], *, wide: bool, here: str | None = N
         "MODEL": lambda node: node["model"] or "-",
         "FREE GPUS": lambda node: f"{node['freeGpus']} of {node['gpus']}",
         "REASON OR DEVICES": lambda node: node["reason"] or devices(node["devices"]),
+        **({"NEW NODE": lambda node: node.get("autoscaler", "")} if wide else {}),
         "NEAREST MISS": nearest_miss,
     }
     print_items(columns, explanation["nodes"], wide=wide)

@@ -18,6 +18,7 @@ _MODULES = {
     **dict.fromkeys(("nodes", "pods"), "node"),
     **dict.fromkeys(("capacity", "replay"), "explain"),
     **dict.fromkeys(("reasons", "check-config"), "reference"),
+    "autoscaler-config": "autoscaler_config",
 }
 # The commands of `kubectl gpu-placement`.
 CLUSTER_COMMANDS = (
@@ -27,6 +28,10 @@ CLUSTER_COMMANDS = (
     "pods",
     "explain",
     "capacity",
+    "idle",
+    "cost",
+    "recommend",
+    "defrag",
     "simulate",
     "reasons",
     "completion",

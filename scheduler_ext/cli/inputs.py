@@ -115,10 +115,17 @@ class Source:
         return self.kubeconfig.namespace() if self.kubeconfig is not None else "default"
 
     def state(
-        self, config: Configuration, *, with_objects: bool = False, claims: Iterable[Claim] = ()
+        self,
+        config: Configuration,
+        *,
+        with_objects: bool = False,
+        with_waiting: bool = False,
+        with_controllers: bool = False,
+        claims: Iterable[Claim] = (),
     ) -> ClusterState:
-        """The cluster, on request with its objects, and with more `claims` that pods ask through. Raises
-        InventoryError, ClusterError."""
+        """The cluster, on request with its objects, also `with_waiting` pods and budgets, or with the
+        controllers of pods with GPUs, and with more
+        `claims` that pods ask through. Raises InventoryError, ClusterError."""
         if self.inventory is not None:
             resources = config.resource_names()
             if str(self.inventory) != STDIN:
@@ -132,7 +139,13 @@ class Source:
         with closing(transport_of(self.kubeconfig)) as transport:
             try:
                 state = cluster_state(
-                    transport, str(self.kubeconfig), config, with_objects=with_objects, claims=claims
+                    transport,
+                    str(self.kubeconfig),
+                    config,
+                    with_objects=with_objects,
+                    with_waiting=with_waiting,
+                    with_controllers=with_controllers,
+                    claims=claims,
                 )
             except ClusterError as error:
                 raise ClusterError(f"kubeconfig {self.kubeconfig}: {error}") from None

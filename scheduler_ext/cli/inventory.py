@@ -12,6 +12,7 @@ from scheduler_ext.cli.output import Columns, print_items, print_notes, print_ou
 from scheduler_ext.explain.ineffective import shortened
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.times import span_text
 
 
 @click.command()
@@ -117,4 +118,6 @@ _DEVICE_COLUMNS: Columns = {
     "REQUESTED": lambda device: _bounded(device, "requestedMiB", "≥", "requestedAtLeastMiB"),
     "FREE": lambda device: _bounded(device, "freeMiB", "≤", "freeAtMostMiB"),
     "MIG FREE": _unheld,
+    "BUSY %": lambda device: _or_dash(device["utilizationPercent"]),
+    "IDLE": lambda device: "-" if device["idleSeconds"] is None else span_text(device["idleSeconds"]),
 }

@@ -63,6 +63,7 @@ output_option = click.option(
 _namespace = functools.partial(click.option, "-n", "--namespace", shell_complete=complete_namespaces)
 _all_namespaces = functools.partial(click.option, "-A", "--all-namespaces", is_flag=True)
 namespace_option = _namespace(help="Namespace (default: the namespace of the context).")
+some_namespace_option = _namespace(help="Only this namespace (default: all).")
 all_namespaces_option = _all_namespaces(help="All namespaces; overrides -n.")
 
 # kubectl accepts both for objects without a namespace, and so do its users.

@@ -32,7 +32,7 @@ def reasons(output: str) -> None:
 @click.command("check-config")
 @click.argument("file", type=click.Path(path_type=Path))
 def check_config(file: Path) -> None:
-    """Check an ExtenderConfiguration file.
+    """Check a configuration of the extender.
 
     If the file is invalid, prints the key and the fix, and exits with 1. Notes name values of models that are
     not in the shipped table: they may be misspelt.

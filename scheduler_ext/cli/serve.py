@@ -242,6 +242,7 @@ def _build_apps(
     from scheduler_ext.server.runbook_routes import runbooks_blueprint
     from scheduler_ext.server.server_options import Apps
     from scheduler_ext.views.history import Sample
+    from scheduler_ext.whatif.schedulable import SchedulableReplicas
 
     share_one_arena()
     # Other threads decode for long stretches; waiting requests get the interpreter sooner this way.
@@ -249,23 +250,34 @@ def _build_apps(
     extender = Extender(config)
     source = build_source(extender, config)
     deadline_s = config.duration_s("server.decisionDeadline")
-    explainer = Explainer(source, extender.record, config, extender.places)
+    explainer = Explainer(source, extender.record, config, extender.places, extender.new_nodes)
     explaining = Explaining(explainer)
     waiting = Waiting(source, extender.record, explainer)
     longest = partial(waiting.longest, most=config.metrics.waiting_pods)
-    metrics = Metrics(source, config, waiting.reasons, certificate_file, longest)
+    workloads = partial(waiting.by_workload, config.metrics.waiting_pods)
+    replicas = SchedulableReplicas(source, config)
+    metrics = Metrics(source, config, waiting.reasons, certificate_file, longest, workloads, replicas.counts)
     feed = PageFeed(
-        source, extender.record, waiting.lines, config.resource_names(), config.memory.headroom_percent
+        source,
+        extender.record,
+        waiting.lines,
+        config.resource_names(),
+        config.memory.headroom_percent,
+        config.idle_after_s(),
     )
     for earlier in json.loads(past.read_bytes()) if past is not None else ():
         feed.history.add(Sample(*earlier))
     extender.record.start()
+    extender.blind_rejections.start()
+    replicas.start()
     feed.start()
 
     def close() -> None:
+        replicas.stop()
         feed.stop()
         source.stop()
         extender.record.stop(1.0)
+        extender.blind_rejections.stop(1.0)
 
     return Apps(
         api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),

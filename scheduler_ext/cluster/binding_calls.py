@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 from scheduler_ext.binding.outcome import Done, ListedPods, Outcome, Refused, Unknown, Unsent
+from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import (
     JSON,
     NOTHING,
@@ -45,7 +46,7 @@ class Bindings:
 
     def get_pod(self, namespace: str, name: str, deadline: float) -> Outcome[kube.Pod | None]:
         """A pod as it is now; None when it does not exist."""
-        return self._found(_pod_path(namespace, name), deadline, read_pod)
+        return self._found(pod_path(namespace, name), deadline, read_pod)
 
     def pods_on(self, node: str, deadline: float) -> Outcome[ListedPods]:
         """Every unfinished pod that is bound to a node, by any binder."""
@@ -73,7 +74,7 @@ class Bindings:
 
     def post_binding(self, namespace: str, name: str, body: dict[str, Any], deadline: float) -> Outcome[None]:
         """Bind a pod. Refused with 409 if its uid or version differs, or it is bound or being deleted."""
-        reply = self._ask("POST", f"{_pod_path(namespace, name)}/binding", deadline, body)
+        reply = self._ask("POST", f"{pod_path(namespace, name)}/binding", deadline, body)
         return Done(None) if isinstance(reply, Done) else reply
 
     def _found(self, path: str, deadline: float, read: Callable[[bytes], T]) -> Outcome[T | None]:
@@ -128,10 +129,6 @@ def _read(reply: Outcome[Reply], read: Callable[[bytes], T]) -> Outcome[T]:
         return Done(read(reply.value.body))
     except ClusterError as error:
         return Unknown(str(error))
-
-
-def _pod_path(namespace: str, name: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"
 
 
 def _reservation_path(node: str) -> str:

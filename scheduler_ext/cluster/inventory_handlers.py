@@ -12,11 +12,14 @@ from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
+from scheduler_ext.cluster.failure_count import FailureCount
 from scheduler_ext.core.cache.cache import Cache
+from scheduler_ext.core.cache.held_rooms import HeldRoom
 from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import BoundPod, PendingPod
+from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -25,9 +28,11 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
+from scheduler_ext.wire.held_annotation import WrittenRoom, written_rooms
 from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_constraints, node_record
 from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
+from scheduler_ext.wire.pod_facts import pod_facts
 from scheduler_ext.wire.readings import read_readings
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.times import seconds
@@ -57,7 +62,14 @@ def pod_state(pod: kube.Pod, resources: ResourceNames) -> PodState:
         return None
     if spec.node_name:
         return _Other(spec.node_name, pod_cpu_milli(spec))
-    return pending_pod(pod, resources) if has_gpus else None
+    waiting = pending_pod(pod, resources) if has_gpus else None
+    # A placeholder waits for an autoscaler, and for no node.
+    return None if waiting is not None and waiting.pod.request.is_placeholder else waiting
+
+
+def holds_gpus(state: PodState) -> bool:
+    """Whether it is that of a pod on a node which has GPUs there, or may have some by a claim."""
+    return isinstance(state, tuple) and not isinstance(state, _Other)
 
 
 def scheduler_cache(config: Configuration) -> Cache:
@@ -188,6 +200,7 @@ class ReportHandler(CacheHandler[GpuNode]):
             cache.update_report(
                 name, report, received, now, owner_uid(metadata.owner_references), read_readings(node)
             )
+            cache.update_held(name, [_held(each, clock, now) for each in written_rooms(node)])
         self._uids[name] = metadata.uid
         self._problems.accepted(name, report.cordoned_strangers)
 
@@ -198,11 +211,14 @@ class ReportHandler(CacheHandler[GpuNode]):
 
 @dataclass(eq=False)
 class PodHandler(CacheHandler[kube.Pod]):
-    """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes."""
+    """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes. `facts` are
+    those about the pods that hold some."""
 
     kind = "Pod"
     together = 250
     by_uid = True
+    facts: dict[str, PodFacts] = field(default_factory=dict, init=False)
+    failures: FailureCount = field(default_factory=FailureCount, init=False)
 
     def begin(self) -> None:
         super().begin()
@@ -214,9 +230,13 @@ class PodHandler(CacheHandler[kube.Pod]):
         states: dict[str, PodState] = {}
         for pod in items:
             try:
-                states[self.key(pod)] = pod_state(pod, self._resources)
+                states[self.key(pod)] = state = pod_state(pod, self._resources)
             except QuantityError as error:
                 self.broken(Broken(pod_name(pod), self.key(pod), str(error)))
+                continue
+            if holds_gpus(state):
+                self.facts[self.key(pod)] = pod_facts(pod)
+                self.failures.seen(self.key(pod), pod)
         self._update(states)
 
     def known(self) -> set[str]:
@@ -224,10 +244,14 @@ class PodHandler(CacheHandler[kube.Pod]):
             return cache.known_pods() | cache.other_pods()
 
     def remove(self, keys: Collection[str]) -> None:
+        for uid in keys:
+            self.facts.pop(uid, None)
+        self.failures.forget(keys)
         self._update(dict.fromkeys(keys))
 
     def end(self) -> None:
         super().end()
+        self.failures.listed()
         with self._locked as cache:
             cache.demand.release()
 
@@ -264,6 +288,12 @@ def created_at(node: kube.Node, clock: ServerClock, now: float) -> float:
 def _as_of(now: float, clock: ServerClock) -> ServerClock:
     """The server's clock as it is now: a stream has its time only once, at its start."""
     return ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before)
+
+
+def _held(written: WrittenRoom, clock: ServerClock, now: float) -> HeldRoom:
+    """A held room with its end by our monotonic clock, from the server's."""
+    left_s = written.until - _as_of(now, clock).said
+    return HeldRoom(written.name, now + left_s, written.priority, written.request())
 
 
 def _when(

@@ -1,7 +1,7 @@
 """The live inventory of a running extender: watched, cached, published, and reported to the cluster.
 
     reflectors (a thread each) ──► Cache, under one lock ──► publisher ──► Extender
-                                                                 └──► EventRecorder: nudges, Events
+                                                                 └──► Writers: nudges, Events, labels
 
 Changes that arrive together are published together: a publication costs a millisecond at 5000 nodes."""
 
@@ -15,15 +15,12 @@ from typing import Any, TypeAlias
 from scheduler_ext.background import Background, RateLimiter
 from scheduler_ext.binding.binder import Binder
 from scheduler_ext.binding.locked_cache import LockedCache
-from scheduler_ext.cluster.agent_labels import AgentLabels
+from scheduler_ext.cluster.api_paths import BUDGETS, GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.dra.device_watches import DeviceWatches
-from scheduler_ext.cluster.dra.taint_writer import TaintWriter
 from scheduler_ext.cluster.enforcing import Enforcing
-from scheduler_ext.cluster.events.event_recorder import EventRecorder
-from scheduler_ext.cluster.events.inventory_events import InventoryEvents, ReportProblems
-from scheduler_ext.cluster.events.placement_events import PlacementEvents
 from scheduler_ext.cluster.forecasting import Forecasting
+from scheduler_ext.cluster.idle_on_node import idle_on_node
 from scheduler_ext.cluster.inventory_handlers import (
     BudgetHandler,
     NodeHandler,
@@ -34,6 +31,7 @@ from scheduler_ext.cluster.inventory_handlers import (
 from scheduler_ext.cluster.own_lease import Election
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.scheduler_lease import Leadership
+from scheduler_ext.cluster.writers import Writers
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
@@ -49,26 +47,18 @@ from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)
 
-NODES = "/api/v1/nodes"
-PODS = "/api/v1/pods"
-BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
-GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
+# The namespace of the record of evictions, where no Lease decides which extender is active.
+_NAMESPACE = "gpu-scheduler"
 # The least time between publications: each invalidates the cached decisions.
 _PUBLISH_EVERY_S = 0.1
 # How often the ages of reports are checked.
 _TICK_S = 1.0
-# The least time between two checks whether changes help rejected pods.
-_NUDGE_EVERY_S = 1.0
-# kube-scheduler may see a release before this extender, ask, and be refused; a nudge follows when the release
-# is known here. A watch may be this late after a restart of the API server.
-_BEHIND_S = 45.0
 # The time that all threads together have to end.
 _STOP_S = 2.0
-_INVISIBLE = Cause.REPORT | Cause.AGE | Cause.PROMISE
 
 Leader: TypeAlias = Election | Leadership
 BuildLeader: TypeAlias = Callable[..., Leader]
-_Worker: TypeAlias = EventRecorder | Enforcing | Leader | DeviceWatches | TaintWriter | AgentLabels
+_Worker: TypeAlias = Enforcing | Leader | DeviceWatches | Background
 
 
 class LiveInventory(Background):
@@ -95,10 +85,7 @@ class LiveInventory(Background):
         # The random part makes the name unique among all processes.
         self.locked = LockedCache(cache, extender, f"{name}_{uuid.uuid4().hex[:8]}")
         self._leader = leader(transport, changed=self._turned) if leader is not None else None
-        self._recorder = EventRecorder(transport, self.active)
-        self._placements = PlacementEvents(extender.record, self._recorder.write)
         self._oldest_s = config.inventory_ages_s()[0]
-        self._report_problems = ReportProblems()
         # Before the first inventory no request can be answered, and so none is slowed down.
         rate_limiter = RateLimiter(
             lambda: self.snapshot is not None and not (self.enforcing and self.enforcing.listing)
@@ -107,15 +94,14 @@ class LiveInventory(Background):
         budgets = BudgetHandler()
         extender.preemptor.budgets = budgets.budgets
         parts = (self.locked, resources, self._wake)
-        pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), PodHandler(*parts), rate_limiter)
+        self._holders = PodHandler(*parts)
+        pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), self._holders, rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
-        reports = ReportHandler(*parts, self._report_problems)
         self._nodes = NodeHandler(*parts)
-        self._agent_labels = AgentLabels(
-            transport, self.active, config.inventory.label_nodes, self._nodes.facts, self._recorder.write
-        )
-        self._inventory_events = InventoryEvents(self._recorder.warn, resources, self._agent_labels.why_not)
-        self._device_watches = DeviceWatches(transport, *parts, rate_limiter)
+        self._device_watches = watches = DeviceWatches(transport, *parts, rate_limiter)
+        namespace = self._leader.namespace if self._leader is not None else _NAMESPACE
+        self.writers = Writers.of(transport, self, extender, config, lambda: watches.rules_path, namespace)
+        reports = ReportHandler(*parts, self.writers.report_problems)
         self._reflectors: list[Reflector[Any]] = [
             Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, rate_limiter),
             Reflector("gpunodes", transport, GPU_NODES, Decoder(GpuNode), reports, rate_limiter),
@@ -136,12 +122,9 @@ class LiveInventory(Background):
                 extender.record,
             )
             self._reflectors.append(self.enforcing.reflector)
-        self._taint_writer: TaintWriter | None = None
-        if config.dra.device_taints:
-            watches = self._device_watches
-            self._taint_writer = TaintWriter(
-                transport, self.locked, self.active, lambda: watches.rules_path, lambda: self.snapshot
-            )
+        if config.preemption.prefer_idle:
+            after_s = config.idle_after_s()
+            extender.preemptor.idle = idle_on_node(self.locked, self._holders.facts, after_s)
         self._reflectors += self._leader.reflectors if self._leader is not None else ()
         self._changed = Event()
         # When the first change arrived since the last publication began.
@@ -150,10 +133,6 @@ class LiveInventory(Background):
         # When publications began to fail; None while they succeed.
         self._failing_since: float | None = None
         self._published_at = self._ticked_at = 0.0
-        # By node: pods rejected since this time may fit after the change of the node.
-        self._to_cure: dict[str, float] = {}
-        self._looked_at: dict[str, float] = {}
-        self._cured_at = 0.0
 
     @property
     def snapshot(self) -> Snapshot | None:
@@ -186,6 +165,11 @@ class LiveInventory(Background):
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
         return dict(self._nodes.facts)
+
+    @property
+    def latest_facts(self) -> Mapping[str, NodeFacts]:
+        """The same, as they change."""
+        return self._nodes.facts
 
     def active(self) -> bool:
         """Whether this extender writes to the cluster."""
@@ -220,8 +204,8 @@ class LiveInventory(Background):
 
     def _workers(self) -> list[_Worker]:
         """The parts beside the reflectors that work from the start."""
-        parts = (self._recorder, self.enforcing, self._leader, self._device_watches, self._taint_writer)
-        return [self._agent_labels, *(part for part in parts if part is not None)]
+        parts = (self.enforcing, self._leader)
+        return [*self.writers.workers, self._device_watches, *(part for part in parts if part is not None)]
 
     def stop(self, wait_s: float = _STOP_S) -> None:
         self.stopped.set()
@@ -243,7 +227,7 @@ class LiveInventory(Background):
         now = time.monotonic()
         followed = [(reflector.health(), reflector.settled) for reflector in self._followed]
         watches = [health for health, _ in followed]
-        checks = [Check(f"watch-{watch.name}", settled, _note(watch, settled)) for watch, settled in followed]
+        checks = [Check(f"watch-{watch.name}", settled, watch.note(settled)) for watch, settled in followed]
         with self.locked as cache:
             ages, readings = cache.ages(now), cache.readings()
         return SourceStatus(
@@ -259,15 +243,17 @@ class LiveInventory(Background):
             problems=self._problems(watches, now),
             report_ages_s=ages,
             active=self.active(),
-            unplaced=dict(self._inventory_events.unplaced),
+            unplaced=dict(self.writers.inventory_events.unplaced),
             forecast_age_s=self._forecasting.age_s,
             readings=readings,
+            facts=self._holders.facts,
         )
 
     def _problems(self, watches: Sequence[WatchHealth], now: float) -> list[Problem]:
         lost = [(watch, watch.problem) for watch in watches if watch.problem is not None]
         problems = [Problem(f"watch of {watch.name}", problem, watch.silent_s) for watch, problem in lost]
-        if self._taint_writer is not None and (problem := self._taint_writer.problem) is not None:
+        taint_writer = self.writers.taint_writer
+        if taint_writer is not None and (problem := taint_writer.problem) is not None:
             problems.append(Problem("DeviceTaintRules", problem, 0.0))
         if self._failing_since is not None:
             text = "received changes cannot be assembled: unexpected error; see the log"
@@ -279,14 +265,6 @@ class LiveInventory(Background):
             self._arrived_at = self._arrived_at or time.monotonic()
         self._changed.set()
 
-    def _write_report_problems(self) -> None:
-        """Write Events on problems of reports, also of those found while another extender was active."""
-        if (snapshot := self.snapshot) is None or not self.active():
-            return
-        for node, reason, note, about in self._report_problems.take_unwritten():
-            known = snapshot.nodes.get(node)
-            self._recorder.warn(node, known.info.uid if known else None, reason, note, about)
-
     def run(self) -> None:
         while not self.stopped.is_set():
             self._changed.wait(_TICK_S)
@@ -297,7 +275,8 @@ class LiveInventory(Background):
                 if self._complete():
                     self._publish()
                     self._failing_since = None
-                    self._write_report_problems()
+                    if (snapshot := self.snapshot) is not None and self.active():
+                        self.writers.write_report_problems(snapshot)
             except Exception:
                 self._failing_since = self._failing_since or time.monotonic()
                 log.exception("the inventory was not published; trying again")
@@ -329,7 +308,7 @@ class LiveInventory(Background):
                     # The rest of its nodes come with the next publications.
                     self._changed.set()
                 left = self._extender.places.follow(cache.pending, cache.is_gone)
-                _earliest(self._to_cure, dict.fromkeys(left, 0.0))
+                self.writers.cures.left(left)
             before = self.snapshot
             if before is None:
                 # The first forecast counts all listed pods.
@@ -340,10 +319,8 @@ class LiveInventory(Background):
         self.locked.publish_owed()
         if self.enforcing is not None:
             self.enforcing.follow(infos, records)
-        self._inventory_events.follow(infos, self._agent_labels.follow(infos, records))
-        if before is not None:
-            self._placements.follow(before, infos)
-        elif (snapshot := self.snapshot) is not None:
+        self.writers.follow(before, infos, records)
+        if before is None and (snapshot := self.snapshot) is not None:
             self._unpublished = {}
             # These objects live long.
             settle_heap()
@@ -351,43 +328,10 @@ class LiveInventory(Background):
             # Pods rejected before this process began are not known here: kube-scheduler retries them.
             with_gpus = next((each for each, node in snapshot.nodes.items() if node.state.slots), None)
             if with_gpus is not None:
-                self._recorder.nudge(with_gpus)
+                self.writers.recorder.nudge(with_gpus)
             self._forecasting.start()
             return
         if infos:
             self._published_at = time.monotonic()
         changes, self._unpublished = self._unpublished, {}
-        self._cure(changes, arrived_at)
-
-    def _cure(self, changes: Mapping[str, Cause], arrived_at: float) -> None:
-        """Nudge kube-scheduler if a change makes room for a rejected pod."""
-        behind = arrived_at - _BEHIND_S
-        since = {name: 0.0 if cause & _INVISIBLE else behind for name, cause in changes.items()}
-        _earliest(self._to_cure, since)
-        now, snapshot = time.monotonic(), self.snapshot
-        idle = not (self._to_cure or self._looked_at)
-        if idle or snapshot is None or now - self._cured_at < _NUDGE_EVERY_S:
-            return
-        self._cured_at = now
-        # Each change is checked twice: a request that decides on the snapshot before it may fail later.
-        pending, latest = self._looked_at, self._to_cure
-        self._looked_at, self._to_cure = dict(latest), {}
-        _earliest(pending, latest)
-        if self.active():
-            for name in self._extender.refusals.cured(snapshot, pending):
-                self._recorder.nudge(name)
-
-
-def _note(watch: WatchHealth, settled: bool) -> str | None:
-    if watch.problem is None:
-        return None
-    if settled and not watch.synced:
-        return f"not followed; apply the roles of this release: {watch.problem}"
-    if not watch.synced:
-        return f"not listed yet: {watch.problem}"
-    return f"lost for {watch.silent_s:.0f} s, the last state stays in force: {watch.problem}"
-
-
-def _earliest(into: dict[str, float], times: Mapping[str, float]) -> None:
-    for name, since in times.items():
-        into[name] = min(into.get(name, since), since)
+        self.writers.cures.follow(changes, arrived_at, self.snapshot)

@@ -4,31 +4,39 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
+from urllib.parse import quote
 
+from scheduler_ext.cluster.api_paths import BUDGETS, GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
 from scheduler_ext.cluster.dra.device_handlers import KINDS
 from scheduler_ext.cluster.dra.discovery import discovered
 from scheduler_ext.cluster.inventory_handlers import (
+    PodState,
     created_at,
+    holds_gpus,
     pod_state,
     received_at,
     scheduler_cache,
     update_pod,
 )
-from scheduler_ext.cluster.live import GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.reflector import PAGE
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import ClusterError, ImpossibleReportError, InventoryError
+from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.controllers import CONTROLLED, add_controller, controller_of
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod import is_finished, pod_name, pod_uid
+from scheduler_ext.wire.pod import asks_gpu, is_finished, pod_name, pod_uid
+from scheduler_ext.wire.pod_facts import pod_facts
 from scheduler_ext.wire.readings import read_readings
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.watching import Decoder
@@ -42,11 +50,15 @@ def cluster_state(
     config: Configuration,
     *,
     with_objects: bool = False,
+    with_waiting: bool = False,
+    with_controllers: bool = False,
     claims: Iterable[Claim] = (),
 ) -> ClusterState:
     """Every node of a cluster as of now; `with_objects` adds the Nodes and the pods that hold resources,
-    which take most of the memory, and `claims` more claims that pods ask through. Raises ClusterError;
-    InventoryError naming an object and its field."""
+    which take most of the memory, `with_waiting` also the pods that wait and the PodDisruptionBudgets,
+    `with_controllers` the pods with GPUs, finished ones too, and the owners of their ReplicaSets and Jobs,
+    and `claims` more claims that pods ask through. Raises ClusterError; InventoryError naming an object and
+    its field."""
     resources = config.resource_names()
     cache = scheduler_cache(config)
     objects = Objects()
@@ -58,14 +70,46 @@ def cluster_state(
             objects.nodes[name] = node
         with _named(f"{source}: Node {name}: status"):
             cache.update_node(name, node_record(node, resources), now, created_at(node, clock, now))
+    facts: dict[str, PodFacts] = {}
     cache.demand.hold()
-    for pod, _ in _list(transport, PODS, Decoder(kube.Pod)):
-        if with_objects and pod.spec is not None and pod.spec.node_name and not is_finished(pod):
+    for pod, state in _pods(transport, source, resources):
+        update_pod(cache, pod_uid(pod), state, now)
+        if holds_gpus(state):
+            facts[pod_uid(pod)] = pod_facts(pod)
+        spec = pod.spec or kube.PodSpec()
+        shown = with_objects and (spec.node_name or with_waiting) and not is_finished(pod)
+        if shown or (with_controllers and asks_gpu(spec, resources)):
             objects.pods.append(pod)
-        with _named(f"{source}: Pod {pod_name(pod)}: spec"):
-            update_pod(cache, pod_uid(pod), pod_state(pod, resources), now)
     cache.demand.release()
+    if with_waiting:
+        budgets = _list(transport, BUDGETS, Decoder(kube.PodDisruptionBudget))
+        objects.budgets.extend(kube.budget(budget) for budget, _ in budgets)
     problems: dict[str, str] = {}
+    if with_controllers:
+        _read_controllers(transport, objects, problems)
+    _read_reports(transport, cache, now, problems)
+    _read_devices(transport, cache.devices, problems)
+    for claim in claims:
+        cache.devices.update_claim(claim)
+    cache.devices.settle()
+    cache.touch_devices(cache.nodes(), now)
+    cache.tick(now)
+    infos = {info.name: info for info in cache.infos()}
+    ages, workload = cache.ages(now), cache.demand.workload()
+    pending = cache.all_pending()
+    return ClusterState(
+        source, objects, infos, ages, problems, workload, pending, cache.devices, cache.readings(), facts
+    )
+
+
+def _pods(transport: Transport, source: str, resources: ResourceNames) -> Iterator[tuple[kube.Pod, PodState]]:
+    for pod, _ in _list(transport, PODS, Decoder(kube.Pod)):
+        with _named(f"{source}: Pod {pod_name(pod)}: spec"):
+            state = pod_state(pod, resources)
+        yield pod, state
+
+
+def _read_reports(transport: Transport, cache: Cache, now: float, problems: dict[str, str]) -> None:
     for gpu_node, clock in _reports(transport, problems):
         metadata = gpu_node.metadata or GpuNodeMeta()
         name = metadata.name or ""
@@ -84,18 +128,17 @@ def cluster_state(
                 owner_uid(metadata.owner_references),
                 read_readings(gpu_node),
             )
-    _read_devices(transport, cache.devices, problems)
-    for claim in claims:
-        cache.devices.update_claim(claim)
-    cache.devices.settle()
-    cache.touch_devices(cache.nodes(), now)
-    cache.tick(now)
-    infos = {info.name: info for info in cache.infos()}
-    ages, workload = cache.ages(now), cache.demand.workload()
-    pending = cache.all_pending()
-    return ClusterState(
-        source, objects, infos, ages, problems, workload, pending, cache.devices, cache.readings()
-    )
+
+
+def _read_controllers(transport: Transport, objects: Objects, problems: dict[str, str]) -> None:
+    """The owners of the ReplicaSets and Jobs of the pods. What may not be read is named."""
+    above = {controller_of(pod.metadata) for pod in objects.pods if pod.metadata is not None}
+    lists = {(each.kind, each.namespace) for each in above if each is not None and each.kind in CONTROLLED}
+    for kind, namespace in sorted(lists):
+        path = CONTROLLED[kind].format(quote(namespace, safe=""))
+        with _allowed(f"{kind}s of {namespace}", problems):
+            for item, _ in _list(transport, path, Decoder(kube.Header), problems, metadata_only=True):
+                add_controller(objects.controllers, kind, item.metadata)
 
 
 def _read_devices(transport: Transport, devices: DeviceIndex, problems: dict[str, str]) -> None:
@@ -137,13 +180,18 @@ def _reports(transport: Transport, problems: dict[str, str]) -> Iterator[tuple[G
 
 
 def _list(
-    transport: Transport, path: str, decoder: Decoder[T], problems: dict[str, str] | None = None
+    transport: Transport,
+    path: str,
+    decoder: Decoder[T],
+    problems: dict[str, str] | None = None,
+    *,
+    metadata_only: bool = False,
 ) -> Iterator[tuple[T, ServerClock]]:
     """All objects of a list, page by page, with the server's clock as of their page. An object that cannot be
     read is added to `problems` by name; where that is None it raises ClusterError."""
     query = {"limit": str(PAGE)}
     while True:
-        reply = transport.get(path, query)
+        reply = transport.get_metadata(path, query) if metadata_only else transport.get(path, query)
         page = decoder.page(reply.body)
         for item in page.broken:
             problem = f"{path}: {item.name}: {item.problem}"

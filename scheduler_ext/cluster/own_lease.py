@@ -57,7 +57,7 @@ class Election(Background):
             raise ValueError(f"a lease of {lease_s} s, renewed within {renew_s} s, tried every {retry_s} s")
         super().__init__("election")
         self._transport = transport
-        self._namespace, self._name, self._identity = namespace, name, identity
+        self.namespace, self._name, self._identity = namespace, name, identity
         self._changed = changed
         self._lease_s, self._renew_s, self._retry_s = lease_s, renew_s, retry_s
         self._monotonic = monotonic
@@ -93,7 +93,7 @@ class Election(Background):
         try:
             self._write(LeaseSpec("", 1, now, now, self._seen.spec.lease_transitions), wait_s)
         except ClusterError as error:
-            log.warning("Lease %s/%s was not released: %s", self._namespace, self._name, error)
+            log.warning("Lease %s/%s was not released: %s", self.namespace, self._name, error)
 
     def attempt(self) -> None:
         """Acquire the Lease if it is free, or renew it if this candidate holds it."""
@@ -105,11 +105,11 @@ class Election(Background):
                 self._try()
         except ClusterError as error:
             if self.problem is None:
-                log.warning("Lease %s/%s: %s", self._namespace, self._name, error)
+                log.warning("Lease %s/%s: %s", self.namespace, self._name, error)
             self.problem = str(error)
         else:
             if self.problem is not None:
-                log.info("Lease %s/%s can be read and written again", self._namespace, self._name)
+                log.info("Lease %s/%s can be read and written again", self.namespace, self._name)
             self.problem = None
         self._report()
 
@@ -192,7 +192,7 @@ class Election(Background):
 
     def _write(self, spec: LeaseSpec, timeout_s: float) -> Reply:
         if self._seen is None:
-            body = new_lease(self._namespace, self._name, spec)
+            body = new_lease(self.namespace, self._name, spec)
             return self._transport.send("POST", self._leases, body, JSON, timeout_s=timeout_s)
         body = renewed_lease(self._seen, spec)
         return self._transport.send("PUT", self._path, body, JSON, timeout_s=timeout_s)

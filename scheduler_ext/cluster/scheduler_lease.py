@@ -34,6 +34,7 @@ class Leadership(EventHandler[Lease]):
     ) -> None:
         super().__init__()
         self._changed = changed
+        self.namespace = namespace
         self._name = name
         self._prefix = f"{pod}_"
         self._holder = ""

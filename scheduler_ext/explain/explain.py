@@ -17,10 +17,12 @@ from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import shown_resource
 from scheduler_ext.core.snapshot.table import build_snapshot
+from scheduler_ext.explain.autoscaling import cure_of, summary
 from scheduler_ext.explain.diagnosis import Case, diagnosis
 from scheduler_ext.explain.ineffective import warnings
 from scheduler_ext.explain.intree_nodes import InTreeNodes
 from scheduler_ext.explain.nearest import Refused, miss_of, nearest_first
+from scheduler_ext.extender.new_nodes import Cure, NewNodes
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
@@ -36,18 +38,23 @@ from scheduler_ext.wire.pod import (
 API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 # kube-scheduler's scores are 0 to 100 (k8s.io/kube-scheduler/framework, MaxNodeScore).
 _MAX_NODE_SCORE = 100
+# The nodes of helpful kinds that an Explanation names.
+_LIKE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class KubeView:
     """Refusals of kube-scheduler's own filters by node, the nodes as they see them, if known, and its score
     of the pod's preferred node affinity by node, before it is normalized. `skipped` are nodes that it did not
-    ask about for an unknown reason, and that the extender refuses."""
+    ask about for an unknown reason, and that the extender refuses. The filters did not count the resources in
+    `ignored`. `cures` are the verdicts of the extender's filters on new nodes."""
 
     refused: Mapping[str, InTreeRejection] = field(default_factory=dict)
     facts: Mapping[str, NodeFacts] = field(default_factory=dict)
     preferences: Mapping[str, int] = field(default_factory=dict)
     skipped: frozenset[str] = frozenset()
+    ignored: frozenset[str] = frozenset()
+    cures: Mapping[str, Cure] = field(default_factory=dict)
 
 
 class _Fitting(NamedTuple):
@@ -66,13 +73,19 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     sizing = config.sizing()
     request = wish(pod, config, state.claims)
     decision = filter_nodes(request, state.snapshot(sizing), sizing.policy)
-    kube_view = KubeView()
+    kube_view = KubeView(cures=NewNodes(sizing).cures(request, decision.snapshot))
     # kube-scheduler never sees an unreadable pod, so it has no verdict.
     if isinstance(request, GpuRequest):
         # The extender judges its resources itself, with better numbers.
         nodes = InTreeNodes(state.objects, sizing.resources, state.infos)
         needs = needs_of(pod, state.claims)
-        kube_view = KubeView(nodes.refused(needs), nodes.known, nodes.preferences(needs))
+        kube_view = replace(
+            kube_view,
+            refused=nodes.refused(needs),
+            facts=nodes.known,
+            preferences=nodes.preferences(needs),
+            ignored=nodes.ours(needs),
+        )
     warned = warnings(pod, request, state, sizing.resources)
     return explanation(pod, decision, kube_view, config, warned, state.claims)
 
@@ -104,12 +117,14 @@ def explanation(
         for name, node in sorted(snapshot.nodes.items())
         if name in kube_view.refused or not _passes(decision, name)
     ]
+    needs = needs_of(pod, claims) if isinstance(request, GpuRequest) else None
+    cures = {each.node.info.name: _cure(each, needs, kube_view) for each in refused}
+    told = summary(cures.items())
     left_out = {}
     if most is not None:
         left_out["nodesLeftOut"] = max(0, len(fitting) + len(refused) - most)
         least = max(0, most - len(fitting))
-        if isinstance(request, GpuRequest):
-            needs = needs_of(pod, claims)
+        if needs is not None:
             refused = nearest_first(refused, least, decision, needs, _ours(needs, config))
         refused = refused[:least]
     namespace, _, name = pod_name(pod).partition("/")
@@ -123,14 +138,23 @@ def explanation(
         "best": [each.node for each in fitting if each[:2] == fitting[0][:2]],
         "because": _because(decision, fitting),
         **diagnosed(pod, decision, kube_view, config, claims),
+        "autoscaler": told | {"like": told["like"][:_LIKE]},
         "nodes": [
             *(_fit(each, decision) for each in fitting[:most]),
-            *(_refused(each, decision, config, dry_runs) for each in refused),
+            *(
+                _refused(each, decision, config, dry_runs) | {"autoscaler": cures[each.node.info.name]}
+                for each in refused
+            ),
         ],
         **left_out,
         "notModelled": not_modelled(pod, claims),
         "warnings": warned,
     }
+
+
+def _cure(refused: Refused, needs: PodNeeds | None, kube_view: KubeView) -> Cure:
+    gpus = kube_view.cures.get(refused.node.info.name, "unknown")
+    return cure_of(gpus, needs, refused.facts, refused.in_tree, kube_view.ignored)
 
 
 def _because(decision: Decision, fitting: Sequence[_Fitting]) -> str | None:

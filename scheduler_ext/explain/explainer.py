@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
@@ -20,6 +20,7 @@ from scheduler_ext.explain.kube_verdicts import kube_verdicts
 from scheduler_ext.explain.recorded import recorded_values
 from scheduler_ext.explain.sentences import asks
 from scheduler_ext.explain.snapshot_dump import taken
+from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire import kube
@@ -83,14 +84,20 @@ class Explainer:
     """Explains the pods of a running extender. Safe to use from any thread."""
 
     def __init__(
-        self, source: Seen, record: Record, config: Configuration, places: Places | None = None
+        self,
+        source: Seen,
+        record: Record,
+        config: Configuration,
+        places: Places | None = None,
+        new_nodes: NewNodes | None = None,
     ) -> None:
-        """`places` are those that preempt of a running extender has named."""
+        """`places` are those that preempt of a running extender has named; `new_nodes` are its own."""
         self._source = source
         self._record = record
         self.config = config
         self._sizing = config.sizing()
         self._places = Places(self._sizing) if places is None else places
+        self._new_nodes = NewNodes(self._sizing) if new_nodes is None else new_nodes
 
     @_bad_request()
     def of_name(
@@ -139,6 +146,7 @@ class Explainer:
 
     def _explained(self, found: _Found, most: int | None, *, dry_runs: bool = True) -> dict[str, Any]:
         decision, kube_view = self._decided(found)
+        kube_view = replace(kube_view, cures=self._new_nodes.cures(found.request, decision.snapshot))
         # Notes about the pod's identity come before notes about its request.
         warnings = [*found.warnings, *pod_warnings(found.pod, found.request, self._sizing.resources)]
         claims = self._source.claims

@@ -9,6 +9,7 @@ from scheduler_ext.core.filters import BY_NAME
 from scheduler_ext.core.framework.refusal import MissKind
 from scheduler_ext.core.intree import NO_NODES
 from scheduler_ext.explain.advice import nodes_in_words
+from scheduler_ext.explain.autoscaling import new_node_in_words
 
 # Shares of a pod in its line.
 _SHARES = 8
@@ -78,6 +79,10 @@ def why_not(answer: _Values) -> list[str]:
         lines.append(f"Nearest: {answer['nearest']['text']}")
     if answer["advice"]:
         lines += ["What would help:", *(f"  - {advice}" for advice in answer["advice"])]
+    # Older extenders do not report it.
+    told = answer.get("autoscaler")
+    if told is not None and answer["counts"]:
+        lines.append(new_node_in_words(told))
     return lines
 
 

@@ -16,6 +16,7 @@ from scheduler_ext.core.intree import (
     name_rejection,
     preference_of,
 )
+from scheduler_ext.core.node.node import UNLIMITED, NodeInfo
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.node_info import node_facts
@@ -23,6 +24,7 @@ from scheduler_ext.wire.objects import Objects
 
 # The number of different needs that are remembered; pods with equal needs are judged once.
 _REMEMBERED = 64
+CPU = "cpu"
 
 _Key = tuple[Hashable, ...]
 
@@ -88,6 +90,13 @@ class InTreeNodes:
         judged.changes = len(self._changes)
         return judged.refused
 
+    def refusal(self, needs: PodNeeds, name: str) -> InTreeRejection | None:
+        """The refusal of one node, as of `refused`; None if it takes the pod."""
+        facts = self._facts.get(name)
+        if facts is None:
+            return name_rejection(needs, name)
+        return intree_rejection(needs, facts, ignore_resources=self.ours(needs))
+
     def preferences(self, needs: PodNeeds) -> Mapping[str, int]:
         """The preference of a pod for each node that has a Node object (`preferences_of`)."""
         terms = needs.preferred_terms
@@ -104,6 +113,12 @@ class InTreeNodes:
             self._facts[name] = with_pods(self._facts[name], amounts, pods)
             self._changes.append(name)
 
+    def restore(self, name: str, facts: NodeFacts | None) -> None:
+        """The node is again as `facts` returned it before."""
+        if facts is not None:
+            self._facts[name] = facts
+            self._changes.append(name)
+
 
 def preferences_of(needs: PodNeeds, facts: Mapping[str, NodeFacts]) -> Mapping[str, int]:
     """kube-scheduler's score of a pod's preferred node affinity for each node, before it is normalized; empty
@@ -118,6 +133,16 @@ def with_pods(facts: NodeFacts, amounts: Mapping[str, Fraction], pods: int) -> N
     for name, amount in amounts.items():
         requested[name] = requested.get(name, Fraction(0)) + amount * pods
     return replace(facts, requested=requested, pod_count=facts.pod_count + pods)
+
+
+def with_cpu(facts: NodeFacts, info: NodeInfo) -> NodeFacts:
+    """With the node's known CPU; unlimited if unknown."""
+    if info.cpu_milli is None:
+        return replace(facts, allocatable={CPU: Fraction(UNLIMITED)})
+    asked = info.cpu_elsewhere_milli + sum(pod.cpu_milli for pod in info.pods if pod.holds)
+    return replace(
+        facts, allocatable={CPU: Fraction(info.cpu_milli, 1000)}, requested={CPU: Fraction(asked, 1000)}
+    )
 
 
 def _key(needs: PodNeeds) -> _Key:

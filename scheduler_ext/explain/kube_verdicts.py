@@ -1,20 +1,16 @@
 """The verdicts of kube-scheduler's own filters on the nodes of a decision, as far as they are known."""
 
 from collections.abc import Mapping
-from dataclasses import replace
-from fractions import Fraction
 
 from scheduler_ext.core.cycle.cycle import Decision
 from scheduler_ext.core.cycle.kube_counts import short_by_count
 from scheduler_ext.core.intree import InTreeRejection, NodeFacts, PodNeeds, intree_rejection
-from scheduler_ext.core.node.node import UNLIMITED, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import KubeView
-from scheduler_ext.explain.intree_nodes import preferences_of
+from scheduler_ext.explain.intree_nodes import CPU, preferences_of, with_cpu
 from scheduler_ext.extender.record import Recorded
 
-_CPU = "cpu"
 NOT_OFFERED = "node(s) that kube-scheduler did not pass on to the extender"
 _NOT_OFFERED = InTreeRejection("NotOffered", NOT_OFFERED)
 
@@ -30,9 +26,9 @@ def kube_verdicts(
     the last request the nodes that they removed. A node that the extender refuses anyway has the extender's
     reason, which is known, in place of no question. `known` are the nodes as those filters see them."""
     snapshot = decision.snapshot
-    ignored = frozenset({*needs.requests, "pods"}) - {_CPU}
+    ignored = frozenset({*needs.requests, "pods"}) - {CPU}
     facts = {
-        name: _with_cpu(each, snapshot.nodes[name].info)
+        name: with_cpu(each, snapshot.nodes[name].info)
         for name, each in known.items()
         if name in snapshot.nodes
     }
@@ -46,16 +42,7 @@ def kube_verdicts(
         facts,
         preferences_of(needs, facts),
         frozenset(name for name in unexplained - would_do if not short[snapshot.state_at(name)]),
-    )
-
-
-def _with_cpu(facts: NodeFacts, info: NodeInfo) -> NodeFacts:
-    """With the node's known CPU; unlimited if unknown."""
-    if info.cpu_milli is None:
-        return replace(facts, allocatable={_CPU: Fraction(UNLIMITED)})
-    asked = info.cpu_elsewhere_milli + sum(pod.cpu_milli for pod in info.pods if pod.holds)
-    return replace(
-        facts, allocatable={_CPU: Fraction(info.cpu_milli, 1000)}, requested={_CPU: Fraction(asked, 1000)}
+        ignored,
     )
 
 

@@ -124,7 +124,7 @@ def revived(dump: Dump) -> Moment:
     names = [NameIndex(each) for each in dump.names]
     record = Record(max(1, len(dump.decisions)), 2**62)
     record.restore(
-        replace(each, offered=Offered(names[asked[0]], asked[1]) if asked is not None else None)
+        replace(each, offered=Offered(names[asked[0]], asked[1], asked[1]) if asked is not None else None)
         for each, asked in zip(dump.decisions, dump.asked, strict=True)
     )
     facts = {each.name: each for each in dump.facts}

@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 
 NOT_ASKED = "kube-scheduler has not asked about it"
 FITS_NOW = "it fits now; kube-scheduler has yet to try again"
+# In place of the workloads beyond the limit; no namespace has this name.
+OTHERS = ("_others", "", "")
 UNREADABLE = "something that cannot be read"
 # The list of waiting pods is renewed this often at most.
 _LIST_S = 2.0
@@ -97,6 +99,18 @@ class Waiting:
             for at, each in _oldest(self._source.pending(), most)
             if wall_time - at >= LONG_S
         ]
+
+    def by_workload(self, most: int) -> dict[tuple[str, str, str], int]:
+        """The number of waiting pods by namespace, kind and name of the object that made them; kind and name
+        are empty for pods that nothing made, and for pods with scheduling gates nothing counts. At most
+        `most` workloads, those with most pods; the others are OTHERS together."""
+        waiting = (each for each in self._source.pending() if not each.gated)
+        counts = Counter((each.pod.namespace, *(each.workload or ("", ""))) for each in waiting)
+        first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        found = dict(first[:most])
+        if rest := sum(count for _, count in first[most:]):
+            found[OTHERS] = rest
+        return found
 
     def _reasons_at_scrape(self) -> Callable[[PendingPod], str]:
         self._listed(_AT_SCRAPE_S)

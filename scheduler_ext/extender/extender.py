@@ -23,7 +23,9 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, Share
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import Table, build_snapshot
 from scheduler_ext.extender.answer import Answer, Basis
+from scheduler_ext.extender.blind_rejections import BlindRejections
 from scheduler_ext.extender.generation import Generation, SeenNodes
+from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.record import Record
@@ -69,6 +71,8 @@ class Extender:
         self._seen = SeenNodes(self.sizing)
         self.refusals = Refusals(self._policy)
         self.record = Record(config.inspection.decisions, config.inspection.decision_bytes)
+        self.new_nodes = NewNodes(self.sizing)
+        self.blind_rejections = BlindRejections(self.new_nodes)
         self.places = Places(self.sizing)
         self.preemptor = Preemptor(self.sizing, lambda: self.snapshot, self.places)
         self.claims: ClaimLookup | None = None
@@ -204,7 +208,8 @@ class Extender:
     ) -> dict[str, str]:
         """Remember the refusal. Move the nodes where preemption helps from `refused` to the result."""
         request, snapshot = decision.request, decision.snapshot
-        if nowhere and isinstance(request, GpuRequest) and args.nodes is None:
+        waits = nowhere and args.nodes is None
+        if waits and isinstance(request, GpuRequest) and not request.is_placeholder:
             self.refusals.remember(request, rows, snapshot, time.monotonic())
         if refused and (_NOMINATED in args.raw_pod or self.places):
             self.preemptor.refused(args.pod, refused)

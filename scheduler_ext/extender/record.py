@@ -35,15 +35,21 @@ _NAME_BYTES = 220
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """The nodes that kube-scheduler asked about, or refused by its own counts of GPUs, one bit each; later
-    nodes are not included."""
+    """The nodes that kube-scheduler asked about, or refused by its own counts of GPUs, one bit each; `asked`
+    has the former alone. Later nodes are not included."""
 
     names: Names
     bits: bytes
+    asked: bytes
 
     def __contains__(self, name: object) -> bool:
         row = self.names.get(name) if isinstance(name, str) else None
         return row is not None and row >= 0 and bool(self.bits[row >> 3] & (128 >> (row & 7)))
+
+    @property
+    def passed(self) -> "Offered":
+        """The nodes that it asked about: they passed all its own filters."""
+        return Offered(self.names, self.asked, self.asked)
 
     def knows(self, name: str) -> bool:
         """Whether the node existed when kube-scheduler asked."""
@@ -76,7 +82,8 @@ class Recorded:
     @property
     def size(self) -> int:
         """Its approximate size in bytes."""
-        return _ENTRY_BYTES + len(self.pod) + (len(self.offered.bits) if self.offered is not None else 0)
+        nodes = 2 * len(self.offered.bits) if self.offered is not None else 0
+        return _ENTRY_BYTES + len(self.pod) + nodes
 
     @property
     def main_reason(self) -> str | None:
@@ -199,9 +206,12 @@ class Record(Background):
             entry.rejected, entry.problem = answer.rejected, answer.problem
             asked = np.zeros(len(decision.snapshot.state_of), np.bool_)
             asked[rows[rows >= 0]] = True
+            offered = asked
             if isinstance(decision.request, GpuRequest):
-                asked |= short_by_count(decision.request, decision.snapshot)[decision.snapshot.state_of]
-            entry.offered = Offered(decision.snapshot.row_of, np.packbits(asked).tobytes())
+                short = short_by_count(decision.request, decision.snapshot)
+                offered = asked | short[decision.snapshot.state_of]
+            bits, asked_bits = np.packbits(offered).tobytes(), np.packbits(asked).tobytes()
+            entry.offered = Offered(decision.snapshot.row_of, bits, asked_bits)
             entry.candidates = ()
         else:
             entry.candidates = best_of(decision, rows)

@@ -72,6 +72,7 @@ def api_app(
             request.environ[ANSWER] = answer
             metrics.count(name, answer)
             extender.record.answered(name, answer)
+            extender.blind_rejections.answered(name, answer)
             if answer.problem is not None:
                 log.warning("GPU request is invalid: %s", answer.problem)
             return json_reply(200, answer.body)

@@ -1,9 +1,11 @@
 """The inspection listener's answers: GPUs, pods, why a pod is on its node or waits, and dumps."""
 
+import time
+
 from flask import Blueprint, Response, request
 
 from scheduler_ext.core.errors import InventoryError, RequestError
-from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting, pod_list
 from scheduler_ext.server.accepted import MANIFEST_TYPES, check_content
@@ -11,6 +13,7 @@ from scheduler_ext.server.explaining import Explaining, namespaced
 from scheduler_ext.server.http.body import BodyError, read_body
 from scheduler_ext.server.replies import json_reply, problem_reply
 from scheduler_ext.sources.source_status import Source
+from scheduler_ext.views.idle_pods import idle_pod_list
 from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire import kube
@@ -57,9 +60,12 @@ def questions_blueprint(
     routes = Blueprint("questions", __name__)
     resources = config.resource_names()
 
-    def infos() -> list[NodeInfo]:
+    def nodes() -> list[Node]:
         snapshot = source.snapshot
-        return [node.info for node in snapshot.nodes.values()] if snapshot is not None else []
+        return list(snapshot.nodes.values()) if snapshot is not None else []
+
+    def infos() -> list[NodeInfo]:
+        return [node.info for node in nodes()]
 
     @routes.get("/inventory")
     def inventory() -> Response:
@@ -67,6 +73,14 @@ def questions_blueprint(
         asked = [info for info in infos() if name in (None, info.name)]
         status = source.status()
         listed = inventory_list(asked, config, status.report_ages_s, readings=status.readings)
+        return json_reply(200, encode_json(listed))
+
+    @routes.get("/idle")
+    def idle() -> Response:
+        status = source.status()
+        listed = idle_pod_list(
+            nodes(), config, status.readings, status.facts, time.time(), request.args.get("namespace")
+        )
         return json_reply(200, encode_json(listed))
 
     @routes.get("/pods")

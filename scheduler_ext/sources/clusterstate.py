@@ -11,6 +11,7 @@ from scheduler_ext.core.errors import InventoryError, UnreadableFileError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.core.node.pod_facts import FactsOfPods
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, Workload
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -24,6 +25,8 @@ from scheduler_ext.wire.objects import (
     waiting,
     workload_of,
 )
+from scheduler_ext.wire.pod import pod_uid
+from scheduler_ext.wire.pod_facts import pod_facts
 from scheduler_ext.wire.readings import readings_of
 
 
@@ -33,7 +36,7 @@ class ClusterState:
     names the cluster in messages. By node, `ages_s` are the ages of reports (absent: just received) and
     `problems` the reasons why reports were left out. `workload` is the demand expected from its pods;
     `pending` are the pods that request GPUs and have no node; `claims` are the ResourceClaims; `readings` is
-    the activity of the GPUs."""
+    the activity of the GPUs, and `facts` are those about the pods on nodes."""
 
     source: str
     objects: Objects
@@ -44,6 +47,7 @@ class ClusterState:
     pending: Sequence[PendingPod] = ()
     claims: DeviceIndex | None = None
     readings: NodeReadings = field(default_factory=dict)
+    facts: FactsOfPods = field(default_factory=dict)
 
     def snapshot(self, sizing: Sizing) -> Snapshot:
         """The nodes and their forecast, for decisions."""
@@ -101,4 +105,5 @@ def state_of(
         pending=waiting(objects, resources, index),
         claims=index,
         readings=readings_of(objects.gpu_nodes),
+        facts={pod_uid(pod): pod_facts(pod) for pods in objects.pods_by_node().values() for pod in pods},
     )

@@ -12,6 +12,7 @@ from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.node.pod_facts import FactsOfPods
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
@@ -45,6 +46,7 @@ class InventorySource(Background):
         self._pending: Sequence[PendingPod] = ()
         self._facts: Mapping[str, NodeFacts] = {}
         self._readings: NodeReadings = {}
+        self._pod_facts: FactsOfPods = {}
         self._look = FileLook(path)
         self._seen: Identity = None
         self._again_at = math.inf
@@ -85,6 +87,7 @@ class InventorySource(Background):
             problems,
             forecast_age_s=forecast_age_s,
             readings=self._readings,
+            facts=self._pod_facts,
         )
 
     def load(self, *, if_changed: bool = False) -> None:
@@ -106,7 +109,8 @@ class InventorySource(Background):
         except UnreadableFileError:
             self._again_at = time.monotonic() + AGAIN_S
             raise
-        infos, workload, self._pending, self._facts, self._extender.claims, self._readings = read
+        infos, workload, self._pending, self._facts, self._extender.claims, *_ = read
+        *_, self._readings, self._pod_facts = read
         snapshot = self._extender.replace_nodes(infos.values(), Forecast(workload, ()))
         reports = {name: info.report for name, info in infos.items() if info.report is not None}
         self._last = {name: (report.boot_id, report.sequence) for name, report in reports.items()}

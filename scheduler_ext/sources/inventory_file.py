@@ -17,6 +17,7 @@ from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.core.node.pod_facts import FactsOfPods
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.sources.clusterstate import file_state
@@ -25,7 +26,8 @@ from scheduler_ext.wire.node_info import node_constraints
 # The order of the last good reports: (bootID, sequence) by node.
 Sequences = Mapping[str, tuple[str | None, int | None]]
 # Every node by name, the demand expected from the pods, the pods that wait, the fields of each Node
-# that kube-scheduler's own filters compare, the claims, and the activity of the GPUs.
+# that kube-scheduler's own filters compare, the claims, the activity of the GPUs, and the facts about their
+# pods.
 Nodes = tuple[
     Mapping[str, NodeInfo],
     Workload,
@@ -33,6 +35,7 @@ Nodes = tuple[
     Mapping[str, NodeFacts],
     KnownClaims,
     NodeReadings,
+    FactsOfPods,
 ]
 # The child has its own limits for reading; the largest file takes it less than this.
 CHILD_S = 600.0
@@ -49,7 +52,7 @@ def read_nodes(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:
     state = file_state(path, resources, previous)
     facts = {name: node_constraints(node) for name, node in state.objects.nodes.items()}
     claims = state.claims.known_claims() if state.claims is not None else KnownClaims()
-    return state.infos, state.workload, state.pending, facts, claims, state.readings
+    return state.infos, state.workload, state.pending, facts, claims, state.readings, state.facts
 
 
 def read_nodes_apart(path: Path, resources: ResourceNames, last: Sequences) -> Nodes:

@@ -8,6 +8,7 @@ from scheduler_ext.binding.binder import Binder
 from scheduler_ext.core.gpu.readings import NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.node.pod_facts import FactsOfPods
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire.pod import ClaimLookup
 
@@ -45,13 +46,23 @@ class WatchHealth:
     silent_s: float
     problem: str | None
 
+    def note(self, settled: bool) -> str | None:
+        """The problem in words; `settled` if nothing waits for this watch."""
+        if self.problem is None:
+            return None
+        if settled and not self.synced:
+            return f"not followed; apply the roles of this release: {self.problem}"
+        if not self.synced:
+            return f"not listed yet: {self.problem}"
+        return f"lost for {self.silent_s:.0f} s, the last state stays in force: {self.problem}"
+
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
     """`age_s` is the time since the last data; `broken` while the present data is refused; `problems`
     are the reasons why the inventory may be out of date. `report_ages_s` and `unplaced` (pods with a
     share on an unknown GPU) are by node. `forecast_age_s` is the age of the demand forecast. `readings` is
-    the activity of the GPUs."""
+    the activity of the GPUs, and `facts` are those about the pods that hold them."""
 
     checks: Sequence[Check]
     age_s: float
@@ -63,6 +74,7 @@ class SourceStatus:
     unplaced: Mapping[str, int] = field(default_factory=dict)
     forecast_age_s: float = 0.0
     readings: NodeReadings = field(default_factory=dict)
+    facts: FactsOfPods = field(default_factory=dict)
 
 
 class Watched(Protocol):

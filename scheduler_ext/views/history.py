@@ -79,20 +79,26 @@ def fragmentation(snapshot: Snapshot) -> tuple[float, float]:
 
 def fragmentation_by_model(snapshot: Snapshot) -> dict[str, tuple[float, float]]:
     """(unallocated, unusable) in GPUs; a node with several models counts under the model of its first GPU."""
-    models: dict[str, int] = {}
-    names, of = [], []
-    for name, node in snapshot.nodes.items():
-        model = _model_name(node) if not node.info.is_out and not node.state.in_parts else None
+    models: dict[str, tuple[float, float]] = {}
+    for name, (idle, unusable) in fragmentation_by_node(snapshot).items():
+        model = _model_name(snapshot.nodes[name])
         if model is not None:
-            names.append(name)
-            of.append(models.setdefault(model, len(models)))
-    if not names:
-        return {}
+            before = models.get(model, (0.0, 0.0))
+            models[model] = before[0] + idle, before[1] + unusable
+    return models
+
+
+def fragmentation_by_node(snapshot: Snapshot) -> dict[str, tuple[float, float]]:
+    """(unallocated, unusable) in GPUs of each node that counts."""
+    names = [
+        name
+        for name, node in snapshot.nodes.items()
+        if node.state.gpus and not node.info.is_out and not node.state.in_parts
+    ]
     state = snapshot.state_of[snapshot.rows(names)]
     idle = snapshot.demand.idle[state]
     unusable = np.clip(snapshot.demand.unusable[state], 0.0, idle)
-    sums = (np.bincount(of, each, len(models)).tolist() for each in (idle, unusable))
-    return dict(zip(models, zip(*sums, strict=True), strict=True))
+    return dict(zip(names, zip(idle.tolist(), unusable.tolist(), strict=True), strict=True))
 
 
 def _model_name(node: Node) -> str | None:

@@ -17,7 +17,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 T = TypeVar("T")
 # Less than a CUDA context takes on any GPU, and more than a driver uses on an unopened one.
-IDLE_BELOW_MIB = 64
+UNOPENED_BELOW_MIB = 64
 STATES = ("Assumed", "Confirmed", "Nominated")
 
 
@@ -67,9 +67,9 @@ def device_usage(info: NodeInfo, device: Device, held: DeviceHoldings, headroom_
 class Amounts(NamedTuple):
     """GPUs and their memory in MiB. `allocated` are those that a pod holds wholly or in part, `claimed` those
     of them that a ResourceClaim holds, `unattributed` those of them that pods hold at least without the agent
-    having seen which, `idle` those on which no process keeps any memory; `free` are those that no pod holds
-    and that take new pods; `free_mib` is what may still be promised. `measured_mib` is the total memory of
-    those whose use is known: `idle`, `used_mib` and `unaccounted_mib` count these alone."""
+    having seen which, `unopened` those on which no process keeps any memory; `free` are those that no pod
+    holds and that take new pods; `free_mib` is what may still be promised. `measured_mib` is the total memory
+    of those whose use is known: `unopened`, `used_mib` and `unaccounted_mib` count these alone."""
 
     gpus: int = 0
     allocated: int = 0
@@ -77,7 +77,7 @@ class Amounts(NamedTuple):
     claimed: int = 0
     unattributed: int = 0
     unhealthy: int = 0
-    idle: int = 0
+    unopened: int = 0
     total_mib: int = 0
     requested_mib: int = 0
     used_mib: int = 0
@@ -165,7 +165,8 @@ def _amounts(
     measured = not info.takes_unreported
     allocated, seen = _is_held(held), _is_held(known)
     # The use of each instance of a partitioned GPU is unknown, and instances take some memory by themselves.
-    idle = seen and not device.mig.enabled and device.memory.used_mib - unaccounted < IDLE_BELOW_MIB
+    used_mib = device.memory.used_mib - unaccounted
+    unopened = seen and not device.mig.enabled and used_mib < UNOPENED_BELOW_MIB
     return Amounts(
         gpus=1,
         allocated=int(allocated),
@@ -173,7 +174,7 @@ def _amounts(
         claimed=int(known.claimed is not None),
         unattributed=int(allocated and not seen),
         unhealthy=int(not device.healthy),
-        idle=int(idle and measured),
+        unopened=int(unopened and measured),
         total_mib=device.memory.total_mib,
         requested_mib=usage.requested_mib,
         used_mib=device.memory.used_mib if measured else 0,

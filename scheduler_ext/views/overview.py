@@ -16,13 +16,14 @@ group `[model, totalMiB, devices]` for GPUs that are alike:
   ResourceClaim holds it or a part of it, `replicas` (how many pods may share it), `mig` with the `grid` in
   slots and `instances` of `[start, size, profile, held]`, held null if it may be.
 - `readings` are `[index, busy, celsius, watts, idle]` of GPUs whose report has one of them: percent of time,
-  degrees, watts, and seconds since the GPU last computed; null if unknown.
+  degrees, watts, and seconds since the GPU last computed; null if unknown. true follows if the GPU is idle.
 """
 
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence, Set
 from threading import Lock
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from scheduler_ext.core.gpu.gpu import Device, Report
@@ -41,6 +42,8 @@ from scheduler_ext.wire.extender_args import encode_json
 
 # The grid of all GPUs with seven slices, where neither report nor table names another.
 _USUAL_GRID = 8
+NO_GPUS: Set[str] = frozenset()
+NO_IDLE: Mapping[str, Set[str]] = MappingProxyType({})
 # Removed nodes are remembered for pages that have not seen the removal yet; later pages get everything again.
 _MOST_GONE = 10_000
 # So much work at a time, then so long a rest: decisions are made by the same interpreter.
@@ -72,15 +75,19 @@ def node_row(node: Node, resources: ResourceNames, headroom_percent: int) -> lis
     ]
 
 
-def _readings_row(info: NodeInfo, readings: Sequence[Readings]) -> list[list[int | None]]:
+def _readings_row(
+    info: NodeInfo, readings: Sequence[Readings], idle: Set[str]
+) -> list[list[int | bool | None]]:
     """Of the GPUs that the row shows."""
     index = {device.uuid: device.index for device in info.devices}
-    rows = [
-        [index[did.uuid], did.utilization_percent, did.temperature_celsius, did.power_watts, did.idle_s]
-        for did in readings
-        if did.uuid in index
-    ]
-    return [row for row in rows if row[1:] != [None] * 4]
+    rows: list[list[int | bool | None]] = []
+    for did in readings:
+        if did.uuid in index:
+            values = [did.utilization_percent, did.temperature_celsius, did.power_watts, did.idle_s]
+            marks = [True] if did.uuid in idle else []
+            if marks or values != [None] * 4:
+                rows.append([index[did.uuid], *values, *marks])
+    return rows
 
 
 def _kind(info: NodeInfo) -> str:
@@ -185,6 +192,7 @@ class OverviewRows:
         self._lock = Lock()
         self._nodes: Mapping[str, Node] = {}
         self._readings: NodeReadings = {}
+        self._idle: Mapping[str, Set[str]] = {}
         # Rows without the readings, which change with every report.
         self._states: dict[str, list[Any] | None] = {}
         self._rows: dict[str, tuple[int, bytes]] = {}
@@ -199,12 +207,19 @@ class OverviewRows:
         """Grows with every change; 0 before the first snapshot."""
         return self._version
 
-    def update(self, snapshot: Snapshot, readings: NodeReadings = NO_READINGS) -> None:
-        """Take a snapshot, and the activity of its GPUs: rows of unchanged objects stay."""
-        if self._version and snapshot.generation == self._generation and readings is self._readings:
+    def update(
+        self,
+        snapshot: Snapshot,
+        readings: NodeReadings = NO_READINGS,
+        idle: Mapping[str, Set[str]] = NO_IDLE,
+    ) -> None:
+        """Take a snapshot, the activity of its GPUs, and by node the UUIDs of idle GPUs: rows of unchanged
+        objects stay."""
+        same = readings is self._readings and idle is self._idle
+        if self._version and snapshot.generation == self._generation and same:
             return
         nodes = dict(snapshot.nodes)
-        changed = self._changed(nodes, readings)
+        changed = self._changed(nodes, readings, idle)
         with self._lock:
             version = self._version + 1
             for name in [name for name in self._rows if name not in nodes]:
@@ -219,7 +234,7 @@ class OverviewRows:
             while len(self._gone) > _MOST_GONE:
                 _, self._known_from = self._gone.popitem(last=False)
             self._nodes, self._generation, self._version = nodes, snapshot.generation, version
-            self._readings = readings
+            self._readings, self._idle = readings, idle
 
     def since(self, version: int) -> Change:
         """The changes since this version; all rows if the changes are no longer known."""
@@ -229,17 +244,19 @@ class OverviewRows:
             gone = [] if full else [name for name, at in self._gone.items() if at > version]
             return Change(self._version, self._generation, full, rows, gone)
 
-    def _changed(self, nodes: Mapping[str, Node], readings: NodeReadings) -> dict[str, bytes | None]:
+    def _changed(
+        self, nodes: Mapping[str, Node], readings: NodeReadings, idle: Mapping[str, Set[str]]
+    ) -> dict[str, bytes | None]:
         rows: dict[str, bytes | None] = {}
         rest_at = time.monotonic() + _WORK_S
         for name, node in nodes.items():
-            did = readings.get(name, ())
+            did, lazy = readings.get(name, ()), idle.get(name, NO_GPUS)
             if self._nodes.get(name) is not node:
                 self._states[name] = node_row(node, self._resources, self._headroom_percent)
-            elif self._readings.get(name, ()) is did:
+            elif self._readings.get(name, ()) is did and self._idle.get(name, NO_GPUS) == lazy:
                 continue
             state = self._states[name]
-            rows[name] = None if state is None else encode_json([*state, _readings_row(node.info, did)])
+            rows[name] = None if state is None else encode_json([*state, _readings_row(node.info, did, lazy)])
             if time.monotonic() > rest_at:
                 time.sleep(_REST_S)
                 rest_at = time.monotonic() + _WORK_S

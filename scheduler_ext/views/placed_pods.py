@@ -33,7 +33,7 @@ def placed_pods(info: NodeInfo) -> tuple[PlacedPod, ...]:
     found = []
     for pod in gpu_pods(info):
         own = [each for each in claimed if pod.uid in dict(each.claim.pods)]
-        parts = [*_by_unit(pod, info), *(_by_claim(each, info) for each in own), *_by_share(pod, info)]
+        parts = [*_by_unit(pod, info), *(claimed_part(each, info) for each in own), *_by_share(pod, info)]
         gpus = round(sum(part for part, _ in parts), 3)
         found.append(PlacedPod(pod, gpus, sum(mib for _, mib in parts), used_mib(pod, info)))
     return tuple(found)
@@ -73,7 +73,8 @@ def _instance(instance: MigInstance, device: Device) -> tuple[float, int]:
     return instance.size / slots, device.instance_memory_mib(instance)
 
 
-def _by_claim(each: ClaimedGpu, info: NodeInfo) -> tuple[float, int]:
+def claimed_part(each: ClaimedGpu, info: NodeInfo) -> tuple[float, int]:
+    """The part of a GPU, and its memory in MiB, that a claim holds."""
     on = next((device for device in info.devices if device.uuid == each.device.on), None)
     total = on.memory.total_mib if on is not None else 0
     mib = 0

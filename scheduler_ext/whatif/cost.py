@@ -7,8 +7,9 @@ from scheduler_ext.core.gpu.value_table import value_of
 
 
 def value_per_hour(decision: Decision, state: int) -> float:
-    """The value of what the pod takes of a node in this state, which fits it, in US dollars. A MIG instance
-    has its part of all instances of its GPU, a share that of the memory for shares."""
+    """The value of what the pod takes of a node in this state, which fits it, in the unit of
+    core.gpu.value_table. A MIG instance has its part of all instances of its GPU, a share that of the memory
+    for shares."""
     scoring, snapshot = decision.scoring, decision.snapshot
     of_models = np.array([value_of(model, scoring.values) for model in snapshot.models])
     stated = snapshot.node.value

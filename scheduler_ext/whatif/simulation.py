@@ -48,7 +48,12 @@ def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuratio
     cluster = WhatIf(state, config)
     refuse_running(pods, state.objects)
     run = _Run(cluster, state, config, pods)
-    return {"apiVersion": API_VERSION, "kind": "Simulation", "items": [run.next(pod) for pod in pods]}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Simulation",
+        "currency": config.cost.currency,
+        "items": [run.next(pod) for pod in pods],
+    }
 
 
 def refuse_running(pods: Sequence[kube.Pod], objects: Objects) -> None:

@@ -13,7 +13,7 @@ from scheduler_ext.core.cycle.placement import Sizing, share_devices
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.intree import PodNeeds, intree_rejection
-from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.placed import with_pod
 from scheduler_ext.core.preemption.dry_run import DryRun, without
 from scheduler_ext.core.request.quantity import QuantityError
@@ -28,6 +28,10 @@ from scheduler_ext.whatif.cost import value_per_hour
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod import bound_pod, pod_amounts, pod_name, pod_uid
+
+# So few nodes are compared with kube-scheduler's own filters one by one. The verdicts of more are kept for
+# the next pod with equal needs.
+_FEW = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class WhatIf:
     an object that cannot be read."""
 
     def __init__(self, state: ClusterState, config: Configuration) -> None:
-        self.sizing = config.sizing()
+        self.sizing, self._per_unit = config.sizing(), config.cost.per_unit
         self.in_tree = InTreeNodes(state.objects, self.sizing.resources, state.infos)
         # The pods on each node by uid, with and without GPUs.
         self.residents = _residents(state, self.sizing)
@@ -72,20 +76,30 @@ class WhatIf:
         )
         self._generation = 0
         self._lacks: Lacks = {}
-        self._publish()
-
-    def _publish(self) -> None:
-        self._generation += 1
-        self.snapshot: Snapshot = self._table.snapshot(self._generation)
-        # Keeps its tables for the kinds of GPUs, which are not computed again.
-        self._table.forecast = self.snapshot.forecast
+        self._published: Snapshot | None = None
         self._decisions: dict[GpuRequest, Decision] = {}
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster as it is now."""
+        if self._published is None:
+            self._generation += 1
+            self._published = self._table.snapshot(self._generation)
+            # Keeps its tables for the kinds of GPUs, which are not computed again.
+            self._table.forecast = self._published.forecast
+            self._decisions = {}
+        return self._published
 
     def best(self, asker: Asker) -> str | None:
         """The node that the pod is placed on: the most preferred by its node affinity, then the highest
         points, then the highest total, then the first name; None if it fits nowhere."""
         totals = self._decide(asker.request).totals[self.snapshot.state_of[:-1]]
-        refused = [name for name in self.in_tree.refused(asker.needs) if name in self.infos]
+        fitting = np.flatnonzero(totals > -np.inf)
+        if len(fitting) <= _FEW:
+            names = list(self.infos)
+            refused = [name for i in fitting if self.in_tree.refusal(asker.needs, name := names[int(i)])]
+        else:
+            refused = [name for name in self.in_tree.refused(asker.needs) if name in self.infos]
         totals[self.snapshot.rows(refused)] = -np.inf
         if preferences := self.in_tree.preferences(asker.needs):
             preferred = np.array([preferences.get(name, 0) for name in self.infos])
@@ -140,12 +154,12 @@ class WhatIf:
         amounts = asker.needs.requests
         self.residents.setdefault(name, {})[asker.uid] = Resident(pod, amounts)
         self.in_tree.change(name, amounts, 1)
-        self._replace(with_pod(node.info, pod, self.sizing.resources))
+        self._replace(with_pod(self.infos[name], pod, self.sizing.resources))
         return devices
 
     def value_per_hour(self, asker: Asker, name: str) -> float:
-        """The value of what the pod would take of a node that takes it, in US dollars."""
-        return value_per_hour(self._decide(asker.request), self.snapshot.state_at(name))
+        """The value of what the pod would take of a node that takes it, in the currency of costs."""
+        return self._per_unit * value_per_hour(self._decide(asker.request), self.snapshot.state_at(name))
 
     def evict(self, name: str, uids: Sequence[str]) -> list[BoundPod]:
         """Take pods away from a node; their use in the last report no longer counts."""
@@ -178,12 +192,18 @@ class WhatIf:
 
     def _replace(self, info: NodeInfo) -> None:
         self.infos[info.name] = info
-        self._table.update({info.name: self.sizing.resolved(info)})
-        self._publish()
+        self._decide_on({info.name: self.sizing.resolved(info)})
+
+    def _decide_on(self, changed: Mapping[str, Node]) -> None:
+        """Decide on these nodes as they are now."""
+        if changed:
+            self._table.update(changed)
+            self._published = None
 
     def _decide(self, request: GpuRequest) -> Decision:
+        snapshot = self.snapshot
         if request not in self._decisions:
-            self._decisions[request] = filter_nodes(request, self.snapshot, self.sizing.policy)
+            self._decisions[request] = filter_nodes(request, snapshot, self.sizing.policy)
         return self._decisions[request]
 
 

@@ -13,6 +13,9 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.node.node_labels import MAX_VALUE
+from scheduler_ext.core.node.reclaim import ReclaimPolicy
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import (
     DEFAULT_DEVICE_CLASSES,
     DEFAULT_SHARE,
@@ -22,16 +25,21 @@ from scheduler_ext.core.request.resource_names import (
 )
 from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
+from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import located
 from scheduler_ext.wire.documents import json_documents
+from scheduler_ext.wire.pod import pod_request
 from scheduler_ext.wire.times import DURATION, duration_s
 from scheduler_ext.wire.yaml_values import CONFIGURATION
 
 API_VERSION = "config.scheduler-ext.io/v1alpha1"
 KIND = "ExtenderConfiguration"
 
+_WEEK_S = 7 * 86400
 # A DNS subdomain, as of Kubernetes' object names.
 DeviceClassName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
+NamespaceName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
+WorkloadName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?$")]
 ResourceName = Annotated[
     str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
 ]
@@ -50,6 +58,11 @@ DURATION_BOUNDS: Mapping[str, tuple[float, float]] = {
     "server.writeTimeout": (0.1, 300),
     "server.decisionDeadline": (0.01, 60),
     "server.gracefulTimeout": (0.5, 300),
+    "autoscaler.placeholders.after": (0, 86400),
+    "autoscaler.placeholders.ttl": (10, 86400),
+    "idle.after": (1, _WEEK_S),
+    "idle.reclaim.minAge": (1, _WEEK_S),
+    "idle.reclaim.warnFor": (1, _WEEK_S),
 }
 
 
@@ -90,6 +103,7 @@ class ResourcesSection(_Section):
 
 class PreemptionSection(_Section):
     empty_victims: bool = False
+    prefer_idle: bool = False
 
 
 class BindSection(_Section):
@@ -111,13 +125,53 @@ class InspectionSection(_Section):
     hide_other_namespaces: bool = True
 
 
+class CostSection(_Section):
+    per_unit: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
+    currency: Annotated[str, Meta(min_length=1, max_length=16)] = "USD"
+
+
 class DraSection(_Section):
     device_taints: bool = False
+
+
+class PlaceholdersSection(_Section):
+    enabled: bool = False
+    namespace: NamespaceName = "gpu-scheduler-placeholders"
+    after: Duration = "30s"
+    ttl: Duration = "15m"
+    most: Annotated[int, Meta(ge=1, le=50)] = 5
+    per_hour: Annotated[int, Meta(ge=1, le=1000)] = 20
+
+
+class AutoscalerSection(_Section):
+    placeholders: PlaceholdersSection = field(default_factory=PlaceholdersSection)
+
+
+class PodTemplate(_Section):
+    """A pod template, as in a workload."""
+
+    spec: dict[str, Any]
+    metadata: dict[str, Any] = field(default_factory=dict)
 
 
 class MetricsSection(_Section):
     detail: Literal["cluster", "node", "device"] = "node"
     waiting_pods: Annotated[int, Meta(ge=0, le=1000)] = 50
+    schedulable_replicas: Annotated[dict[WorkloadName, PodTemplate], Meta(max_length=20)] = field(
+        default_factory=dict
+    )
+
+
+class ReclaimSection(_Section):
+    mode: Literal["off", "dry-run", "evict"] = "off"
+    min_age: Duration = "1h"
+    warn_for: Duration = "15m"
+    per_hour: Annotated[int, Meta(ge=1, le=60)] = 4
+
+
+class IdleSection(_Section):
+    after: Duration = "30m"
+    reclaim: ReclaimSection = field(default_factory=ReclaimSection)
 
 
 class Configuration(_Section):
@@ -139,6 +193,9 @@ class Configuration(_Section):
     inspection: InspectionSection = field(default_factory=InspectionSection)
     metrics: MetricsSection = field(default_factory=MetricsSection)
     dra: DraSection = field(default_factory=DraSection)
+    autoscaler: AutoscalerSection = field(default_factory=AutoscalerSection)
+    idle: IdleSection = field(default_factory=IdleSection)
+    cost: CostSection = field(default_factory=CostSection)
     values: dict[str, Price] = field(default_factory=dict)
 
     def policy(self) -> Policy:
@@ -157,8 +214,21 @@ class Configuration(_Section):
 
     def duration_s(self, key: str) -> float:
         """A duration of DURATION_BOUNDS in seconds. Raises ConfigError naming the key."""
-        section, name = key.split(".")
-        return duration_s(key, msgspec.to_builtins(getattr(self, section))[name], *DURATION_BOUNDS[key])
+        value = msgspec.to_builtins(self)
+        for part in key.split("."):
+            value = value[part]
+        return duration_s(key, value, *DURATION_BOUNDS[key])
+
+    def idle_after_s(self) -> float:
+        """The time without work after which a pod is idle, in seconds."""
+        return self.duration_s("idle.after")
+
+    def reclaim_policy(self) -> ReclaimPolicy:
+        """When an idle pod may be warned and evicted."""
+        return ReclaimPolicy(
+            min_age_s=self.duration_s("idle.reclaim.minAge"),
+            warn_for_s=self.duration_s("idle.reclaim.warnFor"),
+        )
 
     def allows_unreported(self) -> bool:
         """Whether nodes without a fresh report take pods by their allocatable."""
@@ -209,6 +279,19 @@ def check(config: Configuration) -> None:
             raise ConfigError(f"score.weights.{name}: {weight:g} is outside 0 to 1000")
     if not any(config.policy().weights.values()):
         raise ConfigError("score.weights: all are 0; leave at least one above, or every node is equal")
+    _check_resources(config)
+    stale, missing = config.inventory_ages_s()
+    if missing <= stale:
+        raise ConfigError("inventory.missingAfter: must be later than staleAfter")
+    for key in DURATION_BOUNDS:
+        config.duration_s(key)
+    if not config.cost.currency.isprintable():
+        raise ConfigError("cost.currency: has control characters; write a name such as EUR")
+    for name in config.metrics.schedulable_replicas:
+        counted_pod(name, config)
+
+
+def _check_resources(config: Configuration) -> None:
     share, whole = config.resources.memory_share, config.resources.whole_gpu
     if share in whole:
         raise ConfigError(f"resources.memoryShare: {share} is in wholeGpu too; keep one")
@@ -217,11 +300,27 @@ def check(config: Configuration) -> None:
             raise ConfigError(
                 f"resources: {name} is a MIG resource, which is known by its own name; remove it"
             )
-    stale, missing = config.inventory_ages_s()
-    if missing <= stale:
-        raise ConfigError("inventory.missingAfter: must be later than staleAfter")
-    for key in DURATION_BOUNDS:
-        config.duration_s(key)
+
+
+def counted_pod(name: str, config: Configuration) -> kube.Pod:
+    """The pod of a template in `metrics.schedulableReplicas`. Raises ConfigError for one that cannot be
+    read, or that requests no GPU."""
+    key = f"metrics.schedulableReplicas.{name}"
+    template = config.metrics.schedulable_replicas[name]
+    try:
+        # Quantities are decoded from bytes.
+        pod = msgspec.json.decode(
+            msgspec.json.encode({"metadata": {**template.metadata, "name": name}, "spec": template.spec}),
+            type=kube.Pod,
+        )
+        request = pod_request(pod, config.resource_names())
+    except (msgspec.ValidationError, QuantityError) as error:
+        raise ConfigError(f"{key}: {_explained(error)}") from None
+    if isinstance(request, InvalidRequest):
+        raise ConfigError(f"{key}: {request.message}")
+    if not request.asks_gpu:
+        raise ConfigError(f"{key}: it requests no GPU; add a GPU resource to the limits of a container")
+    return pod
 
 
 def _check_values(values: Mapping[str, Any]) -> None:
@@ -245,7 +344,11 @@ def _check_values(values: Mapping[str, Any]) -> None:
 def _explained(error: Exception) -> str:
     """msgspec's message with the key first: `server.maxBodyBytes: Expected `int` >= 1024`."""
     key, problem = located(error)
+    if key == "idle.reclaim.mode" and "got `bool`" in problem:
+        return 'idle.reclaim.mode: YAML reads off without quotes as false; write "off" with quotes'
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", problem):
         where = ".".join(filter(None, (key, unknown[1])))
         return f"{where}: unknown key; see docs/reference/configuration.md"
+    if problem.startswith("Invalid enum value"):
+        problem += "; docs/reference/configuration.md has the values"
     return f"{key}: {problem}" if key else problem

@@ -192,7 +192,6 @@ class ManagedFields(kube.KubeStruct):
 
 
 class GpuNodeMeta(kube.ObjectMeta):
-    owner_references: list[kube.OwnerReference] | None = None
     managed_fields: list[ManagedFields] | None = None
 
 

@@ -24,6 +24,13 @@ class KubeStruct(Struct, rename="camel", gc=False, omit_defaults=True):
     """Base of all: camelCase keys, no cycles for the garbage collector; null fields are not written."""
 
 
+class OwnerReference(KubeStruct):
+    kind: str | None = None
+    name: str | None = None
+    uid: str | None = None
+    controller: bool | None = None
+
+
 class ObjectMeta(KubeStruct):
     name: str | None = None
     namespace: str | None = None
@@ -33,6 +40,7 @@ class ObjectMeta(KubeStruct):
     deletion_timestamp: str | None = None
     creation_timestamp: str | None = None
     resource_version: str | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class Header(KubeStruct):
@@ -41,11 +49,6 @@ class Header(KubeStruct):
     kind: str | None = None
     api_version: str | None = None
     metadata: ObjectMeta | None = None
-
-
-class OwnerReference(KubeStruct):
-    kind: str | None = None
-    uid: str | None = None
 
 
 class ResourceRequirements(KubeStruct):
@@ -144,6 +147,29 @@ class PodCondition(KubeStruct):
     status: str | None = None
     reason: str | None = None
     message: str | None = None
+    last_transition_time: str | None = None
+
+
+class ContainerRunning(KubeStruct):
+    started_at: str | None = None
+
+
+class TerminatedContainer(KubeStruct):
+    exit_code: Int32 | None = None
+    message: str | None = None
+    finished_at: str | None = None
+    container_id: str | None = msgspec.field(default=None, name="containerID")
+
+
+class ContainerState(KubeStruct):
+    running: ContainerRunning | None = None
+    terminated: TerminatedContainer | None = None
+
+
+class ContainerStatus(KubeStruct):
+    name: str | None = None
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
 
 
 class ExtendedResourceClaimStatus(KubeStruct):
@@ -166,12 +192,17 @@ class PodStatus(KubeStruct):
     nominated_node_name: str | None = None
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
     resource_claim_statuses: list[ResourceClaimStatus] | None = None
+    container_statuses: list[ContainerStatus | None] | None = None
 
 
 class Pod(KubeStruct):
     metadata: ObjectMeta | None = None
     spec: PodSpec | None = None
     status: PodStatus | None = None
+
+
+class Namespace(KubeStruct):
+    metadata: ObjectMeta | None = None
 
 
 class Taint(KubeStruct):

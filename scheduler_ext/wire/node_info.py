@@ -12,6 +12,7 @@ from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.intree import NodeFacts, Taint
 from scheduler_ext.core.node import node_labels
+from scheduler_ext.core.node.as_new import as_template
 from scheduler_ext.core.node.dra_join import joined
 from scheduler_ext.core.node.estimate import (
     MAX_COUNT,
@@ -32,6 +33,8 @@ _UNKNOWN = canonical_model("unknown", vendor="nvidia")
 # Taints of a node that is about to be removed (cluster-autoscaler; Karpenter from 1.0 on, and before). A node
 # that is only a DeletionCandidate stays if a pod lands there.
 DELETION_TAINTS = ("ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption")
+# Of the Nodes with which cluster-autoscaler simulates a node group (simulator/node_info_utils.go).
+TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
 
 
 def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
@@ -66,6 +69,7 @@ def node_record(node: kube.Node, resources: ResourceNames) -> NodeRecord:
         pool=node_labels.node_pool(labels),
         agent_label=node_labels.agent_label(labels),
         has_nvidia=any(count > 0 and name.startswith(node_labels.NVIDIA) for name, count in capacity.items()),
+        capacity=capacity,
     )
 
 
@@ -94,12 +98,13 @@ def node_info(
 
 
 def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> NodeInfo:
-    """The same node with this Node object's labels and allocatable, and its previous report and holdings."""
+    """The same node with this Node object's labels and allocatable, and its previous report and holdings. An
+    unknown one that is an autoscaler's template is the new node that it stands for."""
     known = info.report is not None or info.estimate is not None
     freshness = info.freshness if known else "Fresh"
     pods = NodePods(info.pods, info.assumed, info.nominated)
     record = node_record(node, resources)
-    return record.info(
+    made = record.info(
         info.name,
         info.report,
         pods,
@@ -109,6 +114,8 @@ def with_node(info: NodeInfo, node: kube.Node, resources: ResourceNames) -> Node
         info.claims,
         allow_unreported=info.by_allocatable,
     )
+    labels = (node.metadata or kube.ObjectMeta()).labels or {}
+    return as_template(made, resources) if not known and TEMPLATE_LABEL in labels else made
 
 
 def _gpu_counts(amounts: kube.Quantities | None, resources: ResourceNames) -> dict[str, int]:

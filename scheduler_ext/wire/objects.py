@@ -20,6 +20,7 @@ from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import gpunode, kube
+from scheduler_ext.wire.controllers import CONTROLLED, Controller, add_controller
 from scheduler_ext.wire.decoding import decode_object
 from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.documents import json_documents
@@ -41,7 +42,8 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Objects:
     """The objects of a file by kind and name, decoded; `skipped` counts kinds that are ignored here.
-    `budgets` are its PodDisruptionBudgets, which decide about evictions in a simulation."""
+    `budgets` are its PodDisruptionBudgets, which decide about evictions in a simulation, and `controllers`
+    the owners of its ReplicaSets and Jobs."""
 
     gpu_nodes: dict[str, gpunode.GpuNode] = field(default_factory=dict)
     nodes: dict[str, kube.Node] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class Objects:
     slices: dict[str, ResourceSlice] = field(default_factory=dict)
     claims: list[Claim] = field(default_factory=list)
     rules: dict[str, TaintRule] = field(default_factory=dict)
+    controllers: dict[Controller, Controller] = field(default_factory=dict)
     skipped: dict[str, int] = field(default_factory=dict)
 
     def pods_by_node(self) -> dict[str, list[kube.Pod]]:
@@ -114,6 +117,8 @@ def read_objects(text: bytes) -> Objects:
                 _take_dra(objects, each)
             case _:
                 objects.skipped[each.kind] = objects.skipped.get(each.kind, 0) + 1
+                if each.kind in CONTROLLED:
+                    add_controller(objects.controllers, each.kind, each.header.metadata)
     refuse_same_pods(objects.pods)
     return objects
 

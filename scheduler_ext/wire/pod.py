@@ -30,6 +30,7 @@ from scheduler_ext.core.request.request import (
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.request.wishes import resource_hint, wished_models
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.controllers import top_controller
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.kube import listed, quantity_text, requirements, strings
 from scheduler_ext.wire.redacted import redacted_pod
@@ -230,6 +231,7 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
     """A pod that waits for a node. Raises QuantityError for an amount of the wrong JSON type."""
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
     wish = pod_request(pod, resources)
+    workload = top_controller(metadata, {})
     holding = bound_pod(pod, resources)
     if isinstance(wish, GpuRequest):
         holding = replace(holding, request=wish)
@@ -245,6 +247,7 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
         invalid=wish.message if isinstance(wish, InvalidRequest) else None,
         manifest=redacted_pod(pod),
         gated=bool(spec.scheduling_gates),
+        workload=(workload.kind, workload.name) if workload is not None else None,
     )
 
 

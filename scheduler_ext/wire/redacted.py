@@ -16,8 +16,8 @@ _KINDS_BOUND_TO_NODES = (b"persistentVolumeClaim", b"ephemeral")
 
 def redacted_pod(pod: kube.Pod) -> bytes:
     """The pod as JSON, with the fields of `kube.Pod` alone and only this project's annotations. Decoding it
-    again gives a pod with the same request and the same decision. Labels are left out: no decision about the
-    pod itself reads them."""
+    again gives a pod with the same request and the same decision. Labels and owners are left out: no decision
+    about the pod itself reads them. Messages of containers are left out, too: they may quote a log."""
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
     ours = {
         key: value for key, value in (metadata.annotations or {}).items() if key.startswith(ANNOTATION_PREFIX)
@@ -26,10 +26,15 @@ def redacted_pod(pod: kube.Pod) -> bytes:
         _CLAIM if any(kind in bytes(volume) for kind in _KINDS_BOUND_TO_NODES) else _EMPTY
         for volume in spec.volumes or ()
     ]
+    status = pod.status
+    if status is not None and status.container_statuses is not None:
+        status = msgspec.structs.replace(status, container_statuses=None)
     kept = kube.Pod(
-        metadata=msgspec.structs.replace(metadata, labels=None, annotations=ours or None),
+        metadata=msgspec.structs.replace(
+            metadata, labels=None, annotations=ours or None, owner_references=None
+        ),
         spec=msgspec.structs.replace(spec, volumes=volumes or None),
-        status=pod.status,
+        status=status,
     )
     return _encoder.encode(kept)
 

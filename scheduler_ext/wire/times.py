@@ -30,6 +30,17 @@ def time_text(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def span_text(span_s: float) -> str:
+    """A time span in its two largest units, rounded down: 3d4h, 2h5m, 45m, 30s."""
+    left_s = int(span_s)
+    parts: list[tuple[int, str]] = []
+    for unit, size_s in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, left_s = divmod(left_s, size_s)
+        if count or parts:
+            parts.append((count, unit))
+    return "".join(f"{count}{unit}" for count, unit in parts[:2] if count) or "0s"
+
+
 def duration_s(key: str, text: str, least: float, most: float) -> float:
     """A duration in seconds. Raises ConfigError naming the key."""
     parts = _PART.findall(text)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tests.kube_objects import Json
-from tests.wire.test_gpunode_crd import PARTS
+from tests.wire.reports.test_gpunode_crd import PARTS
 
 TYPES = {"object": dict, "array": list, "string": str, "integer": int, "boolean": bool}
 

@@ -7,7 +7,7 @@ from typing import Any
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from tests.kube_objects import Json, gpu
-from tests.wire.gpunode_status import read
+from tests.wire.reports.gpunode_status import read
 
 
 def reader_refusal(status: Json) -> str:

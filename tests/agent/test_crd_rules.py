@@ -14,7 +14,7 @@ from tests.agent.gpunode_reports import reader_refusal
 from tests.agent.odd_reports import statuses
 from tests.examples import examples
 from tests.kube_objects import Json
-from tests.wire.gpunode_status import FULL, changed
+from tests.wire.reports.gpunode_status import FULL, changed
 
 DEVICE = "devices[0]"
 MIG = f"{DEVICE}.mig"

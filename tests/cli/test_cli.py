@@ -54,6 +54,16 @@ class TestInventory:
         assert [line.split()[0] for line in lines[1:4]] == ["a100-1", "a100-1", "a100-2"]
         assert "Unhealthy" in lines[2]
 
+    def test_wide_shows_what_gpus_do(self, written: Written) -> None:
+        busy, idle = (
+            gpu(0, utilizationPercent=97, idleSeconds=0),
+            gpu(1, utilizationPercent=0, idleSeconds=7200),
+        )
+        path = written("doing.yaml", gpu_node("n", [busy, idle, gpu(2)]))
+        header, *rows = run("inventory", "--inventory", path, "-o", "wide").stdout.splitlines()
+        assert header.endswith("BUSY %   IDLE")
+        assert [row.split()[-2:] for row in rows] == [["97", "0s"], ["0", "2h"], ["-", "-"]]
+
     def test_the_configuration_counts(self, cluster: Path, written: Written) -> None:
         config = written(
             "config.yaml",

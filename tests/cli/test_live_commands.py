@@ -260,7 +260,7 @@ def test_gpus_that_pods_hold_without_the_agent_having_seen_which(tmp_path: Path)
     assert "Note: sliced: at least 1 × 1g.10gb held, devices unknown" in out
     _, out, _ = inventory_of(path, "-o", "wide")
     lines = [line.split() for line in out.splitlines() if line.startswith("eight")]
-    assert {(line[-3], line[-2]) for line in lines} == {("≥0", "≤81920")}
+    assert {(line[-5], line[-4]) for line in lines} == {("≥0", "≤81920")}
     assert out.count("≤2x1g.10gb") == 1
 
 

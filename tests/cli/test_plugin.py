@@ -55,6 +55,9 @@ def test_commands_of_the_plugin_ask_the_cluster_of_kubectl(
         (["capacity", "-f", asking], "Additional pods that fit: 2"),
         (["explain", "-f", asking], "Fits; best: n"),
         (["simulate", "cluster", "--pods", asking], "1 of 1 pods fit"),
+        (["idle", "-o", "yaml"], "kind: IdlePodList"),
+        (["cost"], "6.80 USD per hour for 2 GPUs"),
+        (["recommend", "-o", "yaml"], "kind: RecommendationList"),
     ):
         done = CliRunner().invoke(command, arguments)
         assert (done.exit_code, told in done.stdout) == (0, True), done.output

@@ -41,7 +41,7 @@ def test_some_do_not_fit(cluster: Path, written: Written) -> None:
     result = run("simulate", "cluster", "--cluster", cluster, "--pods", pods)
     assert (result.exit_code, result.stderr) == (3, "")
     lines = result.stdout.splitlines()
-    assert lines[:2] == ["1 of 2 pods fit", "Value of the GPUs that they take, per hour: US$ 3.40"]
+    assert lines[:2] == ["1 of 2 pods fit", "Value of the GPUs that they take: 3.40 USD per hour"]
     (row,) = (line for line in lines if line.startswith("default/large"))
     assert re.split(r"   +", row)[1:] == [
         "none",
@@ -72,7 +72,7 @@ def test_wide_shows_the_nearest_node_the_mig_instances_and_the_value(cluster: Pa
     begins = wide[0].index("NEAREST NODE")
     assert [line[:begins].rstrip() for line in wide] == plain
     assert [re.split(r"  +", line[begins:]) for line in wide] == [
-        ["NEAREST NODE", "MIG INSTANCES", "$/H"],
+        ["NEAREST NODE", "MIG INSTANCES", "VALUE/H"],
         ["labels-1", "-"],
         ["", "1x1g.10gb", "3.40"],
         ["", "-", "3.40"],
@@ -256,9 +256,7 @@ def test_a_comparison_is_a_table(half_full: Path, written: Written) -> None:
     pods = written("pods.yaml", NEW + "---\n" + lot(pod("mig", {"nvidia.com/mig-1g.10gb": "1"})))
     asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods)
     output, _, legend = run(*asked, "--policy", "best-fit,first-fit", "-o", "wide").stdout.rpartition("\n\n")
-    assert (
-        legend == "ALLOCATED and FRAGMENTED: of all GPUs, with the running pods. $/H: US dollars per hour.\n"
-    )
+    assert legend == "ALLOCATED and FRAGMENTED: of all GPUs, with the running pods. VALUE/H: USD per hour.\n"
     note, _, *rows = output.splitlines()
     assert note == "Note: 1 pod is left out: MIG instances"
     assert [re.split(r"  +", row) for row in rows] == [
@@ -267,7 +265,7 @@ def test_a_comparison_is_a_table(half_full: Path, written: Written) -> None:
             "PODS PLACED",
             "GPUS PLACED",
             "ALLOCATED %",
-            "ALLOCATED $/H",
+            "ALLOCATED VALUE/H",
             "FRAGMENTED %",
             "NOT PLACED",
         ],

@@ -15,6 +15,7 @@ from tests.cli.test_replay import snapshot
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import pod
+from tests.pages import ROOT
 
 # Every command that prints data: its arguments, and the kind of its answer.
 ASKED: dict[str, tuple[list[str], str]] = {
@@ -22,14 +23,22 @@ ASKED: dict[str, tuple[list[str], str]] = {
     "nodes": (["--kubeconfig", "KUBECONFIG"], "InventoryList"),
     "node": (["labels-1", "--kubeconfig", "KUBECONFIG"], "GPUNodeHoldings"),
     "pods": (["--kubeconfig", "KUBECONFIG"], "GPUPodList"),
+    "idle": (["--kubeconfig", "KUBECONFIG"], "IdlePodList"),
     "inventory": (["--kubeconfig", "KUBECONFIG"], "InventoryList"),
     "explain": (["-f", "POD", "--kubeconfig", "KUBECONFIG"], "Explanation"),
     "capacity": (["-f", "POD", "--kubeconfig", "KUBECONFIG"], "Capacity"),
+    "defrag": (["--for", "waits", "--kubeconfig", "KUBECONFIG"], "DefragmentationPlan"),
+    "cost": (["--kubeconfig", "KUBECONFIG"], "Cost"),
+    "recommend": (["--kubeconfig", "KUBECONFIG"], "RecommendationList"),
     "simulate cluster": (["--pods", "POD", "--kubeconfig", "KUBECONFIG"], "Simulation"),
     "simulate trace": (["--generate", "2", "--seeds", "1", "--jobs", "1"], "SimulationReport"),
     "simulate mig": (["--gpus", "2", "--arrivals", "20", "--seeds", "1"], "SimulationReport"),
     "replay": (["SNAPSHOT", "-f", "POD"], "Explanation"),
     "reasons": ([], "ReasonList"),
+    "autoscaler-config": (
+        ["--for", "cluster-autoscaler", "-f", str(ROOT / "config" / "node-groups.yaml")],
+        "ClusterAutoscalerSettings",
+    ),
 }
 
 

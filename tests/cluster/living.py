@@ -63,7 +63,7 @@ class Living:
     def greeted(self) -> None:
         """Wait for the first nudge, and forget it."""
         self.server.log.wait_for(writes(NODES))
-        eventually(lambda: self.live._recorder.nudges.total() == 1)
+        eventually(lambda: self.live.writers.recorder.nudges.total() == 1)
         self.server.log.clear()
 
     def info(self, name: str) -> NodeInfo:

@@ -69,7 +69,7 @@ def reasons(living: Living) -> set[tuple[str, str]]:
 
 
 def written(living: Living) -> dict[str, int]:
-    counted = living.live._agent_labels.labels
+    counted = living.live.writers.agent_labels.labels
     return {result: counted[result] for result in ("written", "refused", "failed")}
 
 
@@ -154,7 +154,7 @@ def test_a_missing_right_is_named_once_and_the_event_has_the_command(
     assert [each.levelname for each in caplog.records if "is not labelled" in each.message] == ["WARNING"]
     refusal.lift()
     eventually(lambda: label(living, "plain") == "true")
-    eventually(lambda: living.live._agent_labels.why_not() is None)
+    eventually(lambda: living.live.writers.agent_labels.why_not() is None)
 
 
 def test_a_node_that_refuses_the_label_holds_back_no_other(living: Living) -> None:

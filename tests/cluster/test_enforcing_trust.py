@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from scheduler_ext.cluster.api_paths import BUDGETS
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.enforcing import Enforcing
-from scheduler_ext.cluster.live import BUDGETS
 from scheduler_ext.core.cache.intent import Intent, Reservation
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.wire.reservation import reservation_body

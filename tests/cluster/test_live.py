@@ -222,17 +222,17 @@ class TestRefusedReports:
         assert event["regarding"]["uid"] == "uid-a"
         assert event["reason"] == "GPUReportRefused"
         assert "devices[1].index" in event["note"]
-        assert living.live._report_problems.refusals == {"a": 1}
+        assert living.live.writers.report_problems.refusals == {"a": 1}
         assert living.fitting() == "ab"
         # The same again counts, but is not logged again.
         living.report("a", gpu(0), gpu(0, "GPU-1"))
-        eventually(lambda: living.live._report_problems.refusals == {"a": 2})
+        eventually(lambda: living.live.writers.report_problems.refusals == {"a": 2})
         assert living.server.log.count(writes()) == 1
 
     def test_an_unreadable_report_is_refused(self, living: Living) -> None:
         living.server.store.put(GPU_NODES, gpu_node("a", [gpu(0) | {"index": -1}]))
         living.start()
-        assert living.live._report_problems.refusals == {"a": 1}
+        assert living.live.writers.report_problems.refusals == {"a": 1}
         assert living.info("a").report is None
         assert living.info("b").report is not None
 
@@ -241,9 +241,9 @@ class TestRefusedReports:
         for name in "abc":
             living.server.store.put(GPU_NODES, gpu_node(name, bad))
         living.start()
-        assert living.live._report_problems.refusals == {"a": 1, "b": 1, "c": 1}
+        assert living.live.writers.report_problems.refusals == {"a": 1, "b": 1, "c": 1}
         living.server.store.delete(GPU_NODES, "a")
-        eventually(lambda: living.live._report_problems.refusals == {"b": 1, "c": 1})
+        eventually(lambda: living.live.writers.report_problems.refusals == {"b": 1, "c": 1})
         # Also pods that left while no watch ran.
         refusal = living.server.faults.place(Refuse(503), watches(GPU_NODES), times=None)
         living.server.faults.place(End(), watches(GPU_NODES))
@@ -251,7 +251,7 @@ class TestRefusedReports:
         living.server.store.delete(GPU_NODES, "b")
         living.server.store.compact()
         refusal.lift()
-        eventually(lambda: living.live._report_problems.refusals == {"c": 2})
+        eventually(lambda: living.live.writers.report_problems.refusals == {"c": 2})
 
 
 class TestCordonsOfNoGpu:

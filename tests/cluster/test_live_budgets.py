@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.cluster.live import BUDGETS
+from scheduler_ext.cluster.api_paths import BUDGETS
 from tests.cluster.api.api_paths import PODS
 from tests.cluster.following import eventually
 from tests.cluster.living import WHOLE, Living

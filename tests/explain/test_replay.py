@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -22,6 +22,7 @@ from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.snapshot_dump import Dump, Moment, revived, taken
 from scheduler_ext.extender.answer import Bound
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.wire.config import Configuration, InspectionSection, ScoreSection
 from scheduler_ext.wire.node_info import node_constraints
 from scheduler_ext.wire.objects import assemble, device_index, read_objects, waiting, workload_of
@@ -48,6 +49,7 @@ class Running:
     config: Configuration
     # The uids of decided pods that are gone.
     gone: Set[str] = frozenset()
+    reported: SourceStatus = field(default_factory=lambda: SourceStatus([], 0.0))
 
     @property
     def claims(self) -> ClaimLookup | None:
@@ -65,6 +67,9 @@ class Running:
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return self.facts
+
+    def status(self) -> SourceStatus:
+        return self.reported
 
     def explainer(self) -> Explainer:
         return Explainer(self, self.extender.record, self.config, self.extender.places)

@@ -276,3 +276,44 @@ def test_a_pod_that_no_longer_waits_is_gone_at_the_next_look() -> None:
     clock.now += 2.0
     assert [name for name, _, _ in told(found)] == ["b"]
     assert len(found._told) == 1
+
+
+def owned(name: str, kind: str, owner: str, **labels: str) -> Json:
+    asking = pod(name, {WHOLE: "9"})
+    reference = {"kind": kind, "name": owner, "uid": "u", "controller": True}
+    asking["metadata"] |= {"ownerReferences": [reference], "labels": labels}
+    return asking
+
+
+BY_WORKLOAD = [
+    *(owned(f"a{i}", "ReplicaSet", "web-5d9", **{"pod-template-hash": "5d9"}) for i in range(3)),
+    *(owned(f"b{i}", "Job", "train") for i in range(2)),
+    owned("c", "ReplicaSet", "bare"),
+    *(pod(f"d{i}", {WHOLE: "9"}) for i in range(2)),
+    pod("gated", {WHOLE: "9"}, schedulingGates=[{"name": "a/b"}]),
+]
+
+
+@pytest.mark.parametrize(
+    ("most", "expected"),
+    [
+        pytest.param(
+            10,
+            {
+                ("default", "Deployment", "web"): 3,
+                ("default", "Job", "train"): 2,
+                ("default", "ReplicaSet", "bare"): 1,
+                ("default", "", ""): 2,
+            },
+            id="each workload",
+        ),
+        pytest.param(
+            2,
+            {("default", "Deployment", "web"): 3, ("default", "", ""): 2, ("_others", "", ""): 3},
+            id="those with most pods, and the others together",
+        ),
+        pytest.param(0, {("_others", "", ""): 8}, id="no names at all"),
+    ],
+)
+def test_waiting_pods_are_counted_by_their_workload(most: int, expected: dict[Any, int]) -> None:
+    assert board(running(*whole_node("n", None), *BY_WORKLOAD)).by_workload(most) == expected

@@ -400,3 +400,16 @@ class TestTwoThatWaitForOnePlace:
     def test_no_other_pod_gets_the_place_of_two_waiting_pods(self) -> None:
         extender = extender_on(*self.HELD, self.ONE, self.OTHER)
         assert filtered(extender, asks_shares("late", 1000, priority=50), ["n"])[0] == []
+
+
+def test_idle_pods_of_the_source_go_first() -> None:
+    """Of two pods that are otherwise equal; without the setting, the one that started last goes."""
+    early, late = on_gpu("early", "n"), on_gpu("late", "n")
+    early["status"]["startTime"] = "2026-01-01T00:00:00Z"
+    late["status"]["startTime"] = "2026-01-02T00:00:00Z"
+    extender = extender_on(*whole_node("n", "early", "late"), early, late)
+    proposed = {"n": uids("early", "late")}
+    assert preempt(extender, URGENT, proposed) == {"n": ["late"]}
+    extender = extender_on(*whole_node("n", "early", "late"), early, late)
+    extender.preemptor.idle = lambda info: {"uid-early"} if info.name == "n" else set()
+    assert preempt(extender, URGENT, proposed) == {"n": ["early"]}

@@ -18,7 +18,9 @@ BASE = REPOSITORY / "manifests" / "base"
 MONITORING = REPOSITORY / "manifests" / "components" / "monitoring"
 MTLS = REPOSITORY / "manifests" / "components" / "standalone-mtls"
 DRA = REPOSITORY / "manifests" / "components" / "dra"
+PLACEHOLDERS = REPOSITORY / "manifests" / "components" / "placeholders"
 DRA_HEALTH = REPOSITORY / "manifests" / "components" / "dra-health"
+IDLE_RECLAIM = REPOSITORY / "manifests" / "components" / "idle-reclaim"
 SHARES = REPOSITORY / "manifests" / "components" / "shares"
 SHARES_CDI = REPOSITORY / "manifests" / "components" / "shares-cdi"
 
@@ -91,6 +93,16 @@ def dra() -> list[Json]:
 def dra_health() -> list[Json]:
     """The base with the component dra-health."""
     return [*copy.deepcopy(_base()), *documents(DRA_HEALTH), _config_map(REPOSITORY / "config")]
+
+
+def placeholders() -> list[Json]:
+    """The base with the component placeholders."""
+    return [*copy.deepcopy(_base()), *documents(PLACEHOLDERS), _config_map(REPOSITORY / "config")]
+
+
+def idle_reclaim() -> list[Json]:
+    """The base with the component idle-reclaim."""
+    return [*copy.deepcopy(_base()), *documents(IDLE_RECLAIM), _config_map(REPOSITORY / "config")]
 
 
 def monitoring() -> list[Json]:

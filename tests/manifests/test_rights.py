@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.manifests.objects import Json, entries, namespace_of, of_kind
-from tests.manifests.shipped import base, dra_health, shares, standalone
+from tests.manifests.shipped import base, dra_health, idle_reclaim, placeholders, shares, standalone
 
 # Role to "group resource/subresource (names): verbs". The core group has no name.
 BASE = {
@@ -50,6 +50,23 @@ SHARES = {
 DRA_HEALTH = {
     "ClusterRole gpu-scheduler-device-taints": {"resource.k8s.io devicetaintrules: create delete"},
 }
+PLACEHOLDERS = {
+    "Role gpu-scheduler-placeholders/gpu-scheduler-placeholders": {
+        "batch jobs: create delete list",
+        " configmaps (gpu-placeholder-budget): get patch",
+    },
+}
+IDLE_RECLAIM = {
+    "ClusterRole gpu-scheduler-idle-reclaim": {
+        " namespaces: list",
+        " pods: get patch",
+        " pods/eviction: create",
+    },
+    "Role gpu-scheduler/gpu-scheduler-idle-reclaim": {
+        "coordination.k8s.io leases: create",
+        "coordination.k8s.io leases (gpu-scheduler-reclaim): get update",
+    },
+}
 STANDALONE = {
     "Role gpu-scheduler/gpu-scheduler-extender-lease": {
         "coordination.k8s.io leases: create",
@@ -81,6 +98,8 @@ def _lines(rule: Json) -> Iterator[str]:
         pytest.param(base(), BASE, id="of the base"),
         pytest.param(shares(), BASE | SHARES, id="with shares"),
         pytest.param(dra_health(), BASE | DRA_HEALTH, id="with rules about devices"),
+        pytest.param(placeholders(), BASE | PLACEHOLDERS, id="with placeholders"),
+        pytest.param(idle_reclaim(), BASE | IDLE_RECLAIM, id="with reclaim of idle GPUs"),
         pytest.param(
             standalone(),
             {role: lines for role, lines in BASE.items() if role != FOLLOWING} | STANDALONE,
@@ -122,6 +141,7 @@ def granted(objects: Sequence[Json], account: str) -> set[str]:
     [
         pytest.param(base(), {FOLLOWING}, id="in the base"),
         pytest.param(shares(), {FOLLOWING, "ClusterRole gpu-scheduler-shares"}, id="with shares"),
+        pytest.param(idle_reclaim(), {FOLLOWING, *IDLE_RECLAIM}, id="with reclaim"),
         pytest.param(standalone(), set(STANDALONE), id="by itself"),
     ],
 )

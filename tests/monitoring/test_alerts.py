@@ -98,7 +98,7 @@ def test_links_of_a_served_runbook_lead_to_runbooks_and_to_the_live_page(name: s
 def test_a_served_runbook_has_the_text_of_its_source(name: str) -> None:
     """A link to a page that no extender serves becomes words, with the path of that page in the sources."""
     source, text = (RUNBOOKS / f"{name}.md").read_text(), served(f"/runbooks/{name}").text
-    for words, target in LINK.findall(source):
+    for words, target in dict.fromkeys(LINK.findall(source)):
         path, sharp, heading = target.partition("#")
         if "/" in path:
             place = f"{(RUNBOOKS / path).resolve().relative_to(ROOT)}{sharp}{heading}"

@@ -17,6 +17,7 @@ from scheduler_ext.wire.objects import assemble, read_objects
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.extender.preempting import on_share
+from tests.kube_idle import running
 from tests.kube_objects import gpu, gpu_node, holder, names_body, node, pod
 from tests.manifests.objects import of_kind
 from tests.monitoring.component import Query, alerts, panels, queries, rules_file
@@ -34,11 +35,21 @@ SHARE = "gpu.scheduler-ext.io/memory-mib"
 NAMES = ["h100-01", "h100-02", "share-l4-01", "share-l4-02"]
 WHOLE = "nvidia.com/gpu"
 PARIS = "paris"
+COUNTED: Mapping[str, Any] = {
+    "spare-gpu-worker": {
+        "metadata": {"annotations": {"gpu.scheduler-ext.io/model": "H100"}},
+        "spec": {
+            "containers": [{"name": "main", "resources": {"limits": {WHOLE: "1"}}}],
+            "tolerations": [{"key": WHOLE, "operator": "Exists"}],
+        },
+    }
+}
 # These servers bind nothing and lose no watch, and no kube-scheduler or DCGM exporter is scraped.
 NOTHING_TO_SHOW = {
     ("Utilization of held GPUs (DCGM)", "{{hostname}}{{Hostname}} GPU {{gpu}} {{cluster}}"),
     ("Pods pending in kube-scheduler", "{{queue}} {{cluster}}"),
     ("Time to placement (kube-scheduler)", "1 in 100 slower {{cluster}}"),
+    ("Containers out of GPU memory", "{{namespace}} {{cluster}}"),
     ("Watch restarts", "{{resource}} {{reason}} {{cluster}}"),
     ("Binds by result", "{{result}} {{cluster}}"),
     ("Binds by result", "conflict: {{kind}} {{cluster}}"),
@@ -51,9 +62,10 @@ pytestmark = [needs_prometheus, pytest.mark.process]
 def api() -> Iterator[ApiServer]:
     """A cluster with a GPU that is held for nothing, a GPU with an unseen pod, shares that are exceeded, and
     a contradictory report."""
+    unused = gpu(0, holders=[holder("train")], idleSeconds=7200)
     exceeded = gpu(0, "GPU-share-0") | {"memory": {"totalMiB": 81920, "usedMiB": 9000}}
     with ApiServer() as server:
-        server.store.put(GPU_NODES, gpu_node("idle", [gpu(0, holders=[holder("train")])], sequence=5))
+        server.store.put(GPU_NODES, gpu_node("idle", [unused], sequence=5))
         server.store.put(GPU_NODES, gpu_node("unseen", [gpu(0)]))
         server.store.put(GPU_NODES, gpu_node("share", [exceeded]))
         for name in ("idle", "unseen"):
@@ -62,7 +74,7 @@ def api() -> Iterator[ApiServer]:
             NODES, node("share", {SHARE: "72000"}, labels={"gpu.scheduler-ext.io/sharing": "memory"})
         )
         for each in (
-            pod("train", {WHOLE: "1"}, on="idle"),
+            running("train", "idle", 9000),
             pod("late", {WHOLE: "1"}, on="unseen"),
             on_share("chat", 2000, "share", 0),
         ):
@@ -78,9 +90,13 @@ def prometheus(api: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
     waiting = [pod(name, {WHOLE: "9"}) for name in ("waiting", "later")]
     for month, each in enumerate(waiting, start=1):
         each["metadata"]["creationTimestamp"] = f"2026-0{month}-01T00:00:00Z"
+        owner = {"kind": "Job", "name": "train", "uid": "u", "controller": True}
+        each["metadata"]["ownerReferences"] = [owner]
     served = folder / "sample.yaml"
     served.write_text("\n---\n".join((SAMPLE.read_text(), *map(yaml.safe_dump, waiting))))
-    config = config_file(folder, metrics={"detail": "device", "waitingPods": 1})
+    config = config_file(
+        folder, metrics={"detail": "device", "waitingPods": 1, "schedulableReplicas": COUNTED}
+    )
     with (
         Product(inventory=served, config=config) as one,
         Product(inventory=served, config=config) as other,
@@ -92,7 +108,8 @@ def prometheus(api: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> Iter
         with Prometheus(folder, targets, rules_file()) as running:
             scrapes = (
                 "min(count_over_time(gpu_extender_active[1m])) >= 3 and count(gpu_extender_active) == 3 "
-                "and count(gpu_extender_reports_refused_total) == 1 and count(ALERTS) > 0"
+                "and count(gpu_extender_reports_refused_total) == 1 and count(ALERTS) > 0 "
+                "and count(gpu_extender_schedulable_replicas) == 2"
             )
 
             def ask() -> None:
@@ -307,8 +324,9 @@ def expanded(rule: Mapping[str, Any], series: str, namespace: str) -> str:
     return text
 
 
-def adapter_rule() -> Mapping[str, Any]:
-    (rule,) = yaml.safe_load((SAMPLES / "prometheus-adapter.yaml").read_bytes())["externalRules"]
+def adapter_rule(name: str = "gpus_for_workers") -> Mapping[str, Any]:
+    rules = yaml.safe_load((SAMPLES / "prometheus-adapter.yaml").read_bytes())["externalRules"]
+    (rule,) = [each for each in rules if each["name"]["as"] == name]
     assert isinstance(rule, dict)
     return rule
 
@@ -321,9 +339,61 @@ def test_the_adapter_finds_the_metric_that_the_autoscaler_asks() -> None:
     assert metric["external"]["metric"] == {"name": adapter_rule()["name"]["as"]}
 
 
-def test_the_adapters_rule_finds_a_series(prometheus: Prometheus) -> None:
-    found = prometheus.get("series", **{"match[]": adapter_rule()["seriesQuery"]})
-    assert {each["__name__"] for each in found} == {"gpu_extender_gpus_unallocated"}
+@pytest.mark.parametrize(
+    ("rule", "series"),
+    [
+        ("gpus_for_workers", "gpu_extender_gpus_unallocated"),
+        ("gpu_schedulable_replicas", "gpu_extender_schedulable_replicas"),
+        ("gpu_waiting_pods", "gpu_extender_waiting_pods"),
+        ("gpu_utilization", "gpu_extender_device_utilization_ratio"),
+        ("gpu_memory_used_bytes", "gpu_extender_device_memory_used_bytes"),
+    ],
+)
+def test_the_adapters_rules_find_a_series(prometheus: Prometheus, rule: str, series: str) -> None:
+    found = prometheus.get("series", **{"match[]": adapter_rule(rule)["seriesQuery"]})
+    assert {each["__name__"] for each in found} == {series}
+
+
+def test_an_autoscaler_learns_of_replicas_that_fit(prometheus: Prometheus) -> None:
+    rule = adapter_rule("gpu_schedulable_replicas")
+    text = rule["metricsQuery"].replace("<<.Series>>", rule["seriesQuery"])
+    query = text.replace("<<.LabelMatchers>>", 'workload="spare-gpu-worker"')
+    assert prometheus.query(query) == [({"workload": "spare-gpu-worker"}, 11.0)]
+
+
+def test_an_autoscaler_learns_of_waiting_pods(prometheus: Prometheus) -> None:
+    rule = adapter_rule("gpu_waiting_pods")
+    text = rule["metricsQuery"].replace("<<.Series>>", rule["seriesQuery"])
+    query = text.replace("<<.LabelMatchers>>", 'namespace="default",owner_name="train"')
+    assert prometheus.query(query) == [({}, 2.0)]
+
+
+@pytest.mark.parametrize(
+    ("rule", "selector", "expected"),
+    [
+        pytest.param("gpu_utilization", "", 0.776, id="five held GPUs, of which one is idle"),
+        pytest.param("gpu_memory_used_bytes", "", 289_000 * 2**20, id="memory of all nodes"),
+        pytest.param("gpu_memory_used_bytes", 'hostname="h100-02"', 0.0, id="memory of an empty node"),
+    ],
+)
+def test_an_autoscaler_learns_how_busy_a_model_is(
+    prometheus: Prometheus, rule: str, selector: str, expected: float
+) -> None:
+    found = adapter_rule(rule)
+    series = found["seriesQuery"].partition("{")[0]
+    text = found["metricsQuery"].replace("<<.Series>>", series)
+    ((_, value),) = prometheus.query(text.replace("<<.LabelMatchers>>", selector))
+    assert value == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("namespace", "expected"), [("batch", 11.0), ("research", 17.0)])
+def test_keda_learns_of_all_workers_that_would_fit(
+    prometheus: Prometheus, namespace: str, expected: float
+) -> None:
+    (trigger,) = yaml.safe_load((SAMPLES / "keda.yaml").read_bytes())["spec"]["triggers"]
+    query = trigger["metadata"]["query"]
+    assert 'namespace="batch"' in query
+    assert prometheus.query(query.replace('"batch"', f'"{namespace}"')) == [({}, expected)]
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from scheduler_ext.core.gpu.readings import NO_READINGS, NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
+from scheduler_ext.core.node.pod_facts import FactsOfPods
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.extender.extender import Extender
@@ -50,10 +51,11 @@ class PageServer:
         self.extender.replace_nodes(infos)
         self.pending_lines = list(pending_lines)
         self.problems: Sequence[Problem] = ()
+        self.facts: FactsOfPods = {}
         # As before the first inventory.
         self.hidden = False
         resources, percent = config.resource_names(), config.memory.headroom_percent
-        self.feed = PageFeed(self, self.extender.record, lambda: self.pending_lines, resources, percent)
+        self.feed = PageFeed(self, self.extender.record, lambda: self.pending_lines, resources, percent, 1800)
         explainer = Explainer(self, self.extender.record, config, self.extender.places)
         app = inspect_app(page_blueprint(self.feed, config), pods_blueprint(self, Explaining(explainer)))
         self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Silent)
@@ -75,7 +77,11 @@ class PageServer:
 
     def status(self) -> SourceStatus:
         return SourceStatus(
-            checks=[Check("inventory", True)], age_s=0.0, problems=self.problems, readings=self.readings
+            checks=[Check("inventory", True)],
+            age_s=0.0,
+            problems=self.problems,
+            readings=self.readings,
+            facts=self.facts,
         )
 
     def __enter__(self) -> Self:

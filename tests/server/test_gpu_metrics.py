@@ -13,6 +13,7 @@ from typing import get_args
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.filters.memory import FreeMemory
 from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
@@ -22,10 +23,12 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.waiting import LongWait
 from scheduler_ext.extender.answer import Answer
+from scheduler_ext.extender.blind_rejections import BlindRejections
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.extender.new_nodes import CURES, NewNodes
 from scheduler_ext.server.metrics import gpu_metrics
-from scheduler_ext.server.metrics.gauges import MAX_NAMESPACES, OTHERS
 from scheduler_ext.server.metrics.gpu_metrics import FAMILIES, Detail, labels_of, visible
+from scheduler_ext.server.metrics.namespaces import MAX_NAMESPACES, OTHERS
 from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.views.node_usage import NodeUsage, node_usage
@@ -226,17 +229,21 @@ def test_reservations_by_state() -> None:
         ),
         pytest.param(Answer(b"", 3, 1, {Model.reason.text: 2}), set(), id="one node is enough"),
         pytest.param(
-            Answer(b"", 3, 0, {INVALID_REQUEST.text: 3}), set(), id="no node cures an invalid request"
+            Answer(b"", 3, 0, {INVALID_REQUEST.text: 3}, "no quantity"),
+            set(),
+            id="no node cures an invalid request",
         ),
         pytest.param(Answer(b"", 0, 0), set(), id="nothing asked, nothing refused"),
     ],
 )
 def test_rejections_that_an_autoscaler_does_not_see(answer: Answer, expected: set[str]) -> None:
-    metrics = metrics_of(Fixed())
-    metrics.count("filter", answer)
-    found = scraped(metrics)["gpu_extender_autoscaler_blind_rejections_total"]
-    assert {dict(labels)["reason"] for labels, value in found.items() if value} == expected
-    assert set(found.values()) <= {0, 1}
+    blind = BlindRejections(NewNodes(Configuration().sizing()))
+    blind.answered("filter", answer)
+    blind.answered("prioritize", answer)
+    # Without the basis of the answer, nothing is known of new nodes.
+    assert dict(blind.rejections) == {(reason, "unknown"): 1 for reason in expected}
+    found = scraped(metrics_of(Fixed()))["gpu_extender_autoscaler_blind_rejections_total"]
+    assert len(found) == (len(REASONS) - 1) * len(CURES)
 
 
 def test_pending_pods_are_asked_for_at_every_scrape() -> None:

@@ -73,7 +73,7 @@ def source() -> CountingSource:
 
 @pytest.fixture
 def feed(source: CountingSource) -> Iterator[PageFeed]:
-    feed = PageFeed(source, Record(10, 2**20), list, NAMES, 10)
+    feed = PageFeed(source, Record(10, 2**20), list, NAMES, 10, 1800)
     yield feed
     feed.stop()
 
@@ -223,7 +223,7 @@ def test_an_endless_look_is_reported_once_it_is_late(
     ],
 )
 def test_as_many_wait_as_are_listed(source: CountingSource, lines: int, waiting: int, total: int) -> None:
-    feed = PageFeed(source, Record(10, 2**20), lambda: [{}] * lines, NAMES, 10)
+    feed = PageFeed(source, Record(10, 2**20), lambda: [{}] * lines, NAMES, 10, 1800)
     source.learn()
     source.waiting = waiting
     assert state(feed)["pending"]["total"] == total

@@ -59,7 +59,7 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
         ),
         pytest.param(
             one(device(used=63, holders=HELD), pods=(TRAIN,)),
-            Amounts(gpus=1, allocated=1, idle=1, total_mib=1000, requested_mib=900, used_mib=63),
+            Amounts(gpus=1, allocated=1, unopened=1, total_mib=1000, requested_mib=900, used_mib=63),
             id="a GPU that its pod has not opened is idle",
         ),
         pytest.param(
@@ -67,7 +67,7 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
             Amounts(
                 gpus=1,
                 allocated=1,
-                idle=1,
+                unopened=1,
                 total_mib=1000,
                 requested_mib=900,
                 used_mib=500,
@@ -208,7 +208,7 @@ THREE = "nvidia.com/mig-3g.40gb"
 def test_instances_by_profile(device: Json, pods: tuple[Json, ...], expected: Instances) -> None:
     usage = usage_of(node("n", {THREE: "2"}), gpu_node("n", [device], migStrategy="mixed"), *pods)
     assert usage.instances == {(PRODUCT, "3g.40gb"): expected}
-    assert [amounts.idle for _, amounts in usage.devices] == [0]
+    assert [amounts.unopened for _, amounts in usage.devices] == [0]
 
 
 @given(st.lists(st.builds(Amounts, *[st.integers(0, 10**6)] * len(Amounts._fields))))

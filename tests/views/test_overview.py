@@ -81,6 +81,20 @@ def test_what_gpus_did_is_there_if_a_report_has_it() -> None:
     assert changed.get("n", first["n"]) == first["n"]
 
 
+def test_idle_gpus_are_marked() -> None:
+    """Also if only the mark is new: a pod that ran for long enough changes no report."""
+    objects = read_objects(inventory(gpu_node("n", [gpu(0, idleSeconds=600), gpu(1)])))
+    nodes = {name: resolve(info, NAMES, 10) for name, info in assemble(objects, NAMES).items()}
+    rows, readings = OverviewRows(NAMES, 10), readings_of(objects.gpu_nodes)
+    rows.update(snapshot_at(nodes, 1), readings)
+    assert rows_of(rows, 0)["n"][8] == [[0, None, None, None, 600]]
+    rows.update(snapshot_at(nodes, 1), readings, {"n": frozenset({"GPU-0", "GPU-1"})})
+    marked = [[0, None, None, None, 600, True], [1, None, None, None, None, True]]
+    assert rows_of(rows, 1)["n"][8] == marked
+    rows.update(snapshot_at(nodes, 1), readings, {})
+    assert rows_of(rows, 2)["n"][8] == [[0, None, None, None, 600]]
+
+
 SICK = {"state": "Unhealthy", "reason": "XID 79"}
 MIG = {"enabled": True, "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1}]}
 HELD_MIG = {

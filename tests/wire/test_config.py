@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
@@ -14,7 +15,7 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
-from scheduler_ext.wire.config import Configuration, check, load_config
+from scheduler_ext.wire.config import DURATION_BOUNDS, Configuration, check, load_config
 from scheduler_ext.wire.times import duration_s
 
 HEADER = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
@@ -87,6 +88,8 @@ def test_every_knob_has_a_default() -> None:
         ("server.writeTimeout", "300s"),
         ("server.decisionDeadline", "10ms"),
         ("server.gracefulTimeout", "500ms"),
+        ("cost.perUnit", 1_000_000),
+        ("cost.currency", "€"),
     ],
 )
 def test_every_key_is_accepted_to_its_bounds(key: str, value: Any) -> None:
@@ -103,6 +106,12 @@ def test_every_key_is_accepted_to_its_bounds(key: str, value: Any) -> None:
         ("memory.headroomPercent", -1, ">= 0"),
         ("memory.headroomPercent", 91, "<= 90"),
         ("inventory.staleAfter", "0s", "outside 1s to 86400s"),
+        ("idle.after", "0s", "outside 1s to 604800s"),
+        ("idle.reclaim.minAge", "0s", "outside 1s to 604800s"),
+        ("idle.reclaim.warnFor", "8d", "'8d' is no duration"),
+        ("idle.reclaim.mode", False, 'reads off without quotes as false; write "off" with quotes'),
+        ("idle.reclaim.mode", "Evict", "docs/reference/configuration.md has the values"),
+        ("idle.reclaim.perHour", 0, ">= 1"),
         ("inventory.staleAfter", 150, "Expected `str`"),
         ("inventory.missingAfter", "25h", "outside 1s to 86400s"),
         ("inventory.missingAfter", "150s", "must be later than staleAfter"),
@@ -121,6 +130,9 @@ def test_every_key_is_accepted_to_its_bounds(key: str, value: Any) -> None:
         ("server.writeTimeout", "301s", "outside 0.1s to 300s"),
         ("server.decisionDeadline", "5ms", "outside 0.01s to 60s"),
         ("server.gracefulTimeout", "6m", "outside 0.5s to 300s"),
+        ("cost.perUnit", 0, "> 0"),
+        ("cost.currency", "", "length >= 1"),
+        ("cost.currency", "U\x1bSD", "control characters"),
         ("server.gracefulTimeout", "soon", "'soon' is no duration; write one such as"),
     ],
 )
@@ -271,6 +283,17 @@ def test_durations(text: str, seconds: float) -> None:
 def test_invalid_durations(text: str) -> None:
     with pytest.raises(ConfigError, match=r"^key: .* is no duration"):
         duration_s("key", text, 0, 1e6)
+
+
+def test_the_schema_of_every_duration_refuses_other_texts() -> None:
+    """The chart refuses such values before they reach a pod."""
+    (document, *_), sections = msgspec.json.schema_components([Configuration])
+    for key in DURATION_BOUNDS:
+        found = document
+        for part in key.split("."):
+            found = sections[found["$ref"].rpartition("/")[2]]["properties"][part]
+            found = found | next(iter(found.get("allOf", ())), {})
+        assert "pattern" in found, key
 
 
 def test_every_configuration_shipped_is_one_that_can_be_meant() -> None:

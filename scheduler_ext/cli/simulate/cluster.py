@@ -144,7 +144,7 @@ def _print(simulation: dict[str, Any], *, wide: bool) -> None:
         f"{placed} of {len(items)} pods fit" + (f"; {evicted} are evicted for them" if evicted else "")
     )
     if value := sum(item["valuePerHour"] or 0.0 for item in items):
-        click.echo(f"Value of the GPUs that they take, per hour: US$ {value:,.2f}")
+        show(f"Value of the GPUs that they take: {value:,.2f} {simulation['currency']} per hour")
     features = ((feature, item["pod"]) for item in items for feature in item["notModelled"])
     print_notes(not_modelled(_by_text(features, wide=wide)))
     click.echo()
@@ -159,7 +159,9 @@ def _print(simulation: dict[str, Any], *, wide: bool) -> None:
     }
     if wide:
         columns |= {"NEAREST NODE": "nearestNode", "MIG INSTANCES": _instances}
-        columns |= {"$/H": lambda item: "" if item["valuePerHour"] is None else f"{item['valuePerHour']:.2f}"}
+        columns |= {
+            "VALUE/H": lambda item: "" if item["valuePerHour"] is None else f"{item['valuePerHour']:.2f}"
+        }
     print_items(columns, items, wide=wide)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from scheduler_ext.cli.output import Columns, print_items, print_notes
+from scheduler_ext.cli.output import Columns, print_items, print_notes, show
 from scheduler_ext.sim.cluster_dump import ClusterDump
 from scheduler_ext.sim.custom_policy import CustomPolicy
 from scheduler_ext.sim.policy_comparison import PolicyResult, compare_policies
@@ -29,19 +29,20 @@ def comparison(
     return {
         "apiVersion": API_VERSION,
         "kind": "PolicyComparison",
-        "items": [_item(result) for result in results],
+        "currency": config.cost.currency,
+        "items": [_item(result, config.cost.per_unit) for result in results],
         "notModelled": dump.notes,
     }
 
 
-def _item(result: PolicyResult) -> dict[str, Any]:
+def _item(result: PolicyResult, per_unit: float) -> dict[str, Any]:
     return {
         "policy": result.policy,
         "pods": result.pods,
         "podsPlaced": result.pods_placed,
         "gpusPlaced": round(result.gpus_placed, 3),
         "allocatedPercent": round(result.allocated_percent, 4),
-        "allocatedValuePerHour": round(result.allocated_value_per_hour, 4),
+        "allocatedValuePerHour": round(per_unit * result.allocated_value_per_hour, 4),
         "fragmentationPercent": round(result.fragmentation_percent, 4),
         "notPlaced": list(result.not_placed),
     }
@@ -58,10 +59,12 @@ def print_comparison(value: dict[str, Any], *, wide: bool) -> None:
         "PODS PLACED": lambda item: f"{item['podsPlaced']} of {item['pods']}",
         "GPUS PLACED": lambda item: f"{item['gpusPlaced']:.2f}",
         "ALLOCATED %": lambda item: f"{item['allocatedPercent']:.2f}",
-        "ALLOCATED $/H": lambda item: f"{item['allocatedValuePerHour']:.2f}",
+        "ALLOCATED VALUE/H": lambda item: f"{item['allocatedValuePerHour']:.2f}",
         "FRAGMENTED %": lambda item: f"{item['fragmentationPercent']:.2f}",
     }
     if wide:
         columns |= {"NOT PLACED": lambda item: ", ".join(item["notPlaced"])}
     print_items(columns, value["items"], wide=wide)
-    click.echo("\nALLOCATED and FRAGMENTED: of all GPUs, with the running pods. $/H: US dollars per hour.")
+    click.echo()
+    per_hour = f"{value['currency']} per hour"
+    show(f"ALLOCATED and FRAGMENTED: of all GPUs, with the running pods. VALUE/H: {per_hour}.")

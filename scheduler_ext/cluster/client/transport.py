@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
 # Only the metadata of each object, if the server supports it.
 _METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
 _NAMES = 500
@@ -189,11 +190,23 @@ class Transport:
         """One GET, within `timeout_s` if given. Raises RefusedError, UnreachableError."""
         return self.send("GET", path, None, JSON, query, timeout_s)
 
+    def get_metadata(self, path: str, query: Query = NOTHING, timeout_s: float | None = None) -> Reply:
+        """As `get`, of a list, with only the metadata of its objects if the server supports that."""
+        return self.send("GET", path, None, JSON, query, timeout_s, _METADATA)
+
     def names(self, path: str, timeout_s: float) -> list[str]:
         """The names of a list's objects, one page of them. Raises ClusterError."""
-        body = self.send("GET", path, None, JSON, {"limit": str(_NAMES)}, timeout_s, _METADATA).body
+        body = self.get_metadata(path, {"limit": str(_NAMES)}, timeout_s).body
         try:
             return [item["metadata"]["name"] for item in json.loads(body)["items"]]
+        except (ValueError, KeyError, TypeError):
+            raise ClusterError(f"{path}: no list came") from None
+
+    def metadata(self, path: str) -> list[dict[str, Any]]:
+        """The metadata of all objects of a list. Raises ClusterError."""
+        body = self.get_metadata(path).body
+        try:
+            return [item["metadata"] for item in json.loads(body)["items"]]
         except (ValueError, KeyError, TypeError):
             raise ClusterError(f"{path}: no list came") from None
 
@@ -201,15 +214,15 @@ class Transport:
         self,
         method: str,
         path: str,
-        body: bytes | dict[str, Any] | None,
+        body: bytes | dict[str, Any] | list[Any] | None,
         content_type: str,
         query: Query = NOTHING,
         timeout_s: float | None = None,
         accept: str = JSON,
     ) -> Reply:
-        """One request, within `timeout_s` if given; types of JSON take objects, others bytes. Raises
-        RefusedError; UnsentError if the server cannot have received it; UnreachableError if it may
-        have."""
+        """One request, within `timeout_s` if given; types of JSON take objects (JSON_PATCH a list), others
+        bytes. Raises RefusedError; UnsentError if the server cannot have received it; UnreachableError if
+        it may have."""
         end = None if timeout_s is None else self._monotonic() + timeout_s
         timeouts = (CONNECT_S, READ_S) if timeout_s is None else timeout_s
         response = self._request(method, path, query, body, content_type, timeouts, accept)

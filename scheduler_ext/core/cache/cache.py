@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler_ext.core.cache.device_index import DeviceIndex, with_claims
+from scheduler_ext.core.cache.held_rooms import HeldRoom, HeldRooms
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import Cause, Ledger
 from scheduler_ext.core.cache.node_record import NodeRecord
@@ -85,6 +86,7 @@ class Cache(Ledger):
         self._entries: dict[str, _Entry] = {}
         self._pending: dict[str, PendingPod] = {}
         self._readings: dict[str, tuple[Readings, ...]] = {}
+        self._held = HeldRooms()
         # The node and the CPU of each pod that asks CPU and no GPU, and their sum by node.
         self._others: dict[str, tuple[str, int]] = {}
         self._others_milli: Counter[str] = Counter()
@@ -152,8 +154,14 @@ class Cache(Ledger):
         self.report_received(name, report, received_at)
         self._judge(name, entry, now)
 
+    def update_held(self, name: str, rooms: Sequence[HeldRoom]) -> None:
+        """The rooms that are held on a node."""
+        if self._held.update(name, rooms):
+            self._touch(name, Cause.REPORT)
+
     def remove_report(self, name: str, now: float) -> None:
         """A GPUNode was deleted, or lost its status."""
+        self.update_held(name, ())
         entry = self._entries.get(name)
         if entry is not None and entry.report is not None:
             entry.report, entry.owner_uid = None, None
@@ -170,6 +178,8 @@ class Cache(Ledger):
         self._count(pending.pod)
         if pending.claims:
             self._count_claims(pending)
+        if pending.pod.uid not in self._pending:
+            self._touch_held(pending.pod)
         self._pending[pending.pod.uid] = pending
         place = pending.nominated_node if pending.invalid is None and not pending.pod.terminating else None
         self.nominate(pending.pod, place)
@@ -182,7 +192,8 @@ class Cache(Ledger):
     def confirm(self, pod: BoundPod, node: str, now: float) -> None:
         """A pod holds GPUs of a node, or has changed: Confirm, if it was assumed."""
         self._count(pod)
-        self._pending.pop(pod.uid, None)
+        if self._pending.pop(pod.uid, None) is not None:
+            self._touch_held(pod)
         self._place_other(pod.uid, "", 0)
         super().confirm(pod, node, now)
         if not pod.request.asks_gpu:
@@ -192,7 +203,9 @@ class Cache(Ledger):
         """A pod is gone; its usage in the last report no longer counts. Returns the node that it was on."""
         self._place_other(uid, "", 0)
         self._counted.discard(uid)
-        waited |= self._pending.pop(uid, None) is not None
+        if (pending := self._pending.pop(uid, None)) is not None:
+            waited = True
+            self._touch_held(pending.pod)
         node = super().remove_pod(uid, now, waited)
         if node is not None and self._entries.get(node, _NO_ENTRY).report is None:
             self.report_received(node, None, now)
@@ -218,6 +231,9 @@ class Cache(Ledger):
         if entry is None or entry.record is None:
             return None
         pods = self.pods_on(name)
+        if held := self._held.pods(name, self._waiting):
+            nominated = {pod.uid: pod for pod in pods.nominated} | held
+            pods = replace(pods, nominated=tuple(nominated[uid] for uid in sorted(nominated)))
         info = entry.record.info(
             name,
             entry.own_report(),
@@ -256,6 +272,10 @@ class Cache(Ledger):
         """The readings of the latest reports, by node."""
         return dict(self._readings)
 
+    def readings_of(self, name: str) -> tuple[Readings, ...]:
+        """What the GPUs of one node did."""
+        return self._readings.get(name, ())
+
     def pending(self, uid: str) -> PendingPod | None:
         return self._pending.get(uid)
 
@@ -283,7 +303,19 @@ class Cache(Ledger):
     def nodes(self) -> set[str]:
         return {name for name, entry in self._entries.items() if entry.record is not None}
 
+    def _waiting(self, name: str) -> BoundPod | None:
+        """The pod of this namespace/name that waits."""
+        found = (each for each in self._pending.values() if f"{each.pod.namespace}/{each.pod.name}" == name)
+        pending = next(found, None)
+        return None if pending is None or pending.invalid is not None else pending.pod
+
+    def _touch_held(self, pod: BoundPod) -> None:
+        for name in self._held.nodes_for(pod):
+            self._touch(name, Cause.REPORT)
+
     def _judge(self, name: str, entry: _Entry, now: float) -> None:
+        if self._held.expire(name, now):
+            self._touch(name, Cause.AGE)
         freshness = self._freshness(name, entry, now)
         if freshness != entry.freshness:
             entry.freshness = freshness

@@ -31,6 +31,7 @@ class NodeRecord:
     pool: str = ""
     agent_label: AgentLabel = "lacks"
     has_nvidia: bool = False
+    capacity: dict[str, int] = field(default_factory=dict)
 
     def info(
         self,
@@ -70,4 +71,5 @@ class NodeRecord:
             claims=claims,
             by_allocatable=allow_unreported and has_gpus and (report is None or freshness != "Fresh"),
             agent_label=self.agent_label,
+            capacity=self.capacity,
         )

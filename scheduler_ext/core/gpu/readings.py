@@ -46,6 +46,13 @@ class Readings:
     instances: tuple[InstanceReadings, ...] = ()
     holders: tuple[HolderReadings, ...] = ()
 
+    @property
+    def idle_times_s(self) -> list[int]:
+        """The known idle times of the GPU, its instances and its holders."""
+        times = [self.idle_s, *(each.idle_s for each in self.instances)]
+        times += [each.idle_s for each in self.holders]
+        return [idle_s for idle_s in times if idle_s is not None]
+
 
 NodeReadings: TypeAlias = Mapping[str, tuple[Readings, ...]]
 """The readings of all GPUs of each node."""

@@ -243,7 +243,7 @@ class NodeColumns(_Empty):
             getattr(self, name)[column] = getattr(state, name)
         self.devices[column] = len(state.slots)
         self.shape[column] = shape
-        self.loose[column] = _loose(state) if state.counts_alone else -_held_in_slots(state)
+        self.loose[column] = loose_gpus(state) if state.counts_alone else -_held_in_slots(state)
 
 
 def residual_milli(slot: Slot, *, shares: bool) -> int:
@@ -270,7 +270,8 @@ def _held_in_slots(state: NodeState) -> int:
     return max(0, math.ceil(state.adrift) - sum(closed))
 
 
-def _loose(state: NodeState) -> float:
+def loose_gpus(state: NodeState) -> float:
+    """The free GPUs of a node whose whole GPUs are only a number, time slices as parts of one."""
     units = [unit for slot in state.slots if slot.healthy for unit in slot.units]
     counted: Counter[str] = Counter()
     # Replicas count together as the GPUs that they are parts of.

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 from scheduler_ext.core.dra.device import GPU_DRIVERS, DraDevice
 from scheduler_ext.core.dra.published import ClaimedDevice, DeviceId
-from scheduler_ext.core.gpu.gpu import Device, Holder
+from scheduler_ext.core.gpu.gpu import Device, Holder, MigInstance
 from scheduler_ext.core.gpu.room import DeviceHoldings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.quantity import BYTES_PER_MIB
+from scheduler_ext.core.request.request import UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
 
 
@@ -128,38 +129,19 @@ def _hold_claimed(device: DraDevice, each: ClaimedDevice, on: Device, here: Devi
 def _hold_pod(
     pod: BoundPod, node: NodeInfo, held: Holdings, resources: ResourceNames, claimed: Mapping[str, int]
 ) -> None:
-    report = node.report
-    devices = report.devices if report else ()
-    # Holders from the kubelet need no guess from use: a pod may use a GPU that it does not hold.
-    allocated = any(
-        holder.memory_mib is None and pod.is_holder(holder) for device in devices for holder in device.holders
-    )
-    single = report is not None and report.mig_strategy == "single"
+    devices = node.devices
     for ask in pod.request.units:
         if pod.extended_claim is not None and node.by_claim(ask.resource):
             # Claims are written before the pod is bound, but may arrive here after it.
             held.claimed[ask.resource] += max(0, ask.count - claimed.get(ask.resource, 0))
             continue
         held.requested[ask.resource] += ask.count
-        # The same annotation names the device of a share: only those of containers that ask this count.
-        askers = [name for name, resource, _ in pod.request.by_container if resource == ask.resource]
-        annotated = [uuid for name in askers for uuid in {*pod.devices.get(name, ())}]
-        vendor = vendor_of(ask.resource)
         found = 0
-        for device in devices:
-            if ask.profile is None and vendor in (None, device.vendor):
-                mine = [holder for holder in device.holders if pod.is_holder(holder)]
-                # As allocated, otherwise one that it uses.
-                used = sum(holder.memory_mib is None for holder in mine) if allocated else min(len(mine), 1)
-                seen = min(max(annotated.count(device.uuid), used), ask.count - found)
-                held.devices[device.uuid].units += seen
-                found += seen
-                if seen:
-                    held.devices[device.uuid].pods.add(pod.uid)
-            if ask.profile is not None or single:
-                # A whole GPU may be any instance (MIG single).
-                same = (each for each in device.mig.instances if ask.profile in (None, each.profile))
-                found += sum(each.holder is not None and pod.is_holder(each.holder) for each in same)
+        for device, seen in seen_gpus(pod, ask, node):
+            held.devices[device.uuid].units += seen
+            held.devices[device.uuid].pods.add(pod.uid)
+            found += seen
+        found += len(seen_instances(pod, ask, node))
         held.unknown[ask.resource] += max(0, ask.count - found)
     if pod.request.shares is not None:
         held.requested[resources.share] += pod.request.shares.total_mib
@@ -170,6 +152,50 @@ def _hold_pod(
         for uuid, asked in share_peaks(pod, devices).items():
             held.devices[uuid].requested_mib += asked
             held.devices[uuid].pods.add(pod.uid)
+
+
+def seen_gpus(pod: BoundPod, ask: UnitAsk, node: NodeInfo) -> list[tuple[Device, int]]:
+    """The GPUs of a pod's request that are known, by its annotation or by the agent, each with its number of
+    units."""
+    if ask.profile is not None:
+        return []
+    # The same annotation names the device of a share: only those of containers that ask this count.
+    askers = [name for name, resource, _ in pod.request.by_container if resource == ask.resource]
+    annotated = [uuid for name in askers for uuid in {*pod.devices.get(name, ())}]
+    # Holders from the kubelet need no guess from use: a pod may use a GPU that it does not hold.
+    allocated = any(
+        holder.memory_mib is None and pod.is_holder(holder)
+        for device in node.devices
+        for holder in device.holders
+    )
+    places, left = [], ask.count
+    instances = Counter(device.uuid for device, _ in seen_instances(pod, ask, node))
+    for device in node.devices:
+        if vendor_of(ask.resource) in (None, device.vendor):
+            mine = [holder for holder in device.holders if pod.is_holder(holder)]
+            # As allocated, otherwise one that it uses.
+            used = sum(holder.memory_mib is None for holder in mine) if allocated else min(len(mine), 1)
+            seen = min(max(annotated.count(device.uuid), used), left)
+            if seen:
+                places.append((device, seen))
+                left -= seen
+        left = max(0, left - instances[device.uuid])
+    return places
+
+
+def seen_instances(pod: BoundPod, ask: UnitAsk, node: NodeInfo) -> list[tuple[Device, MigInstance]]:
+    """The MIG instances of a pod's request that the agent saw it hold; a whole GPU may be any instance (MIG
+    single)."""
+    if ask.profile is None and not (node.report is not None and node.report.mig_strategy == "single"):
+        return []
+    return [
+        (device, instance)
+        for device in node.devices
+        for instance in device.mig.instances
+        if ask.profile in (None, instance.profile)
+        and instance.holder is not None
+        and pod.is_holder(instance.holder)
+    ]
 
 
 def _count_departed(pod: BoundPod, devices: tuple[Device, ...], held: Holdings) -> None:

@@ -86,7 +86,7 @@ class PendingPod:
     """A pod that is not bound yet: what it asks (`invalid` says why that cannot be read), and who binds it.
     `nominated_node` is where it waits for others to leave; `claims` are the names of its ResourceClaims;
     `manifest` is the pod as JSON, redacted; `gated` if it has scheduling gates, so that no scheduler tries
-    it yet."""
+    it yet. `workload` is the kind and the name of the object that made it."""
 
     pod: BoundPod
     resource_version: str
@@ -96,6 +96,7 @@ class PendingPod:
     claims: tuple[str, ...] = ()
     manifest: bytes = field(default=b"", compare=False, repr=False)
     gated: bool = False
+    workload: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class NodeInfo:
     model. `pool` is the node pool in its labels. `dra` are the devices that DRA drivers publish, `claims`
     those that hold some of them. `by_allocatable`: it has no fresh report, and takes whole GPUs and MIG
     instances by its allocatable, however long. `agent_label` says whether its labels bring an agent; None if
-    unknown."""
+    unknown. `capacity` also counts what the kubelet withholds from allocatable, such as sick GPUs."""
 
     name: str
     uid: str | None = None
@@ -129,6 +130,7 @@ class NodeInfo:
     claims: tuple[Claim, ...] = ()
     by_allocatable: bool = False
     agent_label: AgentLabel | None = None
+    capacity: Mapping[str, int] | None = None
 
     @property
     def takes_unreported(self) -> bool:

@@ -23,6 +23,11 @@ _AZURE = "karpenter.azure.com/sku-gpu"
 _AMD = ("amd.com/gpu", "beta.amd.com/gpu")
 _INSTANCE_TYPE = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
 
+MODEL_LABEL = "gpu.scheduler-ext.io/model"
+# A taint of a node whose GPUs are not known yet. cluster-autoscaler knows the second by its prefix, where its
+# flags cannot be set.
+STARTING_TAINT = "gpu.scheduler-ext.io/starting"
+MANAGED_STARTING_TAINT = "startup-taint.cluster-autoscaler.kubernetes.io/gpu.scheduler-ext.io"
 VENDORS = ("nvidia", "amd", "intel", "habana")
 # (model label, its vendor or the label that names it)
 _MODEL_LABELS = (
@@ -32,6 +37,7 @@ _MODEL_LABELS = (
     *((f"{prefix}.product-name", "amd") for prefix in _AMD),
     ("habana.ai/product.name", "habana"),
     ("gpu.intel.com/product", "intel"),
+    (MODEL_LABEL, "nvidia"),
 )
 # Labels that say only whose GPUs there are: (label, value that says so or None for a count, vendor).
 _VENDOR_LABELS = (

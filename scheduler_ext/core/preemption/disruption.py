@@ -1,6 +1,6 @@
 """PodDisruptionBudgets: which of the pods that are to leave violate one, as kube-scheduler counts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler_ext.core.intree import Requirement
@@ -60,11 +60,13 @@ class Budget:
         )
 
 
-def most_important_first(pods: Iterable[BoundPod]) -> list[BoundPod]:
-    """In kube-scheduler's order: by priority, then by start; a pod that has not started comes last."""
+def most_important_first(pods: Iterable[BoundPod], idle: Collection[str] = ()) -> list[BoundPod]:
+    """In kube-scheduler's order: by priority, then by start; a pod that has not started comes last. Among
+    pods of one priority, those whose uid is in `idle` come after the others."""
 
-    def rank(pod: BoundPod) -> tuple[float, float, str]:
-        return -pod.priority, float("inf") if pod.started_at is None else pod.started_at, pod.uid
+    def rank(pod: BoundPod) -> tuple[float, bool, float, str]:
+        started = float("inf") if pod.started_at is None else pod.started_at
+        return -pod.priority, pod.uid in idle, started, pod.uid
 
     return sorted(pods, key=rank)
 

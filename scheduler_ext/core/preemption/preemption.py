@@ -3,20 +3,19 @@ filters themselves say whether a set suffices, so that filter accepts what preem
 kube-scheduler counts the other resources: of each of them as much is freed as by its own proposal."""
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import lcm
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.framework.allocate import MAX_SEARCH_STEPS
-from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_important_first
 from scheduler_ext.core.preemption.dry_run import DryRun, without
 from scheduler_ext.core.preemption.node_likeness import likeness
 from scheduler_ext.core.preemption.victim_candidate import Candidate, Case, Choice, Proposed, Victims
-from scheduler_ext.core.preemption.victim_search import Need, Pricing
+from scheduler_ext.core.preemption.victim_search import Need, Pricing, gpu_needs, other_needs
 from scheduler_ext.core.request.request import GpuRequest
 
 # Sets of pods that are evaluated on one node before the search falls back to kube-scheduler's own way.
@@ -29,7 +28,8 @@ _Amounts = Mapping[str, Fraction]
 class Preemption:
     """One pod that looks for victims, on any number of nodes. `uid` is the pod's; `other_requests` are
     its requests of resources that are no GPU's. `evaluations` bounds how many sets of pods are tried per
-    node before the search gives way to reprieving one by one."""
+    node before the search gives way to reprieving one by one. `idle` returns the uids of the pods on a node
+    that go first among otherwise equal ones."""
 
     request: GpuRequest
     uid: str
@@ -37,6 +37,7 @@ class Preemption:
     budgets: Sequence[Budget]
     sizing: Sizing
     evaluations: int = EVALUATIONS
+    idle: Callable[[NodeInfo], Collection[str]] = lambda _: frozenset()
     # For all nodes together, since a pod of many shares could otherwise be placed thousands of times. Once
     # these are used up, a share that is not placed at once counts as not fitting, as in filter.
     _steps: list[int] = field(default_factory=lambda: [MAX_SEARCH_STEPS])
@@ -61,17 +62,19 @@ class Preemption:
         of other proposed pods that must not leave."""
         named = list(dict.fromkeys(named))
         info = self._seen(info)
-        pods = most_important_first(info.pods)
+        idle = self.idle(info)
+        pods = most_important_first(info.pods, idle)
         known = {pod.uid: pod for pod in pods}
         unknown = [uid for uid in named if uid not in known]
         uids = [*(pod.uid for pod in pods), *unknown]
         proposed = Proposed(named, unknown, counted, known, uids)
         alike = likeness(info, pods, budgets_of(pods, self.budgets), named, self.request)
         if alike is None:
-            return Candidate(self._case(info, proposed, staying), uids)
-        key = (alike, counted if unknown else 0, tuple(frozenset(each.items()) for each in staying))
+            return Candidate(self._case(info, proposed, staying, idle), uids)
+        lazy = tuple(pod.uid in idle for pod in pods)
+        key = (alike, lazy, counted if unknown else 0, tuple(frozenset(each.items()) for each in staying))
         if key not in self._cases:
-            self._cases[key] = self._case(info, proposed, staying)
+            self._cases[key] = self._case(info, proposed, staying, idle)
         return Candidate(self._cases[key], uids)
 
     def fits(self, info: NodeInfo) -> bool:
@@ -126,8 +129,10 @@ class Preemption:
     def _dry_run(self, info: NodeInfo, pods: Sequence[BoundPod]) -> DryRun:
         return DryRun(info, pods, self.request, self.sizing, self._steps)
 
-    def _case(self, info: NodeInfo, proposed: Proposed, staying: Sequence[_Amounts]) -> Case:
-        lower = self._lower(info, proposed.named)
+    def _case(
+        self, info: NodeInfo, proposed: Proposed, staying: Sequence[_Amounts], idle: Collection[str]
+    ) -> Case:
+        lower = most_important_first(self._lower(info, proposed.named), idle)
         leaving = [pod for pod in lower if pod.terminating]
         remaining = [pod for pod in lower if not pod.terminating]
         theirs = [proposed.known[uid] for uid in proposed.named if uid in proposed.known]
@@ -141,9 +146,9 @@ class Preemption:
                 *self._other_needs(pods, gone, [*(pod.other_requests for pod in theirs), *staying]),
                 # Every pod takes one of the pods that a node may have.
                 Need(min(1, len(theirs) + unknown) - len(gone) - unknown, [1] * len(pods)),
-                *self._gpu_needs(dry_run),
+                *gpu_needs(dry_run),
             ]
-            return Choice(dry_run, needs, Pricing(pods, self.budgets), self.evaluations)
+            return Choice(dry_run, needs, Pricing(pods, self.budgets, idle), self.evaluations)
 
         now = choice(without(info, leaving), remaining, leaving)
         return Case(now, proposed, leaving, lambda: choice(info, leaving, ()))
@@ -152,27 +157,13 @@ class Preemption:
         self, pods: Sequence[BoundPod], gone: Sequence[BoundPod], proposed: Sequence[_Amounts]
     ) -> Iterator[Need]:
         """For each other resource: the amount that the proposal frees, up to the requested amount."""
-        for name, asked in self.other_requests.items():
-            if name == "pods":
-                continue
-            freed = sum((_amount(each, name) for each in proposed), _ZERO)
-            much = min(freed, asked) - sum((_amount(pod.other_requests, name) for pod in gone), _ZERO)
-            gains = [_amount(pod.other_requests, name) for pod in pods]
-            scale = lcm(much.denominator, *(gain.denominator for gain in gains))
-            yield Need(int(much * scale), [int(gain * scale) for gain in gains])
-
-    def _gpu_needs(self, dry_run: DryRun) -> Iterator[Need]:
-        """What must be freed of a node's GPU resources as kube-scheduler counts them."""
-        shares = self.request.shares
-        asked = {ask.resource: ask.count for ask in self.request.units}
-        if shares is not None:
-            asked[self.sizing.resources.share] = shares.total_mib
-            unplaced = [int(relief.unplaced) for relief in dry_run.reliefs]
-            yield Need(len(dry_run.held.unplaced), unplaced)
-        for name, count in asked.items():
-            if (limit := dry_run.info.limit(name)) != UNLIMITED:
-                free = limit - dry_run.held.requested[name]
-                yield Need(count - free, [relief.requested.get(name, 0) for relief in dry_run.reliefs])
+        asked = {}
+        for name, much in self.other_requests.items():
+            if name != "pods":
+                freed = sum((_amount(each, name) for each in proposed), _ZERO)
+                asked[name] = min(freed, much)
+        free = {name: sum((_amount(pod.other_requests, name) for pod in gone), _ZERO) for name in asked}
+        yield from other_needs(asked, free, [pod.other_requests for pod in pods])
 
 
 def _amount(requests: _Amounts, name: str) -> Fraction:

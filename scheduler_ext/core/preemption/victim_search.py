@@ -5,19 +5,22 @@ numbers of pods per class instead of all sets. The least amount that a set must 
 `Need`), and sets that cannot reach it are skipped."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import count
-from typing import NamedTuple
+from math import lcm
+from typing import NamedTuple, Protocol
 
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.gpu.room import DeviceHoldings, Room
-from scheduler_ext.core.node.node import BoundPod, Slot
-from scheduler_ext.core.preemption.disruption import Budget, budgets_of, over_budget
+from scheduler_ext.core.node.node import UNLIMITED, BoundPod, Slot
+from scheduler_ext.core.preemption.disruption import Budget, budgets_of, most_important_first, over_budget
 from scheduler_ext.core.preemption.dry_run import DryRun, Gone
 
 NO_PRIORITY = -(2**31)
+_ZERO = Fraction(0)
 
 # (kind, pod), in the order in which classes are filled.
 Kinds = list[tuple[Hashable, int]]
@@ -27,22 +30,41 @@ class Cost(NamedTuple):
     """The cost of evicting some pods; less is better, and one pod more is always worse. `total_priority`
     only counts values above zero, otherwise a pod more could make a set cheaper; for equal numbers of pods,
     `sum_of_priorities` has all values. kube-scheduler, which compares nodes in this order, adds 2**31 to
-    each priority in its total, so that there fewer pods come before a lower sum. `age` is the earliest
-    start of those of the highest priority, negated: the latest starter goes first."""
+    each priority in its total, so that there fewer pods come before a lower sum. `busy` counts the pods that
+    are not known to be idle, where that matters. `age` is the earliest start of those of the highest
+    priority, negated: the latest starter goes first."""
 
     violations: int
     highest_priority: int
     total_priority: int
     pods: int
     sum_of_priorities: int
+    busy: int
     age: float
 
 
-class Pricing:
-    """What sets of these pods cost; the pods have the most important first."""
+class Prices(Protocol):
+    """What sets of pods cost."""
 
-    def __init__(self, pods: Sequence[BoundPod], budgets: Sequence[Budget]) -> None:
+    def cost(self, gone: Gone, /) -> tuple[float, ...]:
+        """The cost of a set; less is better, and one pod more is always worse."""
+
+    def kind(self, i: int, /) -> Hashable:
+        """Differs between pods that do not stand for each other, whatever they free."""
+
+
+class Pricing:
+    """What sets of these pods cost; the pods have the most important first. Pods whose uid is in `idle` cost
+    less than others that are equal."""
+
+    def __init__(
+        self, pods: Sequence[BoundPod], budgets: Sequence[Budget], idle: Collection[str] = ()
+    ) -> None:
         self._pods = pods
+        self._busy = [bool(idle) and pod.uid not in idle for pod in pods]
+        # The places of the pods in kube-scheduler's order, if that is another one.
+        order = {id(pod): at for at, pod in enumerate(most_important_first(pods))} if idle else {}
+        self._rank = [order[id(pod)] for pod in pods] if idle else []
         self._allowed = [budget.allowed for budget in budgets]
         self._counted = budgets_of(pods, budgets)
         self._any_counted = any(self._counted)
@@ -50,25 +72,33 @@ class Pricing:
         self._overlapping = any(len(places) > 1 for places in self._counted)
 
     def over(self, gone: Gone) -> list[bool]:
-        """Which of these violate a budget when all of them go; in their order, the most important first."""
-        return over_budget((self._counted[i] for i in gone), self._allowed)
+        """Which of these violate a budget when all of them go in kube-scheduler's order; returned in the
+        order of `gone`, which has the most important first."""
+        if not self._rank:
+            return over_budget((self._counted[i] for i in gone), self._allowed)
+        order = sorted(gone, key=self._rank.__getitem__)
+        over = dict(zip(order, over_budget((self._counted[i] for i in order), self._allowed), strict=True))
+        return [over[i] for i in gone]
 
     def cost(self, gone: Gone) -> Cost:
         if not gone:
-            return Cost(0, NO_PRIORITY, 0, 0, 0, -float("inf"))
-        first = self._pods[gone[0]]
+            return Cost(0, NO_PRIORITY, 0, 0, 0, 0, -float("inf"))
         priorities = [self._pods[i].priority for i in gone]
+        # The first is one of the most important.
+        starts = (self._pods[i].started_at for i in gone if self._pods[i].priority == priorities[0])
         return Cost(
             violations=sum(self.over(gone)) if self._any_counted else 0,
-            highest_priority=first.priority,
+            highest_priority=priorities[0],
             total_priority=sum(priority for priority in priorities if priority > 0),
             pods=len(gone),
             sum_of_priorities=sum(priorities),
-            age=-float("inf") if first.started_at is None else -first.started_at,
+            busy=sum(self._busy[i] for i in gone),
+            age=-min(float("inf") if start is None else start for start in starts),
         )
 
     def kind(self, i: int) -> Hashable:
-        """Without priority and age: among otherwise equal pods, the least important always leave first."""
+        """Without priority, idleness and age: among otherwise equal pods, the least important always leave
+        first."""
         return i if self._overlapping else self._counted[i]
 
 
@@ -92,14 +122,18 @@ class _Class(NamedTuple):
 
 
 def cheapest_first(
-    kinds: Kinds, needs: Sequence[Need], pricing: Pricing, below: Cost | None, steps: list[int]
-) -> Iterator[tuple[Cost, Gone]]:
+    kinds: Kinds,
+    needs: Sequence[Need],
+    pricing: Prices,
+    below: tuple[float, ...] | None,
+    steps: list[int],
+) -> Iterator[tuple[tuple[float, ...], Gone]]:
     """Every number of every class that meets all needs, in the order of cost, while that is `below`.
     `steps[0]` sets may still be begun, over several searches; below 0, a search ended early."""
     classes = _classes(kinds, needs)
     much = tuple(need.much for need in needs)
     order = count()
-    begun: list[tuple[Cost, int, Gone, int, int, tuple[int, ...]]] = []
+    begun: list[tuple[tuple[float, ...], int, Gone, int, int, tuple[int, ...]]] = []
     heappush(begun, (pricing.cost(()), next(order), (), 0, 0, (0,) * len(needs)))
     while begun:
         cost, _, gone, at, taken, have = heappop(begun)
@@ -144,7 +178,32 @@ def _classes(kinds: Kinds, needs: Sequence[Need]) -> list[_Class]:
     return classes[::-1]
 
 
-def focuses(dry_run: DryRun, pricing: Pricing, needs: Sequence[Need]) -> Iterator[tuple[Kinds, list[Need]]]:
+def gpu_needs(dry_run: DryRun) -> Iterator[Need]:
+    """What must be freed of a node's GPU resources as kube-scheduler counts them."""
+    shares, resources = dry_run.request.shares, dry_run.sizing.resources
+    asked = {ask.resource: ask.count for ask in dry_run.request.units}
+    if shares is not None:
+        asked[resources.share] = shares.total_mib
+        unplaced = [int(relief.unplaced) for relief in dry_run.reliefs]
+        yield Need(len(dry_run.held.unplaced), unplaced)
+    for name, amount in asked.items():
+        if (limit := dry_run.info.limit(name)) != UNLIMITED:
+            free = limit - dry_run.held.requested[name]
+            yield Need(amount - free, [relief.requested.get(name, 0) for relief in dry_run.reliefs])
+
+
+def other_needs(
+    asked: Mapping[str, Fraction], free: Mapping[str, Fraction], pods: Sequence[Mapping[str, Fraction]]
+) -> Iterator[Need]:
+    """What must be freed of other resources, beside what is `free`; `pods` are the requests of each pod."""
+    for name, amount in asked.items():
+        much = amount - free.get(name, _ZERO)
+        gains = [max(_ZERO, each.get(name, _ZERO)) for each in pods]
+        scale = lcm(much.denominator, *(gain.denominator for gain in gains))
+        yield Need(int(much * scale), [int(gain * scale) for gain in gains])
+
+
+def focuses(dry_run: DryRun, pricing: Prices, needs: Sequence[Need]) -> Iterator[tuple[Kinds, list[Need]]]:
     """The searches that together find every set worth looking at: pods with kinds, and additional needs."""
     shares, report = dry_run.request.shares, dry_run.info.report
     single = shares is not None and len(shares.by_container) == 1 and not dry_run.request.units
@@ -163,7 +222,7 @@ def focuses(dry_run: DryRun, pricing: Pricing, needs: Sequence[Need]) -> Iterato
 
 
 def _device_focus(
-    device: Device, dry_run: DryRun, pricing: Pricing, needs: Sequence[Need], mib: int
+    device: Device, dry_run: DryRun, pricing: Prices, needs: Sequence[Need], mib: int
 ) -> tuple[Kinds, list[Need]]:
     """A single share needs one device: pods elsewhere matter only for the needs of the whole node."""
     parts = [relief.devices.get(device.uuid) for relief in dry_run.reliefs]

@@ -111,6 +111,10 @@ class ShareAsk:
         )
 
 
+# The model that placeholders for an autoscaler ask; no GPU is called so.
+PLACEHOLDER_MODEL = "PLACEHOLDER"
+
+
 @dataclass(frozen=True, slots=True)
 class GpuRequest(Wishes):
     """A pod's request, effective and checked; equal requests are equal values, of any pod."""
@@ -129,6 +133,11 @@ class GpuRequest(Wishes):
     def asks_gpu(self) -> bool:
         """False for a pod that asks nothing of a GPU: every node is fine then."""
         return bool(self.units) or self.shares is not None
+
+    @property
+    def is_placeholder(self) -> bool:
+        """Whether it is that of a placeholder for an autoscaler, which no node takes."""
+        return self.models == (PLACEHOLDER_MODEL,)
 
     @property
     def whole(self) -> tuple[UnitAsk, ...]:

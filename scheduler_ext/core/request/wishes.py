@@ -132,7 +132,7 @@ def wished_models(annotations: Mapping[str, str]) -> tuple[str, ...]:
 
 def unknown_annotations(annotations: Mapping[str, str]) -> list[str]:
     """Keys under our prefix that users do not set or that mean nothing: most likely a typing mistake."""
-    known = {ANNOTATION_PREFIX + key for key in (*WISHES, "assigned")}
+    known = {ANNOTATION_PREFIX + key for key in (*WISHES, "assigned", "movable")}
     return sorted(key for key in annotations if key.startswith(ANNOTATION_PREFIX) and key not in known)
 
 

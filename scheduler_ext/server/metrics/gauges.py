@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 # These declare counters, which have zero values even if nothing counts: an inventory file has no cluster.
 import scheduler_ext.cluster.live
+import scheduler_ext.extender.extender
 import scheduler_ext.server.http.http_server  # noqa: F401
 from scheduler_ext import counters
 from scheduler_ext.core.node.node import Node
@@ -17,6 +18,7 @@ from scheduler_ext.core.node.promisable import drift_mib
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.waiting import LongWait
+from scheduler_ext.server.metrics.namespaces import OTHERS, named
 from scheduler_ext.sources.source_status import SourceStatus, Watched
 from scheduler_ext.views.history import fragmentation_by_model
 from scheduler_ext.views.node_usage import STATES, PerNode, pod_usage
@@ -26,13 +28,13 @@ Pending = Callable[[], Mapping[str, int]]
 """The number of waiting pods by reason."""
 Longest = Callable[[float], Sequence[LongWait]]
 """The pods that have waited longest, at a wall time in seconds."""
+Workloads = Callable[[], Mapping[tuple[str, str, str], int]]
+"""The number of waiting pods by namespace, kind and name of their workload."""
+Replicas = Callable[[], Mapping[str, int]]
+"""How many more pods of each counted template fit."""
 
 Labelled = Mapping[str, float] | Mapping[tuple[str, str], float] | Mapping[tuple[str, str, str], float]
 
-# The namespaces with a label value of their own: those with the largest requests. The name for all others is
-# not a valid namespace.
-MAX_NAMESPACES = 1000
-OTHERS = "_others"
 _BYTES_PER_MIB = 2**20
 
 
@@ -40,10 +42,20 @@ class SourceMetrics(Collector):
     """The inventory, its watches, promised GPUs and waiting pods, and every counter that a class declares.
     Values of nodes are computed again only for nodes that changed."""
 
-    def __init__(self, source: Watched, resources: ResourceNames, pending: Pending, longest: Longest) -> None:
+    def __init__(
+        self,
+        source: Watched,
+        resources: ResourceNames,
+        pending: Pending,
+        longest: Longest,
+        workloads: Workloads,
+        replicas: Replicas,
+    ) -> None:
         self._source = source
         self._pending = pending
         self._longest = longest
+        self._workloads = workloads
+        self._replicas = replicas
 
         def drift(node: Node) -> int | None:
             shares = node.info.report is not None and node.info.share_node
@@ -73,6 +85,18 @@ class SourceMetrics(Collector):
             "Time since the creation of the pods that wait longest for GPUs.",
             {(each.namespace, each.name, each.reason): each.seconds for each in self._longest(time.time())},
             *("namespace", "pod", "reason"),
+        )
+        yield _gauge(
+            "waiting_pods",
+            "Pods with a GPU request that wait for a node, by the object that made them.",
+            self._workloads(),
+            *("namespace", "owner_kind", "owner_name"),
+        )
+        yield _gauge(
+            "schedulable_replicas",
+            "How many more pods of a template in the configuration would fit now.",
+            self._replicas(),
+            "workload",
         )
         for counter in counters.Counter.declared:
             family = CounterMetricFamily(counter.name, counter.what, labels=counter.labels)
@@ -121,7 +145,7 @@ class SourceMetrics(Collector):
         for (namespace, _), count in units.items():
             asked[namespace] += count
         largest = sorted(asked.keys() | share_mib, key=lambda name: (-asked[name], -share_mib[name], name))
-        kept = {name: name for name in largest[:MAX_NAMESPACES]}
+        kept = named(largest)
         gpus: Counter[tuple[str, str]] = Counter()
         for (namespace, resource), count in units.items():
             gpus[kept.get(namespace, OTHERS), resource] += count

@@ -61,11 +61,6 @@ FAMILIES = (
         sparse=True,
     ),
     GpuFamily("gpu_extender_gpus_unhealthy", "GPUs that cannot be used.", attrgetter("unhealthy")),
-    GpuFamily(
-        "gpu_extender_gpus_idle",
-        "Allocated GPUs on which no process keeps memory; none with MIG.",
-        attrgetter("idle"),
-    ),
     *(
         GpuFamily(f"gpu_extender_device_memory_{name}_bytes", what, attrgetter(f"{name}_mib"), of)
         for name, what, of in _MEMORY
@@ -97,12 +92,14 @@ def visible(text: bytes) -> bytes:
     return _CONTROL.sub(lambda found: f"\\\\x{ord(found[0].decode()):02x}".encode(), text)
 
 
-class _NodeText(NamedTuple):
-    """A node at the last scrape: its lines of each of FAMILIES; its single GPUs are kept as text only."""
+class NodeText(NamedTuple):
+    """A node at the last scrape: its lines of each of FAMILIES; its single GPUs are kept as text only, and by
+    UUID those that pods hold and no process has opened."""
 
     by_model: Mapping[str, Amounts]
     instances: Mapping[tuple[str, str], Instances]
     lines: tuple[bytes, ...]
+    unopened: frozenset[str]
 
 
 class GpuText:
@@ -115,12 +112,17 @@ class GpuText:
         self._detail: Detail = detail
         self._rendered: tuple[Snapshot | None, bytes] = (None, b"")
 
-        def text(node: Node) -> _NodeText:
+        def text(node: Node) -> NodeText:
             usage = node_usage(node, resources, headroom_percent)
             lines = _node_lines(node.info.name, usage, detail) if detail != "cluster" else ()
-            return _NodeText(usage.by_model, usage.instances, lines)
+            unopened = frozenset(gpu.uuid for gpu, amounts in usage.devices if amounts.unopened)
+            return NodeText(usage.by_model, usage.instances, lines, unopened)
 
         self._nodes = PerNode(text)
+
+    def nodes(self, snapshot: Snapshot) -> dict[str, NodeText]:
+        """The nodes of a snapshot by name."""
+        return self._nodes.of(snapshot)
 
     def render(self) -> bytes:
         """The exposition text; that of the last scrape if nothing has changed."""
@@ -132,7 +134,7 @@ class GpuText:
         return self._rendered[1]
 
     def _families(self, snapshot: Snapshot) -> Iterator[bytes]:
-        nodes = list(self._nodes.of(snapshot).values())
+        nodes = list(self.nodes(snapshot).values())
         lines = [_cluster_lines(nodes)] if self._detail == "cluster" else [node.lines for node in nodes]
         for number, family in enumerate(FAMILIES):
             yield f"# HELP {family.name} {family.what}\n# TYPE {family.name} gauge\n".encode()
@@ -153,7 +155,7 @@ def _node_lines(node: str, usage: NodeUsage, detail: Detail) -> tuple[bytes, ...
     return _lines(by_model, by_model if detail == "node" else by_device, instances)
 
 
-def _cluster_lines(nodes: Iterable[_NodeText]) -> tuple[bytes, ...]:
+def _cluster_lines(nodes: Iterable[NodeText]) -> tuple[bytes, ...]:
     models: dict[str, list[Amounts]] = {}
     profiles: dict[tuple[str, str], list[Instances]] = {}
     for node in nodes:

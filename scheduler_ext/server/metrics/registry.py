@@ -17,13 +17,14 @@ from prometheus_client import (
 
 from scheduler_ext import __version__
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.server.http.tls import not_after
-from scheduler_ext.server.metrics.gauges import Longest, Pending, SourceMetrics
+from scheduler_ext.server.metrics.gauges import Longest, Pending, Replicas, SourceMetrics, Workloads
 from scheduler_ext.server.metrics.gpu_metrics import GpuText, visible
+from scheduler_ext.server.metrics.idle_metrics import IdleText
 from scheduler_ext.server.metrics.node_metrics import NodeText
 from scheduler_ext.server.metrics.reading_metrics import ReadingText
+from scheduler_ext.server.metrics.value_metrics import ValueMetrics
 from scheduler_ext.sources.source_status import Watched
 from scheduler_ext.wire.config import Configuration
 
@@ -32,9 +33,6 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # about 1 ms.
 _SECONDS = (0.0005, *(0.001 * 2**n for n in range(13)))
 _NODES = (0, 1, 10, 100, 500, 1000, 5000, 10_000, 50_000, 100_000)
-# All nodes in a filter request have passed kube-scheduler's own filters, which an autoscaler simulates: for
-# the autoscaler, a pod that is refused here already fits. An invalid request concerns no autoscaler.
-_BLIND = tuple(reason.text for reason in REASONS if reason is not INVALID_REQUEST)
 
 
 class Metrics:
@@ -47,8 +45,11 @@ class Metrics:
         pending: Pending = dict,
         certificate_file: Path | None = None,
         longest: Longest = lambda wall_time: (),
+        workloads: Workloads = dict,
+        replicas: Replicas = dict,
     ) -> None:
-        """`pending` returns the number of waiting pods by reason, and `longest` those that wait longest;
+        """`pending` returns the number of waiting pods by reason, `longest` those that wait longest, and
+        `workloads` their number by workload; `replicas` how many more pods of counted templates fit;
         `certificate_file` has the certificate of the API."""
         # Otherwise every counter has one more series, which no query uses; the switch is per process.
         disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -74,15 +75,6 @@ class Metrics:
         )
         for reason in REASONS:
             self._rejections.labels(reason.text)
-        self._blind_rejections = Counter(
-            "gpu_extender_autoscaler_blind_rejections",
-            "Filter calls that refused every node, once for each reason. An autoscaler expects the pod to "
-            "fit on one of these nodes, and adds none.",
-            ("reason",),
-            registry=registry,
-        )
-        for text in _BLIND:
-            self._blind_rejections.labels(text)
         self._rendering = Lock()
         self._rendered_at = -math.inf
         self._text = (b"", b"")
@@ -90,7 +82,9 @@ class Metrics:
         self._gpus = GpuText(source, resources, config.memory.headroom_percent, config.metrics.detail)
         self._states = NodeText(source, config.metrics.detail)
         self._readings = ReadingText(source, config.metrics.detail)
-        registry.register(SourceMetrics(source, resources, pending, longest))
+        self._idle = IdleText(source, self._gpus, config.idle_after_s(), config.metrics.detail)
+        registry.register(SourceMetrics(source, resources, pending, longest, workloads, replicas))
+        registry.register(ValueMetrics(source, config))
         if certificate_file is not None:
             # Read at each scrape: the server reads a changed file within a second, or logs why not.
             Gauge(
@@ -119,8 +113,6 @@ class Metrics:
         nodes_out.observe(answer.nodes_out)
         for reason, count in answer.rejected.items():
             self._rejections.labels(reason).inc(count)
-            if not answer.nodes_out and reason in _BLIND:
-                self._blind_rejections.labels(reason).inc()
 
     def render(self, asked_at: float = math.inf) -> tuple[bytes, bytes]:
         """The exposition text in two parts. A scrape whose request came (monotonic seconds) before the last
@@ -130,7 +122,8 @@ class Metrics:
                 self._rendered_at = time.monotonic()
                 # The text about GPUs is large, and stays the same object while nothing changes.
                 text = visible(generate_latest(self._registry)) + self._states.render()
-                self._text = text + self._readings.render(), self._gpus.render()
+                text += self._readings.render() + self._idle.render()
+                self._text = text, self._gpus.render()
             return self._text
 
 

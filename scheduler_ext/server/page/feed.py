@@ -19,6 +19,7 @@ from scheduler_ext.explain.waiting import MOST_LINES
 from scheduler_ext.extender.record import Record
 from scheduler_ext.sources.source_status import Problem, Source
 from scheduler_ext.views.history import EVERY_S, History, fragmentation, sample
+from scheduler_ext.views.idle_pods import IdleNodes
 from scheduler_ext.views.late_reports import late_reports
 from scheduler_ext.views.overview import OverviewRows
 from scheduler_ext.wire.extender_args import encode_json
@@ -69,6 +70,7 @@ class PageFeed(Background):
         pending_lines: Callable[[], list[dict[str, Any]]],
         resources: ResourceNames,
         headroom_percent: int,
+        idle_after_s: float,
         sample_every_s: float = EVERY_S,
     ) -> None:
         super().__init__("page")
@@ -81,6 +83,9 @@ class PageFeed(Background):
         self._pending: tuple[int, bytes] = 0, b"[]"
         self._status: dict[str, Any] = {}
         self._readings: NodeReadings = {}
+        self._idle_nodes = IdleNodes(idle_after_s)
+        # By node, the UUIDs of idle GPUs.
+        self._idle: dict[str, frozenset[str]] = {}
         self._problems: dict[str, dict[str, Any]] = {}
         self._sample_every_s = sample_every_s
         self._sample_at = self._status_at = 0.0
@@ -173,7 +178,7 @@ class PageFeed(Background):
         if take_sample:
             self.history.add(sample(snapshot, len(self.source.pending()), wall_time))
         if look:
-            self._rows.update(snapshot, self._readings)
+            self._rows.update(snapshot, self._readings, self._idle)
             self._look_at_pending()
 
     def _look_at_pending(self) -> None:
@@ -192,6 +197,10 @@ class PageFeed(Background):
         self._status_at = now + _STATUS_EVERY_S
         status = self.source.status()
         self._readings = status.readings
+        if snapshot is not None:
+            infos = (node.info for node in snapshot.nodes.values())
+            found = self._idle_nodes.of(infos, status.readings, status.facts, wall_time)
+            self._idle = {name: idle.gpus for name, idle in found.items() if idle.gpus}
         unallocated, unusable = fragmentation(snapshot) if snapshot is not None else (0.0, 0.0)
         late = self._late_reports(snapshot, status.report_ages_s)
         problems = {each["what"]: each for each in _plain([*status.problems, *late], wall_time)}

@@ -1,5 +1,6 @@
 """The page's routes about pods, each for a part that is open: one pod, lists, and sums by namespace."""
 
+import time
 from typing import Any
 
 from flask import Blueprint, Response, request
@@ -8,6 +9,7 @@ from scheduler_ext.core.errors import RequestError
 from scheduler_ext.server.explaining import Explaining, namespaced
 from scheduler_ext.server.replies import compressed, problem_reply
 from scheduler_ext.sources.source_status import Source
+from scheduler_ext.views.idle_pods import idle_times
 from scheduler_ext.views.pod_lists import SORTS, PlacedPods, Wanted
 from scheduler_ext.views.pod_view import pod_view
 from scheduler_ext.wire.extender_args import encode_json
@@ -45,7 +47,12 @@ def pods_blueprint(source: Source, explaining: Explaining) -> Blueprint:
             )
         except RequestError as error:
             return problem_reply(error.status, str(error), "page")
-        return _listed(placed.listed(source.snapshot, wanted, _MOST_PODS))
+        listed, status = placed.listed(source.snapshot, wanted, _MOST_PODS), source.status()
+        after_s = explaining.explainer.config.idle_after_s()
+        idle = idle_times(source.snapshot, listed["pods"], status, time.time(), after_s)
+        return _listed(
+            listed | {"pods": [row | {"idleSeconds": idle.get(row["uid"])} for row in listed["pods"]]}
+        )
 
     @routes.get("/page/search")
     def search() -> Response:

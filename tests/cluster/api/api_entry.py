@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -72,6 +73,13 @@ def _condition(part: str) -> Match:
     if field is None:
         raise bad_request(f"field label not supported: {label}")
     return lambda entry: (field(entry) == value) is not negative
+
+
+def label_selector(text: str) -> list[Match]:
+    """The condition that a label exists; raises ApiError 400 for any other."""
+    if not re.fullmatch(r"[a-z0-9./-]*", text):
+        raise bad_request("this server selects objects by the existence of one label")
+    return [lambda entry: text in (entry.object()["metadata"].get("labels") or {})] if text else []
 
 
 def all_of(conditions: list[Match]) -> Match:

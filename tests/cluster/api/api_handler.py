@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from tests.cluster.api.api_collection import Collection
-from tests.cluster.api.api_entry import field_selector
+from tests.cluster.api.api_entry import field_selector, label_selector
 from tests.cluster.api.api_faults import (
     After,
     AnswerFault,
@@ -173,9 +173,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def _list(self, request: Request, asked: Target) -> None:
         query = request.query
-        if "labelSelector" in query:
-            raise bad_request("labelSelector is not supported by this server")
         selected = field_selector(query.get("fieldSelector", ""))
+        selected += label_selector(query.get("labelSelector", ""))
         version, token = query.get("resourceVersion", ""), query.get("continue", "")
         if not (version or "0").isdecimal() or not (query.get("limit") or "0").isdecimal():
             raise bad_request("resourceVersion and limit are numbers")

@@ -9,6 +9,8 @@ NODES = "/api/v1/nodes"
 PODS = "/api/v1/pods"
 GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 GPU_RESERVATIONS = "/apis/gpu.scheduler-ext.io/v1alpha1/gpureservations"
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
+NAMESPACES = "/api/v1/namespaces"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 
 _PATH = re.compile(

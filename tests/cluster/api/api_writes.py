@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from tests.cluster.api.api_entry import Entry
-from tests.cluster.api.api_paths import PODS, Target
+from tests.cluster.api.api_paths import BUDGETS, PODS, Target
 from tests.cluster.api.api_requests import Request
 from tests.cluster.api.api_status import ApiError, bad_request
 from tests.cluster.api.api_store import Store
@@ -23,6 +23,7 @@ from tests.kube_objects import Json
 
 _MERGE = ("application/merge-patch+json", "application/strategic-merge-patch+json")
 _APPLY = "application/apply-patch+yaml"
+_JSON_PATCH = "application/json-patch+json"
 _SUCCESS = b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success"}'
 
 
@@ -32,6 +33,8 @@ def write(store: Store, request: Request, asked: Target) -> tuple[int, bytes]:
         return 201, _create(store, request, asked).body
     if request.method == "POST" and asked.collection == PODS and asked.subresource == "binding":
         return 201, _bind(store, _decoded(request), asked)
+    if request.method == "POST" and asked.collection == PODS and asked.subresource == "eviction":
+        return 201, _evict(store, _decoded(request), asked)
     if request.method == "PUT" and asked.name is not None:
         return 200, _change(store, asked, partial(_replaced, _decoded(request), asked)).body
     if request.method == "DELETE" and asked.name is not None:
@@ -101,6 +104,32 @@ def _bind(store: Store, given: Json, asked: Target) -> bytes:
     return _SUCCESS
 
 
+def _evict(store: Store, given: Json, asked: Target) -> bytes:
+    """An Eviction: the pod begins to end, unless a budget with the pod's labels allows no disruption."""
+    wanted = (given.get("deleteOptions") or {}).get("preconditions") or {}
+
+    def leaving(before: Json) -> Json:
+        metadata = before["metadata"]
+        for field, value in wanted.items():
+            if value != metadata[field]:
+                raise _conflict(asked, f"Precondition failed: {field} is {metadata[field]}")
+        labels = (metadata.get("labels") or {}).items()
+        budgets = [each.object() for each in store.collection(BUDGETS).current()]
+        mine = [each for each in budgets if each["spec"]["selector"]["matchLabels"].items() <= labels]
+        if len(mine) > 1:
+            message = (
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
+            )
+            raise ApiError(500, "InternalError", f"{message} support.")
+        if mine and not mine[0]["status"]["disruptionsAllowed"]:
+            message = "Cannot evict pod as it would violate the pod's disruption budget."
+            raise ApiError(429, "TooManyRequests", message)
+        return before | {"metadata": metadata | {"deletionTimestamp": store.now()}}
+
+    _change(store, asked, leaving)
+    return _SUCCESS
+
+
 def _delete(store: Store, request: Request, asked: Target) -> None:
     assert asked.name is not None
     wanted = (_decoded(request) if request.body else {}).get("preconditions") or {}
@@ -123,6 +152,8 @@ def _change(store: Store, asked: Target, change: Callable[[Json], Json]) -> Entr
 
 def _patch(store: Store, request: Request, asked: Target, name: str) -> tuple[int, Entry]:
     content_type = request.headers.get("content-type", "").partition(";")[0].strip()
+    if content_type == _JSON_PATCH:
+        return 200, _change(store, asked, partial(_operated, json.loads(request.body), asked))
     patch = _decoded(request)
     if content_type in _MERGE:
         return 200, _change(store, asked, partial(_merged, patch, asked))
@@ -177,6 +208,26 @@ def _replaced(given: Json, asked: Target, before: Json) -> Json:
 def _merged(patch: Json, asked: Target, before: Json) -> Json:
     _check_version(before, patch, asked)
     return _within(before, merge(before, patch), asked)
+
+
+def _operated(operations: list[Json], asked: Target, before: Json) -> Json:
+    """A JSON patch (RFC 6902) of `test` and `remove`."""
+    after = json.loads(json.dumps(before))
+    for operation in operations:
+        *path, last = operation["path"].split("/")[1:]
+        part = after
+        try:
+            for key in path:
+                part = part[int(key)] if isinstance(part, list) else part[key]
+            place = int(last) if isinstance(part, list) else last
+            if operation["op"] == "remove":
+                del part[place]
+            elif part[place] != operation["value"]:
+                raise KeyError(last)
+        except (KeyError, IndexError):
+            message = "the server rejected our request due to an error in our request"
+            raise ApiError(422, "Invalid", message) from None
+    return _within(before, after, asked)
 
 
 def merge(before: Any, patch: Any) -> Any:

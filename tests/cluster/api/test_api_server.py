@@ -10,7 +10,7 @@ import yaml
 
 from tests.cluster.api.api_client import Client
 from tests.cluster.api.api_handler import Answer
-from tests.cluster.api.api_paths import GPU_NODES, GPU_RESERVATIONS, LEASES, NODES, PODS
+from tests.cluster.api.api_paths import BUDGETS, GPU_NODES, GPU_RESERVATIONS, LEASES, NODES, PODS
 from tests.cluster.api.api_requests import first_pages, lists, watches, writes
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.api.api_status import ApiError
@@ -112,6 +112,33 @@ def test_a_selection_is_listed(
 def test_a_selector_that_would_be_ignored_is_refused(client: Client) -> None:
     assert client.ask("GET", PODS, fieldSelector="spec.color=red").status == 400
     assert client.ask("GET", PODS, labelSelector="a=b").status == 400
+
+
+def test_objects_with_a_label_are_listed(server: ApiServer, client: Client) -> None:
+    server.store.put_all(NODES, [node("a", labels={"x/y": "1"}), node("b", labels={"z": "1"})])
+    assert names(client.list(NODES, labelSelector="x/y")) == ["a"]
+
+
+def test_a_pod_is_evicted_unless_a_budget_holds_it(server: ApiServer, client: Client) -> None:
+    held = pod("held", on="n")
+    held["metadata"]["labels"] = {"app": "x"}
+    server.store.put_all(PODS, [pod("free", on="n"), held])
+    selector = {"selector": {"matchLabels": {"app": "x"}}}
+    budget = {"metadata": {"name": "x"}, "spec": selector, "status": {"disruptionsAllowed": 0}}
+    server.store.put(BUDGETS, budget | {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"})
+
+    def evict(name: str, **preconditions: str) -> int:
+        body = {"metadata": {"name": name}, "deleteOptions": {"preconditions": preconditions}}
+        return client.ask("POST", f"/api/v1/namespaces/default/pods/{name}/eviction", body).status
+
+    assert evict("held") == 429
+    assert evict("free", uid="another") == 409
+    assert evict("free", uid="uid-free") == 201
+    leaving = {
+        each.name: "deletionTimestamp" in each.object()["metadata"]
+        for each in server.store.collection(PODS).current()
+    }
+    assert leaving == {"free": True, "held": False}
 
 
 def test_a_list_of_the_future_is_refused(client: Client) -> None:

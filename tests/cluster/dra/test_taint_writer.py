@@ -84,8 +84,8 @@ def test_sick_and_cordoned_gpus_are_tainted_until_they_are_well(dra: Living) -> 
 
 def written(living: Living) -> dict[LabelValues, int]:
     """The number of writes, by result."""
-    assert living.live._taint_writer is not None
-    return dict(living.live._taint_writer.writes)
+    assert living.live.writers.taint_writer is not None
+    return dict(living.live.writers.taint_writer.writes)
 
 
 def test_a_rule_of_another_stays(dra: Living) -> None:

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.events import cures as cures_module
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -23,7 +23,7 @@ from tests.kube_objects import gpu, gpu_node, inventory
 @pytest.fixture
 def unfollowed(server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> Living:
     """A publisher driven by the test: no thread runs, and each change is examined on arrival."""
-    monkeypatch.setattr(live_module, "_NUDGE_EVERY_S", 0.0)
+    monkeypatch.setattr(cures_module, "EVERY_S", 0.0)
     living = Living(server, transport)
     resources = Configuration().resource_names()
     sick = assemble(read_objects(inventory(*(gpu_node(n, [gpu(0, **SICK)]) for n in "ab"))), resources)
@@ -51,14 +51,14 @@ def test_a_release_is_as_late_as_it_arrived(unfollowed: Living, arrived_s: float
     assert unfollowed.fitting() == ""
     refused_at = time.monotonic()
     healed(unfollowed)
-    unfollowed.live._cure({"b": Cause.POD}, refused_at + arrived_s)
-    assert list(unfollowed.live._recorder._nudges) == nudged
+    unfollowed.live.writers.cures.follow({"b": Cause.POD}, refused_at + arrived_s, unfollowed.live.snapshot)
+    assert list(unfollowed.live.writers.recorder._nudges) == nudged
 
 
 def test_a_change_arrives_when_it_is_heard_of(unfollowed: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not at publication, which may be later by the publisher's rest."""
     arrived: list[float] = []
-    monkeypatch.setattr(unfollowed.live, "_cure", lambda changes, at: arrived.append(at))
+    monkeypatch.setattr(unfollowed.live.writers.cures, "follow", lambda changes, at, now: arrived.append(at))
     before = time.monotonic()
     unfollowed.live._wake()
     heard = time.monotonic()
@@ -73,15 +73,15 @@ def test_a_change_arrives_when_it_is_heard_of(unfollowed: Living, monkeypatch: p
 def test_a_refusal_on_the_snapshot_before_a_change_is_cured_by_it(unfollowed: Living) -> None:
     """A request that began before the change and ended after its examination."""
     before = healed(unfollowed)
-    unfollowed.live._cure({"b": Cause.REPORT}, time.monotonic())
+    unfollowed.live.writers.cures.follow({"b": Cause.REPORT}, time.monotonic(), unfollowed.live.snapshot)
     request = pod_request(read_pods(json.dumps(ONE).encode())[0], Configuration().resource_names())
     assert isinstance(request, GpuRequest)
     rows = before.rows(["a", "b"])
     unfollowed.extender.refusals.remember(request, rows, before, time.monotonic())
-    unfollowed.live._cure({}, time.monotonic())
-    assert list(unfollowed.live._recorder._nudges) == ["b"]
+    unfollowed.live.writers.cures.follow({}, time.monotonic(), unfollowed.live.snapshot)
+    assert list(unfollowed.live.writers.recorder._nudges) == ["b"]
     # Not forever: a change is examined twice.
-    unfollowed.live._recorder._nudges.clear()
+    unfollowed.live.writers.recorder._nudges.clear()
     unfollowed.extender.refusals.remember(request, rows, before, time.monotonic())
-    unfollowed.live._cure({}, time.monotonic())
-    assert not unfollowed.live._recorder._nudges
+    unfollowed.live.writers.cures.follow({}, time.monotonic(), unfollowed.live.snapshot)
+    assert not unfollowed.live.writers.recorder._nudges

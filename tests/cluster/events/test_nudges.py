@@ -10,6 +10,7 @@ import pytest
 
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.events import cures as cures_module
 from scheduler_ext.core.cache.ledger import Cause
 from tests.cluster.api.api_paths import NODES, PODS
 from tests.cluster.api.api_requests import writes
@@ -31,7 +32,7 @@ SLICE = {"enabled": True, "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", 
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live_module, "_TICK_S", 0.02)
     monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
-    monkeypatch.setattr(live_module, "_NUDGE_EVERY_S", 0.05)
+    monkeypatch.setattr(cures_module, "EVERY_S", 0.05)
 
 
 @pytest.fixture
@@ -52,9 +53,9 @@ def full(living: Living) -> None:
 def looked(living: Living) -> None:
     """Wait until the changes so far were examined twice."""
     for _ in range(2):
-        before = living.live._cured_at
+        before = living.live.writers.cures._cured_at
         living.live.locked.cache._changed.setdefault("nobody", Cause.NODE)
-        eventually(lambda before=before: living.live._cured_at > before)  # type: ignore[misc]
+        eventually(lambda before=before: living.live.writers.cures._cured_at > before)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +69,7 @@ def looked(living: Living) -> None:
 def test_the_cure_of_a_refusal_is_nudged(
     living: Living, monkeypatch: pytest.MonkeyPatch, asking: Json, devices: list[Json]
 ) -> None:
-    monkeypatch.setattr(live_module, "_BEHIND_S", LONG_AGO_S)
+    monkeypatch.setattr(cures_module, "_BEHIND_S", LONG_AGO_S)
     full(living)
     assert living.fitting(asking) == ""
     living.report("b", *devices)
@@ -77,7 +78,7 @@ def test_the_cure_of_a_refusal_is_nudged(
     assert living.nudged() == ["b"]
     annotations = living.server.store.get(NODES, "b").object()["metadata"]["annotations"]
     assert list(annotations) == ["gpu.scheduler-ext.io/inventory-changed"]
-    assert living.live._recorder.nudges.total() == 2
+    assert living.live.writers.recorder.nudges.total() == 2
 
 
 def test_memory_that_no_pod_gave_back_is_reported(living: Living) -> None:
@@ -115,7 +116,7 @@ def test_the_end_of_a_place_that_preempt_named_is_nudged(
     living: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A GPU became free meanwhile, and was refused to all pods but one."""
-    monkeypatch.setattr(live_module, "_BEHIND_S", LONG_AGO_S)
+    monkeypatch.setattr(cures_module, "_BEHIND_S", LONG_AGO_S)
     for name in "ab":
         living.bind(f"p-{name}", on=name)
     living.start()
@@ -148,7 +149,7 @@ def test_a_release_that_kube_scheduler_saw_first_is_nudged(living: Living) -> No
 def test_a_pod_deleted_long_after_the_refusal_causes_no_nudge(
     living: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_module, "_BEHIND_S", LONG_AGO_S)
+    monkeypatch.setattr(cures_module, "_BEHIND_S", LONG_AGO_S)
     for name in "ab":
         living.bind(f"p-{name}", on=name)
     living.start()
@@ -164,7 +165,7 @@ def test_a_nudge_is_no_change_that_is_nudged_about(living: Living) -> None:
     full(living)
     living.fitting()
     generation = living.live.snapshot and living.live.snapshot.generation
-    living.live._recorder.nudge("a")
+    living.live.writers.recorder.nudge("a")
     living.server.log.wait_for(writes(NODES))
     living.server.store.put(NODES, node("c"))
     eventually(lambda: living.live.snapshot is not None and "c" in living.live.snapshot.nodes)
@@ -204,7 +205,7 @@ class TestOfTwoExtenders:
         pair.report("a", gpu(0), gpu(1))
         pair.report("b", gpu(0), gpu(0, "GPU-1"))
         pair.fits("a", TWO)
-        eventually(lambda: pair.live._report_problems.refusals == {"b": 1})
+        eventually(lambda: pair.live.writers.report_problems.refusals == {"b": 1})
         looked(pair)
         assert server.log.count(writes()) == 0
 
@@ -225,9 +226,9 @@ class TestOfTwoExtenders:
         pair.start()
         for index in (1, 2):
             pair.report("b", gpu(0), gpu(0, f"GPU-{index}"))
-            eventually(lambda index=index: pair.live._report_problems.refusals == {"b": index})  # type: ignore[misc]
+            eventually(lambda index=index: pair.live.writers.report_problems.refusals == {"b": index})  # type: ignore[misc]
         pair.report("a", gpu(0), gpu(0, "GPU-1"))
-        eventually(lambda: pair.live._report_problems.refusals == {"a": 1, "b": 2})
+        eventually(lambda: pair.live.writers.report_problems.refusals == {"a": 1, "b": 2})
         pair.report("a", gpu(0, healthy=True))
         looked(pair)
         self.lease(server, "me")

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from scheduler_ext.cluster.live import BUDGETS
+from scheduler_ext.cluster.api_paths import BUDGETS
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer

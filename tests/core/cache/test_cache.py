@@ -169,6 +169,7 @@ class Model(RuleBasedStateMachine):
             and (told is not None or record.estimate is not None)
             and (told is None or freshness != "Fresh"),
             agent_label=record.agent_label,
+            capacity=record.capacity,
         )
 
     @invariant()

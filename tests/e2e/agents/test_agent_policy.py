@@ -1,5 +1,5 @@
 """Write access of the project's tokens on the real API server: an agent one GPUNode, the extender an
-annotation and a new label.
+annotation, a new label and the end of a startup taint.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from tests.agent.nvml_mock.presets import t4
 from tests.e2e.agents.gpu_host import NAMESPACE, GpuHost
 from tests.e2e.agents.gpunode_api import API_VERSION
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
-from tests.e2e.cluster.api import APPLY, Api, ApiError, Json
+from tests.e2e.cluster.api import APPLY, JSON_PATCH, Api, ApiError, Json, eventually
 from tests.e2e.workload import Workload
+from tests.kube_objects import gpu
 
 APPLIED = "fieldManager=scheduler-ext-agent&force=true"
 UNCORDONED = {"annotations": {"gpu.scheduler-ext.io/cordoned": ""}}
@@ -173,3 +174,69 @@ def test_the_extender_labels_a_node_once_and_may_still_annotate_it(workload: Wor
         extender.patch(node, {"metadata": {"labels": LABELLED, "annotations": NUDGED}})
     found = workload.api.get(node)["metadata"]["labels"]
     assert {key: found[key] for key in (AGENT, "kept")} == LABELLED | {"kept": "1"}
+
+
+STARTING = {"key": "gpu.scheduler-ext.io/starting", "value": "true", "effect": "NoSchedule"}
+KEPT = {"key": "example.com/kept", "effect": "NoExecute"}
+
+
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        pytest.param([KEPT], [{"op": "remove", "path": "/spec/taints/0"}], id="another taint"),
+        pytest.param([STARTING, KEPT], [{"op": "remove", "path": "/spec/taints"}], id="all taints"),
+        pytest.param(
+            [STARTING],
+            [{"op": "replace", "path": "/spec/taints/0/key", "value": "a"}],
+            id="a taint in exchange for another",
+        ),
+        pytest.param(
+            [STARTING],
+            [
+                {"op": "remove", "path": "/spec/taints/0"},
+                {"op": "add", "path": "/spec/unschedulable", "value": True},
+            ],
+            id="the startup taint with a cordon",
+        ),
+        pytest.param(
+            [STARTING],
+            [{"op": "add", "path": "/spec/taints/0", "value": KEPT}],
+            id="none, and add one",
+        ),
+    ],
+)
+def test_the_extender_removes_no_other_taint(
+    workload: Workload, before: list[Json], change: list[Json]
+) -> None:
+    extender = token(workload.api, "gpu-scheduler", "gpu-scheduler-extender", None)
+    # Without a report, the running extender leaves the startup taint where it is.
+    node = f"/api/v1/nodes/{workload.add_node('plain', {})}"
+    workload.api.patch(node, {"spec": {"taints": before}})
+    with pytest.raises(ApiError, match="may change one annotation of a Node") as refused:
+        extender.patch(node, change, JSON_PATCH)
+    assert refused.value.status == 403
+
+
+def test_the_extender_may_remove_the_startup_taint_alone(workload: Workload) -> None:
+    extender = token(workload.api, "gpu-scheduler", "gpu-scheduler-extender", None)
+    node = f"/api/v1/nodes/{workload.add_node('plain', {})}"
+    workload.api.patch(node, {"spec": {"taints": [STARTING, KEPT]}})
+    extender.patch(node, [{"op": "remove", "path": "/spec/taints/0"}], JSON_PATCH)
+    assert [each["key"] for each in workload.api.get(node)["spec"]["taints"]] == [KEPT["key"]]
+
+
+def test_the_running_extender_removes_it_when_report_and_plugin_are_there(workload: Workload) -> None:
+    """A pod waits at the taint until then, and is placed afterwards."""
+    name = workload.add_node("new", {})
+    node = f"/api/v1/nodes/{name}"
+    workload.api.patch(node, {"spec": {"taints": [KEPT, STARTING]}})
+    workload.report(name, [gpu(0, f"GPU-{name}")])
+    workload.publish()
+
+    def keys() -> list[str]:
+        return [each["key"] for each in workload.api.get(node)["spec"]["taints"]]
+
+    assert keys() == [KEPT["key"], STARTING["key"]]
+    amounts = {"capacity": {"nvidia.com/gpu": "1"}, "allocatable": {"nvidia.com/gpu": "1"}}
+    workload.api.patch(f"{node}/status", {"status": amounts})
+    eventually(lambda: keys() == [KEPT["key"]], "the startup taint is removed")

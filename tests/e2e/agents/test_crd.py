@@ -15,7 +15,7 @@ from tests.e2e.cluster.api import ApiError, Json
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.kube_objects import gpu, holder
 from tests.pages import SAMPLE, blocks, page
-from tests.wire.gpunode_status import FULL, read
+from tests.wire.reports.gpunode_status import FULL, read
 
 SAMPLES = {
     item["metadata"]["name"]: item["status"]

@@ -19,7 +19,7 @@ from tests.agent.odd_reports import statuses
 from tests.e2e.agents.gpunode_api import GpuNodes, install
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.kube_objects import Json, holder
-from tests.wire.gpunode_status import changed
+from tests.wire.reports.gpunode_status import changed
 
 NODE = "agreement"
 DEVICE = "devices[0]"

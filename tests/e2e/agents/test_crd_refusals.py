@@ -10,8 +10,8 @@ from tests.agent.gpunode_reports import instance, profile, reader_refusal, with_
 from tests.e2e.agents.gpunode_api import GpuNodes, install
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.kube_objects import Json, gpu, holder
-from tests.wire.gpunode_status import FULL, changed
-from tests.wire.test_gpunode import nulls
+from tests.wire.reports.gpunode_status import FULL, changed
+from tests.wire.reports.test_gpunode import nulls
 
 NODE = "refusals"
 DEVICE = "devices[0]"

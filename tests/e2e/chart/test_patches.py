@@ -53,6 +53,21 @@ DIGEST = f"sha256:{'ab' * 32}"
         ),
         pytest.param(
             {
+                "idle": {"reclaim": "evict"},
+                "extender": {"config": {"idle": {"reclaim": {"perHour": 2}}}},
+            },
+            {"resources": [BASE], "components": ["components/idle-reclaim"], **OWN_CONFIGURATION},
+            {"extender.yaml": f"{EXTENDER}idle: {{reclaim: {{mode: evict, perHour: 2}}}}\n"},
+            id="reclaim of idle GPUs",
+        ),
+        pytest.param(
+            {"placeholders": {"enabled": True}},
+            {"resources": [BASE], "components": ["components/placeholders"], **OWN_CONFIGURATION},
+            {"extender.yaml": f"{EXTENDER}autoscaler: {{placeholders: {{enabled: true}}}}\n"},
+            id="placeholders for an autoscaler",
+        ),
+        pytest.param(
+            {
                 "extender": {
                     "config": {"score": {"strategy": "binpack"}, "filter": {"maxCandidates": 1000000}}
                 }

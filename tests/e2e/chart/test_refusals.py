@@ -99,6 +99,11 @@ def refusal(tmp_path: Path, values: Json, version: str | None = None, namespace:
             id="an extender that binds without the rights of shares",
         ),
         pytest.param(
+            {"extender": {"config": {"idle": {"reclaim": {"mode": "dry-run"}}}}},
+            "idle.reclaim.mode: set idle.reclaim, which also grants the rights",
+            id="an extender that reclaims without the rights",
+        ),
+        pytest.param(
             {"extender": {"config": {"schedulerNames": ["other"]}}},
             "extender.config.schedulerNames: lacks",
             id="an extender that does not know its scheduler",

@@ -77,6 +77,30 @@ def test_equals_the_components_of_agents(tmp_path: Path, components: list[str]) 
     assert_equal(tmp_path, {"agent": agent}, {**resource("base"), "components": paths})
 
 
+def test_equals_the_component_for_a_dcgm_exporter(tmp_path: Path) -> None:
+    values = {"agent": {"dcgmExporter": "http://$(HOST_IP):9400/metrics"}}
+    assert_equal(tmp_path, values, {**resource("base"), "components": ["components/dcgm-exporter"]})
+
+
+@pytest.mark.parametrize(
+    ("address", "port"),
+    [
+        ("http://dcgm.monitoring:9401/metrics", 9401),
+        ("http://dcgm.monitoring:9402", 9402),
+        ("http://dcgm.monitoring/metrics", 80),
+        ("https://dcgm.monitoring/metrics", 443),
+    ],
+)
+def test_agents_may_connect_to_the_port_of_a_dcgm_exporter(tmp_path: Path, address: str, port: int) -> None:
+    objects = rendered(tmp_path, {"agent": {"dcgmExporter": address}})
+    (policy,) = (
+        each
+        for each in objects
+        if each["kind"] == "NetworkPolicy" and each["metadata"]["name"] == "gpu-scheduler-agent"
+    )
+    assert policy["spec"]["egress"][-1] == {"ports": [{"port": port, "protocol": "TCP"}]}
+
+
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_equals_the_component_for_openshift(tmp_path: Path, overlay: str) -> None:
     components = {"components": ["components/openshift"]}
@@ -97,7 +121,9 @@ ALL = {
     "everything that goes together": {
         "standalone": {"enabled": True, "replicas": 3},
         "dra": {"enabled": True, "deviceTaints": True},
+        "idle": {"reclaim": "evict"},
         "monitoring": {"enabled": True},
+        "placeholders": {"enabled": True},
     },
     "another namespace for everything": {"agent": {"namespace": {"name": "gpu-agents"}}},
 }

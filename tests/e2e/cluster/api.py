@@ -16,6 +16,7 @@ _T = TypeVar("_T")
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
 
 # A loaded machine takes long to delete hundreds of pods at once.
 _TIMEOUT_S = 120.0
@@ -54,7 +55,7 @@ class Api:
         self,
         method: str,
         path: str,
-        body: Json | None = None,
+        body: Json | list[Json] | None = None,
         *,
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
@@ -95,7 +96,7 @@ class Api:
         """POST an object to its collection."""
         return self.request("POST", path, body)
 
-    def patch(self, path: str, body: Json, content_type: str = MERGE) -> Json:
+    def patch(self, path: str, body: Json | list[Json], content_type: str = MERGE) -> Json:
         """Change an object; by a merge patch unless another type is given."""
         return self.request("PATCH", path, body, content_type=content_type)
 

@@ -1,8 +1,8 @@
 """The control plane's binaries: from KUBEBUILDER_ASSETS, or built once from the Go modules in `versions`.
 
 `versions` has a Go module for each minor release of Kubernetes. KUBERNETES_VERSION=1.37 chooses one. The
-server of the tests' kubelet and Helm are modules of their own, so that a change of one does not build
-Kubernetes.
+server of the tests' kubelet, Helm and Karpenter are modules of their own, so that a change of one does not
+build Kubernetes.
 
 `python -m tests.e2e.cluster.binaries` builds missing binaries and prints their paths; arguments are minor
 releases.
@@ -27,6 +27,7 @@ MODULE = Path(__file__).parents[1]
 KUBELET_SERVER = MODULE / "kubelet_server"
 SELECTOR_ANSWERS = MODULE / "selector_answers"
 HELM = MODULE / "helm"
+KARPENTER = MODULE / "autoscaler" / "karpenter"
 VERSIONS = MODULE / "versions"
 DEFAULT_MINOR = "1.36"
 BUILT = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
@@ -114,6 +115,20 @@ def find_helm() -> Path:
 def helm_version() -> str:
     """The release of Helm that is built, such as v4.3.1, from its go.mod."""
     return _required(HELM / "go.mod", "helm.sh/helm/v4")
+
+
+def find_karpenter() -> Path:
+    """Karpenter with its kwok provider, built if necessary. Raises BinariesError."""
+    sources = [KARPENTER / name for name in ("go.mod", "go.sum")]
+    # The package is named after the provider, and so is the program.
+    program = "kwok"
+    name = f"karpenter-{karpenter_version()}"
+    return _built(name, sources, (program,), "tool", "-s -w", "two minutes, once") / program
+
+
+def karpenter_version() -> str:
+    """The release of Karpenter that is built, such as v1.14.1, from its go.mod."""
+    return _required(KARPENTER / "go.mod", "sigs.k8s.io/karpenter")
 
 
 def find_module(folder: Path, name: str) -> Path:
@@ -236,5 +251,6 @@ if __name__ == "__main__":
             print(find_binaries(asked))
         print(find_kubelet_server())
         print(find_helm())
+        print(find_karpenter())
     except BinariesError as error:
         sys.exit(f"error: {error}")

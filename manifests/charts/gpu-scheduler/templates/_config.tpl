@@ -43,6 +43,12 @@
 {{- if .Values.dra.deviceTaints -}}
 {{- $changes = mergeOverwrite $changes (dict "dra" (dict "deviceTaints" true)) -}}
 {{- end -}}
+{{- if .Values.placeholders.enabled -}}
+{{- $changes = mergeOverwrite $changes (dict "autoscaler" (dict "placeholders" (dict "enabled" true))) -}}
+{{- end -}}
+{{- if ne .Values.idle.reclaim "off" -}}
+{{- $changes = mergeOverwrite $changes (dict "idle" (dict "reclaim" (dict "mode" .Values.idle.reclaim))) -}}
+{{- end -}}
 {{- if not .Values.agent.enabled -}}
 {{- /* The label would bring nothing. */ -}}
 {{- $changes = mergeOverwrite (dict "inventory" (dict "labelNodes" false)) $changes -}}

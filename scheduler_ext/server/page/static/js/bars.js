@@ -39,9 +39,10 @@ export function described(device) {
 }
 
 /** What an agent reports of a GPU's work, if it does. */
-const busyText = ({ busy, celsius, watts, idle }) => [
+const busyText = ({ busy, celsius, watts, idle, wasted }) => [
   busy === null ? "" : ` ${busy} % busy.`,
-  idle === null || idle < IDLE_S ? "" : ` Has computed nothing for ${ago(idle)}.`,
+  wasted ? ` Idle: its pods have computed nothing${idle === null ? "" : ` for ${ago(idle)}`}.`
+    : idle === null || idle < IDLE_S ? "" : ` Has computed nothing for ${ago(idle)}.`,
   celsius === null ? "" : ` ${celsius} °C.`,
   watts === null ? "" : ` ${watts} W.`,
 ].join("");
@@ -114,7 +115,8 @@ export function gpuLine(device) {
     right = html`<span class="amount">${replicasText(device)}</span>`;
   }
   const bar = !device.known ? html`<div class="bar unknown"></div>` : device.mig ? slots(device) : memoryBar(device);
-  const busy = device.busy === null ? nothing : html`<span class="busy">${device.busy} %</span>`;
-  return html`<div class=${`${classes}${device.busy === null ? "" : " measured"}`} role="img" aria-label=${described(device)}
+  const measured = device.wasted || device.busy !== null;
+  const busy = measured ? html`<span class="busy">${device.wasted ? "idle" : `${device.busy} %`}</span>` : nothing;
+  return html`<div class=${`${classes}${measured ? " measured" : ""}`} role="img" aria-label=${described(device)}
     data-hint=${described(device)}><span class="index">${device.index}</span>${bar}${busy}${right}</div>`;
 }

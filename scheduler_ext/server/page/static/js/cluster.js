@@ -33,7 +33,7 @@ function decodeDevice(model, total, row) {
 }
 
 // The activity of a GPU, where its last report has it.
-const NO_READINGS = { busy: null, celsius: null, watts: null, idle: null };
+const NO_READINGS = { busy: null, celsius: null, watts: null, idle: null, wasted: false };
 
 const SUMS = [
   "nodes", "gpus", "well", "held", "idle", "sick", "stale", "missing", "labelled", "total", "requested", "used",
@@ -75,10 +75,10 @@ function sumOf({ kind, state, marks, unattributed }, devices) {
 }
 
 export function decodeNode(row) {
-  const [name, pool, kind, state, marks, namespaces, unattributed, groups, readings] = row;
+  const [name, pool, kind, state, marks, namespaces, unattributed, groups, readings = []] = row;
   const devices = groups.flatMap(([model, total, list]) => list.map((each) => decodeDevice(model, total, each)));
-  for (const [index, busy, celsius, watts, idle] of readings) {
-    Object.assign(devices.find((device) => device.index === index), { busy, celsius, watts, idle });
+  for (const [index, busy, celsius, watts, idle, wasted = false] of readings) {
+    Object.assign(devices.find((device) => device.index === index), { busy, celsius, watts, idle, wasted });
   }
   const about = { kind, state, marks, unattributed };
   const sum = sumOf(about, devices);
@@ -91,6 +91,8 @@ export function decodeNode(row) {
         // The part of its GPUs that pods hold; null if none is healthy.
     held: sum.well ? sum.held / sum.well : null,
     cordoned: devices.filter((device) => device.cordoned).length,
+        // GPUs that pods hold and leave idle.
+    wasted: devices.filter((device) => device.wasted).length,
         // Nodes that need attention come first.
     trouble: 4 * sum.missing + (sum.sick ? 2 : 0) + sum.stale,
   };

@@ -12,6 +12,7 @@ export class Filters {
   pool = "";
   namespace = "";
   troubled = false;
+  idle = false;
   sort = "trouble";
   view = "cards";
   // Of the map: by `pool` or `model`, empty for the usual one; `state`, `load` or `name`.
@@ -26,6 +27,7 @@ export class Filters {
     const given = new URLSearchParams(location.search);
     for (const field of FIELDS) filters[field] = given.get(field) ?? filters[field];
     filters.troubled = given.has("troubled");
+    filters.idle = given.has("idle");
     return filters;
   }
 
@@ -34,16 +36,17 @@ export class Filters {
     const given = new URLSearchParams();
     for (const field of FIELDS) if (this[field] !== usual[field]) given.set(field, this[field]);
     if (this.troubled) given.set("troubled", "");
+    if (this.idle) given.set("idle", "");
     const text = given.toString();
     history.replaceState(null, "", (text ? `?${text}` : location.pathname) + location.hash);
   }
 
   get narrow() {
-    return Boolean(this.find || this.model || this.pool || this.namespace || this.troubled);
+    return Boolean(this.find || this.model || this.pool || this.namespace || this.troubled || this.idle);
   }
 
   clear() {
-    Object.assign(this, { find: "", model: "", pool: "", namespace: "", troubled: false, pods: "" });
+    Object.assign(this, { find: "", model: "", pool: "", namespace: "", troubled: false, idle: false, pods: "" });
   }
 
   shows(node) {
@@ -52,6 +55,7 @@ export class Filters {
       (!this.pool || node.pool === this.pool) &&
       (!this.namespace || node.namespaces.includes(this.namespace)) &&
       (!this.troubled || node.trouble > 0 || node.cordoned > 0) &&
+      (!this.idle || node.wasted > 0) &&
       (!this.find || node.search.includes(this.find.toLowerCase()))
     );
   }
@@ -106,4 +110,6 @@ export const filterForm = (filters, options, changed, clear) => html`
   ${select(filters, "namespace", "Namespace", options.namespace, changed)}
   <label class="check"><input type="checkbox" name="troubled" .checked=${filters.troubled}
     @change=${(event) => changed("troubled", event.target.checked)}>Only what needs a look</label>
+  <label class="check"><input type="checkbox" name="idle" .checked=${filters.idle}
+    @change=${(event) => changed("idle", event.target.checked)}>Only with idle GPUs</label>
   <button type="button" ?disabled=${!filters.narrow} @click=${clear}>Show all</button>`;

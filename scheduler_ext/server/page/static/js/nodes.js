@@ -199,6 +199,7 @@ function badges(node) {
   if (node.state === "Stale") all.push(badge("warn", "◷ Stale"));
   if (node.sum.sick) all.push(badge("bad", `✕ ${count(node.sum.sick)} sick`));
   if (node.kind === "labels") all.push(badge("plain", "labels only"));
+  if (node.wasted) all.push(badge("plain", `${count(node.wasted)} idle`));
   for (const mark of node.marks) all.push(badge("plain", visible(mark)));
   return all;
 }

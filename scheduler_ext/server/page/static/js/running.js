@@ -59,7 +59,7 @@ export class RunningPods {
   }
 }
 
-const row = (pod) => html`<tr><th scope="row">${podLink(pod)}${pod.state === "Bound" ? nothing : html` <small>${pod.state.toLowerCase()}</small>`}<br><small>${visible(pod.asks)}</small></th>
+const row = (pod) => html`<tr><th scope="row">${podLink(pod)}${pod.state === "Bound" ? nothing : html` <small>${pod.state.toLowerCase()}</small>`}<br><small>${visible(pod.asks)}${pod.idleSeconds === null ? "" : `, idle for ${ago(pod.idleSeconds)}`}</small></th>
   <td data-head="Node">${nodeLink(pod.node)}</td>
   <td class="figure" data-head="GPUs">${tenth(pod.gpus)}${pod.devices.length ? html`<br><small>${indices(pod)}</small>` : nothing}</td>
   <td class="figure" data-head="Requested">${pod.requestedMiB ? memory(pod.requestedMiB) : "–"}</td>

@@ -11,7 +11,7 @@ from scheduler_ext.core.errors import ImpossibleReportError, InventoryError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import Json, gpu, gpu_node
-from tests.wire.gpunode_status import changed, read, report_of
+from tests.wire.reports.gpunode_status import changed, read, report_of
 
 
 def instance(uuid: str = "MIG-a", profile: str = "1g.10gb", start: int = 0, size: int = 1) -> Json:

@@ -8,7 +8,7 @@ from scheduler_ext.core.errors import ImpossibleReportError
 from scheduler_ext.core.node.state import resolve
 from tests.core.reported import NAMES, node
 from tests.kube_objects import Json, gpu
-from tests.wire.gpunode_status import report_of
+from tests.wire.reports.gpunode_status import report_of
 
 ONE_G = {"name": "1g.10gb", "size": 1, "starts": [0, 1, 2, 3, 4, 5, 6], "maxInstances": 7}
 

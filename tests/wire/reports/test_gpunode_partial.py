@@ -12,7 +12,7 @@ from scheduler_ext.wire.gpunode import GpuNode
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.watching import Decoder
 from tests.kube_objects import Json, gpu, gpu_node
-from tests.wire.gpunode_status import report_of
+from tests.wire.reports.gpunode_status import report_of
 
 
 def instances(*found: Json, model: str = "A100-80GB") -> tuple[MigInstance, ...]:

@@ -9,7 +9,7 @@ import pytest
 
 from scheduler_ext.core.gpu.gpu import Holder, Memory, MigInstance
 from tests.kube_objects import Json, gpu
-from tests.wire.gpunode_status import FULL, changed, read, report_of
+from tests.wire.reports.gpunode_status import FULL, changed, read, report_of
 
 
 def test_the_full_schema_is_read() -> None:

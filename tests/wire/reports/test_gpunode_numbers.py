@@ -8,7 +8,7 @@ import pytest
 
 from scheduler_ext.core.errors import ImpossibleReportError
 from tests.kube_objects import Json, gpu, holder
-from tests.wire.gpunode_status import FULL, read, report_of
+from tests.wire.reports.gpunode_status import FULL, read, report_of
 
 
 def memory(**fields: Any) -> list[Json]:

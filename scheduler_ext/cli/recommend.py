@@ -1,0 +1,101 @@
+"""`scheduler-ext recommend`: how much GPU memory workloads should ask."""
+
+import time
+from typing import Any
+
+import click
+
+from scheduler_ext.cli.inputs import Source, config_option, source_options
+from scheduler_ext.cli.options import duration, output_option
+from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.views.recommendations import recommendation_list
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.times import seconds
+
+
+@click.command()
+@source_options()
+@click.option(
+    "--min-age",
+    type=duration(0, 366 * 86400),
+    default="24h",
+    help="Age of the oldest observed pod before a workload gets a smaller request.",
+)
+@config_option
+@output_option
+def recommend(source: Source, min_age: float, config: Configuration, output: str) -> None:
+    """Recommend GPU memory, MIG profiles or smaller models from observed peaks.
+
+    Shows for each container of each workload what it asks, the most that it used, and a smaller or larger
+    request with what that would free. Nothing is applied.
+    """
+    state = source.state(config, with_controllers=True)
+    found = recommendation_list(state, config, _moment(state, source), min_age)
+    names = (_name(item) for item in found["items"])
+    print_output(output, found, "workload", names, _print)
+
+
+def _moment(state: ClusterState, source: Source) -> float:
+    """Now, in seconds of wall time; of a file, when the newest report in it was written."""
+    if source.inventory is not None:
+        statuses = [each.status for each in state.objects.gpu_nodes.values() if each.status is not None]
+        times = [at for status in statuses if (at := seconds(status.reported_at)) is not None]
+        if times:
+            return max(times)
+    return time.time()
+
+
+def _name(item: dict[str, Any]) -> str:
+    return f"{item['namespace']}/{item['targetRef']['kind']}/{item['targetRef']['name']}"
+
+
+def _print(found: dict[str, Any], *, wide: bool) -> None:
+    """A line for each container; with `wide` a line for each way to ask less."""
+    lines = [
+        {"workload": _name(item), "currency": found["currency"], "option": option, **each}
+        for item in found["items"]
+        for each in item["recommendation"]["containerRecommendations"]
+        for option in ((each["options"] if wide else each["options"][:1]) or [None])
+    ]
+    if not lines:
+        click.echo("No pods with GPUs", err=True)
+        return
+    print_items(_COLUMNS if wide else _NARROW, lines, wide=wide)
+    print_notes(
+        f"{_name(item)} {each['containerName']}: {note}"
+        for item in found["items"]
+        for each in item["recommendation"]["containerRecommendations"]
+        for note in each["notes"]
+    )
+
+
+def _amounts(resources: dict[str, Any] | None) -> str:
+    if resources is None:
+        return "-"
+    return ", ".join(f"{name.rpartition('/')[2]}={amount}" for name, amount in resources.items())
+
+
+def _target(line: dict[str, Any]) -> str:
+    option = line["option"]
+    if option is None:
+        return _amounts(line["target"]) if line["verdict"] == "raise" else "-"
+    model = f" on {option['model']}" if option["kind"] == "model" else ""
+    return _amounts(option["resources"]) + model
+
+
+_COLUMNS: Columns = {
+    "WORKLOAD": "workload",
+    "CONTAINER": "containerName",
+    "SEEN": lambda line: f"{line['observedPods']} of {line['pods']}",
+    "ASKS": lambda line: _amounts(line["request"]),
+    "PEAK MIB": lambda line: "-" if line["peakMiB"] is None else line["peakMiB"],
+    "VERDICT": "verdict",
+    "INSTEAD": _target,
+    "FREES/H": lambda line: (
+        f"{line['option']['frees']['valuePerHour']:.2f} {line['currency']}" if line["option"] else "-"
+    ),
+    "BECAUSE": "reason",
+}
+# So that most lines need no second one.
+_NARROW = {title: value for title, value in _COLUMNS.items() if title != "SEEN"}

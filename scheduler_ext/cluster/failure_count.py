@@ -1,0 +1,54 @@
+"""Counts the containers that ran out of GPU memory, each termination once."""
+
+from collections.abc import Iterable
+
+from scheduler_ext.counters import Counter
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.gpu_memory_failures import gpu_memory_failures
+
+# The namespaces with a label value of their own: the first ones. The name for all others is not a valid
+# namespace.
+_MAX_NAMESPACES = 1000
+_OTHERS = "_others"
+
+
+class FailureCount:
+    """Terminations in the first complete list are not counted: an earlier process may have counted them. For
+    the thread of one watch."""
+
+    counts = Counter(
+        "gpu_extender_gpu_out_of_memory",
+        "Containers with GPUs that ended because they got no more GPU memory, by their termination message.",
+        ("namespace",),
+    )
+
+    def __init__(self) -> None:
+        self._counting = False
+        # Of the few pods with such a termination, those that their status has now.
+        self._known: dict[str, frozenset[tuple[str, str]]] = {}
+
+    def listed(self) -> None:
+        """A list is complete."""
+        self._counting = True
+
+    def seen(self, uid: str, pod: kube.Pod) -> None:
+        """A pod with GPUs, as it is now."""
+        # Prometheus sees no increase in a series that begins at 1.
+        label = self._label(pod)
+        if label not in self.counts:
+            self.counts.inc(label, by=0)
+        failures = frozenset(gpu_memory_failures(pod))
+        new = failures - self._known.get(uid, frozenset())
+        if failures:
+            self._known[uid] = failures
+        if new and self._counting:
+            self.counts.inc(label, by=len(new))
+
+    def forget(self, uids: Iterable[str]) -> None:
+        """These pods do not exist any more."""
+        for uid in uids:
+            self._known.pop(uid, None)
+
+    def _label(self, pod: kube.Pod) -> str:
+        namespace = (pod.metadata.namespace if pod.metadata else None) or "default"
+        return namespace if namespace in self.counts or len(self.counts) < _MAX_NAMESPACES else _OTHERS

@@ -1,0 +1,1 @@
+"""Eviction of idle pods that opted in, after a warning."""

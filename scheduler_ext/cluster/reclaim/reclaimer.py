@@ -1,0 +1,256 @@
+"""Evicts idle pods that opted in: a warning first, then the Eviction API, so that budgets hold.
+
+    idle ──► warned (annotation, Event) ── warnFor ──► recorded ──► evicted
+                 └── computes again, or opts out ──► cancelled
+
+The state is in the cluster alone: the warning in an annotation of the pod, the number of evictions in a
+Lease. So another extender goes on where one ended. Every write names the version of the object that was read
+just before it, and the API server refuses it after any change."""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from scheduler_ext.background import Background
+from scheduler_ext.cluster.client.retry import Backoff, Retry
+from scheduler_ext.cluster.client.transport import RefusedError, Transport
+from scheduler_ext.cluster.reclaim.reclaim_calls import FoundPod, ReclaimCalls, is_held_by_budget
+from scheduler_ext.cluster.reclaim.reclaim_events import (
+    cancelled_event,
+    dry_run_event,
+    evicted_event,
+    warned_event,
+)
+from scheduler_ext.cluster.reclaim.reclaim_plan import Planned, Planner, Seen
+from scheduler_ext.cluster.reclaim.reclaim_record import ReclaimRecord
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.node.reclaim import Step
+from scheduler_ext.counters import Counter
+from scheduler_ext.sources.source_status import Watched
+from scheduler_ext.wire.config import Configuration
+
+log = logging.getLogger(__name__)
+
+# How often pods are looked at.
+EVERY_S = 5.0
+# The most pods that are written about between two looks.
+_MOST = 20
+# How long a pod waits whose budget refused its eviction.
+AGAIN_S = 15.0
+_ORDER: dict[Step, int] = {"cancel": 0, "evict": 1, "warn": 2, "wait": 3}
+
+Say = Callable[[Callable[[], dict[str, Any]]], None]
+
+
+class Reclaimer(Background):
+    """Works while `active` says that this extender writes to the cluster. `source` has the present cluster;
+    `say` writes an Event. The record is in `namespace`."""
+
+    reclaims = Counter(
+        "gpu_extender_reclaims",
+        "Idle pods by what reclaim did: warned, cancelled, evicted; or would do: dry_run; or could not do.",
+        ("result",),
+        ("dry_run", "warned", "cancelled", "evicted", "budget", "limited", "failed"),
+    )
+
+    def __init__(
+        self,
+        transport: Transport,
+        active: Callable[[], bool],
+        config: Configuration,
+        namespace: str,
+        source: Watched,
+        say: Say,
+    ) -> None:
+        super().__init__("reclaim")
+        self._active = active
+        self._dry = config.idle.reclaim.mode == "dry-run"
+        self._warn_for_s = config.reclaim_policy().warn_for_s
+        self._calls = ReclaimCalls(transport)
+        self._record = ReclaimRecord(transport, namespace, config.idle.reclaim.per_hour)
+        self._planner = Planner(config)
+        self._source = source
+        self._say = say
+        self._retry = Retry(transport.server, Backoff(), probes=False)
+        # By uid: the warning that has an Event of this extender, and when a refused eviction is tried again.
+        self._said: dict[str, float] = {}
+        self._not_before: dict[str, float] = {}
+        self._would: set[str] = set()
+        # Pods whose eviction waits because of its number in an hour.
+        self._limited: set[str] = set()
+        self._full = False
+        # Why nothing can be done; logged once.
+        self._problem: str | None = None
+
+    def run(self) -> None:
+        while not self.stopped.wait(EVERY_S):
+            if not self._active() or self._retry.left_s():
+                continue
+            try:
+                self.look()
+            except ClusterError as error:
+                self._not_done(error)
+            except Exception:
+                log.exception("idle pods are not reclaimed: unexpected error; trying again")
+
+    def look(self) -> None:
+        """Do what is due. Raises ClusterError if the API server refuses or does not answer."""
+        snapshot, status = self._source.snapshot, self._source.status()
+        if snapshot is None:
+            return
+        infos = [node.info for node in snapshot.nodes.values()]
+        seen = Seen(infos, status.readings, status.facts, status.report_ages_s)
+        concerned = self._planner.concerned(seen)
+        if not concerned:
+            self._forget(set())
+            return
+        namespaces, now = self._calls.namespaces()
+        plan = list(self._planner.plan(concerned, seen, namespaces, now))
+        self._forget({each.pod.uid for each in plan if each.step != "none"})
+        self._full = False
+        if self._dry:
+            self._tell(plan)
+        due = [each for each in plan if self._is_due(each)]
+        due.sort(key=lambda each: (_ORDER[each.step], -each.value, each.pod.uid))
+        left = _MOST
+        for planned in due:
+            if self.stopped.is_set() or not self._active():
+                return
+            if planned.step == "evict" and self._full:
+                # It costs nothing, and holds no warning back.
+                self._wait_for_the_hour(planned.pod.uid)
+            elif left:
+                left -= 1
+                self._step(planned, seen, namespaces)
+        self._done()
+
+    def _is_due(self, planned: Planned) -> bool:
+        """Whether there is something to do for the pod now. A dry run only ends warnings."""
+        uid = planned.pod.uid
+        if self._dry:
+            return planned.step != "none" and planned.evict_at is not None
+        if planned.step == "evict":
+            return time.monotonic() >= self._not_before.get(uid, -math.inf)
+        if planned.step == "wait":
+            return self._said.get(uid) != planned.evict_at
+        return planned.step != "none"
+
+    def _tell(self, plan: list[Planned]) -> None:
+        """Write an Event about each pod that would be warned now."""
+        for planned in plan:
+            if planned.step == "warn" and planned.pod.uid not in self._would:
+                self._would.add(planned.pod.uid)
+                self.reclaims.inc("dry_run")
+                self._say(lambda planned=planned: dry_run_event(planned, self._warn_for_s))  # type: ignore[misc]
+
+    def _step(self, planned: Planned, seen: Seen, namespaces: Mapping[str, str]) -> None:
+        pod = planned.pod
+        if planned.step == "wait" and not self._dry:
+            self._warned(planned, planned.evict_at)
+            return
+        found = self._calls.pod(pod.namespace, pod.name)
+        if found is None or found.uid != pod.uid:
+            return
+        latest = self._planner.again(planned, seen, found.pod, namespaces, found.now)
+        if self._dry and latest.evict_at is not None:
+            self._cancel(latest, found)
+        elif self._dry:
+            return
+        elif latest.step == "warn":
+            self._warn(latest, found)
+        elif latest.step == "cancel":
+            self._cancel(latest, found)
+        elif latest.step == "evict":
+            self._evict(latest, found)
+
+    def _warn(self, planned: Planned, found: FoundPod) -> None:
+        evict_at = math.floor(self._planner.evict_at(found.now))
+        if self._written(planned, found, evict_at):
+            self.reclaims.inc("warned")
+            self._warned(planned, evict_at)
+
+    def _cancel(self, planned: Planned, found: FoundPod) -> None:
+        if self._written(planned, found, None):
+            self.reclaims.inc("cancelled")
+            self._say(lambda: cancelled_event(planned))
+
+    def _written(self, planned: Planned, found: FoundPod, evict_at: float | None) -> bool:
+        """Set or remove the time of the eviction; False if the pod changed meanwhile."""
+        try:
+            self._calls.warn(planned.pod.namespace, planned.pod.name, found, evict_at)
+        except RefusedError as error:
+            if error.status in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
+                return False
+            raise
+        return True
+
+    def _warned(self, planned: Planned, evict_at: float | None) -> None:
+        """Write the Event about a warning once; again after a restart, which may have prevented the Event."""
+        uid = planned.pod.uid
+        if evict_at is not None and self._said.get(uid) != evict_at:
+            self._said[uid] = evict_at
+            self._say(lambda: warned_event(planned, evict_at))
+
+    def _evict(self, planned: Planned, found: FoundPod) -> None:
+        """Record the eviction first: if this extender ends in between, there is one less, never one more."""
+        pod = planned.pod
+        if not self._record.take(pod.uid, found.now):
+            self._full = True
+            self._wait_for_the_hour(pod.uid)
+            return
+        try:
+            self._calls.evict(pod.namespace, pod.name, found)
+        except RefusedError as error:
+            self._not_evicted(planned, found, error)
+            return
+        self.reclaims.inc("evicted")
+        log.info("pod %s/%s was evicted: its GPUs computed nothing", pod.namespace, pod.name)
+        self._say(lambda: evicted_event(planned))
+
+    def _not_evicted(self, planned: Planned, found: FoundPod, error: RefusedError) -> None:
+        """The eviction was refused. After an error of the server the pod may have been evicted, so its record
+        stays."""
+        pod = planned.pod
+        held = is_held_by_budget(error)
+        if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not held:
+            raise error
+        self._not_before[pod.uid] = time.monotonic() + AGAIN_S
+        self._record.release(pod.uid, found.now)
+        if held:
+            self.reclaims.inc("budget")
+            log.info("pod %s/%s is idle and not evicted, trying again: %s", pod.namespace, pod.name, error)
+        elif error.status not in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
+            raise error
+
+    def _wait_for_the_hour(self, uid: str) -> None:
+        """As many pods as allowed were evicted within an hour."""
+        if uid not in self._limited:
+            self._limited.add(uid)
+            self.reclaims.inc("limited")
+
+    def _forget(self, kept: set[str]) -> None:
+        """Remember nothing of pods that are neither idle nor warned."""
+        self._would &= kept
+        self._limited &= kept
+        for known in (self._said, self._not_before):
+            for uid in known.keys() - kept:
+                del known[uid]
+
+    def _not_done(self, error: ClusterError) -> None:
+        if isinstance(error, RefusedError) and error.status == HTTPStatus.CONFLICT:
+            # Another extender wrote the record.
+            return
+        self.reclaims.inc("failed")
+        if self._problem is None:
+            log.warning("idle pods are not reclaimed, trying again: %s", error)
+        self._problem = str(error)
+        self._retry.failed(error)
+
+    def _done(self) -> None:
+        self._retry.reset()
+        if self._problem is not None:
+            log.info("idle pods are reclaimed again")
+            self._problem = None

@@ -1,0 +1,162 @@
+"""Removes the startup taint of nodes whose GPUs are known and handed out. An autoscaler takes a node with the
+taint for one that still starts: it places no pod there, and adds no second node for the pods that wait."""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from http import HTTPStatus
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from scheduler_ext.background import Background
+from scheduler_ext.cluster.client.retry import Backoff, Retry
+from scheduler_ext.cluster.client.transport import JSON_PATCH, RefusedError, Transport, is_transient
+from scheduler_ext.cluster.events.event_recorder import event_body
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.intree import NodeFacts
+from scheduler_ext.core.node.node_labels import MANAGED_STARTING_TAINT, STARTING_TAINT
+from scheduler_ext.core.node.starting import missing_at_start
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.counters import Counter
+
+log = logging.getLogger(__name__)
+
+STARTED, NOT_STARTED = "GPUNodeStarted", "GPUNodeNotStarted"
+TAINTS = (STARTING_TAINT, MANAGED_STARTING_TAINT)
+# How often nodes are looked at.
+EVERY_S = 1.0
+# A node that starts for longer has a problem, which an Event names.
+LATE_S = 600.0
+# The most nodes between two looks.
+_MOST = 20
+_CALL_S = 5.0
+
+Say = Callable[[Callable[[], dict[str, Any]]], None]
+Warn = Callable[[str, str | None, str, str], None]
+
+
+class Cluster(Protocol):
+    """What the extender knows of the cluster."""
+
+    @property
+    def snapshot(self) -> Snapshot | None: ...
+
+    def node_facts(self) -> Mapping[str, NodeFacts]: ...
+
+    def active(self) -> bool: ...
+
+
+class StartupTaints(Background):
+    """Writes while this extender is active in the `cluster`, which has the latest taints of each Node. `say`
+    writes an Event, and `warn` one about a node, its uid, for a reason, with a note. The API
+    server takes the write only where the taints are still those that were seen."""
+
+    taints = Counter(
+        "gpu_extender_startup_taints",
+        "Startup taints that were removed from nodes, and tries that were refused or failed.",
+        ("result",),
+        ("removed", "refused", "failed"),
+    )
+
+    def __init__(
+        self,
+        transport: Transport,
+        cluster: Cluster,
+        resources: ResourceNames,
+        say: Say,
+        warn: Warn,
+    ) -> None:
+        super().__init__("startup-taints")
+        self._transport = transport
+        self._cluster = cluster
+        self._resources = resources
+        self._say = say
+        self._warn = warn
+        self._retry = Retry(transport.server, Backoff(), probes=False)
+        # Since when each node with the taint is seen.
+        self._since: dict[str, float] = {}
+        self._problem: str | None = None
+
+    def run(self) -> None:
+        while not self.stopped.wait(EVERY_S):
+            snapshot = self._cluster.snapshot
+            if snapshot is not None and self._cluster.active() and not self._retry.left_s():
+                try:
+                    self._look(snapshot)
+                except Exception:
+                    log.exception("startup taints are not removed: unexpected error; trying again")
+
+    def _look(self, snapshot: Snapshot) -> None:
+        now = time.monotonic()
+        tainted = {
+            name: facts
+            for name, facts in self._cluster.node_facts().items()
+            if any(taint.key in TAINTS for taint in facts.taints)
+        }
+        self._since = {name: self._since.get(name, now) for name in tainted}
+        left = _MOST
+        for name, facts in tainted.items():
+            node = snapshot.nodes.get(name)
+            if node is None or self.stopped.is_set():
+                continue
+            missing = missing_at_start(node.info, self._resources)
+            if missing is None:
+                left -= 1
+                if not self._remove(name, node.info.uid, facts) or not left:
+                    return
+            elif now - self._since[name] >= LATE_S:
+                note = f"the node has had its startup taint for {int(LATE_S / 60)} minutes: {missing}"
+                self._warn(name, node.info.uid, NOT_STARTED, note)
+
+    def _remove(self, name: str, uid: str | None, facts: NodeFacts) -> bool:
+        """Remove the taint of one node; False where the next one has to wait as well."""
+        patch = [operation for i in reversed(_places(facts)) for operation in _removal(i, facts)]
+        try:
+            self._transport.send(
+                "PATCH",
+                f"/api/v1/nodes/{quote(name, safe='')}",
+                patch,
+                JSON_PATCH,
+                timeout_s=_CALL_S,
+            )
+        except ClusterError as error:
+            return self._not_removed(name, error)
+        self._retry.reset()
+        self.taints.inc("removed")
+        if self._problem is not None:
+            log.info("startup taints are removed again")
+            self._problem = None
+        self._say(lambda: _event(name, uid))
+        return True
+
+    def _not_removed(self, name: str, error: ClusterError) -> bool:
+        status = error.status if isinstance(error, RefusedError) else None
+        if status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
+            # The node is gone, or its taints have changed since; the watch brings them.
+            return True
+        self.taints.inc("failed" if is_transient(error) else "refused")
+        if self._problem is None:
+            log.warning("the startup taint of node %s is not removed, trying again: %s", name, error)
+        self._problem = str(error)
+        self._retry.failed(error)
+        return False
+
+
+def _places(facts: NodeFacts) -> list[int]:
+    return [i for i, taint in enumerate(facts.taints) if taint.key in TAINTS]
+
+
+def _removal(i: int, facts: NodeFacts) -> list[dict[str, Any]]:
+    """The operations of a JSON patch (RFC 6902) that remove a taint, if it is still at its place."""
+    path = f"/spec/taints/{i}"
+    return [
+        {"op": "test", "path": f"{path}/key", "value": facts.taints[i].key},
+        {"op": "remove", "path": path},
+    ]
+
+
+def _event(name: str, uid: str | None) -> dict[str, Any]:
+    note = "the GPUs of the node are known and handed out, so its startup taint is removed"
+    regarding = {"kind": "Node", "name": name, "uid": uid or name}
+    return event_body("Normal", STARTED, "RemoveTaint", note, regarding)

@@ -1,0 +1,139 @@
+"""A dry run on a cluster in which pods move: rooms are held for pods that are to come, and changes are taken
+back. A held room counts against every pod but its own, as a nominated pod does in filter."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from scheduler_ext.core.cycle.placement import place_nominated
+from scheduler_ext.core.errors import InventoryError
+from scheduler_ext.core.intree import NodeFacts, intree_rejection
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.preemption.dry_run import DryRun
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.pod import bound_pod
+
+# Below every priority: such a pod sees all that is held.
+_LOWEST = -(2**31)
+# Above every priority, so that no pod ignores what is held.
+HELD_PRIORITY = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """A node before a change."""
+
+    name: str
+    info: NodeInfo
+    facts: NodeFacts | None
+    residents: dict[str, Resident]
+    held: tuple[BoundPod, ...]
+
+
+class MovingCluster(WhatIf):
+    """The state of a cluster. Rooms of pods that wait for victims there are held from the start."""
+
+    def __init__(self, state: ClusterState, config: Configuration) -> None:
+        self._held: dict[str, tuple[BoundPod, ...]] = {}
+        self._journal: list[_Before] = []
+        super().__init__(state, config)
+        for name, info in state.infos.items():
+            if info.nominated:
+                self._held[name] = info.nominated
+                self._replace(self.infos[name])
+
+    @property
+    def held(self) -> Mapping[str, Sequence[BoundPod]]:
+        """The pods that a room is held for, by node."""
+        return self._held
+
+    def mark(self) -> int:
+        """A point in time to which `rollback` returns."""
+        return len(self._journal)
+
+    def rollback(self, mark: int) -> None:
+        """Take back all changes since."""
+        undone: dict[str, _Before] = {}
+        while len(self._journal) > mark:
+            before = self._journal.pop()
+            undone[before.name] = before
+        for name, before in undone.items():
+            self.residents[name] = before.residents
+            self.in_tree.restore(name, before.facts)
+            self.infos[name] = before.info
+            self._held[name] = before.held
+        self._decide_on({name: self.sizing.resolved(self.seen(name)) for name in undone})
+
+    def hold(self, name: str, asker: Asker) -> None:
+        """Hold room for a pod on a node."""
+        self._remember(name)
+        pod = replace(
+            bound_pod(asker.pod, self.sizing.resources),
+            uid=asker.uid,
+            request=asker.request,
+            devices={},
+            priority=HELD_PRIORITY,
+            finished=False,
+            terminating=False,
+        )
+        self._held[name] = (*self._held.get(name, ()), pod)
+        self._replace(self.infos[name])
+
+    def release(self, name: str, uid: str) -> None:
+        """Hold room for this pod no longer."""
+        self._remember(name)
+        self._held[name] = tuple(pod for pod in self._held.get(name, ()) if pod.uid != uid)
+        self._replace(self.infos[name])
+
+    def denominate(self, uid: str) -> None:
+        """Hold no room for this pod on any node: it looks for one."""
+        for name in [name for name, held in self._held.items() if any(pod.uid == uid for pod in held)]:
+            self.release(name, uid)
+
+    def bind(self, asker: Asker, name: str) -> list[dict[str, object]]:
+        self._remember(name)
+        return super().bind(asker, name)
+
+    def evict(self, name: str, uids: Sequence[str]) -> list[BoundPod]:
+        self._remember(name)
+        return super().evict(name, uids)
+
+    def seen(self, name: str, uid: str = "") -> NodeInfo:
+        """A node as a pod of this uid sees it: with the rooms that are held for others."""
+        info = self.infos[name]
+        held = tuple(pod for pod in self._held.get(name, ()) if pod.uid != uid)
+        if not held:
+            return info
+        waiting = replace(info, nominated=held)
+        if any(pod.request.shares is not None for pod in held):
+            waiting = place_nominated(waiting, self.sizing)
+        return seen_by(waiting, "", _LOWEST)
+
+    def admits(self, asker: Asker, name: str) -> bool:
+        """Whether a node takes a pod for which its room may be held."""
+        facts, ours = self.in_tree.facts(name), self.in_tree.ours(asker.needs)
+        if facts is not None and intree_rejection(asker.needs, facts, ignore_resources=ours) is not None:
+            return False
+        return DryRun(self.seen(name, asker.uid), (), asker.request, self.sizing).fits(())
+
+    def fits_besides(self, asker: Asker, name: str) -> bool:
+        """Whether any node but this one takes a pod."""
+        fits = self._decide(asker.request).fits[self.snapshot.state_of[:-1]]
+        fits[self.snapshot.rows([name])] = False
+        names = list(self.infos)
+        return any(self.in_tree.refusal(asker.needs, names[int(i)]) is None for i in np.flatnonzero(fits))
+
+    def _remember(self, name: str) -> None:
+        if name not in self.infos:
+            raise InventoryError(f"node {name}: neither reported nor labelled with GPUs")
+        here = dict(self.residents.get(name, {}))
+        before = _Before(name, self.infos[name], self.in_tree.facts(name), here, self._held.get(name, ()))
+        self._journal.append(before)
+
+    def _replace(self, info: NodeInfo) -> None:
+        self.infos[info.name] = info
+        self._decide_on({info.name: self.sizing.resolved(self.seen(info.name))})

@@ -1,0 +1,211 @@
+"""A defragmentation plan: for each waiting pod the moves that let it in, on one cluster that changes with
+each of them."""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler_ext.core.errors import PodError
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import InvalidRequest
+from scheduler_ext.defrag.movable import Rules, movable_pods
+from scheduler_ext.defrag.moves import Effort, Move, Stuck
+from scheduler_ext.defrag.moving_cluster import MovingCluster
+from scheduler_ext.defrag.search import Search
+from scheduler_ext.explain.explainer import other_scheduler
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.views.history import fragmentation
+from scheduler_ext.whatif.whatif import Asker
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import read_pods
+from scheduler_ext.wire.pod import is_finished, is_terminating, pod_name, pod_needs, pod_request, pod_uid
+
+# Other waiting pods that are looked at, in the order of their priorities.
+_OTHERS = 100
+# Taints with these prefixes keep every new pod away, whatever it asks.
+_CLOSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A waiting pod, or a number of free GPUs on one node, which a pod of that request stands for."""
+
+    asker: Asker
+    gpus: int | None = None
+
+    @property
+    def name(self) -> str:
+        """NAMESPACE/NAME of the pod, or the number of GPUs in words."""
+        return pod_name(self.asker.pod) if self.gpus is None else gpus_in_words(self.gpus)
+
+
+def gpus_in_words(count: int) -> str:
+    """A number of free GPUs."""
+    return f"{count} free GPU{'' if count == 1 else 's'} on one node"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The answer for one waiting pod: the node where it fits and the moves before; without a node, the
+    nearest refusal and the cheapest set of pods that did not suffice."""
+
+    wanted: Wanted
+    node: str | None
+    moves: Sequence[Move] = ()
+    refusal: dict[str, Any] | None = None
+    stuck: Stuck | None = None
+    exhausted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The answer for all waiting pods. `staying` counts pods with GPUs that may not be moved, by reason;
+    `also_fit` are other waiting pods that fit after the moves and did not before; `fragmentation` is
+    (unallocated, unusable) in GPUs, before and after."""
+
+    outcomes: Sequence[Outcome]
+    staying: Counter[str] = field(default_factory=Counter)
+    movable: int = 0
+    also_fit: Sequence[str] = ()
+    before: tuple[float, float] = (0.0, 0.0)
+    after: tuple[float, float] = (0.0, 0.0)
+
+    @property
+    def moves(self) -> list[Move]:
+        """All moves, in their order."""
+        return [move for outcome in self.outcomes for move in outcome.moves]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every pod gets in."""
+        return all(outcome.node is not None for outcome in self.outcomes)
+
+
+def waiting_pod(pod: kube.Pod, state: ClusterState, config: Configuration) -> Wanted:
+    """The pod as one that looks for a node. Raises PodError if its request cannot be read."""
+    name = pod_name(pod)
+    try:
+        request = pod_request(pod, config.resource_names(), state.claims)
+        needs = pod_needs(pod, state.claims)
+    except QuantityError as error:
+        raise PodError(f"Pod {name}: {error}") from None
+    if isinstance(request, InvalidRequest):
+        raise PodError(f"Pod {name}: {request.message}")
+    return Wanted(Asker(pod, pod_uid(pod) or f"{name} waiting", request, needs))
+
+
+def doubt(outcome: Outcome, config: Configuration) -> str | None:
+    """Why moves would not bring a pod in, or are not needed; None if nothing is known that says so."""
+    wanted, pod = outcome.wanted, outcome.wanted.asker.pod
+    spec, status = pod.spec or kube.PodSpec(), pod.status or kube.PodStatus()
+    if spec.scheduling_gates:
+        return f"pod {wanted.name} goes on waiting until its scheduling gates are gone"
+    if (stranger := other_scheduler(spec.scheduler_name or "", False, config)) is not None:
+        return f"pod {wanted.name} may go on waiting: {stranger}"
+    if status.nominated_node_name and outcome.moves:
+        return f"preemption already makes room for pod {wanted.name} on node {status.nominated_node_name}"
+    return None
+
+
+def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
+    """A number of whole GPUs on one node, free for any pod that tolerates the taints of GPU nodes."""
+    resource = config.resource_names().whole[0]
+    keys = {
+        taint.key
+        for node in state.objects.nodes.values()
+        for taint in (node.spec.taints if node.spec is not None else None) or ()
+        if taint.key and not taint.key.startswith(_CLOSING_TAINTS)
+    }
+    # Written as a manifest, because amounts are read from their text.
+    manifest = {
+        "kind": "Pod",
+        "metadata": {"name": f"gpus-{count}"},
+        "spec": {
+            "containers": [{"name": "gpus", "resources": {"limits": {resource: str(count)}}}],
+            "tolerations": [{"key": key, "operator": "Exists"} for key in sorted(keys)],
+        },
+    }
+    (pod,) = read_pods(json.dumps(manifest).encode())
+    wanted = waiting_pod(pod, state, config)
+    return Wanted(wanted.asker, count)
+
+
+class Planner:
+    """Plans on the state of a cluster. Raises InventoryError for an object that cannot be read."""
+
+    def __init__(
+        self, state: ClusterState, config: Configuration, rules: Rules, effort: Effort | None = None
+    ) -> None:
+        self.cluster = MovingCluster(state, config)
+        self.pods, staying = movable_pods(state, self.cluster, config, rules)
+        self._staying = Counter(staying.values())
+        self._state, self._config = state, config
+        self._budgets = list(state.objects.budgets)
+        self._effort = effort or Effort()
+        self._moved: set[str] = set()
+        # Rooms that stay free, by node and uid.
+        self._free: list[tuple[str, str]] = []
+
+    def plan(self, wanted: Sequence[Wanted]) -> Plan:
+        """The moves that let these pods in, one after the other in the order of their priorities."""
+        cluster = self.cluster
+        before = fragmentation(cluster.snapshot)
+        others = self._others(wanted)
+        fitting = {each.name for each in others if cluster.best(each.asker) is not None}
+        order = sorted(wanted, key=lambda each: -each.asker.request.priority)
+        outcomes = [self._outcome(each) for each in order]
+        for node, uid in self._free:
+            cluster.release(node, uid)
+        after = fragmentation(cluster.snapshot)
+        also = [
+            each.name
+            for each in (others if any(outcome.moves for outcome in outcomes) else ())
+            if each.name not in fitting and cluster.best(each.asker) is not None
+        ]
+        return Plan(outcomes, self._staying, len(self.pods), also, before, after)
+
+    def _outcome(self, wanted: Wanted) -> Outcome:
+        cluster, asker = self.cluster, wanted.asker
+        cluster.denominate(asker.uid)
+        node = cluster.best(asker)
+        if node is not None:
+            self._enter(wanted, node)
+            return Outcome(wanted, node)
+        left = [pod for pod in self.pods if pod.uid not in self._moved]
+        search = Search(cluster, left, self._budgets, self._effort)
+        room = search.find(asker)
+        if room is None:
+            return Outcome(wanted, None, (), cluster.refusal(asker), search.nearest, search.exhausted)
+        self._moved.update(move.pod.uid for move in room.moves)
+        cluster.release(room.node, asker.uid)
+        self._enter(wanted, room.node)
+        return Outcome(wanted, room.node, room.moves, exhausted=search.exhausted)
+
+    def _enter(self, wanted: Wanted, node: str) -> None:
+        """The room is taken for the pods that follow; GPUs that no pod asks stay free."""
+        if wanted.gpus is None:
+            self.cluster.bind(wanted.asker, node)
+        else:
+            self.cluster.hold(node, wanted.asker)
+            self._free.append((node, wanted.asker.uid))
+
+    def _others(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+        names = {each.name for each in wanted}
+        found = []
+        for pod in self._state.objects.pods:
+            spec, status = pod.spec or kube.PodSpec(), pod.status or kube.PodStatus()
+            # A nominated pod has its place.
+            if spec.node_name or status.nominated_node_name or spec.scheduling_gates:
+                continue
+            if is_finished(pod) or is_terminating(pod) or pod_name(pod) in names:
+                continue
+            try:
+                each = waiting_pod(pod, self._state, self._config)
+            except PodError:
+                continue
+            if each.asker.request.asks_gpu:
+                found.append(each)
+        return sorted(found, key=lambda each: -each.asker.request.priority)[:_OTHERS]

@@ -1,0 +1,194 @@
+"""A plan as plain JSON values, and in sentences."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from scheduler_ext.defrag.executor import Execution
+from scheduler_ext.defrag.movable import MovablePod
+from scheduler_ext.defrag.moves import Hold, Move
+from scheduler_ext.defrag.plan import Outcome, Plan, doubt, gpus_in_words
+from scheduler_ext.explain.explain import API_VERSION
+from scheduler_ext.explain.in_words import devices as devices_in_words
+from scheduler_ext.explain.in_words import shortfall
+from scheduler_ext.whatif.whatif import name_of
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.pod import not_modelled, pod_name
+
+_Json = dict[str, Any]
+
+
+def plan_json(plan: Plan, held: Mapping[str, Sequence[str]], config: Configuration) -> _Json:
+    """The DefragmentationPlan. `held` are the GPUs that each moved pod holds now, by uid."""
+    moves = [_move(move, outcome, held) for outcome in plan.outcomes for move in outcome.moves]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "DefragmentationPlan",
+        "currency": config.cost.currency,
+        "fits": plan.complete,
+        "pods": [_outcome(outcome) for outcome in plan.outcomes],
+        "moves": moves,
+        "alsoFit": list(plan.also_fit),
+        "fragmentation": {
+            when: {"unallocatedGpus": round(idle, 2), "unusableGpus": round(unusable, 2)}
+            for when, (idle, unusable) in (("before", plan.before), ("after", plan.after))
+        },
+        "movable": plan.movable,
+        "staying": [{"reason": reason, "pods": count} for reason, count in plan.staying.most_common()],
+        "notes": notes(plan, config),
+        "execution": None,
+    }
+
+
+def _move(move: Move, outcome: Outcome, held: Mapping[str, Sequence[str]]) -> _Json:
+    pod = move.pod
+    return {
+        "pod": name_of(pod.bound),
+        "uid": pod.uid,
+        "owner": {"kind": pod.owner.kind, "name": pod.owner.name},
+        "priority": pod.bound.priority,
+        "valueAtRisk": round(pod.value_at_risk, 2),
+        "from": {"node": pod.node, "devices": list(held.get(pod.uid, ()))},
+        "to": {"node": move.to, "devices": list(move.devices)},
+        "frees": freed(pod),
+        "for": outcome.wanted.name,
+        "holds": [{"node": hold.node, "for": _held_for(hold, outcome)} for hold in move.holds],
+    }
+
+
+def _held_for(hold: Hold, outcome: Outcome) -> str:
+    wanted = outcome.wanted
+    return wanted.name if hold.asker.uid == wanted.asker.uid else pod_name(hold.asker.pod)
+
+
+def freed(pod: MovablePod) -> _Json:
+    """The amounts that a move frees, by resource."""
+    request = pod.bound.request
+    amounts = {ask.resource: ask.count for ask in request.units}
+    if request.shares is not None:
+        amounts["memoryMiB"] = request.shares.total_mib
+    return amounts
+
+
+def _outcome(outcome: Outcome) -> _Json:
+    refusal = outcome.refusal or {}
+    stuck = outcome.stuck
+    return {
+        "pod": outcome.wanted.name if outcome.wanted.gpus is None else None,
+        "gpus": outcome.wanted.gpus,
+        "node": outcome.node,
+        "moves": len(outcome.moves),
+        "reason": refusal.get("reason"),
+        "nearestMiss": refusal.get("nearestMiss"),
+        "nearestNode": refusal.get("nearestNode"),
+        "nearestPlan": None
+        if stuck is None
+        else {
+            "node": stuck.node,
+            "pods": [name_of(pod.bound) for pod in stuck.pods],
+            "stuck": name_of(stuck.pod.bound) if stuck.pod is not None else None,
+        },
+        "exhausted": outcome.exhausted,
+        "notModelled": not_modelled(outcome.wanted.asker.pod),
+    }
+
+
+def notes(plan: Plan, config: Configuration) -> list[str]:
+    """Remarks for people who execute the plan."""
+    found = []
+    for outcome in [each for each in plan.outcomes if each.node is not None]:
+        if (problem := doubt(outcome, config)) is not None:
+            found.append(problem)
+        wanted = outcome.wanted
+        features = [each for each in not_modelled(wanted.asker.pod) if each != "scheduling gates"]
+        found += [f"not modelled here for pod {wanted.name}: {feature}" for feature in features]
+    jobs = sorted({move.pod.owner.name or "" for move in plan.moves if move.pod.owner.kind == "Job"})
+    found += [
+        f"Job {name}: the restart counts against its backoffLimit, unless its podFailurePolicy ignores "
+        "DisruptionTarget"
+        for name in jobs
+    ]
+    moved = Counter(feature for move in plan.moves for feature in not_modelled(move.pod.again.pod))
+    found += [
+        f"not modelled here for {count} of the moved pods: {feature}" for feature, count in moved.items()
+    ]
+    return found
+
+
+def verdicts(answer: _Json) -> Iterator[str]:
+    """A sentence or two for each waiting pod."""
+    for each in answer["pods"]:
+        who = f"Pod {each['pod']}" if each["gpus"] is None else gpus_in_words(each["gpus"])
+        if each["node"] is None:
+            yield f"{who}: no plan. {_why_not(each, answer)}"
+        elif not each["moves"]:
+            yield f"{who}: fits already, on node {each['node']}; no move is needed."
+        else:
+            moves = "1 move" if each["moves"] == 1 else f"{each['moves']} moves"
+            yield f"{who}: fits on node {each['node']} after {moves}."
+
+
+def _why_not(each: _Json, answer: _Json) -> str:
+    parts = []
+    if each["reason"] is not None:
+        miss = f" ({shortfall(each['nearestMiss'])})" if each["nearestMiss"] is not None else ""
+        where = f" on {each['nearestNode']}" if each["nearestNode"] else ""
+        parts.append(f"Nearest now: {each['reason']}{where}{miss}.")
+    near = each["nearestPlan"]
+    if near is not None and near["stuck"] is not None:
+        parts.append(
+            f"It would fit on node {near['node']} without {', '.join(near['pods'])}, but {near['stuck']} "
+            "would find no other place."
+        )
+    elif near is not None:
+        parts.append(f"Node {near['node']} would still refuse it after the moves.")
+    else:
+        parts.append("It would fit on no node, even if all pods that may be moved left.")
+    if answer["staying"]:
+        worst = answer["staying"][0]
+        parts.append(f"Of the pods with GPUs, {worst['pods']} may not be moved: each {worst['reason']}.")
+    if each["exhausted"]:
+        parts.append("The search ended at its bound; --thorough searches longer.")
+    return " ".join(parts)
+
+
+def place(where: _Json) -> str:
+    """A node and its GPUs."""
+    found = where["devices"]
+    if found and isinstance(found[0], str):
+        return f"{where['node']} {', '.join(found)}"
+    known = [each for each in found if each.get("uuid")]
+    return f"{where['node']} {devices_in_words(known)}" if known else str(where["node"])
+
+
+def amounts(freed_amounts: _Json) -> str:
+    """What a move frees."""
+    words = [f"{count} {name}" for name, count in freed_amounts.items() if name != "memoryMiB"]
+    return ", ".join([*words, *(f"{mib} MiB" for name, mib in freed_amounts.items() if name == "memoryMiB")])
+
+
+def execution_json(execution: Execution) -> _Json:
+    """What an execution did."""
+    return {
+        "done": [
+            {"pod": name_of(done.move.pod.bound), "replacedBy": done.replaced_by, "node": done.node}
+            for done in execution.done
+        ],
+        "notDone": [name_of(move.pod.bound) for move in execution.pending],
+        "nodes": dict(execution.nodes),
+        "problem": execution.problem,
+    }
+
+
+def summary(execution: _Json) -> str:
+    """One sentence on what was done and what was not."""
+    done = ", ".join(
+        f"{each['pod']} is now {each['replacedBy']} on {each['node']}" for each in execution["done"]
+    )
+    if execution["problem"] is None:
+        return f"Done: {done or 'nothing had to be moved'}."
+    rest = ", ".join(execution["notDone"])
+    return (
+        f"Stopped: {execution['problem']}; done: {done or 'nothing'}; not done: {rest or 'nothing'}; no room "
+        "is held any more, and no other pod will be evicted."
+    )

@@ -1,0 +1,1 @@
+"""The configuration of autoscalers, generated from a table of node groups."""

@@ -1,0 +1,87 @@
+"""What every node of a group has, before the first one exists: labels, resources, taints; and the order in
+which groups are bought."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from scheduler_ext.core.gpu.gpu import Memory
+from scheduler_ext.core.gpu.mig_profile import resource_from_profile
+from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
+from scheduler_ext.core.gpu.value_table import value_of
+from scheduler_ext.core.node.node_labels import AGENT_LABEL, MODEL_LABEL, STARTING_TAINT
+from scheduler_ext.core.request.resource_names import DEFAULT_SHARE
+from scheduler_ext.wire.node_groups import NodeGroup
+from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
+
+NVIDIA_GPU: Final = "nvidia.com/gpu"
+_WHOLE: Final = {
+    "nvidia": NVIDIA_GPU,
+    "amd": "amd.com/gpu",
+    "intel": "gpu.intel.com/i915",
+    "habana": "habana.ai/gaudi",
+}
+
+
+def starting_taint(key: str = STARTING_TAINT) -> dict[str, str]:
+    """The taint of a node whose GPUs are not known yet; the extender removes it."""
+    return {"key": key, "value": "true", "effect": "NoSchedule"}
+
+
+def labels(group: NodeGroup) -> dict[str, str]:
+    """The labels of a node, the group's own ones last."""
+    found = {MODEL_LABEL: group.gpu.name}
+    if group.gpu.vendor == "nvidia":
+        found[AGENT_LABEL] = "true"
+    if group.hand_out == "memory-shares":
+        found[SHARE_NODE_LABEL] = "memory"
+    return found | group.labels
+
+
+def taints(group: NodeGroup) -> list[dict[str, str]]:
+    """The taints that stay; Karpenter's definition refuses an empty value."""
+    return [
+        {"key": each.key, **({"value": each.value} if each.value else {}), "effect": each.effect}
+        for each in group.taints
+    ]
+
+
+def taint_text(taint: Mapping[str, str]) -> str:
+    """A taint as kubelets and clouds read it: KEY=VALUE:EFFECT."""
+    return f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"
+
+
+def resources(group: NodeGroup, headroom_percent: int) -> dict[str, int]:
+    """What a node hands out, by the name of the resource. A 0 stands where the cloud would state GPUs that no
+    pod can get whole."""
+    whole, gpus = _WHOLE[group.gpu.vendor], group.gpus_per_node
+    match group.hand_out:
+        case "memory-shares":
+            mib = Room.of(Memory(group.gpu_mib), NOTHING_HELD, headroom_percent).share_total
+            return {whole: 0, DEFAULT_SHARE: gpus * mib}
+        case "time-slicing":
+            return {whole: gpus * (group.replicas or 1)}
+        case "mig" if group.mig is not None and group.mig.strategy == "single":
+            return {whole: gpus * sum(group.mig.profiles.values())}
+        case "mig" if group.mig is not None:
+            instances = {
+                resource_from_profile(profile): gpus * count for profile, count in group.mig.profiles.items()
+            }
+            return {whole: 0} | instances
+    return {whole: gpus}
+
+
+def ordered(groups: Sequence[NodeGroup]) -> list[NodeGroup]:
+    """The groups in the order in which a pod that fits several gets a node: the least valuable GPUs first, of
+    equal ones spot before on-demand, and time-sliced ones last, because they suit the fewest pods."""
+
+    def key(group: NodeGroup) -> tuple[object, ...]:
+        return (
+            group.hand_out == "time-slicing",
+            value_of(group.gpu, {}),
+            group.gpus_per_node,
+            group.capacity_type != "spot",
+            group.hand_out,
+            group.name,
+        )
+
+    return sorted(groups, key=key)

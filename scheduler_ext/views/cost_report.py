@@ -1,0 +1,117 @@
+"""The cost of GPUs per hour by model and by namespace."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from scheduler_ext.core.gpu.readings import NodeReadings, Readings
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.explain.explain import API_VERSION
+from scheduler_ext.views.history import fragmentation_by_node
+from scheduler_ext.views.node_usage import PerNode
+from scheduler_ext.views.node_value import node_value
+from scheduler_ext.views.value_account import (
+    Account,
+    Held,
+    Kind,
+    Ledger,
+    NodeValue,
+    all_of,
+    held_of,
+    ledger,
+)
+from scheduler_ext.wire.config import Configuration
+
+# More digits are errors of rounding.
+_DIGITS = 6
+# What pods hold, and with the rest the whole value.
+_HELD = ("allocated", "idle", "unmeasured")
+_ALL = (*_HELD, "free", "stranded", "unavailable", "total")
+
+
+class Ledgers:
+    """The Ledger of a snapshot; what did not change since the last one is not computed again. For one thread
+    at a time."""
+
+    def __init__(self, config: Configuration) -> None:
+        sizing, factor = config.sizing(), config.cost.per_unit
+        self._idle_after_s = config.idle_after_s()
+        self._values = PerNode(lambda node: node_value(node, sizing, factor))
+        self._held: dict[str, tuple[NodeValue, Sequence[Readings], frozenset[str], Held]] = {}
+        self._last: tuple[Snapshot, NodeReadings, Mapping[str, frozenset[str]], Ledger] | None = None
+
+    def of(self, snapshot: Snapshot, readings: NodeReadings, facts: FactsOfPods, now: float) -> Ledger:
+        """At a wall time: a pod is idle after it has run for as long as its GPUs computed nothing."""
+        new = {
+            name: frozenset(pod.uid for pod in node.info.pods if self._is_new(pod, facts, now))
+            for name, node in snapshot.nodes.items()
+        }
+        last = self._last
+        if last is None or last[0] is not snapshot or last[1] is not readings or last[2] != new:
+            last = self._last = snapshot, readings, new, ledger(self._nodes(snapshot, readings, new))
+        return last[3]
+
+    def _is_new(self, pod: BoundPod, facts: FactsOfPods, now: float) -> bool:
+        """Whether the pod runs for less than the window, or its node still prepares it."""
+        since = facts.get(pod.uid, NO_FACTS).running_since
+        return pod.started_at is not None if since is None else now - since < self._idle_after_s
+
+    def _nodes(
+        self, snapshot: Snapshot, readings: NodeReadings, new: Mapping[str, frozenset[str]]
+    ) -> Iterator[tuple[NodeValue, Held, float]]:
+        lost, known = fragmentation_by_node(snapshot), {}
+        for name, value in self._values.of(snapshot).items():
+            # What an old report says of idle times is no longer true.
+            did = readings.get(name, ()) if snapshot.nodes[name].info.freshness == "Fresh" else ()
+            before = self._held.get(name)
+            if before is None or before[0] is not value or before[1] is not did or before[2] != new[name]:
+                before = value, did, new[name], held_of(value, did, self._idle_after_s, new[name])
+            known[name] = before
+            unallocated, unusable = lost.get(name, (0.0, 0.0))
+            yield value, before[3], unusable / unallocated if unallocated else 0.0
+        self._held = known
+
+
+def cost_report(
+    snapshot: Snapshot, readings: NodeReadings, facts: FactsOfPods, config: Configuration, now: float
+) -> dict[str, Any]:
+    """The Cost of a cluster at a wall time as plain JSON values: value per hour, the most expensive first."""
+    found = Ledgers(config).of(snapshot, readings, facts, now)
+    namespaces = {name: all_of(kinds.values()) for name, kinds in found.namespaces.items()}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Cost",
+        "currency": config.cost.currency,
+        "perUnit": config.cost.per_unit,
+        "idleAfterSeconds": config.idle_after_s(),
+        "total": {"gpus": found.total.gpus} | _amounts(found.total, _ALL),
+        "models": [
+            {"model": model, "gpus": account.gpus} | _amounts(account, _ALL)
+            for model, account in _by_model(found.models)
+        ],
+        "namespaces": [
+            {
+                "namespace": name,
+                **_amounts(namespaces[name], _HELD),
+                "models": [
+                    {"model": model} | _amounts(account, _HELD)
+                    for model, account in _by_model(found.namespaces[name])
+                ],
+            }
+            for name in sorted(namespaces, key=lambda name: (-namespaces[name].allocated, name))
+        ],
+        "nodesLeftOut": sorted(name for name, node in snapshot.nodes.items() if node.info.is_out),
+    }
+
+
+def _by_model(kinds: Mapping[Kind, Account]) -> list[tuple[str, Account]]:
+    """The products of one model together, the largest value first."""
+    models: dict[str, Account] = {}
+    for kind, account in kinds.items():
+        models[kind.model] = all_of((models.get(kind.model, Account()), account))
+    return sorted(models.items(), key=lambda each: (-each[1].total, each[0]))
+
+
+def _amounts(account: Account, names: tuple[str, ...]) -> dict[str, float]:
+    return {name: round(getattr(account, name), _DIGITS) for name in names}

@@ -1,0 +1,221 @@
+"""The value of one node's GPUs, with the pods that hold them. Prices are those of core.gpu.value_table, times
+a factor; a part of a GPU has its part of the price."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from scheduler_ext.core.cycle.placement import Sizing
+from scheduler_ext.core.gpu.gpu import Device, Holder
+from scheduler_ext.core.gpu.models import GpuModel, canonical_model
+from scheduler_ext.core.gpu.value_table import value_of
+from scheduler_ext.core.node.attribution import attribute
+from scheduler_ext.core.node.claimed import ClaimedGpu, claimed_gpus
+from scheduler_ext.core.node.columns import loose_gpus
+from scheduler_ext.core.node.estimate import Estimate
+from scheduler_ext.core.node.holdings import Holdings, holdings_of, pod_of, share_peaks
+from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
+from scheduler_ext.core.node.state import resolve_held
+from scheduler_ext.views.node_usage import takes_new
+from scheduler_ext.views.placed_pods import claimed_part
+from scheduler_ext.views.value_account import NO_VALUE, HeldValue, Kind, NodeValue
+
+# The namespace of a holder of which the agent saw none. No namespace has this name.
+UNKNOWN = "_unknown"
+
+
+class Who(NamedTuple):
+    """A pod by its namespace and its uid, None if that is unknown."""
+
+    namespace: str
+    uid: str | None
+
+
+def gpu_price(info: NodeInfo, model: GpuModel, sizing: Sizing, factor: float) -> float:
+    """The price of one GPU of a node, per hour."""
+    return factor * (info.value or value_of(model, sizing.policy.values))
+
+
+def node_value(node: Node, sizing: Sizing, factor: float) -> NodeValue:
+    """The value of a node's GPUs per hour; nothing if they may be gone."""
+    info = node.info
+    if info.is_out:
+        return NO_VALUE
+    known = holdings_of(info, sizing.resources)
+    if info.report is None:
+        return _estimated(node, info.estimate, sizing, factor) if info.estimate is not None else NO_VALUE
+    attribution = attribute(info, known, sizing.resources, node)
+    if attribution.held is not known:
+        # Holdings on unknown GPUs count on some of those that they may be on, so that sums are right.
+        node = resolve_held(info, attribution.held, sizing.resources, sizing.headroom_percent)
+    tally = _Tally(node, known)
+    for device in info.devices:
+        price = gpu_price(info, device.model, sizing, factor)
+        tally.add(device, price, attribution.held.devices[device.uuid].instances)
+    return tally.done()
+
+
+def pod_values(node: Node, sizing: Sizing, factor: float) -> dict[str, float]:
+    """The value per hour of what each pod holds of a node, by its uid."""
+    values: dict[str, float] = {}
+    for part in node_value(node, sizing, factor).held:
+        if part.uid is not None:
+            values[part.uid] = values.get(part.uid, 0.0) + part.value
+    return values
+
+
+def _estimated(node: Node, estimate: Estimate, sizing: Sizing, factor: float) -> NodeValue:
+    """Of labels: pods hold a number of GPUs, or of their replicas."""
+    price = gpu_price(node.info, estimate.model, sizing, factor) * _part_of_gpu(estimate.model)
+    kind = Kind(estimate.model.name, estimate.model.name)
+    held = min(float(estimate.count), node.state.adrift)
+    usable = min(estimate.count - held, loose_gpus(node.state))
+    part = HeldValue(UNKNOWN, kind, held * price)
+    return NodeValue(
+        gpus={kind: estimate.count},
+        held=tuple(_split(part, _unseen(node.info, Counter()))) if held else (),
+        unheld={kind: usable * price},
+        unavailable={kind: (estimate.count - held - usable) * price},
+    )
+
+
+def _part_of_gpu(model: GpuModel) -> float:
+    """Of a MIG instance that is offered as a GPU: its part of the GPU's memory."""
+    whole = canonical_model(model.name.partition("-MIG-")[0]).memory_mib
+    return min(1.0, model.memory_mib / whole) if model.is_mig_slice and model.memory_mib and whole else 1.0
+
+
+class _Tally:
+    """Adds up the GPUs of a node with a report; `known` are the holdings whose GPU is known."""
+
+    def __init__(self, node: Node, known: Holdings) -> None:
+        info, report = node.info, node.info.report
+        self._info = info
+        self._known = known
+        self._slots = dict(node.gpus)
+        self._takes_shares = node.state.takes_shares and not node.state.in_parts
+        self._replicas = report.replicas if report is not None and report.sharing_strategy != "none" else 1
+        self._peaks = {pod.uid: share_peaks(pod, info.devices) for pod in info.pods if pod.holds}
+        self._claimed = list(claimed_gpus(info))
+        # Whole GPUs, replicas and instances that each pod was seen on.
+        self._seen: Counter[str] = Counter()
+        self._gpus: Counter[Kind] = Counter()
+        self._held: list[HeldValue] = []
+        self._unheld: dict[Kind, float] = {}
+        self._unavailable: dict[Kind, float] = {}
+
+    def add(self, device: Device, price: float, instances: set[str]) -> None:
+        """Take one GPU, of which `instances` are held."""
+        kind, slot = Kind(device.model.name, device.product), self._slots[device.uuid]
+        self._gpus[kind] += 1
+        if device.mig.enabled:
+            held = sum(self._add_instances(device, kind, price, instances))
+            # Without instances, no pod can have anything of it.
+            usable = 1 - held if device.mig.instances else 0.0
+        else:
+            held = 1 - slot.idle
+            if held > 0:
+                part = HeldValue(UNKNOWN, kind, held * price, device.uuid)
+                self._held += _split(part, self._holders(device))
+            usable = slot.idle if slot.is_whole else 0.0
+            if self._takes_shares and slot.share_total_mib:
+                # Memory in use by no known pod is neither held nor free.
+                usable = min(slot.idle, max(0, slot.share_free_mib) / slot.share_total_mib)
+        if not takes_new(self._info, device):
+            usable = 0.0
+        self._unheld[kind] = self._unheld.get(kind, 0.0) + usable * price
+        self._unavailable[kind] = self._unavailable.get(kind, 0.0) + (1 - held - usable) * price
+
+    def done(self) -> NodeValue:
+        unseen = _unseen(self._info, self._seen)
+        held = [
+            each
+            for part in self._held
+            for each in (_split(part, unseen) if part.namespace == UNKNOWN and part.uid is None else [part])
+        ]
+        return NodeValue(self._gpus, tuple(held), self._unheld, self._unavailable)
+
+    def _add_instances(
+        self, device: Device, kind: Kind, price: float, instances: set[str]
+    ) -> Iterator[float]:
+        """The parts of the GPU that are held instances."""
+        slots = sum(each.size for each in device.mig.instances)
+        for instance in device.mig.instances:
+            if instance.uuid not in instances:
+                continue
+            part = HeldValue(UNKNOWN, kind, instance.size / slots * price, device.uuid, instance.uuid)
+            claims = [each for each in self._claimed if each.device.uuid == instance.uuid]
+            who: dict[Who, float] = {}
+            if claims:
+                who = {_claimant(claims[0]): 1.0}
+            elif instance.holder is not None:
+                who = {self._holder(instance.holder): 1.0}
+                self._seen.update(each.uid for each in who if each.uid is not None)
+            self._held += _split(part, who)
+            yield instance.size / slots
+
+    def _holders(self, device: Device) -> dict[Who, float]:
+        """The pods that hold parts of a GPU without MIG, with the size of each part."""
+        who: dict[Who, float] = {}
+        here = self._known.devices[device.uuid]
+        by_claim: set[str] = set()
+        for each in self._claimed:
+            if each.device.on == device.uuid:
+                who[_claimant(each)] = who.get(_claimant(each), 0.0) + claimed_part(each, self._info)[0]
+                by_claim.update(uid for uid, _ in each.claim.pods)
+        size = max(1, device.memory.total_mib - device.memory.reserved_mib)
+        for pod in self._info.pods:
+            share_mib = self._peaks.get(pod.uid, {}).get(device.uuid, 0)
+            if share_mib:
+                who[Who(pod.namespace, pod.uid)] = share_mib / size
+            elif pod.holds and pod.uid in here.pods and pod.uid not in by_claim:
+                units = self._units(device, pod)
+                self._seen[pod.uid] += units
+                who[Who(pod.namespace, pod.uid)] = units / self._replicas
+        for holder in device.holders:
+            other = pod_of(holder, self._info.pods)
+            if holder.memory_mib is None and other is None:
+                who[self._holder(holder)] = 1 / self._replicas
+            elif holder.memory_mib and not here.units and (other is None or other.uid not in here.pods):
+                # Use by pods that hold nothing here keeps memory from others.
+                stranger = self._holder(holder)
+                who[stranger] = who.get(stranger, 0.0) + holder.memory_mib / size
+        return who
+
+    def _units(self, device: Device, pod: BoundPod) -> int:
+        given = sum(uuids.count(device.uuid) for uuids in pod.devices.values())
+        seen = sum(holder.memory_mib is None and pod.is_holder(holder) for holder in device.holders)
+        return max(1, given, seen)
+
+    def _holder(self, holder: Holder) -> Who:
+        pod = pod_of(holder, self._info.pods)
+        if pod is not None:
+            return Who(pod.namespace, pod.uid)
+        return Who(holder.namespace or UNKNOWN, holder.uid)
+
+
+def _claimant(each: ClaimedGpu) -> Who:
+    """One of the pods of a claim; all of them are in its namespace."""
+    return Who(each.claim.namespace, min((uid for uid, _ in each.claim.pods), default=None))
+
+
+def _unseen(info: NodeInfo, seen: Mapping[str, int]) -> dict[Who, float]:
+    """The pods whose GPUs are not all known, with the number of those that are missing."""
+    missing: dict[Who, float] = {}
+    for pod in info.pods:
+        if pod.holds:
+            asked = sum(ask.count for ask in pod.request.units if not ask.by_claim)
+            if asked > seen[pod.uid]:
+                missing[Who(pod.namespace, pod.uid)] = asked - seen[pod.uid]
+    return missing
+
+
+def _split(part: HeldValue, who: Mapping[Who, float]) -> list[HeldValue]:
+    """The part in pieces, in proportion to what each pod holds; whole if nothing is known of the pods."""
+    total = sum(who.values())
+    if total <= 0:
+        return [part]
+    return [
+        part._replace(namespace=each.namespace, uid=each.uid, value=part.value * weight / total)
+        for each, weight in who.items()
+    ]

@@ -1,0 +1,57 @@
+"""The command autoscaler-config: its forms of output, its notes and its errors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from scheduler_ext.cli import main
+from tests.nodegroups.tables import group, table_bytes
+from tests.pages import ROOT
+
+SHIPPED = ROOT / "config" / "node-groups.yaml"
+
+
+def run(*arguments: str, given: bytes | None = None) -> Result:
+    return CliRunner().invoke(main, ["autoscaler-config", *arguments], input=given)
+
+
+def test_karpenters_objects_are_yaml_by_default() -> None:
+    result = run("--for", "karpenter", "-f", str(SHIPPED))
+    assert result.exit_code == 0
+    assert yaml.safe_load(result.stdout) == json.loads(
+        run("--for", "karpenter", "-f", str(SHIPPED), "-o", "json").stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("autoscaler", "begins"),
+    [("cluster-autoscaler", "# Flags of"), ("gke", "gcloud container clusters update")],
+)
+def test_others_get_commands_by_default(autoscaler: str, begins: str) -> None:
+    result = run("--for", autoscaler, "-f", "-", given=table_bytes(group()))
+    assert result.exit_code == 0
+    assert result.stdout.startswith(begins)
+    structured = run("--for", autoscaler, "-f", "-", "-o", "yaml", given=table_bytes(group()))
+    assert yaml.safe_load(structured.stdout)["apiVersion"] == "cli.scheduler-ext.io/v1alpha1"
+
+
+def test_notes_go_to_stderr() -> None:
+    result = run("--for", "karpenter", "-f", "-", given=table_bytes(group(min=1)))
+    assert result.stderr.startswith("Note: groups[0].min: Karpenter keeps no minimum")
+    assert "Note" not in result.stdout
+
+
+def test_an_error_names_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "groups.yaml"
+    file.write_bytes(table_bytes(group(model="X")))
+    for autoscaler in ("karpenter", "gke"):
+        result = run("--for", autoscaler, "-f", str(file))
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert result.stderr.startswith(f"Error: {file}: groups[0].model: 'X' is no model of the table; ")
+    result = run("--for", "gke", "-f", str(tmp_path / "none"))
+    assert result.stderr == f"Error: {tmp_path / 'none'}: No such file or directory\n"

@@ -1,0 +1,87 @@
+"""`scheduler-ext cost` on files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from click.testing import CliRunner, Result
+
+from scheduler_ext.cli import main
+from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, pod
+from tests.pages import SAMPLE
+
+WHOLE = "nvidia.com/gpu"
+
+
+def cost(*options: str, given: bytes | None = None) -> Result:
+    source = "-" if given is not None else str(SAMPLE)
+    return CliRunner().invoke(main, ["cost", "--inventory", source, *options], input=given)
+
+
+def parsed(*options: str, given: bytes | None = None) -> dict[str, Any]:
+    result = cost("-o", "json", *options, given=given)
+    assert (result.exit_code, result.exception) == (0, None)
+    found: dict[str, Any] = json.loads(result.output)
+    return found
+
+
+def held(*idle_s: int | None) -> bytes:
+    devices: list[Json] = [
+        gpu(i, holders=[holder(f"p{i}")], idleSeconds=each) for i, each in enumerate(idle_s)
+    ]
+    return inventory(
+        gpu_node("n", devices), *(pod(f"p{i}", {WHOLE: "1"}, on="n") for i in range(len(idle_s)))
+    )
+
+
+def test_the_parts_of_the_sample_cluster_are_its_whole_value() -> None:
+    found = parsed()
+    assert (found["kind"], found["currency"]) == ("Cost", "USD")
+    total = found["total"]
+    parts = ("allocated", "free", "stranded", "unavailable")
+    assert abs(sum(total[part] for part in parts) - total["total"]) < 1e-4
+    for name in (*parts, "total", "idle", "unmeasured"):
+        assert abs(sum(model[name] for model in found["models"]) - total[name]) < 1e-4
+    assert abs(sum(each["allocated"] for each in found["namespaces"]) - total["allocated"]) < 1e-4
+
+
+def test_the_table_has_a_line_for_each_model_and_namespace() -> None:
+    lines = [line.split() for line in cost(given=held(3600, 0)).output.splitlines()]
+    assert lines[0] == ["6.80", "USD", "per", "hour", "for", "2", "GPUs"]
+    assert ["A100-80GB", "2", "6.80", "6.80", "3.40", "0.00", "0.00", "0.00", "0.00"] in lines
+    assert ["total", "2", "6.80", "6.80", "3.40", "0.00", "0.00", "0.00", "0.00"] in lines
+    assert ["default", "6.80", "3.40", "0.00", "A100-80GB"] in lines
+
+
+def test_wide_has_a_line_for_each_model_of_a_namespace() -> None:
+    lines = [line.split() for line in cost("-o", "wide").output.splitlines()]
+    assert [line[-1] for line in lines if line and line[0] == "research"] == ["H100-80GB", "A100-80GB"]
+
+
+def test_a_note_says_that_idle_times_are_unknown() -> None:
+    assert "Note: UNMEASURED is a part of ALLOCATED" in cost(given=held(None)).output
+    assert "Note" not in cost(given=held(0)).output
+
+
+def test_names_are_those_of_namespaces() -> None:
+    assert cost("-o", "name").output.split() == ["namespace/research", "namespace/serving"]
+
+
+def test_prices_currency_and_idle_time_are_configured(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "config.scheduler-ext.io/v1alpha1",
+                "kind": "ExtenderConfiguration",
+                "values": {"A100": 10},
+                "cost": {"perUnit": 0.5, "currency": "EUR"},
+                "idle": {"after": "5m"},
+            }
+        )
+    )
+    found = parsed("--config", str(config), given=held(400, 200))
+    assert (found["currency"], found["total"]["total"], found["total"]["idle"]) == ("EUR", 10.0, 5.0)

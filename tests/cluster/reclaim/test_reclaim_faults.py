@@ -1,0 +1,239 @@
+"""Reclaim where something fails: a budget, a lost answer, an extender that ends, or two of them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from scheduler_ext.cluster.client.transport import RefusedError
+from scheduler_ext.core.errors import ClusterError
+from tests.cluster.api.api_faults import After, Refuse, Reset
+from tests.cluster.api.api_handler import Answer
+from tests.cluster.api.api_paths import LEASES, PODS
+from tests.cluster.api.api_requests import Match, Request, writes
+from tests.cluster.reclaim.reclaiming import HOUR_S, MINUTE_S, Cluster, Extending, evictions
+
+WARN_S = 15 * MINUTE_S
+SEVERAL = ("lazy-0", "lazy-1", "lazy-2")
+
+
+def warned(cluster: Cluster, *names: str, **reclaim: object) -> Extending:
+    """An extender whose warnings of these pods are over."""
+    for name in names:
+        cluster.add(name)
+    extender = Extending(cluster, **reclaim)  # type: ignore[arg-type]
+    extender.look()
+    cluster.age(WARN_S)
+    return extender
+
+
+# The number of evictions
+
+
+def test_no_more_than_so_many_pods_are_evicted_within_an_hour(cluster: Cluster) -> None:
+    extender = warned(cluster, *SEVERAL, per_hour=2)
+    extender.look()
+    assert len(cluster.leaving()) == 2
+    cluster.age(HOUR_S - 1)
+    extender.look()
+    assert len(cluster.leaving()) == 2
+    assert extender.counts["limited"] == 1, "it is one pod, however often it is looked at"
+    cluster.age(1)
+    extender.look()
+    assert len(cluster.leaving()) == 3
+
+
+def test_pods_that_wait_for_the_hour_hold_back_no_warning(cluster: Cluster) -> None:
+    extender = Extending(cluster, per_hour=1)
+    for i in range(25):
+        cluster.add(f"many-{i}")
+    # A look warns twenty.
+    for _ in range(2):
+        extender.look()
+    cluster.age(WARN_S)
+    cluster.add("late")
+    for _ in range(2):
+        extender.look()
+    assert (len(cluster.leaving()), cluster.warned()["late"]) == (1, WARN_S)
+
+
+def test_the_number_survives_a_restart(cluster: Cluster) -> None:
+    warned(cluster, *SEVERAL, per_hour=2).look()
+    cluster.age(MINUTE_S)
+    after = Extending(cluster, per_hour=2)
+    after.look()
+    assert len(cluster.leaving()) == 2
+    assert after.counts == {"limited": 1}
+    cluster.age(HOUR_S)
+    after.look()
+    assert len(cluster.leaving()) == 3
+
+
+# A budget in the way
+
+
+def test_a_pod_whose_budget_forbids_it_waits_and_the_others_go(cluster: Cluster, at_once: None) -> None:
+    """The refused eviction is none of the two that are allowed."""
+    cluster.add("held", labels={"app": "x"})
+    cluster.budget("x", allowed=0)
+    extender = warned(cluster, *SEVERAL, per_hour=2)
+    for _ in range(3):
+        extender.look()
+    assert len(cluster.leaving()) == 2
+    assert "held" not in cluster.leaving()
+    assert len(cluster.recorded()) == 2
+    assert "uid-held" not in cluster.recorded()
+    cluster.budget("x", allowed=1)
+    cluster.age(HOUR_S)
+    extender.look()
+    assert "held" in cluster.leaving()
+
+
+def test_a_refused_pod_is_tried_again_later_and_not_at_every_look(cluster: Cluster) -> None:
+    cluster.add("held", labels={"app": "x"})
+    cluster.budget("x", allowed=0)
+    extender = warned(cluster)
+    for _ in range(3):
+        extender.look()
+    assert len(cluster.server.log.all(evictions())) == 1
+    assert extender.counts == {"warned": 1, "budget": 1}
+
+
+def test_a_pod_with_several_budgets_holds_back_no_other(cluster: Cluster, at_once: None) -> None:
+    """The API server answers with its error 500, and evicts nothing."""
+    cluster.add("held", labels={"app": "x", "tier": "y"})
+    cluster.budget("x", allowed=1)
+    cluster.budget("other", allowed=1)
+    second = {"selector": {"matchLabels": {"tier": "y"}}}
+    cluster.server.store.update(
+        "/apis/policy/v1/poddisruptionbudgets", "other", lambda before: before | {"spec": second}, "lab"
+    )
+    extender = warned(cluster, "lazy", per_hour=1)
+    for _ in range(2):
+        extender.look()
+    assert cluster.leaving() == ["lazy"]
+    assert cluster.recorded() == ["uid-lazy"]
+
+
+# An extender that ends
+
+
+def test_between_warning_and_eviction(cluster: Cluster) -> None:
+    """The next one keeps the time of the warning, and writes its Event, which may be lost."""
+    cluster.add("lazy")
+    Extending(cluster).look()
+    cluster.age(WARN_S / 3)
+    after = Extending(cluster)
+    after.look()
+    after.look()
+    assert cluster.warned() == {"lazy": WARN_S * 2 / 3}
+    assert after.events == [("GPUReclaimWarning", "lazy")]
+    assert after.counts == {}
+    cluster.age(WARN_S * 2 / 3)
+    after.look()
+    assert cluster.leaving() == ["lazy"]
+
+
+def test_between_record_and_eviction(cluster: Cluster) -> None:
+    """The pod is recorded once, whoever evicts it."""
+    before = warned(cluster, *SEVERAL, per_hour=1)
+    cluster.server.faults.place(Reset(), evictions(), times=1)
+    with pytest.raises(ClusterError):
+        before.look()
+    (recorded,) = cluster.recorded()
+    assert cluster.leaving() == []
+    after = Extending(cluster, per_hour=1)
+    after.look()
+    assert [f"uid-{name}" for name in cluster.leaving()] == [recorded]
+    assert cluster.recorded() == [recorded]
+
+
+def test_between_eviction_and_the_end_of_the_pod(cluster: Cluster) -> None:
+    """The answer is lost with the extender, and the pod takes its time."""
+    before = warned(cluster, "lazy", "other", per_hour=1)
+    cluster.server.faults.place(After(Reset()), evictions(), times=1)
+    with pytest.raises(ClusterError):
+        before.look()
+    assert len(cluster.leaving()) == 1
+    for _ in range(3):
+        cluster.age(MINUTE_S)
+        Extending(cluster, per_hour=1).look()
+    assert len(cluster.leaving()) == len(cluster.recorded()) == 1
+    assert len(cluster.server.log.all(evictions())) == 1
+
+
+def test_an_error_of_the_server_leaves_the_record(cluster: Cluster) -> None:
+    """The pod may have been evicted nevertheless."""
+    extender = warned(cluster, "lazy")
+    cluster.server.faults.place(
+        Refuse(500, "InternalError", "etcdserver: request timed out"), evictions(), times=1
+    )
+    with pytest.raises(RefusedError):
+        extender.look()
+    assert cluster.recorded() == ["uid-lazy"]
+    extender.look()
+    assert cluster.leaving() == ["lazy"]
+
+
+# Two extenders
+
+
+def test_of_two_extenders_that_record_at_once_one_is_refused(cluster: Cluster) -> None:
+    """Both believe to be active; the second one acts between the first one's read and write of the record."""
+    one = warned(cluster, *SEVERAL, per_hour=1)
+    other = Extending(cluster, per_hour=1)
+    waiting = [other]
+
+    def hook(request: Request) -> Answer | None:
+        if writes(LEASES)(request) and waiting:
+            waiting.pop().look()
+        return None
+
+    cluster.server.hook = hook
+    with pytest.raises(RefusedError) as refused:
+        one.look()
+    assert refused.value.status == 409
+    one.look()
+    assert len(cluster.leaving()) == len(cluster.recorded()) == 1
+
+
+def test_two_extenders_warn_a_pod_once(cluster: Cluster) -> None:
+    """The watch of the second one is late."""
+    cluster.add("lazy")
+    one, other = Extending(cluster), Extending(cluster)
+    other.late = cluster.state()
+    one.look()
+    cluster.age(MINUTE_S)
+    other.look()
+    assert cluster.warned() == {"lazy": WARN_S - MINUTE_S}
+    assert other.counts == {}
+
+
+def opts_out_at(cluster: Cluster, match: Match) -> None:
+    """Let the owner of the pod opt out just before such a request is done."""
+    changes = [partial(cluster.label, "lazy", "false")]
+
+    def hook(request: Request) -> Answer | None:
+        if match(request) and changes:
+            changes.pop()()
+        return None
+
+    cluster.server.hook = hook
+
+
+def test_a_pod_that_changes_just_before_its_eviction_stays(cluster: Cluster) -> None:
+    extender = warned(cluster, "lazy")
+    opts_out_at(cluster, evictions())
+    extender.look()
+    assert (cluster.leaving(), cluster.recorded()) == ([], [])
+    extender.look()
+    assert cluster.warned() == {}
+
+
+def test_a_pod_that_changes_just_before_its_warning_gets_none(cluster: Cluster) -> None:
+    cluster.add("lazy")
+    extender = Extending(cluster)
+    opts_out_at(cluster, writes(PODS, "PATCH"))
+    extender.look()
+    assert (cluster.warned(), extender.events) == ({}, [])

@@ -1,0 +1,105 @@
+"""Idle pods in a running extender: reclaim in its thread, preempt, and the facts about pods."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from scheduler_ext.cluster.client.retry import Backoff
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.live import LiveInventory
+from scheduler_ext.cluster.reclaim import reclaimer as reclaimer_module
+from scheduler_ext.extender.extender import Extender
+from scheduler_ext.wire.config import Configuration, IdleSection, PreemptionSection, ReclaimSection
+from scheduler_ext.wire.pod_facts import RECLAIM_AT_ANNOTATION
+from tests.cluster.api.api_faults import Refuse
+from tests.cluster.api.api_paths import NAMESPACES, PODS
+from tests.cluster.api.api_requests import lists
+from tests.cluster.following import eventually
+from tests.cluster.living import Living
+from tests.kube_idle import DAY_S, running
+from tests.kube_objects import gpu, holder
+
+SOON = ReclaimSection(mode="evict", min_age="1s", warn_for="1s")
+
+
+@pytest.fixture
+def idle(living: Living, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> Living:
+    """Two pods that have run for a day, of which the first computes nothing and opted in."""
+    monkeypatch.setattr(reclaimer_module, "EVERY_S", 0.02)
+    monkeypatch.setattr(reclaimer_module, "Backoff", lambda: Backoff(0.01, 0.02))
+    for name, idle_s in (("a", 7200), ("b", 0)):
+        report(living, name, idle_s)
+        labels = {"gpu.scheduler-ext.io/reclaim": "true"}
+        living.server.store.put(PODS, running(f"pod-{name}", name, DAY_S, labels=labels, owner="Job/train"))
+    config = Configuration(idle=IdleSection(reclaim=SOON), preemption=PreemptionSection(prefer_idle=True))
+    living.extender = Extender(config)
+    living.live = LiveInventory(transport, living.extender, config)
+    return living
+
+
+def report(living: Living, name: str, idle_s: int) -> None:
+    living.report(name, gpu(0, holders=[holder(f"pod-{name}")], idleSeconds=idle_s))
+
+
+def leaving(living: Living) -> list[str]:
+    pods = [each.object()["metadata"] for each in living.server.store.collection(PODS).current()]
+    return [each["name"] for each in pods if "deletionTimestamp" in each]
+
+
+def warned(living: Living) -> list[str]:
+    pods = [each.object()["metadata"] for each in living.server.store.collection(PODS).current()]
+    return [each["name"] for each in pods if RECLAIM_AT_ANNOTATION in (each.get("annotations") or {})]
+
+
+def test_an_idle_pod_is_evicted(idle: Living) -> None:
+    idle.start()
+    eventually(lambda: warned(idle) == ["pod-a"])
+    # Only a report from after the warning counts.
+    time.sleep(1)
+    report(idle, "a", 7201)
+    eventually(lambda: leaving(idle) == ["pod-a"])
+    events = "/apis/events.k8s.io/v1/events"
+
+    def reasons() -> list[str]:
+        found = [each.object() for each in idle.server.store.collection(events).current()]
+        return [each["reason"] for each in found if each["regarding"]["name"] == "pod-a"]
+
+    eventually(lambda: {"GPUReclaimWarning", "GPUReclaimed"} <= {*reasons()})
+
+
+def test_a_missing_right_is_logged_once_and_tried_again(
+    idle: Living, caplog: pytest.LogCaptureFixture
+) -> None:
+    forbidden = Refuse(403, "Forbidden", "may not list namespaces")
+    refusal = idle.server.faults.place(forbidden, lists(NAMESPACES), times=None)
+    idle.start()
+    assert idle.live.writers.reclaimer is not None
+    counted = idle.live.writers.reclaimer.reclaims
+    eventually(lambda: counted["failed"] >= 3)
+    assert len([each for each in caplog.records if "are not reclaimed" in each.message]) == 1
+    refusal.lift()
+    eventually(lambda: warned(idle) == ["pod-a"])
+
+
+def test_preempt_knows_the_idle_pods_of_a_node(idle: Living) -> None:
+    idle.start()
+    found = {name: idle.extender.preemptor.idle(idle.info(name)) for name in "ab"}
+    assert found == {"a": {"uid-pod-a"}, "b": set()}
+
+
+def test_preempt_asks_nothing_by_default(living: Living) -> None:
+    living.report("a", gpu(0, holders=[holder("pod-a")], idleSeconds=7200))
+    living.server.store.put(PODS, running("pod-a", "a", DAY_S))
+    living.start()
+    assert not living.extender.preemptor.idle(living.info("a"))
+    assert living.live.writers.reclaimer is None
+
+
+def test_facts_follow_the_pods(idle: Living) -> None:
+    idle.start()
+    facts = idle.live.status().facts
+    assert facts["uid-pod-b"].owner == "Job/train"
+    idle.server.store.delete(PODS, "pod-b", "default")
+    eventually(lambda: "uid-pod-b" not in idle.live.status().facts)

@@ -1,0 +1,308 @@
+"""Reclaim, step by step: a dry run, a warning, an eviction, and what ends it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from scheduler_ext.cluster.client.transport import RefusedError
+from scheduler_ext.core.errors import ClusterError
+from tests.cluster.api.api_faults import Refuse
+from tests.cluster.api.api_paths import LEASES, NAMESPACES, PODS
+from tests.cluster.api.api_requests import writes
+from tests.cluster.reclaim.reclaiming import (
+    HOUR_S,
+    MINUTE_S,
+    RECLAIM,
+    Cluster,
+    Extending,
+    evictions,
+)
+
+WARN_S = 15 * MINUTE_S
+
+
+def test_a_dry_run_says_once_what_it_would_do(cluster: Cluster) -> None:
+    cluster.add("lazy")
+    cluster.add("busy", idle_s=0)
+    cluster.add("other", namespace="prod")
+    extender = Extending(cluster, "dry-run")
+    for _ in range(3):
+        extender.look()
+        cluster.age(MINUTE_S)
+    assert extender.events == [("GPUReclaimDryRun", "lazy")]
+    (note,) = extender.notes
+    assert note.startswith(
+        "1 GPU of this pod computed nothing for 2h; with idle.reclaim.mode: evict it would be"
+    )
+    assert extender.counts == {"dry_run": 1}
+    assert not cluster.server.log.all(writes(PODS))
+
+
+def test_a_dry_run_ends_the_warnings_of_the_mode_before(cluster: Cluster) -> None:
+    cluster.add("lazy")
+    Extending(cluster).look()
+    assert cluster.warned() == {"lazy": WARN_S}
+    extender = Extending(cluster, "dry-run")
+    extender.look()
+    assert cluster.warned() == {}
+    cluster.age(HOUR_S)
+    extender.look()
+    assert cluster.leaving() == []
+    assert extender.events == [("GPUReclaimCancelled", "lazy"), ("GPUReclaimDryRun", "lazy")]
+
+
+def test_an_idle_pod_is_warned_and_evicted_later(cluster: Cluster) -> None:
+    cluster.add("lazy")
+    extender = Extending(cluster)
+    extender.look()
+    assert cluster.warned() == {"lazy": WARN_S}
+    assert extender.events == [("GPUReclaimWarning", "lazy")]
+    assert "it is evicted at 2027-01-15T08:15:00Z or later, unless it computes before" in extender.notes[0]
+    cluster.age(WARN_S - 1)
+    extender.look()
+    assert cluster.leaving() == []
+    cluster.age(1)
+    extender.look()
+    assert cluster.leaving() == ["lazy"]
+    assert cluster.recorded() == ["uid-lazy"]
+    (sent,) = cluster.server.log.all(evictions())
+    assert sent.json()["deleteOptions"]["preconditions"]["uid"] == "uid-lazy"
+    extender.look()
+    assert extender.events == [("GPUReclaimWarning", "lazy"), ("GPUReclaimed", "lazy")]
+    assert extender.counts == {"warned": 1, "evicted": 1}
+
+
+def test_no_pod_is_warned_before_the_least_age(cluster: Cluster) -> None:
+    cluster.add("young", ran_s=HOUR_S - 1)
+    extender = Extending(cluster)
+    extender.look()
+    assert cluster.warned() == {}
+    cluster.age(1)
+    extender.look()
+    assert cluster.warned() == {"young": WARN_S}
+
+
+def computes(cluster: Cluster) -> None:
+    cluster.idle_s["lazy"] = 10
+
+
+def opts_out(cluster: Cluster) -> None:
+    cluster.label("lazy", "false")
+
+
+def is_forbidden(cluster: Cluster) -> None:
+    cluster.server.store.update(
+        NAMESPACES,
+        "lab",
+        lambda before: before | {"metadata": before["metadata"] | {"labels": {RECLAIM: "false"}}},
+    )
+
+
+def is_unknown(cluster: Cluster) -> None:
+    cluster.idle_s["lazy"] = None
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [
+        pytest.param(computes, id="it computes"),
+        pytest.param(opts_out, id="its label keeps it"),
+        pytest.param(is_forbidden, id="its namespace keeps it"),
+        pytest.param(is_unknown, id="its agent no longer sees whether it computes"),
+    ],
+)
+def test_a_warning_ends_when(cluster: Cluster, happens: Callable[[Cluster], None]) -> None:
+    cluster.add("lazy")
+    extender = Extending(cluster)
+    extender.look()
+    cluster.age(WARN_S)
+    happens(cluster)
+    extender.look()
+    assert (cluster.warned(), cluster.leaving()) == ({}, [])
+    assert extender.events == [("GPUReclaimWarning", "lazy"), ("GPUReclaimCancelled", "lazy")]
+    assert extender.counts == {"warned": 1, "cancelled": 1}
+
+
+@pytest.mark.parametrize(
+    ("namespace", "label", "expected"),
+    [
+        pytest.param("lab", None, True, id="its namespace opted in"),
+        pytest.param("prod", None, False, id="neither opted in"),
+        pytest.param("prod", "true", True, id="it opted in itself"),
+        pytest.param("lab", "false", False, id="it stays out of what its namespace allows"),
+        pytest.param("lab", "", False, id="its label is no yes"),
+    ],
+)
+def test_who_opted_in(cluster: Cluster, namespace: str, label: str | None, expected: bool) -> None:
+    cluster.add("lazy", namespace=namespace, labels={RECLAIM: label} if label is not None else {})
+    Extending(cluster).look()
+    assert list(cluster.warned()) == (["lazy"] if expected else [])
+
+
+def test_a_namespace_that_forbids_it_comes_before_its_pods(cluster: Cluster) -> None:
+    is_forbidden(cluster)
+    cluster.add("lazy", labels={RECLAIM: "true"})
+    Extending(cluster).look()
+    assert cluster.warned() == {}
+
+
+def test_nothing_happens_while_an_agent_is_silent(cluster: Cluster) -> None:
+    """Neither an eviction nor the end of a warning; a new report then counts."""
+    cluster.add("lazy")
+    extender = Extending(cluster)
+    extender.look()
+    cluster.silent["lazy"] = cluster.now
+    cluster.age(HOUR_S)
+    extender.look()
+    assert list(cluster.warned()) == ["lazy"]
+    assert cluster.leaving() == []
+    cluster.silent.clear()
+    extender.look()
+    assert cluster.leaving() == ["lazy"]
+
+
+def test_a_report_from_before_the_warning_evicts_no_pod(cluster: Cluster) -> None:
+    """A warning may be shorter than the age at which a report is stale."""
+    cluster.add("lazy")
+    extender = Extending(cluster, warn_for="30s")
+    cluster.silent["lazy"] = cluster.now
+    cluster.age(60)
+    extender.look()
+    cluster.age(31)
+    extender.look()
+    assert cluster.leaving() == []
+    cluster.silent["lazy"] = cluster.now
+    extender.look()
+    assert cluster.leaving() == ["lazy"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("2099-01-01T00:00:00Z", id="a year that never comes"),
+        pytest.param("soon", id="no time"),
+    ],
+)
+def test_a_time_that_this_extender_did_not_write_is_replaced(cluster: Cluster, text: str) -> None:
+    cluster.add("lazy")
+    extender = Extending(cluster)
+    cluster.annotate("lazy", text)
+    extender.look()
+    assert cluster.warned() == {"lazy": WARN_S}
+    cluster.age(WARN_S)
+    extender.look()
+    assert cluster.leaving() == ["lazy"]
+
+
+def test_a_node_whose_clock_is_behind_makes_no_pod_old(cluster: Cluster) -> None:
+    """Its kubelet says that the pod started yesterday; the API server created it a minute ago."""
+    cluster.add("new", ran_s=60)
+    cluster.server.store.update(
+        PODS,
+        "new",
+        lambda before: before | {"status": before["status"] | {"startTime": "2026-01-01T00:00:00Z"}},
+        "lab",
+    )
+    Extending(cluster).look()
+    assert cluster.warned() == {}
+
+
+def test_the_most_valuable_gpus_come_first(cluster: Cluster) -> None:
+    cluster.add("cheap")
+    cluster.add("dear")
+    cluster.server.store.update(
+        "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes",
+        "dear",
+        lambda before: (
+            before | {"status": {"devices": [before["status"]["devices"][0] | {"model": "H100-80GB"}]}}
+        ),
+    )
+    extender = Extending(cluster, per_hour=1)
+    extender.look()
+    cluster.age(WARN_S)
+    extender.look()
+    assert cluster.leaving() == ["dear"]
+
+
+def test_a_late_watch_evicts_no_pod_that_opted_out(cluster: Cluster) -> None:
+    cluster.add("lazy")
+    extender = Extending(cluster)
+    extender.look()
+    extender.late = cluster.state()
+    cluster.age(WARN_S)
+    opts_out(cluster)
+    extender.look()
+    assert not cluster.server.log.all(evictions())
+
+
+def test_a_pod_of_the_same_name_is_another_pod(cluster: Cluster) -> None:
+    cluster.add("lazy")
+    extender = Extending(cluster)
+    extender.look()
+    extender.late = cluster.state()
+    cluster.age(WARN_S)
+    cluster.server.store.delete(PODS, "lazy", "lab")
+    cluster.add("lazy", uid="another")
+    extender.look()
+    assert (cluster.warned(), cluster.leaving()) == ({}, [])
+
+
+def test_a_standby_writes_nothing(cluster: Cluster) -> None:
+    cluster.add("lazy")
+    extender = Extending(cluster)
+    extender.active = False
+    extender.look()
+    assert (cluster.warned(), extender.events) == ({}, [])
+
+
+def test_a_missing_right_is_an_error_that_names_it(cluster: Cluster) -> None:
+    cluster.add("lazy")
+    cluster.server.faults.place(Refuse(403, "Forbidden", "may not list namespaces"), times=None)
+    with pytest.raises(RefusedError, match="may not list namespaces"):
+        Extending(cluster).look()
+
+
+def test_without_idle_pods_nothing_is_asked(cluster: Cluster) -> None:
+    cluster.add("busy", idle_s=3)
+    cluster.add("unknown", idle_s=None)
+    Extending(cluster).look()
+    assert not cluster.server.log.all()
+
+
+def test_an_unreadable_record_stops_evictions(cluster: Cluster) -> None:
+    cluster.add("lazy")
+    extender = Extending(cluster)
+    extender.look()
+    cluster.age(WARN_S)
+    record = {"name": "gpu-scheduler-reclaim", "annotations": {"gpu.scheduler-ext.io/reclaimed": "[]"}}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": record}
+    cluster.server.store.put("/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases", lease)
+    with pytest.raises(ClusterError, match="unreadable; delete the Lease"):
+        extender.look()
+    cluster.server.store.delete(LEASES, "gpu-scheduler-reclaim", "gpu-scheduler")
+    extender.look()
+    assert cluster.leaving() == ["lazy"]
+
+
+def test_a_warning_from_before_the_pod_computed_is_no_warning(cluster: Cluster) -> None:
+    """No extender was there to remove it."""
+    cluster.add("lazy")
+    Extending(cluster).look()
+    cluster.age(WARN_S + HOUR_S)
+    cluster.idle_s["lazy"] = 1900
+    extender = Extending(cluster)
+    extender.look()
+    assert (cluster.leaving(), cluster.warned()) == ([], {"lazy": WARN_S})
+    cluster.age(WARN_S)
+    extender.look()
+    assert cluster.leaving() == ["lazy"]
+
+
+def test_a_warning_from_before_a_restart_of_the_extender_holds(cluster: Cluster) -> None:
+    cluster.add("lazy")
+    Extending(cluster).look()
+    cluster.age(WARN_S + HOUR_S)
+    Extending(cluster).look()
+    assert cluster.leaving() == ["lazy"]

@@ -1,0 +1,112 @@
+"""The startup taint of nodes: removed when their GPUs are known and handed out, and nothing else with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from scheduler_ext.cluster import startup_taints as taints_module
+from scheduler_ext.cluster.client.retry import Backoff
+from tests.cluster.api.api_faults import Refuse
+from tests.cluster.api.api_handler import Answer
+from tests.cluster.api.api_paths import NODES
+from tests.cluster.api.api_requests import Request
+from tests.cluster.following import eventually
+from tests.cluster.living import WHOLE, Living
+from tests.cluster.test_agent_labels import reasons
+from tests.kube_objects import Json, gpu, node
+
+STARTING: Json = {"key": "gpu.scheduler-ext.io/starting", "value": "true", "effect": "NoSchedule"}
+MANAGED: Json = STARTING | {"key": "startup-taint.cluster-autoscaler.kubernetes.io/gpu.scheduler-ext.io"}
+GPU: Json = {"key": WHOLE, "effect": "NoSchedule"}
+LOST: Json = {"key": "node.kubernetes.io/x", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taints_module, "EVERY_S", 0.01)
+    monkeypatch.setattr(taints_module, "Backoff", lambda: Backoff(0.01, 0.02))
+
+
+def new_node(living: Living, name: str, *taints: Json, allocatable: Json | None = None) -> None:
+    there = node(name, {WHOLE: "1"} if allocatable is None else allocatable, taints=list(taints))
+    living.server.store.put(NODES, there)
+
+
+def taints(living: Living, name: str) -> list[Json]:
+    found: list[Json] = living.server.store.get(NODES, name).object()["spec"]["taints"]
+    return found
+
+
+def is_removal(request: Request) -> bool:
+    return request.method == "PATCH" and request.headers.get("content-type") == "application/json-patch+json"
+
+
+def counted(living: Living) -> dict[str, int]:
+    found = living.live.writers.startup_taints.taints
+    return {result: found[result] for result in ("removed", "refused", "failed")}
+
+
+@pytest.mark.parametrize(
+    "before",
+    [[STARTING], [GPU, STARTING, LOST], [MANAGED, GPU, STARTING, LOST]],
+    ids=["alone", "between others", "both, one of them first"],
+)
+def test_the_taint_goes_when_report_and_plugin_are_there_and_others_stay(
+    living: Living, before: list[Json]
+) -> None:
+    new_node(living, "c", *before, allocatable={})
+    living.start()
+    # Neither of both is enough.
+    living.report("c", gpu(0))
+    eventually(lambda: living.info("c").report is not None)
+    assert taints(living, "c") == before
+    new_node(living, "c", *before)
+    eventually(lambda: taints(living, "c") == [each for each in before if each in (GPU, LOST)])
+    eventually(lambda: ("GPUNodeStarted", "c") in reasons(living))
+    assert counted(living) == {"removed": 1, "refused": 0, "failed": 0}
+
+
+def test_a_plugin_alone_is_not_enough(living: Living) -> None:
+    new_node(living, "c", STARTING)
+    new_node(living, "d", STARTING)
+    living.report("d", gpu(0))
+    living.start()
+    eventually(lambda: taints(living, "d") == [])
+    assert taints(living, "c") == [STARTING]
+    living.report("c", gpu(0))
+    eventually(lambda: taints(living, "c") == [])
+
+
+def test_taints_that_changed_meanwhile_are_looked_at_again(living: Living) -> None:
+    """The write that was meant for the place of the taint removes no other."""
+    new_node(living, "c", STARTING)
+    living.report("c", gpu(0))
+    changed: list[bool] = []
+
+    def before_the_first_write(request: Request) -> Answer | None:
+        if is_removal(request) and not changed:
+            changed.append(True)
+            new_node(living, "c", GPU, STARTING)
+        return None
+
+    living.server.hook = before_the_first_write
+    living.start()
+    eventually(lambda: taints(living, "c") == [GPU])
+    eventually(lambda: counted(living) == {"removed": 1, "refused": 0, "failed": 0})
+
+
+def test_a_refused_write_is_tried_again(living: Living) -> None:
+    new_node(living, "c", STARTING)
+    living.report("c", gpu(0))
+    living.server.faults.place(Refuse(403, "Forbidden"), is_removal, times=2)
+    living.start()
+    eventually(lambda: taints(living, "c") == [])
+    eventually(lambda: counted(living) == {"removed": 1, "refused": 2, "failed": 0})
+
+
+def test_a_node_that_does_not_start_gets_an_event(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taints_module, "LATE_S", 0.05)
+    new_node(living, "c", STARTING)
+    living.start()
+    eventually(lambda: ("GPUNodeNotStarted", "c") in reasons(living))
+    assert taints(living, "c") == [STARTING]

@@ -1,0 +1,366 @@
+"""Idle pods, by the readings of their GPUs: an oracle that knows the GPUs of each pod, and single cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
+from scheduler_ext.core.gpu.readings import HolderReadings, InstanceReadings, Readings
+from scheduler_ext.core.node.idle import Idleness, idleness, parts_of
+from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.node.pod_facts import PodFacts
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.core.reported import NAMES, ONE_G, WHOLE, bound, device, node, sliced, wants
+from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
+from tests.kube_objects import gpu, gpu_node, inventory
+from tests.kube_objects import node as kube_node
+
+NOW = 1_000_000.0
+AFTER_S = 1800
+# Around the limit, and far from it.
+TIMES = (0, 1799, 1800, 90_000)
+
+
+def judged(info: NodeInfo, readings: Sequence[Readings], **ran_s: float | None) -> Idleness:
+    """The idle pods of a node whose pods, by name, ran for so long."""
+    facts = {
+        f"uid-{name}": PodFacts(running_since=None if each is None else NOW - each)
+        for name, each in ran_s.items()
+    }
+    return idleness(info, readings, facts, NOW, AFTER_S)
+
+
+def names(found: Idleness) -> list[str]:
+    return [each.pod.name for each in found.pods]
+
+
+# The law
+
+
+@dataclass
+class Truth:
+    """A pod, the places that it holds, when it last computed on each, and for how long it has run. `hidden`:
+    the agent did not see one of its places."""
+
+    name: str
+    ran_s: int | None
+    terminating: bool
+    hidden: bool
+    idle_s: list[int | None] = field(default_factory=list)
+    gpus: list[str] = field(default_factory=list)
+    units: int = 0
+    instances: int = 0
+    share_on: tuple[str, ...] = ()
+
+    @property
+    def uid(self) -> str:
+        return f"uid-{self.name}"
+
+    @property
+    def is_idle(self) -> bool:
+        return (
+            bool(self.idle_s)
+            and not (self.hidden or self.terminating)
+            and self.ran_s is not None
+            and min([self.ran_s, *(-1 if each is None else each for each in self.idle_s)]) >= AFTER_S
+        )
+
+
+_time = st.sampled_from((None, *TIMES))
+
+
+@st.composite
+def nodes(draw: DrawFn) -> tuple[NodeInfo, list[Readings], list[Truth]]:
+    """A node whose GPUs are held whole, in MIG instances, or in shares."""
+    pods = [
+        Truth(name, draw(_time), draw(st.sampled_from((False, False, True))), hidden=False)
+        for name in ("a", "b", "c")
+    ]
+    devices, readings = [], []
+    for index in range(draw(st.integers(1, 4))):
+        kind = draw(st.sampled_from((_whole, _partitioned, _shared)))
+        built, did = kind(draw, index, pods)
+        devices.append(built)
+        readings.append(did)
+    return node(*devices, pods=tuple(_bound(each) for each in pods)), readings, pods
+
+
+def _whole(draw: DrawFn, index: int, pods: list[Truth]) -> tuple[Device, Readings]:
+    """Held by a pod or by none; the agent may see what the pod's own processes do, and other users."""
+    pod = draw(st.sampled_from((None, *pods)))
+    own, of_gpu = draw(_time), draw(_time)
+    holders: list[HolderReadings] = []
+    held: tuple[Holder, ...] = ()
+    if pod is not None:
+        pod.units += 1
+        pod.gpus.append(f"GPU-{index}")
+        pod.idle_s.append(of_gpu if own is None else own)
+        if draw(st.sampled_from((False, False, False, True))):
+            pod.hidden = True
+        else:
+            held = (Holder(uid=pod.uid, container="main"),)
+            other = HolderReadings(Holder(uid="uid-stranger"), None, draw(_time), None)
+            holders = [HolderReadings(held[0], None, own, 5), other]
+    return device(index, holders=held), Readings(f"GPU-{index}", idle_s=of_gpu, holders=tuple(holders))
+
+
+def _partitioned(draw: DrawFn, index: int, pods: list[Truth]) -> tuple[Device, Readings]:
+    """Instances know when they last computed. Of those that do not, a GPU knows that computed nothing."""
+    of_gpu = draw(_time)
+    rest = of_gpu if of_gpu is not None and of_gpu >= AFTER_S else None
+    owners = [draw(st.sampled_from((None, *pods))) for _ in range(3)]
+    holders, instances = {}, []
+    for start, pod in enumerate(owners):
+        idle_s = draw(_time)
+        if pod is not None:
+            holders[start] = Holder(uid=pod.uid)
+            pod.instances += 1
+            pod.gpus.append(f"GPU-{index}")
+            pod.idle_s.append(rest if idle_s is None else idle_s)
+        instances.append(InstanceReadings(f"MIG-{index}-{start}", 50, idle_s))
+    mig = sliced(*(("1g.10gb", start) for start in range(3)), holders=holders)
+    mig = replace(
+        mig, instances=tuple(replace(each, uuid=f"MIG-{index}-{each.start}") for each in mig.instances)
+    )
+    return device(index, mig=mig), Readings(f"GPU-{index}", idle_s=of_gpu, instances=tuple(instances))
+
+
+def _shared(draw: DrawFn, index: int, pods: list[Truth]) -> tuple[Device, Readings]:
+    """A share for one or two pods that have none yet."""
+    of_gpu = draw(_time)
+    free = [pod for pod in pods if not pod.share_on]
+    holders = []
+    for pod in free[: draw(st.integers(0, 2))]:
+        own = draw(_time)
+        pod.share_on = (f"GPU-{index}",)
+        pod.gpus.append(f"GPU-{index}")
+        pod.idle_s.append(of_gpu if own is None else own)
+        if own is not None:
+            holders.append(HolderReadings(Holder(uid=pod.uid), None, own, None))
+    return device(index), Readings(f"GPU-{index}", idle_s=of_gpu, holders=tuple(holders))
+
+
+def _bound(truth: Truth) -> BoundPod:
+    units = []
+    if truth.units:
+        units.append(UnitAsk(WHOLE, truth.units))
+    if truth.instances:
+        units.append(UnitAsk(ONE_G, truth.instances, "1g.10gb"))
+    shares = ShareAsk((("share", 4096),)) if truth.share_on else None
+    told = {"share": truth.share_on} if truth.share_on else {}
+    return BoundPod(
+        truth.uid, "ns", truth.name, 0, GpuRequest(tuple(units), shares), told, terminating=truth.terminating
+    )
+
+
+@given(nodes())
+def test_a_pod_is_idle_if_all_that_it_holds_is(drawn: tuple[NodeInfo, list[Readings], list[Truth]]) -> None:
+    info, readings, truths = drawn
+    ran_s = {each.name: each.ran_s for each in truths}
+    found = judged(info, readings, **ran_s)
+    expected = {each.name for each in truths if each.is_idle}
+    assert set(names(found)) == expected
+    for each in found.pods:
+        (truth,) = [truth for truth in truths if truth.name == each.pod.name]
+        assert truth.ran_s is not None
+        assert each.idle_s == min(truth.ran_s, *(idle for idle in truth.idle_s if idle is not None))
+    for freshness in ("Stale", "Missing"):
+        stale = judged(replace(info, freshness=freshness), readings, **ran_s)
+        assert not stale.pods
+        assert not stale.gpus
+
+
+@given(nodes())
+def test_a_gpu_is_idle_if_every_pod_on_it_leaves_it_so(
+    drawn: tuple[NodeInfo, list[Readings], list[Truth]],
+) -> None:
+    info, readings, truths = drawn
+    seen = [each for each in truths if not each.hidden]
+    on: dict[str, list[tuple[int | None, int]]] = {}
+    for truth in seen:
+        for uuid, idle_s in zip(truth.gpus, truth.idle_s, strict=True):
+            on.setdefault(uuid, []).append((idle_s, truth.ran_s or 0))
+    found = judged(info, readings, **{each.name: each.ran_s for each in truths})
+    known = {uuid for uuid, each in on.items() if all(idle_s is not None for idle_s, _ in each)}
+    assert found.known == known
+    assert found.gpus == {
+        uuid
+        for uuid in known
+        if all(min(idle_s, ran_s) >= AFTER_S for idle_s, ran_s in on[uuid] if idle_s is not None)
+    }
+
+
+@given(nodes())
+def test_memory_says_nothing(drawn: tuple[NodeInfo, list[Readings], list[Truth]]) -> None:
+    """A pod that keeps much memory may be idle, and one that keeps none may compute."""
+    info, readings, truths = drawn
+    assert info.report is not None
+    full = tuple(
+        replace(each, memory=Memory(each.memory.total_mib, 0, each.memory.total_mib))
+        for each in info.report.devices
+    )
+    ran_s = {each.name: each.ran_s for each in truths}
+    same = judged(replace(info, report=replace(info.report, devices=full)), readings, **ran_s)
+    assert names(same) == names(judged(info, readings, **ran_s))
+
+
+# Single cases
+
+
+def whole(name: str = "p", *, gpus: int = 1, **fields: Any) -> BoundPod:
+    return bound(name, wants(gpus, WHOLE), **fields)
+
+
+def held_by(*pods: str) -> tuple[Holder, ...]:
+    return tuple(Holder(namespace="ns", name=name) for name in pods)
+
+
+@pytest.mark.parametrize(
+    ("idle_s", "ran_s", "expected"),
+    [
+        pytest.param(1800, 1800.0, ["p"], id="it ran and computed nothing for the window"),
+        pytest.param(1799, 9000.0, [], id="it computed a second too late"),
+        pytest.param(90_000, 1799.0, [], id="its GPU was idle long before it came"),
+        pytest.param(None, 9000.0, [], id="the agent knows nothing of the GPU"),
+        pytest.param(90_000, None, [], id="nothing says since when it runs"),
+        pytest.param(90_000, -3600.0, [], id="its node's clock is ahead"),
+    ],
+)
+def test_the_window(idle_s: int | None, ran_s: float | None, expected: list[str]) -> None:
+    info = node(device(0, holders=held_by("p")), pods=(whole(),))
+    found = judged(info, [Readings("GPU-0", idle_s=idle_s)], p=ran_s)
+    assert names(found) == expected
+    assert found.gpus == ({"GPU-0"} if expected else frozenset())
+
+
+def test_one_busy_gpu_of_two_keeps_a_pod_busy() -> None:
+    info = node(device(0, holders=held_by("p")), device(1, holders=held_by("p")), pods=(whole(gpus=2),))
+    found = judged(info, [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=3)], p=9000)
+    assert names(found) == []
+    assert found.gpus == {"GPU-0"}
+
+
+@pytest.mark.parametrize(
+    ("second", "idle_s"),
+    [
+        pytest.param(device(1), 9000, id="nobody saw which GPU it is"),
+        pytest.param(device(1, holders=held_by("p")), None, id="the agent has no value for it"),
+    ],
+)
+def test_a_pod_with_one_unknown_gpu_is_not_idle(second: Device, idle_s: int | None) -> None:
+    info = node(device(0, holders=held_by("p")), second, pods=(whole(gpus=2),))
+    found = judged(info, [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=idle_s)], p=9000)
+    assert names(found) == []
+    assert [each.name for each in found.unknown] == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [
+        pytest.param([("weights", ["gpu-0"])], ["train"], id="a claim for an idle GPU"),
+        pytest.param([("weights", ["gpu-0", "gpu-1"])], [], id="a claim for a busy GPU, too"),
+        pytest.param([("weights", ["gpu-0"]), ("more", ["gpu-1"])], [], id="a second claim for a busy GPU"),
+        pytest.param([("weights", ["gpu-0", "gpu-9"])], [], id="a claim for a GPU that no slice lists"),
+    ],
+)
+def test_claims(claims: list[tuple[str, list[str]]], expected: list[str]) -> None:
+    published = resource_slice("n", [gpu_device(0), gpu_device(1)])
+    objects = [resource_claim(name, on="n", devices=gpus, pod="train") for name, gpus in claims]
+    report = gpu_node("n", [gpu(0, "GPU-0"), gpu(1, "GPU-1")])
+    text = inventory(kube_node("n", {}), device_class(), published, report, *objects)
+    (info,) = assemble(read_objects(text), NAMES).values()
+    found = judged(info, [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=0)], train=9000)
+    assert names(found) == expected
+
+
+def test_of_a_node_without_an_agent_nothing_is_known() -> None:
+    """Only pods that run count."""
+    labels = {"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "2"}
+    pods = (whole("p"), whole("new"))
+    (info,) = assemble(read_objects(inventory(kube_node("n", {WHOLE: "2"}, labels=labels))), NAMES).values()
+    found = judged(replace(info, pods=pods), [], p=9000)
+    assert (names(found), [each.name for each in found.unknown]) == ([], ["p"])
+
+
+def test_of_pods_that_share_a_gpu_in_turns_only_the_idle_one_is_idle() -> None:
+    """By its own processes; the GPU itself is busy."""
+    pods = (whole("busy"), whole("lazy"))
+    info = node(
+        device(0, holders=held_by("busy", "lazy")),
+        pods=pods,
+        report={"sharing_strategy": "time-slicing", "replicas": 4},
+    )
+    own = tuple(
+        HolderReadings(Holder(uid=pod.uid), None, idle_s, None)
+        for pod, idle_s in zip(pods, (0, 7200), strict=True)
+    )
+    found = judged(info, [Readings("GPU-0", idle_s=0, holders=own)], busy=9000, lazy=9000)
+    assert names(found) == ["lazy"]
+    assert found.gpus == frozenset()
+    (idle,) = found.pods
+    assert (idle.idle_s, idle.gpus) == (7200, 0.25)
+
+
+def test_without_own_values_pods_that_share_an_idle_gpu_are_idle_together() -> None:
+    info = node(
+        device(0, holders=held_by("a", "b")),
+        pods=(whole("a"), whole("b")),
+        report={"sharing_strategy": "mps", "replicas": 2},
+    )
+    assert names(judged(info, [Readings("GPU-0", idle_s=7200)], a=9000, b=9000)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("state", ["terminating", "assumed", "finished", "departed"])
+def test_a_pod_that_does_not_run_there_for_good_is_not_idle(state: str) -> None:
+    pod = replace(
+        whole(),
+        terminating=state == "terminating",
+        finished=state == "finished",
+        departed=state == "departed",
+    )
+    assumed = frozenset({pod.uid}) if state == "assumed" else frozenset()
+    info = node(device(0, holders=held_by("p")), pods=(pod,), assumed=assumed)
+    assert names(judged(info, [Readings("GPU-0", idle_s=9000)], p=9000)) == []
+
+
+def test_an_unseen_share_is_not_idle_and_a_seen_one_is() -> None:
+    request = GpuRequest(shares=ShareAsk((("main", 8192),)))
+    unseen = BoundPod("uid-p", "ns", "p", 0, request)
+    readings = [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=9000)]
+    assert names(judged(node(device(0), device(1), pods=(unseen,)), readings, p=9000)) == []
+    seen = replace(unseen, devices={"main": ("GPU-1",)})
+    found = judged(node(device(0), device(1), pods=(seen,)), readings, p=9000)
+    (idle,) = found.pods
+    assert [(held.part.uuid, held.part.gpus) for held in idle.parts] == [("GPU-1", 0.1)]
+
+
+@pytest.mark.parametrize(
+    ("label", "values", "expected"),
+    [
+        pytest.param(0.0, {}, 2 * 3.4, id="by the table"),
+        pytest.param(0.0, {"A100-80GB": 2.0}, 2 * 2.0, id="by the configuration"),
+        pytest.param(1.5, {"A100-80GB": 2.0}, 2 * 1.5, id="by the node's label first"),
+    ],
+)
+def test_the_value_of_what_it_wastes(label: float, values: dict[str, float], expected: float) -> None:
+    info = node(
+        device(0, holders=held_by("p")), device(1, holders=held_by("p")), pods=(whole(gpus=2),), value=label
+    )
+    readings = [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=9000)]
+    (idle,) = judged(info, readings, p=9000).pods
+    assert idle.value_per_hour(info, values) == pytest.approx(expected)
+
+
+def test_an_instance_counts_as_its_part_of_the_instances() -> None:
+    mig = sliced(("1g.10gb", 0), ("3g.40gb", 4), holders={0: Holder(uid="uid-p")})
+    pod = bound("p", wants(1, ONE_G))
+    (part,) = parts_of(pod, node(device(0, mig=mig), pods=(pod,))) or ()
+    assert (part.uuid, part.gpus) == ("MIG-0", 0.2)

@@ -1,0 +1,74 @@
+"""When the startup taint of a node may go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.starting import missing_at_start
+from tests.core.asked import labelled
+from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, device, node, sliced
+
+MIXED = {"mig_strategy": "mixed"}
+SLICED = device(0, mig=sliced(("1g.10gb", 0)))
+NO_REPORT = "no agent has reported its GPUs"
+
+
+@pytest.mark.parametrize(
+    ("info", "missing"),
+    [
+        pytest.param(node(device(0), allocatable={WHOLE: 1}), None, id="report and plugin are there"),
+        pytest.param(replace(labelled("NVIDIA-L4"), allocatable={WHOLE: 8}), NO_REPORT, id="no report yet"),
+        pytest.param(
+            node(device(0), allocatable={WHOLE: 1}, freshness="Stale"), NO_REPORT, id="an old report"
+        ),
+        pytest.param(
+            node(device(0), allocatable={WHOLE: 1}, report={"from_slices": True}), NO_REPORT, id="only slices"
+        ),
+        pytest.param(
+            node(device(0), allocatable={}),
+            f"its device plugin does not hand out {WHOLE} yet",
+            id="no device plugin yet",
+        ),
+        pytest.param(
+            node(device(0), allocatable={WHOLE: 0}),
+            f"its device plugin does not hand out {WHOLE} yet",
+            id="a device plugin that has yet to register again",
+        ),
+        pytest.param(
+            node(device(0), allocatable={f"{WHOLE}.shared": 4}), None, id="replicas under another name"
+        ),
+        pytest.param(node(allocatable={}), "its agent reports no GPU", id="no GPU"),
+        pytest.param(
+            node(device(0), allocatable={WHOLE: 1}, changing=True),
+            "its labels say that its MIG layout or its driver is being changed",
+            id="a MIG layout in the making",
+        ),
+        pytest.param(
+            node(SLICED, allocatable={WHOLE: 1}, report=MIXED),
+            f"its device plugin does not hand out {ONE_G} yet",
+            id="instances that the plugin does not know yet",
+        ),
+        pytest.param(node(SLICED, allocatable={ONE_G: 1}, report=MIXED), None, id="instances alone"),
+        pytest.param(
+            node(SLICED, device(1), allocatable={ONE_G: 1}, report=MIXED),
+            f"its device plugin does not hand out {WHOLE} yet",
+            id="instances without the whole GPU beside them",
+        ),
+        pytest.param(
+            node(SLICED, allocatable={f"{ONE_G}.shared": 2}, report=MIXED), None, id="shared instances"
+        ),
+        pytest.param(
+            node(device(0), allocatable={}, share_node=True),
+            f"it does not hand out {SHARE} yet",
+            id="shares that are not advertised yet",
+        ),
+        pytest.param(node(device(0), allocatable={SHARE: 70000}, share_node=True), None, id="shares"),
+    ],
+)
+def test_a_node_has_started_when_its_gpus_are_known_and_handed_out(
+    info: NodeInfo, missing: str | None
+) -> None:
+    assert missing_at_start(info, NAMES) == missing

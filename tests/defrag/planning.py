@@ -1,0 +1,71 @@
+"""Clusters of a few nodes written by hand, and the plans on them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from scheduler_ext.defrag.movable import Rules
+from scheduler_ext.defrag.plan import Plan, Planner, free_gpus, waiting_pod
+from scheduler_ext.sources.clusterstate import ClusterState, state_of
+from scheduler_ext.wire.config import Configuration, MemorySection
+from scheduler_ext.wire.objects import read_objects
+from scheduler_ext.wire.pod import pod_name
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+
+WHOLE = "nvidia.com/gpu"
+CONFIGURATION = Configuration(memory=MemorySection(headroom_percent=0))
+# Half of the memory of a GPU.
+HALF = str(81920 // 2)
+
+
+def owned(made: Json, kind: str = "ReplicaSet", name: str = "web") -> Json:
+    """The pod with a controller."""
+    owner = {"kind": kind, "name": name, "uid": f"owner-{name}", "controller": True}
+    made["metadata"]["ownerReferences"] = [owner]
+    return made
+
+
+def whole_node(name: str, gpus: int, *holders: str, model: str = "A100-80GB", **spec: Any) -> list[Json]:
+    """A node of whole GPUs; the first ones have these holders."""
+    devices = [gpu(i, f"GPU-{name}-{i}", model=model) for i in range(gpus)]
+    for device, name_of_holder in zip(devices, holders, strict=False):
+        device["holders"] = [holder(name_of_holder)]
+    return [gpu_node(name, devices), node(name, {WHOLE: str(gpus)}, **spec)]
+
+
+def whole_pod(name: str, on: str, gpus: int = 1, **more: Any) -> Json:
+    """A pod that may be moved, with whole GPUs."""
+    return owned(pod(name, {WHOLE: str(gpus)}, on=on, **more))
+
+
+def share_node(name: str, gpus: int) -> list[Json]:
+    """A node of memory shares."""
+    devices = [gpu(i, f"GPU-{name}-{i}") for i in range(gpus)]
+    labels = {"gpu.scheduler-ext.io/sharing": "memory"}
+    return [gpu_node(name, devices), node(name, {SHARE: str(gpus * 81920)}, labels=labels)]
+
+
+def share_pod(name: str, on: str, device: int, mib: str = HALF) -> Json:
+    """A pod that may be moved, with a share of one GPU."""
+    annotations = {"devices.gpu.scheduler-ext.io/main": f"GPU-{on}-{device}"}
+    return owned(pod(name, {SHARE: mib}, on=on, annotations=annotations))
+
+
+def state(*objects: Json) -> ClusterState:
+    return state_of(read_objects(inventory(*objects)), "test", CONFIGURATION.resource_names())
+
+
+def planned(*objects: Json, asks: str | int = "default/w", min_age_s: float = 0.0) -> Plan:
+    """The plan for the waiting pod w of these objects, or for a number of GPUs."""
+    found = state(*objects)
+    planner = Planner(found, CONFIGURATION, Rules(min_age_s, time.time()))
+    if isinstance(asks, int):
+        return planner.plan([free_gpus(asks, found, CONFIGURATION)])
+    (waiting,) = (each for each in found.objects.pods if pod_name(each) == asks)
+    return planner.plan([waiting_pod(waiting, found, CONFIGURATION)])
+
+
+def moves(plan: Plan) -> list[tuple[str, str, str]]:
+    """(pod, from, to) of each move."""
+    return [(move.pod.bound.name, move.pod.node, move.to) for move in plan.moves]

@@ -1,0 +1,295 @@
+"""Plans on small clusters with an obvious answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from scheduler_ext.wire.times import time_text
+from tests.defrag.planning import (
+    HALF,
+    WHOLE,
+    moves,
+    owned,
+    planned,
+    share_node,
+    share_pod,
+    whole_node,
+    whole_pod,
+)
+from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, holder, node, pod
+
+MIG_HALF = "nvidia.com/mig-3g.40gb"
+
+
+def two_half_full_nodes(*more: Json) -> list[Json]:
+    return [
+        *whole_node("a", 2, "x"),
+        *whole_node("b", 2, "y"),
+        whole_pod("x", "a"),
+        whole_pod("y", "b", priority=5),
+        *more,
+    ]
+
+
+def waits(asks: Json, **more: Any) -> Json:
+    return pod("w", asks, **more)
+
+
+def mig_node(name: str, *holders: str) -> list[Json]:
+    """A GPU of two halves."""
+    halves = [
+        {"uuid": f"MIG-{name}-{start}", "profile": "3g.40gb", "start": start, "size": 4}
+        | ({"holder": holder(holders[i])} if i < len(holders) else {})
+        for i, start in enumerate((0, 4))
+    ]
+    mig = {"enabled": True, "gridSize": 8, "instances": halves}
+    return [gpu_node(name, [gpu(0, f"GPU-{name}", mig=mig)]), node(name, {MIG_HALF: "2"})]
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        pytest.param(
+            [*two_half_full_nodes(), waits({WHOLE: "1"})], [], id="a pod that fits already needs no move"
+        ),
+        pytest.param(
+            [*two_half_full_nodes(), waits({WHOLE: "2"})],
+            [("x", "a", "b")],
+            id="of two pods that could move, the less important one does",
+        ),
+        pytest.param(
+            [
+                *whole_node("a", 4, "x", "y"),
+                *whole_node("b", 4, "z"),
+                *whole_node("c", 1),
+                *(whole_pod(name, on) for name, on in (("x", "a"), ("y", "a"), ("z", "b"))),
+                waits({WHOLE: "4"}),
+            ],
+            [("z", "b", "c")],
+            id="the node from which fewer pods have to move is emptied",
+        ),
+        pytest.param(
+            [
+                *share_node("s", 2),
+                share_pod("x", "s", 0),
+                share_pod("y", "s", 1),
+                waits({SHARE: "81920"}),
+            ],
+            [("x", "s", "s")],
+            id="a share moves to another GPU of its own node",
+        ),
+        pytest.param(
+            [*mig_node("a", "x"), *mig_node("b", "y")]
+            + [owned(pod(name, {MIG_HALF: "1"}, on=on)) for name, on in (("x", "a"), ("y", "b"))]
+            + [waits({MIG_HALF: "2"})],
+            [("x", "a", "b")],
+            id="MIG instances are freed by moving the pod that holds one",
+        ),
+        pytest.param(
+            [
+                *whole_node("h", 1, "x", model="H100-80GB"),
+                *whole_node("a", 1),
+                whole_pod("x", "h"),
+                waits({WHOLE: "1"}, annotations={f"{ANNOTATION}model": "H100"}),
+            ],
+            [("x", "h", "a")],
+            id="a pod that takes any model leaves the requested one",
+        ),
+        pytest.param(
+            [
+                *whole_node("a", 2, "x"),
+                *whole_node("b", 1, "y"),
+                *whole_node("c", 1, model="T4"),
+                whole_pod("x", "a", annotations={f"{ANNOTATION}model": "A100"}),
+                whole_pod("y", "b"),
+                waits({WHOLE: "2"}),
+            ],
+            [("y", "b", "c"), ("x", "a", "b")],
+            id="a pod makes room for the pod that has to move",
+        ),
+    ],
+)
+def test_the_fewest_moves(objects: list[Json], expected: list[tuple[str, str, str]]) -> None:
+    plan = planned(*objects)
+    assert plan.complete
+    assert moves(plan) == expected
+
+
+def changed(change: Callable[[Json], None]) -> Json:
+    made = whole_pod("x", "a")
+    change(made)
+    return made
+
+
+def annotated(key: str, value: str) -> Callable[[Json], None]:
+    return lambda made: made["metadata"]["annotations"].update({key: value})
+
+
+def owner_kind(kind: str) -> Callable[[Json], None]:
+    return lambda made: made["metadata"]["ownerReferences"][0].update({"kind": kind})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param(
+            lambda made: made["metadata"].pop("ownerReferences"), "has no controller", id="a bare pod"
+        ),
+        pytest.param(owner_kind("DaemonSet"), "belongs to a DaemonSet", id="a pod of a DaemonSet"),
+        pytest.param(owner_kind("Node"), "is a static pod", id="a static pod"),
+        pytest.param(annotated("kubernetes.io/config.mirror", "hash"), "is a static pod", id="a mirror pod"),
+        pytest.param(annotated(f"{ANNOTATION}movable", "false"), "has the annotation", id="a pod opted out"),
+        pytest.param(
+            annotated("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
+            "has the annotation",
+            id="a pod that is not safe to evict",
+        ),
+        pytest.param(
+            annotated("karpenter.sh/do-not-disrupt", "true"),
+            "has the annotation",
+            id="a pod that must not be disrupted",
+        ),
+        pytest.param(
+            lambda made: made["spec"].update({"schedulerName": "other"}),
+            "is placed by the scheduler other",
+            id="a pod of another scheduler",
+        ),
+        pytest.param(
+            lambda made: made["spec"].update({"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}),
+            "uses ResourceClaims",
+            id="a pod with claims",
+        ),
+        pytest.param(
+            lambda made: made["status"].update({"startTime": time_text(time.time() - 60)}),
+            "is younger than 600 s",
+            id="a pod that started a minute ago",
+        ),
+        pytest.param(
+            lambda made: made["metadata"].update({"deletionTimestamp": "2026-11-20T12:00:00Z"}),
+            "is being deleted",
+            id="a pod that is being deleted",
+        ),
+    ],
+)
+def test_these_pods_stay(change: Callable[[Json], None], reason: str) -> None:
+    objects = [*whole_node("a", 2, "x"), *whole_node("b", 1), changed(change), waits({WHOLE: "2"})]
+    plan = planned(*objects, min_age_s=600.0)
+    assert not plan.complete
+    ((found, count),) = plan.staying.items()
+    assert (found.startswith(reason), count) == (True, 1)
+    assert planned(*whole_node("a", 2, "x"), *whole_node("b", 1), whole_pod("x", "a"), objects[-1]).complete
+
+
+def budget(name: str, allowed: int, app: str = "web") -> Json:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": app}}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
+@pytest.mark.parametrize(
+    ("budgets", "fits"),
+    [
+        pytest.param([budget("one", 2)], True, id="a budget that allows both moves"),
+        pytest.param([budget("one", 1)], False, id="a budget that allows one of two moves"),
+        pytest.param([budget("one", 2), budget("two", 2)], False, id="two budgets, which forbid evictions"),
+        pytest.param([budget("one", 0, app="other")], True, id="a budget of other pods"),
+    ],
+)
+def test_budgets_are_kept(budgets: list[Json], fits: bool) -> None:
+    made = [whole_pod(name, "a") for name in ("x", "y")]
+    for each in made:
+        each["metadata"]["labels"] = {"app": "web"}
+    objects = [*whole_node("a", 2, "x", "y"), *whole_node("b", 1), *whole_node("c", 1), *made]
+    assert planned(*objects, *budgets, waits({WHOLE: "2"})).complete is fits
+
+
+def test_a_longer_run_on_dearer_gpus_is_moved_last() -> None:
+    now = time.time()
+    made = [whole_pod("long", "a"), whole_pod("short", "b")]
+    for each, hours in zip(made, (20, 2), strict=True):
+        each["status"]["startTime"] = time_text(now - 3600 * hours)
+    objects = [*whole_node("a", 2, "long"), *whole_node("b", 2, "short"), *made]
+    assert moves(planned(*objects, waits({WHOLE: "2"}))) == [("short", "b", "a")]
+
+
+def test_a_number_of_gpus_is_freed_on_one_node_behind_a_taint() -> None:
+    taints = [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
+    tolerations = [{"key": "dedicated", "operator": "Exists"}]
+    objects = [*whole_node("a", 2, "x", taints=taints), *whole_node("b", 1)]
+    plan = planned(*objects, whole_pod("x", "a", tolerations=tolerations), asks=2)
+    assert (plan.complete, moves(plan)) == (True, [("x", "a", "b")])
+
+
+def test_a_cordoned_node_gives_no_free_gpus() -> None:
+    assert not planned(*whole_node("a", 2, unschedulable=True), asks=2).complete
+
+
+def test_the_nearest_plan_names_the_pod_without_another_place() -> None:
+    plan = planned(*whole_node("a", 2, "x"), whole_pod("x", "a"), waits({WHOLE: "2"}))
+    (outcome,) = plan.outcomes
+    assert outcome.stuck is not None
+    assert outcome.stuck.pod is not None
+    assert (outcome.stuck.node, outcome.stuck.pod.bound.name) == ("a", "x")
+    assert outcome.refusal is not None
+    assert outcome.refusal["reason"] == "Insufficient nvidia.com/gpu per device"
+
+
+def test_a_pod_that_would_come_back_leads_to_no_plan() -> None:
+    """Room is held for GPUs. kube-scheduler sees the CPU that the pod freed, and no other node takes it."""
+    cpu = [*whole_node("a", 4, "x")]
+    cpu[1]["status"]["allocatable"]["cpu"] = "10"
+    moved = whole_pod("x", "a")
+    moved["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "8"
+    plan = planned(*cpu, moved, waits({WHOLE: "2", "cpu": "8"}))
+    (outcome,) = plan.outcomes
+    assert not plan.complete
+    assert outcome.stuck is not None
+    assert outcome.stuck.pod is None
+
+
+def test_other_waiting_pods_that_get_in_are_named() -> None:
+    objects = [
+        *whole_node("h", 4, "x", model="H100-80GB"),
+        *whole_node("a", 1),
+        whole_pod("x", "h"),
+        waits({WHOLE: "4"}, annotations={f"{ANNOTATION}model": "H100"}),
+    ]
+    assert planned(*objects).also_fit == []
+    objects = [*two_half_full_nodes(), pod("v", {WHOLE: "2"})]
+    assert planned(*objects, asks=2).also_fit == ["default/v"]
+
+
+def test_a_pod_fits_in_the_room_that_preemption_made_for_it() -> None:
+    waiting = waits({WHOLE: "2"})
+    waiting["status"]["nominatedNodeName"] = "a"
+    objects = [*whole_node("a", 2), *whole_node("b", 2, "y"), whole_pod("y", "b")]
+    plan = planned(*objects, waiting)
+    assert [(outcome.node, moves(plan)) for outcome in plan.outcomes] == [("a", [])]
+    assert not planned(*objects, waiting, pod("v", {WHOLE: "2"}), asks="default/v").complete
+
+
+def test_room_is_held_for_the_waiting_pod_and_for_a_pod_that_moves_later() -> None:
+    plan = planned(
+        *whole_node("a", 2, "x"),
+        *whole_node("b", 1, "y"),
+        *whole_node("c", 1, model="T4"),
+        whole_pod("x", "a", annotations={f"{ANNOTATION}model": "A100"}),
+        whole_pod("y", "b"),
+        waits({WHOLE: "2"}),
+    )
+    held = [[(hold.node, hold.asker.uid) for hold in move.holds] for move in plan.moves]
+    assert held == [[("a", "uid-w"), ("b", "uid-x again")], [("a", "uid-w")]]
+
+
+def test_half_a_gpu_stays_with_its_neighbour() -> None:
+    objects = [*share_node("s", 1), share_pod("x", "s", 0), waits({SHARE: HALF})]
+    plan = planned(*objects)
+    assert (plan.complete, moves(plan)) == (True, [])

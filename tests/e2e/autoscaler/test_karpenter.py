@@ -1,0 +1,224 @@
+"""The real Karpenter beside the product: it buys the nodes that pods need, and no others.
+
+With -s, the module ends with a table of its scenarios, and the same as JSON.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.autoscaler.market import Market, Outcome, open_market, overlay
+from tests.e2e.autoscaler.node_groups import CAPACITY_TYPE, ON_DEMAND, SHARES, SPOT, Machine, NodeGroup
+from tests.e2e.autoscaler.purchases import fewest_bins
+from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.shares.share_workload import ShareWorkload
+from tests.held import DEVICES
+from tests.kube_objects import ANNOTATION, SHARE, holder
+
+GPU = "nvidia.com/gpu"
+HALF = "nvidia.com/mig-3g.40gb"
+T4 = Machine("g-t4-1", "T4", 1, 0.5)
+A100 = Machine("g-a100-2", "A100-80GB", 2, 8.0)
+H100 = Machine("g-h100-4", "H100-80GB", 4, 40.0)
+GROUPS = {
+    group.name: group
+    for group in (
+        NodeGroup("t4", T4),
+        NodeGroup("a100", A100, capacity_type=ON_DEMAND),
+        NodeGroup("a100-spot", A100),
+        NodeGroup("h100", H100),
+        NodeGroup("mig", A100, "3g.40gb", 2),
+        NodeGroup("shares", A100, SHARES),
+    )
+}
+BOUGHT_PER_NEEDED = 1.1
+# Karpenter looks at waiting pods again every 10 s, and at empty nodes 20 s after their last pod.
+SETTLED_S = 60.0
+LOOKED_S = 15.0
+PLACEHOLDERS = "/apis/batch/v1/namespaces/gpu-scheduler-placeholders/jobs"
+SICKNESS = "node(s) had unhealthy GPUs"
+MEMORY = "Insufficient GPU memory on one device"
+WISH = "node(s) didn't match the requested GPU model"
+SICK = {"state": "Unhealthy", "reason": "XID 79"}
+
+
+def model(name: str) -> dict[str, str]:
+    """A nodeSelector for a model, which Karpenter understands."""
+    return {f"{ANNOTATION}model": name}
+
+
+@pytest.fixture(scope="module")
+def market(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Market]:
+    with open_market(tmp_path_factory.mktemp("karpenter"), GROUPS) as market:
+        yield market
+
+
+@pytest.fixture(scope="module")
+def stocked(market: Market) -> Iterator[tuple[ShareWorkload, Outcome]]:
+    """Pods of all kinds that arrived on a cluster without GPU nodes, and the nodes that were bought."""
+    workload = ShareWorkload(market.installation)
+    pods, least = mixed(workload)
+    start = time.monotonic()
+    market.run(workload, pods)
+    yield workload, market.outcome("all kinds at once, from zero nodes", start, len(pods), least)
+    workload.close()
+    market.clear()
+
+
+@pytest.fixture
+def workload(market: Market, stocked: tuple[ShareWorkload, Outcome]) -> Iterator[ShareWorkload]:
+    """Further pods; nodes that were bought for them are returned."""
+    workload, start = ShareWorkload(market.installation), time.monotonic()
+    yield workload
+    workload.close()
+    market.clear(start)
+
+
+def asking(workload: ShareWorkload, count: int, cpu: int, limits: Json, **node_selector: str) -> list[Json]:
+    """Equal pods. As usual, those for larger GPUs request more CPU, and Karpenter packs them first."""
+    resources = {"limits": limits, "requests": {"cpu": str(cpu)}}
+    container = {"name": "main", "image": "train:1", "resources": resources}
+    return [workload.pod(containers=[container], nodeSelector=node_selector) for _ in range(count)]
+
+
+def needed(group: str, *amounts: int) -> int:
+    """The exact least number of nodes of a group for pods of one container with these amounts. A share is on
+    one GPU; whole GPUs and instances are packed into nodes.
+    """
+    found = GROUPS[group]
+    if found.kind == SHARES:
+        return -(-fewest_bins(amounts, found.gpu_mib) // found.machine.gpus)
+    return fewest_bins(amounts, found.amount)
+
+
+def mixed(workload: ShareWorkload) -> tuple[list[Json], Mapping[str, int]]:
+    """Pods for all groups, and the nodes that they need."""
+    spot, on_demand = {CAPACITY_TYPE: SPOT}, {CAPACITY_TYPE: ON_DEMAND}
+    pods = [
+        *asking(workload, 3, 2, {GPU: "1"}, **model("T4")),
+        *asking(workload, 4, 6, {GPU: "1"}, **model("A100-80GB"), **on_demand),
+        # The machines of `mig` and `shares` have such GPUs as well, and hand out none of them whole.
+        *asking(workload, 2, 7, {GPU: "1"}, **model("A100-80GB"), **spot),
+        *asking(workload, 2, 12, {GPU: "2"}, **model("H100-80GB")),
+        *asking(workload, 2, 4, {HALF: "1"}),
+        *asking(workload, 1, 8, {HALF: "2"}),
+        *asking(workload, 6, 2, {SHARE: "30000"}),
+    ]
+    return pods, {
+        "t4": needed("t4", 1, 1, 1),
+        "a100": needed("a100", 1, 1, 1, 1),
+        "a100-spot": needed("a100-spot", 1, 1),
+        "h100": needed("h100", 2, 2),
+        "mig": needed("mig", 1, 1, 2),
+        "shares": needed("shares", *(30000,) * 6),
+    }
+
+
+def is_frugal(outcome: Outcome) -> bool:
+    return sum(outcome.bought.values()) <= BOUGHT_PER_NEEDED * sum(outcome.needed.values())
+
+
+def test_from_zero_nodes_every_pod_runs_and_no_node_is_bought_in_vain(
+    market: Market, stocked: tuple[ShareWorkload, Outcome]
+) -> None:
+    _, outcome = stocked
+    assert is_frugal(outcome), outcome.row()
+    bought = {(each.group, market.purchases.capacity_type(each)) for each in market.purchases.since(0.0)}
+    assert bought == {(group.name, group.capacity_type) for group in GROUPS.values()}
+
+
+def test_pods_that_arrive_while_a_node_starts_wait_for_it(market: Market, workload: ShareWorkload) -> None:
+    start = time.monotonic()
+    pods = asking(workload, 4, 4, {GPU: "1"}, **model("H100-80GB"))
+    workload.create(pods[0])
+    eventually(lambda: market.purchases.since(start), "a node is bought")
+    market.run(workload, pods[1:])
+    least = {"h100": needed("h100", 1, 1, 1, 1)}
+    outcome = market.outcome("one pod, and three more while its node starts", start, len(pods), least)
+    assert outcome.bought == {"h100": 1}
+
+
+def make_gpus_sick(market: Market, workload: ShareWorkload) -> None:
+    """Buy an H100 node whose two free GPUs become sick, of which its device plugin knows nothing."""
+    (pod,) = asking(workload, 1, 20, {GPU: "2"}, **model("H100-80GB"))
+    (name,) = market.run(workload, [pod])
+    node = workload.await_node(name)
+    for index in (0, 1):
+        market.nodes.change(node, index, holders=[holder(name, workload.namespace)])
+    for index in (2, 3):
+        market.nodes.change(node, index, health=SICK)
+
+
+def use_memory_unaccounted(market: Market) -> None:
+    """On each GPU without shares, processes of no pod use memory."""
+    pods = market.api.items("/api/v1/pods")
+    shared = {pod["metadata"].get("annotations", {}).get(f"{DEVICES}main") for pod in pods}
+    used = {"totalMiB": 81920, "usedMiB": 60000, "unaccountedMiB": 60000}
+    for node in market.nodes.names("shares"):
+        for device in GROUPS["shares"].devices(node):
+            if device["uuid"] not in shared:
+                market.nodes.change(node, device["index"], memory=used)
+
+
+def refused_pods(market: Market, workload: ShareWorkload) -> dict[str, str]:
+    """Pods that the extender alone refuses, by the reason. New nodes would take them."""
+    before = market.installation.generations()
+    make_gpus_sick(market, workload)
+    use_memory_unaccounted(market)
+    market.installation.await_inventory(None, before)
+    pods = {
+        SICKNESS: workload.pod({GPU: "1"}, nodeSelector=model("H100-80GB")),
+        MEMORY: workload.share(70000),
+        WISH: workload.pod({GPU: "1"}, annotations={f"{ANNOTATION}model": "A100-80GB"}),
+    }
+    names = {reason: workload.create(pod) for reason, pod in pods.items()}
+
+    def all_refused() -> bool:
+        return all(reason in workload.unscheduled(name).get("message", "") for reason, name in names.items())
+
+    eventually(all_refused, f"each pod is refused for its reason: {names}")
+    return names
+
+
+@pytest.fixture(scope="module")
+def refused(
+    market: Market, stocked: tuple[ShareWorkload, Outcome]
+) -> Iterator[tuple[ShareWorkload, dict[str, str]]]:
+    workload = ShareWorkload(market.installation)
+    yield workload, refused_pods(market, workload)
+    workload.close()
+
+
+def test_karpenter_expects_refused_pods_on_existing_nodes_and_buys_none_for_them(
+    market: Market, refused: tuple[ShareWorkload, dict[str, str]]
+) -> None:
+    workload, names = refused
+    settled = time.monotonic()
+    time.sleep(SETTLED_S)
+    assert market.purchases.since(settled) == []
+    assert market.purchases.since(settled, returned=True) == []
+    assert market.waiting(workload, list(names.values())) == list(names.values())
+    for name in names.values():
+        (expected, *_) = workload.events(name, "Nominated")
+        assert expected["note"].startswith("Pod should schedule on: nodeclaim/")
+
+
+def test_with_placeholders_karpenter_buys_one_right_node_for_each_refused_pod(
+    market: Market, refused: tuple[ShareWorkload, dict[str, str]], tmp_path: Path
+) -> None:
+    """The last test of the module, because placeholders stay switched on."""
+    workload, names = refused
+    market.nodes.plugin_s = 12.0
+    start = time.monotonic()
+    market.installation.install(str(overlay(tmp_path / "placeholders", placeholders=True)))
+    eventually(lambda: market.waiting(workload, list(names.values())) == [], "all pods run", 120)
+    # The third pod wants another model than the nodes that refuse it: the A100 nodes are full.
+    least = {"h100": 1, "shares": 1, "a100-spot": 1}
+    outcome = market.outcome("these three, after placeholders were switched on", start, 3, least)
+    eventually(lambda: not market.api.items(PLACEHOLDERS), "no placeholder stays")
+    time.sleep(LOOKED_S)
+    assert sorted(each.group for each in market.purchases.since(start)) == sorted(least), outcome.row()

@@ -1,0 +1,136 @@
+"""Placeholder pods on a real control plane: kube-scheduler never places one, and none stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.autoscaler_config.test_autoscalers_page import PAGE
+from tests.e2e.cluster.api import ApiError, Json, eventually
+from tests.e2e.cluster.whole import running_cluster
+from tests.e2e.documented import Reader
+from tests.e2e.installation import NAMESPACE, Installation
+from tests.e2e.workload import Workload
+from tests.kube_objects import gpu
+from tests.pages import blocks, section
+
+PLACEHOLDERS = "gpu-scheduler-placeholders"
+JOBS = f"/apis/batch/v1/namespaces/{PLACEHOLDERS}/jobs"
+PODS = f"/api/v1/namespaces/{PLACEHOLDERS}/pods"
+WHOLE = "nvidia.com/gpu"
+TYPE = "node.kubernetes.io/instance-type"
+# Sooner than on the page, and for a shorter time.
+SWITCH, SOON = "placeholders: {enabled: true}", "placeholders: {enabled: true, after: 0s, ttl: 20s}"
+
+
+@pytest.fixture(scope="module")
+def scaling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """Installed with the commands of the page."""
+    with running_cluster(tmp_path_factory.mktemp("placeholders")) as cluster:
+        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
+        (block,) = blocks(section(PAGE.read_text(), "## Placeholder pods"), "sh")
+        assert SWITCH in block
+        reader.run_block(block.replace(SWITCH, SOON))
+        yield Installation(cluster)
+
+
+@pytest.fixture
+def workload(scaling: Installation) -> Iterator[Workload]:
+    scaling.await_ready()
+    workload = Workload(scaling)
+    yield workload
+    workload.close()
+    eventually(lambda: not scaling.api.items(JOBS), "no placeholder stays")
+
+
+def in_use(workload: Workload) -> str:
+    """A node whose memory strangers use."""
+    used: Json = {"totalMiB": 81920, "usedMiB": 80000, "unaccountedMiB": 80000}
+    name = workload.add_node("used", {WHOLE: "1"}, labels={TYPE: "one"})
+    workload.report(name, [gpu(0, f"GPU-{name}-0", memory=used)])
+    workload.publish()
+    return name
+
+
+def demanding(workload: Workload) -> Json:
+    """A pod that kube-scheduler would place there, and that the extender refuses."""
+    return workload.pod({WHOLE: "1"}, annotations={"gpu.scheduler-ext.io/min-free-memory": "40Gi"})
+
+
+def condition(pod: Json) -> Json:
+    found = pod["status"].get("conditions", ())
+    return next((dict(each) for each in found if each["type"] == "PodScheduled"), {})
+
+
+def test_a_placeholder_waits_as_autoscalers_look_for_it_and_goes_with_its_pod(workload: Workload) -> None:
+    used = in_use(workload)
+    name = workload.create(demanding(workload))
+    (job,) = eventually(lambda: workload.api.items(JOBS), "there is a placeholder")
+    assert job["metadata"]["annotations"]["gpu.scheduler-ext.io/waiting-pod"].endswith(f"/{name}")
+
+    def unschedulable() -> list[Json]:
+        pods = workload.api.items(PODS)
+        return [each for each in pods if condition(each).get("reason") == "Unschedulable"]
+
+    (pod,) = eventually(unschedulable, "kube-scheduler has marked its pod")
+    assert pod["spec"]["priority"] == -10
+    (term,) = pod["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    assert {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": [used]} in term[
+        "matchExpressions"
+    ]
+    assert workload.await_event(name, "GPUPlaceholderCreated")["type"] == "Normal"
+    workload.remove(name)
+    eventually(lambda: not workload.api.items(JOBS), "the placeholder is gone")
+    eventually(lambda: not workload.api.items(PODS), "and so is its pod")
+
+
+def test_no_node_takes_a_placeholder_and_it_goes_when_its_pod_is_placed(workload: Workload) -> None:
+    in_use(workload)
+    name = workload.create(demanding(workload))
+    eventually(lambda: workload.api.items(PODS), "there is a placeholder")
+    # What an autoscaler would bring.
+    new = workload.add_node("new", {WHOLE: "1"}, labels={TYPE: "one"})
+    workload.report(new, [gpu(0, f"GPU-{new}-0")])
+    workload.publish()
+    assert workload.await_node(name, 60) == new
+    eventually(lambda: not workload.api.items(JOBS), "the placeholder is gone")
+
+
+def test_a_placeholder_ends_without_an_extender(workload: Workload) -> None:
+    in_use(workload)
+    workload.create(demanding(workload))
+    eventually(lambda: workload.api.items(JOBS), "there is a placeholder")
+    scale = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/gpu-scheduler/scale"
+    workload.api.patch(scale, {"spec": {"replicas": 0}})
+    try:
+        eventually(lambda: not workload.installation.pods(), "no extender runs", 60)
+        eventually(lambda: not workload.api.items(JOBS), "its deadline has passed", 60)
+        eventually(lambda: not workload.api.items(PODS), "its pod is gone")
+    finally:
+        workload.api.patch(scale, {"spec": {"replicas": 2}})
+    workload.installation.await_ready()
+
+
+def test_the_namespace_admits_little(workload: Workload) -> None:
+    """What a stolen token of the extender could create there: no pod, and no Job with a privileged one."""
+    extender = workload.installation.active().token("extender")
+    api = workload.api.as_user(extender)
+    container: Json = {"name": "c", "image": "i"}
+    with pytest.raises(ApiError, match='cannot create resource "pods"'):
+        api.create(PODS, {"metadata": {"name": "p"}, "spec": {"containers": [container]}})
+    with pytest.raises(ApiError, match='cannot create resource "jobs"'):
+        api.create("/apis/batch/v1/namespaces/default/jobs", {"metadata": {"name": "j"}})
+    container["securityContext"] = {"privileged": True}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    job = {"metadata": {"name": "privileged"}, "spec": {"template": template}}
+    api.create(JOBS, job)
+    events = f"/apis/events.k8s.io/v1/namespaces/{PLACEHOLDERS}/events"
+    eventually(
+        lambda: any("violates PodSecurity" in each["note"] for each in workload.api.items(events)),
+        "its pod is refused",
+    )
+    assert workload.api.items(PODS) == []
+    api.delete(f"{JOBS}/privileged")

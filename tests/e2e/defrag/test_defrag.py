@@ -1,0 +1,170 @@
+"""`scheduler-ext defrag --execute` on the real control plane, undisturbed and with faults."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.defrag.evictions import evict
+from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
+from tests.e2e.cluster.api import eventually
+from tests.e2e.defrag.fragmented import HELD, Fragmented, names
+from tests.e2e.workload import Workload
+
+
+@pytest.fixture
+def fragmented(workload: Workload) -> Iterator[Fragmented]:
+    fragmented = Fragmented(workload)
+    yield fragmented
+    fragmented.close()
+
+
+def two_nodes(fragmented: Fragmented, *, kept: bool = False) -> tuple[str, str, str]:
+    """One node with a pod that may move and one with a pod that may not, and a pod of two GPUs that waits.
+
+    The GPUs of the second are dearer, so that the pod would come back to the first if no room were held.
+    """
+    workload = fragmented.workload
+    first, second = workload.add_whole("first", 2), workload.add_whole("second", 2, "H100-80GB")
+    workload.publish()
+    fragmented.owned("x", first, kept=kept)
+    fragmented.fixed(second)
+    return first, second, fragmented.waiting(2)
+
+
+def test_the_waiting_pod_gets_in_after_one_move(fragmented: Fragmented) -> None:
+    first, second, waiting = two_nodes(fragmented)
+    answer = fragmented.finished(fragmented.defrag(waiting, "--execute"), 0)
+    workload = fragmented.workload
+    assert workload.await_node(waiting) == first
+    (again,) = fragmented.of("x")
+    assert again["spec"]["nodeName"] == second
+    done = answer["execution"]["done"]
+    assert [(each["replacedBy"], each["node"]) for each in done] == [
+        (f"{workload.namespace}/{again['metadata']['name']}", second)
+    ]
+    assert answer["execution"]["problem"] is None
+    assert "create pods/eviction" in answer["stderr"]
+    assert fragmented.held() == {}
+
+
+def test_a_budget_keeps_its_pod_where_it_is(fragmented: Fragmented) -> None:
+    _, _, waiting = two_nodes(fragmented)
+    fragmented.budget("x")
+    before = names(fragmented.workload.all_pods())
+    answer = fragmented.finished(fragmented.defrag(waiting, "--execute"), 3)
+    assert answer["moves"] == []
+    reasons = [each["reason"] for each in answer["staying"]]
+    assert "has a PodDisruptionBudget that allows no disruption now" in reasons
+    assert names(fragmented.workload.all_pods()) == before
+    assert fragmented.held() == {}
+
+
+def test_a_killed_command_leaves_the_room_to_the_waiting_pod(fragmented: Fragmented) -> None:
+    """The pod is evicted and not placed yet. A second command may start at once."""
+    first, second, waiting = two_nodes(fragmented, kept=True)
+    process = fragmented.defrag(waiting, "--execute")
+    workload = fragmented.workload
+    eventually(lambda: len(fragmented.of("x")) > 1, "the pod leaves and is created again", 60.0)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    fragmented.let_go()
+    assert fragmented.held().keys() == {first}
+    assert workload.await_node(waiting) == first
+    eventually(lambda: [pod["spec"].get("nodeName") for pod in fragmented.of("x")] == [second], "x moved")
+    # The room is void now that its pod has a node, and the next run removes it.
+    late = fragmented.waiting(2)
+    answer = fragmented.finished(fragmented.defrag(late, "--execute"), 3)
+    assert answer["moves"] == []
+
+
+def test_a_change_of_the_cluster_stops_the_plan(fragmented: Fragmented) -> None:
+    """Two pods are to move. While the first leaves, the place of the second closes."""
+    workload = fragmented.workload
+    first, *others = (workload.add_whole(stem, 2) for stem in ("first", "second", "third"))
+    workload.publish()
+    fragmented.owned("x", first, replicas=2, kept=True)
+    for node in others:
+        fragmented.fixed(node)
+    waiting = fragmented.waiting(2)
+    process = fragmented.defrag(waiting, "--execute")
+
+    def moved() -> list[str]:
+        return [
+            pod["metadata"]["name"] for pod in fragmented.of("x") if pod["spec"].get("nodeName") in others
+        ]
+
+    eventually(moved, "the first pod has its new place", 60.0)
+    for node in others:
+        workload.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+    fragmented.let_go()
+    answer = fragmented.finished(process, 3)
+    assert len(answer["execution"]["done"]) == len(answer["execution"]["notDone"]) == 1
+    assert "would find no other place now" in answer["execution"]["problem"]
+    assert "Stopped: " in answer["stderr"]
+    assert len([pod for pod in fragmented.of("x") if pod["spec"].get("nodeName") == first]) == 1
+    assert fragmented.held() == {}
+
+
+def test_a_restart_of_the_extenders_keeps_the_room(fragmented: Fragmented) -> None:
+    """They end as soon as room is held: the pod that is created again meets only new extenders."""
+    first, second, waiting = two_nodes(fragmented, kept=True)
+    process = fragmented.defrag(waiting, "--execute")
+    eventually(fragmented.held, "room is held", 60.0)
+    pods = fragmented.workload.installation.pods()
+    for pod in pods:
+        child = pod.containers["extender"].child
+        assert child is not None
+        child.kill()
+    # The evicted pod still has its GPU, and the new one would rather have the cheaper one beside it.
+    eventually(lambda: second in [pod["spec"].get("nodeName") for pod in fragmented.of("x")], "x moved", 60.0)
+    fragmented.let_go()
+    answer = fragmented.finished(process, 0)
+    assert answer["execution"]["problem"] is None
+    assert fragmented.workload.await_node(waiting) == first
+    eventually(lambda: [pod["spec"].get("nodeName") for pod in fragmented.of("x")] == [second], "x moved")
+    for pod in pods:
+        eventually(lambda pod=pod: pod.ready, "the extenders are ready again")  # type: ignore[misc]
+
+
+def test_a_second_run_is_refused_while_room_is_held_for_another_pod(fragmented: Fragmented) -> None:
+    first, _, waiting = two_nodes(fragmented)
+    workload = fragmented.workload
+    other = fragmented.waiting(2)
+    room = [{"for": f"{workload.namespace}/{other}", "until": "2099-01-01T00:00:00Z"}]
+    workload.api.patch(f"{GPU_NODES}/{first}", {"metadata": {"annotations": {HELD: json.dumps(room)}}})
+    process = fragmented.defrag(waiting, "--execute")
+    _, stderr = process.communicate(timeout=90.0)
+    assert process.returncode == 1
+    assert f"node {first} holds room for {workload.namespace}/{other} until 2099" in stderr
+    assert len(fragmented.of("x")) == 1
+
+
+def test_the_eviction_api_has_the_last_word(fragmented: Fragmented) -> None:
+    """A budget may change after the last check."""
+    workload = fragmented.workload
+    node = workload.add_whole("node", 1)
+    workload.publish()
+    fragmented.owned("x", node)
+    fragmented.budget("x")
+    uid = workload.get("x-0")["metadata"]["uid"]
+    pod = BoundPod(uid, workload.namespace, "x-0", 0, GpuRequest())
+    transport = Transport.from_kubeconfig(workload.installation.plane.kubeconfig("admin"))
+    try:
+        refused = evict(transport, pod, time.monotonic() + 1.0)
+        assert refused is not None
+        assert "disruption budget" in refused
+        # Another pod of that name is not evicted, whatever the budget.
+        stranger = replace(pod, uid="another")
+        assert evict(transport, stranger, time.monotonic()) is not None
+    finally:
+        transport.close()
+    assert "deletionTimestamp" not in workload.get("x-0")["metadata"]

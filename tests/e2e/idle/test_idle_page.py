@@ -1,0 +1,183 @@
+"""The commands of docs/tasks/idle.md with their effect: a dry run, warnings, evictions within the rate, a
+budget in the way, and an extender that is killed in between."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.e2e.cluster.api import Api, ApiError, Json
+from tests.e2e.cluster.whole import running_cluster
+from tests.e2e.documented import Reader
+from tests.e2e.idle.idle_lab import AT, LAB, LEASE, PODS, Lab
+from tests.e2e.installation import Installation
+from tests.pages import ROOT, blocks
+
+PAGE = ROOT / "docs" / "tasks" / "idle.md"
+# Figures of the page and those that a test can wait for.
+SHORT = {
+    "after: 30m": "after: 1s",
+    "minAge: 1h": "minAge: 1s",
+    "warnFor: 15m": "warnFor: 15s",
+    "perHour: 4": "perHour: 2",
+}
+IDLE = ("held", "keep", "one", "three", "two", "woken")
+BUDGETS = f"/apis/policy/v1/namespaces/{LAB}/poddisruptionbudgets"
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    with running_cluster(tmp_path_factory.mktemp("idle")) as cluster:
+        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
+        reader.run("README.md", "## Install on a cluster")
+        yield reader
+
+
+@pytest.fixture(scope="module")
+def lab(reader: Reader) -> Lab:
+    """Idle pods, of which `held` has the most valuable GPU and a budget, and a pod that computes."""
+    lab = Lab(Installation(reader.cluster))
+    for name in IDLE:
+        lab.add(name, "H100-80GB" if name == "held" else "T4", labels={"app": name})
+    lab.add("busy")
+    lab.compute("busy")
+    budget: Json = {"minAvailable": 1, "selector": {"matchLabels": {"app": "held"}}}
+    lab.api.create(BUDGETS, {"metadata": {"name": "held"}, "spec": budget})
+    return lab
+
+
+def test_the_page_on_idle_gpus(reader: Reader, lab: Lab) -> None:
+    find, label, dry_run, events, evict, keep, stop = blocks(PAGE.read_text(), "sh")
+    # No agent has reported yet; a note has the number of these pods.
+    assert LAB not in reader.run_block(find), "no pod has run for half an hour"
+    reader.run_block(label)
+    reader.run_block(dry_run)
+    config = reader.checkout / "my-cluster" / "extender.yaml"
+    text = config.read_text()
+    for figure, short in SHORT.items():
+        assert figure in text
+        text = text.replace(figure, short)
+    config.write_text(text)
+    with an_extender(reader):
+        lab.eventually(lambda: lab.events("GPUReclaimDryRun") == {*IDLE}, "the dry run names each idle pod")
+    assert len(re.findall("GPUReclaimDryRun", reader.run_block(events))) >= len(IDLE)
+    table = reader.run_block(f"{find.strip()} --config my-cluster/extender.yaml -n {LAB}")
+    first, *others = (line.split()[1] for line in table.splitlines()[1 : 1 + len(IDLE)])
+    assert (first, {*others}) == ("held", {*IDLE} - {"held"})
+    assert (lab.warned(), lab.pods()) == ({}, {*IDLE, "busy"})
+
+    # However slow the machine is, these are not evicted before they get out.
+    lab.silence("keep", "woken")
+    reader.run_block(evict)
+    lab.eventually(lambda: lab.warned().keys() == {*IDLE}, "each idle pod is warned")
+    reader.names["POD"] = "keep"
+    assert lab.warned()["one"] in reader.run_block(keep)
+    lab.compute("woken")
+    times = lab.warned()
+    extender = lab.installation.active().containers["extender"]
+    assert extender.child is not None
+    extender.child.kill()
+    lab.eventually(lambda: not {"keep", "woken"} & lab.warned().keys(), "two warnings ended")
+    assert lab.warned().items() <= times.items(), "its successor keeps the other times"
+    left = lab.eventually(lambda: len(lab.pods()) == 5 and lab.pods(), "two pods are evicted")
+    assert {"busy", "held", "keep", "woken"} < left
+    assert lab.events("GPUReclaimCancelled") == {"keep", "woken"}
+    assert lab.installation.metric("gpu_extender_reclaims_total", result="budget") >= 1
+    lab.eventually(
+        lambda: lab.installation.metric("gpu_extender_reclaims_total", result="limited") >= 1, "one waits"
+    )
+    assert (lab.pods(), lab.recorded()) == (left, 2)
+
+    lab.api.delete(LEASE)
+    lab.api.delete(f"{BUDGETS}/held")
+    lab.eventually(lambda: lab.pods() == {"busy", "keep", "woken"}, "the others follow")
+    reader.run_block(stop)
+
+
+@contextmanager
+def an_extender(reader: Reader) -> Iterator[None]:
+    """A further extender with the configuration in the checkout, without another rollout."""
+    ports = " ".join(f"--{name} 127.0.0.1:0" for name in ("listen", "health-listen", "inspect-listen"))
+    kubeconfig = "--kubeconfig .kube/config --config my-cluster/extender.yaml"
+    with reader.start(f"scheduler-ext serve {kubeconfig} {ports}") as process:
+        try:
+            yield
+        finally:
+            process.terminate()
+
+
+def extender_api(api: Api) -> Api:
+    """The API with a token of the extender's account."""
+    path = "/api/v1/namespaces/gpu-scheduler/serviceaccounts/gpu-scheduler-extender/token"
+    created = api.create(path, {"spec": {"audiences": [], "expirationSeconds": 600}})
+    return api.as_user(created["status"]["token"])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"metadata": {"labels": {"a": "b"}}}, id="label it"),
+        pytest.param({"metadata": {"annotations": {"a": "b"}}}, id="annotate it otherwise"),
+        pytest.param({"metadata": {"annotations": {AT: "x"}, "labels": {"a": "b"}}}, id="warn and label it"),
+        pytest.param({"metadata": {"finalizers": ["example.com/stay"]}}, id="make it stay"),
+        pytest.param({"spec": {"activeDeadlineSeconds": 1}}, id="end it"),
+    ],
+)
+def test_the_extender_changes_nothing_else_of_a_pod(reader: Reader, lab: Lab, change: Json) -> None:
+    extender = extender_api(lab.api)
+    with pytest.raises(ApiError, match="may change one annotation of a Pod") as refused:
+        extender.patch(f"{PODS}/busy", change)
+    assert refused.value.status == 403
+
+
+@pytest.mark.parametrize(
+    ("namespace", "label", "allowed"),
+    [
+        pytest.param(None, "true", True, id="its own label"),
+        pytest.param("true", None, True, id="that of its namespace"),
+        pytest.param("true", "false", False, id="it opted out"),
+        pytest.param("false", "true", False, id="its namespace forbids it"),
+        pytest.param(None, None, False, id="neither opted in"),
+    ],
+)
+def test_the_extender_warns_pods_that_opted_in(
+    reader: Reader, lab: Lab, namespace: str | None, label: str | None, allowed: bool
+) -> None:
+    key = "gpu.scheduler-ext.io/reclaim"
+    lab.api.patch(f"/api/v1/namespaces/{LAB}", {"metadata": {"labels": {key: namespace}}})
+    lab.api.patch(f"{PODS}/busy", {"metadata": {"labels": {key: label}, "annotations": {AT: None}}})
+    extender, warning = extender_api(lab.api), {"metadata": {"annotations": {AT: "2026-01-01T00:00:00Z"}}}
+    if allowed:
+        extender.patch(f"{PODS}/busy", warning)
+        return
+    with pytest.raises(ApiError, match="may warn pods only if their label"):
+        extender.patch(f"{PODS}/busy", warning)
+
+
+@pytest.mark.parametrize(
+    ("where", "options"),
+    [
+        pytest.param(LAB, {}, id="any pod of the name"),
+        pytest.param(LAB, {"preconditions": {"uid": "u"}, "gracePeriodSeconds": 0}, id="at once"),
+        pytest.param("kube-system", {"preconditions": {"uid": "u"}}, id="a pod of the cluster"),
+    ],
+)
+def test_the_extender_does_not_evict(reader: Reader, lab: Lab, where: str, options: Json) -> None:
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "busy", "namespace": where}}
+    with pytest.raises(ApiError, match="may evict a Pod by its uid"):
+        extender_api(lab.api).create(
+            f"/api/v1/namespaces/{where}/pods/busy/eviction", body | {"deleteOptions": options}
+        )
+
+
+def test_the_extender_evicts_no_pod_of_a_namespace_that_forbids_it(reader: Reader, lab: Lab) -> None:
+    lab.api.patch(
+        f"/api/v1/namespaces/{LAB}", {"metadata": {"labels": {"gpu.scheduler-ext.io/reclaim": "false"}}}
+    )
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "busy", "namespace": LAB}}
+    options = {"preconditions": {"uid": lab.api.get(f"{PODS}/busy")["metadata"]["uid"]}}
+    with pytest.raises(ApiError, match="may evict a Pod by its uid"):
+        extender_api(lab.api).create(f"{PODS}/busy/eviction", body | {"deleteOptions": options})

@@ -1,0 +1,54 @@
+"""Idle GPUs and pods on the page: a mark, a filter, and the time in the list of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from scheduler_ext.sources.clusterstate import state_of
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import read_objects
+from tests.kube_idle import CLUSTER
+from tests.kube_objects import inventory
+from tests.page.browser import NEEDS_BROWSER, Browser
+from tests.page.page_server import PageServer
+from tests.page.reading import card, names, opened
+
+pytestmark = NEEDS_BROWSER
+
+
+@pytest.fixture(scope="module")
+def some() -> Iterator[PageServer]:
+    """The cluster of tests/kube_idle.py: the nodes h100 and t4 have an idle GPU each, the node plain none."""
+    state = state_of(read_objects(inventory(*CLUSTER)), "test", Configuration().resource_names())
+    server = PageServer(state.infos.values())
+    server.readings, server.facts = state.readings, state.facts
+    with server as running:
+        yield running
+
+
+def test_an_idle_gpu_is_marked(browser: Browser, some: PageServer) -> None:
+    opened(browser, some.url)
+    assert "Idle: its pods have computed nothing for 2 h." in card(browser, "h100")
+    assert "1 idle" in card(browser, "h100")
+    assert card(browser, "t4").count("Idle:") == 1, "its second GPU has a pod that has just come"
+    assert "idle" not in card(browser, "plain").lower()
+
+
+def test_a_filter_leaves_nodes_with_idle_gpus(browser: Browser, some: PageServer) -> None:
+    opened(browser, some.url)
+    assert sorted(names(browser)) == ["h100", "plain", "t4"]
+    browser.script("document.querySelector('[name=idle]').click()")
+    browser.eventually(lambda: sorted(names(browser)) == ["h100", "t4"], "the others are hidden")
+    opened(browser, f"{some.url}?idle")
+    browser.eventually(lambda: sorted(names(browser)) == ["h100", "t4"], "the address has the filter")
+
+
+def test_the_list_of_pods_says_for_how_long(browser: Browser, some: PageServer) -> None:
+    browser.open(f"{some.url}?view=pods")
+    text = "return document.getElementById('running').innerText"
+    browser.eventually(lambda: "notebook" in browser.script(text), "the pods are listed")
+    lines = browser.script(text)
+    assert "idle for 2 h" in lines
+    assert lines.count("idle for") == 2

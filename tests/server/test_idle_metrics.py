@@ -1,0 +1,150 @@
+"""Idle GPUs and idle pods, in /metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from scheduler_ext.core.gpu.readings import NodeReadings
+from scheduler_ext.core.node.pod_facts import FactsOfPods, PodFacts
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.extender.extender import Extender
+from scheduler_ext.server.metrics.gpu_metrics import Detail, GpuText
+from scheduler_ext.server.metrics.idle_metrics import IdleText
+from scheduler_ext.server.metrics.namespaces import MAX_NAMESPACES
+from scheduler_ext.sources.clusterstate import state_of
+from scheduler_ext.sources.source_status import Check, SourceStatus
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import read_objects
+from tests.kube_idle import CLUSTER, WHOLE, running
+from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, node
+
+RESOURCES = Configuration().resource_names()
+
+
+class Followed:
+    """A source of nodes, their readings, and the facts about their pods."""
+
+    def __init__(self, objects: Sequence[Json], freshness: str = "Fresh") -> None:
+        state = state_of(read_objects(inventory(*objects)), "test", RESOURCES)
+        self.extender = Extender(Configuration())
+        self.extender.replace_nodes(replace(info, freshness=freshness) for info in state.infos.values())
+        self.readings: NodeReadings = state.readings
+        self.facts: FactsOfPods = state.facts
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        return self.extender.snapshot
+
+    def status(self) -> SourceStatus:
+        return SourceStatus([Check("inventory", True)], 0.0, readings=self.readings, facts=self.facts)
+
+
+def scraped(source: Followed, detail: Detail = "node", later_s: float = 0.0) -> dict[str, float]:
+    """All series, without their common beginning."""
+    gpus = GpuText(source, RESOURCES, 10, detail)
+    return series(IdleText(source, gpus, 1800, detail, lambda: time.time() + later_s))
+
+
+def series(idle: IdleText) -> dict[str, float]:
+    lines = [line for line in idle.render().decode().splitlines() if not line.startswith("#")]
+    return {name.removeprefix("gpu_extender_"): float(value) for name, _, value in map(_parted, lines)}
+
+
+def _parted(line: str) -> tuple[str, str, str]:
+    return line.rpartition(" ")
+
+
+def test_gpus_and_pods_of_a_cluster() -> None:
+    """The pod `new` holds a GPU that was idle before it came. Nothing says whether `unseen` computes, but it
+    has not opened its GPU."""
+    assert scraped(Followed(CLUSTER)) == {
+        'gpus_idle{hostname="h100",modelName="H100-80GB"}': 1,
+        'gpus_idle{hostname="t4",modelName="T4"}': 1,
+        'gpus_idle{hostname="plain",modelName="T4"}': 1,
+        'idle_pods{namespace="lab"}': 1,
+        'idle_pods{namespace="prod"}': 1,
+    }
+
+
+def test_the_level_of_clusters() -> None:
+    assert scraped(Followed(CLUSTER), "cluster") == {
+        'gpus_idle{modelName="H100-80GB"}': 1,
+        'gpus_idle{modelName="T4"}': 2,
+        'idle_pods{namespace="lab"}': 1,
+        'idle_pods{namespace="prod"}': 1,
+    }
+
+
+def test_readings_of_an_old_report_make_nothing_idle() -> None:
+    found = scraped(Followed(CLUSTER, freshness="Stale"))
+    assert found['gpus_idle{hostname="h100",modelName="H100-80GB"}'] == 0
+    assert not any(name.startswith("idle_pods") for name in found)
+
+
+def test_a_pod_becomes_idle_between_two_scrapes() -> None:
+    source = Followed(CLUSTER)
+    later_s = 0.0
+    text = IdleText(
+        source, GpuText(source, RESOURCES, 10, "node"), 1800, "node", lambda: time.time() + later_s
+    )
+    assert series(text)['idle_pods{namespace="prod"}'] == 1
+    later_s = 1800.0
+    found = series(text)
+    assert found['idle_pods{namespace="prod"}'] == 2
+    assert found['gpus_idle{hostname="t4",modelName="T4"}'] == 2
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"),
+    [
+        pytest.param({"idleSeconds": 0}, 0, id="a GPU that computes, with no memory in use"),
+        pytest.param({}, 1, id="no readings, and no process has opened it"),
+        pytest.param(
+            {"memory": {"totalMiB": 15360, "usedMiB": 9000}}, 0, id="no readings, and memory in use"
+        ),
+        pytest.param(
+            {"memory": {"totalMiB": 15360, "usedMiB": 9000}, "idleSeconds": 7200},
+            1,
+            id="a GPU that computes nothing, with memory in use",
+        ),
+    ],
+)
+def test_readings_come_before_memory(device: Json, expected: int) -> None:
+    built = gpu(0, model="T4", total=15360, holders=[holder("p")]) | device
+    found = scraped(Followed([node("n", {WHOLE: "1"}), gpu_node("n", [built]), running("p", "n", 9000)]))
+    assert found['gpus_idle{hostname="n",modelName="T4"}'] == expected
+
+
+def test_many_namespaces_are_combined() -> None:
+    source = Followed(
+        [
+            node("n", {WHOLE: "1"}),
+            gpu_node("n", [gpu(0, "GPU-0", idleSeconds=9000, holders=[holder("p")])]),
+            running("p", "n", 9000),
+        ]
+    )
+    assert source.snapshot is not None
+    (info,) = (each.info for each in source.snapshot.nodes.values())
+    infos = []
+    for number in range(MAX_NAMESPACES + 7):
+        name = f"n-{number:05}"
+        (pod,) = info.pods
+        (did,) = source.readings["n"]
+        mine = replace(pod, namespace=f"team-{number:05}", uid=name, name="p")
+        assert info.report is not None
+        (device,) = info.report.devices
+        report = replace(
+            info.report,
+            devices=(replace(device, holders=(replace(device.holders[0], namespace=mine.namespace),)),),
+        )
+        infos.append(replace(info, name=name, pods=(mine,), report=report))
+        source.readings = {**source.readings, name: (did,)}
+        source.facts = {**source.facts, name: PodFacts("", time.time() - 9000)}
+    source.extender.replace_nodes(infos)
+    pods = {name: value for name, value in scraped(source).items() if name.startswith("idle_pods")}
+    assert len(pods) == MAX_NAMESPACES + 1
+    assert pods['idle_pods{namespace="_others"}'] == 7

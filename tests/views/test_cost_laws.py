@@ -1,0 +1,121 @@
+"""Laws of the cost of any cluster: no value is lost, and two views of one fact agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.gpu.readings import InstanceReadings, NodeReadings, Readings
+from scheduler_ext.core.gpu.value_table import value_of
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.views.cost_report import Ledgers
+from scheduler_ext.views.history import fragmentation_by_node
+from scheduler_ext.views.node_usage import node_usage
+from scheduler_ext.views.value_account import Ledger, all_of
+from scheduler_ext.wire.config import Configuration, CostSection
+from tests.strategies import RESOURCES, clusters, snapshot_of, workloads
+
+PER_UNIT = 2.0
+CONFIG = Configuration(cost=CostSection(per_unit=PER_UNIT))
+_idle_s = st.sampled_from((None, 0, 3600))
+
+
+@st.composite
+def priced(draw: st.DrawFn) -> tuple[Snapshot, NodeReadings]:
+    infos = [replace(info, value=draw(st.sampled_from((0.0, 0.0, 1.5)))) for info in draw(clusters())]
+    readings = {
+        info.name: tuple(
+            Readings(
+                device.uuid,
+                idle_s=draw(_idle_s),
+                instances=tuple(
+                    InstanceReadings(each.uuid, None, draw(_idle_s)) for each in device.mig.instances
+                ),
+            )
+            for device in info.devices
+        )
+        for info in infos
+    }
+    return snapshot_of(infos, workload=draw(workloads())), readings
+
+
+def found(case: tuple[Snapshot, NodeReadings]) -> Ledger:
+    return Ledgers(CONFIG).of(*case, {}, 0.0)
+
+
+def worth(info: NodeInfo) -> float:
+    """The value of all GPUs of a node, added up by hand; without a report, of those that labels count."""
+    if info.is_out:
+        return 0.0
+    if info.report is not None:
+        return sum(info.value or value_of(device.model, {}) for device in info.devices)
+    estimate = info.estimate
+    if estimate is None:
+        return 0.0
+    return estimate.count * (info.value or value_of(estimate.model, {}))
+
+
+@given(priced())
+def test_all_parts_together_are_worth_the_gpus(case: tuple[Snapshot, NodeReadings]) -> None:
+    infos = [node.info for node in case[0].nodes.values()]
+    # A MIG instance that is offered as a GPU has a part of the value.
+    if any(info.report is None and info.estimate and info.estimate.model.is_mig_slice for info in infos):
+        return
+    assert found(case).total.total == pytest.approx(PER_UNIT * sum(map(worth, infos)), abs=1e-6)
+
+
+@given(priced())
+def test_namespaces_pay_for_what_is_allocated_of_each_model(case: tuple[Snapshot, NodeReadings]) -> None:
+    ledger = found(case)
+    for kind, account in ledger.models.items():
+        paid = all_of(kinds[kind] for kinds in ledger.namespaces.values() if kind in kinds)
+        for name in ("allocated", "idle", "unmeasured"):
+            assert getattr(paid, name) == pytest.approx(getattr(account, name), abs=1e-6)
+
+
+@given(priced())
+def test_no_part_is_negative_and_idle_is_a_part_of_allocated(case: tuple[Snapshot, NodeReadings]) -> None:
+    for account in found(case).models.values():
+        assert min(account) >= -1e-9
+        assert account.idle + account.unmeasured <= account.allocated + 1e-9
+
+
+@given(priced())
+def test_gpus_are_those_of_the_other_metrics(case: tuple[Snapshot, NodeReadings]) -> None:
+    expected: Counter[str] = Counter()
+    for node in case[0].nodes.values():
+        for product, amounts in node_usage(node, RESOURCES, 10).by_model.items():
+            expected[product] += amounts.gpus
+    counted: Counter[str] = Counter()
+    for kind, account in found(case).models.items():
+        counted[kind.product] += account.gpus
+    assert +counted == +expected
+
+
+@given(priced())
+def test_free_and_stranded_value_are_that_of_the_unallocated_and_unusable_gpus(
+    case: tuple[Snapshot, NodeReadings],
+) -> None:
+    snapshot, readings = case
+    for name, (unallocated, unusable) in fragmentation_by_node(snapshot).items():
+        node = snapshot.nodes[name]
+        info = replace(node.info, value=1.0)
+        # Where pods hold unknown GPUs, or GPUs are cordoned, decisions subtract whole nodes.
+        if (
+            node.state.adrift
+            or any(device.cordoned for device in info.devices)
+            or info.allocatable is not None
+        ):
+            continue
+        if any(device.mig.enabled for device in info.devices):
+            continue
+        alone = {name: replace(node, info=info)}
+        account = Ledgers(CONFIG).of(replace(snapshot, nodes=alone), readings, {}, 0.0).total
+        rounding = PER_UNIT * 0.001 * max(1, account.gpus)
+        assert account.free + account.stranded == pytest.approx(PER_UNIT * unallocated, abs=rounding)
+        assert account.stranded == pytest.approx(PER_UNIT * unusable, abs=rounding)

@@ -1,0 +1,344 @@
+"""The cost of GPUs per hour: what pods hold, what idles, and what nobody can use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
+from scheduler_ext.sources.clusterstate import state_of
+from scheduler_ext.views.cost_report import Ledgers, cost_report
+from scheduler_ext.wire.config import Configuration, CostSection
+from scheduler_ext.wire.objects import read_objects
+from scheduler_ext.wire.times import time_text
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+
+WHOLE = "nvidia.com/gpu"
+HOUR = 3600
+NOW = 1_800_000_000.0
+# An A100-80GB is worth 3.4, an H100-80GB 6.9, a T4 0.5.
+MIG = {
+    "enabled": True,
+    "instances": [
+        {"uuid": "MIG-0", "profile": "3g.40gb", "start": 0, "size": 4, "holder": holder("p")},
+        {"uuid": "MIG-4", "profile": "1g.10gb", "start": 4, "size": 1},
+    ],
+}
+SHARE_NODE = {"gpu.scheduler-ext.io/sharing": "memory"}
+
+
+def in_namespace(namespace: str, each: Json) -> Json:
+    each["metadata"]["namespace"] = namespace
+    return each
+
+
+def report(*objects: Json, config: Configuration | None = None, now: float = NOW) -> dict[str, Any]:
+    config = config or Configuration()
+    state = state_of(read_objects(inventory(*objects)), "test", config.resource_names())
+    return cost_report(state.snapshot(config.sizing()), state.readings, state.facts, config, now)
+
+
+def unsplit(entry: dict[str, Any]) -> dict[str, Any]:
+    """With free and stranded value as one, because the division between them is a forecast."""
+    return entry | {"free": entry["free"] + entry["stranded"], "stranded": 0.0}
+
+
+def amounts(entry: dict[str, Any]) -> dict[str, float]:
+    """What is above 0, in cents."""
+    return {key: round(value, 2) for key, value in entry.items() if isinstance(value, float) and value}
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        pytest.param(
+            [gpu_node("n", [gpu(0), gpu(1)])],
+            {"free": 6.8, "total": 6.8},
+            id="free GPUs cost what they are worth",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0, holders=[holder("p")]), gpu(1)]), pod("p", {WHOLE: "1"}, on="n")],
+            {"allocated": 3.4, "unmeasured": 3.4, "free": 3.4, "total": 6.8},
+            id="a pod pays for the GPU that it holds, and no report says whether it computes",
+        ),
+        pytest.param(
+            [
+                gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=HOUR)]),
+                pod("p", {WHOLE: "1"}, on="n"),
+            ],
+            {"allocated": 3.4, "idle": 3.4, "total": 3.4},
+            id="a held GPU that computed nothing for an hour is idle",
+        ),
+        pytest.param(
+            [
+                gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=60)]),
+                pod("p", {WHOLE: "1"}, on="n"),
+            ],
+            {"allocated": 3.4, "total": 3.4},
+            id="a minute without computing is a pause",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0, idleSeconds=HOUR)])],
+            {"free": 3.4, "total": 3.4},
+            id="a GPU that no pod holds is free and not idle",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0, health={"state": "Unhealthy"}), gpu(1)])],
+            {"free": 3.4, "unavailable": 3.4, "total": 6.8},
+            id="a sick GPU is unavailable",
+        ),
+        pytest.param(
+            [
+                gpu_node("n", [gpu(0, health={"state": "Unhealthy"}, holders=[holder("p")])]),
+                pod("p", {WHOLE: "1"}, on="n"),
+            ],
+            {"allocated": 3.4, "unmeasured": 3.4, "total": 3.4},
+            id="a sick GPU is allocated while a pod holds it",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0, mig=MIG)], migStrategy="mixed")],
+            {"allocated": 2.72, "unmeasured": 2.72, "free": 0.68, "total": 3.4},
+            id="a MIG instance costs its part of the slots",
+        ),
+        pytest.param(
+            [gpu_node("n", [gpu(0, mig={"enabled": True})], migStrategy="mixed")],
+            {"unavailable": 3.4, "total": 3.4},
+            id="a GPU in MIG mode without instances is unavailable",
+        ),
+        pytest.param(
+            [
+                gpu_node("n", [gpu(0)]),
+                node("n", {SHARE: "73728"}, labels=SHARE_NODE),
+                pod(
+                    "p", {SHARE: "36864"}, on="n", annotations={"devices.gpu.scheduler-ext.io/main": "GPU-0"}
+                ),
+            ],
+            {"allocated": 1.7, "unmeasured": 1.7, "free": 1.7, "total": 3.4},
+            id="half of the memory that shares can have costs half of the GPU",
+        ),
+        pytest.param(
+            [
+                gpu_node(
+                    "n", [gpu(0, memory={"totalMiB": 81920, "usedMiB": 36864, "unaccountedMiB": 36864})]
+                ),
+                node("n", {SHARE: "73728"}, labels=SHARE_NODE),
+            ],
+            {"free": 1.7, "unavailable": 1.7, "total": 3.4},
+            id="memory that no known pod uses is unavailable to shares",
+        ),
+        pytest.param(
+            [
+                gpu_node("n", [gpu(0), gpu(1)], sharing={"strategy": "time-slicing", "replicas": 4}),
+                pod("p", {WHOLE: "2"}, on="n"),
+            ],
+            {"allocated": 1.7, "unmeasured": 1.7, "free": 5.1, "total": 6.8},
+            id="two of four time slices cost half a GPU, on whichever GPU they are",
+        ),
+        pytest.param(
+            [
+                node(
+                    "n",
+                    {WHOLE: "4"},
+                    labels={"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "4"},
+                ),
+                pod("p", {WHOLE: "3"}, on="n"),
+            ],
+            {"allocated": 2.4, "unmeasured": 2.4, "free": 0.8, "total": 3.2},
+            id="GPUs known by labels cost the same",
+        ),
+        pytest.param(
+            [
+                gpu_node("n", [gpu(0)]),
+                node("n", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/value": "1.25"}),
+            ],
+            {"free": 1.25, "total": 1.25},
+            id="a node's own price replaces that of its models",
+        ),
+    ],
+)
+def test_the_total(objects: list[Json], expected: dict[str, float]) -> None:
+    assert amounts(unsplit(report(*objects)["total"])) == expected
+
+
+def test_each_namespace_pays_for_its_pods() -> None:
+    devices = [
+        gpu(0, holders=[holder("a", "research")], idleSeconds=HOUR),
+        gpu(1, holders=[holder("b", "serving")], idleSeconds=0),
+        gpu(2, model="T4", total=15360, holders=[holder("c", "serving")], idleSeconds=HOUR),
+    ]
+    pods = [
+        in_namespace(namespace, pod(name, {WHOLE: "1"}, on="n"))
+        for name, namespace in (("a", "research"), ("b", "serving"), ("c", "serving"))
+    ]
+    found = report(gpu_node("n", devices), *pods)["namespaces"]
+    assert [(each["namespace"], amounts(each)) for each in found] == [
+        ("serving", {"allocated": 3.9, "idle": 0.5}),
+        ("research", {"allocated": 3.4, "idle": 3.4}),
+    ]
+    assert [(each["model"], amounts(each)) for each in found[0]["models"]] == [
+        ("A100-80GB", {"allocated": 3.4}),
+        ("T4", {"allocated": 0.5, "idle": 0.5}),
+    ]
+
+
+def test_two_shares_of_one_gpu_pay_in_proportion_and_idle_by_their_own_processes() -> None:
+    holders = [
+        {"uid": "uid-a", "memoryMiB": 100, "idleSeconds": HOUR},
+        {"uid": "uid-b", "memoryMiB": 100, "idleSeconds": 5},
+    ]
+    where = {"devices.gpu.scheduler-ext.io/main": "GPU-0"}
+    found = report(
+        gpu_node("n", [gpu(0, holders=holders, idleSeconds=5)]),
+        node("n", {SHARE: "73728"}, labels=SHARE_NODE),
+        in_namespace("small", pod("a", {SHARE: "18432"}, on="n", annotations=where)),
+        in_namespace("large", pod("b", {SHARE: "36864"}, on="n", annotations=where)),
+    )
+    assert [(each["namespace"], amounts(each)) for each in found["namespaces"]] == [
+        ("large", {"allocated": 1.7}),
+        ("small", {"allocated": 0.85, "idle": 0.85}),
+    ]
+
+
+@pytest.mark.parametrize(
+    "report_of_node",
+    [
+        pytest.param([gpu_node("n", [gpu(i) for i in range(4)])], id="whose GPUs no agent has seen yet"),
+        pytest.param(
+            [
+                node(
+                    "n",
+                    {WHOLE: "4"},
+                    labels={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.count": "4"},
+                )
+            ],
+            id="on a node that is known by labels",
+        ),
+    ],
+)
+def test_pods_on_unknown_gpus_pay_for_their_number(report_of_node: list[Json]) -> None:
+    pods = [
+        in_namespace(namespace, pod(namespace, {WHOLE: count}, on="n"))
+        for namespace, count in (("two", "2"), ("one", "1"))
+    ]
+    found = report(*report_of_node, *pods)["namespaces"]
+    assert [(each["namespace"], round(each["allocated"], 2)) for each in found] == [
+        ("two", 6.8),
+        ("one", 3.4),
+    ]
+
+
+def test_a_pod_whose_gpu_is_known_does_not_pay_for_that_of_another_pod() -> None:
+    found = report(
+        gpu_node("n", [gpu(0, holders=[holder("seen", "a")]), gpu(1), gpu(2)]),
+        in_namespace("a", pod("seen", {WHOLE: "1"}, on="n")),
+        in_namespace("b", pod("late", {WHOLE: "1"}, on="n")),
+    )["namespaces"]
+    assert [(each["namespace"], each["allocated"]) for each in found] == [("a", 3.4), ("b", 3.4)]
+
+
+@pytest.mark.parametrize(
+    ("gpu_idle", "instance_idle", "idle", "unmeasured"),
+    [
+        pytest.param(None, HOUR, 2.72, 0.0, id="its own idle time counts"),
+        pytest.param(HOUR, None, 2.72, 0.0, id="an idle GPU has idle instances"),
+        pytest.param(5, None, 0.0, 2.72, id="of a busy GPU, it is unknown which instance is"),
+        pytest.param(5, 5, 0.0, 0.0, id="a busy instance is not idle"),
+    ],
+)
+def test_an_idle_mig_instance(
+    gpu_idle: int | None, instance_idle: int | None, idle: float, unmeasured: float
+) -> None:
+    instances = [MIG["instances"][0] | {"idleSeconds": instance_idle}, MIG["instances"][1]]  # type: ignore[index]
+    device = gpu(0, mig=MIG | {"instances": instances}, idleSeconds=gpu_idle)
+    total = report(gpu_node("n", [device], migStrategy="mixed"))["total"]
+    assert (round(total["idle"], 2), round(total["unmeasured"], 2)) == (idle, unmeasured)
+
+
+def test_a_holder_that_is_no_known_pod_has_the_namespace_that_the_agent_saw() -> None:
+    found = report(
+        gpu_node("n", [gpu(0, holders=[holder("p", "elsewhere")]), gpu(1, holders=[{"uid": "u"}])])
+    )
+    assert [(each["namespace"], amounts(each)["allocated"]) for each in found["namespaces"]] == [
+        ("_unknown", 3.4),
+        ("elsewhere", 3.4),
+    ]
+
+
+def test_a_factor_and_a_currency_of_the_configuration() -> None:
+    config = Configuration(values={"A100": 2.0}, cost=CostSection(per_unit=0.5, currency="EUR"))
+    found = report(gpu_node("n", [gpu(0)]), config=config)
+    assert (found["currency"], found["perUnit"], found["total"]["total"]) == ("EUR", 0.5, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "expected"),
+    [
+        pytest.param(1, {"free": 3.4}, id="pods of one GPU can use what is left"),
+        pytest.param(8, {"stranded": 3.4}, id="pods of eight GPUs cannot use one"),
+    ],
+)
+def test_gpus_that_no_expected_pod_can_use_are_stranded(gpus: int, expected: dict[str, float]) -> None:
+    objects = (
+        gpu_node("n", [gpu(0), gpu(1, holders=[holder("p")])]),
+        pod("p", {WHOLE: "1"}, on="n"),
+    )
+    state = state_of(read_objects(inventory(*objects)), "test", Configuration().resource_names())
+    expecting = Workload.of({TaskClass(0, gpus, (), (), ()): 1000}, 0.0)
+    snapshot = replace(state, workload=expecting).snapshot(Configuration().sizing())
+    total = cost_report(snapshot, {}, {}, Configuration(), NOW)["total"]
+    assert amounts({key: total[key] for key in ("free", "stranded")}) == expected
+
+
+def test_a_node_that_no_agent_reports_any_more_is_left_out_by_name() -> None:
+    state = state_of(
+        read_objects(inventory(gpu_node("n", [gpu(0)]))), "test", Configuration().resource_names()
+    )
+    infos = {name: replace(info, freshness="Missing") for name, info in state.infos.items()}
+    snapshot = replace(state, infos=infos).snapshot(Configuration().sizing())
+    found = cost_report(snapshot, {}, {}, Configuration(), NOW)
+    assert (found["total"]["total"], found["nodesLeftOut"]) == (0.0, ["n"])
+
+
+def test_idle_times_of_an_old_report_do_not_count() -> None:
+    objects = gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=HOUR)]), pod("p", {WHOLE: "1"}, on="n")
+    state = state_of(read_objects(inventory(*objects)), "test", Configuration().resource_names())
+    infos = {name: replace(info, freshness="Stale") for name, info in state.infos.items()}
+    snapshot = replace(state, infos=infos).snapshot(Configuration().sizing())
+    found = cost_report(snapshot, state.readings, {}, Configuration(), NOW)
+    assert amounts(found["namespaces"][0]) == {"allocated": 3.4, "unmeasured": 3.4}
+
+
+def ran(for_s: float | None, phase: str = "Running") -> Json:
+    """A pod on the GPU of node n that started so long ago."""
+    each = pod("p", {WHOLE: "1"}, on="n", phase=phase)
+    if for_s is not None:
+        each["status"]["startTime"] = time_text(NOW - for_s)
+    return each
+
+
+@pytest.mark.parametrize(
+    ("each", "idle"),
+    [
+        pytest.param(ran(HOUR), 3.4, id="a pod that ran for longer than the window"),
+        pytest.param(ran(60), 0.0, id="a pod that began on a GPU that was idle before"),
+        pytest.param(ran(HOUR, "Pending"), 0.0, id="a pod whose image is still pulled"),
+        pytest.param(ran(None), 3.4, id="a pod without times counts by its GPU"),
+    ],
+)
+def test_a_pod_is_idle_only_after_it_ran_for_the_window(each: Json, idle: float) -> None:
+    total = report(gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), each)["total"]
+    assert amounts(total) == ({"allocated": 3.4, "total": 3.4} | ({"idle": idle} if idle else {}))
+
+
+def test_a_pod_becomes_idle_without_any_change_but_the_time() -> None:
+    objects = read_objects(
+        inventory(gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), ran(60))
+    )
+    config = Configuration()
+    state = state_of(objects, "test", config.resource_names())
+    snapshot, ledgers = state.snapshot(config.sizing()), Ledgers(config)
+    for later_s, idle in ((0, 0.0), (1739, 0.0), (1740, 3.4)):
+        found = ledgers.of(snapshot, state.readings, state.facts, NOW + later_s)
+        assert round(found.total.idle, 2) == idle

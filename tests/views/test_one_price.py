@@ -1,0 +1,92 @@
+"""A pod has one value per hour, whichever command shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler_ext.defrag.movable import Rules, movable_pods
+from scheduler_ext.sources.clusterstate import ClusterState, state_of
+from scheduler_ext.views.cost_report import cost_report
+from scheduler_ext.views.idle_pods import idle_pod_list
+from scheduler_ext.whatif.simulation import simulate
+from scheduler_ext.whatif.whatif import WhatIf
+from scheduler_ext.wire.config import Configuration, CostSection
+from scheduler_ext.wire.objects import read_objects, read_pods
+from scheduler_ext.wire.times import time_text
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
+
+WHOLE, ONE_G = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
+NOW = 1_800_000_000.0
+HOUR, HOURS = 3600, 72
+CONFIG = Configuration(values={"T4": 2.0}, cost=CostSection(per_unit=0.5, currency="EUR"))
+MIG = {
+    "enabled": True,
+    "instances": [{"uuid": f"MIG-{i}", "profile": "1g.10gb", "start": i, "size": 1} for i in range(4)],
+}
+SHARING = node("n", {SHARE: "73728"}, labels={"gpu.scheduler-ext.io/sharing": "memory"})
+PRICED = node("n", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/value": "1"})
+
+
+def state(*objects: Json) -> ClusterState:
+    return state_of(read_objects(inventory(*objects)), "test", CONFIG.resource_names())
+
+
+def device(*, held: bool, **fields: Any) -> Json:
+    """A GPU, or its first MIG instance, on which a pod computed nothing for an hour."""
+    where: Json = gpu(0, **fields, idleSeconds=HOUR)
+    if held:
+        whose = {"namespace": "default", "name": "p", "uid": "uid-p"}
+        if "mig" in fields:
+            first, *others = fields["mig"]["instances"]
+            where["mig"] = fields["mig"] | {"instances": [first | {"holder": whose}, *others]}
+        else:
+            where["holders"] = [whose]
+    return where
+
+
+def running(asks: dict[str, str]) -> Json:
+    on_first = {"devices.gpu.scheduler-ext.io/main": "GPU-0"} if SHARE in asks else {}
+    each = pod("p", asks, on="n", annotations=on_first, schedulerName="gpu-scheduler")
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "s", "controller": True}
+    each["metadata"]["ownerReferences"] = [owner]
+    each["status"]["startTime"] = time_text(NOW - HOURS * HOUR)
+    return each
+
+
+@pytest.mark.parametrize(
+    ("asks", "fields", "status", "others", "value"),
+    [
+        pytest.param({WHOLE: "1"}, {}, {}, [], 1.7, id="a whole GPU"),
+        pytest.param({WHOLE: "1"}, {"model": "T4", "total": 15360}, {}, [], 1.0, id="a value of its model"),
+        pytest.param({WHOLE: "1"}, {}, {}, [PRICED], 0.5, id="a price of its node"),
+        pytest.param({SHARE: "18432"}, {}, {}, [SHARING], 0.425, id="a quarter of the memory for shares"),
+        pytest.param(
+            {WHOLE: "1"},
+            {},
+            {"sharing": {"strategy": "time-slicing", "replicas": 4}},
+            [],
+            0.425,
+            id="one of four time slices",
+        ),
+        pytest.param(
+            {ONE_G: "1"}, {"mig": MIG}, {"migStrategy": "mixed"}, [], 0.425, id="one of four MIG instances"
+        ),
+    ],
+)
+def test_the_value_per_hour(
+    asks: dict[str, str], fields: Json, status: Json, others: list[Json], value: float
+) -> None:
+    here = state(gpu_node("n", [device(held=True, **fields)], **status), *others, running(asks))
+    snapshot = here.snapshot(CONFIG.sizing())
+    (idle,) = idle_pod_list(snapshot.nodes.values(), CONFIG, here.readings, here.facts, NOW)["items"]
+    cost = cost_report(snapshot, here.readings, here.facts, CONFIG, NOW)["total"]
+    (movable,), _ = movable_pods(here, WhatIf(here, CONFIG), CONFIG, Rules(0.0, NOW))
+    assert (idle["valuePerHour"], cost["allocated"], cost["idle"]) == (value, value, value)
+    # Of the price of the GPU, as many GPUs.
+    assert idle["gpus"] == pytest.approx(value / cost["total"], abs=1e-3)
+    assert movable.value_at_risk == pytest.approx(value * HOURS)
+    empty = state(gpu_node("n", [device(held=False, **fields)], **status), *others)
+    (placed,) = simulate(read_pods(inventory(pod("new", asks))), empty, CONFIG)["items"]
+    assert placed["valuePerHour"] == value

@@ -1,0 +1,396 @@
+"""Recommendations for GPU memory, on small clusters with an obvious answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scheduler_ext.sources.clusterstate import state_of
+from scheduler_ext.views.recommendations import recommendation_list
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import read_objects
+from scheduler_ext.wire.times import seconds
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod, terminated
+
+WHOLE = "nvidia.com/gpu"
+NOW = seconds("2026-11-20T12:00:00Z") or 0.0
+DAY_AGO, HOUR_AGO = "2026-11-19T12:00:00Z", "2026-11-20T11:00:00Z"
+DAY_S = 86400.0
+ON_FIRST = {"devices.gpu.scheduler-ext.io/main": "GPU-0"}
+LACKED = "torch.OutOfMemoryError: CUDA out of memory."
+
+
+def since(started: str, each: Json) -> Json:
+    each["status"]["startTime"] = started
+    return each
+
+
+def used(name: str, peak: int, **more: Any) -> Json:
+    return {"uid": f"uid-{name}", "memoryMiB": min(peak, 100), "peakMiB": peak} | more
+
+
+def share_node(*holders: Json, **device: Any) -> tuple[Json, Json]:
+    labels = {"gpu.scheduler-ext.io/sharing": "memory"}
+    return gpu_node("n", [gpu(0, holders=list(holders), **device)]), node(
+        "n", {SHARE: "73728"}, labels=labels
+    )
+
+
+def share(name: str, mib: int, started: str = DAY_AGO) -> Json:
+    return since(started, pod(name, {SHARE: str(mib)}, on="n", annotations=ON_FIRST))
+
+
+def recommended(*objects: Json, min_age_s: float = DAY_S) -> list[dict[str, Any]]:
+    """The recommendations of all containers, each with its workload."""
+    config = Configuration()
+    state = state_of(read_objects(inventory(*objects)), "test", config.resource_names())
+    found = recommendation_list(state, config, NOW, min_age_s)
+    return [
+        each | {"of": f"{item['targetRef']['kind']}/{item['targetRef']['name']}"}
+        for item in found["items"]
+        for each in item["recommendation"]["containerRecommendations"]
+    ]
+
+
+def one(*objects: Json, **options: float) -> dict[str, Any]:
+    (found,) = recommended(*objects, **options)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("asks", "peak", "verdict", "target"),
+    [
+        pytest.param(16384, 6000, "lower", 6912, id="a third used: the peak and 15 %, rounded up"),
+        pytest.param(8000, 6000, "lower", 6912, id="a tenth less is worth a restart"),
+        pytest.param(7000, 6000, "keep", 6912, id="a hundredth less is not"),
+        pytest.param(6500, 6000, "keep", 6912, id="a small margin is one"),
+        pytest.param(6100, 6000, "raise", 6912, id="no margin"),
+        pytest.param(4096, 6000, "raise", 6912, id="used more than it asks"),
+        pytest.param(16384, 0, "lower", 256, id="unused"),
+    ],
+)
+def test_a_share(asks: int, peak: int, verdict: str, target: int) -> None:
+    found = one(*share_node(used("p", peak)), share("p", asks))
+    assert (found["verdict"], found["target"], found["peakMiB"]) == (verdict, {SHARE: str(target)}, peak)
+
+
+def test_what_a_smaller_share_frees() -> None:
+    # Of 73,728 MiB for shares, worth 3.4 an hour, two pods free an eighth each.
+    found = one(
+        *share_node(used("web-0", 8000), used("web-1", 5000)),
+        *(owned(share(name, 18688), "StatefulSet", "web") for name in ("web-0", "web-1")),
+    )
+    assert found["target"] == {SHARE: "9216"}
+    assert (found["of"], found["pods"], found["observedPods"]) == ("StatefulSet/web", 2, 2)
+    freed = {"memoryMiB": 2 * 9472, "gpus": 0.257, "valuePerHour": 0.8736}
+    assert found["frees"] == found["options"][0]["frees"] == freed
+
+
+def test_bounds_have_the_shape_of_vpa() -> None:
+    found = one(*share_node(used("p", 6000)), share("p", 16384))
+    assert {key: found[key] for key in ("containerName", "lowerBound", "upperBound", "uncappedTarget")} == {
+        "containerName": "main",
+        "lowerBound": {SHARE: "6144"},
+        # After a day, twice the target.
+        "upperBound": {SHARE: "13824"},
+        "uncappedTarget": {SHARE: "6912"},
+    }
+
+
+def owned(each: Json, kind: str, name: str) -> Json:
+    each["metadata"]["ownerReferences"] = [{"kind": kind, "name": name, "uid": "u", "controller": True}]
+    return each
+
+
+def test_too_young_to_tell() -> None:
+    found = one(*share_node(used("p", 600)), share("p", 16384, HOUR_AGO))
+    assert (found["verdict"], found["target"], found["peakMiB"]) == ("unknown", None, 600)
+    assert found["reason"] == "seen for 1.0 h, of at least 24.0 h"
+    assert one(*share_node(used("p", 600)), share("p", 16384, HOUR_AGO), min_age_s=60)["verdict"] == "lower"
+
+
+def test_a_young_pod_that_used_more_than_it_asks_says_enough() -> None:
+    assert one(*share_node(used("p", 6000)), share("p", 4096, HOUR_AGO))["verdict"] == "raise"
+
+
+@pytest.mark.parametrize("peak", [pytest.param(3000, id="low"), pytest.param(None, id="unknown")])
+def test_out_of_memory_never_leads_to_less(peak: int | None) -> None:
+    holders = [used("p", peak)] if peak is not None else []
+    found = one(*share_node(*holders), terminated(share("p", 10240, HOUR_AGO), LACKED))
+    assert (found["verdict"], found["outOfMemory"], found["options"]) == ("raise", 1, [])
+    # A fifth more than it asked, and never less.
+    assert found["target"] == {SHARE: "12288"}
+    assert int(found["lowerBound"][SHARE]) >= 10240
+    assert found["uncappedTarget"] == ({SHARE: "3584"} if peak else None)
+
+
+def test_the_pods_that_failed_count_after_their_end() -> None:
+    job = terminated(share("old", 10240), LACKED, running=False)
+    job["status"]["phase"] = "Failed"
+    found = one(
+        *share_node(used("new", 3000)), owned(job, "Job", "train"), owned(share("new", 10240), "Job", "train")
+    )
+    assert (found["verdict"], found["pods"], found["outOfMemory"]) == ("raise", 1, 1)
+
+
+def test_no_recommendation_exceeds_the_largest_gpu_for_shares() -> None:
+    found = one(*share_node(used("p", 72000)), share("p", 40000))
+    assert (found["target"], found["uncappedTarget"]) == ({SHARE: "73728"}, {SHARE: "82944"})
+
+
+def test_unseen_memory() -> None:
+    found = one(*share_node(holder("p")), share("p", 16384))
+    assert (found["verdict"], found["reason"]) == ("unknown", "no agent has seen how much memory it uses")
+
+
+def two_containers(*devices: str) -> Json:
+    each = share("p", 8192)
+    each["spec"]["containers"].append({"name": "second", "resources": {"limits": {SHARE: "8192"}}})
+    each["metadata"]["annotations"] = {
+        f"devices.gpu.scheduler-ext.io/{name}": uuid
+        for name, uuid in zip(("main", "second"), devices, strict=True)
+    }
+    return each
+
+
+def test_containers_on_one_gpu_cannot_be_told_apart() -> None:
+    found = recommended(*share_node(used("p", 3000)), two_containers("GPU-0", "GPU-0"))
+    assert [(each["containerName"], each["peakMiB"], each["target"]) for each in found] == [
+        ("main", None, None),
+        ("second", None, None),
+    ]
+    assert "containers of the pod may use one GPU" in found[0]["reason"]
+
+
+def test_containers_on_two_gpus_have_their_own_peaks() -> None:
+    devices = [gpu(0, holders=[used("p", 3000)]), gpu(1, holders=[used("p", 5000)])]
+    labels = {"gpu.scheduler-ext.io/sharing": "memory"}
+    found = recommended(
+        gpu_node("n", devices), node("n", {SHARE: "147456"}, labels=labels), two_containers("GPU-0", "GPU-1")
+    )
+    assert [(each["containerName"], each["peakMiB"]) for each in found] == [("main", 3000), ("second", 5000)]
+
+
+# Whole GPUs
+
+
+def whole(peak: int, count: int = 1, **device: Any) -> tuple[Json, Json]:
+    devices = [gpu(i, holders=[holder("p"), used("p", peak - i)], **device) for i in range(count)]
+    return gpu_node("n", devices), since(DAY_AGO, pod("p", {WHOLE: str(count)}, on="n"))
+
+
+SMALL = gpu_node("small", [gpu(7, model="T4", total=15360)])
+SHARED = (
+    gpu_node("shared", [gpu(8, model="L4", total=20000)]),
+    node("shared", {SHARE: "18000"}, labels={"gpu.scheduler-ext.io/sharing": "memory"}),
+)
+SPOT = (
+    gpu_node("spot", [gpu(10)]),
+    node("spot", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/value": "1"}),
+)
+SLICED = gpu_node(
+    "sliced",
+    [
+        gpu(
+            9,
+            mig={
+                "enabled": True,
+                "instances": [
+                    {"uuid": "MIG-0", "profile": "3g.40gb", "start": 0, "size": 4},
+                    {"uuid": "MIG-4", "profile": "1g.10gb", "start": 4, "size": 1},
+                ],
+            },
+        )
+    ],
+    migStrategy="mixed",
+)
+
+
+@pytest.mark.parametrize(
+    ("peak", "others", "options"),
+    [
+        pytest.param(6000, (), [], id="a cluster without anything smaller"),
+        pytest.param(6000, (SMALL,), [("model", "T4", 2.9)], id="a cheaper model has enough memory"),
+        pytest.param(14000, (SMALL,), [], id="the cheaper model is too small"),
+        pytest.param(6000, SPOT, [], id="the same model on a cheaper node is no other request"),
+        pytest.param(6000, SHARED, [("share", "L4", 3.0928)], id="a share of a GPU"),
+        pytest.param(
+            6000, (SLICED,), [("mig", "A100-80GB", 2.72)], id="the smallest MIG instance that holds it"
+        ),
+        pytest.param(20000, (SLICED,), [("mig", "A100-80GB", 0.68)], id="a larger one"),
+        pytest.param(
+            6000,
+            (SMALL, *SHARED, SLICED),
+            [("share", "L4", 3.0928), ("model", "T4", 2.9), ("mig", "A100-80GB", 2.72)],
+            id="the one that frees most value comes first",
+        ),
+    ],
+)
+def test_a_whole_gpu(peak: int, others: tuple[Json, ...], options: list[tuple[str, str, float]]) -> None:
+    found = one(*whole(peak), *others)
+    assert [
+        (each["kind"], each["model"], each["frees"]["valuePerHour"]) for each in found["options"]
+    ] == options
+    assert found["verdict"] == ("lower" if options else "keep")
+
+
+def test_several_whole_gpus_can_only_be_of_another_model() -> None:
+    found = one(*whole(6000, 2), SMALL, *SHARED, SLICED)
+    assert [(each["kind"], each["resources"]) for each in found["options"]] == [("model", {WHOLE: "2"})]
+    assert (found["peakMiB"], found["frees"]) == (
+        6000,
+        {"memoryMiB": 133120, "gpus": 0.0, "valuePerHour": 5.8},
+    )
+
+
+def test_busy_gpus_are_not_replaced_by_smaller_ones() -> None:
+    found = one(*whole(6000, utilizationPercent=80), SMALL)
+    assert (found["verdict"], found["options"]) == ("keep", [])
+    assert found["reason"] == "used 6000 of 81920 MiB, and computed 80 % of the time"
+
+
+@pytest.mark.parametrize(
+    ("percent", "note"),
+    [
+        pytest.param(3, "computed 3 % of about the last minute: it may suit", id="quiet"),
+        pytest.param(None, "unknown how much its GPUs compute", id="unknown"),
+    ],
+)
+def test_a_note_says_what_utilisation_may_mean(percent: int | None, note: str) -> None:
+    (said,) = one(*whole(6000, utilizationPercent=percent), SMALL)["notes"]
+    assert note in said
+
+
+def test_a_note_doubts_memory_that_may_be_reserved_in_advance() -> None:
+    assert any("reserved memory in advance" in note for note in one(*whole(73000))["notes"])
+
+
+# MIG
+
+
+def sliced(profile: str, peak: int, **status: Any) -> tuple[Json, Json]:
+    instances = [
+        {"uuid": "MIG-0", "profile": "3g.40gb", "start": 0, "size": 4},
+        {"uuid": "MIG-4", "profile": "2g.20gb", "start": 4, "size": 2},
+        {"uuid": "MIG-6", "profile": "1g.10gb", "start": 6, "size": 1},
+    ]
+    for each in instances:
+        if each["profile"] == profile:
+            each["holder"] = used("p", peak)
+    device = gpu(0, mig={"enabled": True, "instances": instances})
+    asking = since(DAY_AGO, pod("p", {f"nvidia.com/mig-{profile}": "1"}, on="n"))
+    return gpu_node("n", [device], **({"migStrategy": "mixed"} | status)), asking
+
+
+@pytest.mark.parametrize(
+    ("profile", "peak", "verdict", "target"),
+    [
+        pytest.param("3g.40gb", 6000, "lower", "1g.10gb", id="the smallest instance that holds the target"),
+        pytest.param("3g.40gb", 12000, "lower", "2g.20gb", id="the next one"),
+        pytest.param("3g.40gb", 30000, "keep", "3g.40gb", id="none smaller"),
+        pytest.param("1g.10gb", 6000, "keep", "1g.10gb", id="the smallest one already"),
+    ],
+)
+def test_a_mig_instance(profile: str, peak: int, verdict: str, target: str) -> None:
+    found = one(*sliced(profile, peak))
+    assert (found["verdict"], found["target"]) == (verdict, {f"nvidia.com/mig-{target}": "1"})
+
+
+def test_what_a_smaller_instance_frees() -> None:
+    frees = one(*sliced("3g.40gb", 6000))["frees"]
+    assert (frees["gpus"], frees["valuePerHour"]) == (0.429, 1.4571)
+
+
+def layout(name: str, model: str, *instances: Json) -> Json:
+    """A node with one GPU that has these MIG instances of one slot."""
+    mig = {
+        "enabled": True,
+        "instances": [
+            {"uuid": f"MIG-{name}-{i}", "start": i, "size": 1} | each for i, each in enumerate(instances)
+        ],
+    }
+    device = gpu(0, f"GPU-{name}", model=model, total=40960 if "40GB" in model else 81920, mig=mig)
+    return gpu_node(name, [device], migStrategy="mixed")
+
+
+def test_an_instance_costs_its_part_of_its_own_gpu() -> None:
+    """Other GPUs of the model may have another layout; the same instance there is no other request."""
+    one_g = {"profile": "1g.10gb"}
+    mine = layout("n", "A100-80GB", one_g | {"holder": used("p", 3000)})
+    asking = since(DAY_AGO, pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n"))
+    halves = layout("halves", "A100-80GB", one_g, one_g)
+    found = one(mine, halves, asking)
+    assert (found["verdict"], found["options"]) == ("keep", [])
+    smaller = layout("smaller", "A100-40GB", {"profile": "1g.5gb"}, {"profile": "1g.5gb"})
+    # All of an A100-80GB, for half of an A100-40GB.
+    assert one(mine, halves, smaller, asking)["frees"]["valuePerHour"] == pytest.approx(3.4 - 1.35)
+
+
+def test_what_pods_on_nodes_with_their_own_prices_free() -> None:
+    """Each pod frees the price of its node."""
+    pods = [
+        since(DAY_AGO, owned(pod(name, {WHOLE: "1"}, on=on), "StatefulSet", "s"))
+        for name, on in (("p", "n"), ("q", "spot"))
+    ]
+    spot = gpu_node("spot", [gpu(10, holders=[holder("q"), used("q", 5000)])])
+    nodes = (gpu_node("n", [gpu(0, holders=[holder("p"), used("p", 6000)])]), spot, SPOT[1])
+    assert one(*nodes, SMALL, *pods)["frees"]["valuePerHour"] == pytest.approx(3.4 + 1.0 - 2 * 0.5)
+
+
+def test_an_instance_that_ran_out_of_memory_leads_to_a_larger_one() -> None:
+    report, asking = sliced("2g.20gb", 6000)
+    found = one(report, terminated(asking, LACKED))
+    assert (found["verdict"], found["target"]) == ("raise", {"nvidia.com/mig-3g.40gb": "1"})
+
+
+@pytest.mark.parametrize(
+    ("objects", "reason"),
+    [
+        pytest.param(
+            (
+                gpu_node(
+                    "n",
+                    [gpu(0, holders=[used("p", 10)])],
+                    sharing={"strategy": "time-slicing", "replicas": 4},
+                ),
+                since(DAY_AGO, pod("p", {WHOLE: "1"}, on="n")),
+            ),
+            "shares GPUs by time or MPS",
+            id="a time slice",
+        ),
+        pytest.param(
+            (
+                node("n", {WHOLE: "8"}, labels={"nvidia.com/gpu.product": "NVIDIA-L4"}),
+                since(DAY_AGO, pod("p", {WHOLE: "1"}, on="n")),
+            ),
+            "no agent reports the GPUs",
+            id="a node without a report",
+        ),
+        pytest.param(
+            (
+                *share_node(used("p", 10)),
+                since(DAY_AGO, pod("p", {WHOLE: "1", SHARE: "10"}, on="n")),
+            ),
+            "asks several kinds",
+            id="a share and a GPU",
+        ),
+    ],
+)
+def test_what_cannot_be_compared(objects: tuple[Json, ...], reason: str) -> None:
+    found = one(*objects)
+    assert found["verdict"] == "unknown"
+    assert reason in found["reason"]
+
+
+def test_pods_without_gpus_and_waiting_pods_have_none() -> None:
+    assert recommended(*share_node(), pod("cpu", {"cpu": "1"}, on="n"), pod("waits", {SHARE: "1024"})) == []
+
+
+def test_the_newest_request_of_a_workload_counts() -> None:
+    found = one(
+        *share_node(used("a", 6000), used("b", 100)),
+        owned(share("a", 30000), "StatefulSet", "web"),
+        owned(share("b", 6912, HOUR_AGO), "StatefulSet", "web"),
+    )
+    assert (found["request"], found["verdict"], found["observedSeconds"]) == ({SHARE: 6912}, "keep", DAY_S)

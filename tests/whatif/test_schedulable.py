@@ -1,0 +1,115 @@
+"""How many more pods of a template fit on a running extender's cluster: as many as `capacity` counts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler_ext.core.errors import ConfigError
+from scheduler_ext.explain.snapshot_dump import read_moment
+from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.whatif.capacity import capacity
+from scheduler_ext.whatif.schedulable import SchedulableReplicas
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.config import Configuration, MetricsSection, PodTemplate, check
+from scheduler_ext.wire.objects import assemble, read_objects
+from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, node, pod
+from tests.pages import SAMPLE
+
+WHOLE = "nvidia.com/gpu"
+NODES = inventory(
+    *(gpu_node("a", [gpu(i, f"a{i}") for i in range(8)]), node("a", {WHOLE: "8"}, labels={"zone": "x"})),
+    *(gpu_node("b", [gpu(i, f"b{i}") for i in range(8)]), node("b", {WHOLE: "8"}, labels={"zone": "y"})),
+    *(
+        gpu_node("c", [gpu(0, "c0")]),
+        node("c", {WHOLE: "1"}, taints=[{"key": "team", "effect": "NoSchedule"}]),
+    ),
+    pod("held", {WHOLE: "3", "cpu": "50"}, on="b"),
+)
+
+
+def template(limits: Json, annotations: Json | None = None, **spec: Any) -> PodTemplate:
+    made = pod("p", limits, annotations=annotations, **spec)
+    return PodTemplate(made["spec"], {"annotations": made["metadata"]["annotations"]})
+
+
+def config_with(**templates: PodTemplate) -> Configuration:
+    return Configuration(metrics=MetricsSection(schedulable_replicas=dict(templates)))
+
+
+def both_counts(text: bytes, asking: PodTemplate) -> tuple[int, Any]:
+    """Those for the metric, and those of the command."""
+    config = config_with(p=asking)
+    check(config)
+    objects = read_objects(text)
+    state = ClusterState("inventory.yaml", objects, assemble(objects, config.resource_names()))
+    replicas = SchedulableReplicas(read_moment(state, config), config)
+    assert replicas.counts() == {}
+    replicas.count()
+    given = {"metadata": {"name": "p", **asking.metadata}, "spec": asking.spec}
+    made = msgspec.json.decode(json.dumps(given), type=kube.Pod)
+    return replicas.counts()["p"], capacity(made, state, config)["total"]
+
+
+@pytest.mark.parametrize(
+    ("asking", "expected"),
+    [
+        pytest.param(template({WHOLE: "1"}), 13, id="whole GPUs"),
+        pytest.param(template({WHOLE: "4"}), 3, id="several GPUs of a node"),
+        pytest.param(template({WHOLE: "1", "cpu": "7"}), 10, id="CPU is short before GPUs are"),
+        pytest.param(template({WHOLE: "1"}, nodeSelector={"zone": "y"}), 5, id="nodes with a label"),
+        pytest.param(
+            template({WHOLE: "1"}, tolerations=[{"key": "team", "operator": "Exists"}]),
+            14,
+            id="a tolerated taint",
+        ),
+        pytest.param(template({WHOLE: "1"}, {f"{ANNOTATION}model": "H100"}), 0, id="no such model"),
+    ],
+)
+def test_as_many_as_capacity_counts(asking: PodTemplate, expected: int) -> None:
+    assert both_counts(NODES, asking) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    "limits", [{WHOLE: "1"}, {SHARE: "8192"}, {SHARE: "20000"}, {"nvidia.com/mig-2g.48gb": "1"}]
+)
+def test_the_sample_cluster_has_room_for_as_many(limits: Json) -> None:
+    counted, expected = both_counts(SAMPLE.read_bytes(), template(limits))
+    assert counted == expected > 0
+
+
+def test_nothing_is_counted_again_while_nothing_changes() -> None:
+    config = config_with(p=template({WHOLE: "1"}))
+    objects = read_objects(NODES)
+    state = ClusterState("inventory.yaml", objects, assemble(objects, config.resource_names()))
+    replicas = SchedulableReplicas(read_moment(state, config), config)
+    replicas.count()
+    first = replicas.counts()
+    replicas.count()
+    assert replicas.counts() is first
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        pytest.param(template({}), "it requests no GPU; add a GPU resource", id="no GPU"),
+        pytest.param(template({WHOLE: "many"}), "container 'main': 'nvidia.com/gpu': ", id="no amount"),
+        pytest.param(PodTemplate({"containers": 1}), "spec.containers: Expected `array", id="no containers"),
+    ],
+)
+def test_a_template_that_cannot_be_counted_is_an_error(wrong: PodTemplate, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(config_with(p=wrong))
+    assert str(caught.value).startswith(f"metrics.schedulableReplicas.p: {message}")
+
+
+def test_equal_nodes_take_as_many_each() -> None:
+    nodes = [
+        each
+        for name in ("a", "b", "c")
+        for each in (gpu_node(name, [gpu(0), gpu(1)]), node(name, {WHOLE: "2"}))
+    ]
+    assert both_counts(inventory(*nodes), template({WHOLE: "1"})) == (6, 6)

@@ -1,0 +1,102 @@
+"""Containers that ran out of GPU memory, by their termination message."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.gpu_memory_failures import gpu_memory_failures
+from tests.kube_objects import Json, pod, terminated
+
+TORCH = (
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of "
+    "79.15 GiB of which 1.2 GiB is free."
+)
+
+
+def failures(ended: Json) -> list[tuple[str, str]]:
+    return list(gpu_memory_failures(msgspec.json.decode(json.dumps(ended), type=kube.Pod)))
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(TORCH, id="PyTorch"),
+        pytest.param("RuntimeError: CUDA error: out of memory", id="PyTorch, from the runtime"),
+        pytest.param("RuntimeError: CUDA driver error: out of memory", id="PyTorch, from the driver"),
+        pytest.param("[TRT] [E] Error Code 1: Cuda Runtime (out of memory)", id="TensorRT"),
+        pytest.param(
+            "torch.cuda.OutOfMemoryError: HIP out of memory. Tried to allocate", id="PyTorch on AMD"
+        ),
+        pytest.param(
+            "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to "
+            "allocate 4770354232 bytes.",
+            id="JAX",
+        ),
+        pytest.param(
+            "RESOURCE_EXHAUSTED: Failed to allocate request for 2.99GiB (3206250496B) on device ordinal 0",
+            id="XLA, a request of its client",
+        ),
+        pytest.param(
+            "OOM when allocating tensor with shape[512,1024] and type float on "
+            "/job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
+            id="TensorFlow",
+        ),
+        pytest.param(
+            "failed to allocate 1.2G: CUDA_ERROR_OUT_OF_MEMORY: out of memory", id="the CUDA driver"
+        ),
+        pytest.param(
+            "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",
+            id="vLLM without room for its cache",
+        ),
+        pytest.param(
+            "ValueError: Free memory on device cuda:0 (3.1/79.2 GiB) on startup is less than desired GPU "
+            "memory utilization (0.9, 71.2 GiB).",
+            id="vLLM on a GPU that others use",
+        ),
+        pytest.param(
+            "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 5000.00 MiB on device 0: cudaMalloc "
+            "failed: out of memory",
+            id="llama.cpp",
+        ),
+        pytest.param("misc/strongstream.cc:53 NCCL WARN Cuda failure 2 'out of memory'", id="NCCL"),
+        pytest.param("a" * 2000 + "\n" + TORCH + "\nexit status 1", id="at the end of a long log"),
+    ],
+)
+def test_a_container_ran_out_of_gpu_memory(message: str) -> None:
+    assert failures(terminated(pod("p"), message)) == [("main", "containerd://1")]
+    assert failures(terminated(pod("p"), message, running=False)) == [("main", "containerd://1")]
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        pytest.param(pod("p"), id="a pod without containers so far"),
+        pytest.param(terminated(pod("p"), "ValueError: shapes differ"), id="another error"),
+        pytest.param(terminated(pod("p"), "MemoryError"), id="the host's memory"),
+        pytest.param(
+            terminated(pod("p"), "OOM when allocating tensor on /device:CPU:0 by allocator cpu"),
+            id="a tensor in the host's memory",
+        ),
+        pytest.param(
+            terminated(pod("p"), "RESOURCE_EXHAUSTED: Received message larger than max"), id="a full message"
+        ),
+        pytest.param(terminated(pod("p"), TORCH, exit_code=0), id="a container that ended well"),
+        pytest.param(
+            pod("p") | {"status": {"containerStatuses": [None, {"name": None, "lastState": None}]}},
+            id="null is absent",
+        ),
+    ],
+)
+def test_other_ends_are_none(ended: Json) -> None:
+    assert failures(ended) == []
+
+
+def test_a_container_that_failed_twice_has_two_failures() -> None:
+    first, second = terminated(pod("p"), TORCH), terminated(pod("p"), TORCH, number=2, running=False)
+    (status,) = second["status"]["containerStatuses"]
+    status["lastState"] = first["status"]["containerStatuses"][0]["lastState"]
+    assert failures(second) == [("main", "containerd://2"), ("main", "containerd://1")]
