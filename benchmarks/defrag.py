@@ -104,7 +104,7 @@ def _state(objects: Sequence[Json]) -> ClusterState:
 
 
 def filled(shapes: Sequence[NodeShape], pods: Sequence[TracePod], seed: int) -> list[Running]:
-    """Pods on random nodes with room, a part of which has left again."""
+    """Pods on random nodes with room; a part of the pods has left again."""
     rng = random.Random(seed)
     rooms = [[GPU_MILLI] * shape.gpus for shape in shapes]
     cpu = [shape.cpu_milli for shape in shapes]

@@ -230,4 +230,4 @@ def _print(answer: dict[str, Any], *, wide: bool) -> None:
         f"before, {after['unusableGpus']:g} of {after['unallocatedGpus']:g} after"
     )
     if answer["alsoFit"]:
-        show(f"Other waiting pods, each of which would then fit: {', '.join(answer['alsoFit'])}")
+        show(f"Other waiting pods that would each fit then: {', '.join(answer['alsoFit'])}")

@@ -41,11 +41,11 @@ def summary(nodes: Iterable[tuple[str, Cure]]) -> dict[str, Any]:
     return {cure: counts[cure] for cure in CURES} | {"like": [name for name, cure in found if cure == best]}
 
 
-def new_node_in_words(told: Mapping[str, Any]) -> str:
+def new_node_in_words(verdicts: Mapping[str, Any]) -> str:
     """The sentence for a `summary`."""
-    if not (told["curable"] or told["unknown"]):
+    if not (verdicts["curable"] or verdicts["unknown"]):
         return "No node of these kinds ever takes the pod."
-    kinds = listed(told["like"], "or", _NAMED)
-    if told["curable"]:
+    kinds = listed(verdicts["like"], "or", _NAMED)
+    if verdicts["curable"]:
         return f"A new node of the kind of {kinds} would take the pod."
     return f"Whether a new node of the kind of {kinds} would take the pod is not known."

@@ -119,7 +119,7 @@ def explanation(
     ]
     needs = needs_of(pod, claims) if isinstance(request, GpuRequest) else None
     cures = {each.node.info.name: _cure(each, needs, kube_view) for each in refused}
-    told = summary(cures.items())
+    verdicts = summary(cures.items())
     left_out = {}
     if most is not None:
         left_out["nodesLeftOut"] = max(0, len(fitting) + len(refused) - most)
@@ -138,7 +138,7 @@ def explanation(
         "best": [each.node for each in fitting if each[:2] == fitting[0][:2]],
         "because": _because(decision, fitting),
         **diagnosed(pod, decision, kube_view, config, claims),
-        "autoscaler": told | {"like": told["like"][:_LIKE]},
+        "autoscaler": verdicts | {"like": verdicts["like"][:_LIKE]},
         "nodes": [
             *(_fit(each, decision) for each in fitting[:most]),
             *(

@@ -20,7 +20,7 @@ from scheduler_ext.views.node_usage import takes_new
 from scheduler_ext.views.placed_pods import claimed_part
 from scheduler_ext.views.value_account import NO_VALUE, HeldValue, Kind, NodeValue
 
-# The namespace of a holder of which the agent saw none. No namespace has this name.
+# The namespace of holders without a known one. No namespace has this name.
 UNKNOWN = "_unknown"
 
 
@@ -105,7 +105,7 @@ class _Tally:
         self._unavailable: dict[Kind, float] = {}
 
     def add(self, device: Device, price: float, instances: set[str]) -> None:
-        """Take one GPU, of which `instances` are held."""
+        """Take one GPU; its `instances` are held."""
         kind, slot = Kind(device.model.name, device.product), self._slots[device.uuid]
         self._gpus[kind] += 1
         if device.mig.enabled:

@@ -69,7 +69,7 @@ NO_VALUE = NodeValue()
 
 @dataclass(slots=True)
 class HeldSum:
-    """Of what pods hold: the value of all, of what is idle, and of that of which it is unknown."""
+    """The value of all that pods hold, of the idle part, and of the part that may be idle or not."""
 
     allocated: float = 0.0
     idle: float = 0.0

@@ -47,7 +47,7 @@ def next_step(
     if evict_at is None or math.isnan(evict_at) or evict_at > now + policy.warn_for_s + _CLOCKS_S:
         return "warn"
     warned_at = evict_at - policy.warn_for_s
-    # A warning that nobody removed is about an earlier time without work.
+    # A warning from before the last work was left over.
     if warned_at < idle_since - _CLOCKS_S:
         return "warn"
     return "evict" if now >= evict_at and now - report_age_s > warned_at else "wait"

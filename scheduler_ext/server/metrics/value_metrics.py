@@ -55,7 +55,7 @@ def _by_model(kinds: Mapping[Kind, Account]) -> Iterator[GaugeMetricFamily]:
         ("idle", "The part of the allocated value per hour that computed nothing for long."),
         (
             "unmeasured",
-            "The part of the allocated value per hour of which no report says whether it is idle.",
+            "The part of the allocated value per hour without a report on whether it is idle.",
         ),
     ):
         family = GaugeMetricFamily(f"gpu_extender_gpus_{name}_value", what, labels=("modelName",))
