@@ -1,0 +1,1 @@
+"""Places for waiting pods, decided before kube-scheduler asks: several pods together, and gangs whole."""
