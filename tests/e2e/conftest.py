@@ -19,13 +19,39 @@ from tests.e2e.shares.share_cluster import SHARES, ShareCluster, running_share_c
 from tests.e2e.shares.share_workload import ShareWorkload, running_share_installation, share_workload_on
 from tests.e2e.workload import Workload
 
+HERE = Path(__file__).parent
+# The longest first: a file that started last would leave the other workers idle.
+LONG = [
+    HERE / name
+    for name in (
+        "test_preemption.py",
+        "agents/test_agents.py",
+        "test_upgrade.py",
+        "shares/test_share_assignment.py",
+        "test_outages.py",
+        "test_identities.py",
+        "autoscaler/test_karpenter.py",
+        "dra/test_side_by_side.py",
+        "dra/test_dra_faults.py",
+        "test_documentation.py",
+        "shares/test_shares_page.py",
+        "shares/test_shares_race.py",
+        "test_faults.py",
+        "shares/test_shares_kills.py",
+        "test_documented_tasks.py",
+        "idle/test_idle_page.py",
+        "chart/test_helm_page.py",
+    )
+]
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here is `e2e`, which `make test` leaves out and `make e2e` selects."""
+    """Everything here is `e2e`, which `make test` leaves out and `make e2e` selects. Long files are first."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.e2e)
+    items.sort(key=lambda item: LONG.index(item.path) if item.path in LONG else len(LONG))
 
 
 @pytest.fixture(scope="session")
