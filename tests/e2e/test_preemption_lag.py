@@ -28,8 +28,9 @@ from tests.e2e.shares.share_workload import (
 from tests.e2e.workload import MIG_HALF, Workload
 from tests.kube_objects import SHARE
 
-# The time limit counts from the end of the lag.
-pytestmark = [pytest.mark.alone, pytest.mark.decisions]
+# The time limit counts from the end of the lag. The tests mostly wait, and those on one cluster run beside
+# those on the other.
+pytestmark = [pytest.mark.paired, pytest.mark.decisions]
 
 LAGS_S = (0.0, 1.0, 3.0, 10.0)
 BOUND_S = 10.0
@@ -208,6 +209,7 @@ def alone(cases: Sequence[Case]) -> list[Any]:
     ]
 
 
+@pytest.mark.xdist_group("base")
 @pytest.mark.parametrize(
     ("cases", "lag_s"), [*alone((WHOLE_2, MIG_2)), *together((WHOLE_3, WHOLE_4, MIG_3), LAGS_S)]
 )
@@ -220,6 +222,7 @@ def test_where_kube_scheduler_binds(base: Installation, cases: Sequence[Case], l
         workload.close()
 
 
+@pytest.mark.xdist_group("shares")
 @pytest.mark.parametrize(
     ("cases", "lag_s"),
     [*alone((GPU_2,)), *together((WHOLE_4, MIG_3, SHARE_2, SHARE_4, GPU_3), LAGS_S)],
