@@ -48,7 +48,7 @@ define e2e_on
 	@echo "Kubernetes $(1): $(2)"
 	@KUBERNETES_VERSION=$(1) $(E2E) -m '$(2) and not paired and not alone' --numprocesses 3 --dist loadfile \
 		--no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
-	@KUBERNETES_VERSION=$(1) $(E2E) -m '$(2) and paired' --numprocesses 2 --dist loadgroup $(ARGS) || [ $$? = 5 ]
+	@KUBERNETES_VERSION=$(1) $(E2E) -m '$(2) and paired' --numprocesses 2 --dist loadscope $(ARGS) || [ $$? = 5 ]
 	@KUBERNETES_VERSION=$(1) $(E2E) -m '$(2) and alone' $(ARGS) || [ $$? = 5 ]
 endef
 # All tests on one release, those about decisions on the newest, a few on the oldest. KUBEBUILDER_ASSETS has
