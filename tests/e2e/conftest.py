@@ -24,23 +24,25 @@ HERE = Path(__file__).parent
 LONG = [
     HERE / name
     for name in (
+        "test_upgrade.py",
+        "dra/test_side_by_side.py",
         "test_preemption.py",
         "agents/test_agents.py",
-        "test_upgrade.py",
-        "shares/test_share_assignment.py",
-        "test_outages.py",
-        "test_identities.py",
         "autoscaler/test_karpenter.py",
-        "dra/test_side_by_side.py",
-        "dra/test_dra_faults.py",
+        "test_outages.py",
         "test_documentation.py",
+        "dra/test_dra_faults.py",
+        "chart/test_helm_page.py",
         "shares/test_shares_page.py",
         "shares/test_shares_race.py",
-        "test_faults.py",
         "shares/test_shares_kills.py",
-        "test_documented_tasks.py",
+        "test_faults.py",
+        "test_identities.py",
+        "test_soft_preferences.py",
         "idle/test_idle_page.py",
-        "chart/test_helm_page.py",
+        "test_documented_tasks.py",
+        "test_full_nodes.py",
+        "test_unschedulable.py",
     )
 ]
 
