@@ -42,12 +42,13 @@ test-long: .venv ## Try many more orders of events for a GPU that is promised tw
 	@$(BIN)/python -m pytest --hypothesis-profile=long --numprocesses auto --maxprocesses 4 -rP \
 		$(LONG) $(ARGS)
 
-# Most of these tests wait, so two control planes run at once on two cores. 5: ARGS chose none of these.
+# Most of these tests wait, so several control planes run at once on two cores. 5: ARGS chose none of these.
 E2E := $(BIN)/python -m pytest tests/e2e
 define e2e_on
 	@echo "Kubernetes $(1): $(2)"
-	@KUBERNETES_VERSION=$(1) $(E2E) -m '$(2) and not alone' --numprocesses 2 --dist loadfile \
+	@KUBERNETES_VERSION=$(1) $(E2E) -m '$(2) and not paired and not alone' --numprocesses 3 --dist loadfile \
 		--no-loadscope-reorder $(ARGS) || [ $$? = 5 ]
+	@KUBERNETES_VERSION=$(1) $(E2E) -m '$(2) and paired' --numprocesses 2 --dist loadscope $(ARGS) || [ $$? = 5 ]
 	@KUBERNETES_VERSION=$(1) $(E2E) -m '$(2) and alone' $(ARGS) || [ $$? = 5 ]
 endef
 # All tests on one release, those about decisions on the newest, a few on the oldest. KUBEBUILDER_ASSETS has

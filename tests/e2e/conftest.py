@@ -19,13 +19,41 @@ from tests.e2e.shares.share_cluster import SHARES, ShareCluster, running_share_c
 from tests.e2e.shares.share_workload import ShareWorkload, running_share_installation, share_workload_on
 from tests.e2e.workload import Workload
 
+HERE = Path(__file__).parent
+# The longest first: a file that started last would leave the other workers idle.
+LONG = [
+    HERE / name
+    for name in (
+        "test_upgrade.py",
+        "dra/test_side_by_side.py",
+        "test_preemption.py",
+        "agents/test_agents.py",
+        "autoscaler/test_karpenter.py",
+        "test_outages.py",
+        "test_documentation.py",
+        "dra/test_dra_faults.py",
+        "chart/test_helm_page.py",
+        "shares/test_shares_page.py",
+        "shares/test_shares_race.py",
+        "shares/test_shares_kills.py",
+        "test_faults.py",
+        "test_identities.py",
+        "test_soft_preferences.py",
+        "idle/test_idle_page.py",
+        "test_documented_tasks.py",
+        "test_full_nodes.py",
+        "test_unschedulable.py",
+    )
+]
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here is `e2e`, which `make test` leaves out and `make e2e` selects."""
+    """Everything here is `e2e`, which `make test` leaves out and `make e2e` selects. Long files are first."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.e2e)
+    items.sort(key=lambda item: LONG.index(item.path) if item.path in LONG else len(LONG))
 
 
 @pytest.fixture(scope="session")

@@ -8,13 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from benchmarks.binding import BINDERS
 from tests.pages import ROOT
-
-# Its time limits are those of a machine of its own.
-pytestmark = pytest.mark.alone
 
 
 def test_the_smoke_run_measures_every_binder(tmp_path: Path) -> None:

@@ -10,8 +10,7 @@ from tests.e2e.cluster.api import eventually
 from tests.e2e.shares.share_workload import ROOM_MIB, ShareWorkload
 from tests.e2e.workload import Workload
 
-# Its time limits are those of a machine of its own.
-pytestmark = [pytest.mark.alone, pytest.mark.decisions]
+pytestmark = pytest.mark.decisions
 
 
 def bound(workload: Workload) -> Counter[str]:

@@ -28,8 +28,8 @@ from tests.e2e.shares.share_workload import (
 from tests.e2e.workload import MIG_HALF, Workload
 from tests.kube_objects import SHARE
 
-# The time limit counts from the end of the lag.
-pytestmark = [pytest.mark.alone, pytest.mark.decisions]
+# The time limit counts from the end of the lag. The tests mostly wait, so the two classes run side by side.
+pytestmark = [pytest.mark.paired, pytest.mark.decisions]
 
 LAGS_S = (0.0, 1.0, 3.0, 10.0)
 BOUND_S = 10.0
@@ -211,20 +211,26 @@ def alone(cases: Sequence[Case]) -> list[Any]:
 @pytest.mark.parametrize(
     ("cases", "lag_s"), [*alone((WHOLE_2, MIG_2)), *together((WHOLE_3, WHOLE_4, MIG_3), LAGS_S)]
 )
-def test_where_kube_scheduler_binds(base: Installation, cases: Sequence[Case], lag_s: float) -> None:
-    base.await_ready()
-    workload = Workload(base)
-    try:
-        assert_no_place_is_made_twice(Round(workload), lag_s, *cases)
-    finally:
-        workload.close()
+class TestWhereKubeSchedulerBinds:
+    """On one cluster."""
+
+    def test_no_place_is_made_twice(self, base: Installation, cases: Sequence[Case], lag_s: float) -> None:
+        base.await_ready()
+        workload = Workload(base)
+        try:
+            assert_no_place_is_made_twice(Round(workload), lag_s, *cases)
+        finally:
+            workload.close()
 
 
 @pytest.mark.parametrize(
     ("cases", "lag_s"),
     [*alone((GPU_2,)), *together((WHOLE_4, MIG_3, SHARE_2, SHARE_4, GPU_3), LAGS_S)],
 )
-def test_where_the_extender_binds(shares: Installation, cases: Sequence[Case], lag_s: float) -> None:
-    shares.await_ready()
-    with share_workload_on(shares) as workload:
-        assert_no_place_is_made_twice(Round(workload), lag_s, *cases)
+class TestWhereTheExtenderBinds:
+    """On another cluster, at the same time."""
+
+    def test_no_place_is_made_twice(self, shares: Installation, cases: Sequence[Case], lag_s: float) -> None:
+        shares.await_ready()
+        with share_workload_on(shares) as workload:
+            assert_no_place_is_made_twice(Round(workload), lag_s, *cases)

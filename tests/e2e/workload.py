@@ -205,9 +205,8 @@ class Workload:
     def remove(self, name: str) -> None:
         """Delete a pod, and wait until it is gone."""
         self.api.delete(f"{self._pods}/{name}")
-        eventually(
-            lambda: name not in {pod["metadata"]["name"] for pod in self.all_pods()}, f"{name} is gone"
-        )
+        alone = f"metadata.name={name}"
+        eventually(lambda: not self.api.items(self._pods, fieldSelector=alone), f"{name} is gone")
 
     def get(self, name: str) -> Json:
         """The pod as it is now."""

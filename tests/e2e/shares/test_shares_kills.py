@@ -28,9 +28,6 @@ from tests.e2e.workload import MIG_HALF
 from tests.held import amount_of
 from tests.kube_objects import SHARE
 
-# Its time limits are those of a machine of its own.
-pytestmark = pytest.mark.alone
-
 # Each kill and each delay this many times.
 TURNS = int(os.environ.get("GPU_SHARE_KILLS", "1"))
 PODS = 300 * TURNS

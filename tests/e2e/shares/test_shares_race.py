@@ -7,14 +7,9 @@ from __future__ import annotations
 
 import os
 
-import pytest
-
 from tests.e2e.cluster.api import eventually
 from tests.e2e.history import Recorder
 from tests.e2e.shares.share_workload import HALF, ShareWorkload
-
-# Its time limits are those of a machine of its own.
-pytestmark = pytest.mark.alone
 
 ROUNDS = int(os.environ.get("GPU_SHARE_RACES", "100"))
 PODS = 16
