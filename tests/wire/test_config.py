@@ -133,6 +133,7 @@ def test_every_key_is_accepted_to_its_bounds(key: str, value: Any) -> None:
         ("cost.perUnit", 0, "> 0"),
         ("cost.currency", "", "length >= 1"),
         ("cost.currency", "U\x1bSD", "control characters"),
+        ("cost.currency", "USD\n", "control characters"),
         ("server.gracefulTimeout", "soon", "'soon' is no duration; write one such as"),
     ],
 )
@@ -303,6 +304,15 @@ def test_every_configuration_shipped_is_one_that_can_be_meant() -> None:
         load_config(documents[path])
     policies = {path for path in documents if path.parent.name == "policies"}
     assert policies <= set(configurations)
+
+
+@pytest.mark.parametrize("text", ["U\nSD", "\tUSD", "U\x1b[2J", "U\x7fD", "U\x85D"])
+def test_the_schema_of_the_currency_refuses_control_characters(text: str) -> None:
+    """The chart refuses such values before they reach a pod."""
+    _, sections = msgspec.json.schema_components([Configuration])
+    pattern = sections["CostSection"]["properties"]["currency"]["pattern"]
+    assert re.search(pattern, text) is None
+    assert all(re.search(pattern, name) for name in ("USD", "€", "US $"))
 
 
 @pytest.mark.parametrize(

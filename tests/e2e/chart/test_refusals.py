@@ -53,6 +53,11 @@ def refusal(tmp_path: Path, values: Json, version: str | None = None, namespace:
             id="an unknown strategy",
         ),
         pytest.param(
+            {"extender": {"config": {"cost": {"currency": "USD\n"}}}},
+            "/extender/config/cost/currency",
+            id="a currency with a line feed",
+        ),
+        pytest.param(
             {"schedulerName": "default-scheduler"}, "/schedulerName", id="the name of the default scheduler"
         ),
         pytest.param(
