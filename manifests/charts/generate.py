@@ -22,6 +22,7 @@ import msgspec
 import yaml
 
 from scheduler_ext.wire.config import DURATION_BOUNDS, Configuration
+from scheduler_ext.wire.times import duration_text
 
 ROOT = Path(__file__).parents[2]
 CHART = Path(__file__).parent / "gpu-scheduler"
@@ -284,11 +285,12 @@ def _require(part: dict[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def bounds() -> str:
-    """The least and the most seconds of each duration of the extender's configuration, for the templates."""
+    """The shortest and the longest value of each duration of the extender's configuration, for the
+    templates."""
     comment = (
-        "# Generated from scheduler_ext/wire/config.py: the least and the most seconds of each duration.\n"
+        "# Generated from scheduler_ext/wire/config.py: the shortest and the longest of each duration.\n"
     )
-    listed = {key: list(each) for key, each in DURATION_BOUNDS.items()}
+    listed = {key: list(map(duration_text, each)) for key, each in DURATION_BOUNDS.items()}
     return comment + yaml.safe_dump(listed, sort_keys=False, default_flow_style=None)
 
 

@@ -5,8 +5,10 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from http.client import HTTPException
+from ipaddress import IPv6Address
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
@@ -33,7 +35,7 @@ class DcgmExporter:
     """One exporter, by the address of its metrics; for one thread."""
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._url = url
+        self._url = with_brackets(url)
         # The exporter is on the same node: a proxy leads elsewhere.
         self._client = build_opener(ProxyHandler({}))
         self._clock = clock
@@ -98,6 +100,20 @@ class DcgmExporter:
         active = values[_ENGINE_ACTIVE]
         samples = Samples(utilization_percent=_percent(active * 100), computing=active > 0)
         return replace(instance, samples=samples)
+
+
+def with_brackets(url: str) -> str:
+    """The address of an exporter, with the brackets that a URL has around an address of IPv6 (RFC 3986,
+    3.2.2). Kubernetes gives the address of a host without them, so manifests cannot add them for IPv6 alone.
+    Of `fd00::7:9400`, the last part is the port."""
+    scheme, _, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    host, _, port = place.rpartition(":")
+    for address, after in ((host, f":{port}" if port.isdecimal() else None), (place, "")):
+        if after is not None and ":" in address:
+            with suppress(ValueError):
+                return f"{scheme}://[{IPv6Address(address)}]{after}{slash}{path}"
+    return url
 
 
 def _parsed(text: str) -> dict[_Key, dict[str, float]]:

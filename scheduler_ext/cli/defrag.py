@@ -157,7 +157,7 @@ def defrag(
         planner = Planner(state, config, rules(), Effort.thorough() if thorough else Effort())
         plan = planner.plan(wanted)
     held = held_devices(state, [move.pod.uid for move in plan.moves])
-    answer = plan_json(plan, held, config)
+    answer = plan_json(plan, held, planner.cluster.snapshot.nodes, config)
     for manifest in manifests:
         print_notes(manifest.notes())
     if execute and plan.moves:

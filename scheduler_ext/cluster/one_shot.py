@@ -27,11 +27,12 @@ from scheduler_ext.core.errors import ClusterError, ImpossibleReportError, Inven
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.sources.clusterstate import ClusterState, held_pods
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.controllers import CONTROLLED, add_controller, controller_of
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
+from scheduler_ext.wire.held_annotation import WrittenRoom, written_rooms
 from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_record
 from scheduler_ext.wire.objects import Objects
@@ -87,7 +88,7 @@ def cluster_state(
     problems: dict[str, str] = {}
     if with_controllers:
         _read_controllers(transport, objects, problems)
-    _read_reports(transport, cache, now, problems)
+    rooms, said = _read_reports(transport, cache, now, problems)
     _read_devices(transport, cache.devices, problems)
     for claim in claims:
         cache.devices.update_claim(claim)
@@ -98,7 +99,17 @@ def cluster_state(
     ages, workload = cache.ages(now), cache.demand.workload()
     pending = cache.all_pending()
     return ClusterState(
-        source, objects, infos, ages, problems, workload, pending, cache.devices, cache.readings(), facts
+        source,
+        objects,
+        infos,
+        ages,
+        problems,
+        workload,
+        pending,
+        cache.devices,
+        cache.readings(),
+        facts,
+        held_pods(rooms, said, pending),
     )
 
 
@@ -109,10 +120,16 @@ def _pods(transport: Transport, source: str, resources: ResourceNames) -> Iterat
         yield pod, state
 
 
-def _read_reports(transport: Transport, cache: Cache, now: float, problems: dict[str, str]) -> None:
+def _read_reports(
+    transport: Transport, cache: Cache, now: float, problems: dict[str, str]
+) -> tuple[dict[str, list[WrittenRoom]], float]:
+    """Read the reports; the rooms that are held, by node, and the server's time."""
+    rooms: dict[str, list[WrittenRoom]] = {}
+    said = 0.0
     for gpu_node, clock in _reports(transport, problems):
         metadata = gpu_node.metadata or GpuNodeMeta()
         name = metadata.name or ""
+        said = clock.said
         try:
             report = read_report(gpu_node)
         except ImpossibleReportError as error:
@@ -120,6 +137,7 @@ def _read_reports(transport: Transport, cache: Cache, now: float, problems: dict
             problems[name] = str(error)
             continue
         if report is not None:
+            rooms[name] = written_rooms(gpu_node)
             cache.update_report(
                 name,
                 report,
@@ -128,6 +146,7 @@ def _read_reports(transport: Transport, cache: Cache, now: float, problems: dict
                 owner_uid(metadata.owner_references),
                 read_readings(gpu_node),
             )
+    return rooms, said
 
 
 def _read_controllers(transport: Transport, objects: Objects, problems: dict[str, str]) -> None:

@@ -4,6 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.defrag.executor import Execution
 from scheduler_ext.defrag.movable import MovablePod
 from scheduler_ext.defrag.moves import Hold, Move
@@ -16,11 +19,21 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod import not_modelled, pod_name
 
 _Json = dict[str, Any]
+# What a pod holds of a GPU that is shared in this way, for people.
+_SHARING = {
+    "none": "a GPU of its own",
+    "time-slicing": "a time-sliced GPU",
+    "mps": "a part of a GPU by MPS",
+    "mig": "a MIG instance in place of a GPU",
+}
 
 
-def plan_json(plan: Plan, held: Mapping[str, Sequence[str]], config: Configuration) -> _Json:
-    """The DefragmentationPlan. `held` are the GPUs that each moved pod holds now, by uid."""
-    moves = [_move(move, outcome, held) for outcome in plan.outcomes for move in outcome.moves]
+def plan_json(
+    plan: Plan, held: Mapping[str, Sequence[str]], nodes: Mapping[str, Node], config: Configuration
+) -> _Json:
+    """The DefragmentationPlan. `held` are the GPUs that each moved pod holds now, by uid; `nodes` are those
+    of the cluster."""
+    moves = [_move(move, outcome, held, nodes) for outcome in plan.outcomes for move in outcome.moves]
     return {
         "apiVersion": API_VERSION,
         "kind": "DefragmentationPlan",
@@ -35,12 +48,14 @@ def plan_json(plan: Plan, held: Mapping[str, Sequence[str]], config: Configurati
         },
         "movable": plan.movable,
         "staying": [{"reason": reason, "pods": count} for reason, count in plan.staying.most_common()],
-        "notes": notes(plan, config),
+        "notes": [*notes(plan, config), *_changes_of_sharing(plan.moves, nodes)],
         "execution": None,
     }
 
 
-def _move(move: Move, outcome: Outcome, held: Mapping[str, Sequence[str]]) -> _Json:
+def _move(
+    move: Move, outcome: Outcome, held: Mapping[str, Sequence[str]], nodes: Mapping[str, Node]
+) -> _Json:
     pod = move.pod
     return {
         "pod": name_of(pod.bound),
@@ -48,8 +63,16 @@ def _move(move: Move, outcome: Outcome, held: Mapping[str, Sequence[str]]) -> _J
         "owner": {"kind": pod.owner.kind, "name": pod.owner.name},
         "priority": pod.bound.priority,
         "valueAtRisk": round(pod.value_at_risk, 2),
-        "from": {"node": pod.node, "devices": list(held.get(pod.uid, ()))},
-        "to": {"node": move.to, "devices": list(move.devices)},
+        "from": {
+            "node": pod.node,
+            "devices": list(held.get(pod.uid, ())),
+            "sharing": sharing(nodes[pod.node], pod.again.request),
+        },
+        "to": {
+            "node": move.to,
+            "devices": list(move.devices),
+            "sharing": sharing(nodes[move.to], pod.again.request),
+        },
         "frees": freed(pod),
         "for": outcome.wanted.name,
         "holds": [{"node": hold.node, "for": _held_for(hold, outcome)} for hold in move.holds],
@@ -113,6 +136,35 @@ def notes(plan: Plan, config: Configuration) -> list[str]:
         f"not modelled here for {count} of the moved pods: {feature}" for feature, count in moved.items()
     ]
     return found
+
+
+def _changes_of_sharing(moves: Sequence[Move], nodes: Mapping[str, Node]) -> Iterator[str]:
+    """A sentence for each pod that moves to GPUs that are shared in another way; a pod that accepts any
+    sharing needs none."""
+    for move in moves:
+        request = move.pod.again.request
+        before, after = (sharing(nodes[name], request) for name in (move.pod.node, move.to))
+        if before != after and request.sharing != "any":
+            remedy = ""
+            if before == "none" and after != "mig":
+                remedy = f"; {ANNOTATION_PREFIX}sharing: exclusive in its template keeps it from shared GPUs"
+            yield (
+                f"pod {name_of(move.pod.bound)} leaves {_SHARING[before]} on {move.pod.node} for "
+                f"{_SHARING[after]} on {move.to}{remedy}"
+            )
+
+
+def sharing(node: Node, request: GpuRequest) -> str:
+    """How a node hands out what a request asks: `none` for GPUs or MIG instances of a pod's own,
+    `time-slicing`, `mps`, `mig` for instances that are handed out as GPUs, or `memory` for shares."""
+    source = node.info.report or node.info.estimate
+    if request.shares is not None:
+        return "memory"
+    if source is not None and source.sharing_strategy != "none":
+        return source.sharing_strategy
+    whole = {ask.resource for ask in request.whole}
+    units = (unit for slot in node.state.slots for unit in slot.units)
+    return "mig" if any(unit.model.is_mig_slice for unit in units if unit.resource in whole) else "none"
 
 
 def verdicts(answer: _Json) -> Iterator[str]:

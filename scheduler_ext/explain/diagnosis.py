@@ -72,7 +72,8 @@ def diagnosis(case: Case) -> dict[str, Any]:
         leaving = blockers(near.node, case.request, case.sizing, case.uid)
     text = obstacle(near.node, near.reason, miss)
     if leaving:
-        text += f"; would fit if {leavers(leaving, case.namespace)} left"
+        gone = "ended" if any(pod.expected for pod in leaving) else "left"
+        text += f"; would fit if {leavers(leaving, case.namespace)} {gone}"
     told["nearest"] = {
         "node": near.node.info.name,
         "by": "gpu" if near.in_tree is None else "kubernetes",
@@ -128,6 +129,7 @@ def _leaver(pod: BoundPod, namespace: str | None) -> dict[str, Any]:
         "name": pod.name if seen else None,
         "priority": pod.priority,
         "terminating": pod.terminating,
+        **({"expected": True} if pod.expected else {}),
     }
 
 
@@ -143,6 +145,8 @@ def _waiting(near: Refused, leaving: Sequence[BoundPod], case: Case) -> list[str
         return [f"the GPUs of {near.node.info.name} would do as soon as {who} {ends}, but {SKIPPED}"]
     if all(pod.terminating for pod in leaving):
         return [text]
+    if all(pod.expected for pod in leaving):
+        return [f"{text}; a pod with a priority above {highest} may take its place now"]
     if highest < case.request.priority:
         return [f"{text}; kube-scheduler may evict for it, as its priority {case.request.priority} is higher"]
     return [f"{text}; with a priority above {highest} kube-scheduler might evict for it"]

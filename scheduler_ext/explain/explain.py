@@ -31,6 +31,7 @@ from scheduler_ext.wire.pod import (
     not_modelled,
     pod_name,
     pod_needs,
+    pod_priority,
     pod_request,
     pod_uid,
 )
@@ -72,7 +73,8 @@ def explain(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[s
     the pod, InventoryError for an object of the inventory, naming the unreadable field."""
     sizing = config.sizing()
     request = wish(pod, config, state.claims)
-    decision = filter_nodes(request, state.snapshot(sizing), sizing.policy)
+    seen = state.seen_by(state.waiting_uid(pod), pod_priority(pod), sizing)
+    decision = filter_nodes(request, seen, sizing.policy)
     kube_view = KubeView(cures=NewNodes(sizing).cures(request, decision.snapshot))
     # kube-scheduler never sees an unreadable pod, so it has no verdict.
     if isinstance(request, GpuRequest):

@@ -7,9 +7,11 @@ from scheduler_ext.core.node.node_labels import VALUE_LABEL, stated_value, value
 from scheduler_ext.core.request import wishes
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.explain.sentences import expected_name
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.pod import resource_names
+from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
+from scheduler_ext.wire.pod import pod_priority, resource_names
 
 
 def warnings(
@@ -30,6 +32,7 @@ def warnings(
         for name, node in sorted(state.objects.nodes.items())
         if node.metadata is not None
     }
+    found += shortened(_held_rooms(pod, state))
     bad = {name: text for name, text in texts.items() if text is not None and not stated_value(text)}
     if bad:
         first = next(iter(bad))
@@ -37,6 +40,18 @@ def warnings(
         text = wishes.shown(bad[first])
         found.append(f"{VALUE_LABEL} of {which}: {text} is no price such as 2.5, so the model's counts")
     return found
+
+
+def _held_rooms(pod: kube.Pod, state: ClusterState) -> list[str]:
+    """The rooms that a defragmentation holds against the pod."""
+    uid, priority = state.waiting_uid(pod), pod_priority(pod)
+    return [
+        f"a defragmentation holds room on {node} for {expected_name(each)} (annotation {HELD_ANNOTATION} of "
+        "its GPUNode), as if a pod had it"
+        for node, pods in sorted(state.held.items())
+        for each in pods
+        if each.priority >= priority and (not uid or each.uid != uid)
+    ]
 
 
 def shortened(problems: Sequence[str], most: int = 3) -> list[str]:

@@ -84,11 +84,23 @@ def listed(names: Sequence[str], conjunction: str, most: int | None = None) -> s
 
 def visible(pod: BoundPod, namespace: str | None) -> bool:
     """Whether an explanation of a pod of this namespace may name another; None: it names all."""
+    if pod.expected and not pod.namespace:
+        # Room for an amount is named after a pod, or after the amount.
+        return namespace in (None, pod.name.rpartition("/")[0] or namespace)
     return namespace is None or pod.namespace == namespace
 
 
+def expected_name(pod: BoundPod) -> str:
+    """The pod that room is held for, or the amount in words."""
+    name = f"{pod.namespace}/{pod.name}" if pod.namespace else pod.name
+    return f"pod {name}" if "/" in name else name
+
+
 def _named(pod: BoundPod, namespace: str | None) -> str | None:
-    return f"pod {pod.namespace}/{pod.name}" if visible(pod, namespace) else None
+    if not pod.expected:
+        return f"pod {pod.namespace}/{pod.name}" if visible(pod, namespace) else None
+    whom = expected_name(pod) if visible(pod, namespace) else "a pod of another namespace"
+    return f"the room that a defragmentation holds for {whom}"
 
 
 def _unnamed(count: int) -> str:

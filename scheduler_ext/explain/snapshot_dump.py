@@ -69,7 +69,8 @@ class Moment:
 def read_moment(state: ClusterState, config: Configuration) -> Moment:
     """A cluster that was read once, without any decisions."""
     facts = {name: node_constraints(node) for name, node in state.objects.nodes.items()}
-    return Moment(state.snapshot(config.sizing()), state.pending, facts, config, claims=state.claims)
+    snapshot = state.snapshot_with_rooms(config.sizing())
+    return Moment(snapshot, state.pending, facts, config, claims=state.claims)
 
 
 def taken(

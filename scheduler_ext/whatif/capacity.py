@@ -9,6 +9,7 @@ from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES, InTreeRejection, NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.explain import API_VERSION, asked, needs_of, wish
 from scheduler_ext.explain.ineffective import warnings
@@ -18,7 +19,7 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.copies import NO_LIMIT, Vessel, fill_all, filled, gpus_used
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import not_modelled, pod_name
+from scheduler_ext.wire.pod import not_modelled, pod_name, pod_priority
 
 
 def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:
@@ -36,7 +37,8 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
             "next": {"node": None, "reason": reason, "nearestMiss": None},
         }
     else:
-        counted = _counted(request, needs_of(pod, state.claims), state, config)
+        seen = state.seen_by(state.waiting_uid(pod), pod_priority(pod), config.sizing())
+        counted = _counted(request, needs_of(pod, state.claims), state, config, seen)
     return {
         "apiVersion": API_VERSION,
         "kind": "Capacity",
@@ -50,13 +52,13 @@ def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[
 
 
 def _counted(
-    request: GpuRequest, needs: PodNeeds, state: ClusterState, config: Configuration
+    request: GpuRequest, needs: PodNeeds, state: ClusterState, config: Configuration, cluster: Snapshot
 ) -> dict[str, Any]:
+    """The counts in the cluster as the pod sees it."""
     sizing = config.sizing()
     in_tree = _InTree(InTreeNodes(state.objects, sizing.resources, state.infos), needs)
     # Nodes that take equally many copies: the first by name represents the others.
     groups: dict[Hashable, tuple[Vessel, list[str]]] = {}
-    cluster = state.snapshot(sizing)
     for name, node in sorted(cluster.nodes.items()):
         vessel = Vessel.of(node, in_tree.most(name), request, sizing)
         key = node.state, vessel.rooms, in_tree.key(name)

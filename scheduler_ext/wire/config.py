@@ -49,6 +49,10 @@ Weight = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 1000}
 Price = Annotated[
     Any, Meta(extra_json_schema={"type": "number", "exclusiveMinimum": 0, "maximum": MAX_VALUE})
 ]
+# Without control characters.
+CurrencyName = Annotated[
+    str, Meta(min_length=1, max_length=16, extra_json_schema={"pattern": r"^[^\x00-\x1f\x7f-\x9f]+$"})
+]
 # The least and the most seconds of each duration.
 DURATION_BOUNDS: Mapping[str, tuple[float, float]] = {
     "inventory.staleAfter": (1, 86400),
@@ -127,7 +131,7 @@ class InspectionSection(_Section):
 
 class CostSection(_Section):
     per_unit: Annotated[float, Meta(gt=0, le=1_000_000)] = 1.0
-    currency: Annotated[str, Meta(min_length=1, max_length=16)] = "USD"
+    currency: CurrencyName = "USD"
 
 
 class DraSection(_Section):

@@ -185,10 +185,7 @@ def _problems(group: NodeGroup) -> Iterator[str]:
         hint = f"write {' or '.join(close[:_NAMED])}" if close else "see `scheduler-ext inventory`"
         yield f"model: {group.model!r:.80} is no model of the table; {hint}"
         return
-    for i, name in enumerate(group.instance_types):
-        known = next((each for each in INSTANCE_TYPE_ROWS if re.fullmatch(each.pattern, name.lower())), None)
-        if known is not None and canonical_model(known.model).name != row.name:
-            yield f"instanceTypes[{i}]: {name} has {known.model}, not {row.name}; correct one of both"
+    yield from _machine_problems(group, row.name)
     yield from _own_problems(group)
     if group.max < group.min:
         yield f"max: {group.max} is below min; write at least {group.min}"
@@ -204,6 +201,22 @@ def _problems(group: NodeGroup) -> Iterator[str]:
         yield f"memoryMiB: the memory of {row.name} is not in the table; add it, in MiB"
     if group.mig is not None:
         yield from _layout_problems(group.mig, row.name, geometry_for(row.mig_table))
+
+
+def _machine_problems(group: NodeGroup, model: str) -> Iterator[str]:
+    """Machine types with another model, or another number of GPUs, as far as they are known."""
+    for i, name in enumerate(group.instance_types):
+        known = next((each for each in INSTANCE_TYPE_ROWS if re.fullmatch(each.pattern, name.lower())), None)
+        if known is None:
+            continue
+        if canonical_model(known.model).name != model:
+            yield f"instanceTypes[{i}]: {name} has {known.model}, not {model}; correct one of both"
+        gpus = known.gpus(name.lower())
+        if gpus is not None and gpus != group.gpus_per_node:
+            yield (
+                f"gpusPerNode: {group.gpus_per_node}, but {name} (instanceTypes[{i}]) has {gpus}; "
+                f"write {gpus}, or name another machine type"
+            )
 
 
 def _own_problems(group: NodeGroup) -> Iterator[str]:

@@ -41,6 +41,17 @@ def span_text(span_s: float) -> str:
     return "".join(f"{count}{unit}" for count, unit in parts[:2] if count) or "0s"
 
 
+def duration_text(length_s: float) -> str:
+    """A duration as `duration_s` reads it, to the millisecond: 168h, 2m30s, 500ms."""
+    left_ms = round(length_s * 1000)
+    parts = []
+    for unit, size_ms in (("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        count, left_ms = divmod(left_ms, size_ms)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts) or "0s"
+
+
 def duration_s(key: str, text: str, least: float, most: float) -> float:
     """A duration in seconds. Raises ConfigError naming the key."""
     parts = _PART.findall(text)
@@ -48,5 +59,5 @@ def duration_s(key: str, text: str, least: float, most: float) -> float:
         raise ConfigError(f"{key}: {text!r} is no duration; write one such as 150s, 2m30s or 500ms")
     total_s = sum(float(number) * _UNIT_S[unit] for number, unit in parts)
     if not least <= total_s <= most:
-        raise ConfigError(f"{key}: {text} is outside {least:g}s to {most:g}s")
+        raise ConfigError(f"{key}: {text} is outside {duration_text(least)} to {duration_text(most)}")
     return total_s

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.agent.dcgm import DcgmExporter, _parsed
+from scheduler_ext.agent.dcgm import DcgmExporter, _parsed, with_brackets
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, Samples
 
 NVML = Samples(10, 5, 100.0, 40, 1000, (), True, frozenset({7}))
@@ -49,13 +49,15 @@ DCGM_FI_DEV_POWER_USAGE{{{PART},GPU_I_ID=""}} 300
 class Exporter:
     """An exporter whose text and status a test sets."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "127.0.0.1") -> None:
         self.text, self.status, self.asked = TEXT, 200, 0
+        self.host = ""
         exporter = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 exporter.asked += 1
+                exporter.host = self.headers["Host"]
                 self.send_response(exporter.status)
                 self.end_headers()
                 self.wfile.write(exporter.text.encode())
@@ -63,11 +65,15 @@ class Exporter:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        class Server(HTTPServer):
+            address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
+
+        self._server = Server((address, 0), Handler)
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         self.now_s = 0.0
-        port = self._server.server_address[1]
-        self.dcgm = DcgmExporter(f"http://127.0.0.1:{port}/metrics", lambda: self.now_s)
+        self.port = self._server.server_address[1]
+        # As a manifest makes it of `$(HOST_IP)`.
+        self.dcgm = DcgmExporter(f"http://{address}:{self.port}/metrics", lambda: self.now_s)
 
     def applied(self, *devices: DeviceReading) -> tuple[DeviceReading, ...]:
         self.now_s += 20
@@ -90,6 +96,31 @@ def test_its_samples_take_the_place_of_nvmls(exporter: Exporter) -> None:
     assert gpu.samples == Samples(
         97, 40, 651.5, 71, 1980, ("PowerCap", "ThermalSlowdown"), True, frozenset({7})
     )
+
+
+def test_the_address_of_a_host_with_ipv6_gets_its_brackets() -> None:
+    try:
+        exporter = Exporter("::1")
+    except OSError as error:
+        pytest.skip(f"no IPv6 here: {error}")
+    (gpu,) = exporter.applied(GPU)
+    exporter.close()
+    assert (gpu.samples.utilization_percent, exporter.host) == (97, f"[::1]:{exporter.port}")
+
+
+@pytest.mark.parametrize(
+    ("url", "read"),
+    [
+        ("http://fd00::7:9400/metrics", "http://[fd00::7]:9400/metrics"),
+        ("http://2001:db8:0:1:2:3:4:5:9400/metrics", "http://[2001:db8:0:1:2:3:4:5]:9400/metrics"),
+        ("https://fd00::ab/metrics", "https://[fd00::ab]/metrics"),
+        ("http://[fd00::7]:9400/metrics", "http://[fd00::7]:9400/metrics"),
+        ("http://10.0.0.7:9400/metrics", "http://10.0.0.7:9400/metrics"),
+        ("http://dcgm.monitoring:9400", "http://dcgm.monitoring:9400"),
+    ],
+)
+def test_only_addresses_of_ipv6_get_brackets(url: str, read: str) -> None:
+    assert with_brackets(url) == read
 
 
 def test_instances_have_samples_at_last(exporter: Exporter) -> None:

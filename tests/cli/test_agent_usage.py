@@ -85,7 +85,7 @@ class TestUsage:
                 "leave out --kubeconfig and --in-cluster",
                 id="a cluster for a file",
             ),
-            pytest.param(["--once", "--interval", "0s"], "0s is outside 0.05s to 60s", id="no interval"),
+            pytest.param(["--once", "--interval", "0s"], "0s is outside 50ms to 1m", id="no interval"),
             pytest.param(["--once", "--interval", "5"], "'5' is no duration", id="no unit"),
             pytest.param(["--once", "--recover-after", "2d"], "'2d' is no duration", id="no such unit"),
         ],

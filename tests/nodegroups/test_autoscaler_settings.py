@@ -236,7 +236,7 @@ def test_gke_gets_limits_and_pools() -> None:
 
 
 def test_gke_reads_the_limits_of_all_models_from_the_script() -> None:
-    mega = {"model": "H100-80GB", "instanceTypes": ["a3-megagpu-8g"]}
+    mega = {"model": "H100-80GB", "instanceTypes": ["a3-megagpu-8g"], "gpusPerNode": 8}
     given = gke(group("a"), group("b", model="T4"), group("c", **mega))
     script = "\n".join(gke_commands(given))
     (document,) = re.findall(r"--autoprovisioning-config-file=- <<'END'\n(.*?)\nEND\n", script, re.S)
@@ -245,7 +245,7 @@ def test_gke_reads_the_limits_of_all_models_from_the_script() -> None:
     assert limits == {
         "cpu": 96,
         "memory": 10_000,
-        "nvidia-h100-mega-80gb": 6,
+        "nvidia-h100-mega-80gb": 24,
         "nvidia-l4": 6,
         "nvidia-tesla-t4": 6,
     }

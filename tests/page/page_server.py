@@ -43,9 +43,10 @@ class PageServer:
         pending_lines: Sequence[dict[str, Any]] = (),
         pods: Sequence[PendingPod] = (),
         readings: NodeReadings = NO_READINGS,
+        config: Configuration | None = None,
     ) -> None:
         self.readings = readings
-        config = Configuration()
+        config = config or Configuration()
         self.pods = pods
         self.extender = Extender(config)
         self.extender.replace_nodes(infos)
@@ -55,7 +56,14 @@ class PageServer:
         # As before the first inventory.
         self.hidden = False
         resources, percent = config.resource_names(), config.memory.headroom_percent
-        self.feed = PageFeed(self, self.extender.record, lambda: self.pending_lines, resources, percent, 1800)
+        self.feed = PageFeed(
+            self,
+            self.extender.record,
+            lambda: self.pending_lines,
+            resources,
+            percent,
+            config.idle_after_s(),
+        )
         explainer = Explainer(self, self.extender.record, config, self.extender.places)
         app = inspect_app(page_blueprint(self.feed, config), pods_blueprint(self, Explaining(explainer)))
         self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Silent)

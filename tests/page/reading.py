@@ -27,3 +27,14 @@ def card(browser: Browser, name: str) -> str:
         name,
     )
     return str(found)
+
+
+def details(page: Browser, name: str) -> str:
+    """The text of a node's dialog, which is opened from its card."""
+    page.script(
+        "[...document.querySelectorAll('.card button')].find((e) => e.innerText == arguments[0]).click()",
+        name,
+    )
+    table = "return document.querySelector('#detail [aria-label=GPUs]')?.textContent ?? ''"
+    page.eventually(lambda: "Held by" in page.script(table), "its details are shown")
+    return page.text("#detail")

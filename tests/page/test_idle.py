@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler_ext.sources.clusterstate import state_of
-from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.config import Configuration, IdleSection
 from scheduler_ext.wire.objects import read_objects
 from tests.kube_idle import CLUSTER
-from tests.kube_objects import inventory
+from tests.kube_objects import gpu, gpu_node, inventory
 from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.page_server import PageServer
-from tests.page.reading import card, names, opened
+from tests.page.reading import card, details, names, opened
 
 pytestmark = NEEDS_BROWSER
 
@@ -52,3 +52,21 @@ def test_the_list_of_pods_says_for_how_long(browser: Browser, some: PageServer) 
     lines = browser.script(text)
     assert "idle for 2 h" in lines
     assert lines.count("idle for") == 2
+
+
+@pytest.mark.parametrize(
+    ("after", "shown"),
+    [
+        pytest.param("30m", False, id="a pause that is shorter than idle.after is not worth a word"),
+        pytest.param("10m", True, id="one as long as idle.after is"),
+    ],
+)
+def test_pauses_are_shown_from_the_configured_time_on(browser: Browser, after: str, shown: bool) -> None:
+    config = Configuration(idle=IdleSection(after=after))
+    paused = gpu_node("paused", [gpu(0, utilizationPercent=0, idleSeconds=600)])
+    state = state_of(read_objects(inventory(paused)), "test", config.resource_names())
+    with PageServer(state.infos.values(), readings=state.readings, config=config) as server:
+        opened(browser, server.url)
+        assert ("Has computed nothing for 10 min." in card(browser, "paused")) is shown
+        assert ("idle for 10 min" in details(browser, "paused")) is shown
+        assert "0 %" in details(browser, "paused")

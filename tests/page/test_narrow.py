@@ -13,7 +13,7 @@ from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, no
 from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.conditions import WAITING, WHOLE
 from tests.page.page_server import PageServer
-from tests.page.reading import card, opened
+from tests.page.reading import card, details, opened
 
 pytestmark = NEEDS_BROWSER
 
@@ -48,16 +48,6 @@ def sized(browser: Browser, some: PageServer, request: pytest.FixtureRequest) ->
     opened(browser, some.url)
     yield browser
     browser.devtools("Emulation.clearDeviceMetricsOverride")
-
-
-def details(page: Browser, name: str) -> str:
-    page.script(
-        "[...document.querySelectorAll('.card button')].find((e) => e.innerText == arguments[0]).click()",
-        name,
-    )
-    table = "return document.querySelector('#detail [aria-label=GPUs]')?.textContent ?? ''"
-    page.eventually(lambda: "Held by" in page.script(table), "its details are shown")
-    return page.text("#detail")
 
 
 _HIDDEN = """

@@ -165,3 +165,13 @@ def test_a_new_reading_of_an_unchanged_node_is_scraped() -> None:
     source.readings = readings_of(read_objects(inventory(again)).gpu_nodes)
     assert source.snapshot is snapshot
     assert scraped(source, metrics) == {'utilization_ratio{hostname="b",modelName="NVIDIA H100"}': 0.7}
+
+
+def test_throttle_reasons_that_only_a_newer_agent_knows_are_one_series() -> None:
+    source = Followed()
+    source.set(gpu_node("a", [gpu(0, throttleReasons=["PowerCap", "Humidity", "Noise"])]))
+    found = scraped(source, metrics_of(source, "cluster"))
+    assert [(name, value) for name, value in found.items() if "throttled" in name] == [
+        ('throttled{modelName="A100-80GB",reason="Other"}', 1),
+        ('throttled{modelName="A100-80GB",reason="PowerCap"}', 1),
+    ]

@@ -91,7 +91,8 @@ def test_what_a_gpu_did_is_that_of_the_report() -> None:
         "powerWatts": 650,
         "temperatureCelsius": 71,
         "smClockMHz": 1980,
-        "throttleReasons": ["PowerCap"],
+        # The second is one that only a newer agent knows.
+        "throttleReasons": ["PowerCap", "Humidity2"],
         "idleSeconds": 0,
     }
     device = device_of(gpu_node("n", [gpu(0, **did)]))

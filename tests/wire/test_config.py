@@ -16,7 +16,7 @@ from scheduler_ext.core.errors import ConfigError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.wire.config import DURATION_BOUNDS, Configuration, check, load_config
-from scheduler_ext.wire.times import duration_s
+from scheduler_ext.wire.times import duration_s, duration_text
 
 HEADER = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
 SHIPPED = Path(__file__).parents[2] / "config"
@@ -105,15 +105,15 @@ def test_every_key_is_accepted_to_its_bounds(key: str, value: Any) -> None:
         ("filter.maxCandidates", 1.5, "Expected `int`"),
         ("memory.headroomPercent", -1, ">= 0"),
         ("memory.headroomPercent", 91, "<= 90"),
-        ("inventory.staleAfter", "0s", "outside 1s to 86400s"),
-        ("idle.after", "0s", "outside 1s to 604800s"),
-        ("idle.reclaim.minAge", "0s", "outside 1s to 604800s"),
+        ("inventory.staleAfter", "0s", "outside 1s to 24h"),
+        ("idle.after", "0s", "outside 1s to 168h"),
+        ("idle.reclaim.minAge", "0s", "outside 1s to 168h"),
         ("idle.reclaim.warnFor", "8d", "'8d' is no duration"),
         ("idle.reclaim.mode", False, 'reads off without quotes as false; write "off" with quotes'),
         ("idle.reclaim.mode", "Evict", "docs/reference/configuration.md has the values"),
         ("idle.reclaim.perHour", 0, ">= 1"),
         ("inventory.staleAfter", 150, "Expected `str`"),
-        ("inventory.missingAfter", "25h", "outside 1s to 86400s"),
+        ("inventory.missingAfter", "25h", "outside 1s to 24h"),
         ("inventory.missingAfter", "150s", "must be later than staleAfter"),
         ("score.strategy", "random", "random"),
         ("score.highPriority", 0, ">= 1"),
@@ -123,16 +123,17 @@ def test_every_key_is_accepted_to_its_bounds(key: str, value: Any) -> None:
         ("schedulerNames", [], "length >= 1"),
         ("schedulerNames", "gpu-scheduler", "Expected `array`"),
         ("preemption.emptyVictims", "no", "Expected `bool`"),
-        ("bind.deadline", "61s", "outside 0.1s to 60s"),
+        ("bind.deadline", "61s", "outside 100ms to 1m"),
         ("server.maxBodyBytes", 1023, ">= 1024"),
         ("server.maxBodyBytes", 2**30 + 1, "<= 1073741824"),
-        ("server.readTimeout", "50ms", "outside 0.1s to 300s"),
-        ("server.writeTimeout", "301s", "outside 0.1s to 300s"),
-        ("server.decisionDeadline", "5ms", "outside 0.01s to 60s"),
-        ("server.gracefulTimeout", "6m", "outside 0.5s to 300s"),
+        ("server.readTimeout", "50ms", "outside 100ms to 5m"),
+        ("server.writeTimeout", "301s", "outside 100ms to 5m"),
+        ("server.decisionDeadline", "5ms", "outside 10ms to 1m"),
+        ("server.gracefulTimeout", "6m", "outside 500ms to 5m"),
         ("cost.perUnit", 0, "> 0"),
         ("cost.currency", "", "length >= 1"),
         ("cost.currency", "U\x1bSD", "control characters"),
+        ("cost.currency", "USD\n", "control characters"),
         ("server.gracefulTimeout", "soon", "'soon' is no duration; write one such as"),
     ],
 )
@@ -278,6 +279,15 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (0.01, "10ms"), (60, "1m"), (90, "1m30s"), (604_800, "168h"), (3661.5, "1h1m1s500ms")],
+)
+def test_durations_are_shown_as_they_are_written(seconds: float, text: str) -> None:
+    assert duration_text(seconds) == text
+    assert duration_s("key", text, 0, 1e6) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize(
     "text", ["", "5", "5 s", "s", "-5s", "5S", "5d", "1s1", "1..5s", "٥s", "nan", "1e3s"]
 )
 def test_invalid_durations(text: str) -> None:
@@ -294,6 +304,15 @@ def test_the_schema_of_every_duration_refuses_other_texts() -> None:
             found = sections[found["$ref"].rpartition("/")[2]]["properties"][part]
             found = found | next(iter(found.get("allOf", ())), {})
         assert "pattern" in found, key
+
+
+@pytest.mark.parametrize("text", ["U\nSD", "\tUSD", "U\x1b[2J", "U\x7fD", "U\x85D"])
+def test_the_schema_of_the_currency_refuses_control_characters(text: str) -> None:
+    """The chart refuses such values before they reach a pod."""
+    _, sections = msgspec.json.schema_components([Configuration])
+    pattern = sections["CostSection"]["properties"]["currency"]["pattern"]
+    assert re.search(pattern, text) is None
+    assert all(re.search(pattern, name) for name in ("USD", "€", "US $"))
 
 
 def test_every_configuration_shipped_is_one_that_can_be_meant() -> None:

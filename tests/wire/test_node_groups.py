@@ -31,6 +31,21 @@ WRONG = [
         id="machines of another model",
     ),
     pytest.param(
+        group(instanceTypes=["a2-ultragpu-4g"], model="A100-80GB"),
+        "groups[0].gpusPerNode: 2, but a2-ultragpu-4g (instanceTypes[0]) has 4; write 4, or name another",
+        id="another number of GPUs than the name of the machine type has",
+    ),
+    pytest.param(
+        group(instanceTypes=["a2-ultragpu-2g", "A2-ULTRAGPU-8G"], model="A100-80GB"),
+        "groups[0].gpusPerNode: 2, but A2-ULTRAGPU-8G (instanceTypes[1]) has 8; write 8, or name another",
+        id="machine types with two numbers of GPUs",
+    ),
+    pytest.param(
+        group(instanceTypes=["g6f.xlarge"]),
+        "groups[0].gpusPerNode: 2, but g6f.xlarge (instanceTypes[0]) has 1; write 1, or name another",
+        id="machines with a part of one GPU",
+    ),
+    pytest.param(
         group(handOut="shares"),
         "groups[0].handOut: Invalid enum value 'shares'; write whole, memory-shares, mig or time-slicing",
         id="another way to hand out GPUs",
@@ -152,3 +167,19 @@ def test_the_shipped_table_is_read() -> None:
     assert {each.hand_out for each in found.groups} == {"whole", "memory-shares", "mig"}
     assert {each.capacity_type for each in found.groups} == {"spot", "on-demand"}
     assert table(group(**SLICES)).groups[0].replicas == 4
+
+
+@pytest.mark.parametrize(
+    ("machine", "model", "gpus"),
+    [
+        pytest.param("a3-megagpu-8g", "H100-80GB", 8, id="the number in the name"),
+        pytest.param("a3-edgegpu-8g-nolssd", "H100-80GB", 8, id="a name that goes on"),
+        pytest.param("a4x-maxgpu-4g-metal", "GB300", 4, id="a machine without a hypervisor"),
+        pytest.param("g4-standard-12", "RTX-PRO-6000", 1, id="a part of one GPU"),
+        pytest.param("g2-standard-24", "L4", 2, id="a name that does not say it"),
+        pytest.param("p5.48xlarge", "H100-80GB", 4, id="a size whose number is not known"),
+    ],
+)
+def test_a_number_of_gpus_that_the_machine_type_has(machine: str, model: str, gpus: int) -> None:
+    given = load_node_groups(table_bytes(group(instanceTypes=[machine], model=model, gpusPerNode=gpus)))
+    assert given.groups[0].gpus_per_node == gpus

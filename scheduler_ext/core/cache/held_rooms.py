@@ -55,7 +55,7 @@ class HeldRooms:
         for i, room in enumerate(self._by_node.get(node, ())):
             if room.request is not None:
                 uid = f"held {i} {room.name}"
-                found[uid] = BoundPod(uid, "", room.name, room.priority, room.request)
+                found[uid] = BoundPod(uid, "", room.name, room.priority, room.request, expected=True)
             elif (pod := waiting(room.name)) is not None:
-                found[pod.uid] = replace(pod, priority=room.priority)
+                found[pod.uid] = replace(pod, priority=room.priority, expected=True)
         return found

@@ -3,6 +3,7 @@ rules that read them are in `models` (names) and `estimate` (labels). Sources: N
 compute capability list, nvidia-smi transcripts (memory), the EC2 API, the cloud providers' machine type
 pages, AMD's and Intel's data sheets. An unconfirmed fact is None."""
 
+import re
 from typing import NamedTuple
 
 
@@ -135,6 +136,15 @@ class InstanceTypeRow(NamedTuple):
     pattern: str
     model: str
     fraction: int = 1
+
+    def gpus(self, name: str) -> int | None:
+        """The number of GPUs of a type with this lower-case name; None where neither the table nor the name
+        says it. The names of Google's accelerator-optimized types end with it (Compute Engine, "GPU machine
+        types")."""
+        if self.fraction > 1:
+            return 1
+        stated = re.fullmatch(r"a[2-4]x?-[a-z]+gpu-([0-9]{1,2})g(-[a-z]+)?", name)
+        return int(stated[1]) if stated is not None else None
 
 
 INSTANCE_TYPE_ROWS: tuple[InstanceTypeRow, ...] = (

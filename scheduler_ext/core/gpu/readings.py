@@ -4,9 +4,21 @@ else is new changes no node of a snapshot."""
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from scheduler_ext.core.gpu.gpu import Holder
+
+# The throttle reasons of this release's agents.
+THROTTLE_REASONS: Final = frozenset(
+    {
+        "PowerCap",
+        "HardwareSlowdown",
+        "SyncBoost",
+        "ThermalSlowdown",
+        "HardwareThermalSlowdown",
+        "PowerBrake",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ class BoundPod:
     holds nothing, even if an older report still lists it; a `departed` pod left after the report, which
     still counts its use. `terminating` pods hold until they are gone. `other_requests` are of resources
     that are no GPU's. `extended_claim` is the name of the claim through which DRA serves its resources.
-    `asked` is the kind of pod at its arrival."""
+    `asked` is the kind of pod at its arrival. An `expected` pod is not there: room is held for it, or for the
+    amount that its name describes."""
 
     uid: str
     namespace: str
@@ -56,6 +57,7 @@ class BoundPod:
     started_at: float | None = None
     cpu_milli: int = 0
     extended_claim: str | None = None
+    expected: bool = False
     created_at: float | None = field(default=None, compare=False)
     asked: TaskClass | None = field(default=None, compare=False)
 

@@ -7,7 +7,7 @@ from operator import attrgetter
 from statistics import fmean
 from typing import NamedTuple
 
-from scheduler_ext.core.gpu.readings import Readings
+from scheduler_ext.core.gpu.readings import THROTTLE_REASONS, Readings
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.server.metrics.gpu_metrics import Detail, labels_of, visible
@@ -189,7 +189,9 @@ def _counted(
 
 
 def _reasons(did: Readings) -> Iterator[tuple[str, int]]:
-    return ((reason, 1) for reason in did.throttle_reasons)
+    # Those that only a newer agent knows are one series.
+    known = {reason if reason in THROTTLE_REASONS else "Other" for reason in did.throttle_reasons}
+    return ((reason, 1) for reason in known)
 
 
 def _errors(did: Readings) -> Iterator[tuple[str, int]]:

@@ -83,6 +83,7 @@ class PageFeed(Background):
         self._pending: tuple[int, bytes] = 0, b"[]"
         self._status: dict[str, Any] = {}
         self._readings: NodeReadings = {}
+        self._idle_after_s = idle_after_s
         self._idle_nodes = IdleNodes(idle_after_s)
         # By node, the UUIDs of idle GPUs.
         self._idle: dict[str, frozenset[str]] = {}
@@ -217,6 +218,7 @@ class PageFeed(Background):
             "problems": list(problems.values()),
             "unallocated": round(unallocated, 2),
             "unusable": round(unusable, 2),
+            "idleAfterSeconds": self._idle_after_s,
         }
 
     def _late_reports(self, snapshot: Snapshot | None, ages_s: Mapping[str, float]) -> list[Problem]:

@@ -49,7 +49,7 @@ def test_a_plan_for_a_waiting_pod(fragmented: Path, name: str) -> None:
     (move,) = answer["moves"]
     assert move["pod"] == "default/x"
     assert move["owner"] == {"kind": "ReplicaSet", "name": "web"}
-    assert move["from"] == {"node": "a", "devices": ["GPU-a-0"]}
+    assert move["from"] == {"node": "a", "devices": ["GPU-a-0"], "sharing": "none"}
     assert move["to"]["node"] == "b"
     assert move["frees"] == {WHOLE: 1}
     assert move["holds"] == [{"node": "a", "for": "default/w"}]

@@ -53,7 +53,8 @@ def next_definition() -> str:
 
 
 def test_a_node_with_an_agent_of_the_next_release_takes_pods(workload: Workload, nodes: GpuNodes) -> None:
-    devices = [gpu(i, f"GPU-next-{i}") | {NEW: "of the GPU"} for i in range(2)]
+    new = {NEW: "of the GPU", "throttleReasons": ["OfTheNextRelease"]}
+    devices = [gpu(i, f"GPU-next-{i}") | new for i in range(2)]
     name = workload.add_node("next", {"nvidia.com/gpu": "2"}, devices, ofTheNextRelease="of the node")
     workload.publish()
     assert nodes.get(name)["status"][NEW] == "of the node"

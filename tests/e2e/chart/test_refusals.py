@@ -53,6 +53,11 @@ def refusal(tmp_path: Path, values: Json, version: str | None = None, namespace:
             id="an unknown strategy",
         ),
         pytest.param(
+            {"extender": {"config": {"cost": {"currency": "USD\n"}}}},
+            "/extender/config/cost/currency",
+            id="a currency with a line feed",
+        ),
+        pytest.param(
             {"schedulerName": "default-scheduler"}, "/schedulerName", id="the name of the default scheduler"
         ),
         pytest.param(
@@ -175,12 +180,12 @@ def test_what_the_cluster_is_too_old_for_is_refused(
         ),
         pytest.param(
             {"server": {"readTimeout": "5m30s"}},
-            "extender.config.server.readTimeout: 5m30s is outside 0.1s to 300s",
+            "extender.config.server.readTimeout: 5m30s is outside 100ms to 5m",
             id="a duration of two parts above its bound",
         ),
         pytest.param(
             {"server": {"decisionDeadline": "9ms"}},
-            "extender.config.server.decisionDeadline: 9ms is outside 0.01s to 60s",
+            "extender.config.server.decisionDeadline: 9ms is outside 10ms to 1m",
             id="a duration below its bound",
         ),
         pytest.param(

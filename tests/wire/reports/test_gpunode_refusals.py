@@ -10,7 +10,8 @@ import pytest
 from scheduler_ext.core.errors import ImpossibleReportError, InventoryError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.objects import assemble, read_objects
-from tests.kube_objects import Json, gpu, gpu_node
+from scheduler_ext.wire.readings import readings_of
+from tests.kube_objects import Json, gpu, gpu_node, inventory
 from tests.wire.reports.gpunode_status import changed, read, report_of
 
 
@@ -237,3 +238,22 @@ def test_reports_of_two_nodes_are_apart() -> None:
     document = {"kind": "List", "items": [gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0)])]}
     nodes = assemble(read_objects(json.dumps(document).encode()), ResourceNames())
     assert [name for name, node in nodes.items() if node.report] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("word", "read"),
+    [
+        pytest.param("OfTheNextRelease", True, id="a reason that only a newer agent knows is kept"),
+        pytest.param("power cap", False, id="other texts are none"),
+        pytest.param("A" + 40 * "a", False, id="nor are long ones"),
+        pytest.param("PowerCap\n", False, id="nor is a word with another line"),
+    ],
+)
+def test_throttle_reasons(word: str, read: bool) -> None:
+    text = inventory(gpu_node("n", [gpu(0, throttleReasons=[word])]))
+    if not read:
+        with pytest.raises(InventoryError, match="throttleReasons"):
+            read_objects(text)
+        return
+    (did,) = readings_of(read_objects(text).gpu_nodes)["n"]
+    assert did.throttle_reasons == (word,)

@@ -42,13 +42,17 @@ export function described(device) {
 const busyText = ({ busy, celsius, watts, idle, wasted }) => [
   busy === null ? "" : ` ${busy} % busy.`,
   wasted ? ` Idle: its pods have computed nothing${idle === null ? "" : ` for ${ago(idle)}`}.`
-    : idle === null || idle < IDLE_S ? "" : ` Has computed nothing for ${ago(idle)}.`,
+    : isLongIdle(idle) ? ` Has computed nothing for ${ago(idle)}.` : "",
   celsius === null ? "" : ` ${celsius} °C.`,
   watts === null ? "" : ` ${watts} W.`,
 ].join("");
 
-/** Shorter pauses are usual. */
-export const IDLE_S = 300;
+/** The server's `idle.after` in seconds: shorter pauses are usual. */
+let idleAfterS = Infinity;
+export const setIdleAfter = (seconds) => {
+  idleAfterS = seconds ?? Infinity;
+};
+export const isLongIdle = (seconds) => (seconds ?? -1) >= idleAfterS;
 
 const replicasText = (device) =>
   `${device.maybe ? "≥ " : ""}${Math.round(device.seen.held * device.replicas)} of ${device.replicas}`;

@@ -1,6 +1,6 @@
 // One node in full: every GPU with its UUID and its holders.
 import { html, nothing } from "../vendor/lit-html.js";
-import { amountsOf, IDLE_S } from "./bars.js";
+import { amountsOf, isLongIdle } from "./bars.js";
 import { hint } from "./hints.js";
 import { nodeLink, podLink } from "./pod.js";
 import { ago, memory, named, visible } from "./text.js";
@@ -54,7 +54,7 @@ function deviceRow(node, device, holdings, heads, gpu) {
     Unaccounted: memory(unaccountedMiB),
     Free: html`${device.mayBeHeld ? "≤ " : ""}${memory(freeAtMostMiB)}${kept ? html`<br><small>${memory(kept)} ${hint("kept", "kept back")}</small>` : nothing}`,
     Busy: known(device.utilizationPercent) ? html`${device.utilizationPercent} %<i class="level"
-      .style=${`background-size:${device.utilizationPercent}% 100%`}></i>${known(device.idleSeconds) && device.idleSeconds >= IDLE_S
+      .style=${`background-size:${device.utilizationPercent}% 100%`}></i>${isLongIdle(device.idleSeconds)
       ? html`<small>${hint("idle", `idle for ${ago(device.idleSeconds)}`)}</small>` : nothing}` : "unknown",
     Temperature: known(device.temperatureCelsius) ? `${device.temperatureCelsius} °C` : "unknown",
     Power: html`${known(device.powerWatts) ? `${device.powerWatts} W` : "unknown"}${device.throttleReasons.map((reason) =>

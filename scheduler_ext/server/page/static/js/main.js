@@ -5,6 +5,7 @@ import { Connection } from "./connection.js";
 import { node } from "./detail.js";
 import { Dialog } from "./dialog.js";
 import { nodeAddress } from "./address.js";
+import { setIdleAfter } from "./bars.js";
 import { choices, filterForm, Filters, sorted } from "./filters.js";
 import { hint, Hints } from "./hints.js";
 import { historyTemplate } from "./history.js";
@@ -222,6 +223,7 @@ const connection = new Connection(at("connection"), at("banner"), at("announce")
 const stream = new Stream(
   (news) => {
     connection.answered(news.status);
+    setIdleAfter(news.status.idleAfterSeconds);
     const parts = cluster.apply(news);
     if (news.full) [listedAt, changedAt] = [Date.now(), null];
     else if (parts.has("nodes")) changedAt = Date.now();
