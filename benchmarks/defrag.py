@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks.placement.inputs import read_folder
 from benchmarks.report import aligned
 from scheduler_ext.defrag.movable import Rules
-from scheduler_ext.defrag.plan import Plan, Planner, waiting_pod
+from scheduler_ext.defrag.plan import Plan, make_plan, waiting_pod
 from scheduler_ext.sim.generator import GENERATED, generate_traces
 from scheduler_ext.sim.machine import describe_machine, machine_line
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
@@ -70,7 +70,7 @@ def plan_for(state: ClusterState, asked: Json) -> tuple[Plan, float]:
     (manifest,) = read_pods(json.dumps(asked).encode())
     wanted = waiting_pod(manifest, state, CONFIGURATION)
     started = time.process_time()
-    plan = Planner(state, CONFIGURATION, Rules(0.0, time.time())).plan([wanted])
+    plan = make_plan([wanted], state, CONFIGURATION, Rules(0.0, time.time()))
     return plan, time.process_time() - started
 
 

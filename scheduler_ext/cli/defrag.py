@@ -20,7 +20,7 @@ from scheduler_ext.core.errors import ClusterError, InventoryError, PodError
 from scheduler_ext.defrag.executor import Executor
 from scheduler_ext.defrag.movable import Rules, held_devices
 from scheduler_ext.defrag.moves import Effort
-from scheduler_ext.defrag.plan import Plan, Planner, Wanted, doubt, free_gpus, waiting_pod
+from scheduler_ext.defrag.plan import Plan, Wanted, doubt, free_gpus, make_plan, waiting_pod
 from scheduler_ext.defrag.plan_view import amounts, execution_json, place, plan_json, summary, verdicts
 from scheduler_ext.defrag.rights import RIGHTS, missing_rights
 from scheduler_ext.sources.clusterstate import ClusterState
@@ -154,8 +154,7 @@ def defrag(
     state = source.state(config, with_objects=True, with_waiting=True, claims=claims)
     with naming(state.source, InventoryError):
         wanted = asked.wanted(manifests, source, state, config)
-        planner = Planner(state, config, rules(), Effort.thorough() if thorough else Effort())
-        plan = planner.plan(wanted)
+        plan = make_plan(wanted, state, config, rules(), Effort.thorough() if thorough else Effort())
     held = held_devices(state, [move.pod.uid for move in plan.moves])
     answer = plan_json(plan, held, planner.cluster.snapshot.nodes, config)
     for manifest in manifests:

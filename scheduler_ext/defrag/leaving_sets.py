@@ -7,7 +7,7 @@ from heapq import merge
 
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.preemption.disruption import Budget, over_budget
-from scheduler_ext.core.preemption.dry_run import DryRun, Gone
+from scheduler_ext.core.preemption.dry_run import Gone
 from scheduler_ext.core.preemption.victim_search import Need, cheapest_first, focuses, gpu_needs, other_needs
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.defrag.movable import MovablePod
@@ -71,8 +71,7 @@ class LeavingSets:
         self._amounts = [residents[pod.uid].amounts for pod in self._pods]
         # As the cluster knows it now, with what is held for other pods.
         bound = [residents[pod.uid].pod for pod in self._pods]
-        info = cluster.seen(node, asker.uid)
-        self._dry_run = DryRun(info, bound, asker.request, cluster.sizing)
+        self._dry_run = cluster.reliefs(node, asker.uid).dry_run(bound, asker.request)
         self._facts, self._asker = cluster.in_tree.facts(node), asker
         self._ours = cluster.in_tree.ours(asker.needs)
 
@@ -120,9 +119,9 @@ def free_amounts(facts: NodeFacts) -> dict[str, Fraction]:
 
 def least_moves(
     cluster: MovingCluster, asker: Asker, node: str, pods: Sequence[MovablePod]
-) -> tuple[int, int, float] | None:
-    """A lower bound of (moves, highest priority, value at risk) on a node, by sums alone; None if the pod
-    does not fit without all of them either."""
+) -> tuple[int, int] | None:
+    """A lower bound of (moves, highest priority) on a node, by sums alone; None if the pod does not fit
+    without all of them either."""
     bounds = [_most_gain(much, gains) for much, gains in _sums(cluster, asker.request, node, pods)]
     facts = cluster.in_tree.facts(node)
     if facts is not None:
@@ -135,8 +134,7 @@ def least_moves(
     if None in bounds:
         return None
     least = max(1, *(bound or 0 for bound in bounds), 1)
-    cheapest = min(pods, key=lambda pod: (pod.bound.priority, pod.value_at_risk))
-    return least, cheapest.bound.priority, cheapest.value_at_risk
+    return least, min(pod.bound.priority for pod in pods)
 
 
 def _most_gain(much: float, gains: Sequence[float]) -> int | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import BoundPod, Node
-from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.preemption.disruption import Budget, BudgetIndex
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -16,6 +16,7 @@ from scheduler_ext.views.node_value import pod_values
 from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.controllers import controlling_owner
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.pod import DEVICES_PREFIX, is_terminating, pod_name, pod_needs, pod_request, pod_uid
 from scheduler_ext.wire.times import seconds
@@ -95,12 +96,6 @@ class Rules:
     at: float
 
 
-def controller_of(pod: kube.Pod) -> kube.OwnerReference | None:
-    """The owner that creates the pod again."""
-    owners = (pod.metadata.owner_references if pod.metadata else None) or ()
-    return next((owner for owner in owners if owner.controller), None)
-
-
 def immovable(
     pod: kube.Pod, budgets: Sequence[Budget], bound: BoundPod, rules: Rules, schedulers: Sequence[str]
 ) -> str | None:
@@ -108,7 +103,7 @@ def immovable(
     those that ask the extender."""
     scheduler = (pod.spec.scheduler_name if pod.spec is not None else None) or schedulers[0]
     metadata = pod.metadata or kube.ObjectMeta()
-    annotations, owner = strings(metadata.annotations), controller_of(pod)
+    annotations, owner = strings(metadata.annotations), controlling_owner(metadata)
     opted_out = next((key for key, value in OPT_OUTS.items() if annotations.get(key) == value), None)
     started = bound.started_at
     created = seconds(metadata.creation_timestamp) if started is None else started
@@ -137,9 +132,7 @@ def movable_pods(
 ) -> tuple[list[MovablePod], dict[str, str]]:
     """The pods with GPUs that may be moved, and why each other one may not, by uid."""
     budgets, found, staying = state.objects.budgets, list[MovablePod](), dict[str, str]()
-    by_namespace: dict[str, list[int]] = {}
-    for i, budget in enumerate(budgets):
-        by_namespace.setdefault(budget.namespace, []).append(i)
+    index = BudgetIndex(budgets)
     nodes, resources = cluster.snapshot.nodes, config.resource_names()
     for node, pods in state.objects.pods_by_node().items():
         values = _NodeValues(nodes[node], config) if node in nodes else None
@@ -149,9 +142,9 @@ def movable_pods(
             if resident is None or not resident.pod.request.asks_gpu:
                 continue
             bound = resident.pod
-            own = tuple(i for i in by_namespace.get(bound.namespace, ()) if budgets[i].covers(bound))
+            own = index.covering(bound)
             reason = immovable(pod, [budgets[i] for i in own], bound, rules, config.scheduler_names)
-            owner = controller_of(pod)
+            owner = controlling_owner(pod.metadata or kube.ObjectMeta())
             if reason is not None or owner is None:
                 staying[bound.uid] = reason or ""
             else:

@@ -1,8 +1,9 @@
 """A dry run on a cluster in which pods move: rooms are held for pods that are to come, and changes are taken
 back. A held room counts against every pod but its own, as a nominated pod does in filter."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -11,7 +12,9 @@ from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.intree import NodeFacts, intree_rejection
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
-from scheduler_ext.core.preemption.dry_run import DryRun
+from scheduler_ext.core.preemption.dry_run import DryRun, Reliefs
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.explain.intree_nodes import needs_key
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf
 from scheduler_ext.wire.config import Configuration
@@ -40,6 +43,9 @@ class MovingCluster(WhatIf):
     def __init__(self, state: ClusterState, config: Configuration) -> None:
         self._held: dict[str, tuple[BoundPod, ...]] = {}
         self._journal: list[_Before] = []
+        self._reliefs: dict[str, Reliefs] = {}
+        # The first nodes that take a pod, by its request and needs, on one snapshot.
+        self._places: tuple[Snapshot | None, dict[Hashable, list[str]]] = None, {}
         super().__init__(state, config)
         for name, info in state.infos.items():
             if info.nominated:
@@ -120,12 +126,32 @@ class MovingCluster(WhatIf):
             return False
         return DryRun(self.seen(name, asker.uid), (), asker.request, self.sizing).fits(())
 
+    def reliefs(self, name: str, uid: str) -> Reliefs:
+        """What departures free on a node, as a pod of this uid sees it; kept until the node changes."""
+        info = self.seen(name, uid)
+        known = self._reliefs.get(name)
+        if known is None or known.info is not info:
+            known = self._reliefs[name] = Reliefs(info, self.sizing)
+        return known
+
     def fits_besides(self, asker: Asker, name: str) -> bool:
         """Whether any node but this one takes a pod."""
+        snapshot = self.snapshot
+        if self._places[0] is not snapshot:
+            self._places = snapshot, {}
+        key = asker.request, needs_key(asker.needs)
+        places = self._places[1].get(key)
+        if places is None:
+            # Of two, one is another node.
+            places = self._places[1][key] = list(islice(self._takers(asker), 2))
+        return any(place != name for place in places)
+
+    def _takers(self, asker: Asker) -> Iterator[str]:
         fits = self._decide(asker.request).fits[self.snapshot.state_of[:-1]]
-        fits[self.snapshot.rows([name])] = False
         names = list(self.infos)
-        return any(self.in_tree.refusal(asker.needs, names[int(i)]) is None for i in np.flatnonzero(fits))
+        for i in np.flatnonzero(fits):
+            if self.in_tree.refusal(asker.needs, names[int(i)]) is None:
+                yield names[int(i)]
 
     def _remember(self, name: str) -> None:
         if name not in self.infos:

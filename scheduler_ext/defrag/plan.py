@@ -1,6 +1,7 @@
 """A defragmentation plan: for each waiting pod the moves that let it in, on one cluster that changes with
 each of them."""
 
+import gc
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -131,6 +132,24 @@ def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
     (pod,) = read_pods(json.dumps(manifest).encode())
     wanted = waiting_pod(pod, state, config)
     return Wanted(wanted.asker, count)
+
+
+def make_plan(
+    wanted: Sequence[Wanted],
+    state: ClusterState,
+    config: Configuration,
+    rules: Rules,
+    effort: Effort | None = None,
+) -> Plan:
+    """The moves that let these pods in. Raises InventoryError for an object that cannot be read."""
+    collected = gc.isenabled()
+    # The collector would walk all objects of the cluster several times, and a plan leaves no cycles behind.
+    gc.disable()
+    try:
+        return Planner(state, config, rules, effort).plan(wanted)
+    finally:
+        if collected:
+            gc.enable()
 
 
 class Planner:

@@ -4,78 +4,17 @@ room made for it elsewhere first, which counts as a set with more moves."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from heapq import heappop, heappush
-from itertools import count
-from typing import NamedTuple
 
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.preemption.disruption import Budget
-from scheduler_ext.core.preemption.dry_run import Gone
+from scheduler_ext.defrag.candidates import Bounded, PodSet, PodSets, Queue, dearer
 from scheduler_ext.defrag.leaving_sets import LeavingSets, Price, least_moves
 from scheduler_ext.defrag.movable import MovablePod
 from scheduler_ext.defrag.moves import Effort, Hold, Move, Room, Stuck
 from scheduler_ext.defrag.moving_cluster import MovingCluster
 from scheduler_ext.whatif.whatif import Asker
-
-
-class _Set(NamedTuple):
-    """A set of pods that leaves a node. Room may be made for one of them elsewhere, by room made elsewhere,
-    to the depth of `more`."""
-
-    node: str
-    pods: tuple[MovablePod, ...]
-    more: int
-
-
-class _Sets(NamedTuple):
-    """Sets of pods of a node that may suffice: the cheapest, and the others in their order."""
-
-    node: str
-    sets: LeavingSets
-    first: Gone
-    others: Iterator[tuple[Price, Gone]]
-    more: int
-
-    def following(self) -> tuple[Price, _Sets] | None:
-        """The next set, with the others after it; None without any."""
-        following = next(self.others, None)
-        if following is None:
-            return None
-        return _dearer(following[0], self.more), self._replace(first=following[1])
-
-
-_Entry = str | _Set | _Sets
-
-
-class _Queue:
-    """Nodes and sets of pods, the cheapest first; equal ones in the order in which they came."""
-
-    def __init__(self, nodes: Iterable[tuple[Price, _Entry]]) -> None:
-        self._order = count()
-        self._heap: list[tuple[Price, int, _Entry]] = []
-        for each in nodes:
-            self.push(each)
-
-    def __bool__(self) -> bool:
-        return bool(self._heap)
-
-    @property
-    def least_moves(self) -> float:
-        return self._heap[0][0][1]
-
-    def push(self, priced: tuple[Price, _Entry] | None) -> None:
-        if priced is not None:
-            heappush(self._heap, (priced[0], next(self._order), priced[1]))
-
-    def pop(self) -> tuple[Price, _Entry]:
-        price, _, entry = heappop(self._heap)
-        return price, entry
-
-
-def _dearer(price: Price, moves: int) -> Price:
-    return price[0], price[1] + moves, *price[2:]
 
 
 @dataclass(eq=False)
@@ -95,9 +34,7 @@ class Search:
     _work: int = 0
     _on: dict[str, list[MovablePod]] = field(default_factory=dict)
     # The bound of each node for each pod, with the node that it was computed for.
-    _known: dict[tuple[str, str], tuple[NodeInfo, tuple[int, int, float] | None]] = field(
-        default_factory=dict
-    )
+    _known: dict[tuple[str, str], tuple[NodeInfo, tuple[int, int] | None]] = field(default_factory=dict)
 
     def find(self, asker: Asker) -> Room | None:
         """The cheapest moves found; the cluster is as after them, with the room held. None leaves all as it
@@ -115,9 +52,9 @@ class Search:
             return fewer[0] if fewer is not None else None
         return self._again(asker, direct[1], len(direct[0].moves))
 
-    def _find(self, asker: Asker, most: int, depth: int) -> tuple[Room, _Set] | None:
-        best: tuple[int, _Set] | None = None
-        queue = _Queue(self._bounds(asker))
+    def _find(self, asker: Asker, most: int, depth: int) -> tuple[Room, PodSet] | None:
+        best: tuple[int, PodSet] | None = None
+        queue = Queue(self._bounds(asker))
         while queue and queue.least_moves <= most and (best is None or queue.least_moves < best[0]):
             if self._work < 0:
                 self.exhausted = True
@@ -127,12 +64,12 @@ class Search:
                 for following in self._expanded(asker, entry, depth):
                     queue.push(following)
                 continue
-            if isinstance(entry, _Sets):
+            if isinstance(entry, PodSets):
                 queue.push(entry.following())
                 self._spend()
                 if not entry.sets.suffices(entry.first):
                     continue
-                entry = _Set(entry.node, entry.sets.pods(entry.first), entry.more)
+                entry = PodSet(entry.node, entry.sets.pods(entry.first), entry.more)
             mark = self._mark()
             room = self._make(asker, entry, most if best is None else best[0] - 1, entry.more)
             if room is not None and len(room.moves) <= price[1]:
@@ -141,17 +78,17 @@ class Search:
                 best = len(room.moves), entry
                 self._back(mark)
             elif depth > entry.more:
-                queue.push((_dearer(price, 1), entry._replace(more=entry.more + 1)))
+                queue.push((dearer(price, 1), entry._replace(more=entry.more + 1)))
         room = self._again(asker, best[1], best[0]) if best is not None else None
         return (room, best[1]) if room is not None and best is not None else None
 
-    def _again(self, asker: Asker, chosen: _Set, moves: int) -> Room | None:
+    def _again(self, asker: Asker, chosen: PodSet, moves: int) -> Room | None:
         """Make the moves of a set that is known to lead to a plan, whatever the work."""
         self._work = max(self._work, self.effort.work)
         return self._make(asker, chosen, moves, chosen.more)
 
-    def _bounds(self, asker: Asker) -> Iterator[tuple[Price, str]]:
-        """The nodes where room may be made, with the least price of doing so."""
+    def _bounds(self, asker: Asker) -> Iterator[tuple[Price, Bounded]]:
+        """The nodes where room may be made, with a lower bound of the price of doing so."""
         closed = {hold.node for hold in self._holds}
         self._work -= len(self.cluster.infos) // self.effort.bounds_per_work
         for node, every in self._by_node().items():
@@ -165,7 +102,7 @@ class Search:
                 known = self._known[key] = info, least_moves(self.cluster, asker, node, pods)
             bound = known[1]
             if bound is not None:
-                yield (0.0, *bound), node
+                yield (0.0, *bound, 0.0), Bounded(node, pods)
 
     def _by_node(self) -> dict[str, list[MovablePod]]:
         if not self._on:
@@ -176,7 +113,7 @@ class Search:
     def _here(self, node: str) -> list[MovablePod]:
         return [pod for pod in self._by_node()[node] if pod.uid not in self._moved and pod.can_be_read]
 
-    def _expanded(self, asker: Asker, node: str, depth: int) -> Iterator[tuple[Price, _Sets]]:
+    def _expanded(self, asker: Asker, node: str, depth: int) -> Iterator[tuple[Price, PodSets]]:
         """The sets of pods on a node: first those whose pods all have another place now; then, a move dearer,
         those with a pod that needs room elsewhere."""
         rejection = self.cluster.in_tree.refusal(asker.needs, node)
@@ -195,7 +132,7 @@ class Search:
             others = sets.sets(stuck)
             first = next(others, None)
             if first is not None:
-                yield _dearer(first[0], more), _Sets(node, sets, first[1], others, more)
+                yield dearer(first[0], more), PodSets(node, sets, first[1], others, more)
 
     def _has_place(self, pod: MovablePod) -> bool:
         """Whether a pod would find a place as the cluster is: on another node, or for a share on another GPU
@@ -213,7 +150,7 @@ class Search:
         self._work -= 1
         return self._work >= 0
 
-    def _make(self, asker: Asker, chosen: _Set, most: int, depth: int) -> Room | None:
+    def _make(self, asker: Asker, chosen: PodSet, most: int, depth: int) -> Room | None:
         """Move the pods of a set; None, and no change, if one finds no place. A pod that finds none is tried
         first the next time, because the others may have taken the only place for it."""
         mark = self._mark()

@@ -71,7 +71,7 @@ class InTreeNodes:
     def refused(self, needs: PodNeeds, *, with_gpus: bool = False) -> Mapping[str, InTreeRejection]:
         """Every node that refuses a pod, and why; `with_gpus` counts GPUs as kube-scheduler does."""
         ignored = frozenset[str]() if with_gpus else self.ours(needs)
-        key = (*_key(needs), with_gpus)
+        key = (*needs_key(needs), with_gpus)
         judged = self._judged.get(key)
         if judged is None:
             names = list(self._facts)
@@ -145,7 +145,8 @@ def with_cpu(facts: NodeFacts, info: NodeInfo) -> NodeFacts:
     )
 
 
-def _key(needs: PodNeeds) -> _Key:
+def needs_key(needs: PodNeeds) -> _Key:
+    """Equal for pods that those filters do not distinguish."""
     return (
         needs.node_name,
         frozenset(needs.node_selector.items()),

@@ -215,11 +215,19 @@ def name_of(pod: BoundPod) -> str:
 def _residents(state: ClusterState, sizing: Sizing) -> dict[str, dict[str, Resident]]:
     found: dict[str, dict[str, Resident]] = {}
     for name, pods in state.objects.pods_by_node().items():
+        read = _read_already(state.infos[name]) if name in state.infos else {}
         for pod in pods:
             try:
-                bound, amounts = bound_pod(pod, sizing.resources), pod_amounts(pod.spec or kube.PodSpec())
+                bound = read.get(pod_uid(pod)) or bound_pod(pod, sizing.resources)
+                amounts = pod_amounts(pod.spec or kube.PodSpec())
             except QuantityError as error:
                 raise InventoryError(f"Pod {pod_name(pod)}: {error}") from None
             uid = pod_uid(pod) or name_of(bound)
-            found.setdefault(name, {})[uid] = Resident(replace(bound, uid=uid), amounts)
+            bound = bound if bound.uid == uid else replace(bound, uid=uid)
+            found.setdefault(name, {})[uid] = Resident(bound, amounts)
     return found
+
+
+def _read_already(info: NodeInfo) -> dict[str, BoundPod]:
+    """The pods of a node that are known by their objects, by uid."""
+    return {pod.uid: pod for pod in info.pods if pod.uid and pod.holds and pod.uid not in info.assumed}

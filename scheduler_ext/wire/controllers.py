@@ -30,10 +30,15 @@ Controllers = Mapping[Controller, Controller]
 
 def controller_of(metadata: kube.ObjectMeta) -> Controller | None:
     """The object that controls this one; None without one."""
-    for owner in metadata.owner_references or ():
-        if owner.controller and owner.kind and owner.name:
-            return Controller(metadata.namespace or "default", owner.kind, owner.name)
-    return None
+    owner = controlling_owner(metadata)
+    if owner is None or not (owner.kind and owner.name):
+        return None
+    return Controller(metadata.namespace or "default", owner.kind, owner.name)
+
+
+def controlling_owner(metadata: kube.ObjectMeta) -> kube.OwnerReference | None:
+    """The reference to the object that controls this one, with its uid; None without one."""
+    return next((owner for owner in metadata.owner_references or () if owner.controller), None)
 
 
 def add_controller(known: dict[Controller, Controller], kind: str, metadata: kube.ObjectMeta | None) -> None:

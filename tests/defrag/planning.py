@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from scheduler_ext.defrag.movable import Rules
-from scheduler_ext.defrag.plan import Plan, Planner, free_gpus, waiting_pod
+from scheduler_ext.defrag.plan import Plan, free_gpus, make_plan, waiting_pod
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.wire.config import Configuration, MemorySection
 from scheduler_ext.wire.objects import read_objects
@@ -59,11 +59,11 @@ def state(*objects: Json) -> ClusterState:
 def planned(*objects: Json, asks: str | int = "default/w", min_age_s: float = 0.0) -> Plan:
     """The plan for the waiting pod w of these objects, or for a number of GPUs."""
     found = state(*objects)
-    planner = Planner(found, CONFIGURATION, Rules(min_age_s, time.time()))
+    rules = Rules(min_age_s, time.time())
     if isinstance(asks, int):
-        return planner.plan([free_gpus(asks, found, CONFIGURATION)])
+        return make_plan([free_gpus(asks, found, CONFIGURATION)], found, CONFIGURATION, rules)
     (waiting,) = (each for each in found.objects.pods if pod_name(each) == asks)
-    return planner.plan([waiting_pod(waiting, found, CONFIGURATION)])
+    return make_plan([waiting_pod(waiting, found, CONFIGURATION)], found, CONFIGURATION, rules)
 
 
 def moves(plan: Plan) -> list[tuple[str, str, str]]:

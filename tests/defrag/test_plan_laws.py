@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.node.placed import with_pod
 from scheduler_ext.core.node.promisable import overallocated
 from scheduler_ext.defrag.movable import Rules
-from scheduler_ext.defrag.plan import Plan, Planner, waiting_pod
+from scheduler_ext.defrag.plan import Plan, make_plan, waiting_pod
 from scheduler_ext.defrag.recheck import broken
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.pod import bound_pod, pod_name
@@ -34,8 +34,8 @@ HARD = (
 def plan_of(cluster: SmallCluster) -> tuple[Plan, ClusterState]:
     found = state(*objects(cluster))
     (waiting,) = (each for each in found.objects.pods if pod_name(each) == "default/w")
-    planner = Planner(found, CONFIGURATION, Rules(0.0, time.time()))
-    return planner.plan([waiting_pod(waiting, found, CONFIGURATION)]), found
+    wanted = waiting_pod(waiting, found, CONFIGURATION)
+    return make_plan([wanted], found, CONFIGURATION, Rules(0.0, time.time())), found
 
 
 def hard_cluster(seed: int) -> SmallCluster:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from scheduler_ext.core.node.node import BoundPod, Node
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.defrag import movable
+from scheduler_ext.views.node_value import pod_values
+from scheduler_ext.whatif import whatif
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.pod import bound_pod, pod_name
 from scheduler_ext.wire.times import time_text
 from tests.defrag.planning import (
+    CONFIGURATION,
     HALF,
     WHOLE,
     moves,
@@ -17,6 +26,7 @@ from tests.defrag.planning import (
     planned,
     share_node,
     share_pod,
+    state,
     whole_node,
     whole_pod,
 )
@@ -293,3 +303,38 @@ def test_half_a_gpu_stays_with_its_neighbour() -> None:
     objects = [*share_node("s", 1), share_pod("x", "s", 0), waits({SHARE: HALF})]
     plan = planned(*objects)
     assert (plan.complete, moves(plan)) == (True, [])
+
+
+def test_nodes_that_need_more_moves_are_not_valued(monkeypatch: pytest.MonkeyPatch) -> None:
+    valued = []
+
+    def counted(on: Node, *more: Any) -> dict[str, float]:
+        valued.append(on.info.name)
+        return pod_values(on, *more)
+
+    monkeypatch.setattr(movable, "pod_values", counted)
+    full = [*whole_node("b", 2, "y", "z"), whole_pod("y", "b"), whole_pod("z", "b")]
+    plan = planned(
+        *full, *whole_node("a", 2, "x"), whole_pod("x", "a"), *whole_node("c", 1), waits({WHOLE: "2"})
+    )
+    assert moves(plan) == [("x", "a", "c")]
+    assert valued == ["a"]
+
+
+def test_the_collector_runs_again_after_a_plan() -> None:
+    assert planned(*two_half_full_nodes(), waits({WHOLE: "2"})).complete
+    assert gc.isenabled()
+
+
+def test_pods_of_the_cluster_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    again = []
+
+    def counted(each: kube.Pod, resources: ResourceNames) -> BoundPod:
+        again.append(pod_name(each))
+        return bound_pod(each, resources)
+
+    found = state(*two_half_full_nodes())
+    monkeypatch.setattr(whatif, "bound_pod", counted)
+    cluster = whatif.WhatIf(found, CONFIGURATION)
+    assert {uid for here in cluster.residents.values() for uid in here} == {"uid-x", "uid-y"}
+    assert again == []

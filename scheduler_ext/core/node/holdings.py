@@ -162,17 +162,14 @@ def seen_gpus(pod: BoundPod, ask: UnitAsk, node: NodeInfo) -> list[tuple[Device,
     # The same annotation names the device of a share: only those of containers that ask this count.
     askers = [name for name, resource, _ in pod.request.by_container if resource == ask.resource]
     annotated = [uuid for name in askers for uuid in {*pod.devices.get(name, ())}]
+    seen_on = [[holder for holder in device.holders if pod.is_holder(holder)] for device in node.devices]
     # Holders from the kubelet need no guess from use: a pod may use a GPU that it does not hold.
-    allocated = any(
-        holder.memory_mib is None and pod.is_holder(holder)
-        for device in node.devices
-        for holder in device.holders
-    )
+    allocated = any(holder.memory_mib is None for mine in seen_on for holder in mine)
+    vendor = vendor_of(ask.resource)
     places, left = [], ask.count
     instances = Counter(device.uuid for device, _ in seen_instances(pod, ask, node))
-    for device in node.devices:
-        if vendor_of(ask.resource) in (None, device.vendor):
-            mine = [holder for holder in device.holders if pod.is_holder(holder)]
+    for device, mine in zip(node.devices, seen_on, strict=True):
+        if vendor in (None, device.vendor):
             # As allocated, otherwise one that it uses.
             used = sum(holder.memory_mib is None for holder in mine) if allocated else min(len(mine), 1)
             seen = min(max(annotated.count(device.uuid), used), left)

@@ -1,12 +1,15 @@
 """PodDisruptionBudgets: which of the pods that are to leave violate one, as kube-scheduler counts."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler_ext.core.intree import Requirement
 from scheduler_ext.core.node.node import BoundPod
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist")
+# A namespace, and a label of its pods; None for all of them.
+_Key = tuple[str, tuple[str, str] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,37 @@ class Budget:
             and pod.name not in self.disrupted
             and self.covers(pod)
         )
+
+
+class BudgetIndex:
+    """Budgets by labels that their pods must have, so that a pod is compared with few of them."""
+
+    def __init__(self, budgets: Sequence[Budget]) -> None:
+        self._budgets = budgets
+        users = Counter(key for budget in budgets for keys in _keys(budget) for key in keys)
+        self._places: dict[_Key, list[int]] = {}
+        for i, budget in enumerate(budgets):
+            # The labels that the fewest budgets name.
+            for key in min(_keys(budget), key=lambda keys: max(map(users.__getitem__, keys))):
+                self._places.setdefault(key, []).append(i)
+
+    def covering(self, pod: BoundPod) -> tuple[int, ...]:
+        """The indices of a pod's budgets (`Budget.covers`), in their order."""
+        keys = [(pod.namespace, None), *((pod.namespace, label) for label in pod.labels.items())]
+        found = (i for key in keys for i in self._places.get(key, ()) if self._budgets[i].covers(pod))
+        return tuple(sorted(found))
+
+
+def _keys(budget: Budget) -> Iterator[list[_Key]]:
+    """Lists of keys; every pod of the budget has exactly one of each list."""
+    yield [(budget.namespace, None)]
+    if budget.selector is None:
+        return
+    for label in budget.selector.labels.items():
+        yield [(budget.namespace, label)]
+    for each in budget.selector.expressions:
+        if each.operator == "In" and each.values:
+            yield [(budget.namespace, (each.key, value)) for value in dict.fromkeys(each.values)]
 
 
 def most_important_first(pods: Iterable[BoundPod], idle: Collection[str] = ()) -> list[BoundPod]:

@@ -1,6 +1,8 @@
 """A dry run on one node: whether a request fits when some of the node's pods are gone. A node's holdings are
 the sum of its pods' holdings, so that any set of pods is a subtraction. The filters give the answer."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,6 +36,54 @@ class Relief:
 
 
 @dataclass(eq=False)
+class Reliefs:
+    """What the departure of each pod frees on a node, whatever is to fit there. Computed on demand and kept,
+    for all dry runs on the node."""
+
+    info: NodeInfo
+    sizing: Sizing
+    # A device looks the same whichever other pods have gone: a new set of pods has few new devices.
+    slots: dict[tuple[str, Hashable], Slot] = field(default_factory=dict)
+    # The node without one pod, by the pod's uid.
+    nodes: dict[str, Node] = field(default_factory=dict)
+    _known: dict[str, Relief] = field(default_factory=dict)
+
+    @lazy
+    def held(self) -> Holdings:
+        return self.holdings(self.info)
+
+    @lazy
+    def adds_up(self) -> bool:
+        """Of two pods with one name, the agent may have seen either, so that parts do not add up."""
+        pods = self.info.pods
+        names = {(pod.namespace, pod.name) for pod in pods}
+        return len(names) == len({pod.uid for pod in pods}) == len(pods)
+
+    def of(self, pod: BoundPod) -> Relief:
+        """What the departure of one of the node's pods frees."""
+        relief = self._known.get(pod.uid)
+        if relief is None:
+            relief = self._known[pod.uid] = self._computed(pod)
+        return relief
+
+    def dry_run(self, pods: Sequence[BoundPod], request: GpuRequest) -> DryRun:
+        """The dry run of a request that is to fit when some of these have left."""
+        run = DryRun(self.info, pods, request, self.sizing)
+        run.node = self
+        return run
+
+    def holdings(self, info: NodeInfo) -> Holdings:
+        return holdings_of(info, self.sizing.resources)
+
+    def _computed(self, pod: BoundPod) -> Relief:
+        if not self.adds_up:
+            return _relief(self.held, self.holdings(without(self.info, [pod])))
+        report = _report_on(pod, self.info.report, any(pod.uid == each.uid for each in self.held.unplaced))
+        alone = replace(self.info, report=report, pods=(pod,))
+        return _relief(self.holdings(alone), self.holdings(without(alone, [pod])))
+
+
+@dataclass(eq=False)
 class DryRun:
     """A node, the pods of it that may leave, and a request that is to fit when some of them have left.
     `steps` bounds the cost of placing shares over all questions (as for ShareFit)."""
@@ -44,28 +94,23 @@ class DryRun:
     sizing: Sizing
     steps: list[int] = field(default_factory=lambda: [MAX_SEARCH_STEPS])
     _fits: dict[Gone, bool] = field(default_factory=dict)
-    # A device looks the same whichever other pods have gone: a new set of pods has few new devices.
-    _slots: dict[tuple[str, Hashable], Slot] = field(default_factory=dict)
 
     @property
     def evaluations(self) -> int:
         return len(self._fits)
 
-    @lazy
+    @property
     def held(self) -> Holdings:
-        return self._holdings(self.info)
+        return self.node.held
 
     @lazy
     def reliefs(self) -> list[Relief]:
-        if not self._adds_up:
-            return [_relief(self.held, self._holdings(without(self.info, [pod]))) for pod in self.pods]
-        unplaced = {pod.uid for pod in self.held.unplaced}
-        reliefs = []
-        for pod in self.pods:
-            report = _report_on(pod, self.info.report, pod.uid in unplaced)
-            alone = replace(self.info, report=report, pods=(pod,))
-            reliefs.append(_relief(self._holdings(alone), self._holdings(without(alone, [pod]))))
-        return reliefs
+        return [self.node.of(pod) for pod in self.pods]
+
+    @lazy
+    def node(self) -> Reliefs:
+        """What does not depend on the request."""
+        return Reliefs(self.info, self.sizing)
 
     def fits(self, gone: Gone) -> bool:
         return self.first_fit((gone,)) is not None
@@ -80,20 +125,22 @@ class DryRun:
         return next((gone for gone in sets if self._fits[gone]), None)
 
     def node_without(self, gone: Gone) -> Node:
+        if len(gone) != 1:
+            return self._resolved(gone)
+        uid = self.pods[gone[0]].uid
+        node = self.node.nodes.get(uid)
+        if node is None:
+            node = self.node.nodes[uid] = self._resolved(gone)
+        return node
+
+    def _resolved(self, gone: Gone) -> Node:
         held = self._held_without(gone) if gone else self.held
         sizing = self.sizing
-        return resolve_held(self.info, held, sizing.resources, sizing.headroom_percent, self._slots)
-
-    @lazy
-    def _adds_up(self) -> bool:
-        """Of two pods with one name, the agent may have seen either, so that parts do not add up."""
-        pods = self.info.pods
-        names = {(pod.namespace, pod.name) for pod in pods}
-        return len(names) == len({pod.uid for pod in pods}) == len(pods)
+        return resolve_held(self.info, held, sizing.resources, sizing.headroom_percent, self.node.slots)
 
     def _held_without(self, gone: Gone) -> Holdings:
-        if not self._adds_up:
-            return self._holdings(without(self.info, [self.pods[i] for i in gone]))
+        if not self.node.adds_up:
+            return self.node.holdings(without(self.info, [self.pods[i] for i in gone]))
         unknown, requested = Counter(self.held.unknown), Counter(self.held.requested)
         parts: dict[str, list[DeviceHoldings]] = {}
         for relief in (self.reliefs[i] for i in gone):
@@ -111,9 +158,6 @@ class DryRun:
             unknown=unknown,
             requested=requested,
         )
-
-    def _holdings(self, info: NodeInfo) -> Holdings:
-        return holdings_of(info, self.sizing.resources)
 
 
 def without(info: NodeInfo, gone: Sequence[BoundPod]) -> NodeInfo:

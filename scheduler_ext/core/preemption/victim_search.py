@@ -255,10 +255,10 @@ def _parts(dry_run: DryRun) -> Iterator[frozenset[tuple[Hashable, int]]]:
     cordoned = {device.uuid for device in devices if device.cordoned}
     # Where shares are placed, every device has a room of its own, and few are alike.
     alone = dry_run.request.shares is None
-    before = _slots(dry_run, ()) if alone else {}
+    before = _slots(dry_run, (), [uuid for uuid in users if users[uuid] == 1]) if alone else {}
     for i, relief in enumerate(dry_run.reliefs):
         exclusive = {uuid for uuid in relief.devices if alone and users[uuid] == 1}
-        after = _slots(dry_run, (i,)) if exclusive else {}
+        after = _slots(dry_run, (i,), exclusive) if exclusive else {}
         counted: Counter[Hashable] = Counter()
         for uuid, part in relief.devices.items():
             if uuid in exclusive:
@@ -270,11 +270,13 @@ def _parts(dry_run: DryRun) -> Iterator[frozenset[tuple[Hashable, int]]]:
         yield frozenset(counted.items())
 
 
-def _slots(dry_run: DryRun, gone: Gone) -> dict[str | None, Slot]:
-    """The slot of each device, reduced to the fields that this request compares."""
+def _slots(dry_run: DryRun, gone: Gone, uuids: Collection[str]) -> dict[str | None, Slot]:
+    """The slot of each of these devices, reduced to the fields that this request compares."""
     measured = dry_run.request.min_free_mib > 0
     slots = {}
     for uuid, slot in dry_run.node_without(gone).gpus:
+        if uuid not in uuids:
+            continue
         units = tuple(
             replace(unit, mig_room=None, free_mib=unit.free_mib if measured else 0) for unit in slot.units
         )

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.intree import Requirement
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.preemption.disruption import (
     Budget,
+    BudgetIndex,
     Selector,
     budgets_of,
     most_important_first,
@@ -148,3 +149,59 @@ def test_fewer_pods_never_violate_more(count: int, granted: Sequence[Budget], da
     spared = data.draw(st.sampled_from(leaving))
     fewer = [each for each in leaving if each is not spared]
     assert violations(fewer, granted) <= violations(leaving, granted)
+
+
+SELECTORS = st.one_of(
+    st.none(),
+    st.builds(
+        Selector,
+        st.dictionaries(st.sampled_from("ab"), st.sampled_from("xy"), max_size=2),
+        st.lists(
+            st.builds(
+                Requirement,
+                st.sampled_from("ab"),
+                st.sampled_from(("In", "NotIn", "Exists", "DoesNotExist")),
+                st.lists(st.sampled_from("xy"), max_size=2).map(tuple),
+            ),
+            max_size=2,
+        ).map(tuple),
+    ),
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(("ns", "other")), SELECTORS), max_size=6),
+    st.dictionaries(st.sampled_from("abc"), st.sampled_from("xyz")),
+)
+@example([("ns", expression("NotIn", "x", key="a")), ("ns", None)], {})
+@example([("ns", expression("In", "x", "y", key="a")), ("ns", None)], {"a": "y"})
+def test_the_index_finds_the_budgets_that_cover_a_pod(
+    granted: list[tuple[str, Selector | None]], labels: dict[str, str]
+) -> None:
+    every = [Budget(namespace, f"b{i}", selector, 0) for i, (namespace, selector) in enumerate(granted)]
+    one = pod(labels=labels)
+    assert BudgetIndex(every).covering(one) == tuple(i for i, each in enumerate(every) if each.covers(one))
+
+
+@pytest.mark.parametrize(
+    "selector_of",
+    [
+        pytest.param(lambda app: Selector({"app": app, "part-of": "shop"}), id="labels, one of them common"),
+        pytest.param(lambda app: expression("In", app, f"{app}-canary"), id="an expression with In"),
+    ],
+)
+def test_a_pod_is_compared_with_few_of_many_budgets(
+    selector_of: Callable[[str], Selector], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+    covers = Budget.covers
+
+    def counted(self: Budget, one: BoundPod) -> bool:
+        compared.append(one.name)
+        return covers(self, one)
+
+    monkeypatch.setattr(Budget, "covers", counted)
+    index = BudgetIndex([budget(selector_of(f"app-{i}"), name=f"b{i}") for i in range(500)])
+    for i in range(500):
+        assert index.covering(pod(f"p{i}", labels={"app": f"app-{i}", "part-of": "shop"})) == (i,)
+    assert len(compared) == 500
