@@ -156,7 +156,7 @@ def defrag(
         wanted = asked.wanted(manifests, source, state, config)
         plan = make_plan(wanted, state, config, rules(), Effort.thorough() if thorough else Effort())
     held = held_devices(state, [move.pod.uid for move in plan.moves])
-    answer = plan_json(plan, held, planner.cluster.snapshot.nodes, config)
+    answer = plan_json(plan, held, config)
     for manifest in manifests:
         print_notes(manifest.notes())
     if execute and plan.moves:

@@ -4,11 +4,12 @@ each of them."""
 import gc
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_ext.core.errors import PodError
+from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.defrag.movable import Rules, movable_pods
@@ -65,7 +66,7 @@ class Outcome:
 class Plan:
     """The answer for all waiting pods. `staying` counts pods with GPUs that may not be moved, by reason;
     `also_fit` are other waiting pods that fit after the moves and did not before; `fragmentation` is
-    (unallocated, unusable) in GPUs, before and after."""
+    (unallocated, unusable) in GPUs, before and after; `nodes` are the nodes after the moves."""
 
     outcomes: Sequence[Outcome]
     staying: Counter[str] = field(default_factory=Counter)
@@ -73,6 +74,7 @@ class Plan:
     also_fit: Sequence[str] = ()
     before: tuple[float, float] = (0.0, 0.0)
     after: tuple[float, float] = (0.0, 0.0)
+    nodes: Mapping[str, Node] = field(default_factory=dict)
 
     @property
     def moves(self) -> list[Move]:
@@ -184,7 +186,8 @@ class Planner:
             for each in (others if any(outcome.moves for outcome in outcomes) else ())
             if each.name not in fitting and cluster.best(each.asker) is not None
         ]
-        return Plan(outcomes, self._staying, len(self.pods), also, before, after)
+        nodes = cluster.snapshot.nodes
+        return Plan(outcomes, self._staying, len(self.pods), also, before, after, nodes)
 
     def _outcome(self, wanted: Wanted) -> Outcome:
         cluster, asker = self.cluster, wanted.asker

@@ -28,12 +28,9 @@ _SHARING = {
 }
 
 
-def plan_json(
-    plan: Plan, held: Mapping[str, Sequence[str]], nodes: Mapping[str, Node], config: Configuration
-) -> _Json:
-    """The DefragmentationPlan. `held` are the GPUs that each moved pod holds now, by uid; `nodes` are those
-    of the cluster."""
-    moves = [_move(move, outcome, held, nodes) for outcome in plan.outcomes for move in outcome.moves]
+def plan_json(plan: Plan, held: Mapping[str, Sequence[str]], config: Configuration) -> _Json:
+    """The DefragmentationPlan. `held` are the GPUs that each moved pod holds now, by uid."""
+    moves = [_move(move, outcome, held, plan.nodes) for outcome in plan.outcomes for move in outcome.moves]
     return {
         "apiVersion": API_VERSION,
         "kind": "DefragmentationPlan",
@@ -48,7 +45,7 @@ def plan_json(
         },
         "movable": plan.movable,
         "staying": [{"reason": reason, "pods": count} for reason, count in plan.staying.most_common()],
-        "notes": [*notes(plan, config), *_changes_of_sharing(plan.moves, nodes)],
+        "notes": [*notes(plan, config), *_changes_of_sharing(plan.moves, plan.nodes)],
         "execution": None,
     }
 
