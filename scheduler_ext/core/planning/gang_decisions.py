@@ -53,7 +53,7 @@ class Entry(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Nomination:
+class GivenPlace:
     """The node that keeps a place for a pod. `deadline` is the time by which a member's whole gang must have
     started; None for a pod alone, and for a gang that began without gates."""
 
@@ -80,7 +80,7 @@ class Decisions(Generic[T]):
     settle: Sequence[str] = ()
     evict: Sequence[Evict] = ()
     withdraw: Sequence[str] = ()
-    nominate: Sequence[Nomination] = ()
+    nominate: Sequence[GivenPlace] = ()
     lift: Sequence[Sequence[str]] = ()
     reservations: Sequence[Reservation[T]] = ()
     entries: Sequence[Entry[T]] = ()

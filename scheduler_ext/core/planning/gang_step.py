@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 from scheduler_ext.core.planning.draining import Draining, Running, Topology
 from scheduler_ext.core.planning.gang import Gang, MemberState, rank
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy, Standing, deadline, given_up, standing
-from scheduler_ext.core.planning.gang_decisions import Decisions, Entry, Evict, Nomination, Single, State
+from scheduler_ext.core.planning.gang_decisions import Decisions, Entry, Evict, GivenPlace, Single, State
 from scheduler_ext.core.planning.gang_fit import GangFit, GangMiss, fit
 from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation, part_of, reserve
 from scheduler_ext.core.planning.gang_victims import Proposals, victims
@@ -86,7 +86,7 @@ class _Step(Generic[T]):
         self._backfill = Backfill(self._cluster, self._running, now, policy.starting_s)
         self._settle: list[str] = []
         self._evict: list[Evict] = []
-        self._nominate: list[Nomination] = []
+        self._nominate: list[GivenPlace] = []
         self._lift: list[tuple[str, ...]] = []
         self._entries: list[Entry[T]] = []
 
@@ -157,7 +157,7 @@ class _Step(Generic[T]):
             self._lift_all(gang)
         else:
             self._wait(rest, found)
-        self._nominate += [Nomination(uid, node, until) for uid, node in places.items()]
+        self._nominate += [GivenPlace(uid, node, until) for uid, node in places.items()]
 
     def _start(self, gang: Gang[T]) -> None:
         """All members of a gang that has not begun get places and lose their gates, or none does."""
@@ -179,7 +179,7 @@ class _Step(Generic[T]):
                 return
             places = {uid: place.node for uid, place in found.places.items()}
         until = self._now + self._policy.deadlines.seconds(gang)
-        self._nominate += [Nomination(uid, node, until) for uid, node in places.items()]
+        self._nominate += [GivenPlace(uid, node, until) for uid, node in places.items()]
         self._entries.append(Entry(State.PLANNED, gang, places=places))
         self._lift_all(gang)
 
@@ -236,7 +236,7 @@ class _Step(Generic[T]):
     def _place(self, singles: Sequence[Single[T]]) -> None:
         for single, place in zip(singles, self._choose(singles, self._backfill), strict=True):
             if place is not None:
-                self._nominate.append(Nomination(single.uid, place.node))
+                self._nominate.append(GivenPlace(single.uid, place.node))
                 self._entries.append(Entry(State.PLANNED, uid=single.uid, places={single.uid: place.node}))
                 continue
             kept = self._backfill.reservations and self._cluster.best(single.ask)

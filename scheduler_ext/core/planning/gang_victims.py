@@ -32,7 +32,7 @@ class Eviction:
     fit: GangFit
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Unit:
     """Pods that leave together: the members of a gang, or one pod."""
 
