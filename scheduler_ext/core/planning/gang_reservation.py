@@ -58,7 +58,7 @@ def reserve(
     has run for long will run for long), and as few as suffice. The places of `previous` are kept unless
     others are free earlier or wait for fewer pods. None if the gang does not fit even without any of the
     pods. The cluster is unchanged."""
-    here = [pod for pod in running if pod.node in part]
+    here = [pod for pod in running if pod.node in part and pod.gang != gang.key]
     found = [
         _kept(gang, cluster, here, part, previous) if previous is not None else None,
         _fresh(gang, cluster, here, topology, part),
@@ -190,8 +190,12 @@ class Backfill(Generic[T]):
         self._start = now + starting_s
         self._running: dict[str, list[Running]] = {}
         for pod in running:
-            self._running.setdefault(pod.node, []).append(pod)
+            self.add(pod)
         self.reservations: list[Reservation[T]] = []
+
+    def add(self, pod: Running) -> None:
+        """A further pod that gangs may wait for."""
+        self._running.setdefault(pod.node, []).append(pod)
 
     def place(
         self,

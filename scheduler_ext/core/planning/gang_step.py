@@ -2,25 +2,22 @@
 planner that takes over from another goes on where that one stopped: gates, nominations with deadlines and
 bound members say how far each gang is."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Generic, TypeVar
 
+from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.planning.draining import Draining, Running, Topology
-from scheduler_ext.core.planning.gang import Gang, MemberState, rank
+from scheduler_ext.core.planning.gang import Gang, GangKey, Member, MemberState, rank
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy, Standing, deadline, given_up, standing
 from scheduler_ext.core.planning.gang_decisions import Decisions, Entry, Evict, GivenPlace, Single, State
 from scheduler_ext.core.planning.gang_fit import GangFit, GangMiss, fit
 from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation, part_of, reserve
 from scheduler_ext.core.planning.gang_victims import Proposals, victims
-from scheduler_ext.core.planning.placing import Place
 from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.request.request import GpuRequest
 
 T = TypeVar("T")
-
-ChooseSingles = Callable[[Sequence[Single[T]], Backfill[T]], Sequence[Place | None]]
-"""Places for consecutive pods, each put on the cluster; None for one that has none."""
 
 # The members of a gang that leave when it is evicted. The others are behind gates still.
 _LEAVING = (MemberState.BOUND, MemberState.WAITING)
@@ -55,59 +52,59 @@ def step(
     scene: Scene[T],
     policy: Policy,
     previous: Sequence[Reservation[T]] = (),
-    choose: ChooseSingles[T] | None = None,
 ) -> Decisions[T]:
     """What to do now. Gangs that have begun get their places first, then gangs and pods by priority and age.
     `previous` are the reservations of the last step, which keep their places where they can. The cluster has
     all planned pods afterwards."""
-    return _Step(now, scene, policy, {each.key: each for each in previous}, choose).run(gangs, singles)
+    planning = GangStep(now, scene, policy, previous)
+    planning.begin(gangs)
+    waiting: list[Gang[T] | Single[T]] = [gang for gang in planning.gangs if not gang.has_begun]
+    waiting += singles
+    waiting.sort(key=lambda each: (-each.priority, each.created_at))
+    for each in waiting:
+        if isinstance(each, Single):
+            planning.place(each)
+        else:
+            planning.start(each)
+    return planning.decisions()
 
 
-class _Step(Generic[T]):
+class GangStep(Generic[T]):
+    """A step in parts, for a planner that places pods without a gang in its own way: `begin` first, then
+    `start` for each other gang in its turn among the pods, which take places that `backfill` allows and
+    `hold` them."""
+
     def __init__(
-        self,
-        now: float,
-        scene: Scene[T],
-        policy: Policy,
-        previous: dict[object, Reservation[T]],
-        choose: ChooseSingles[T] | None,
+        self, now: float, scene: Scene[T], policy: Policy, previous: Sequence[Reservation[T]] = ()
     ) -> None:
         self._now = now
         self._scene = scene
         self._cluster = scene.cluster
         self._policy = policy
-        self._previous = previous
-        self._choose = choose or self._one_by_one
+        self._previous = {each.key: each for each in previous}
         # A pod that runs longer than it said has no known end.
         self._running = [
             replace(pod, ends_at=None) if pod.ends_at is not None and pod.ends_at < now else pod
             for pod in scene.running
         ]
-        self._backfill = Backfill(self._cluster, self._running, now, policy.starting_s)
+        self.backfill = Backfill(self._cluster, self._running, now, policy.starting_s)
+        self.gangs: Sequence[Gang[T]] = ()
+        self._by_key: dict[GangKey | None, Gang[T]] = {}
+        self._singles: list[Single[T]] = []
         self._settle: list[str] = []
         self._evict: list[Evict] = []
         self._nominate: list[GivenPlace] = []
         self._lift: list[tuple[str, ...]] = []
         self._entries: list[Entry[T]] = []
 
-    def run(self, gangs: Sequence[Gang[T]], singles: Sequence[Single[T]]) -> Decisions[T]:
-        gangs = sorted(gangs, key=rank)
-        self._by_key = {gang.key: gang for gang in gangs}
-        begun = self._in_time([gang for gang in gangs if gang.has_begun])
+    def begin(self, gangs: Sequence[Gang[T]]) -> None:
+        """Deadlines of all gangs, and places for those that have begun."""
+        self.gangs = sorted(gangs, key=rank)
+        self._by_key = {gang.key: gang for gang in self.gangs}
+        begun = self._in_time([gang for gang in self.gangs if gang.has_begun])
         kept = [(gang, self._keep(gang)) for gang in begun]
         for gang, places in kept:
             self._complete(gang, places)
-        waiting: list[Gang[T] | Single[T]] = [gang for gang in gangs if not gang.has_begun]
-        waiting += singles
-        waiting.sort(key=lambda each: (-each.priority, each.created_at))
-        for alone, some in groupby(waiting, key=lambda each: isinstance(each, Single)):
-            if alone:
-                self._place([each for each in some if isinstance(each, Single)])
-            else:
-                for each in some:
-                    assert isinstance(each, Gang)
-                    self._start(each)
-        return self._decisions(gangs, singles)
 
     def _in_time(self, begun: list[Gang[T]]) -> list[Gang[T]]:
         """The gangs that still have to get places; those that are overdue are evicted."""
@@ -149,17 +146,16 @@ class _Step(Generic[T]):
         """Places for the members of a gang that has begun. Its gates go once all have one."""
         until = deadline(gang, self._policy.deadlines)
         rest = gang.with_places(places)
-        among = self._backfill.open_nodes(gang.priority, gang.max_duration_s)
+        among = self.backfill.open_nodes(gang.priority, gang.max_duration_s)
         found = fit(rest, self._cluster, self._scene.topology, among) if rest.joining else GangFit({})
         if isinstance(found, GangFit):
             places |= {uid: place.node for uid, place in found.places.items()}
-            self._entries.append(Entry(State.PLANNED, gang, places=places))
-            self._lift_all(gang)
+            self._planned(gang, places)
         else:
             self._wait(rest, found)
-        self._nominate += [GivenPlace(uid, node, until) for uid, node in places.items()]
+        self._nominate_all(gang, places, until)
 
-    def _start(self, gang: Gang[T]) -> None:
+    def start(self, gang: Gang[T]) -> None:
         """All members of a gang that has not begun get places and lose their gates, or none does."""
         if gang.problem is not None:
             self._entries.append(Entry(State.INVALID, gang))
@@ -167,7 +163,7 @@ class _Step(Generic[T]):
         if gang.missing:
             self._entries.append(Entry(State.ASSEMBLING, gang))
             return
-        among = self._backfill.open_nodes(gang.priority, gang.max_duration_s)
+        among = self.backfill.open_nodes(gang.priority, gang.max_duration_s)
         mark = self._cluster.mark()
         places = self._keep(gang)
         kept_open = among is None or among.issuperset(places.values())
@@ -179,19 +175,36 @@ class _Step(Generic[T]):
                 return
             places = {uid: place.node for uid, place in found.places.items()}
         until = self._now + self._policy.deadlines.seconds(gang)
-        self._nominate += [GivenPlace(uid, node, until) for uid, node in places.items()]
-        self._entries.append(Entry(State.PLANNED, gang, places=places))
-        self._lift_all(gang)
+        self._planned(gang, places)
+        self._nominate_all(gang, places, until)
 
-    def _lift_all(self, gang: Gang[T]) -> None:
+    def _planned(self, gang: Gang[T], places: dict[str, str]) -> None:
+        """All members have places, so the gates go."""
+        self._entries.append(Entry(State.PLANNED, gang, places=places))
         gated = tuple(member.uid for member in gang.joining if member.state is MemberState.GATED)
         if gated:
             self._lift.append(gated)
 
+    def _nominate_all(self, gang: Gang[T], places: dict[str, str], until: float | None) -> None:
+        for each in gang.joining:
+            if (node := places.get(each.uid)) is not None:
+                self._nominate.append(GivenPlace(each.uid, node, until))
+                self.hold(each, node, gang.key)
+
+    def hold(self, pod: Member[T] | Single[T], node: str, gang: GangKey | None = None) -> None:
+        """A pod has been put on a node: later gangs wait for it as for one that runs."""
+        ends_at = None
+        if pod.max_duration_s is not None:
+            ends_at = self._now + self._policy.starting_s + pod.max_duration_s
+        stands_for = BoundPod(pod.uid, "", "", pod.priority, GpuRequest(priority=pod.priority))
+        planned = Running(stands_for, node, ends_at, gang=gang, planned=pod.ask)
+        self._running.append(planned)
+        self.backfill.add(planned)
+
     def _wait(self, gang: Gang[T], miss: GangMiss[T]) -> None:
         """The gang does not fit: the first such gang of its part of the cluster makes room, or keeps it."""
         part = part_of(gang, self._cluster)
-        for other in self._backfill.reservations:
+        for other in self.backfill.reservations:
             if other.part & part:
                 self._entries.append(Entry(State.BEHIND, gang, miss=miss, behind=other.key))
                 return
@@ -205,9 +218,12 @@ class _Step(Generic[T]):
         if mine is None:
             self._entries.append(Entry(State.UNSCHEDULABLE, gang, miss=miss))
             return
-        if self._preempting(gang):
+        staying = {pod.uid for pod in self._running if not pod.leaving}
+        if self._preempting(gang) and mine.awaited & staying:
+            # Others are in the way, so pods that it would evict may come. If all that is awaited leaves, they
+            # may not: the gang would evict such pods again and again.
             mine = replace(mine, evicts_below=gang.priority)
-        self._backfill.reservations.append(mine)
+        self.backfill.reservations.append(mine)
         self._entries.append(Entry(state, gang, miss=miss, reservation=mine))
 
     def _preempting(self, gang: Gang[T]) -> bool:
@@ -233,40 +249,42 @@ class _Step(Generic[T]):
         awaited = frozenset(pod.uid for pod in self._running if pod.leaving and pod.node in nodes)
         return Reservation(gang.key, gang.joining, places, awaited, None, part)
 
-    def _place(self, singles: Sequence[Single[T]]) -> None:
-        for single, place in zip(singles, self._choose(singles, self._backfill), strict=True):
-            if place is not None:
-                self._nominate.append(GivenPlace(single.uid, place.node))
-                self._entries.append(Entry(State.PLANNED, uid=single.uid, places={single.uid: place.node}))
-                continue
-            kept = self._backfill.reservations and self._cluster.best(single.ask)
-            behind = next((each.key for each in self._backfill.reservations if kept), None)
-            state = State.UNSCHEDULABLE if behind is None else State.BEHIND
-            self._entries.append(Entry(state, uid=single.uid, behind=behind))
+    def place(self, single: Single[T]) -> None:
+        """The place that a pod has already, or the best one that backfill allows."""
+        self._singles.append(single)
+        about = single.ask, single.priority, single.max_duration_s
+        place = None
+        if single.node is not None and single.node in self._cluster.nodes:
+            place = self.backfill.place(*about, among=(single.node,))
+        place = place or self.backfill.place(*about)
+        if place is not None:
+            self._cluster.put(single.ask, place.node)
+            self.hold(single, place.node)
+            self._nominate.append(GivenPlace(single.uid, place.node))
+            self._entries.append(Entry(State.PLANNED, uid=single.uid, places={single.uid: place.node}))
+            return
+        kept = self.backfill.reservations and self._cluster.best(single.ask)
+        behind = next((each.key for each in self.backfill.reservations if kept), None)
+        state = State.UNSCHEDULABLE if behind is None else State.BEHIND
+        self._entries.append(Entry(state, uid=single.uid, behind=behind))
 
-    def _one_by_one(self, singles: Sequence[Single[T]], backfill: Backfill[T]) -> list[Place | None]:
-        places: list[Place | None] = []
-        for single in singles:
-            about = single.ask, single.priority, single.max_duration_s
-            place = None
-            if single.node in self._cluster.nodes and single.node is not None:
-                place = backfill.place(*about, among=(single.node,))
-            place = place or backfill.place(*about)
-            if place is not None:
-                self._cluster.put(single.ask, place.node)
-            places.append(place)
-        return places
-
-    def _decisions(self, gangs: Sequence[Gang[T]], singles: Sequence[Single[T]]) -> Decisions[T]:
-        planned = {each.uid for each in self._nominate} | {each.uid for each in self._evict}
+    def decisions(self) -> Decisions[T]:
+        """All that was decided. A gang that was evicted meanwhile gets no place."""
+        gangs, singles = self.gangs, self._singles
+        going = {each.uid for each in self._evict}
+        undone = {gang.key for gang in gangs if any(each.uid in going for each in gang.members)}
+        staying = {each.uid for gang in gangs if gang.key not in undone for each in gang.members}
+        staying |= {each.uid for each in singles}
+        nominate = [each for each in self._nominate if each.uid in staying]
+        planned = {each.uid for each in nominate} | going
         held = [(each.uid, each.node) for each in singles]
         held += [(each.uid, each.node) for gang in gangs for each in gang.members if each.is_unbound]
         return Decisions(
             settle=self._settle,
             evict=self._evict,
             withdraw=[uid for uid, node in held if node is not None and uid not in planned],
-            nominate=self._nominate,
-            lift=self._lift,
-            reservations=self._backfill.reservations,
+            nominate=nominate,
+            lift=[uids for uids in self._lift if staying.issuperset(uids)],
+            reservations=self.backfill.reservations,
             entries=self._entries,
         )

@@ -130,7 +130,7 @@ def evictable(priority: int, running: Sequence[Running], budgets: Sequence[Budge
         together.setdefault(pod.gang or pod.uid, []).append(pod)
     units = []
     for pods in together.values():
-        staying = [pod for pod in pods if not pod.leaving]
+        staying = [pod for pod in pods if not pod.leaving and pod.planned is None]
         if staying and all(
             pod.pod.priority < priority and sum(budget.covers(pod.pod) for budget in budgets) <= 1
             for pod in staying

@@ -1,5 +1,5 @@
-"""A cluster whose pods, gates and nodes change, with a kube-scheduler and controllers, around the planner's step. The
-planner reads everything from the pods; only its last reservations may be remembered."""
+"""A cluster whose pods, gates and nodes change, with a kube-scheduler and controllers, around the planner's
+step. The planner reads everything from the pods; only its last reservations may be remembered."""
 
 from __future__ import annotations
 
@@ -69,9 +69,7 @@ class World:
         self._names += 1
         return f"{prefix}{self._names:04}"
 
-    def add_single(
-        self, ask: Ask, priority: int, max_duration_s: float | None, runs_s: float | None
-    ) -> None:
+    def add_single(self, ask: Ask, priority: int, max_duration_s: float | None, runs_s: float | None) -> None:
         uid = self.name("pod")
         self.pods[uid] = Pod(uid, ask, priority, self.now, max_duration_s=max_duration_s, runs_s=runs_s)
 
@@ -115,8 +113,8 @@ class World:
                 del self.pods[uid]
 
     def schedule(self) -> None:
-        """kube-scheduler's turn: each pod without a gate, most important first. A pod goes where it is nominated; a
-        pod that belongs to no gang may fall back to a node with room beside everything that is
+        """kube-scheduler's turn: each pod without a gate, most important first. A pod goes where it is
+        nominated; a pod that belongs to no gang may fall back to a node with room beside everything that is
         held."""
         waiting = [pod for pod in self.pods.values() if pod.state is MemberState.WAITING]
         for pod in sorted(waiting, key=lambda pod: (-pod.priority, pod.created_at, pod.uid)):
@@ -154,9 +152,7 @@ class World:
 
     def plan(self, writes: int | None = None) -> Decisions[Ask]:
         """A step of the planner, of which only the first `writes` reach the cluster (None: all)."""
-        decisions = step(
-            self.now, self.gangs(), self.singles(), self.scene(), self.policy, self.previous
-        )
+        decisions = step(self.now, self.gangs(), self.singles(), self.scene(), self.policy, self.previous)
         actions = self._actions(decisions)
         for action in actions[:writes]:
             action()
@@ -170,7 +166,9 @@ class World:
         actions += [partial(self._settle, uid) for uid in decisions.settle]
         actions += [partial(self._evicted, each.uid) for each in decisions.evict]
         actions += [partial(self._nominate, uid, None, None) for uid in decisions.withdraw]
-        actions += [partial(self._nominate, each.uid, each.node, each.deadline) for each in decisions.nominate]
+        actions += [
+            partial(self._nominate, each.uid, each.node, each.deadline) for each in decisions.nominate
+        ]
         actions += [partial(self._lift, uid) for uids in decisions.lift for uid in uids]
         return actions
 
@@ -262,7 +260,9 @@ class World:
     def forget_incarnation(self) -> None:
         """A gang of which no pod has begun starts from the beginning."""
         for name, workload in self.workloads.items():
-            begun = any(pod.of == name and not pod.gated and pod.gone_at is None for pod in self.pods.values())
+            begun = any(
+                pod.of == name and not pod.gated and pod.gone_at is None for pod in self.pods.values()
+            )
             if not begun:
                 workload.lifted_at = workload.whole_at = None
 
@@ -274,5 +274,3 @@ class World:
 
 def key_of(name: str) -> GangKey:
     return GangKey("default", "gang", name)
-
-

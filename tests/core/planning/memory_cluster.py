@@ -72,6 +72,9 @@ class MemoryCluster:
     def remove(self, running: Running) -> None:
         self._change(running.node, self._gpus[running.uid])
 
+    def take_back(self, ask: Ask, node: str) -> None:
+        self._change(node, ask.gpus)
+
     def mark(self) -> int:
         return len(self._journal)
 
@@ -169,5 +172,3 @@ def packs_in_domain(
         for zone in zones
         if zone
     )
-
-

@@ -1,5 +1,5 @@
-"""Random walks through everything that happens to gangs: the pure planner never leaves one started in part for
-long, and none waits for another for ever. `make test-long` walks more than 100,000 steps."""
+"""Random walks through everything that happens to gangs: the pure planner never leaves one started in part
+for long, and none waits for another for ever. `make test-long` walks more than 100,000 steps."""
 
 from __future__ import annotations
 
@@ -186,8 +186,10 @@ class Walk:
         return gang.key.name if packs_in_domain(gang.wish, asks, world.hosts, free) else None
 
     def _everything_ends(self) -> None:
-        """Once nothing arrives or dies any more, every gang that fits on the cluster starts and ends."""
+        """Once no node dies any more, every gang that fits on the cluster starts and ends, though small pods
+        keep arriving and take what is free."""
         world = self.world
+        crowded = self._choice(False, True)
         for name in list(world.dead):
             world.revive_node(name)
         for pod in world.pods.values():
@@ -198,15 +200,7 @@ class Walk:
             if len(set(each.asks)) > 1 or not packs_in_domain(each.wish, each.asks, world.hosts, empty):
                 world.finish_gang(name)
         for _ in range(ROUNDS):
-            for name in world.workloads:
-                world.create_members(name, 9)
-            self._plan_and_check()
-            world.schedule()
-            self._no_gpu_is_in_use_twice()
-            world.advance(3.0)
-            for name, workload in list(world.workloads.items()):
-                if len(world.bound(name)) >= workload.wish.size:
-                    world.finish_gang(name)
+            self._round(crowded)
             if not world.workloads:
                 return
         stuck = {
@@ -214,6 +208,21 @@ class Walk:
             for name in world.workloads
         }
         raise AssertionError(f"gangs that fit have not started: {stuck}")
+
+    def _round(self, crowded: bool) -> None:
+        """All pods of gangs exist, the planner and kube-scheduler have a turn, and whole gangs end."""
+        world = self.world
+        for name in world.workloads:
+            world.create_members(name, 9)
+        for _ in range(2 * len(world.hosts) - len(world.singles()) if crowded else 0):
+            world.add_single(Ask(self._choice(1, 1, 2)), 0, None, self._choice(5.0, 10.0, 20.0))
+        self._plan_and_check()
+        world.schedule()
+        self._no_gpu_is_in_use_twice()
+        world.advance(3.0)
+        for name, workload in list(world.workloads.items()):
+            if len(world.bound(name)) >= workload.wish.size:
+                world.finish_gang(name)
 
 
 @pytest.mark.parametrize("first", range(0, 2400 if LONG else 48, 12))
