@@ -4,11 +4,12 @@ step. The planner reads everything from the pods; only its last reservations may
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from scheduler_ext.core.planning.draining import Running
-from scheduler_ext.core.planning.gang import GangKey, GangWish, Member, MemberState, gangs_of
+from scheduler_ext.core.planning.gang import Gang, GangKey, GangWish, Member, MemberState, gangs_of
 from scheduler_ext.core.planning.gang_decisions import Decisions, Single
 from scheduler_ext.core.planning.gang_reservation import Reservation
 from scheduler_ext.core.planning.gang_step import Policy, Scene, step
@@ -106,8 +107,8 @@ class World:
     def advance(self, by_s: float) -> None:
         self.now += by_s
         for uid, pod in list(self.pods.items()):
-            ended = pod.runs_s is not None and pod.started_at is not None
-            if ended and pod.started_at + pod.runs_s <= self.now and pod.of is None:  # type: ignore[operator]
+            runs_s = pod.runs_s if pod.of is None else None
+            if runs_s is not None and pod.started_at is not None and pod.started_at + runs_s <= self.now:
                 self.delete(uid, at_once=True)
             elif pod.gone_at is not None and pod.gone_at <= self.now:
                 del self.pods[uid]
@@ -159,10 +160,8 @@ class World:
         self.previous = decisions.reservations if writes is None or writes >= len(actions) else ()
         return decisions
 
-    def _actions(self, decisions: Decisions[Ask]) -> list[object]:
-        from functools import partial
-
-        actions: list[object] = []
+    def _actions(self, decisions: Decisions[Ask]) -> list[Callable[[], None]]:
+        actions: list[Callable[[], None]] = []
         actions += [partial(self._settle, uid) for uid in decisions.settle]
         actions += [partial(self._evicted, each.uid) for each in decisions.evict]
         actions += [partial(self._nominate, uid, None, None) for uid in decisions.withdraw]
@@ -217,7 +216,7 @@ class World:
             )
         return found
 
-    def gangs(self):  # type: ignore[no-untyped-def]
+    def gangs(self) -> list[Gang[Ask]]:
         return gangs_of(
             (self.workloads[pod.of].wish, self._member(pod))
             for pod in self.pods.values()

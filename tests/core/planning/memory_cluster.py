@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.planning.draining import Running, Topology
@@ -119,7 +119,7 @@ def running(
     return Running(pod, node, ends, leaving, gang), gpus
 
 
-def member(uid: str, gpus: int = 1, state: MemberState = MemberState.GATED, **more: object) -> Member[Ask]:
+def member(uid: str, gpus: int = 1, state: MemberState = MemberState.GATED, **more: Any) -> Member[Ask]:
     model = str(more.pop("model", ""))
     return replace(Member(uid, Ask(gpus, model), state, kind=(gpus, model)), **more)
 
@@ -139,9 +139,9 @@ def gang(
     return gangs_of([(wish, each) for each in members])[0]
 
 
-def team(count: int, gpus: int = 1, prefix: str = "m", **more: object) -> list[Member[Ask]]:
+def team(count: int, gpus: int = 1, prefix: str = "m", **more: Any) -> list[Member[Ask]]:
     """Members that ask the same."""
-    return [member(f"{prefix}{i}", gpus, **more) for i in range(count)]  # type: ignore[arg-type]
+    return [member(f"{prefix}{i}", gpus, **more) for i in range(count)]
 
 
 def packs(asks: Sequence[Ask], hosts: Mapping[str, Host], free: Mapping[str, int]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from scheduler_ext.core.planning.gang import Gang, MemberState, OnDeadline
@@ -12,13 +14,13 @@ BOUND, WAITING, GATED = MemberState.BOUND, MemberState.WAITING, MemberState.GATE
 POLICY = DeadlinePolicy(deadline_s=60.0)
 
 
-def of(*states: tuple[MemberState, float | None], size: int = 2, **more: object) -> Gang[Ask]:
+def of(*states: tuple[MemberState, float | None], size: int = 2, **more: Any) -> Gang[Ask]:
     """A gang of members in these states, each with its deadline, created at 100."""
     members = [
         member(f"m{i}", state=state, node="n", deadline=until, created_at=100.0)
         for i, (state, until) in enumerate(states)
     ]
-    return gang(*members, size=size, **more)  # type: ignore[arg-type]
+    return gang(*members, size=size, **more)
 
 
 @pytest.mark.parametrize(

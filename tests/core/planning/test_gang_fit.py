@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -60,10 +61,10 @@ TWO_ZONES = {
         pytest.param({}, [4, 4, 4, 4], ["a1", "a1", "a2", "a2"], id="without a wish the scores decide"),
     ],
 )
-def test_a_gang_lies_in_one_zone(wishes: dict[str, str], gpus: list[int], expected: list[str] | None) -> None:
+def test_a_gang_lies_in_one_zone(wishes: dict[str, Any], gpus: list[int], expected: list[str] | None) -> None:
     cluster = MemoryCluster(TWO_ZONES)
     members = [member(f"m{i}", each) for i, each in enumerate(gpus)]
-    found = fit(gang(*members, **wishes), cluster, topology(TWO_ZONES))  # type: ignore[arg-type]
+    found = fit(gang(*members, **wishes), cluster, topology(TWO_ZONES))
     if expected is None:
         assert isinstance(found, GangMiss)
     else:

@@ -4,8 +4,9 @@ for long, and none waits for another for ever. `make test-long` walks more than 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
+from typing import TypeVar
 
 import pytest
 
@@ -16,6 +17,8 @@ from scheduler_ext.core.planning.gang_step import Policy
 from tests.core.planning.gang_world import World, key_of
 from tests.core.planning.memory_cluster import ZONE, Ask, Host, packs_in_domain
 from tests.examples import LONG
+
+T = TypeVar("T")
 
 DEADLINE_S = 20.0
 STEPS = 50
@@ -62,11 +65,12 @@ class Walk:
             self._no_gpu_is_in_use_twice()
         self._everything_ends()
 
-    def _choice(self, *values):  # type: ignore[no-untyped-def]
+    def _choice(self, *values: T) -> T:
         return self.random.choice(values)
 
-    def _any_of(self, names):  # type: ignore[no-untyped-def]
-        return self.random.choice(sorted(names)) if names else None
+    def _any_of(self, names: Collection[str]) -> str:
+        """One of these names, empty if there is none."""
+        return self.random.choice(sorted(names)) if names else ""
 
     # The cluster and its users.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -43,8 +44,8 @@ def evicted(
     return found
 
 
-def important(count: int, gpus: int, **more: object) -> Gang[Ask]:
-    return gang(*team(count, gpus, priority=10), **more)  # type: ignore[arg-type]
+def important(count: int, gpus: int, **more: Any) -> Gang[Ask]:
+    return gang(*team(count, gpus, priority=10), **more)
 
 
 def budget(allowed: int) -> Budget:
