@@ -143,8 +143,7 @@ def _kept_within(search: _Search[T], units: Sequence[_Unit] | None) -> list[Runn
     """The pods of a sparing set that keeps all budgets; pods that exceed one stay in the next attempt."""
     left = list(units or ())
     for _ in range(_ATTEMPTS):
-        left = _cheap_enough(search, left)
-        if not left:
+        if search.fits_without(_pods(left)) is None:
             return None
         kept = search.spare(left)
         over = _over(kept, search.budgets)
@@ -152,16 +151,6 @@ def _kept_within(search: _Search[T], units: Sequence[_Unit] | None) -> list[Runn
             return _pods(kept)
         left = [unit for unit in left if unit not in over]
     return None
-
-
-def _cheap_enough(search: _Search[T], units: list[_Unit]) -> list[_Unit]:
-    """The units up to the lowest priority that suffices; empty if all of them do not."""
-    levels = sorted({unit.priority for unit in units})
-    for level in levels:
-        some = [unit for unit in units if unit.priority <= level]
-        if search.fits_without(_pods(some)) is not None:
-            return some
-    return []
 
 
 def _member_by_member(

@@ -172,13 +172,14 @@ def test_a_gang_whose_members_never_preempt_evicts_nobody() -> None:
 def test_a_victim_takes_all_of_its_gang_along_also_members_that_only_wait() -> None:
     mate = gang(
         member("x0", 8, BOUND, node="n1", deadline=130.0),
-        member("x1", 4, WAITING, node="n2", deadline=130.0),
+        member("x1", 2, WAITING, node="n2", deadline=130.0),
+        member("x2", 2, GATED, node="n2", deadline=130.0),
         name="mate",
     )
     pods = [running("x0", "n1", 8, gang=mate.key), running("b", "n2", 4, priority=10)]
     found = decide([mate, gang(*team(1, 8, priority=10), size=1)], [], pods, policy=PREEMPTING)
     assert {each.uid for each in found.evict} == {"x0", "x1"}
-    assert found.nominate == []
+    assert (found.nominate, found.lift, found.withdraw) == ([], [], ["x2"])
 
 
 BEGUN = gang(
@@ -226,6 +227,16 @@ def test_a_gang_that_has_begun_comes_before_a_more_important_one() -> None:
     urgent = gang(*team(1, 8, "u", priority=99), name="urgent", size=1)
     found = decide([urgent, BEGUN], [], [running("m0", "n1", 8, gang=BEGUN.key)])
     assert states(found) == {"train": State.PLANNED, "urgent": State.RESERVED}
+
+
+def test_of_two_gangs_that_have_begun_the_more_important_one_gets_the_last_place() -> None:
+    def half(name: str, node: str, priority: int) -> Gang[Ask]:
+        there = member(f"{name}0", 4, BOUND, node=node, deadline=150.0, priority=priority)
+        return gang(there, member(f"{name}1", 4, WAITING, deadline=150.0, priority=priority), name=name)
+
+    pods = [running("low0", "n1", 4), running("high0", "n2", 4), running("x", "n2", 4)]
+    found = decide([half("low", "n1", 0), half("high", "n2", 5)], [], pods)
+    assert [(each.uid, each.node) for each in found.nominate] == [("high1", "n1")]
 
 
 def test_a_stated_end_that_passed_is_no_end() -> None:
