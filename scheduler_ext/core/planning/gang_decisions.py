@@ -73,9 +73,10 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Decisions(Generic[T]):
-    """In the order of execution: `settle` are members of gangs that have started, which lose their deadline;
-    `evict` and `withdraw` (nominations that no longer hold) make room; each of `lift` has the gated
-    members of one gang, whose gates go after all of its nominations have been written."""
+    """In the order of execution: `settle` are members of gangs that have started, which lose their
+    deadline; `evict` and `withdraw` (nominations that no longer hold; a member keeps its deadline) make
+    room; each of `lift` has the gated members of one gang, whose gates go after all of its nominations have
+    been written."""
 
     settle: Sequence[str] = ()
     evict: Sequence[Evict] = ()

@@ -164,7 +164,7 @@ class World:
         actions: list[Callable[[], None]] = []
         actions += [partial(self._settle, uid) for uid in decisions.settle]
         actions += [partial(self._evicted, each.uid) for each in decisions.evict]
-        actions += [partial(self._nominate, uid, None, None) for uid in decisions.withdraw]
+        actions += [partial(self._withdraw, uid) for uid in decisions.withdraw]
         actions += [
             partial(self._nominate, each.uid, each.node, each.deadline) for each in decisions.nominate
         ]
@@ -180,6 +180,9 @@ class World:
 
     def _nominate(self, uid: str, node: str | None, deadline: float | None) -> None:
         self.pods[uid].nominated, self.pods[uid].deadline = node, deadline
+
+    def _withdraw(self, uid: str) -> None:
+        self.pods[uid].nominated = None
 
     def _lift(self, uid: str) -> None:
         pod = self.pods[uid]

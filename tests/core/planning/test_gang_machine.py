@@ -166,6 +166,10 @@ class Walk:
                 late = world.now - workload.lifted_at
                 whole = len(world.bound(name)) >= workload.wish.size
                 assert whole or late < DEADLINE_S, f"{name} runs in part {late} s after its gates went"
+            if workload.whole_at is not None:
+                back = [pod for pod in world.pods.values() if pod.of == name and pod.node is None]
+                waits = max((world.now - pod.created_at for pod in back), default=0.0)
+                assert waits < DEADLINE_S, f"{name} runs in part while a pod waits for {waits} s"
 
     def _first_gang_that_fits(self) -> str | None:
         """The gang that is first of everything that waits, if it fits beside all that is held for gangs that
