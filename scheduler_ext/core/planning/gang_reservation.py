@@ -10,6 +10,7 @@ from scheduler_ext.core.planning.draining import Draining, Running, Topology, re
 from scheduler_ext.core.planning.gang import Gang, GangKey, Member
 from scheduler_ext.core.planning.gang_fit import GangFit, fit
 from scheduler_ext.core.planning.placing import Place
+from scheduler_ext.core.planning.widening import widening
 
 T = TypeVar("T")
 
@@ -59,11 +60,21 @@ def reserve(
     others are free earlier or wait for fewer pods. None if the gang does not fit even without any of the
     pods. The cluster is unchanged."""
     here = [pod for pod in running if pod.node in part and pod.gang != gang.key]
-    found = [
-        _kept(gang, cluster, here, part, previous) if previous is not None else None,
-        _fresh(gang, cluster, here, topology, part),
-    ]
+    found = [_kept(gang, cluster, here, part, previous) if previous is not None else None]
+    for nodes in widening(part, here, _median_end):
+        fresh = _fresh(gang, cluster, [pod for pod in here if pod.node in nodes], topology, part)
+        if fresh is not None:
+            found.append(fresh)
+            break
     return min((each for each in found if each is not None), key=_lateness, default=None)
+
+
+def _median_end(pods: Sequence[Running]) -> tuple[float, int]:
+    """When half of a node's pods will have ended."""
+    ends = sorted(
+        float("-inf") if pod.leaving else float("inf") if pod.ends_at is None else pod.ends_at for pod in pods
+    )
+    return (ends[len(ends) // 2] if ends else float("-inf")), len(ends)
 
 
 def _lateness(reservation: Reservation[T]) -> tuple[bool, float, int]:

@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 from scheduler_ext.core.planning.draining import Draining, Running, Topology, remove_all
 from scheduler_ext.core.planning.gang import Gang, GangKey
 from scheduler_ext.core.planning.gang_fit import GangFit, fit
+from scheduler_ext.core.planning.widening import widening
 from scheduler_ext.core.preemption.disruption import Budget, most_important_first
 from scheduler_ext.core.preemption.victim_search import Cost, Pricing
 
@@ -101,15 +102,15 @@ def victims(
     """The cheapest victims for all joining members together; None if no eviction that is allowed makes the
     gang fit whole. `running` are pods of lower priority and pods that leave already, which cost nothing;
     `part` are the nodes that the gang may use. The cluster is unchanged. The highest priority among the
-    victims is the lowest that suffices if no budget is in the way; the number of victims is the smallest
-    found."""
+    victims is the lowest that suffices if no budget is in the way and the part has at most as many nodes as
+    are looked at together; the number of victims is the smallest found."""
     here = [pod for pod in running if pod.node in part]
     mark = cluster.mark()
     remove_all(cluster, (pod for pod in here if pod.leaving))
     search = _Search(gang, cluster, topology, part, budgets)
     units = evictable(gang.priority, running, budgets)
     found = [
-        _kept_within(search, units),
+        _among_few(search, units),
         _kept_within(search, _member_by_member(search, units, proposals or _own(search))),
     ]
     answers = [pods for pods in found if pods is not None]
@@ -151,6 +152,20 @@ def _kept_within(search: _Search[T], units: Sequence[_Unit] | None) -> list[Runn
             return _pods(kept)
         left = [unit for unit in left if unit not in over]
     return None
+
+
+def _among_few(search: _Search[T], units: Sequence[_Unit]) -> list[Running] | None:
+    """The sparing set among the pods of as few nodes as have one."""
+    for nodes in widening(search.part, _pods(units), _node_price):
+        here = [unit for unit in units if any(pod.node in nodes for pod in unit.pods)]
+        if (found := _kept_within(search, here)) is not None:
+            return found
+    return None
+
+
+def _node_price(pods: Sequence[Running]) -> tuple[int, int]:
+    """Nodes with few pods of low priority come first. Without any, a node has no victims."""
+    return max((pod.pod.priority for pod in pods), default=2**31), len(pods)
 
 
 def _member_by_member(
