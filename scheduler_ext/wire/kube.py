@@ -16,6 +16,7 @@ from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.wire.decoding import decode_answer
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Quantities = dict[str, Raw]
 Strings = dict[str, str | None]
 
@@ -123,6 +124,20 @@ class PodResourceClaim(KubeStruct):
     resource_claim_template_name: str | None = None
 
 
+class PodSchedulingGroup(KubeStruct):
+    """The PodGroup of a pod, from Kubernetes 1.36 on."""
+
+    pod_group_name: str | None = None
+
+
+class WorkloadReference(KubeStruct):
+    """The group of a pod in a Workload, in Kubernetes 1.35."""
+
+    name: str | None = None
+    pod_group: str | None = None
+    pod_group_replica_key: str | None = None
+
+
 class PodSpec(KubeStruct):
     containers: list[Container | None] | None = None
     init_containers: list[Container | None] | None = None
@@ -140,6 +155,9 @@ class PodSpec(KubeStruct):
     volumes: list[Raw] | None = None
     scheduling_gates: list[Raw] | None = None
     resource_claims: list[PodResourceClaim | None] | None = None
+    active_deadline_seconds: Int64 | None = None
+    scheduling_group: PodSchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
 
 
 class PodCondition(KubeStruct):

@@ -1,0 +1,59 @@
+"""The cluster that a plan for gangs is made on: pods also leave it, and leave it in trials."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.planning.gang import GangKey
+from scheduler_ext.core.planning.placing import Placing
+
+Ask = TypeVar("Ask", contravariant=True)
+
+Topology = Mapping[str, Mapping[str, str]]
+"""By label key (or NODE_POOL): the value of each node that has one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A pod on a node. `ends_at` is when it ends at the latest, by its stated duration; None if unknown. One
+    that is `leaving` has been deleted or evicted and needs no further cause to go. Pods of one `gang` leave
+    together. One that is `planned` (by its description) has only been put there: it is waited for, too, and
+    never evicted."""
+
+    pod: BoundPod
+    node: str
+    ends_at: float | None = None
+    leaving: bool = False
+    gang: GangKey | None = None
+    planned: Any = None
+
+    @property
+    def uid(self) -> str:
+        return self.pod.uid
+
+
+class Draining(Placing[Ask], Protocol[Ask]):
+    """A cluster from which pods leave."""
+
+    @property
+    def nodes(self) -> Collection[str]:
+        """The names of all nodes that pods are placed on."""
+
+    def remove(self, running: Running) -> None:
+        """The pod has left its node; `rollback` brings it back."""
+
+    def take_back(self, ask: Ask, node: str) -> None:
+        """The pod that was put on the node is not there."""
+
+    def within_reach(self, ask: Ask) -> Collection[str]:
+        """The nodes that take the pod now, or would if other pods left."""
+
+
+def remove_all(cluster: Draining[Ask], pods: Iterable[Running]) -> None:
+    """All of these have left."""
+    for pod in pods:
+        if pod.planned is None:
+            cluster.remove(pod)
+        else:
+            cluster.take_back(pod.planned, pod.node)

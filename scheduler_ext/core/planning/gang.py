@@ -1,0 +1,213 @@
+"""Gangs: pods that start together or not at all, as the cluster shows them. A gang has no object of its own:
+its wish is on each member, and its state follows from the states of its members."""
+
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+# The scheduling gate that keeps a member from kube-scheduler until all members have places.
+GATE = "gpu.scheduler-ext.io/gang"
+# The value of a topology annotation that means the node pool, whose label differs between platforms.
+NODE_POOL = "node-pool"
+
+
+class OnDeadline(Enum):
+    """What happens to a gang of which a part runs when another member has not started in time."""
+
+    EVICT = "evict"
+    HOLD = "hold"
+
+
+class GangKey(NamedTuple):
+    """A gang; `source` is the kind of object or annotation that its name comes from."""
+
+    namespace: str
+    source: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class GangWish:
+    """What a member says about its gang. A gang starts once `size` of its members have places.
+    `required_topology` and `preferred_topology` are node label keys (or NODE_POOL) of which all members get
+    one value. `deadline_s` is the time from the end of the gates to the start of the last member; None: as
+    configured, and `on_deadline` alike."""
+
+    key: GangKey
+    size: int
+    required_topology: str | None = None
+    preferred_topology: str | None = None
+    deadline_s: float | None = None
+    on_deadline: OnDeadline | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidGang:
+    """A pod whose gang cannot be read; the message names the field and the fix."""
+
+    message: str
+
+
+class MemberState(Enum):
+    """How far a member is. A pod that failed or is being deleted is no member."""
+
+    GATED = "gated"
+    WAITING = "waiting"
+    BOUND = "bound"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Member(Generic[T]):
+    """A pod of a gang, with the description `ask` that the cluster understands. `node` is where it is bound,
+    or where a nomination of the planner keeps its place. `deadline` is written when the gates go: the time
+    by which the whole gang must have started, None before that and again once it has (seconds of wall
+    time). `max_duration_s` is the longest time that it runs, if stated. Members of one `kind` ask the same;
+    None: unknown. `preempts` is False for one that may not cause evictions."""
+
+    uid: str
+    ask: T
+    state: MemberState
+    priority: int = 0
+    created_at: float = 0.0
+    node: str | None = None
+    deadline: float | None = None
+    max_duration_s: float | None = None
+    kind: Hashable = None
+    preempts: bool = True
+
+    @property
+    def is_unbound(self) -> bool:
+        return self.state in (MemberState.GATED, MemberState.WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class Gang(Generic[T]):
+    """A gang and its pods, those that are farthest first. `problem` says why it cannot be planned."""
+
+    wish: GangWish
+    members: tuple[Member[T], ...]
+    problem: str | None = None
+
+    @property
+    def key(self) -> GangKey:
+        return self.wish.key
+
+    @property
+    def team(self) -> tuple[Member[T], ...]:
+        """The members that the start is about; further ones join a gang that has started."""
+        return self.members[: self.wish.size]
+
+    @property
+    def joining(self) -> tuple[Member[T], ...]:
+        """The members that have no node yet and are to get one."""
+        among = self.members if self.has_started else self.team
+        return tuple(member for member in among if member.is_unbound)
+
+    @property
+    def bound(self) -> tuple[Member[T], ...]:
+        return tuple(member for member in self.members if member.state is MemberState.BOUND)
+
+    @property
+    def missing(self) -> int:
+        """How many pods do not exist yet."""
+        return max(0, self.wish.size - len(self.members))
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a member can start without the others: it is bound, or its gate is gone."""
+        return any(member.state in (MemberState.WAITING, MemberState.BOUND) for member in self.members)
+
+    @property
+    def has_started(self) -> bool:
+        """Whether all of it ran at one time: then its members have no deadline any more."""
+        running = self.bound
+        return bool(running) and all(member.deadline is None for member in running)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some members are bound, and another one is not or does not exist. Members that do not come
+        back to a gang that had started are its owner's choice."""
+        if not self.bound:
+            return False
+        return any(member.is_unbound for member in self.team) or (not self.has_started and self.missing > 0)
+
+    @property
+    def priority(self) -> int:
+        """The lowest of its members': the gang may do what each of them may."""
+        return min((member.priority for member in self.members), default=0)
+
+    @property
+    def preempts(self) -> bool:
+        return all(member.preempts for member in self.members)
+
+    def with_places(self, places: Mapping[str, str]) -> "Gang[T]":
+        """The gang as if the members with these uids were bound to these nodes."""
+        members = tuple(
+            replace(member, state=MemberState.BOUND, node=places[member.uid])
+            if member.uid in places
+            else member
+            for member in self.members
+        )
+        return replace(self, members=members)
+
+    @property
+    def created_at(self) -> float:
+        return min((member.created_at for member in self.members), default=0.0)
+
+    @property
+    def max_duration_s(self) -> float | None:
+        """The longest time that any member runs; None if one of them does not state it."""
+        stated = [member.max_duration_s for member in self.joining]
+        longest = [each for each in stated if each is not None]
+        return max(longest) if longest and len(longest) == len(stated) else None
+
+
+def rank(gang: Gang[T]) -> tuple[bool, int, float, GangKey]:
+    """The order of gangs: those that have begun come first, because they hold GPUs that wait for the rest;
+    then kube-scheduler's order, priority and age."""
+    return not gang.has_begun, -gang.priority, gang.created_at, gang.key
+
+
+_FARTHEST = {
+    state: i
+    for i, state in enumerate((MemberState.DONE, MemberState.BOUND, MemberState.WAITING, MemberState.GATED))
+}
+
+
+def gangs_of(pods: Iterable[tuple[GangWish, Member[T]]]) -> list[Gang[T]]:
+    """The gangs of these pods, in the order of `rank`. Members of one gang that contradict each other make a
+    gang with a problem."""
+    found: dict[GangKey, list[tuple[GangWish, Member[T]]]] = {}
+    for wish, member in pods:
+        found.setdefault(wish.key, []).append((wish, member))
+    return sorted((_gang(each) for each in found.values()), key=rank)
+
+
+def _gang(pods: list[tuple[GangWish, Member[T]]]) -> Gang[T]:
+    pods = sorted(pods, key=lambda pair: (_FARTHEST[pair[1].state], pair[1].created_at, pair[1].uid))
+    wishes = list(dict.fromkeys(wish for wish, _ in pods))
+    members = tuple(member for _, member in pods)
+    problem = None
+    if len(wishes) > 1:
+        problem = f"members of gang {wishes[0].key} contradict each other: {_difference(*wishes[:2])}"
+    return Gang(wishes[0], members, problem)
+
+
+def _difference(one: GangWish, other: GangWish) -> str:
+    fields = ("size", "required_topology", "preferred_topology", "deadline_s", "on_deadline")
+    name = next(name for name in fields if getattr(one, name) != getattr(other, name))
+    first, second = (_shown(getattr(each, name)) for each in (one, other))
+    return f"{name.replace('_', ' ')} {first} and {second}; give all of its pods the same"
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "unset"
+    return str(value.value) if isinstance(value, OnDeadline) else str(value)

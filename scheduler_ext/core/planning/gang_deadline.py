@@ -1,0 +1,80 @@
+"""What happens to a gang that has begun: it has started, its members still have time, or their time is up."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeVar
+
+from scheduler_ext.core.planning.gang import Gang, MemberState, OnDeadline
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlinePolicy:
+    """For gangs that do not say otherwise: seconds from the end of the gates to the start of the last
+    member, and what happens then."""
+
+    deadline_s: float = 300.0
+    on_deadline: OnDeadline = OnDeadline.EVICT
+
+    def seconds(self, gang: Gang[T]) -> float:
+        return self.deadline_s if gang.wish.deadline_s is None else gang.wish.deadline_s
+
+    def action(self, gang: Gang[T]) -> OnDeadline:
+        return self.on_deadline if gang.wish.on_deadline is None else gang.wish.on_deadline
+
+
+class Standing(Enum):
+    """Where a gang is in its life."""
+
+    ASSEMBLING = "not all pods exist"
+    READY = "all pods exist, and none has begun"
+    STARTING = "the gates went, and a place is kept for each member"
+    OVERDUE = "a member has not started in time"
+    STARTED = "all members run"
+
+
+def standing(gang: Gang[T], now: float, policy: DeadlinePolicy) -> Standing:
+    """Where the gang is. A member of a gang that has started and lost a pod has the same time, from
+    its creation."""
+    if not gang.has_begun:
+        return Standing.ASSEMBLING if gang.missing else Standing.READY
+    if gang.missing == 0 and not any(member.is_unbound for member in gang.team):
+        return Standing.STARTED
+    if gang.has_started and not any(member.is_unbound for member in gang.team):
+        return Standing.STARTED
+    until = deadline(gang, policy)
+    return Standing.OVERDUE if until is not None and now >= until else Standing.STARTING
+
+
+def deadline(gang: Gang[T], policy: DeadlinePolicy) -> float | None:
+    """The time by which a gang that has begun must have started. None if it began without the planner: its
+    pods had no gate, so nothing was promised to them."""
+    if gang.has_started:
+        joined = [member.created_at for member in gang.team if member.is_unbound]
+        return min(joined) + policy.seconds(gang) if joined else None
+    begun = [
+        member.deadline
+        for member in gang.members
+        if member.state in (MemberState.WAITING, MemberState.BOUND) and member.deadline is not None
+    ]
+    return min(begun, default=None)
+
+
+def given_up(
+    gangs: Sequence[Gang[T]], now: float, policy: DeadlinePolicy, reach: Callable[[Gang[T]], frozenset[str]]
+) -> list[Gang[T]]:
+    """The overdue gangs that are evicted whole: their pods come back behind gates. One that holds its places
+    beyond its deadline may do so as long as no gang before it in the order does the same on a node within its
+    `reach`: two of them could wait for each other."""
+    evicted = []
+    held: list[frozenset[str]] = []
+    for gang in gangs:
+        if standing(gang, now, policy) is not Standing.OVERDUE:
+            continue
+        if policy.action(gang) is OnDeadline.HOLD and not any(reach(gang) & other for other in held):
+            held.append(reach(gang))
+        else:
+            evicted.append(gang)
+    return evicted

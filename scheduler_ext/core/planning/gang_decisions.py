@@ -1,0 +1,87 @@
+"""What a step of planning decides: actions for the cluster, and for each waiting pod or gang how it
+stands."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Generic, TypeVar
+
+from scheduler_ext.core.planning.gang import Gang, GangKey
+from scheduler_ext.core.planning.gang_fit import GangMiss
+from scheduler_ext.core.planning.gang_reservation import Reservation
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Single(Generic[T]):
+    """A waiting pod that belongs to no gang; `node` is where a nomination of the planner keeps its place."""
+
+    uid: str
+    ask: T
+    priority: int = 0
+    created_at: float = 0.0
+    node: str | None = None
+    max_duration_s: float | None = None
+
+
+class State(Enum):
+    """How a waiting pod or gang stands."""
+
+    INVALID = "invalid"
+    ASSEMBLING = "assembling"
+    PLANNED = "planned"
+    RESERVED = "reserved"
+    EVICTING = "evicting"
+    BEHIND = "behind a reservation"
+    UNSCHEDULABLE = "unschedulable"
+    GIVEN_UP = "given up"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[T]):
+    """A waiting gang (or the pod `uid`) in the order in which places are given. `miss` is the nearest that a
+    gang came to fitting, `reservation` its own, `behind` the gang whose reservation is in the way."""
+
+    state: State
+    gang: Gang[T] | None = None
+    uid: str | None = None
+    places: Mapping[str, str] = field(default_factory=dict)
+    miss: GangMiss[T] | None = None
+    reservation: Reservation[T] | None = None
+    behind: GangKey | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GivenPlace:
+    """The node that keeps a place for a pod. `deadline` is the time by which a member's whole gang must have
+    started; None for a pod alone, and for a gang that began without gates."""
+
+    uid: str
+    node: str
+    deadline: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """A pod that leaves for the gang `of`: as a victim, or `overdue` as one of its own members."""
+
+    uid: str
+    of: GangKey
+    overdue: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions(Generic[T]):
+    """In the order of execution: `settle` are members of gangs that have started, which lose their
+    deadline; `evict` and `withdraw` (nominations that no longer hold; a member keeps its deadline) make
+    room; each of `lift` has the gated members of one gang, whose gates go after all of its nominations have
+    been written."""
+
+    settle: Sequence[str] = ()
+    evict: Sequence[Evict] = ()
+    withdraw: Sequence[str] = ()
+    nominate: Sequence[GivenPlace] = ()
+    lift: Sequence[Sequence[str]] = ()
+    reservations: Sequence[Reservation[T]] = ()
+    entries: Sequence[Entry[T]] = ()

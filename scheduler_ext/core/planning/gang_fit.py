@@ -1,0 +1,163 @@
+"""Whether the members of a gang fit together: all of them, in one domain if the gang asks for that, or
+none."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from scheduler_ext.core.planning.draining import Topology
+from scheduler_ext.core.planning.gang import Gang, Member
+from scheduler_ext.core.planning.placing import Place, Placing
+
+T = TypeVar("T")
+
+# Orders of different members that are tried before the gang counts as not fitting.
+ORDERS = 8
+# Domains of one size that are compared by their totals once the gang fits in one of them.
+COMPARED = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Nodes with the same value of a label; `key` is None for the whole cluster (`nodes` None)."""
+
+    key: str | None = None
+    value: str = ""
+    nodes: frozenset[str] | None = None
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}" if self.key else "the cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class GangFit:
+    """A place for each member, by uid."""
+
+    places: Mapping[str, Place]
+    domain: Domain = field(default_factory=Domain)
+
+    @property
+    def total(self) -> float:
+        return sum(place.total for place in self.places.values())
+
+
+@dataclass(frozen=True, slots=True)
+class GangMiss(Generic[T]):
+    """The nearest that a gang came to fitting: the members that found a place, and those left over."""
+
+    placed: int
+    unplaced: tuple[Member[T], ...]
+    domain: Domain = field(default_factory=Domain)
+
+
+def fit(
+    gang: Gang[T],
+    cluster: Placing[T],
+    topology: Topology,
+    among: Collection[str] | None = None,
+    members: Sequence[Member[T]] | None = None,
+) -> GangFit | GangMiss[T]:
+    """Places for the members that have no node (or for `members`), on nodes of `among` only (None: all). If
+    all of them fit, they are on the cluster afterwards; otherwise it is unchanged. Of the domains that take
+    the gang whole, the one with the fewest nodes is chosen, then the one with the highest total."""
+    members = gang.joining if members is None else members
+    best: GangFit | None = None
+    nearest: GangMiss[T] | None = None
+    compared, mark = 0, cluster.mark()
+    for domain in domains(gang, topology, among):
+        if best is not None and (_rank(domain) != _rank(best.domain) or compared == COMPARED):
+            break
+        found = _in_domain(members, cluster, domain)
+        cluster.rollback(mark)
+        if isinstance(found, GangMiss):
+            if nearest is None or found.placed > nearest.placed:
+                nearest = found
+            continue
+        compared += 1
+        if best is None or found.total > best.total:
+            best = found
+    if best is not None:
+        for member in members:
+            cluster.put(member.ask, best.places[member.uid].node)
+        return best
+    return nearest or GangMiss(0, tuple(members))
+
+
+def domains(gang: Gang[T], topology: Topology, among: Collection[str] | None = None) -> Iterator[Domain]:
+    """The parts of the cluster to try: domains of the preferred label within those of the required one, then
+    without the preference; of each kind, the smallest first. Members that are bound fix the required
+    domain."""
+    wish = gang.wish
+    allowed = None if among is None else frozenset(among)
+    required = [Domain(nodes=allowed)]
+    if wish.required_topology is not None:
+        required = _split(required[0], wish.required_topology, topology)
+        values = topology.get(wish.required_topology, {})
+        fixed = {value for member in gang.bound if (value := values.get(member.node or ""))}
+        if fixed:
+            required = [domain for domain in required if domain.value in fixed]
+    if wish.preferred_topology is not None:
+        yield from sorted(
+            (inner for outer in required for inner in _split(outer, wish.preferred_topology, topology)),
+            key=_order,
+        )
+    yield from sorted(required, key=_order)
+
+
+def _split(outer: Domain, key: str, topology: Topology) -> list[Domain]:
+    nodes: dict[str, set[str]] = {}
+    for node, value in topology.get(key, {}).items():
+        if outer.nodes is None or node in outer.nodes:
+            nodes.setdefault(value, set()).add(node)
+    return [Domain(key, value, frozenset(names)) for value, names in nodes.items()]
+
+
+def _rank(domain: Domain) -> tuple[str | None, int]:
+    return domain.key, len(domain.nodes or ())
+
+
+def _order(domain: Domain) -> tuple[int, str]:
+    return len(domain.nodes or ()), domain.value
+
+
+def _in_domain(members: Sequence[Member[T]], cluster: Placing[T], domain: Domain) -> GangFit | GangMiss[T]:
+    """Members that found no place go first in the next order: that finds room for large members which
+    small ones had taken. A first member without a place has none in any order."""
+    order = list(members)
+    nearest: GangMiss[T] | None = None
+    mark = cluster.mark()
+    for _ in range(ORDERS):
+        cluster.rollback(mark)
+        places, left = _one_by_one(order, cluster, domain.nodes)
+        if not left:
+            return GangFit(places, domain)
+        if nearest is None or len(places) > nearest.placed:
+            nearest = GangMiss(len(places), tuple(left), domain)
+        uids = {member.uid for member in left}
+        following = [*left, *(member for member in order if member.uid not in uids)]
+        if left[0] is order[0] or following == order:
+            break
+        order = following
+    cluster.rollback(mark)
+    assert nearest is not None
+    return nearest
+
+
+def _one_by_one(
+    order: Sequence[Member[T]], cluster: Placing[T], among: Collection[str] | None
+) -> tuple[dict[str, Place], list[Member[T]]]:
+    """Places in this order, and the members without one. A member of the kind of one without a place has
+    none either."""
+    places: dict[str, Place] = {}
+    left: list[Member[T]] = []
+    for member in order:
+        if member.kind is not None and any(member.kind == other.kind for other in left):
+            left.append(member)
+            continue
+        place = cluster.best(member.ask, among)
+        if place is None:
+            left.append(member)
+        else:
+            places[member.uid] = place
+            cluster.put(member.ask, place.node)
+    return places, left

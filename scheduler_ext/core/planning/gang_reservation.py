@@ -1,0 +1,262 @@
+"""The places that are kept for a gang that does not fit yet, and the pods that may use them meanwhile.
+Without them, smaller pods take every GPU that becomes free, and a gang never finds enough at one time."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from scheduler_ext.core.planning.draining import Draining, Running, Topology, remove_all
+from scheduler_ext.core.planning.gang import Gang, GangKey, Member
+from scheduler_ext.core.planning.gang_fit import GangFit, fit
+from scheduler_ext.core.planning.placing import Place
+from scheduler_ext.core.planning.widening import widening
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation(Generic[T]):
+    """Places by member, which are free once the pods `awaited` (uids) have left. `starts_at` is the time by
+    which that is the case; None if one of them does not state its end, or all leave already. `part` are the
+    nodes that could take a member at all: no other gang reserves there. `evicts_below` is the priority
+    below which the gang evicts pods; None: it evicts none."""
+
+    key: GangKey
+    members: tuple[Member[T], ...]
+    places: Mapping[str, str]
+    awaited: frozenset[str]
+    starts_at: float | None
+    part: frozenset[str]
+    evicts_below: int | None = None
+
+    @property
+    def nodes(self) -> frozenset[str]:
+        return frozenset(self.places.values())
+
+
+def part_of(gang: Gang[T], cluster: Draining[T]) -> frozenset[str]:
+    """The nodes that could take one of the joining members."""
+    seen: set[object] = set()
+    nodes: set[str] = set()
+    for member in gang.joining:
+        if member.kind is None or member.kind not in seen:
+            seen.add(member.kind)
+            nodes.update(cluster.within_reach(member.ask))
+    return frozenset(nodes)
+
+
+def reserve(
+    gang: Gang[T],
+    cluster: Draining[T],
+    running: Sequence[Running],
+    topology: Topology,
+    part: frozenset[str],
+    previous: Reservation[T] | None = None,
+) -> Reservation[T] | None:
+    """The places that are free at the earliest time, by the stated ends of `running`, the pods that may be
+    waited for. Where pods without an end are needed too, those that started last are waited for (a pod that
+    has run for long will run for long), and as few as suffice. The places of `previous` are kept unless
+    others are free earlier or wait for fewer pods. None if the gang does not fit even without any of the
+    pods. The cluster is unchanged."""
+    here = [pod for pod in running if pod.node in part and pod.gang != gang.key]
+    found = [_kept(gang, cluster, here, part, previous) if previous is not None else None]
+    for nodes in widening(part, here, _median_end):
+        fresh = _fresh(gang, cluster, [pod for pod in here if pod.node in nodes], topology, part)
+        if fresh is not None:
+            found.append(fresh)
+            break
+    return min((each for each in found if each is not None), key=_lateness, default=None)
+
+
+def _median_end(pods: Sequence[Running]) -> tuple[float, int]:
+    """When half of a node's pods will have ended."""
+    ends = sorted(
+        float("-inf") if pod.leaving else float("inf") if pod.ends_at is None else pod.ends_at for pod in pods
+    )
+    return (ends[len(ends) // 2] if ends else float("-inf")), len(ends)
+
+
+def _lateness(reservation: Reservation[T]) -> tuple[bool, float, int]:
+    starts_at = reservation.starts_at
+    return starts_at is None, starts_at or 0.0, len(reservation.awaited) if starts_at is None else 0
+
+
+def _fresh(
+    gang: Gang[T], cluster: Draining[T], running: Sequence[Running], topology: Topology, part: frozenset[str]
+) -> Reservation[T] | None:
+    timed = sorted((pod for pod in running if pod.ends_at is not None or pod.leaving), key=_end)
+    untimed = [pod for pod in running if pod.ends_at is None and not pod.leaving]
+    untimed.sort(key=lambda pod: (-_started(pod), pod.uid))
+    every = [*timed, *untimed]
+
+    def found_without(gone: Sequence[Running]) -> GangFit | None:
+        mark = cluster.mark()
+        remove_all(cluster, gone)
+        found = fit(gang, cluster, topology, part)
+        cluster.rollback(mark)
+        return found if isinstance(found, GangFit) else None
+
+    if found_without(every) is None:
+        return None
+    least = bisect_left(range(len(every)), True, key=lambda n: found_without(every[:n]) is not None)
+    gone = every[:least]
+    if least > len(timed):
+        gone = spared(gone, lambda rest: found_without(rest) is not None)
+    found = found_without(gone)
+    if found is None:  # more room does not always help a choice of one place after the other
+        gone, found = every, found_without(every)
+    assert found is not None
+    return _reservation(gang, {uid: place.node for uid, place in found.places.items()}, gone, part)
+
+
+def _started(pod: Running) -> float:
+    return float("inf") if pod.pod.started_at is None else pod.pod.started_at
+
+
+def _end(pod: Running) -> tuple[float, str]:
+    return (float("-inf") if pod.leaving or pod.ends_at is None else pod.ends_at), pod.uid
+
+
+def _reservation(
+    gang: Gang[T], places: Mapping[str, str], gone: Sequence[Running], part: frozenset[str]
+) -> Reservation[T]:
+    nodes = set(places.values())
+    waited = [pod for pod in gone if pod.node in nodes]
+    ends = [pod.ends_at for pod in waited if not pod.leaving]
+    known = [end for end in ends if end is not None]
+    starts_at = max(known) if known and len(known) == len(ends) else None
+    return Reservation(gang.key, gang.joining, places, frozenset(pod.uid for pod in waited), starts_at, part)
+
+
+def _kept(
+    gang: Gang[T],
+    cluster: Draining[T],
+    running: Sequence[Running],
+    part: frozenset[str],
+    previous: Reservation[T],
+) -> Reservation[T] | None:
+    """The same places, if the pods that were waited for still are the only ones in the way."""
+    if previous.key != gang.key or set(previous.places) != {member.uid for member in gang.joining}:
+        return None
+    gone = [pod for pod in running if pod.uid in previous.awaited]
+    mark = cluster.mark()
+    remove_all(cluster, gone)
+    held = _put_all(gang.joining, previous.places, cluster)
+    cluster.rollback(mark)
+    if not held:
+        return None
+    return _reservation(gang, previous.places, gone, part)
+
+
+def _put_all(members: Sequence[Member[T]], places: Mapping[str, str], cluster: Draining[T]) -> bool:
+    for member in members:
+        node = places[member.uid]
+        if node not in cluster.nodes or cluster.best(member.ask, (node,)) is None:
+            return False
+        cluster.put(member.ask, node)
+    return True
+
+
+def spared(gone: Sequence[Running], suffices: Callable[[Sequence[Running]], bool]) -> list[Running]:
+    """The pods that remain when each one that need not leave is spared, the last of the list first. Many can
+    be, so all are tried together, then halves. The result suffices, and without any one of it does not,
+    as far as `suffices` says."""
+    kept = list(gone)
+
+    def spare(some: Sequence[Running]) -> None:
+        nonlocal kept
+        uids = {pod.uid for pod in some}
+        rest = [pod for pod in kept if pod.uid not in uids]
+        if suffices(rest):
+            kept = rest
+        elif len(some) > 1:
+            half = len(some) // 2
+            spare(some[half:])
+            spare(some[:half])
+
+    if kept:
+        spare(kept)
+    again = True
+    while again:
+        # A pod may be spared once another one leaves: a choice of places differs with what is free.
+        again = False
+        for pod in reversed(kept):
+            rest = [each for each in kept if each is not pod]
+            if suffices(rest):
+                kept, again = rest, True
+    return kept
+
+
+class Backfill(Generic[T]):
+    """A cluster with reservations, and places on it that do not disturb them. A pod may use a kept place if
+    it ends by the time that the gang starts, or if the gang would evict it; elsewhere, and in room that the
+    gang leaves on its nodes, any pod may be."""
+
+    def __init__(
+        self, cluster: Draining[T], running: Sequence[Running], now: float, starting_s: float = 0.0
+    ) -> None:
+        self._cluster = cluster
+        # A pod that is planned now starts a little later, and ends by so much later.
+        self._start = now + starting_s
+        self._running: dict[str, list[Running]] = {}
+        for pod in running:
+            self.add(pod)
+        self.reservations: list[Reservation[T]] = []
+
+    def add(self, pod: Running) -> None:
+        """A further pod that gangs may wait for."""
+        self._running.setdefault(pod.node, []).append(pod)
+
+    def place(
+        self,
+        ask: T,
+        priority: int,
+        max_duration_s: float | None,
+        among: Collection[str] | None = None,
+    ) -> Place | None:
+        """The best place for a pod that comes after the gangs with reservations."""
+        binding = [
+            each for each in self.reservations if not self._ends_before(each, priority, max_duration_s)
+        ]
+        place = self._cluster.best(ask, among)
+        refused: set[str] = set()
+        while place is not None and any(self._disturbs(ask, place.node, each) for each in binding):
+            refused.add(place.node)
+            names = self._cluster.nodes if among is None else among
+            left = [name for name in names if name not in refused]
+            place = self._cluster.best(ask, left) if left else None
+        return place
+
+    def open_nodes(self, priority: int, max_duration_s: float | None) -> frozenset[str] | None:
+        """The nodes without places that such a pod must leave free; None: all."""
+        kept: frozenset[str] = frozenset().union(
+            *(
+                each.nodes
+                for each in self.reservations
+                if not self._ends_before(each, priority, max_duration_s)
+            )
+        )
+        return frozenset(self._cluster.nodes) - kept if kept else None
+
+    def _ends_before(self, kept: Reservation[T], priority: int, max_duration_s: float | None) -> bool:
+        if kept.evicts_below is not None and priority < kept.evicts_below:
+            return True
+        return (
+            kept.starts_at is not None
+            and max_duration_s is not None
+            and self._start + max_duration_s <= kept.starts_at
+        )
+
+    def _disturbs(self, ask: T, node: str, kept: Reservation[T]) -> bool:
+        """Whether the pod would take a kept place: without the pods that are waited for, the node then no
+        longer has room for the members that are to come there."""
+        if node not in kept.nodes:
+            return False
+        cluster = self._cluster
+        mark = cluster.mark()
+        remove_all(cluster, (pod for pod in self._running.get(node, ()) if pod.uid in kept.awaited))
+        members = [member for member in kept.members if kept.places[member.uid] == node]
+        held = _put_all(members, kept.places, cluster) and cluster.best(ask, (node,)) is not None
+        cluster.rollback(mark)
+        return not held

@@ -1,0 +1,290 @@
+"""One step of planning for gangs and for the pods among them. It follows from what the cluster shows, so a
+planner that takes over from another goes on where that one stopped: gates, nominations with deadlines and
+bound members say how far each gang is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.planning.draining import Draining, Running, Topology
+from scheduler_ext.core.planning.gang import Gang, GangKey, Member, MemberState, rank
+from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy, Standing, deadline, given_up, standing
+from scheduler_ext.core.planning.gang_decisions import Decisions, Entry, Evict, GivenPlace, Single, State
+from scheduler_ext.core.planning.gang_fit import GangFit, GangMiss, fit
+from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation, part_of, reserve
+from scheduler_ext.core.planning.gang_victims import Proposals, victims
+from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.core.request.request import GpuRequest
+
+T = TypeVar("T")
+
+# The members of a gang that leave when it is evicted. The others are behind gates still.
+_LEAVING = (MemberState.BOUND, MemberState.WAITING)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How gangs are treated. `preempts`: they may evict pods of lower priority. `starting_s` is the longest
+    time from a plan to the start of a pod."""
+
+    deadlines: DeadlinePolicy = field(default_factory=DeadlinePolicy)
+    preempts: bool = False
+    starting_s: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Scene(Generic[T]):
+    """The cluster at one time: pods on nodes are on `cluster`, and so are nominations by others, but those of
+    the planner are not. `running` are the pods on nodes that may be waited for or evicted."""
+
+    cluster: Draining[T]
+    running: Sequence[Running]
+    topology: Topology
+    budgets: Sequence[Budget] = ()
+    proposals: Proposals[T] | None = None
+
+
+def step(
+    now: float,
+    gangs: Sequence[Gang[T]],
+    singles: Sequence[Single[T]],
+    scene: Scene[T],
+    policy: Policy,
+    previous: Sequence[Reservation[T]] = (),
+) -> Decisions[T]:
+    """What to do now. Gangs that have begun get their places first, then gangs and pods by priority and age.
+    `previous` are the reservations of the last step, which keep their places where they can. The cluster has
+    all planned pods afterwards."""
+    planning = GangStep(now, scene, policy, previous)
+    planning.begin(gangs)
+    waiting: list[Gang[T] | Single[T]] = [gang for gang in planning.gangs if not gang.has_begun]
+    waiting += singles
+    waiting.sort(key=lambda each: (-each.priority, each.created_at))
+    for each in waiting:
+        if isinstance(each, Single):
+            planning.place(each)
+        else:
+            planning.start(each)
+    return planning.decisions()
+
+
+class GangStep(Generic[T]):
+    """A step in parts, for a planner that places pods without a gang in its own way: `begin` first, then
+    `start` for each other gang in its turn among the pods, which take places that `backfill` allows and
+    `hold` them."""
+
+    def __init__(
+        self, now: float, scene: Scene[T], policy: Policy, previous: Sequence[Reservation[T]] = ()
+    ) -> None:
+        self._now = now
+        self._scene = scene
+        self._cluster = scene.cluster
+        self._policy = policy
+        self._previous = {each.key: each for each in previous}
+        # A pod that runs longer than it said has no known end.
+        self._running = [
+            replace(pod, ends_at=None) if pod.ends_at is not None and pod.ends_at < now else pod
+            for pod in scene.running
+        ]
+        self.backfill = Backfill(self._cluster, self._running, now, policy.starting_s)
+        self.gangs: Sequence[Gang[T]] = ()
+        self._by_key: dict[GangKey | None, Gang[T]] = {}
+        self._singles: list[Single[T]] = []
+        self._settle: list[str] = []
+        self._evict: list[Evict] = []
+        self._nominate: list[GivenPlace] = []
+        self._lift: list[tuple[str, ...]] = []
+        self._entries: list[Entry[T]] = []
+
+    def begin(self, gangs: Sequence[Gang[T]]) -> None:
+        """Deadlines of all gangs, and places for those that have begun."""
+        self.gangs = sorted(gangs, key=rank)
+        self._by_key = {gang.key: gang for gang in self.gangs}
+        begun = self._in_time([gang for gang in self.gangs if gang.has_begun])
+        kept = [(gang, self._keep(gang)) for gang in begun]
+        for gang, places in kept:
+            self._complete(gang, places)
+
+    def _in_time(self, begun: list[Gang[T]]) -> list[Gang[T]]:
+        """The gangs that still have to get places; those that are overdue are evicted."""
+        policy = self._policy.deadlines
+        overdue = given_up(begun, self._now, policy, self._reach)
+        for gang in overdue:
+            leaving = [member for member in gang.members if member.state in _LEAVING]
+            self._leave([Evict(member.uid, gang.key, overdue=True) for member in leaving])
+            self._entries.append(Entry(State.GIVEN_UP, gang))
+        starting = []
+        for gang in begun:
+            if standing(gang, self._now, policy) is Standing.STARTED:
+                self._settle += [member.uid for member in gang.bound if member.deadline is not None]
+            if gang not in overdue and gang.joining:
+                starting.append(gang)
+        return starting
+
+    def _reach(self, gang: Gang[T]) -> frozenset[str]:
+        return part_of(gang, self._cluster) | {member.node for member in gang.bound if member.node}
+
+    def _leave(self, evicted: Sequence[Evict]) -> None:
+        self._evict += evicted
+        going = {each.uid for each in evicted}
+        self._running = [replace(pod, leaving=True) if pod.uid in going else pod for pod in self._running]
+
+    def _keep(self, gang: Gang[T]) -> dict[str, str]:
+        """The places of members that their nominations still keep, put on the cluster."""
+        places = {}
+        for member in gang.joining:
+            node = member.node
+            if node is None or node not in self._cluster.nodes:
+                continue
+            if self._cluster.best(member.ask, (node,)) is not None:
+                self._cluster.put(member.ask, node)
+                places[member.uid] = node
+        return places
+
+    def _complete(self, gang: Gang[T], places: dict[str, str]) -> None:
+        """Places for the members of a gang that has begun. Its gates go once all have one."""
+        until = deadline(gang, self._policy.deadlines)
+        rest = gang.with_places(places)
+        among = self.backfill.open_nodes(gang.priority, gang.max_duration_s)
+        found = fit(rest, self._cluster, self._scene.topology, among) if rest.joining else GangFit({})
+        if isinstance(found, GangFit):
+            places |= {uid: place.node for uid, place in found.places.items()}
+            self._planned(gang, places)
+        else:
+            self._wait(rest, found)
+        self._nominate_all(gang, places, until)
+
+    def start(self, gang: Gang[T]) -> None:
+        """All members of a gang that has not begun get places and lose their gates, or none does."""
+        if gang.problem is not None:
+            self._entries.append(Entry(State.INVALID, gang))
+            return
+        if gang.missing:
+            self._entries.append(Entry(State.ASSEMBLING, gang))
+            return
+        among = self.backfill.open_nodes(gang.priority, gang.max_duration_s)
+        mark = self._cluster.mark()
+        places = self._keep(gang)
+        kept_open = among is None or among.issuperset(places.values())
+        if len(places) < len(gang.joining) or not kept_open:
+            self._cluster.rollback(mark)
+            found = fit(gang, self._cluster, self._scene.topology, among)
+            if isinstance(found, GangMiss):
+                self._wait(gang, found)
+                return
+            places = {uid: place.node for uid, place in found.places.items()}
+        until = self._now + self._policy.deadlines.seconds(gang)
+        self._planned(gang, places)
+        self._nominate_all(gang, places, until)
+
+    def _planned(self, gang: Gang[T], places: dict[str, str]) -> None:
+        """All members have places, so the gates go."""
+        self._entries.append(Entry(State.PLANNED, gang, places=places))
+        gated = tuple(member.uid for member in gang.joining if member.state is MemberState.GATED)
+        if gated:
+            self._lift.append(gated)
+
+    def _nominate_all(self, gang: Gang[T], places: dict[str, str], until: float | None) -> None:
+        for each in gang.joining:
+            if (node := places.get(each.uid)) is not None:
+                self._nominate.append(GivenPlace(each.uid, node, until))
+                self.hold(each, node, gang.key)
+
+    def hold(self, pod: Member[T] | Single[T], node: str, gang: GangKey | None = None) -> None:
+        """A pod has been put on a node: later gangs wait for it as for one that runs."""
+        ends_at = None
+        if pod.max_duration_s is not None:
+            ends_at = self._now + self._policy.starting_s + pod.max_duration_s
+        stands_for = BoundPod(pod.uid, "", "", pod.priority, GpuRequest(priority=pod.priority))
+        planned = Running(stands_for, node, ends_at, gang=gang, planned=pod.ask)
+        self._running.append(planned)
+        self.backfill.add(planned)
+
+    def _wait(self, gang: Gang[T], miss: GangMiss[T]) -> None:
+        """The gang does not fit: the first such gang of its part of the cluster makes room, or keeps it."""
+        part = part_of(gang, self._cluster)
+        for other in self.backfill.reservations:
+            if other.part & part:
+                self._entries.append(Entry(State.BEHIND, gang, miss=miss, behind=other.key))
+                return
+        mine = self._preempt(gang, part)
+        state = State.EVICTING
+        if mine is None:
+            state = State.RESERVED
+            mine = reserve(
+                gang, self._cluster, self._running, self._scene.topology, part, self._previous.get(gang.key)
+            )
+        if mine is None:
+            self._entries.append(Entry(State.UNSCHEDULABLE, gang, miss=miss))
+            return
+        staying = {pod.uid for pod in self._running if not pod.leaving}
+        if self._preempting(gang) and mine.awaited & staying:
+            # Others are in the way, so pods that it would evict may come. If all that is awaited leaves, they
+            # may not: the gang would evict such pods again and again.
+            mine = replace(mine, evicts_below=gang.priority)
+        self.backfill.reservations.append(mine)
+        self._entries.append(Entry(state, gang, miss=miss, reservation=mine))
+
+    def _preempting(self, gang: Gang[T]) -> bool:
+        return self._policy.preempts and gang.preempts
+
+    def _preempt(self, gang: Gang[T], part: frozenset[str]) -> Reservation[T] | None:
+        """Victims after which the gang fits whole, and its places; None without any."""
+        if not self._preempting(gang):
+            return None
+        scene = self._scene
+        found = victims(
+            gang, self._cluster, self._running, scene.topology, part, scene.budgets, scene.proposals
+        )
+        if found is None:
+            return None
+        evicted = [Evict(pod.uid, gang.key) for pod in found.victims]
+        for key in dict.fromkeys(pod.gang for pod in found.victims):
+            waiting = self._by_key[key].joining if key in self._by_key else ()
+            evicted += [Evict(each.uid, gang.key) for each in waiting if each.state in _LEAVING]
+        self._leave(evicted)
+        places = {uid: place.node for uid, place in found.fit.places.items()}
+        nodes = set(places.values())
+        awaited = frozenset(pod.uid for pod in self._running if pod.leaving and pod.node in nodes)
+        return Reservation(gang.key, gang.joining, places, awaited, None, part)
+
+    def place(self, single: Single[T]) -> None:
+        """The place that a pod has already, or the best one that backfill allows."""
+        self._singles.append(single)
+        about = single.ask, single.priority, single.max_duration_s
+        place = None
+        if single.node is not None and single.node in self._cluster.nodes:
+            place = self.backfill.place(*about, among=(single.node,))
+        place = place or self.backfill.place(*about)
+        if place is not None:
+            self._cluster.put(single.ask, place.node)
+            self.hold(single, place.node)
+            self._nominate.append(GivenPlace(single.uid, place.node))
+            self._entries.append(Entry(State.PLANNED, uid=single.uid, places={single.uid: place.node}))
+            return
+        kept = self.backfill.reservations and self._cluster.best(single.ask)
+        behind = next((each.key for each in self.backfill.reservations if kept), None)
+        state = State.UNSCHEDULABLE if behind is None else State.BEHIND
+        self._entries.append(Entry(state, uid=single.uid, behind=behind))
+
+    def decisions(self) -> Decisions[T]:
+        """All that was decided. A gang that was evicted meanwhile gets no place."""
+        gangs, singles = self.gangs, self._singles
+        going = {each.uid for each in self._evict}
+        undone = {gang.key for gang in gangs if any(each.uid in going for each in gang.members)}
+        staying = {each.uid for gang in gangs if gang.key not in undone for each in gang.members}
+        staying |= {each.uid for each in singles}
+        nominate = [each for each in self._nominate if each.uid in staying]
+        planned = {each.uid for each in nominate} | going
+        held = [(each.uid, each.node) for each in singles]
+        held += [(each.uid, each.node) for gang in gangs for each in gang.members if each.is_unbound]
+        return Decisions(
+            settle=self._settle,
+            evict=self._evict,
+            withdraw=[uid for uid, node in held if node is not None and uid not in planned],
+            nominate=nominate,
+            lift=[uids for uids in self._lift if staying.issuperset(uids)],
+            reservations=self.backfill.reservations,
+            entries=self._entries,
+        )

@@ -1,0 +1,84 @@
+"""How a waiting gang stands, in a sentence."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from scheduler_ext.core.planning.gang import Gang
+from scheduler_ext.core.planning.gang_decisions import Entry, State
+from scheduler_ext.core.planning.gang_fit import GangMiss
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.resource_names import shown_resource
+
+T = TypeVar("T")
+
+Amounts = Callable[[T], Mapping[str, int]]
+"""What a pod asks, by the name that people read."""
+
+
+def gpu_amounts(request: GpuRequest) -> Counter[str]:
+    """The amounts of a request: whole GPUs by the models that the pod accepts, others by their resource."""
+    found: Counter[str] = Counter()
+    models = " or ".join(request.models)
+    for ask in request.units:
+        name = shown_resource(ask.resource)
+        found[models if models and ask.profile is None else name] += max(1, ask.count)
+    if request.shares is not None:
+        found["MiB of GPU memory"] += request.shares.total_mib
+    return found
+
+
+def sentence(entry: Entry[T], amounts: Amounts[T]) -> str:
+    """How the gang of an entry stands: "3 of 8 members fit; 5 × H100 short"."""
+    gang = entry.gang
+    assert gang is not None
+    match entry.state:
+        case State.INVALID:
+            return gang.problem or ""
+        case State.ASSEMBLING:
+            return assembling(gang)
+        case State.PLANNED:
+            return f"all {gang.wish.size} members have places"
+        case State.GIVEN_UP:
+            return f"{_begun(gang)}, and the deadline has passed: the gang is evicted whole"
+    words = [nearest_miss(entry.miss, amounts)] if entry.miss is not None else []
+    if entry.state is State.BEHIND:
+        words.append(f"behind gang {entry.behind}, for which places are kept")
+    elif entry.state is State.UNSCHEDULABLE:
+        words.append("the gang would not fit if all other pods left")
+    elif entry.reservation is not None:
+        kept = entry.reservation
+        pods = f"{len(kept.awaited)} pod{'s' * (len(kept.awaited) != 1)}"
+        words.append(f"places are kept on {_nodes(len(kept.nodes))}, free once {pods} left")
+        if entry.state is State.RESERVED and kept.starts_at is None:
+            words.append("the time is unknown, because some of these pods state no max-duration")
+    return "; ".join(words)
+
+
+def assembling(gang: Gang[T]) -> str:
+    """How many of the pods exist: "5 of 8 pods exist"."""
+    return f"{len(gang.members)} of {gang.wish.size} pods exist"
+
+
+def nearest_miss(miss: GangMiss[T], amounts: Amounts[T]) -> str:
+    """What is missing where most members fit: "3 of 8 members fit in zone=a; 5 × H100 short"."""
+    short: Counter[str] = Counter()
+    for member in miss.unplaced:
+        short.update(amounts(member.ask))
+    where = f" in {miss.domain}" if miss.domain.key is not None else ""
+    members = f"{miss.placed} of {miss.placed + len(miss.unplaced)} members fit{where}"
+    if not short:
+        return members
+    return f"{members}; {', '.join(_amount(count, name) for name, count in short.items())} short"
+
+
+def _amount(count: int, name: str) -> str:
+    return f"{count:,} {name}" if name.startswith("MiB ") else f"{count:,} × {name}"
+
+
+def _begun(gang: Gang[T]) -> str:
+    return f"{len(gang.bound)} of {gang.wish.size} members run"
+
+
+def _nodes(count: int) -> str:
+    return f"{count} node{'s' * (count != 1)}"

@@ -1,0 +1,256 @@
+"""The gang of a pod: the pod's annotations, or the labels that other projects put on the pods of a group.
+
+Names are those of JobSet 0.11 (api/jobset/v1alpha2/jobset_types.go), LeaderWorkerSet 0.8
+(api/leaderworkerset/v1/leaderworkerset_types.go), Kueue 0.17
+(pkg/controller/jobs/pod/constants/constants.go and apis/kueue/v1beta2/topology_types.go), Kubeflow's
+training operator 1.9 and MPI operator 0.8 (pkg/apis/kubeflow.org/v1/common_types.go,
+pkg/apis/kubeflow/v2beta1/constants.go), the coscheduling plugin 0.34 (apis/scheduling/v1alpha1/types.go),
+whose label Kubeflow's Trainer 2.2 sets, and of Kubernetes itself (core/v1/types.go: `spec.workloadRef` in
+1.35, `spec.schedulingGroup` from 1.36 on)."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from scheduler_ext.core.errors import ConfigError
+from scheduler_ext.core.planning.gang import GATE, NODE_POOL, GangKey, GangWish, InvalidGang, OnDeadline
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX, shown
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.kube import strings
+from scheduler_ext.wire.times import duration_s
+
+GANG = f"{ANNOTATION_PREFIX}gang"
+SIZE = f"{ANNOTATION_PREFIX}gang-size"
+REQUIRED_TOPOLOGY = f"{ANNOTATION_PREFIX}gang-required-topology"
+PREFERRED_TOPOLOGY = f"{ANNOTATION_PREFIX}gang-preferred-topology"
+DEADLINE = f"{ANNOTATION_PREFIX}gang-deadline"
+ON_DEADLINE = f"{ANNOTATION_PREFIX}gang-on-deadline"
+MAX_DURATION = f"{ANNOTATION_PREFIX}max-duration"
+_OURS = (GANG, SIZE, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, DEADLINE, ON_DEADLINE)
+
+MAX_SIZE = 1000
+DEADLINE_BOUNDS_S = (10, 86_400)
+DURATION_BOUNDS_S = (1, 366 * 86_400)
+
+_JOBSET = "jobset.sigs.k8s.io/jobset-name"
+_LWS_NAME = "leaderworkerset.sigs.k8s.io/name"
+_LWS_INDEX = "leaderworkerset.sigs.k8s.io/group-index"
+_LWS_SIZE = "leaderworkerset.sigs.k8s.io/size"
+_KUEUE_GROUP = "kueue.x-k8s.io/pod-group-name"
+_KUEUE_SIZE = "kueue.x-k8s.io/pod-group-total-count"
+_KUEUE_REQUIRED = "kueue.x-k8s.io/podset-required-topology"
+_KUEUE_PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
+_KUBEFLOW_JOB = "training.kubeflow.org/job-name"
+_COSCHEDULING = "scheduling.x-k8s.io/pod-group"
+
+# A DNS subdomain with underscores, so that each name of an object or a label value is one.
+_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
+_LABEL_KEY = re.compile(
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII
+)
+
+
+class Group(NamedTuple):
+    """An object that says how many pods belong together: its kind, namespace and name."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredGroup:
+    """What the object of a group says; `size` None: its pods need not start together."""
+
+    size: int | None
+    required_topology: str | None = None
+
+
+Groups = Callable[[Group], DeclaredGroup | None]
+"""The objects of groups that a cluster has; None for an unknown one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A group that the pod names; `where` is the field, `size` its number of pods as text, from
+    `size_field`. `group` is the object that says what the pod does not."""
+
+    group: Group
+    where: str
+    size: str | None = None
+    size_field: str = ""
+    required: str | None = None
+    preferred: str | None = None
+
+
+class _BadFieldError(ValueError):
+    """A value that cannot be read; never leaves this module."""
+
+
+def no_groups(_: Group) -> None:
+    """A cluster whose objects of groups are not known."""
+
+
+def gang_wish(pod: kube.Pod, groups: Groups = no_groups) -> GangWish | InvalidGang | None:
+    """The gang that a pod belongs to; None for a pod alone, and for a gang of one. Annotations of this
+    project come first; labels of the same names stand for them, so that `kubectl get pods -l` finds the
+    pods. Then comes the first of the groups of other projects, whose missing parts annotations add: a
+    JobSet's pods do not say how many they are. If nothing else says so, they are pods alone unless
+    annotations or a gate make them a gang."""
+    metadata = pod.metadata or kube.ObjectMeta()
+    try:
+        ours = _own_fields(metadata)
+        found = _named(pod, metadata, ours)
+        if found is None:
+            return None
+        wish = _wish(found, ours, groups, must_say=bool(ours) or is_gated(pod))
+    except _BadFieldError as error:
+        return InvalidGang(str(error))
+    return wish if wish is not None and wish.size > 1 else None
+
+
+def max_duration_s(pod: kube.Pod) -> float | InvalidGang | None:
+    """The longest time in seconds that a pod runs: the annotation, or `spec.activeDeadlineSeconds`, after
+    which the kubelet ends it, whichever is less. None without either."""
+    spec = pod.spec or kube.PodSpec()
+    limits = [float(spec.active_deadline_seconds)] if spec.active_deadline_seconds is not None else []
+    text = strings((pod.metadata or kube.ObjectMeta()).annotations).get(MAX_DURATION)
+    if text is not None:
+        try:
+            limits.append(_duration(MAX_DURATION, text, *DURATION_BOUNDS_S))
+        except _BadFieldError as error:
+            return InvalidGang(str(error))
+    return min(limits, default=None)
+
+
+def is_gated(pod: kube.Pod) -> bool:
+    """Whether a pod is behind the gate of gangs."""
+    gates = (pod.spec.scheduling_gates if pod.spec is not None else None) or ()
+    return any(f'"{GATE}"'.encode() in bytes(gate) for gate in gates)
+
+
+def _own_fields(metadata: kube.ObjectMeta) -> dict[str, str]:
+    annotations, labels = strings(metadata.annotations), strings(metadata.labels)
+    for key in _OURS:
+        if key in labels and annotations.get(key, labels[key]) != labels[key]:
+            raise _BadFieldError(
+                f"annotation {key} is {shown(annotations[key])} and the label of the same name "
+                f"{shown(labels[key])}; keep one of them"
+            )
+    return {
+        key: annotations.get(key, labels.get(key, "")).strip()
+        for key in _OURS
+        if key in annotations or key in labels
+    }
+
+
+def _named(pod: kube.Pod, metadata: kube.ObjectMeta, ours: Mapping[str, str]) -> _Found | None:
+    """The group that the pod names first."""
+    namespace = metadata.namespace or "default"
+    other = next(_groups_of_others(pod, metadata, namespace), None)
+    if GANG not in ours:
+        if other is None and (fields := [key for key in _OURS if key in ours]):
+            raise _BadFieldError(
+                f"annotation {fields[0]} without a gang; name it with the annotation {GANG}, the same for "
+                "all of its pods"
+            )
+        return other
+    if not _NAME.fullmatch(ours[GANG]):
+        raise _BadFieldError(
+            f"annotation {GANG}: {shown(ours[GANG])} is no name; use letters, digits, '-', '_' and '.', "
+            "at most 253 of them"
+        )
+    return _Found(Group("gang", namespace, ours[GANG]), f"annotation {GANG}")
+
+
+def _groups_of_others(pod: kube.Pod, metadata: kube.ObjectMeta, namespace: str) -> Iterator[_Found]:
+    spec = pod.spec or kube.PodSpec()
+    labels, annotations = strings(metadata.labels), strings(metadata.annotations)
+    if spec.scheduling_group is not None and (name := spec.scheduling_group.pod_group_name):
+        yield _Found(Group("PodGroup", namespace, name), "spec.schedulingGroup.podGroupName")
+    if (ref := spec.workload_ref) is not None and ref.name:
+        parts = (ref.name, ref.pod_group, ref.pod_group_replica_key)
+        name = "/".join(part for part in parts if part)
+        yield _Found(Group("Workload", namespace, name), "spec.workloadRef")
+    if name := labels.get(_KUEUE_GROUP):
+        yield _Found(
+            Group("Kueue pod group", namespace, name),
+            f"label {_KUEUE_GROUP}",
+            annotations.get(_KUEUE_SIZE),
+            _KUEUE_SIZE,
+            annotations.get(_KUEUE_REQUIRED),
+            annotations.get(_KUEUE_PREFERRED),
+        )
+    if (of := labels.get(_LWS_NAME)) and (index := labels.get(_LWS_INDEX)):
+        group = Group("LeaderWorkerSet", namespace, f"{of}-{index}")
+        yield _Found(group, f"label {_LWS_INDEX}", annotations.get(_LWS_SIZE), _LWS_SIZE)
+    for kind, key in (
+        ("coscheduling PodGroup", _COSCHEDULING),
+        ("JobSet", _JOBSET),
+        ("training job", _KUBEFLOW_JOB),
+    ):
+        if name := labels.get(key):
+            yield _Found(Group(kind, namespace, name), f"label {key}")
+
+
+def _wish(found: _Found, ours: Mapping[str, str], groups: Groups, *, must_say: bool) -> GangWish | None:
+    declared = groups(found.group) if found.group.kind != "gang" else None
+    if declared is not None and declared.size is None and SIZE not in ours:
+        return None
+    if SIZE in ours:
+        size = _size(SIZE, ours[SIZE])
+    elif found.size is not None:
+        size = _size(found.size_field, found.size)
+    elif declared is not None and declared.size is not None:
+        size = declared.size
+    elif not must_say:
+        return None
+    else:
+        raise _BadFieldError(
+            f"{found.where} names the {found.group.kind} {found.group.name}, but not how many pods it has; "
+            f'add the annotation {SIZE}, such as "8", to all of them'
+        )
+    group = found.group
+    wish = GangWish(
+        GangKey(group.namespace, group.kind, group.name),
+        size,
+        _topology(ours, REQUIRED_TOPOLOGY, found.required, _KUEUE_REQUIRED),
+        _topology(ours, PREFERRED_TOPOLOGY, found.preferred, _KUEUE_PREFERRED),
+        _duration(DEADLINE, ours[DEADLINE], *DEADLINE_BOUNDS_S) if DEADLINE in ours else None,
+        _on_deadline(ours[ON_DEADLINE]) if ON_DEADLINE in ours else None,
+    )
+    if declared is not None and wish.required_topology is None:
+        wish = replace(wish, required_topology=declared.required_topology)
+    return wish
+
+
+def _size(key: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_SIZE):
+        raise _BadFieldError(f"annotation {key}: {shown(text)} is no number of pods from 1 to {MAX_SIZE}")
+    return int(text)
+
+
+def _topology(ours: Mapping[str, str], key: str, theirs: str | None, their_key: str) -> str | None:
+    text, field = (ours[key], key) if key in ours else (theirs, their_key)
+    if text is not None and not _LABEL_KEY.fullmatch(text):
+        raise _BadFieldError(
+            f"annotation {field}: {shown(text)} is no label key of nodes; use one such as "
+            f"topology.kubernetes.io/zone, or {NODE_POOL}"
+        )
+    return text
+
+
+def _on_deadline(text: str) -> OnDeadline:
+    try:
+        return OnDeadline(text)
+    except ValueError:
+        choices = " or ".join(each.value for each in OnDeadline)
+        raise _BadFieldError(f"annotation {ON_DEADLINE}: {shown(text)} must be {choices}") from None
+
+
+def _duration(key: str, text: str, least: float, most: float) -> float:
+    try:
+        return duration_s(f"annotation {key}", text.strip(), least, most)
+    except ConfigError as error:
+        raise _BadFieldError(str(error)) from None

@@ -1,0 +1,278 @@
+"""A cluster whose pods, gates and nodes change, with a kube-scheduler and controllers, around the planner's
+step. The planner reads everything from the pods; only its last reservations may be remembered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from scheduler_ext.core.planning.draining import Running
+from scheduler_ext.core.planning.gang import Gang, GangKey, GangWish, Member, MemberState, gangs_of
+from scheduler_ext.core.planning.gang_decisions import Decisions, Single
+from scheduler_ext.core.planning.gang_reservation import Reservation
+from scheduler_ext.core.planning.gang_step import Policy, Scene, step
+from tests.core.planning.memory_cluster import Ask, Host, MemoryCluster, running, topology
+
+GRACE_S = 2.0
+
+
+@dataclass
+class Pod:
+    uid: str
+    ask: Ask
+    priority: int
+    created_at: float
+    of: str | None = None
+    gated: bool = False
+    node: str | None = None
+    nominated: str | None = None
+    deadline: float | None = None
+    max_duration_s: float | None = None
+    runs_s: float | None = None
+    started_at: float | None = None
+    gone_at: float | None = None
+
+    @property
+    def state(self) -> MemberState:
+        if self.node is not None:
+            return MemberState.BOUND
+        return MemberState.GATED if self.gated else MemberState.WAITING
+
+
+@dataclass
+class Workload:
+    """What a controller keeps for a gang: its wish, and the requests of its pods by their ordinal."""
+
+    wish: GangWish
+    asks: Sequence[Ask]
+    priority: int
+    created: set[int] = field(default_factory=set)
+    whole_at: float | None = None
+    lifted_at: float | None = None
+
+
+class World:
+    def __init__(self, hosts: dict[str, Host], policy: Policy) -> None:
+        self.hosts = hosts
+        self.dead: dict[str, Host] = {}
+        self.policy = policy
+        self.now = 0.0
+        self.pods: dict[str, Pod] = {}
+        self.workloads: dict[str, Workload] = {}
+        self.previous: Sequence[Reservation[Ask]] = ()
+        self._names = 0
+
+    # What happens to the cluster.
+
+    def name(self, prefix: str) -> str:
+        self._names += 1
+        return f"{prefix}{self._names:04}"
+
+    def add_single(self, ask: Ask, priority: int, max_duration_s: float | None, runs_s: float | None) -> None:
+        uid = self.name("pod")
+        self.pods[uid] = Pod(uid, ask, priority, self.now, max_duration_s=max_duration_s, runs_s=runs_s)
+
+    def add_gang(self, wish: GangWish, asks: Sequence[Ask], priority: int) -> None:
+        self.workloads[wish.key.name] = Workload(wish, asks, priority)
+
+    def create_members(self, name: str, most: int) -> None:
+        workload = self.workloads[name]
+        absent = [i for i in range(len(workload.asks)) if i not in workload.created]
+        for i in absent[:most]:
+            workload.created.add(i)
+            uid = self.name(f"{name}-{i}-")
+            self.pods[uid] = Pod(uid, workload.asks[i], workload.priority, self.now, of=name, gated=True)
+
+    def delete(self, uid: str, *, at_once: bool = False) -> None:
+        """The pod terminates; one that is on no node, or whose node is gone, vanishes."""
+        pod = self.pods[uid]
+        if pod.of is not None and pod.gone_at is None:
+            workload = self.workloads[pod.of]
+            workload.created.discard(int(uid.split("-")[1]))
+        if pod.node is None or at_once:
+            del self.pods[uid]
+        elif pod.gone_at is None:
+            pod.gone_at = self.now + GRACE_S
+
+    def kill_node(self, name: str) -> None:
+        self.dead[name] = self.hosts.pop(name)
+        for uid in [uid for uid, pod in self.pods.items() if pod.node == name]:
+            self.delete(uid, at_once=True)
+
+    def revive_node(self, name: str) -> None:
+        self.hosts[name] = self.dead.pop(name)
+
+    def advance(self, by_s: float) -> None:
+        self.now += by_s
+        for uid, pod in list(self.pods.items()):
+            runs_s = pod.runs_s if pod.of is None else None
+            if runs_s is not None and pod.started_at is not None and pod.started_at + runs_s <= self.now:
+                self.delete(uid, at_once=True)
+            elif pod.gone_at is not None and pod.gone_at <= self.now:
+                del self.pods[uid]
+
+    def schedule(self) -> None:
+        """kube-scheduler's turn: each pod without a gate, most important first. A pod goes where it is
+        nominated; a pod that belongs to no gang may fall back to a node with room beside everything that is
+        held."""
+        waiting = [pod for pod in self.pods.values() if pod.state is MemberState.WAITING]
+        for pod in sorted(waiting, key=lambda pod: (-pod.priority, pod.created_at, pod.uid)):
+            if pod.nominated in self.hosts and self._room(pod.nominated or "", pod) >= pod.ask.gpus:
+                self._bind(pod, pod.nominated or "")
+            elif pod.of is None:
+                kept = Counter[str]()
+                for each in self.previous:
+                    for member in each.members:
+                        kept[each.places[member.uid]] += member.ask.gpus
+                for name, host in sorted(self.hosts.items()):
+                    fits = pod.ask.model in ("", host.model)
+                    if fits and self._room(name, pod) - kept[name] >= pod.ask.gpus:
+                        self._bind(pod, name)
+                        break
+        self._note_whole()
+
+    def _bind(self, pod: Pod, node: str) -> None:
+        pod.node, pod.nominated, pod.started_at = node, None, self.now
+
+    def _room(self, node: str, pod: Pod) -> int:
+        nominated = sum(
+            each.ask.gpus
+            for each in self.pods.values()
+            if each.node is None and each.nominated == node and each is not pod
+        )
+        return self.hosts[node].gpus - self.used()[node] - nominated
+
+    def _note_whole(self) -> None:
+        for name, workload in self.workloads.items():
+            if len(self.bound(name)) >= workload.wish.size and workload.whole_at is None:
+                workload.whole_at = self.now
+
+    # What the planner sees and does.
+
+    def plan(self, writes: int | None = None) -> Decisions[Ask]:
+        """A step of the planner, of which only the first `writes` reach the cluster (None: all)."""
+        decisions = step(self.now, self.gangs(), self.singles(), self.scene(), self.policy, self.previous)
+        actions = self._actions(decisions)
+        for action in actions[:writes]:
+            action()
+        self.previous = decisions.reservations if writes is None or writes >= len(actions) else ()
+        return decisions
+
+    def _actions(self, decisions: Decisions[Ask]) -> list[Callable[[], None]]:
+        actions: list[Callable[[], None]] = []
+        actions += [partial(self._settle, uid) for uid in decisions.settle]
+        actions += [partial(self._evicted, each.uid) for each in decisions.evict]
+        actions += [partial(self._withdraw, uid) for uid in decisions.withdraw]
+        actions += [
+            partial(self._nominate, each.uid, each.node, each.deadline) for each in decisions.nominate
+        ]
+        actions += [partial(self._lift, uid) for uids in decisions.lift for uid in uids]
+        return actions
+
+    def _settle(self, uid: str) -> None:
+        self.pods[uid].deadline = None
+
+    def _evicted(self, uid: str) -> None:
+        if uid in self.pods:
+            self.delete(uid)
+
+    def _nominate(self, uid: str, node: str | None, deadline: float | None) -> None:
+        self.pods[uid].nominated, self.pods[uid].deadline = node, deadline
+
+    def _withdraw(self, uid: str) -> None:
+        self.pods[uid].nominated = None
+
+    def _lift(self, uid: str) -> None:
+        pod = self.pods[uid]
+        assert pod.nominated is not None, f"the gate of {uid} goes, and no place is kept for it"
+        pod.gated = False
+        workload = self.workloads[pod.of or ""]
+        if workload.lifted_at is None:
+            workload.lifted_at = self.now
+
+    def scene(self) -> Scene[Ask]:
+        there = self.running()
+        cluster = MemoryCluster(self.hosts, there)
+        return Scene(cluster, [pod for pod, _ in there], topology(self.hosts))
+
+    def running(self) -> list[tuple[Running, int]]:
+        found = []
+        for pod in self.pods.values():
+            if pod.node is None:
+                continue
+            ends = None
+            if pod.max_duration_s is not None and pod.started_at is not None:
+                ends = pod.started_at + pod.max_duration_s
+            found.append(
+                running(
+                    pod.uid,
+                    pod.node,
+                    pod.ask.gpus,
+                    priority=pod.priority,
+                    started=pod.started_at,
+                    ends=ends,
+                    leaving=pod.gone_at is not None,
+                    gang=self.workloads[pod.of].wish.key if pod.of in self.workloads else None,
+                )
+            )
+        return found
+
+    def gangs(self) -> list[Gang[Ask]]:
+        return gangs_of(
+            (self.workloads[pod.of].wish, self._member(pod))
+            for pod in self.pods.values()
+            if pod.of is not None and pod.gone_at is None
+        )
+
+    def _member(self, pod: Pod) -> Member[Ask]:
+        node = pod.node or pod.nominated
+        return Member(
+            pod.uid, pod.ask, pod.state, pod.priority, pod.created_at, node, pod.deadline, None, pod.ask
+        )
+
+    def singles(self) -> list[Single[Ask]]:
+        return [
+            Single(pod.uid, pod.ask, pod.priority, pod.created_at, pod.nominated, pod.max_duration_s)
+            for pod in self.pods.values()
+            if pod.of is None and pod.node is None
+        ]
+
+    # What is true of the cluster.
+
+    def used(self) -> Counter[str]:
+        used = Counter[str]()
+        for pod in self.pods.values():
+            if pod.node is not None:
+                used[pod.node] += pod.ask.gpus
+        return used
+
+    def held(self) -> Counter[str]:
+        """GPUs in use, and places that nominations keep."""
+        held = self.used()
+        for pod in self.pods.values():
+            if pod.node is None and pod.nominated is not None:
+                held[pod.nominated] += pod.ask.gpus
+        return held
+
+    def bound(self, name: str) -> list[Pod]:
+        return [pod for pod in self.pods.values() if pod.of == name and pod.node and pod.gone_at is None]
+
+    def forget_incarnation(self) -> None:
+        """A gang of which no pod has begun starts from the beginning."""
+        for name, workload in self.workloads.items():
+            begun = any(
+                pod.of == name and not pod.gated and pod.gone_at is None for pod in self.pods.values()
+            )
+            if not begun:
+                workload.lifted_at = workload.whole_at = None
+
+    def finish_gang(self, name: str) -> None:
+        for uid in [uid for uid, pod in self.pods.items() if pod.of == name]:
+            del self.pods[uid]
+        del self.workloads[name]
+
+
+def key_of(name: str) -> GangKey:
+    return GangKey("default", "gang", name)

@@ -1,0 +1,174 @@
+"""A cluster of GPUs that are only counted: what the pure planner runs on in these tests."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.planning.draining import Running, Topology
+from scheduler_ext.core.planning.gang import (
+    Gang,
+    GangKey,
+    GangWish,
+    Member,
+    MemberState,
+    OnDeadline,
+    gangs_of,
+)
+from scheduler_ext.core.planning.placing import Place
+from scheduler_ext.core.request.request import GpuRequest
+
+ZONE = "zone"
+
+
+class Ask(NamedTuple):
+    """So many GPUs of a model ("": any)."""
+
+    gpus: int
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Host:
+    gpus: int
+    model: str = "H100"
+    zone: str = ""
+
+
+class MemoryCluster:
+    """Nodes with free GPUs. The fullest node that takes a pod is best, as the packing scores have it."""
+
+    def __init__(self, hosts: Mapping[str, Host], running: Iterable[tuple[Running, int]] = ()) -> None:
+        self._hosts = dict(hosts)
+        self.free = {name: host.gpus for name, host in hosts.items()}
+        self._gpus: dict[str, int] = {}
+        for pod, gpus in running:
+            self._gpus[pod.uid] = gpus
+            self.free[pod.node] -= gpus
+        self._journal: list[tuple[str, int]] = []
+
+    @property
+    def nodes(self) -> Collection[str]:
+        return self._hosts.keys()
+
+    def best(self, ask: Ask, among: Collection[str] | None = None) -> Place | None:
+        names = self._hosts if among is None else among
+        fitting = [
+            (self.free[name] - ask.gpus, name)
+            for name in names
+            if name in self._hosts and self._takes(ask, name) and self.free[name] >= ask.gpus
+        ]
+        if not fitting:
+            return None
+        left, name = min(fitting)
+        return Place(name, 1 / (1 + left))
+
+    def put(self, ask: Ask, node: str) -> None:
+        assert self.free[node] >= ask.gpus, f"{node} has {self.free[node]} GPUs free, not {ask.gpus}"
+        self._change(node, -ask.gpus)
+
+    def remove(self, running: Running) -> None:
+        self._change(running.node, self._gpus[running.uid])
+
+    def take_back(self, ask: Ask, node: str) -> None:
+        self._change(node, ask.gpus)
+
+    def mark(self) -> int:
+        return len(self._journal)
+
+    def rollback(self, mark: int) -> None:
+        while len(self._journal) > mark:
+            node, change = self._journal.pop()
+            self.free[node] -= change
+
+    def within_reach(self, ask: Ask) -> Collection[str]:
+        return [
+            name for name, host in self._hosts.items() if self._takes(ask, name) and host.gpus >= ask.gpus
+        ]
+
+    def _takes(self, ask: Ask, node: str) -> bool:
+        return ask.model in ("", self._hosts[node].model)
+
+    def _change(self, node: str, change: int) -> None:
+        self.free[node] += change
+        self._journal.append((node, change))
+
+
+def topology(hosts: Mapping[str, Host]) -> Topology:
+    return {ZONE: {name: host.zone for name, host in hosts.items() if host.zone}}
+
+
+def running(
+    uid: str,
+    node: str,
+    gpus: int = 1,
+    *,
+    priority: int = 0,
+    started: float | None = 0.0,
+    ends: float | None = None,
+    leaving: bool = False,
+    gang: GangKey | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> tuple[Running, int]:
+    """A pod on a node, with its GPUs."""
+    pod = BoundPod(
+        uid, "default", uid, priority, GpuRequest(priority=priority), labels=labels or {}, started_at=started
+    )
+    return Running(pod, node, ends, leaving, gang), gpus
+
+
+def member(uid: str, gpus: int = 1, state: MemberState = MemberState.GATED, **more: Any) -> Member[Ask]:
+    model = str(more.pop("model", ""))
+    return replace(Member(uid, Ask(gpus, model), state, kind=(gpus, model)), **more)
+
+
+def gang(
+    *members: Member[Ask],
+    name: str = "train",
+    size: int | None = None,
+    required: str | None = None,
+    preferred: str | None = None,
+    deadline_s: float | None = None,
+    on_deadline: OnDeadline | None = None,
+) -> Gang[Ask]:
+    """A gang of these members; all of them, unless `size` says more."""
+    key = GangKey("default", "gang", name)
+    wish = GangWish(key, size or len(members), required, preferred, deadline_s, on_deadline)
+    return gangs_of([(wish, each) for each in members])[0]
+
+
+def team(count: int, gpus: int = 1, prefix: str = "m", **more: Any) -> list[Member[Ask]]:
+    """Members that ask the same."""
+    return [member(f"{prefix}{i}", gpus, **more) for i in range(count)]
+
+
+def packs(asks: Sequence[Ask], hosts: Mapping[str, Host], free: Mapping[str, int]) -> bool:
+    """Whether these pods fit together on the free GPUs, by trying everything."""
+    if not asks:
+        return True
+    first, *rest = sorted(asks, reverse=True)
+    tried = set()
+    for name, host in hosts.items():
+        alike = free[name], host.model
+        if alike in tried or free[name] < first.gpus or first.model not in ("", host.model):
+            continue
+        tried.add(alike)
+        if packs(rest, hosts, {**free, name: free[name] - first.gpus}):
+            return True
+    return False
+
+
+def packs_in_domain(
+    wish: GangWish, asks: Sequence[Ask], hosts: Mapping[str, Host], free: Mapping[str, int]
+) -> bool:
+    """The same, in one zone if the gang requires that."""
+    if wish.required_topology is None:
+        return packs(asks, hosts, free)
+    zones = {host.zone for host in hosts.values()}
+    return any(
+        packs(asks, {name: host for name, host in hosts.items() if host.zone == zone}, free)
+        for zone in zones
+        if zone
+    )

@@ -1,0 +1,84 @@
+"""Gangs, from their members."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler_ext.core.planning.gang import Gang, GangKey, GangWish, MemberState, gangs_of, rank
+from tests.core.planning.memory_cluster import Ask, gang, member, team
+
+BOUND, WAITING, GATED, DONE = MemberState.BOUND, MemberState.WAITING, MemberState.GATED, MemberState.DONE
+
+
+def states(*of: MemberState, size: int = 0, deadline: float | None = None) -> Gang[Ask]:
+    members = [
+        member(
+            f"m{i}",
+            state=state,
+            node="n" if state is BOUND else None,
+            deadline=deadline if state in (BOUND, WAITING) else None,
+        )
+        for i, state in enumerate(of)
+    ]
+    return gang(*members, size=size or len(members))
+
+
+@pytest.mark.parametrize(
+    ("of", "begun", "started", "partial"),
+    [
+        pytest.param(states(GATED, GATED), False, False, False, id="behind gates nothing has begun"),
+        pytest.param(states(WAITING, GATED, deadline=9), True, False, False, id="without one gate it has"),
+        pytest.param(states(BOUND, WAITING, deadline=9), True, False, True, id="one runs, the other not"),
+        pytest.param(states(BOUND, BOUND, deadline=9), True, False, False, id="all run"),
+        pytest.param(
+            states(BOUND, size=2, deadline=9), True, False, True, id="one runs, the other is deleted"
+        ),
+        pytest.param(
+            states(BOUND, size=2), True, True, False, id="one of a gang that had started was deleted"
+        ),
+        pytest.param(states(BOUND, GATED), True, True, True, id="one of a gang that had started comes back"),
+        pytest.param(states(DONE, BOUND), True, True, False, id="one is done"),
+    ],
+)
+def test_the_members_say_how_far_a_gang_is(of: Gang[Ask], begun: bool, started: bool, partial: bool) -> None:
+    assert (of.has_begun, of.has_started, of.is_partial) == (begun, started, partial)
+
+
+def test_members_that_are_farthest_make_the_team() -> None:
+    whole = states(GATED, GATED, WAITING, BOUND, DONE, size=3, deadline=5)
+    assert [each.state for each in whole.team] == [DONE, BOUND, WAITING]
+    assert [each.state for each in whole.joining] == [WAITING]
+
+
+def test_further_members_join_a_gang_that_has_started() -> None:
+    assert len(states(BOUND, BOUND, GATED, size=2).joining) == 1
+
+
+def test_gangs_that_have_begun_come_first_then_priority_then_age() -> None:
+    def one(name: str, priority: int, created: float, state: MemberState = GATED) -> Gang[Ask]:
+        return gang(*team(2, state=state, priority=priority, created_at=created), name=name)
+
+    gangs = [one("low", 0, 1.0), one("young", 5, 9.0), one("old", 5, 3.0), one("begun", 0, 8.0, WAITING)]
+    assert [each.key.name for each in sorted(gangs, key=rank)] == ["begun", "old", "young", "low"]
+
+
+def test_members_that_contradict_each_other_are_named() -> None:
+    wish = GangWish(GangKey("ns", "gang", "train"), 8)
+    found = gangs_of([(wish, member("a")), (replace(wish, size=6), member("b"))])
+    assert found[0].problem == (
+        "members of gang ns/train contradict each other: size 8 and 6; give all of its pods the same"
+    )
+
+
+@pytest.mark.parametrize(
+    ("durations", "expected"),
+    [
+        pytest.param([60.0, 90.0], 90.0, id="the longest of its members"),
+        pytest.param([60.0, None], None, id="unknown if one does not say"),
+    ],
+)
+def test_a_gang_runs_as_long_as_its_members(durations: list[float | None], expected: float | None) -> None:
+    members = [member(f"m{i}", max_duration_s=each) for i, each in enumerate(durations)]
+    assert gang(*members).max_duration_s == expected

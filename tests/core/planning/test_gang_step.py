@@ -1,0 +1,258 @@
+"""One step of planning, from the cluster's state to actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from scheduler_ext.core.planning.draining import Running
+from scheduler_ext.core.planning.gang import Gang, MemberState
+from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
+from scheduler_ext.core.planning.gang_decisions import Decisions, Single, State
+from scheduler_ext.core.planning.gang_step import Policy, Scene, step
+from scheduler_ext.core.planning.gang_words import sentence
+from tests.core.planning.memory_cluster import (
+    ZONE,
+    Ask,
+    Host,
+    MemoryCluster,
+    gang,
+    member,
+    running,
+    team,
+    topology,
+)
+
+BOUND, WAITING, GATED = MemberState.BOUND, MemberState.WAITING, MemberState.GATED
+TWO = {"n1": Host(8), "n2": Host(8)}
+NOW = 100.0
+POLICY = Policy(DeadlinePolicy(60.0), starting_s=0.0)
+PREEMPTING = replace(POLICY, preempts=True)
+Pods = Sequence[tuple[Running, int]]
+
+
+def decide(
+    gangs: Sequence[Gang[Ask]],
+    singles: Sequence[Single[Ask]] = (),
+    pods: Pods = (),
+    hosts: dict[str, Host] = TWO,
+    policy: Policy = POLICY,
+    now: float = NOW,
+) -> Decisions[Ask]:
+    scene = Scene(MemoryCluster(hosts, pods), [pod for pod, _ in pods], topology(hosts))
+    return step(now, gangs, singles, scene, policy)
+
+
+def states(found: Decisions[Ask]) -> dict[str, State]:
+    return {(each.gang.key.name if each.gang else each.uid or ""): each.state for each in found.entries}
+
+
+def words(found: Decisions[Ask]) -> list[str]:
+    return [sentence(each, lambda ask: {ask.model or "GPU": ask.gpus}) for each in found.entries if each.gang]
+
+
+def test_a_gang_that_fits_gets_places_and_then_loses_its_gates() -> None:
+    found = decide([gang(*team(2, 8))])
+    assert {(each.uid, each.node, each.deadline) for each in found.nominate} == {
+        ("m0", "n1", 160.0),
+        ("m1", "n2", 160.0),
+    }
+    assert found.lift == [("m0", "m1")]
+    assert words(found) == ["all 2 members have places"]
+
+
+@pytest.mark.parametrize(
+    ("whole", "pods", "state", "expected"),
+    [
+        pytest.param(
+            gang(*team(5), size=8), [], State.ASSEMBLING, "5 of 8 pods exist", id="pods are missing"
+        ),
+        pytest.param(
+            gang(*team(8, 1, model="H100")),
+            [running("a", "n1", 8, ends=500.0), running("b", "n2", 5, ends=300.0)],
+            State.RESERVED,
+            "3 of 8 members fit; 5 × H100 short; places are kept on 1 node, free once 1 pod left",
+            id="places are short until a pod ends",
+        ),
+        pytest.param(
+            gang(*team(2, 8)),
+            [running("a", "n1", 8), running("b", "n2", 8, ends=300.0)],
+            State.RESERVED,
+            "0 of 2 members fit; 16 × GPU short; places are kept on 2 nodes, free once 2 pods left; "
+            "the time is unknown, because some of these pods state no max-duration",
+            id="no time is known for pods that do not state their end",
+        ),
+        pytest.param(
+            gang(*team(3, 8)),
+            [],
+            State.UNSCHEDULABLE,
+            "2 of 3 members fit; 8 × GPU short; the gang would not fit if all other pods left",
+            id="the cluster is too small",
+        ),
+    ],
+)
+def test_a_gang_that_waits_says_what_is_missing(
+    whole: Gang[Ask], pods: Pods, state: State, expected: str
+) -> None:
+    found = decide([whole], pods=pods)
+    assert (found.nominate, found.lift) == ([], [])
+    assert list(states(found).values()) == [state]
+    assert words(found) == [expected]
+
+
+def test_a_nearest_miss_names_the_zone_where_most_members_fit() -> None:
+    hosts = {"a1": Host(8, zone="a"), "b1": Host(4, zone="b")}
+    found = decide([gang(*team(3, 4), required=ZONE)], hosts=hosts)
+    assert words(found)[0].startswith("2 of 3 members fit in zone=a; 4 × GPU short")
+
+
+def test_smaller_pods_do_not_take_the_places_of_a_gang() -> None:
+    pods = [running("a", "n1", 8, ends=200.0), running("b", "n2", 4, ends=300.0)]
+    small = [
+        Single("young", Ask(2), created_at=50.0),
+        Single("short", Ask(2), created_at=51.0, max_duration_s=150.0),
+        Single("urgent", Ask(2), priority=9, created_at=52.0),
+    ]
+    found = decide([gang(*team(2, 8))], small, pods)
+    assert states(found) == {
+        "urgent": State.PLANNED,
+        "train": State.RESERVED,
+        "young": State.BEHIND,
+        "short": State.BEHIND,  # the gang waits for `urgent`, too, which states no end
+    }
+    assert states(decide([gang(*team(2, 8))], small[:2], pods)) == {
+        "train": State.RESERVED,
+        "young": State.BEHIND,
+        "short": State.PLANNED,
+    }
+
+
+def test_one_gang_of_a_part_keeps_places_and_the_next_one_waits_behind_it() -> None:
+    hosts = {"h": Host(8), "a": Host(8, "A100")}
+    pods = [running("x", "h", 8), running("y", "a", 8)]
+
+    def one(name: str, model: str, created: float) -> Gang[Ask]:
+        return gang(*team(2, 4, f"{name}-", model=model, created_at=created), name=name)
+
+    found = decide(
+        [one("first", "H100", 1.0), one("next", "H100", 2.0), one("other", "A100", 3.0)], [], pods, hosts
+    )
+    assert states(found) == {"first": State.RESERVED, "next": State.BEHIND, "other": State.RESERVED}
+    assert words(found)[1].endswith("behind gang default/first, for which places are kept")
+
+
+def test_a_gang_evicts_once_and_then_keeps_its_places_from_everyone() -> None:
+    pods = [running("a", "n1", 8), running("b", "n2", 8)]
+    important = gang(*team(2, 4, priority=10))
+    found = decide([important], [], pods, policy=PREEMPTING)
+    assert [each.uid for each in found.evict] == ["b"]
+    assert found.nominate == []
+    leaving = [pods[0], (replace(pods[1][0], leaving=True), 8)]
+    again = decide([important], [Single("low", Ask(1))], leaving, policy=PREEMPTING)
+    assert (again.evict, states(again)) == ([], {"train": State.RESERVED, "low": State.UNSCHEDULABLE})
+    gone = decide([important], [], pods[:1], policy=PREEMPTING)
+    assert states(gone) == {"train": State.PLANNED}
+
+
+def test_no_pod_takes_a_place_from_which_another_was_evicted() -> None:
+    pods = [running("a", "n1", 6), running("b", "n2", 6)]
+    important = gang(*team(2, 8, priority=10))
+    found = decide([important], [Single("low", Ask(1))], pods, policy=PREEMPTING)
+    assert states(found) == {"train": State.EVICTING, "low": State.BEHIND}
+
+
+def test_a_gang_whose_members_never_preempt_evicts_nobody() -> None:
+    polite = gang(*team(2, 4, priority=10, preempts=False))
+    pods = [running("a", "n1", 8), running("b", "n2", 8)]
+    assert decide([polite], [], pods, policy=PREEMPTING).evict == []
+
+
+def test_a_victim_takes_all_of_its_gang_along_also_members_that_only_wait() -> None:
+    mate = gang(
+        member("x0", 8, BOUND, node="n1", deadline=130.0),
+        member("x1", 2, WAITING, node="n2", deadline=130.0),
+        member("x2", 2, GATED, node="n2", deadline=130.0),
+        name="mate",
+    )
+    pods = [running("x0", "n1", 8, gang=mate.key), running("b", "n2", 4, priority=10)]
+    found = decide([mate, gang(*team(1, 8, priority=10), size=1)], [], pods, policy=PREEMPTING)
+    assert {each.uid for each in found.evict} == {"x0", "x1"}
+    assert (found.nominate, found.lift, found.withdraw) == ([], [], ["x2"])
+
+
+BEGUN = gang(
+    member("m0", 8, BOUND, node="n1", deadline=150.0),
+    member("m1", 4, WAITING, node="n2", deadline=150.0),
+    member("m2", 4, GATED, node="n2", deadline=150.0),
+)
+
+
+def test_a_planner_that_takes_over_finishes_what_another_began() -> None:
+    found = decide([BEGUN], [], [running("m0", "n1", 8, gang=BEGUN.key)])
+    assert {(each.uid, each.node, each.deadline) for each in found.nominate} == {
+        ("m1", "n2", 150.0),
+        ("m2", "n2", 150.0),
+    }
+    assert found.lift == [("m2",)]
+
+
+def test_a_member_whose_node_died_is_planned_again_and_no_gate_goes_before_all_have_places() -> None:
+    pods = [running("m0", "n1", 8, gang=BEGUN.key), running("x", "n3", 2, ends=200.0)]
+    hosts = {"n1": Host(8), "n3": Host(6)}
+    found = decide([BEGUN], [], pods, hosts)
+    assert (found.nominate, found.lift) == ([], [])
+    assert set(found.withdraw) == {"m1", "m2"}
+    assert states(found) == {"train": State.UNSCHEDULABLE}
+    found = decide([BEGUN], [], pods, {**hosts, "n4": Host(4)})
+    assert {(each.uid, each.node) for each in found.nominate} == {("m1", "n3"), ("m2", "n4")}
+    assert found.lift == [("m2",)]
+
+
+def test_a_gang_that_is_late_is_evicted_whole_but_for_pods_behind_gates() -> None:
+    found = decide([BEGUN], [], [running("m0", "n1", 8, gang=BEGUN.key)], now=150.0)
+    assert [(each.uid, each.overdue) for each in found.evict] == [("m0", True), ("m1", True)]
+    assert found.withdraw == ["m2"]
+    assert words(found) == ["1 of 3 members run, and the deadline has passed: the gang is evicted whole"]
+
+
+def test_a_gang_that_runs_whole_loses_its_deadline() -> None:
+    members = [member(f"m{i}", 8, BOUND, node=f"n{i + 1}", deadline=150.0) for i in range(2)]
+    found = decide([gang(*members)], [], [running("m0", "n1", 8), running("m1", "n2", 8)])
+    assert found.settle == ["m0", "m1"]
+
+
+def test_a_gang_that_has_begun_comes_before_a_more_important_one() -> None:
+    urgent = gang(*team(1, 8, "u", priority=99), name="urgent", size=1)
+    found = decide([urgent, BEGUN], [], [running("m0", "n1", 8, gang=BEGUN.key)])
+    assert states(found) == {"train": State.PLANNED, "urgent": State.RESERVED}
+
+
+def test_of_two_gangs_that_have_begun_the_more_important_one_gets_the_last_place() -> None:
+    def half(name: str, node: str, priority: int) -> Gang[Ask]:
+        there = member(f"{name}0", 4, BOUND, node=node, deadline=150.0, priority=priority)
+        return gang(there, member(f"{name}1", 4, WAITING, deadline=150.0, priority=priority), name=name)
+
+    pods = [running("low0", "n1", 4), running("high0", "n2", 4), running("x", "n2", 4)]
+    found = decide([half("low", "n1", 0), half("high", "n2", 5)], [], pods)
+    assert [(each.uid, each.node) for each in found.nominate] == [("high1", "n1")]
+
+
+def test_a_stated_end_that_passed_is_no_end() -> None:
+    pods = [running("a", "n1", 8, ends=90.0), running("b", "n2", 8, ends=90.0)]
+    found = decide([gang(*team(2, 8))], [], pods)
+    assert found.reservations[0].starts_at is None
+
+
+def test_members_that_contradict_each_other_get_no_place() -> None:
+    broken = replace(gang(*team(2, 1)), problem="size 8 and 6")
+    found = decide([broken])
+    assert (found.nominate, words(found)) == ([], ["size 8 and 6"])
+
+
+def test_a_nomination_that_still_holds_stays() -> None:
+    kept = gang(member("m0", 2, node="n2"), member("m1", 2, node="n1"))
+    found = decide([kept], [Single("s", Ask(1), node="n2")])
+    assert {each.uid: each.node for each in found.nominate} == {"m0": "n2", "m1": "n1", "s": "n2"}
+    assert found.withdraw == []
