@@ -1,0 +1,157 @@
+"""Places for several waiting pods, decided together: never worse than one after the other, and better where
+not all of them fit. The search is local: a pod that found no place takes that of another one in the batch,
+which goes elsewhere or waits, if more GPUs are in use then and no fewer pods run."""
+
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from itertools import groupby
+from typing import Generic, Protocol, TypeVar
+
+from scheduler_ext.core.planning.placing import Place, Placing
+
+# Pods of one batch.
+MOST = 32
+# Placements that exchanges may try for each pod, besides its first one, before the last of them ends.
+_TRIED_PER_POD = 2
+
+
+class Asked(Protocol):
+    """What a joint choice knows of a waiting pod."""
+
+    @property
+    def priority(self) -> int:
+        """Pods of a higher one come first."""
+
+    @property
+    def gpus(self) -> float:
+        """The requested GPUs, parts of one included."""
+
+    @property
+    def kind(self) -> Hashable:
+        """Equal for pods that fit on the same nodes."""
+
+
+Ask = TypeVar("Ask", bound=Asked)
+
+
+def choose(asks: Sequence[Ask], cluster: Placing[Ask]) -> list[Place | None]:
+    """The place of each pod in a batch of at most MOST, in the order of `asks`; None where it finds none. The
+    places are on the cluster afterwards. Pods of a higher priority are decided first, and no pod of a lower
+    one takes part in that. Among pods of one priority, the given order is that of the first choice, and it
+    stays where all of them fit. No pod that finds no place would fit beside the others. At most four
+    placements are tried for each pod, one where all fit."""
+    places: list[Place | None] = [None] * len(asks)
+    order = sorted(range(len(asks)), key=lambda index: -asks[index].priority)
+    for _, level in groupby(order, key=lambda index: asks[index].priority):
+        indexes = list(level)
+        found = _Level([asks[index] for index in indexes], cluster).decide()
+        for index, place in zip(indexes, found, strict=True):
+            places[index] = place
+    return places
+
+
+class _Level(Generic[Ask]):
+    """The pods of one priority and their places, which are put on the cluster in the order of `places`."""
+
+    def __init__(self, asks: Sequence[Ask], cluster: Placing[Ask]) -> None:
+        self._asks = asks
+        self._cluster = cluster
+        self._start = cluster.mark()
+        # The first places are among those tried.
+        self._left = (1 + _TRIED_PER_POD) * len(asks)
+        # By the index of the pod, in the order in which they were put.
+        self._places: dict[int, Place] = {}
+        # Exchanges in vain: the kinds of both pods, and the node.
+        self._vain: set[tuple[Hashable, Hashable, str]] = set()
+
+    def decide(self) -> list[Place | None]:
+        self._fill(range(len(self._asks)))
+        if len({ask.kind for ask in self._asks}) > 1:
+            while self._left > 0 and self._exchange():
+                pass
+        return [self._places.get(index) for index in range(len(self._asks))]
+
+    def _fill(self, indexes: Sequence[int]) -> None:
+        """Place these pods one after the other, where they fit."""
+        refused: set[Hashable] = set()
+        for index in indexes:
+            ask = self._asks[index]
+            # Another pod of the batch only takes room.
+            if ask.kind in refused:
+                continue
+            place = self._best(index)
+            if place is None:
+                refused.add(ask.kind)
+            else:
+                self._put(index, place)
+
+    def _exchange(self) -> bool:
+        """Improve the places once; False if no exchange does."""
+        before = dict(self._places)
+        for waiting, placed in self._pairs():
+            if self._left <= 0:
+                break
+            if self._improved(waiting, placed, before):
+                return True
+        self._restore(before)
+        return False
+
+    def _improved(self, waiting: int, placed: int, before: dict[int, Place]) -> bool:
+        """Whether a waiting pod in the place of another one is an improvement; if so, it is there."""
+        tried = self._asks[waiting].kind, self._asks[placed].kind, before[placed].node
+        if tried in self._vain:
+            return False
+        self._vain.add(tried)
+        place = self._instead(waiting, placed, before)
+        if place is None:
+            return False
+        self._restore({index: each for index, each in before.items() if index != placed})
+        self._put(waiting, place)
+        self._fill([index for index in self._largest_first() if index not in self._places])
+        return len(self._places) >= len(before) and self._gpus(self._places) > self._gpus(before)
+
+    def _pairs(self) -> Iterator[tuple[int, int]]:
+        """A pod without a place and one with a place that it may take, of each kind and node one."""
+        waiting = {
+            self._asks[index].kind: index for index in self._largest_first() if index not in self._places
+        }
+        smallest_first = [index for index in reversed(self._largest_first()) if index in self._places]
+        holders = {(self._asks[index].kind, self._places[index].node): index for index in smallest_first}
+        for taker in waiting.values():
+            for holder in holders.values():
+                if self._asks[holder].gpus < self._asks[taker].gpus:
+                    yield taker, holder
+
+    def _instead(self, waiting: int, placed: int, before: dict[int, Place]) -> Place | None:
+        """The place of a waiting pod on the node of another one, without that one."""
+        node = before[placed].node
+        self._cluster.rollback(self._start)
+        gone = False
+        for index, place in before.items():
+            if index == placed:
+                gone = True
+            elif place.node == node:
+                # Pods that came later may have other devices now, and not fit.
+                if gone and self._best(index, (node,)) is None:
+                    return None
+                self._cluster.put(self._asks[index], node)
+        return self._best(waiting, (node,))
+
+    def _best(self, index: int, among: Collection[str] | None = None) -> Place | None:
+        self._left -= 1
+        return self._cluster.best(self._asks[index], among)
+
+    def _restore(self, places: dict[int, Place]) -> None:
+        self._cluster.rollback(self._start)
+        self._places = {}
+        for index, place in places.items():
+            self._put(index, place)
+
+    def _put(self, index: int, place: Place) -> None:
+        self._cluster.put(self._asks[index], place.node)
+        self._places[index] = place
+
+    def _largest_first(self) -> list[int]:
+        return sorted(range(len(self._asks)), key=lambda index: -self._asks[index].gpus)
+
+    def _gpus(self, places: dict[int, Place]) -> float:
+        return sum(self._asks[index].gpus for index in places)
