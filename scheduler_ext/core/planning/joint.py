@@ -4,6 +4,7 @@ which goes elsewhere or waits, if more GPUs are in use then and no fewer pods ru
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import groupby
+from math import fsum
 from typing import Generic, Protocol, TypeVar
 
 from scheduler_ext.core.planning.placing import Place, Placing
@@ -118,8 +119,7 @@ class _Level(Generic[Ask]):
         holders = {(self._asks[index].kind, self._places[index].node): index for index in smallest_first}
         for taker in waiting.values():
             for holder in holders.values():
-                if self._asks[holder].gpus < self._asks[taker].gpus:
-                    yield taker, holder
+                yield taker, holder
 
     def _instead(self, waiting: int, placed: int, before: dict[int, Place]) -> Place | None:
         """The place of a waiting pod on the node of another one, without that one."""
@@ -154,4 +154,5 @@ class _Level(Generic[Ask]):
         return sorted(range(len(self._asks)), key=lambda index: -self._asks[index].gpus)
 
     def _gpus(self, places: dict[int, Place]) -> float:
-        return sum(self._asks[index].gpus for index in places)
+        # Exact, so that the same pods in another order are no improvement.
+        return fsum(self._asks[index].gpus for index in places)
