@@ -20,6 +20,8 @@ class TriedPlaces:
         self._world = world
         self._number = {name: number for number, name in enumerate(world.cluster.names)}
         self._put: list[tuple[PodKind, Placement]] = []
+        # By the pod, the node and the rooms of its GPUs, as a policy may choose by chance or by all nodes.
+        self._placement: dict[tuple[PodKind, int, bytes], Placement] = {}
 
     def best(self, ask: TracePod, among: Collection[str] | None = None) -> Place | None:
         """The place that the policy chooses now."""
@@ -31,8 +33,12 @@ class TriedPlaces:
         return None if found is None else Place(self._world.cluster.names[found[0].node], found[1])
 
     def put(self, ask: TracePod, node: str) -> None:
-        """The pod is on a node that takes it, on the GPUs that the policy chooses there."""
-        placement = self._scheduler.at(ask.kind, self._number[node])
+        """The pod is on a node that takes it, on the GPUs that the policy chose there at first."""
+        number = self._number[node]
+        key = ask.kind, number, self._world.room_milli[:, number].tobytes()
+        placement = self._placement.get(key)
+        if placement is None:
+            placement = self._placement[key] = self._scheduler.at(ask.kind, number)
         self._world.place(ask.kind, placement.node, placement.slots)
         self._put.append((ask.kind, placement))
 
@@ -54,6 +60,7 @@ class TriedPlaces:
         """Take back all pods; their places, in the order in which they were put."""
         put = list(self._put)
         self.rollback(0)
+        self._placement.clear()
         return put
 
 

@@ -135,19 +135,20 @@ def test_a_run_that_several_floors_need_is_made_once() -> None:
     assert len(set(cells)) == len(cells)
     count = {group: len(plan.cells(each for each in FLOORS if each.group == group)) for group in GROUPS}
     # Two policies on two traces with two seeds; half of that for the tie-breaking reference, which is one of
-    # them.
+    # them. Batches are run in both protocols, with and without.
     assert count == {
         "inflation": 8,
         "early": 8,
         "first-300": 8,
         "online": 8,
         "ties": 8,
+        "batches": 12,
         "churn": 12,
         # Eight policies on ten families, and two in churn.
         "families": 200,
         "mig": 40,
     }
-    assert len(cells) == 8 + 8 + 8 + 8 + 4 + 12 + 200 + 40
+    assert len(cells) == 8 + 8 + 8 + 8 + 4 + 12 + 12 + 200 + 40
 
 
 def command(*args: str | Path) -> Result:

@@ -1,6 +1,6 @@
 """Places for several waiting pods, decided together: never worse than one after the other, and better where
-not all of them fit. The search is local: a pod that found no place takes that of another one in the batch,
-which goes elsewhere or waits, if more GPUs are in use then and no fewer pods run."""
+not all of them fit. Then the largest ones are tried first, and a pod without a place takes that of another
+one, which goes elsewhere or waits. Both count only if more GPUs are in use and no fewer pods run."""
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from itertools import groupby
@@ -11,8 +11,8 @@ from scheduler_ext.core.planning.placing import Place, Placing
 
 # Pods of one batch.
 MOST = 32
-# Placements that exchanges may try for each pod, besides its first one, before the last of them ends.
-_TRIED_PER_POD = 2
+# Placements that are tried for each pod before the last exchange begins.
+_TRIED_PER_POD = 3
 
 
 class Asked(Protocol):
@@ -39,7 +39,8 @@ def choose(asks: Sequence[Ask], cluster: Placing[Ask]) -> list[Place | None]:
     places are on the cluster afterwards. Pods of a higher priority are decided first, and no pod of a lower
     one takes part in that. Among pods of one priority, the given order is that of the first choice, and it
     stays where all of them fit. No pod that finds no place would fit beside the others. At most four
-    placements are tried for each pod, one where all fit."""
+    placements are tried for each pod, one where all fit. On the cluster, pods that are put on a node again in
+    their order must have the devices that they had there before."""
     places: list[Place | None] = [None] * len(asks)
     order = sorted(range(len(asks)), key=lambda index: -asks[index].priority)
     for _, level in groupby(order, key=lambda index: asks[index].priority):
@@ -51,14 +52,13 @@ def choose(asks: Sequence[Ask], cluster: Placing[Ask]) -> list[Place | None]:
 
 
 class _Level(Generic[Ask]):
-    """The pods of one priority and their places, which are put on the cluster in the order of `places`."""
+    """The pods of one priority, and their places on the cluster."""
 
     def __init__(self, asks: Sequence[Ask], cluster: Placing[Ask]) -> None:
         self._asks = asks
         self._cluster = cluster
         self._start = cluster.mark()
-        # The first places are among those tried.
-        self._left = (1 + _TRIED_PER_POD) * len(asks)
+        self._left = _TRIED_PER_POD * len(asks)
         # By the index of the pod, in the order in which they were put.
         self._places: dict[int, Place] = {}
         # Exchanges in vain: the kinds of both pods, and the node.
@@ -66,7 +66,8 @@ class _Level(Generic[Ask]):
 
     def decide(self) -> list[Place | None]:
         self._fill(range(len(self._asks)))
-        if len({ask.kind for ask in self._asks}) > 1:
+        if len({ask.kind for ask in self._asks}) > 1 and len(self._places) < len(self._asks):
+            self._place_largest_first()
             while self._left > 0 and self._exchange():
                 pass
         return [self._places.get(index) for index in range(len(self._asks))]
@@ -84,6 +85,14 @@ class _Level(Generic[Ask]):
                 refused.add(ask.kind)
             else:
                 self._put(index, place)
+
+    def _place_largest_first(self) -> None:
+        """Place all pods in another order, if that is an improvement."""
+        before = self._places
+        self._restore({})
+        self._fill(self._largest_first())
+        if not self._improves(before):
+            self._restore(before)
 
     def _exchange(self) -> bool:
         """Improve the places once; False if no exchange does."""
@@ -108,6 +117,10 @@ class _Level(Generic[Ask]):
         self._restore({index: each for index, each in before.items() if index != placed})
         self._put(waiting, place)
         self._fill([index for index in self._largest_first() if index not in self._places])
+        return self._improves(before)
+
+    def _improves(self, before: dict[int, Place]) -> bool:
+        """Whether more GPUs are in use than before, and no fewer pods run."""
         return len(self._places) >= len(before) and self._gpus(self._places) > self._gpus(before)
 
     def _pairs(self) -> Iterator[tuple[int, int]]:

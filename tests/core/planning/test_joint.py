@@ -23,9 +23,9 @@ from tests.core.planning.small_cluster import (
     pods_of_priorities,
 )
 
-# Of batches that do not fit as a whole: the part that gets as many GPUs as an exhaustive search finds, and how
-# many times fewer than one by one do not.
-PART_BEST, FEWER_MISSED = 0.9, 4
+# Of batches that do not fit as a whole: the part that gets all GPUs that an exhaustive search finds, and how
+# many times as many miss some one by one.
+PART_BEST, TIMES_MISSED = 0.9, 5
 
 _batches = st.lists(pods, max_size=MOST)
 _batches_of_priorities = st.lists(pods_of_priorities, max_size=12)
@@ -182,7 +182,7 @@ def test_most_batches_have_all_gpus_that_an_exhaustive_search_finds() -> None:
         together_best += together_milli == most
     assert contested > 150
     assert together_best / contested > PART_BEST
-    assert (contested - together_best) * FEWER_MISSED < contested - alone_best
+    assert (contested - together_best) * TIMES_MISSED < contested - alone_best
 
 
 def _case(random_: random.Random) -> tuple[list[Waiting], list[Node]]:
