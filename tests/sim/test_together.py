@@ -17,7 +17,7 @@ from scheduler_ext.sim.experiment import Experiment, Outcome
 from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.protocols import PROTOCOLS, run_inflation
 from scheduler_ext.sim.scheduler import Settings
-from scheduler_ext.sim.together import Batches
+from scheduler_ext.sim.together import Batches, TriedPlaces
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape, World
 from tests.sim.small import cluster_of, fits, kinds, scheduler_of, share, whole, workloads, worlds
@@ -84,6 +84,23 @@ def test_equal_shares_on_one_node_have_a_gpu_each() -> None:
     world = World(cluster_of((8000, 2, "T4")))
     placements = Batches(scheduler_of(world), world).choose([TracePod("share", share(700))] * 2)
     assert sorted(placement.slots for placement in placements if placement) == [(0,), (1,)]
+
+
+def test_a_pod_put_again_has_its_gpu_until_all_are_taken_back() -> None:
+    world = World(cluster_of((8000, 4, "T4")))
+    tried, pod = TriedPlaces(scheduler_of(world, "random"), world), TracePod("share", share(300))
+    seen = set()
+    for _ in range(20):
+        tried.put(pod, "n0")
+        tried.rollback(0)
+        tried.put(pod, "n0")
+        tried.put(pod, "n0")
+        tried.rollback(1)
+        (first,) = tried.take_back()
+        tried.put(pod, "n0")
+        seen.add(first[1].slots)
+        tried.rollback(0)
+    assert len(seen) > 1
 
 
 def without_pace(outcome: Outcome) -> object:

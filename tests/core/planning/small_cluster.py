@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
 from hypothesis import strategies as st
 
@@ -52,9 +53,11 @@ def placed_on(node: Node, ask: Waiting) -> list[Node]:
 
 
 class SmallCluster:
-    """Best fit: the node with the least room left, the first of equals. `tried` counts the questions."""
+    """Best fit: the node with the least room left, the first of equals. `tried` counts the questions. A share
+    has the fullest GPU, or with `whimsical` any, but always the same one on a node in the same state."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[Node], *, whimsical: bool = False) -> None:
+        self._whimsical = whimsical
         self.nodes = {f"n{number}": node for number, node in enumerate(nodes)}
         self.tried = 0
         self._past: list[dict[str, Node]] = []
@@ -70,7 +73,9 @@ class SmallCluster:
 
     def put(self, ask: Waiting, node: str) -> None:
         self._past.append(dict(self.nodes))
-        self.nodes[node] = placed_on(self.nodes[node], ask)[0]
+        ways = placed_on(self.nodes[node], ask)
+        which = crc32(repr((self.nodes[node], ask)).encode()) % len(ways) if self._whimsical else 0
+        self.nodes[node] = ways[which]
 
     def mark(self) -> int:
         return len(self._past)
