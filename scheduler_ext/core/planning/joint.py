@@ -61,8 +61,6 @@ class _Level(Generic[Ask]):
         self._left = _TRIED_PER_POD * len(asks)
         # By the index of the pod, in the order in which they were put.
         self._places: dict[int, Place] = {}
-        # Exchanges in vain: the kinds of both pods, and the node.
-        self._vain: set[tuple[Hashable, Hashable, str]] = set()
 
     def decide(self) -> list[Place | None]:
         self._fill(range(len(self._asks)))
@@ -97,7 +95,7 @@ class _Level(Generic[Ask]):
     def _exchange(self) -> bool:
         """Improve the places once; False if no exchange does."""
         before = dict(self._places)
-        for waiting, placed in self._pairs():
+        for waiting, placed in self._pairs(before):
             if self._left <= 0:
                 break
             if self._improved(waiting, placed, before):
@@ -107,10 +105,6 @@ class _Level(Generic[Ask]):
 
     def _improved(self, waiting: int, placed: int, before: dict[int, Place]) -> bool:
         """Whether a waiting pod in the place of another one is an improvement; if so, it is there."""
-        tried = self._asks[waiting].kind, self._asks[placed].kind, before[placed].node
-        if tried in self._vain:
-            return False
-        self._vain.add(tried)
         place = self._instead(waiting, placed, before)
         if place is None:
             return False
@@ -123,16 +117,22 @@ class _Level(Generic[Ask]):
         """Whether more GPUs are in use than before, and no fewer pods run."""
         return len(self._places) >= len(before) and self._gpus(self._places) > self._gpus(before)
 
-    def _pairs(self) -> Iterator[tuple[int, int]]:
-        """A pod without a place and one with a place that it may take, of each kind and node one."""
-        waiting = {
-            self._asks[index].kind: index for index in self._largest_first() if index not in self._places
-        }
-        smallest_first = [index for index in reversed(self._largest_first()) if index in self._places]
-        holders = {(self._asks[index].kind, self._places[index].node): index for index in smallest_first}
+    def _pairs(self, before: dict[int, Place]) -> Iterator[tuple[int, int]]:
+        """A pod without a place, one of each kind, and each pod that may be in its way, on the nodes where it
+        would fit without any of this level."""
+        waiting = {self._asks[index].kind: index for index in self._largest_first() if index not in before}
+        smallest_first = [index for index in reversed(self._largest_first()) if index in before]
         for taker in waiting.values():
-            for holder in holders.values():
-                yield taker, holder
+            nodes = {place.node for place in before.values()}
+            while nodes and self._left > 0:
+                self._cluster.rollback(self._start)
+                place = self._best(taker, nodes)
+                if place is None:
+                    break
+                nodes.remove(place.node)
+                for holder in smallest_first:
+                    if before[holder].node == place.node:
+                        yield taker, holder
 
     def _instead(self, waiting: int, placed: int, before: dict[int, Place]) -> Place | None:
         """The place of a waiting pod on the node of another one, without that one."""

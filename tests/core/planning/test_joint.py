@@ -25,7 +25,7 @@ from tests.core.planning.small_cluster import (
 
 # Of batches that do not fit as a whole: the part that gets all GPUs that an exhaustive search finds, and how
 # many times as many miss some one by one.
-PART_BEST, TIMES_MISSED = 0.94, 7
+PART_BEST, TIMES_MISSED = 0.93, 6
 CASES_OF_OTHER_DEVICES = 1000
 
 _batches = st.lists(pods, max_size=MOST)
