@@ -13,7 +13,7 @@ OURS = "default"
 INFLATION, CHURN, MIG = "inflation", "churn", "mig"
 # The families of generated clusters, and the margin to the best policy that is enough.
 FAMILY, _BEHIND = "families", -0.1
-BATCHES = "batches"
+BATCHES, BATCHES_IN_CHURN = "batches", "batches-churn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ FLOORS: tuple[Floor, ...] = (
     ),
     *(
         Floor(
-            group=BATCHES,
+            group=BATCHES if at else BATCHES_IN_CHURN,
             what=f"{MOST} pods decided together, {which} of the traces{when}",
             condition=replace(one_by_one, batch=MOST),
             at=at,

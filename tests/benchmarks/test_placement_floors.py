@@ -100,6 +100,9 @@ TWO_TRACES = runs_of(
 )
 def test_a_verdict(floor: Floor, found: tuple[str, str, float, float, float, float, bool]) -> None:
     verdict = verdict_of(floor, ["a", "b"], (1, 2), TWO_TRACES)
+    assert list(verdict.by_trace) == ["a", "b"]
+    if "random" not in floor.references and floor.figure is None:
+        assert verdict.by_trace == pytest.approx({"a": 1.5, "b": -0.1})
     figures = (verdict.ours, verdict.reference, verdict.margin, verdict.error)
     assert (verdict.trace, verdict.policy, verdict.holds) == (*found[:2], found[-1])
     assert figures == pytest.approx(found[2:-1])
@@ -142,13 +145,14 @@ def test_a_run_that_several_floors_need_is_made_once() -> None:
         "first-300": 8,
         "online": 8,
         "ties": 8,
-        "batches": 12,
+        "batches": 8,
+        "batches-churn": 4,
         "churn": 12,
         # Eight policies on ten families, and two in churn.
         "families": 200,
         "mig": 40,
     }
-    assert len(cells) == 8 + 8 + 8 + 8 + 4 + 12 + 12 + 200 + 40
+    assert len(cells) == 8 + 8 + 8 + 8 + 4 + 8 + 4 + 12 + 200 + 40
 
 
 def command(*args: str | Path) -> Result:
