@@ -18,15 +18,19 @@ class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     arrived load in per cent, as text. `ties` are those of the run, "first" or "random", and `batch` is the
     number of pods that were decided together. Amounts are in
     thousandths of a GPU (of a slice for MIG), values in US dollars, `rejected_by_class` by the class of the
-    request."""
+    request. With gangs, `start` is how their pods start, and `jobs` and the waits, in mean lifetimes, are by
+    the number of pods of a job."""
 
     trace: str
     policy: str
     ties: str | None = None
     batch: int | None = None
+    start: str | None = None
     seed: int
     allocation_percent: Mapping[str, float] | None = None
     mean_allocation_percent: float | None = None
+    useful_allocation_percent: float | None = None
+    partial_gangs_percent: float | None = None
     slice_acceptance_percent: float | None = None
     unallocated_gpus: float | None = None
     allocated_value_per_hour: float | None = None
@@ -34,8 +38,15 @@ class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     arrived_milli: int
     allocated_milli: int
     rejected_milli: int
+    waiting_milli: int | None = None
     rejected_by_class: Mapping[str, int] = field(default_factory=dict[str, int])
     evicted_milli: int | None = None
+    given_up: int | None = None
+    deadlocked: int | None = None
+    longest_wait: float | None = None
+    jobs: Mapping[str, int] | None = None
+    median_wait: Mapping[str, float] | None = None
+    p95_wait: Mapping[str, float] | None = None
     decisions_per_second: float
     p99_ms: float
 
