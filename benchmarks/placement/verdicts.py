@@ -22,7 +22,7 @@ class Verdict:
 
     `trace` and `policy` belong to `reference`: the trace of the least margin and its best reference;
     empty for a mean and if the reference is a plain figure. The error is over the seeds, each with the
-    reference on the same pods; None for one seed.
+    reference on the same pods; None for one seed. `by_trace` has the margin on each trace.
     """
 
     floor: Floor
@@ -33,6 +33,7 @@ class Verdict:
     margin: float
     error: float | None
     seeds: int
+    by_trace: dict[str, float]
 
     @property
     def holds(self) -> bool:
@@ -51,6 +52,7 @@ class Verdict:
             "margin": round(self.margin, 4),
             "standardError": None if self.error is None else round(self.error, 4),
             "seeds": self.seeds,
+            "byTrace": {trace: round(margin, 4) for trace, margin in self.by_trace.items()},
             "wanted": self.floor.wanted,
             "holds": self.holds,
         }
@@ -106,6 +108,7 @@ def verdict_of(floor: Floor, traces: Sequence[str], seeds: Sequence[int], runs: 
         margin=_mean(chosen.margins),
         error=_standard_error(chosen.margins),
         seeds=len(seeds),
+        by_trace={each.trace: _mean(each.margins) for each in found},
     )
 
 

@@ -1,7 +1,7 @@
 """The settings of one simulation, its course pod by pod, and its outcome."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +13,14 @@ from scheduler_ext.sim.arrivals import constrained, prioritised, with_spot
 from scheduler_ext.sim.custom_policy import CustomPolicy
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
-from scheduler_ext.sim.scheduler import Scheduler, Settings
+from scheduler_ext.sim.scheduler import Placement, Scheduler, Settings
 from scheduler_ext.sim.simulation_report import Run
+from scheduler_ext.sim.together import Batches
 from scheduler_ext.sim.trace_workload import Expectation, PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, NodeShape, World
+
+# A pod, and when it ends in churn.
+_Arrival = tuple[TracePod, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +29,8 @@ class Experiment:
     arrived demand (inflation) or offered load (churn) over capacity; `target` as in Expectation.
     `constrain_percent` of the GPU pods are restricted to models. `priorities` is "pods", "none", "qos" or
     "drawn", for spot nodes, and for preemption in churn. Churn lasts `warm_up` and then `measured` mean
-    lifetimes. `knobs` are the weights, the strategy and the values of models of the default policy."""
+    lifetimes. `knobs` are the weights, the strategy and the values of models of the default policy. `burst`
+    pods arrive at the same time, and `batch` of them are decided together, the highest priorities first."""
 
     trace: str
     nodes: tuple[NodeShape, ...]
@@ -41,6 +46,8 @@ class Experiment:
     measured: float = 5.0
     custom: CustomPolicy | None = None
     knobs: Knobs = field(default_factory=Knobs)
+    batch: int = 1
+    burst: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +81,7 @@ class Simulation:
         target = Target(cluster, self._expectation.workload, experiment.seed, experiment.knobs)
         policy = (experiment.custom or POLICIES[experiment.policy])(target)
         self.scheduler = Scheduler(self.world, policy, experiment.settings, experiment.seed)
+        self._batches = Batches(self.scheduler, self.world)
         self.arrived_milli = 0
         self._allocated_milli = 0
         self._rejected: Counter[str] = Counter()
@@ -83,6 +91,14 @@ class Simulation:
         workload = self._expectation.saw(kind)
         if workload is not None:
             self.scheduler.retarget(workload)
+
+    def decided(self, arriving: Sequence[_Arrival]) -> Iterator[list[tuple[_Arrival, Placement | None]]]:
+        """Pods that arrive at the same time with their places, batch by batch; those of a batch are on their
+        places before the next one is decided."""
+        waiting = sorted(arriving, key=lambda each: -each[0].priority)
+        for first in range(0, len(waiting), self._experiment.batch):
+            batch = waiting[first : first + self._experiment.batch]
+            yield list(zip(batch, self._batches.choose([pod for pod, _ in batch]), strict=True))
 
     def count(self, kind: PodKind, *, placed: bool) -> None:
         """Take account of a pod that arrived, and was placed or rejected."""
@@ -104,6 +120,7 @@ class Simulation:
             trace=self._experiment.trace,
             policy=self._experiment.policy,
             ties=self.scheduler.ties,
+            batch=self._experiment.batch,
             seed=self._experiment.seed,
             arrived_milli=self.arrived_milli,
             allocated_milli=self._allocated_milli,

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Mapping
 from itertools import chain
+from math import inf
 
 from scheduler_ext.sim.arrivals import asked_milli, inflated
 from scheduler_ext.sim.experiment import Experiment, Outcome, Simulation, at_load
 from scheduler_ext.sim.policies.fgd import TARGET_PART, Fragmentation
 from scheduler_ext.sim.preemption import Preemption, Residents
-from scheduler_ext.sim.trace_workload import workload_of
+from scheduler_ext.sim.scheduler import Placement
+from scheduler_ext.sim.trace_workload import TracePod, workload_of
 from scheduler_ext.sim.world import NodesView
 
 # The loads of a report besides the last one, in per cent of the capacity.
@@ -16,9 +18,9 @@ FRAGMENTATION_PERCENT = 90
 
 
 def run_inflation(experiment: Experiment) -> Outcome:
-    """Run an experiment in which pods arrive one by one and stay, until requests exceed the cluster. A pod
-    that fits on no node is dropped, and counts as arrived; any other pod is placed. Raises SimulationError
-    for impossible settings."""
+    """Run an experiment in which pods arrive, one by one or in bursts, and stay, until requests exceed the
+    cluster. A pod that fits on no node is dropped, and counts as arrived; any other pod is placed. Raises
+    SimulationError for impossible settings."""
     simulation = Simulation(experiment)
     world, capacity_milli = simulation.world, simulation.world.cluster.capacity_milli
     measure = Fragmentation(world.cluster, workload_of(simulation.pods).top(TARGET_PART))
@@ -27,21 +29,25 @@ def run_inflation(experiment: Experiment) -> Outcome:
     fragmentation: dict[int, float] = {}
     sums: dict[int, tuple[int, int]] = {}
 
-    def measured() -> None:
+    def measured(pods: int) -> None:
         load = round(simulation.arrived_milli / capacity_milli * 100)
         if load not in sums:
             fragmentation[load] = float(measure.of(NodesView(world)).sum()) / capacity_milli * 100.0
         allocated_milli, count = sums.get(load, (0, 0))
-        sums[load] = (allocated_milli + world.allocated_milli, count + 1)
+        sums[load] = (allocated_milli + pods * world.allocated_milli, count + pods)
 
-    measured()
-    for pod in inflated(simulation.pods, capacity_milli, experiment.load, simulation.random):
-        simulation.expect(pod.kind)
-        placement = simulation.scheduler.choose(pod.kind)
-        if placement is not None:
-            world.place(pod.kind, placement.node, placement.slots)
-        simulation.count(pod.kind, placed=placement is not None)
-        measured()
+    measured(1)
+    arriving = inflated(simulation.pods, capacity_milli, experiment.load, simulation.random)
+    for first in range(0, len(arriving), experiment.burst):
+        burst = arriving[first : first + experiment.burst]
+        for pod in burst:
+            simulation.expect(pod.kind)
+        for batch in simulation.decided([(pod, inf) for pod in burst]):
+            for (pod, _), placement in batch:
+                if placement is not None:
+                    world.place(pod.kind, placement.node, placement.slots)
+                simulation.count(pod.kind, placed=placement is not None)
+        measured(len(burst))
     allocation = {load: total / count / capacity_milli * 100.0 for load, (total, count) in sums.items()}
     last = round(experiment.load * 100)
     loads = dict.fromkeys(load for load in (FULL_PERCENT, last) if load <= last)
@@ -58,60 +64,89 @@ def run_inflation(experiment: Experiment) -> Outcome:
 
 def run_churn(experiment: Experiment) -> Outcome:
     """Run an experiment in which pods arrive at random times, run for random times, and leave. Arrivals are
-    Poisson and lifetimes exponential with mean 1, so that the offered load is the rate times the mean demand
-    over the capacity. A pod that fits on no node leaves at once, unless it may evict others. For a seed, the
-    same pods arrive at the same times with the same lifetimes, whatever the policy: margins are paired.
-    Raises SimulationError for impossible settings."""
-    simulation = Simulation(experiment)
-    world, pods, random = simulation.world, simulation.pods, simulation.random
-    residents = Residents(world)
-    preemption = Preemption(world, residents, experiment.seed)
-    capacity_milli = world.cluster.capacity_milli
-    gap = asked_milli(pods).mean() / (experiment.load * capacity_milli)
-    end = experiment.warm_up + experiment.measured
-    lowest = min(pod.priority for pod in pods)
-    evicts = experiment.priorities in ("qos", "drawn") or any(pod.priority > lowest for pod in pods)
-    evicted_milli = 0
-    # Allocated demand, and its value, times time since the end of the warm-up, up to `integrated_to`.
-    area_milli, area_value, integrated_to = 0.0, 0.0, experiment.warm_up
-
-    def pass_time(until: float) -> None:
-        nonlocal area_milli, area_value, integrated_to
-        for now in chain(residents.ending(until), (until,)):
-            if now > integrated_to:
-                area_milli += world.allocated_milli * (now - integrated_to)
-                area_value += world.allocated_value * (now - integrated_to)
-                integrated_to = now
-
-    now = random.exponential(gap)
+    Poisson, of one pod or of a burst, and lifetimes exponential with mean 1, so that the offered load is the
+    rate times the mean demand over the capacity. A pod that fits on no node leaves at once, unless it may
+    evict others. For a seed, the same pods arrive at the same times with the same lifetimes, whatever the
+    policy: margins are paired. Raises SimulationError for impossible settings."""
+    churn = _Churn(experiment)
+    random, end = churn.simulation.random, experiment.warm_up + experiment.measured
+    now = random.exponential(churn.gap)
     while now < end:
-        pass_time(now)
-        counts = now >= experiment.warm_up
-        pod = pods[int(random.integers(len(pods)))]
-        # Drawn for rejected pods too, so that all policies meet the same pods at the same times.
-        ends = now + random.exponential()
-        simulation.expect(pod.kind)
-        placement = simulation.scheduler.choose(pod.kind)
-        if placement is None and pod.priority > lowest and (victims := preemption.victims(pod)):
-            for victim in victims:
-                residents.leave(victim)
-            if counts:
-                evicted_milli += sum(victim.pod.kind.demand_milli for victim in victims)
-            # The pod is scheduled like any other, and may get a better place than that of its victims.
-            placement = simulation.scheduler.choose(pod.kind)
-        if placement is not None:
-            residents.enter(pod, placement, ends)
-        if counts:
-            simulation.count(pod.kind, placed=placement is not None)
-        now += random.exponential(gap)
-    pass_time(end)
-    mean_milli = area_milli / experiment.measured
-    return simulation.outcome(
-        mean_allocation_percent=mean_milli / capacity_milli * 100.0,
-        unallocated_gpus=(capacity_milli - mean_milli) / 1000,
-        allocated_value_per_hour=area_value / experiment.measured,
-        evicted_milli=evicted_milli if evicts else None,
-    )
+        churn.pass_time(now)
+        churn.arrive(now)
+        now += random.exponential(churn.gap)
+    churn.pass_time(end)
+    return churn.outcome()
+
+
+class _Churn:
+    """The running pods of an experiment, and what was allocated since the end of the warm-up."""
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.simulation = simulation = Simulation(experiment)
+        self._experiment = experiment
+        self._world, self._pods = simulation.world, simulation.pods
+        self._residents = Residents(self._world)
+        self._preemption = Preemption(self._world, self._residents, experiment.seed)
+        self._capacity_milli = self._world.cluster.capacity_milli
+        offered_milli = experiment.load * self._capacity_milli
+        # The mean time between two arrivals.
+        self.gap = float(experiment.burst * asked_milli(self._pods).mean() / offered_milli)
+        self._lowest = min(pod.priority for pod in self._pods)
+        self._evicted_milli = 0
+        # Allocated demand, and its value, times time since the end of the warm-up, up to `integrated_to`.
+        self._area_milli, self._area_value, self._integrated_to = 0.0, 0.0, experiment.warm_up
+
+    def pass_time(self, until: float) -> None:
+        """Let pods end up to a time."""
+        for now in chain(self._residents.ending(until), (until,)):
+            if now > self._integrated_to:
+                self._area_milli += self._world.allocated_milli * (now - self._integrated_to)
+                self._area_value += self._world.allocated_value * (now - self._integrated_to)
+                self._integrated_to = now
+
+    def arrive(self, now: float) -> None:
+        """Let a burst of pods arrive."""
+        simulation, burst = self.simulation, []
+        for _ in range(self._experiment.burst):
+            pod = self._pods[int(simulation.random.integers(len(self._pods)))]
+            # Drawn for rejected pods too, so that all policies meet the same pods at the same times.
+            burst.append((pod, now + simulation.random.exponential()))
+            simulation.expect(pod.kind)
+        counts = now >= self._experiment.warm_up
+        for batch in simulation.decided(burst):
+            # A pod that evicts others has their room for itself, when those with a place are there.
+            for (pod, ends), placement in sorted(batch, key=lambda decided: decided[1] is None):
+                evicted_milli = 0
+                if placement is None and pod.priority > self._lowest:
+                    placement, evicted_milli = self._evict_for(pod)
+                if placement is not None:
+                    self._residents.enter(pod, placement, ends)
+                if counts:
+                    self._evicted_milli += evicted_milli
+                    simulation.count(pod.kind, placed=placement is not None)
+
+    def _evict_for(self, pod: TracePod) -> tuple[Placement | None, int]:
+        """The place of a pod after the eviction of its victims, and their demand."""
+        victims = self._preemption.victims(pod)
+        for victim in victims:
+            self._residents.leave(victim)
+        # The pod is scheduled like any other, and may get a better place than that of its victims.
+        placement = self.simulation.scheduler.choose(pod.kind) if victims else None
+        return placement, sum(victim.pod.kind.demand_milli for victim in victims)
+
+    def outcome(self) -> Outcome:
+        """The outcome at the end."""
+        mean_milli = self._area_milli / self._experiment.measured
+        evicts = self._experiment.priorities in ("qos", "drawn") or any(
+            pod.priority > self._lowest for pod in self._pods
+        )
+        return self.simulation.outcome(
+            mean_allocation_percent=mean_milli / self._capacity_milli * 100.0,
+            unallocated_gpus=(self._capacity_milli - mean_milli) / 1000,
+            allocated_value_per_hour=self._area_value / self._experiment.measured,
+            evicted_milli=self._evicted_milli if evicts else None,
+        )
 
 
 PROTOCOLS: Mapping[str, Callable[[Experiment], Outcome]] = {"inflation": run_inflation, "churn": run_churn}

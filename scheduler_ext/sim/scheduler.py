@@ -137,13 +137,14 @@ class Scheduler:
     def choose(self, kind: PodKind) -> Placement | None:
         """The place for the pod now; None if it fits on no node."""
         began = time.perf_counter()
-        placement = self._choose(kind)
+        found = self.best(kind)
         self.latencies_s.append(time.perf_counter() - began)
-        return placement
+        return None if found is None else found[0]
 
-    def _choose(self, kind: PodKind) -> Placement | None:
+    def best(self, kind: PodKind, only: Bools | None = None) -> tuple[Placement, float] | None:
+        """The place for the pod now and its total; `only` on these nodes, `[node]`, None for all."""
         scored = self._up_to_date(kind)
-        totals = scored.score
+        totals = scored.score if only is None else np.where(only, scored.score, -np.inf)
         if (of_cluster := self._policy.of_cluster(kind, self._world)) is not None:
             # Rounded as in the core, so that equal totals stay equal.
             totals = np.round(totals + of_cluster, TOTAL_DECIMALS)
@@ -159,11 +160,18 @@ class Scheduler:
             below = totals[best] - totals
             equal = np.flatnonzero(below < resolution if resolution else below == 0.0)
             best = int(equal[0 if self._first else self._random.randrange(len(equal))])
+        return self._placed(kind, best, scored), float(totals[best])
+
+    def at(self, kind: PodKind, node: int) -> Placement:
+        """The place of the pod on a node that takes it."""
+        return self._placed(kind, node, self._up_to_date(kind))
+
+    def _placed(self, kind: PodKind, node: int, scored: _Scored) -> Placement:
         if not kind.gpus:
-            return Placement(best, ())
+            return Placement(node, ())
         if kind.is_share:
-            return Placement(best, (int(scored.slot[best]),))
-        return Placement(best, self._world.whole_gpus(best, kind.gpus))
+            return Placement(node, (int(scored.slot[node]),))
+        return Placement(node, self._world.whole_gpus(node, kind.gpus))
 
     def _up_to_date(self, kind: PodKind) -> _Scored:
         key = self._policy.phase(self._world), kind

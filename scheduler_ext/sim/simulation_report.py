@@ -15,13 +15,15 @@ API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 
 class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     """One policy on one sequence of pods; fields that do not apply are None. `allocation_percent` is by
-    arrived load in per cent, as text. `ties` are those of the run, "first" or "random". Amounts are in
+    arrived load in per cent, as text. `ties` are those of the run, "first" or "random", and `batch` is the
+    number of pods that were decided together. Amounts are in
     thousandths of a GPU (of a slice for MIG), values in US dollars, `rejected_by_class` by the class of the
     request."""
 
     trace: str
     policy: str
     ties: str | None = None
+    batch: int | None = None
     seed: int
     allocation_percent: Mapping[str, float] | None = None
     mean_allocation_percent: float | None = None
@@ -68,23 +70,24 @@ def report(runs: Sequence[Run], machine: str) -> dict[str, Any]:
 
 
 def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The mean over seeds for each trace and policy, in the order of the runs. `standardError` has the errors
-    of the means by the same names; it is None for one seed."""
-    groups: dict[tuple[str, str, str | None], list[dict[str, Any]]] = {}
+    """The mean over seeds for each trace, policy and batch, in the order of the runs. `standardError` has the
+    errors of the means by the same names; it is None for one seed."""
+    groups: dict[tuple[str, str, str | None, int | None], list[dict[str, Any]]] = {}
     for run in runs:
-        groups.setdefault((run.trace, run.policy, run.ties), []).append(run.as_json())
+        groups.setdefault((run.trace, run.policy, run.ties, run.batch), []).append(run.as_json())
     return [
         {
             "trace": trace,
             "policy": policy,
             "ties": ties,
+            "batch": batch,
             "seeds": len(group),
             "allocationPercent": _by_load(_mean, group),
             "rejectedByClass": _by_class(_mean, group),
             **{name: _known(_mean, [run[name] for run in group]) for name in (*_PLACED, *_TIMED)},
             "standardError": None if len(group) < 2 else _errors(group),
         }
-        for (trace, policy, ties), group in groups.items()
+        for (trace, policy, ties, batch), group in groups.items()
     ]
 
 

@@ -63,6 +63,11 @@ class TracePod:
     qos: str = ""
     priority: int = 0
 
+    @property
+    def gpus(self) -> float:
+        """The requested GPUs, parts of one included."""
+        return self.kind.demand_milli / GPU_MILLI
+
 
 @lru_cache(maxsize=4096)
 def task_class(kind: PodKind) -> TaskClass:

@@ -100,6 +100,9 @@ TWO_TRACES = runs_of(
 )
 def test_a_verdict(floor: Floor, found: tuple[str, str, float, float, float, float, bool]) -> None:
     verdict = verdict_of(floor, ["a", "b"], (1, 2), TWO_TRACES)
+    assert list(verdict.by_trace) == ["a", "b"]
+    if "random" not in floor.references and floor.figure is None:
+        assert verdict.by_trace == pytest.approx({"a": 1.5, "b": -0.1})
     figures = (verdict.ours, verdict.reference, verdict.margin, verdict.error)
     assert (verdict.trace, verdict.policy, verdict.holds) == (*found[:2], found[-1])
     assert figures == pytest.approx(found[2:-1])
@@ -135,19 +138,21 @@ def test_a_run_that_several_floors_need_is_made_once() -> None:
     assert len(set(cells)) == len(cells)
     count = {group: len(plan.cells(each for each in FLOORS if each.group == group)) for group in GROUPS}
     # Two policies on two traces with two seeds; half of that for the tie-breaking reference, which is one of
-    # them.
+    # them. Batches are run in both protocols, with and without.
     assert count == {
         "inflation": 8,
         "early": 8,
         "first-300": 8,
         "online": 8,
         "ties": 8,
+        "batches": 8,
+        "batches-churn": 4,
         "churn": 12,
         # Eight policies on ten families, and two in churn.
         "families": 200,
         "mig": 40,
     }
-    assert len(cells) == 8 + 8 + 8 + 8 + 4 + 12 + 200 + 40
+    assert len(cells) == 8 + 8 + 8 + 8 + 4 + 8 + 4 + 12 + 200 + 40
 
 
 def command(*args: str | Path) -> Result:

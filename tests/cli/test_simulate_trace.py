@@ -187,6 +187,24 @@ def test_churn_of_files(traces: tuple[Path, Path]) -> None:
     assert only["evictedMilli"] is not None
 
 
+def test_pods_decided_together() -> None:
+    runs = report_of(simulate(*SMALL, "--batch", "1,8", "-o", "json"))["runs"]
+    assert [run["batch"] for run in runs] == [1, 1, 8, 8] * 2
+    # The same pods arrive.
+    assert runs[0]["arrivedMilli"] == runs[2]["arrivedMilli"]
+    table = simulate(*SMALL, "--batch", "1,8").stdout.splitlines()
+    header, *means = [line.split() for line in table[:5]]
+    assert [row[header.index("BATCH")] for row in means] == ["1", "8", "1", "8"]
+    assert "BATCH: the number of pods that are decided together." in table
+    assert "BATCH" not in simulate(*SMALL).stdout
+
+
+def test_plots_of_pods_decided_together(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = simulate(*SMALL, "--batch", "1,8", "--png", tmp_path / "plots")
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
 def test_plots(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     result = simulate(*SMALL, "--png", tmp_path / "plots")
@@ -285,6 +303,9 @@ def test_settings(args: tuple[str, ...]) -> None:
             "--generator-seed: is for generated nodes and pods",
             id="a seed of nothing",
         ),
+        pytest.param(("--batch", "0"), "'0' is no number of pods; write 1 to 32", id="no batch"),
+        pytest.param(("--batch", "1,33"), "'33' is no number of pods", id="a large batch"),
+        pytest.param(("--batch", "1,,8"), "has an empty name", id="a batch too much"),
         pytest.param(("--policy", "fgd", "--out", "x"), "--out: a table is for a terminal", id="table out"),
     ],
 )

@@ -27,7 +27,7 @@ _COLUMNS = {
     "decisionsPerSecond": "DECISIONS/S",
     "p99Ms": "P99 MS",
 }
-_LABELS = ("trace", "policy", "ties", "seeds")
+_LABELS = ("trace", "policy", "ties", "batch", "seeds")
 
 
 def check_file(option: str, path: Path | None) -> None:
@@ -114,6 +114,8 @@ def print_means(runs: Sequence[Run]) -> None:
     columns = [name for name in _COLUMNS if any(mean[name] is not None for mean in means)]
     # MIG policies have no choice among equals.
     labels = [name for name in _LABELS if any(mean[name] is not None for mean in means)]
+    if "batch" in labels and all(mean["batch"] == 1 for mean in means):
+        labels.remove("batch")
     header = [name.upper() for name in labels] + [f"ALLOCATED % AT {load}" for load in loads]
     rows = []
     for mean in means:
@@ -132,6 +134,7 @@ def _print_legend(labels: Sequence[str], columns: Sequence[str], *, several: boo
     texts = {
         "Each value is a mean over the seeds, ± its standard error.": several,
         "TIES: the choice among equally good nodes, the first one or a random one.": "ties" in labels,
+        "BATCH: the number of pods that are decided together.": "batch" in labels,
         "ALLOCATED $/H: the value of the allocated GPUs per hour, in US dollars.": (
             "allocatedValuePerHour" in columns
         ),
@@ -145,9 +148,11 @@ def print_refused(runs: Sequence[Run]) -> None:
     classes = sorted({name for run in runs for name, milli in run.rejected_by_class.items() if milli})
     if not classes:
         return
-    groups: dict[tuple[str, str], list[Run]] = {}
+    groups: dict[tuple[str, ...], list[Run]] = {}
+    several = any(run.batch != runs[0].batch for run in runs)
     for run in runs:
-        groups.setdefault((run.trace, run.policy), []).append(run)
+        batch = (str(run.batch),) if several else ()
+        groups.setdefault((run.trace, run.policy, *batch), []).append(run)
     rows = []
     for labels, group in groups.items():
         parts = (
@@ -156,7 +161,7 @@ def print_refused(runs: Sequence[Run]) -> None:
         )
         rows.append([*labels, *(_cell(fmean(each), standard_error(each)) for each in parts)])
     click.echo("\nRejected demand in per cent of all demand, by class of pods:")
-    print_table(["TRACE", "POLICY", *classes], rows, wide=True)
+    print_table(["TRACE", "POLICY", *(["BATCH"] if several else []), *classes], rows, wide=True)
 
 
 def _cell(value: float | None, error: float | None = None) -> str | None:

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 from scheduler_ext.cli.inputs import read_config
 from scheduler_ext.cli.options import FILE, config_option_with
 from scheduler_ext.cli.simulate.options import (
+    BATCHES,
     INTREE_WEIGHT,
     TARGET,
     FiniteFloat,
@@ -51,6 +52,13 @@ from scheduler_ext.sim.scheduler import TIES, Settings
         "Choice between equally good nodes: as each policy was published, random, as in kube-scheduler, or"
         " the first in an order by seed."
     ),
+)
+@click.option(
+    "--batch",
+    "batches",
+    type=BATCHES,
+    default="1",
+    help="Numbers of pods that are decided together; pods arrive in bursts of the largest one.",
 )
 @click.option(
     "--target",
@@ -104,6 +112,7 @@ def trace(
     config_file: Path | None,
     seeds: Sequence[int],
     ties: str,
+    batches: Sequence[int],
     target: str,
     points: bool,
     intree: Sequence[tuple[str, int]],
@@ -145,10 +154,13 @@ def trace(
                 measured=lifetimes,
                 custom=custom,
                 knobs=config.policy(),
+                batch=batch,
+                burst=max(batches),
             ),
         )
         for name, trace_pods in traces.items()
         for policy, custom in chosen.items()
+        for batch in batches
         for seed in seeds
     ]
     outcomes = sweep.results(tasks)
