@@ -132,7 +132,7 @@ bench-placement: .venv ## Compare placement policies by simulation (TRACES=dir: 
 	$(BIN)/python -m benchmarks.placement --png build/placement $(if $(TRACES),--traces $(TRACES) \
 		--csv benchmarks/results/placement.csv) $(ARGS)
 
-bench-placement-floors: .venv ## Measure the floors of placement, and fail where one does (TRACES=dir: ten minutes)
+bench-placement-floors: .venv ## Measure the floors of placement, and fail where one does (TRACES=dir: an hour)
 	$(BIN)/python -m benchmarks.placement.floors $(if $(TRACES),--traces $(TRACES) \
 		--json benchmarks/results/placement-floors.json) $(ARGS)
 

@@ -144,3 +144,22 @@ def test_the_readme_has_the_same_packing_and_names_its_omissions() -> None:
     assert [number(cell.replace(" %", "")) for cell in found] == [number(whole[name]) for name in policies]
     for text in (HOME, PAGE):
         assert "have no priorities" in section(text, "## Packing")
+
+
+def test_pods_decided_together() -> None:
+    page = (ROOT / "docs" / "concepts" / "placement.md").read_text()
+    floors = json.loads((RESULTS / "placement-batches.json").read_text())["floors"]
+    means = [floor for floor in floors if "mean of the traces" in floor["floor"]]
+    *traces, mean = rows(section(page, "## Pods decided together"))
+    assert [name for name, *_ in traces] == list(means[0]["byTrace"])
+    for name, *cells in traces:
+        assert cells == [
+            _points(floor["byTrace"][name], digits) for floor, digits in zip(means, (3, 3, 2), strict=True)
+        ]
+    assert [cell.strip("*") for cell in mean[1:]] == [
+        _points(floor["margin"], digits) for floor, digits in zip(means, (3, 3, 2), strict=True)
+    ]
+
+
+def _points(margin: float, digits: int) -> str:
+    return f"{margin:+.{digits}f}"

@@ -39,8 +39,8 @@ def choose(asks: Sequence[Ask], cluster: Placing[Ask]) -> list[Place | None]:
     places are on the cluster afterwards. Pods of a higher priority are decided first, and no pod of a lower
     one takes part in that. Among pods of one priority, the given order is that of the first choice, and it
     stays where all of them fit. No pod that finds no place would fit beside the others. At most four
-    placements are tried for each pod, one where all fit. On the cluster, pods that are put on a node again in
-    their order must have the devices that they had there before."""
+    placements are tried for each pod, one where all fit or none does. Pods that are put on a node of the
+    cluster again in their order must have the devices that they had there before."""
     places: list[Place | None] = [None] * len(asks)
     order = sorted(range(len(asks)), key=lambda index: -asks[index].priority)
     for _, level in groupby(order, key=lambda index: asks[index].priority):
@@ -64,7 +64,8 @@ class _Level(Generic[Ask]):
 
     def decide(self) -> list[Place | None]:
         self._fill(range(len(self._asks)))
-        if len({ask.kind for ask in self._asks}) > 1 and len(self._places) < len(self._asks):
+        contested = 0 < len(self._places) < len(self._asks)
+        if contested and len({ask.kind for ask in self._asks}) > 1:
             self._place_largest_first()
             while self._left > 0 and self._exchange():
                 pass

@@ -194,6 +194,12 @@ def test_equal_pods_are_not_searched() -> None:
     assert cluster.tried == 5
 
 
+def test_a_batch_of_which_nothing_fits_is_not_searched() -> None:
+    cluster = SmallCluster([((500, 0), 100)])
+    assert choose([Waiting(1000), Waiting(810), Waiting(1000)], cluster) == [None] * 3
+    assert cluster.tried == 2
+
+
 def test_most_batches_have_all_gpus_that_an_exhaustive_search_finds() -> None:
     random_ = random.Random(24)
     cases = [_case(random_) for _ in range(300)]
