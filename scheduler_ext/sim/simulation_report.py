@@ -66,12 +66,14 @@ _PLACED = (
     "unallocatedGpus",
     "allocatedValuePerHour",
     "fragmentationPercentAt90",
+    "evictedMilli",
     "givenUp",
     "deadlocked",
     "longestWait",
 )
-# The values of the same kind that are by the size of jobs, and those by arrived load.
+# The same, of values by arrived load or by the number of pods of a job.
 _BY_NAME = ("allocationPercent", "medianWait", "p95Wait")
+_BY_SIZE = ("jobs", "medianWait", "p95Wait")
 _TIMED = ("decisionsPerSecond", "p99Ms")
 _Statistic = Callable[[Sequence[float]], float | None]
 
@@ -88,8 +90,8 @@ def report(runs: Sequence[Run], machine: str) -> dict[str, Any]:
 
 
 def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The mean over seeds for each trace, policy, batch and start, in the order of the runs. `standardError` has the
-    errors of the means by the same names; it is None for one seed."""
+    """The mean over seeds for each trace, policy, batch and start, in the order of the runs. `standardError`
+    has the errors of the means by the same names; it is None for one seed."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run in runs:
         key = run.trace, run.policy, run.ties, run.batch, run.start
@@ -122,7 +124,7 @@ def as_csv(runs: Sequence[Run]) -> str:
         row = run.as_json()
         by_load = row.pop("allocationPercent") or {}
         rejected = row.pop("rejectedByClass")
-        by_size = {name: row.pop(name) or {} for name in ("jobs", "medianWait", "p95Wait")}
+        by_size = {name: row.pop(name) or {} for name in _BY_SIZE} if sizes else {}
         rows.append(
             row
             | {f"allocationPercent{load}": by_load.get(load) for load in loads}

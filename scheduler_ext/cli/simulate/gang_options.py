@@ -79,7 +79,7 @@ gang_options = bundled(
         type=names_of(STARTS),
         default=",".join(STARTS),
         metavar="NAME,...",
-        help="How the pods of a gang start: alone, together by the planner, or so with stated durations (timed).",
+        help="How pods of gangs start: alone, together by the planner, or so with stated durations (timed).",
     ),
     click.option(
         "--patience",

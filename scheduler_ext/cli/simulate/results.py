@@ -27,6 +27,7 @@ _COLUMNS = {
     "unallocatedGpus": "UNALLOCATED GPUS",
     "allocatedValuePerHour": "ALLOCATED $/H",
     "fragmentationPercentAt90": "FRAGMENTED % AT 90",
+    "evictedMilli": "EVICTED MILLI",
     "givenUp": "GIVEN UP",
     "deadlocked": "DEADLOCKED",
     "longestWait": "LONGEST WAIT",

@@ -91,7 +91,9 @@ class Job:
     def size_class(self) -> str:
         """Its class in reports, one of CLASSES."""
         size = len(self.trace_pods)
-        return next((name for most, name in _CLASSES.items() if size <= most), _LARGER) if size > 1 else SINGLE
+        return (
+            next((name for most, name in _CLASSES.items() if size <= most), _LARGER) if size > 1 else SINGLE
+        )
 
     @cached_property
     def gang(self) -> Gang[JobPod]:

@@ -23,8 +23,8 @@ _MOST_STEPS = 10
 
 class PlannedStarts:
     """Runs steps of the planner. What a step decides happens at once. `batch` pods alone are decided
-    together. With `preemption`, gangs evict jobs as the planner has it, and pods alone as kube-scheduler does,
-    on nodes without kept places."""
+    together. With `preemption`, gangs evict jobs as the planner has it, and pods alone do as kube-scheduler
+    has it, on nodes without kept places."""
 
     def __init__(
         self,
@@ -48,14 +48,14 @@ class PlannedStarts:
         self.deadlocked = 0
 
     def arrive(self, job: Job, now: float) -> Turn:
-        """A further job waits. The last one in the order changes nothing for the others."""
+        """A further job waits. The last one in the order changes nothing for the others, unless they could
+        evict it."""
         last = max(self._waiting, key=_order, default=None)
         self._waiting[job] = None
-        if last is not None and _order(job) < _order(last):
+        if self._preemption is not None or (last is not None and _order(job) < _order(last)):
             return self.retry(now)
         turn = Turn()
-        if self._step([job], now, turn, self._reservations):
-            self._steps(now, turn)
+        self._step([job], now, turn, self._reservations)
         return turn
 
     def retry(self, now: float) -> Turn:
@@ -101,8 +101,8 @@ class PlannedStarts:
     ) -> bool:
         """Decide about these jobs beside the reservations `kept`; whether jobs were evicted for some."""
         began = time.perf_counter()
-        scene = Scene(self._places, self._floor.running(), {})
-        planning = GangStep(now, scene, self._policy, self._reservations)
+        scene: Scene[JobPod] = Scene(self._places, self._floor.running(), {})
+        planning: GangStep[JobPod] = GangStep(now, scene, self._policy, self._reservations)
         planning.backfill.reservations.extend(kept)
         planning.begin([job.gang for job in jobs if job.is_gang])
         nodes = _Order(planning, self._places, self._batch).decide(sorted(jobs, key=_order))
