@@ -496,10 +496,10 @@ def test_gangs_by_start_and_batch() -> None:
         ("timed", 1, 2),
         ("timed", 8, 2),
     ]
-    for run in report["runs"]:
-        assert run["arrivedMilli"] == run["allocatedMilli"] + run["rejectedMilli"] + run["waitingMilli"]
-        assert run["usefulAllocationPercent"] <= run["meanAllocationPercent"]
-    assert len({run["arrivedMilli"] for run in report["runs"] if run["seed"] == 42}) == 1
+    for each in report["runs"]:
+        assert each["arrivedMilli"] == each["allocatedMilli"] + each["rejectedMilli"] + each["waitingMilli"]
+        assert each["usefulAllocationPercent"] <= each["meanAllocationPercent"]
+    assert len({each["arrivedMilli"] for each in report["runs"] if each["seed"] == 42}) == 1
 
 
 def test_the_table_of_gangs_has_their_waits() -> None:
