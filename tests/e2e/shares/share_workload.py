@@ -85,10 +85,7 @@ class ShareWorkload(Workload):
 
     def devices(self, name: str) -> dict[str, str]:
         """The GPU of each container of a bound pod."""
-        annotations = self.get(name)["metadata"].get("annotations", {})
-        return {
-            key.removeprefix(DEVICES): value for key, value in annotations.items() if key.startswith(DEVICES)
-        }
+        return devices_of(self.get(name))
 
     def place_on_gpu(self, pod: Json) -> str:
         """Create a pod with one share and wait; its GPU."""
@@ -137,6 +134,12 @@ class ShareWorkload(Workload):
         url = f"http://{LOOPBACK}:{pod.ports.local(_INSPECT_PORT)}/debug/ledger"
         nodes: Json = json.loads(unverified.get(url))["nodes"]
         return nodes
+
+
+def devices_of(pod: Json) -> dict[str, str]:
+    """The GPU of each container of a bound pod."""
+    annotations = pod["metadata"].get("annotations", {})
+    return {key.removeprefix(DEVICES): value for key, value in annotations.items() if key.startswith(DEVICES)}
 
 
 @contextlib.contextmanager

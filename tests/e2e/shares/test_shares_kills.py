@@ -21,6 +21,7 @@ from tests.e2e.history import Recorder
 from tests.e2e.shares.share_workload import (
     ROOM_MIB,
     ShareWorkload,
+    devices_of,
     running_share_installation,
     share_workload_on,
 )
@@ -195,10 +196,9 @@ def held_by_ledgers(workload: ShareWorkload) -> list[set[tuple[str, str, str, in
 def held_by_pods(workload: ShareWorkload) -> set[tuple[str, str, str, int]]:
     """The same in the API server."""
     return {
-        (name, container, gpu, asked(pod, container))
+        (pod["metadata"]["name"], container, gpu, asked(pod, container))
         for pod in workload.all_pods()
-        for name in [pod["metadata"]["name"]]
-        for container, gpu in workload.devices(name).items()
+        for container, gpu in devices_of(pod).items()
     }
 
 

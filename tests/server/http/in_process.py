@@ -29,9 +29,10 @@ def serving(app: WSGIApplication, listener: socket.socket | None = None) -> Iter
     sock = listener or listen("the API", ("127.0.0.1", 0))
     address = sock.getsockname()
     started, stopped = threading.Event(), asyncio.Event()
-    loop = asyncio.new_event_loop()
+    loops = []
 
     async def serve() -> None:
+        loops.append(asyncio.get_running_loop())
         server = HttpServer("test", sock, app, LIMITS, Config())
         _servers.append(server)
         server.start()
@@ -39,12 +40,12 @@ def serving(app: WSGIApplication, listener: socket.socket | None = None) -> Iter
         await stopped.wait()
         await server.stop(1.0, 0.0)
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    # It waits for cut connections before it closes the loop.
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
     try:
         assert started.wait(60)
         yield address
     finally:
-        loop.call_soon_threadsafe(stopped.set)
+        loops[0].call_soon_threadsafe(stopped.set)
         thread.join()
-        loop.close()
