@@ -95,6 +95,19 @@ def test_a_gang_that_does_not_fit_has_no_node_at_all(
     assert later["node"] is not None
 
 
+def test_a_gang_that_does_not_fit_leaves_its_cpu_to_others() -> None:
+    cpu = {WHOLE: "1", "cpu": "40"}
+    items = foreseen([*team(2, limits=cpu), pod("later", cpu)], *host("n1", 8))
+    assert nodes_of(items) == [None, None, "n1"]
+
+
+def test_a_pod_evicts_none_of_a_gang_that_does_not_run() -> None:
+    running = pod("x", {WHOLE: "1"}, on="n1")
+    items = foreseen([*team(2), pod("important", {WHOLE: "2"}, priority=9)], *host("n1", 2), running)
+    assert nodes_of(items) == [None, None, "n1"]
+    assert items[2]["victims"] == ["default/x"]
+
+
 def test_a_gang_is_placed_when_its_last_pod_comes() -> None:
     pods = [member("a", 4), pod("between", {WHOLE: "4"}), member("b", 4)]
     items = foreseen(pods, *host("n1", 4), *host("n2", 4))

@@ -13,6 +13,9 @@ from msgspec import structs
 
 from scheduler_ext.core.planning.gang_fit import GangFit, fit
 from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.gangs.floor import Floor
+from scheduler_ext.sim.gangs.gang_churn import _GangChurn
+from scheduler_ext.sim.gangs.job_account import JobAccount
 from scheduler_ext.sim.gangs.jobs import ALONE, STARTS, TIMED, TOGETHER, GangSettings, Job
 from scheduler_ext.sim.gangs.planned_starts import PlannedStarts
 from scheduler_ext.sim.gangs.turn import Turn
@@ -20,7 +23,7 @@ from scheduler_ext.sim.protocols import run_churn
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import TracePod
-from scheduler_ext.sim.world import NodeShape
+from scheduler_ext.sim.world import Cluster, NodeShape, World
 from tests.sim.small import share, whole
 from tests.sim.watched import watched
 
@@ -166,3 +169,42 @@ def test_gangs_that_hold_a_part_of_their_places_give_up_in_time() -> None:
     assert patient.given_up == 0
     assert (impatient.given_up or 0) > 0
     assert (impatient.partial_gangs_percent or 0) < (patient.partial_gangs_percent or 0)
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_a_job_that_was_evicted_runs_its_whole_time_again(start: str) -> None:
+    finish = _GangChurn._finish
+    stale = 0
+
+    def watched_finish(churn: _GangChurn, now: float) -> None:
+        nonlocal stale
+        job = churn._ends[0][2]
+        runs_on = churn._floor.has_started(job) and churn._ends_at[job] != now
+        stale += runs_on
+        before = churn._floor.has_started(job), churn._ends_at.get(job)
+        finish(churn, now)
+        if runs_on:
+            assert before == (churn._floor.has_started(job), churn._ends_at.get(job))
+
+    with patch.object(_GangChurn, "_finish", watched_finish):
+        run = run_of(start, priorities="drawn", measured=9.0)
+    assert (run.evicted_milli or 0) > 0
+    assert stale > 0
+
+
+def test_a_wait_is_that_for_the_first_start() -> None:
+    world = World(Cluster.of(NODES))
+    account = JobAccount(world, Floor(world), begins=1.0, ends=9.0)
+    pod = TracePod("p", whole(1))
+    early, evicted, waiting = (Job(number, (pod,), float(number), 1.0) for number in (0, 2, 3))
+    for job in (early, evicted, waiting):
+        account.arrived(job)
+    account.started([early, evicted], 4.0)
+    account.evicted([evicted], 5.0)
+    account.started([evicted], 8.0)
+    measured = account.measured()
+    # The first one came before the measured time; the last one waits still.
+    assert measured["jobs"] == {"single": 2}
+    assert measured["median_wait"] == {"single": (2.0 + 6.0) / 2}
+    assert measured["longest_wait"] == 6.0
+    assert account.evicted_milli == 1000

@@ -75,6 +75,18 @@ def test_a_gang_that_waits_for_one_in_a_deadlock_only_is_in_it_too() -> None:
     assert deadlocked(stage.floor, stage.places) == {large, small}
 
 
+def test_a_gang_that_waits_for_one_that_will_start_is_in_no_deadlock() -> None:
+    nodes = cluster_of((64_000, 4, "A100"), (64_000, 4, "T4"), (64_000, 4, "H100"))
+    stage = Stage(nodes, ALONE)
+    stage.arrive(whole(1, models=("T4",)))
+    stage.arrive(whole(1, models=("H100",)))
+    # It waits for the second one, which waits for a pod that runs.
+    first = stage.arrive(whole(4, models=("A100",)), whole(4, models=("T4",)), at=1.0)
+    second = stage.arrive(whole(2, models=("T4",)), whole(4, models=("H100",)), at=2.0)
+    assert (stage.held(first), stage.held(second)) == (1, 1)
+    assert deadlocked(stage.floor, stage.places) == set()
+
+
 class TestASmallPodBesideAReservation:
     """Two nodes of two GPUs. A pod that runs until 10 is in the way of a gang that needs both nodes."""
 
@@ -111,6 +123,17 @@ class TestASmallPodBesideAReservation:
         assert stage.running([small]) == [starts]
         if not starts:
             assert stage.end(running, at=10.0).started == [gang]
+
+    def test_of_equal_pods_in_a_batch_the_short_one_may_start(self) -> None:
+        stage = Stage(self.CLUSTER, TOGETHER, batch=8)
+        stage.arrive(whole(1, models=("T4",)), stated=10.0)
+        ending = stage.arrive(whole(1, models=("T4",)), stated=10.0)
+        stage.arrive(whole(2), whole(2), at=1.0)
+        long, short = (
+            stage.arrive(whole(1, models=("T4",)), at=2.0, stated=stated) for stated in (20.0, 5.0)
+        )
+        assert stage.running([long, short]) == [False, False]
+        assert stage.end(ending, at=3.0).started == [short]
 
     def test_room_that_the_gang_leaves_is_free_for_all(self) -> None:
         stage = Stage(cluster_of((64_000, 2, "A100"), (64_000, 3, "T4")), TOGETHER)
