@@ -12,6 +12,7 @@ from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.core.gpu.gpu import Device
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, NodeInfo, version_number
 from scheduler_ext.core.node.promisable import shareable_mib
+from scheduler_ext.core.planning.gang import GangWish
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.core.request.resource_names import vendor_of
@@ -20,6 +21,7 @@ from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod, admit
 from scheduler_ext.sim.world import NodeShape, World
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.gangs import gang_wish
 from scheduler_ext.wire.pod import (
     asks_gpu,
     bound_pod,
@@ -135,7 +137,7 @@ class ClusterDump:
         for pod in pods:
             kind = self._kind_of(pod)
             if isinstance(kind, PodKind):
-                found.append(TracePod(pod_name(pod), kind, priority=pod_priority(pod)))
+                found.append(TracePod(pod_name(pod), kind, priority=pod_priority(pod), gang=_gang_of(pod)))
                 ignored.update(_ignored(pod))
             else:
                 left[kind] += 1
@@ -285,6 +287,12 @@ def _cause_to_leave_out(info: NodeInfo, node: kube.Node | None) -> str | None:
     if source is not None and source.mig_strategy == "single":
         return "MIG instances as whole GPUs"
     return None
+
+
+def _gang_of(pod: kube.Pod) -> str:
+    """The gang that a pod names; empty for none, and for one that cannot be read."""
+    wish = gang_wish(pod)
+    return str(wish.key) if isinstance(wish, GangWish) else ""
 
 
 def _ignored(pod: kube.Pod) -> list[str]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scheduler_ext.core.cycle.policy import Policy as Knobs
 from scheduler_ext.sim.arrivals import constrained, prioritised, with_spot
 from scheduler_ext.sim.custom_policy import CustomPolicy
+from scheduler_ext.sim.gangs.jobs import GangSettings
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Placement, Scheduler, Settings
@@ -30,7 +31,8 @@ class Experiment:
     `constrain_percent` of the GPU pods are restricted to models. `priorities` is "pods", "none", "qos" or
     "drawn", for spot nodes, and for preemption in churn. Churn lasts `warm_up` and then `measured` mean
     lifetimes. `knobs` are the weights, the strategy and the values of models of the default policy. `burst`
-    pods arrive at the same time, and `batch` of them are decided together, the highest priorities first."""
+    pods arrive at the same time, and `batch` of them are decided together, the highest priorities first. In
+    churn with `gangs`, jobs arrive one at a time and wait until they fit."""
 
     trace: str
     nodes: tuple[NodeShape, ...]
@@ -48,6 +50,7 @@ class Experiment:
     knobs: Knobs = field(default_factory=Knobs)
     batch: int = 1
     burst: int = 1
+    gangs: GangSettings | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,8 @@ VALUE_COLUMN = "value"
 POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
 # Some pod files have only the first five.
 OPTIONAL_POD_COLUMNS = ("gpu_spec", "qos")
+# The name of a gang, the same for all of its pods; not in the openb traces.
+GANG_COLUMN = "gang"
 
 
 def read_traces(nodes_csv: Path, pods_csv: Sequence[Path]) -> tuple[tuple[NodeShape, ...], Traces]:
@@ -68,7 +70,10 @@ def read_nodes(path: Path) -> list[NodeShape]:
 
 def read_pods(path: Path) -> list[TracePod]:
     """The pods of a file; raises SimulationError, which names file, line and column."""
-    return [TracePod(row.text("name"), _kind(row), row.text("qos")) for row in csv_rows(path, POD_COLUMNS)]
+    return [
+        TracePod(row.text("name"), _kind(row), row.text("qos"), gang=row.text(GANG_COLUMN))
+        for row in csv_rows(path, POD_COLUMNS)
+    ]
 
 
 def write_nodes(path: Path, nodes: Sequence[NodeShape]) -> None:
@@ -77,7 +82,7 @@ def write_nodes(path: Path, nodes: Sequence[NodeShape]) -> None:
 
 
 def write_pods(path: Path, pods: Sequence[TracePod]) -> None:
-    """Write pods as `read_pods` reads them; their priorities are not part of the schema."""
+    """Write pods as `read_pods` reads them; their priorities and gangs are not written."""
     rows = []
     for pod in pods:
         kind = pod.kind

@@ -96,7 +96,7 @@ def _first_servers(job: _Job) -> list[_Server]:
 
 
 def _pods(path: Path, number: int, job: _Job) -> Iterator[TracePod]:
-    """A pod for each server: a pod is on one node only."""
+    """A pod for each server, because a pod is on one node only; those of several servers are a gang."""
     servers = [server for server in _first_servers(job) if server.gpus]
     for index, server in enumerate(servers):
         if len(server.gpus) > MOST_GPUS:
@@ -105,4 +105,5 @@ def _pods(path: Path, number: int, job: _Job) -> Iterator[TracePod]:
                 f"at most {MOST_GPUS}"
             )
         name = job.jobid if len(servers) == 1 else f"{job.jobid}-{index}"
-        yield TracePod(name, PodKind(0, 0, len(server.gpus), GPU_MILLI))
+        gang = f"{job.jobid} {number}" if len(servers) > 1 else ""
+        yield TracePod(name, PodKind(0, 0, len(server.gpus), GPU_MILLI), gang=gang)

@@ -11,6 +11,7 @@ import random
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 import numpy as np
 
@@ -30,6 +31,13 @@ class Resident:
     number: int
     pod: TracePod
     placement: Placement
+
+
+class OnNodes(Protocol):
+    """The running pods by node."""
+
+    def on(self, node: int) -> Collection[Resident]:
+        """The pods on a node."""
 
 
 class Residents:
@@ -72,7 +80,7 @@ class Residents:
 class Preemption:
     """Finds victims in a world, without evicting them."""
 
-    def __init__(self, world: World, residents: Residents, seed: int) -> None:
+    def __init__(self, world: World, residents: OnNodes, seed: int) -> None:
         self._world = world
         self._residents = residents
         self._random = random.Random(f"preemption {seed}")

@@ -6,6 +6,7 @@ from math import inf
 
 from scheduler_ext.sim.arrivals import asked_milli, inflated
 from scheduler_ext.sim.experiment import Experiment, Outcome, Simulation, at_load
+from scheduler_ext.sim.gangs.gang_churn import run_gang_churn
 from scheduler_ext.sim.policies.fgd import TARGET_PART, Fragmentation
 from scheduler_ext.sim.preemption import Preemption, Residents
 from scheduler_ext.sim.scheduler import Placement
@@ -67,7 +68,10 @@ def run_churn(experiment: Experiment) -> Outcome:
     Poisson, of one pod or of a burst, and lifetimes exponential with mean 1, so that the offered load is the
     rate times the mean demand over the capacity. A pod that fits on no node leaves at once, unless it may
     evict others. For a seed, the same pods arrive at the same times with the same lifetimes, whatever the
-    policy: margins are paired. Raises SimulationError for impossible settings."""
+    policy: margins are paired. With gangs, pods wait instead. Raises SimulationError for impossible
+    settings."""
+    if experiment.gangs is not None:
+        return run_gang_churn(experiment, experiment.gangs)
     churn = _Churn(experiment)
     random, end = churn.simulation.random, experiment.warm_up + experiment.measured
     now = random.exponential(churn.gap)

@@ -18,15 +18,19 @@ class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     arrived load in per cent, as text. `ties` are those of the run, "first" or "random", and `batch` is the
     number of pods that were decided together. Amounts are in
     thousandths of a GPU (of a slice for MIG), values in US dollars, `rejected_by_class` by the class of the
-    request."""
+    request. With gangs, `start` is how their pods start, and `jobs` and the waits, in mean lifetimes, are by
+    the number of pods of a job."""
 
     trace: str
     policy: str
     ties: str | None = None
     batch: int | None = None
+    start: str | None = None
     seed: int
     allocation_percent: Mapping[str, float] | None = None
     mean_allocation_percent: float | None = None
+    useful_allocation_percent: float | None = None
+    partial_gangs_percent: float | None = None
     slice_acceptance_percent: float | None = None
     unallocated_gpus: float | None = None
     allocated_value_per_hour: float | None = None
@@ -34,8 +38,15 @@ class Run(Struct, frozen=True, kw_only=True, rename="camel"):
     arrived_milli: int
     allocated_milli: int
     rejected_milli: int
+    waiting_milli: int | None = None
     rejected_by_class: Mapping[str, int] = field(default_factory=dict[str, int])
     evicted_milli: int | None = None
+    given_up: int | None = None
+    deadlocked: int | None = None
+    longest_wait: float | None = None
+    jobs: Mapping[str, int] | None = None
+    median_wait: Mapping[str, float] | None = None
+    p95_wait: Mapping[str, float] | None = None
     decisions_per_second: float
     p99_ms: float
 
@@ -49,11 +60,20 @@ class Run(Struct, frozen=True, kw_only=True, rename="camel"):
 # standard error: they depend on the load of the machine more than on the seed.
 _PLACED = (
     "meanAllocationPercent",
+    "usefulAllocationPercent",
+    "partialGangsPercent",
     "sliceAcceptancePercent",
     "unallocatedGpus",
     "allocatedValuePerHour",
     "fragmentationPercentAt90",
+    "evictedMilli",
+    "givenUp",
+    "deadlocked",
+    "longestWait",
 )
+# The same, of values by arrived load or by the number of pods of a job.
+_BY_NAME = ("allocationPercent", "medianWait", "p95Wait")
+_BY_SIZE = ("jobs", "medianWait", "p95Wait")
 _TIMED = ("decisionsPerSecond", "p99Ms")
 _Statistic = Callable[[Sequence[float]], float | None]
 
@@ -70,41 +90,46 @@ def report(runs: Sequence[Run], machine: str) -> dict[str, Any]:
 
 
 def summary(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """The mean over seeds for each trace, policy and batch, in the order of the runs. `standardError` has the
-    errors of the means by the same names; it is None for one seed."""
-    groups: dict[tuple[str, str, str | None, int | None], list[dict[str, Any]]] = {}
+    """The mean over seeds for each trace, policy, batch and start, in the order of the runs. `standardError`
+    has the errors of the means by the same names; it is None for one seed."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for run in runs:
-        groups.setdefault((run.trace, run.policy, run.ties, run.batch), []).append(run.as_json())
+        key = run.trace, run.policy, run.ties, run.batch, run.start
+        groups.setdefault(key, []).append(run.as_json())
     return [
         {
             "trace": trace,
             "policy": policy,
             "ties": ties,
             "batch": batch,
+            "start": start,
             "seeds": len(group),
-            "allocationPercent": _by_load(_mean, group),
+            **{name: _by_name(_mean, group, name) for name in _BY_NAME},
             "rejectedByClass": _by_class(_mean, group),
             **{name: _known(_mean, [run[name] for run in group]) for name in (*_PLACED, *_TIMED)},
             "standardError": None if len(group) < 2 else _errors(group),
         }
-        for (trace, policy, ties, batch), group in groups.items()
+        for (trace, policy, ties, batch, start), group in groups.items()
     ]
 
 
 def as_csv(runs: Sequence[Run]) -> str:
-    """One line per run with the values of the JSON. Each arrived load and each class with rejected requests
-    has a column of its own, after the others."""
+    """One line per run with the values of the JSON. Each arrived load, each class with rejected requests and
+    each size of jobs has a column of its own, after the others."""
     classes = sorted({name for run in runs for name in run.rejected_by_class})
     loads = list(dict.fromkeys(load for run in runs for load in run.allocation_percent or {}))
+    sizes = list(dict.fromkeys(name for run in runs for name in run.jobs or {}))
     rows = []
     for run in runs:
         row = run.as_json()
         by_load = row.pop("allocationPercent") or {}
         rejected = row.pop("rejectedByClass")
+        by_size = {name: row.pop(name) or {} for name in _BY_SIZE} if sizes else {}
         rows.append(
             row
             | {f"allocationPercent{load}": by_load.get(load) for load in loads}
             | {f"rejectedMilli.{name}": rejected.get(name, 0) for name in classes}
+            | {f"{name}.{size}": values.get(size) for name, values in by_size.items() for size in sizes}
         )
     text = io.StringIO()
     if rows:
@@ -116,18 +141,22 @@ def as_csv(runs: Sequence[Run]) -> str:
 
 def _errors(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
-        "allocationPercent": _by_load(standard_error, group),
+        **{name: _by_name(standard_error, group, name) for name in _BY_NAME},
         "rejectedByClass": _by_class(standard_error, group),
         **{name: _known(standard_error, [run[name] for run in group]) for name in _PLACED},
     }
 
 
-def _by_load(statistic: _Statistic, group: Sequence[Mapping[str, Any]]) -> dict[str, float | None] | None:
-    """The statistic of the runs' allocation at each load."""
-    known = [run["allocationPercent"] for run in group if run["allocationPercent"] is not None]
+def _by_name(
+    statistic: _Statistic, group: Sequence[Mapping[str, Any]], field: str
+) -> dict[str, float | None] | None:
+    """The statistic of each value of a field, such as the allocation at each load. No job of a size may have
+    come in one of the runs."""
+    known = [run[field] for run in group if run[field] is not None]
     if not known:
         return None
-    return {load: _known(statistic, [value.get(load) for value in known]) for load in known[0]}
+    names = dict.fromkeys(name for values in known for name in values)
+    return {name: _known(statistic, [value.get(name) for value in known]) for name in names}
 
 
 def _by_class(statistic: _Statistic, group: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:

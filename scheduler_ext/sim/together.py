@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Collection, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -12,6 +13,13 @@ from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import World
 
 
+class OfKind(Protocol):
+    """A pod of a trace, or what stands for one."""
+
+    @property
+    def kind(self) -> PodKind: ...
+
+
 class TriedPlaces:
     """A world in which a scheduler tries places for pods of a trace; a `Placing`."""
 
@@ -19,11 +27,12 @@ class TriedPlaces:
         self._scheduler = scheduler
         self._world = world
         self._number = {name: number for number, name in enumerate(world.cluster.names)}
-        self._put: list[tuple[PodKind, Placement]] = []
+        # Pods that came (1) and that left (-1), in this order.
+        self._changes: list[tuple[PodKind, Placement, int]] = []
         # By the pod, the node and the rooms of its GPUs, as a policy may choose by chance or by all nodes.
         self._placement: dict[tuple[PodKind, int, bytes], Placement] = {}
 
-    def best(self, ask: TracePod, among: Collection[str] | None = None) -> Place | None:
+    def best(self, ask: OfKind, among: Collection[str] | None = None) -> Place | None:
         """The place that the policy chooses now."""
         only = None
         if among is not None:
@@ -32,36 +41,43 @@ class TriedPlaces:
         found = self._scheduler.best(ask.kind, only)
         return None if found is None else Place(self._world.cluster.names[found[0].node], found[1])
 
-    def put(self, ask: TracePod, node: str) -> None:
+    def put(self, ask: OfKind, node: str) -> None:
         """The pod is on a node that takes it, on the GPUs that the policy chose there at first."""
         number = self._number[node]
         key = ask.kind, number, self._world.room_milli[:, number].tobytes()
         placement = self._placement.get(key)
         if placement is None:
             placement = self._placement[key] = self._scheduler.at(ask.kind, number)
-        self._world.place(ask.kind, placement.node, placement.slots)
-        self._put.append((ask.kind, placement))
+        self._change(ask.kind, placement, 1)
 
     def mark(self) -> int:
-        """The number of pods that are put."""
-        return len(self._put)
+        """The number of changes."""
+        return len(self._changes)
 
     def rollback(self, mark: int) -> None:
-        """Take back the pods that were put since."""
-        while len(self._put) > mark:
-            kind, placement = self._put.pop()
-            self._world.release(kind, placement.node, placement.slots)
+        """Take back the changes since."""
+        while len(self._changes) > mark:
+            kind, placement, pods = self._changes.pop()
+            self._apply(kind, placement, -pods)
 
     def number(self, node: str) -> int:
         """The index of a node in the world."""
         return self._number[node]
 
-    def take_back(self) -> list[tuple[PodKind, Placement]]:
-        """Take back all pods; their places, in the order in which they were put."""
-        put = list(self._put)
+    def undo(self) -> list[tuple[PodKind, Placement]]:
+        """Take back all changes; the places of the pods that came, in this order."""
+        put = [(kind, placement) for kind, placement, pods in self._changes if pods > 0]
         self.rollback(0)
         self._placement.clear()
         return put
+
+    def _change(self, kind: PodKind, placement: Placement, pods: int) -> None:
+        self._apply(kind, placement, pods)
+        self._changes.append((kind, placement, pods))
+
+    def _apply(self, kind: PodKind, placement: Placement, pods: int) -> None:
+        change = self._world.place if pods > 0 else self._world.release
+        change(kind, placement.node, placement.slots)
 
 
 class Batches:
@@ -78,7 +94,7 @@ class Batches:
         began = time.perf_counter()
         places = choose(pods, self._tried)
         found: dict[tuple[PodKind, int], list[Placement]] = {}
-        for kind, placement in self._tried.take_back():
+        for kind, placement in self._tried.undo():
             found.setdefault((kind, placement.node), []).append(placement)
         # Equal pods on one node are placed alike, so that each may have the GPUs of another.
         placements = [

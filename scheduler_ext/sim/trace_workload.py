@@ -56,12 +56,13 @@ class PodKind:
 
 @dataclass(frozen=True, slots=True)
 class TracePod:
-    """One pod of a trace."""
+    """One pod of a trace; pods of one `gang` start together."""
 
     name: str
     kind: PodKind
     qos: str = ""
     priority: int = 0
+    gang: str = ""
 
     @property
     def gpus(self) -> float:

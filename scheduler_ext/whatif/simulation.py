@@ -9,16 +9,20 @@ from scheduler_ext.core.dra.published import TEMPLATE_PREFIX
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.intree import NO_NODES
+from scheduler_ext.core.planning.gang import GangWish, InvalidGang
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.eviction import find_eviction
+from scheduler_ext.whatif.placed_together import GangsOfCluster, Missed, wishes_of
 from scheduler_ext.whatif.whatif import Asker, WhatIf, name_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.gangs import gang_wish, is_gated
 from scheduler_ext.wire.objects import Objects
 from scheduler_ext.wire.pod import (
+    ClaimLookup,
     claim_names,
     is_finished,
     is_terminating,
@@ -32,6 +36,8 @@ from scheduler_ext.wire.pod import (
 
 Json = dict[str, Any]
 
+# Of `not_modelled`.
+_GATES = "scheduling gates"
 _ENDED = "a pod that has ended or is being deleted (it is placed as a new one)"
 
 
@@ -43,8 +49,9 @@ def by_priority(pods: Sequence[kube.Pod]) -> list[kube.Pod]:
 def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuration) -> Json:
     """The Simulation of these pods on a cluster, in their order, as plain JSON values. Each is bound before
     the next is placed, evicting others if kube-scheduler would; a pod that cannot be read becomes an item
-    with the reason. Raises SimulationError for a pod that the cluster already runs, InventoryError for an
-    object of the cluster, naming it and its field."""
+    with the reason. The pods of a gang are placed together when the last of them comes, or none is. Raises
+    SimulationError for a pod that the cluster already runs, InventoryError for an object of the cluster,
+    naming it and its field."""
     cluster = WhatIf(state, config)
     refuse_running(pods, state.objects)
     run = _Run(cluster, state, config, pods)
@@ -52,7 +59,7 @@ def simulate(pods: Sequence[kube.Pod], state: ClusterState, config: Configuratio
         "apiVersion": API_VERSION,
         "kind": "Simulation",
         "currency": config.cost.currency,
-        "items": [run.next(pod) for pod in pods],
+        "items": run.items(),
     }
 
 
@@ -79,13 +86,56 @@ class _Run:
         self._claims = state.claims
         self._resources = config.resource_names()
         self._empty_victims = config.preemption.empty_victims
+        self._pods = pods
+        self._gangs = GangsOfCluster(cluster, state.objects)
         taken = {uid for here in cluster.residents.values() for uid in here}
         self._uids = Counter([*taken, *(pod_uid(pod) for pod in pods)])
 
-    def next(self, pod: kube.Pod) -> Json:
-        """Where a pod goes, or why nowhere."""
-        item: Json = {
+    def items(self) -> list[Json]:
+        """The outcome of each pod."""
+        found: dict[int, Json] = {}
+        gangs = {positions[-1]: positions for positions in wishes_of(self._pods).values()}
+        members = {position for positions in gangs.values() for position in positions}
+        for position, pod in enumerate(self._pods):
+            if position in gangs:
+                found |= self._together(gangs[position])
+            elif position not in members:
+                found[position] = self._next(pod)
+        return [found[position] for position in range(len(self._pods))]
+
+    def _together(self, positions: Sequence[int]) -> dict[int, Json]:
+        """The outcome of the pods of a gang, by their positions."""
+        items = {position: self._item(self._pods[position]) for position in positions}
+        members: dict[int, tuple[GangWish, Asker]] = {}
+        for position in positions:
+            pod = self._pods[position]
+            wish, asker = gang_wish(pod), self._asker(pod)
+            if isinstance(wish, GangWish):
+                if isinstance(asker, Asker):
+                    members[position] = wish, asker
+                else:
+                    items[position] |= {"reason": INVALID_REQUEST.text, "message": asker}
+        if len(members) < len(positions):
+            broken = next(pod_name(self._pods[each]) for each in positions if each not in members)
+            missed = {"message": f"the pod {broken} of its gang has an invalid request"}
+            return {each: item | (missed if each in members else {}) for each, item in items.items()}
+        found = self._gangs.place(list(members.values()))
+        if isinstance(found, Missed):
+            return {position: item | found.fields for position, item in items.items()}
+        for position, (_, asker) in members.items():
+            got = found.get(asker.uid)
+            if got is not None:
+                items[position] |= got
+                self._allocate(self._pods[position], got["node"])
+        # The gang has started: pods beyond its size join it.
+        joining = [position for position in positions if items[position]["node"] is None]
+        return items | {each: self._next(self._pods[each]) for each in joining}
+
+    def _item(self, pod: kube.Pod) -> Json:
+        ended = [_ENDED] if is_finished(pod) or is_terminating(pod) else []
+        return {
             "pod": pod_name(pod),
+            "gang": wish.key.name if isinstance(wish := gang_wish(pod), GangWish) else None,
             "node": None,
             "devices": [],
             "valuePerHour": None,
@@ -94,9 +144,15 @@ class _Run:
             "nearestNode": None,
             "victims": [],
             "message": None,
-            "notModelled": not_modelled(pod, self._claims)
-            + ([_ENDED] if is_finished(pod) or is_terminating(pod) else []),
+            "notModelled": [*_not_modelled(pod, self._claims), *ended],
         }
+
+    def _next(self, pod: kube.Pod) -> Json:
+        """Where a pod goes, or why nowhere."""
+        item = self._item(pod)
+        wish = gang_wish(pod)
+        if isinstance(wish, InvalidGang):
+            return item | {"reason": INVALID_REQUEST.text, "message": wish.message}
         asker = self._asker(pod)
         if isinstance(asker, str):
             return item | {"reason": INVALID_REQUEST.text, "message": asker}
@@ -142,3 +198,12 @@ class _Run:
         # Copies of a manifest have one uid; here each is a pod of its own.
         name = uid if uid and self._uids[uid] == 1 else pod_name(pod)
         return Asker(pod, name, request, needs)
+
+
+def _not_modelled(pod: kube.Pod, claims: ClaimLookup | None) -> list[str]:
+    """As for explain, except for the gate of gangs."""
+    features = not_modelled(pod, claims)
+    gates = (pod.spec.scheduling_gates if pod.spec is not None else None) or ()
+    if is_gated(pod) and len(gates) == 1:
+        features.remove(_GATES)
+    return features

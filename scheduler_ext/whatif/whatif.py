@@ -1,6 +1,6 @@
 """A dry run on a whole cluster: pods are bound and evicted in memory only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,6 +15,7 @@ from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.intree import PodNeeds, intree_rejection
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.placed import with_pod
+from scheduler_ext.core.planning.placing import Place
 from scheduler_ext.core.preemption.dry_run import DryRun, without
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest
@@ -91,8 +92,13 @@ class WhatIf:
         return self._published
 
     def best(self, asker: Asker) -> str | None:
-        """The node that the pod is placed on: the most preferred by its node affinity, then the highest
-        points, then the highest total, then the first name; None if it fits nowhere."""
+        """The node that the pod is placed on; None if it fits nowhere."""
+        place = self.place(asker)
+        return None if place is None else place.node
+
+    def place(self, asker: Asker, among: Collection[str] | None = None) -> Place | None:
+        """The place of the pod: the most preferred node by its node affinity, then the highest points, then
+        the highest total, then the first name; None if it fits on none of these nodes (`among` None: all)."""
         totals = self._decide(asker.request).totals[self.snapshot.state_of[:-1]]
         fitting = np.flatnonzero(totals > -np.inf)
         if len(fitting) <= _FEW:
@@ -101,6 +107,8 @@ class WhatIf:
         else:
             refused = [name for name in self.in_tree.refused(asker.needs) if name in self.infos]
         totals[self.snapshot.rows(refused)] = -np.inf
+        if among is not None:
+            totals[self.snapshot.rows([name for name in self.infos if name not in among])] = -np.inf
         if preferences := self.in_tree.preferences(asker.needs):
             preferred = np.array([preferences.get(name, 0) for name in self.infos])
             most = preferred.max(initial=0, where=totals > -np.inf)
@@ -110,7 +118,7 @@ class WhatIf:
             return None
         ranks = self.snapshot.name_rank[:-1]
         equal = np.flatnonzero(totals == best)
-        return list(self.infos)[int(equal[ranks[equal].argmin()])]
+        return Place(list(self.infos)[int(equal[ranks[equal].argmin()])], float(best))
 
     def refusal(self, asker: Asker) -> dict[str, Any] | None:
         """The nearest refusal of a pod that fits nowhere, as plain values; None without nodes."""
@@ -156,6 +164,12 @@ class WhatIf:
         self.in_tree.change(name, amounts, 1)
         self._replace(with_pod(self.infos[name], pod, self.sizing.resources))
         return devices
+
+    def unbind(self, asker: Asker, before: NodeInfo) -> None:
+        """Take back the last `bind` to a node, which was so before it."""
+        del self.residents[before.name][asker.uid]
+        self.in_tree.change(before.name, asker.needs.requests, -1)
+        self._replace(before)
 
     def value_per_hour(self, asker: Asker, name: str) -> float:
         """The value of what the pod would take of a node that takes it, in the currency of costs."""

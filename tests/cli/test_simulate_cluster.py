@@ -327,3 +327,18 @@ def test_the_page_names_every_option() -> None:
     told = first_cells(section(page("cli"), "### simulate cluster"))
     options = {name for each in command.params if isinstance(each, click.Option) for name in each.opts}
     assert {name for cell in told for name in re.findall(r"-{1,2}[a-z-]+", cell)} == options
+
+
+def test_gangs_have_a_column_and_their_nearest_miss(cluster: Path, written: Written) -> None:
+    def member(gang: str, number: int, size: int) -> Json:
+        names = {"gpu.scheduler-ext.io/gang": gang, "gpu.scheduler-ext.io/gang-size": str(size)}
+        return pod(f"{gang}-{number}", {WHOLE: "1"}, annotations=names)
+
+    large = [member("large", number, 40) for number in range(40)]
+    pods = written("pods.yaml", lot(member("pair", 0, 2), *large, member("pair", 1, 2)))
+    result = run("simulate", "cluster", "--cluster", cluster, "--pods", pods, "-o", "wide")
+    assert (result.exit_code, result.stderr) == (3, "")
+    lines = result.stdout.splitlines()
+    assert lines[:2] == ["2 of 42 pods fit", "1 of 2 gangs fit"]
+    (row,) = (line for line in lines if line.startswith("default/large-7 "))
+    assert re.search(r"\blarge +none +Insufficient .* \d+ of 40 members fit; \d+ × nvidia.com/gpu short", row)

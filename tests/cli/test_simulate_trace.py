@@ -481,3 +481,76 @@ def test_help_lists_what_can_be_simulated() -> None:
     unknown = run("simulate", "nothing")
     assert unknown.exit_code == 2
     assert "No such command 'nothing'" in unknown.stderr
+
+
+GANGS = ("--generate", "4", "--family", "one-model", "--protocol", "churn", "--load", "0.8", "--gangs", "60")
+FEW = ("--policy", "best-fit", "--ties", "first", "--seeds", "42-43", "--lifetimes", "3")
+
+
+def test_gangs_by_start_and_batch() -> None:
+    report = report_of(simulate(*GANGS, *FEW, "--batch", "1,8", "-o", "json"))
+    assert [(mean["start"], mean["batch"], mean["seeds"]) for mean in report["summary"]] == [
+        ("alone", 1, 2),
+        ("together", 1, 2),
+        ("together", 8, 2),
+        ("timed", 1, 2),
+        ("timed", 8, 2),
+    ]
+    for each in report["runs"]:
+        assert each["arrivedMilli"] == each["allocatedMilli"] + each["rejectedMilli"] + each["waitingMilli"]
+        assert each["usefulAllocationPercent"] <= each["meanAllocationPercent"]
+    assert len({each["arrivedMilli"] for each in report["runs"] if each["seed"] == 42}) == 1
+
+
+def test_the_table_of_gangs_has_their_waits() -> None:
+    result = simulate(*GANGS, *FEW, "--start", "alone,together", "--gangs", "60")
+    assert (result.exit_code, result.stderr) == (0, "")
+    means, waits, *_ = result.stdout.split("\n\n")
+    header, *rows = means.splitlines()
+    assert "USEFUL %" in header
+    assert "PARTIAL GANGS %" in header
+    assert "LONGEST WAIT" in header
+    assert [row.split()[3] for row in rows] == ["alone", "together"]
+    title, header, *rows = waits.splitlines()
+    assert title == "Wait in mean lifetimes, median / 95th percentile, by the number of pods of a job:"
+    assert header.split()[:5] == ["TRACE", "POLICY", "BATCH", "START", "single"]
+    assert len(rows) == 2
+    assert "START: the pods of a job start alone" in result.stdout
+
+
+def test_gangs_of_the_trace_itself(traces: tuple[Path, Path]) -> None:
+    nodes, pods = traces
+    names = ",".join(POD_COLUMNS)
+    lines = [f"p{number},1000,1000,1,1000,{'team' if number < 3 else ''}" for number in range(5)]
+    pods.write_text("\n".join([f"{names},gang", *lines]) + "\n", encoding="utf-8")
+    asked = ("--nodes", nodes, "--pods", pods, "--protocol", "churn", "--load", "0.5")
+    report = report_of(simulate(*asked, *FEW, "--gangs", "trace", "--start", "together", "-o", "json"))
+    assert all(set(run["jobs"]) == {"single", "3-4"} for run in report["runs"])
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        pytest.param(("--gangs", "50"), "no pod leaves in inflation; take --protocol churn", id="inflation"),
+        pytest.param(
+            ("--gangs", "50", "--protocol", "churn"),
+            "--load 1.3 ever more of them; give a load below 1",
+            id="a load that no cluster can serve",
+        ),
+        pytest.param(("--start", "alone"), "--start: is about gangs; give --gangs too", id="no gangs"),
+        pytest.param(("--patience", "2"), "--patience: is about gangs", id="patience without gangs"),
+        pytest.param(("--gangs", "some"), "give the part of the demand in per cent, or trace", id="a word"),
+        pytest.param(("--gangs", "0"), "give the part of the demand in per cent, or trace", id="no part"),
+        pytest.param(("--gangs", "nan"), "give the part of the demand in per cent, or trace", id="no number"),
+        pytest.param(("--gangs", "50", "--start", "later"), "later: unknown; known are alone", id="a start"),
+    ],
+)
+def test_gangs_that_cannot_be_simulated(args: tuple[str, ...], told: str) -> None:
+    result = simulate("--generate", "4", *args)
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+
+
+def test_a_trace_without_gangs_of_its_own_is_an_error() -> None:
+    result = simulate("--generate", "4", "--protocol", "churn", "--load", "0.8", "--gangs", "trace")
+    assert error_of(result).startswith("gangs of the trace: it has none")

@@ -370,3 +370,15 @@ def test_a_cluster_as_a_trace() -> None:
         ("default/held", 1, 8000),
         ("default/waits", 2, 1000),
     ]
+
+
+def test_pods_name_their_gangs() -> None:
+    gang = {ANNOTATION + "gang": "train", ANNOTATION + "gang-size": "2"}
+    pods = [
+        pod("a", {WHOLE: "1"}, annotations=gang),
+        pod("b", {WHOLE: "1"}),
+        pod("c", {WHOLE: "1"}, annotations={ANNOTATION + "gang-size": "2"}),
+    ]
+    text = json.dumps({"kind": "List", "items": pods}).encode()
+    found = dump_of(GPU_2).trace_pods(read_pods(text))
+    assert [each.gang for each in found] == ["default/train", "", ""]

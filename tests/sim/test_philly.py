@@ -151,3 +151,13 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
     jobs.unlink()
     with pytest.raises(SimulationError, match=r"cluster_job_log: cannot be read: No such file"):
         read_philly(machines, [jobs])
+
+
+def test_the_pods_of_a_job_on_several_servers_are_a_gang(tmp_path: Path) -> None:
+    machines, jobs = files(
+        tmp_path, [job("one", attempt(1)), job("two", attempt(2, 1)), job("three", attempt(1, 1))]
+    )
+    pods = read_philly(machines, [jobs])[1]["cluster_job_log"]
+    gangs = [pod.gang for pod in pods]
+    assert gangs[0] == ""
+    assert gangs[1] == gangs[2] != gangs[3] == gangs[4] != ""

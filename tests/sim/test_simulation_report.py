@@ -28,6 +28,21 @@ def run_of(seed: int, rejected: Mapping[str, int], policy: str = "fgd", at_100: 
     )
 
 
+NOT_OF_INFLATION = (
+    "medianWait",
+    "p95Wait",
+    "meanAllocationPercent",
+    "usefulAllocationPercent",
+    "partialGangsPercent",
+    "sliceAcceptancePercent",
+    "unallocatedGpus",
+    "allocatedValuePerHour",
+    "fragmentationPercentAt90",
+    "evictedMilli",
+    "givenUp",
+    "deadlocked",
+    "longestWait",
+)
 RUNS = [
     run_of(1, {"share": 500, "8-gpu": 8000}),
     run_of(2, {"share": 1000}, at_100=80.0),
@@ -66,6 +81,38 @@ def test_csv_has_all_that_the_json_has_of_a_run() -> None:
         }.items() <= row.items()
 
 
+def gang_run(seed: int, jobs: Mapping[str, int], waits: Mapping[str, float]) -> Run:
+    return structs.replace(
+        run_of(seed, {}), start="alone", jobs=jobs, median_wait=waits, p95_wait=waits, longest_wait=3.0
+    )
+
+
+GANG_RUNS = [
+    gang_run(1, {"single": 9, "2": 1}, {"single": 0.5, "2": 2.0}),
+    gang_run(2, {"single": 8}, {"single": 1.0}),
+]
+
+
+def test_waits_of_sizes_have_a_column_each() -> None:
+    rows = rows_of(GANG_RUNS)
+    assert [row["start"] for row in rows] == ["alone", "alone"]
+    assert [row["jobs.2"] for row in rows] == ["1", ""]
+    assert [row["medianWait.single"] for row in rows] == ["0.5", "1.0"]
+    assert [row["p95Wait.2"] for row in rows] == ["2.0", ""]
+
+
+def test_means_of_waits_are_over_the_seeds_with_such_jobs() -> None:
+    (mean,) = summary(GANG_RUNS)
+    assert mean["medianWait"] == {"single": 0.75, "2": 2.0}
+    assert mean["standardError"]["p95Wait"] == {"single": 0.25, "2": None}
+    assert mean["longestWait"] == 3.0
+
+
+def test_starts_have_means_of_their_own() -> None:
+    runs = [*GANG_RUNS, *(structs.replace(run, start="together") for run in GANG_RUNS)]
+    assert [(mean["start"], mean["seeds"]) for mean in summary(runs)] == [("alone", 2), ("together", 2)]
+
+
 def test_no_runs_are_no_rows() -> None:
     assert as_csv([]) == ""
 
@@ -91,12 +138,7 @@ def test_the_standard_error_of_a_mean(values: list[float], error: dict[str, floa
     assert mean["standardError"] == {
         "allocationPercent": error,
         "rejectedByClass": {},
-        "meanAllocationPercent": None,
-        "sliceAcceptancePercent": None,
-        "unallocatedGpus": None,
-        "allocatedValuePerHour": None,
-        "fragmentationPercentAt90": None,
-    }
+    } | dict.fromkeys(NOT_OF_INFLATION)
 
 
 def test_one_seed_has_no_standard_error() -> None:

@@ -96,7 +96,7 @@ def test_a_pod_put_again_has_its_gpu_until_all_are_taken_back() -> None:
         tried.put(pod, "n0")
         tried.put(pod, "n0")
         tried.rollback(1)
-        (first,) = tried.take_back()
+        (first,) = tried.undo()
         tried.put(pod, "n0")
         seen.add(first[1].slots)
         tried.rollback(0)

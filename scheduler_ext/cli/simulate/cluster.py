@@ -73,8 +73,9 @@ def cluster(
 ) -> None:
     """Place pods on a cluster, one after the other.
 
-    Each pod goes to the node that kube-scheduler and the extender would choose. Exit 0 if all pods fit, 3 if
-    any pod does not. With --policy, a table compares the policies on a simplified cluster.
+    Each pod goes to the node that kube-scheduler and the extender would choose, the pods of a gang together
+    or not at all. Exit 0 if all pods fit, 3 if any pod does not. With --policy, a table compares the policies
+    on a simplified cluster.
     """
     check_file("--out", out)
     compared = None if tuple(policies) == (Default.name,) else policies_of(policies)
@@ -143,6 +144,9 @@ def _print(simulation: dict[str, Any], *, wide: bool) -> None:
     click.echo(
         f"{placed} of {len(items)} pods fit" + (f"; {evicted} are evicted for them" if evicted else "")
     )
+    if gangs := {_gang(item) for item in items if item["gang"] is not None}:
+        fitting = {_gang(item) for item in items if item["node"] is not None} & gangs
+        click.echo(f"{len(fitting)} of {len(gangs)} gangs fit")
     if value := sum(item["valuePerHour"] or 0.0 for item in items):
         show(f"Value of the GPUs that they take: {value:,.2f} {simulation['currency']} per hour")
     features = ((feature, item["pod"]) for item in items for feature in item["notModelled"])
@@ -157,12 +161,20 @@ def _print(simulation: dict[str, Any], *, wide: bool) -> None:
         ),
         "VICTIMS": lambda item: ", ".join(item["victims"]),
     }
+    if gangs:
+        beside: Columns = {"POD": "pod", "GANG": lambda item: item["gang"] or ""}
+        columns = beside | columns
     if wide:
         columns |= {"NEAREST NODE": "nearestNode", "MIG INSTANCES": _instances}
         columns |= {
             "VALUE/H": lambda item: "" if item["valuePerHour"] is None else f"{item['valuePerHour']:.2f}"
         }
     print_items(columns, items, wide=wide)
+
+
+def _gang(item: dict[str, Any]) -> tuple[str, str]:
+    """The namespace and the name."""
+    return item["pod"].partition("/")[0], item["gang"]
 
 
 def _instances(item: dict[str, Any]) -> str:

@@ -4,9 +4,10 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import click
 
@@ -20,14 +21,20 @@ FORMS = ("table", "json", "csv")
 
 _COLUMNS = {
     "meanAllocationPercent": "MEAN ALLOCATION %",
+    "usefulAllocationPercent": "USEFUL %",
+    "partialGangsPercent": "PARTIAL GANGS %",
     "sliceAcceptancePercent": "SLICE ACCEPTANCE %",
     "unallocatedGpus": "UNALLOCATED GPUS",
     "allocatedValuePerHour": "ALLOCATED $/H",
     "fragmentationPercentAt90": "FRAGMENTED % AT 90",
+    "evictedMilli": "EVICTED MILLI",
+    "givenUp": "GIVEN UP",
+    "deadlocked": "DEADLOCKED",
+    "longestWait": "LONGEST WAIT",
     "decisionsPerSecond": "DECISIONS/S",
     "p99Ms": "P99 MS",
 }
-_LABELS = ("trace", "policy", "ties", "batch", "seeds")
+_LABELS = ("trace", "policy", "ties", "batch", "start", "seeds")
 
 
 def check_file(option: str, path: Path | None) -> None:
@@ -125,8 +132,27 @@ def print_means(runs: Sequence[Run]) -> None:
         cells += [_cell(by_load.get(load), error_by_load.get(load)) for load in loads]
         rows.append(cells + [_cell(mean[name], errors.get(name)) for name in columns])
     print_table(header + [_COLUMNS[name] for name in columns], rows, wide=True)
+    _print_waits(means)
     print_refused(runs)
     _print_legend(labels, columns, several=any(mean["seeds"] > 1 for mean in means))
+
+
+def _print_waits(means: Sequence[Mapping[str, Any]]) -> None:
+    """A table of the waits by the number of pods of a job, if jobs wait."""
+    sizes = dict.fromkeys(name for mean in means for name in mean["medianWait"] or {})
+    if not sizes:
+        return
+    click.echo("\nWait in mean lifetimes, median / 95th percentile, by the number of pods of a job:")
+    labels = ["trace", "policy", "batch", "start"]
+    rows = []
+    for mean in means:
+        medians, highs = mean["medianWait"], mean["p95Wait"]
+        cells = [
+            None if medians.get(name) is None else f"{medians[name]:.2f} / {highs[name]:.2f}"
+            for name in sizes
+        ]
+        rows.append([mean[name] for name in labels] + cells)
+    print_table([name.upper() for name in labels] + list(sizes), rows, wide=True)
 
 
 def _print_legend(labels: Sequence[str], columns: Sequence[str], *, several: bool) -> None:
@@ -135,6 +161,15 @@ def _print_legend(labels: Sequence[str], columns: Sequence[str], *, several: boo
         "Each value is a mean over the seeds, ± its standard error.": several,
         "TIES: the choice among equally good nodes, the first one or a random one.": "ties" in labels,
         "BATCH: the number of pods that are decided together.": "batch" in labels,
+        "START: the pods of a job start alone, or together; timed: they also state a duration.": (
+            "start" in labels
+        ),
+        "USEFUL: GPUs of pods alone and of gangs that run whole. PARTIAL GANGS: GPUs of gangs that wait.": (
+            "start" in labels
+        ),
+        "GIVEN UP: gangs that waited in part for too long. DEADLOCKED: those that waited for each other.": (
+            "start" in labels
+        ),
         "ALLOCATED $/H: the value of the allocated GPUs per hour, in US dollars.": (
             "allocatedValuePerHour" in columns
         ),
@@ -149,10 +184,10 @@ def print_refused(runs: Sequence[Run]) -> None:
     if not classes:
         return
     groups: dict[tuple[str, ...], list[Run]] = {}
-    several = any(run.batch != runs[0].batch for run in runs)
+    more = [name for name in ("batch", "start") if len({getattr(run, name) for run in runs}) > 1]
     for run in runs:
-        batch = (str(run.batch),) if several else ()
-        groups.setdefault((run.trace, run.policy, *batch), []).append(run)
+        labels = (run.trace, run.policy, *(str(getattr(run, name)) for name in more))
+        groups.setdefault(labels, []).append(run)
     rows = []
     for labels, group in groups.items():
         parts = (
@@ -161,7 +196,7 @@ def print_refused(runs: Sequence[Run]) -> None:
         )
         rows.append([*labels, *(_cell(fmean(each), standard_error(each)) for each in parts)])
     click.echo("\nRejected demand in per cent of all demand, by class of pods:")
-    print_table(["TRACE", "POLICY", *(["BATCH"] if several else []), *classes], rows, wide=True)
+    print_table(["TRACE", "POLICY", *(name.upper() for name in more), *classes], rows, wide=True)
 
 
 def _cell(value: float | None, error: float | None = None) -> str | None:

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from scheduler_ext.cli.inputs import read_config
 from scheduler_ext.cli.options import FILE, config_option_with
+from scheduler_ext.cli.simulate.gang_options import GangOptions, gang_options
 from scheduler_ext.cli.simulate.options import (
     BATCHES,
     INTREE_WEIGHT,
@@ -96,6 +97,7 @@ from scheduler_ext.sim.scheduler import TIES, Settings
     default=5.0,
     help="Measured time of churn in mean lifetimes, after a warm-up of three.",
 )
+@gang_options
 @report_options
 @click.option(
     "--png",
@@ -120,6 +122,7 @@ def trace(
     constrain: float,
     priorities: str,
     lifetimes: float,
+    gangs: GangOptions,
     sweep: Sweep,
     png: Path | None,
 ) -> None:
@@ -128,9 +131,11 @@ def trace(
     Reports the part of the GPUs that each policy allocates.
 
     Inflation: pods arrive and stay until requests exceed the GPUs. Churn: pods arrive and leave at random.
+    With --gangs, jobs of one or more pods wait until they fit.
     """
     inputs.check(ctx)
     _check(ctx, protocol, priorities)
+    gangs.check(ctx, protocol, load)
     config = read_config(config_file)
     chosen = policies_of(policies)
     sweep.check()
@@ -156,11 +161,12 @@ def trace(
                 knobs=config.policy(),
                 batch=batch,
                 burst=max(batches),
+                gangs=of_gangs,
             ),
         )
         for name, trace_pods in traces.items()
         for policy, custom in chosen.items()
-        for batch in batches
+        for batch, of_gangs in gangs.settings(batches)
         for seed in seeds
     ]
     outcomes = sweep.results(tasks)

@@ -135,12 +135,20 @@ def _in_domain(members: Sequence[Member[T]], cluster: Placing[T], domain: Domain
             nearest = GangMiss(len(places), tuple(left), domain)
         uids = {member.uid for member in left}
         following = [*left, *(member for member in order if member.uid not in uids)]
-        if left[0] is order[0] or following == order:
+        if left[0] is order[0] or _ask_alike(following, order):
             break
         order = following
     cluster.rollback(mark)
     assert nearest is not None
     return nearest
+
+
+def _ask_alike(one: Sequence[Member[T]], other: Sequence[Member[T]]) -> bool:
+    """Whether these orders find the same places."""
+    return all(
+        mine is theirs or (mine.kind is not None and mine.kind == theirs.kind)
+        for mine, theirs in zip(one, other, strict=True)
+    )
 
 
 def _one_by_one(

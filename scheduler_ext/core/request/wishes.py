@@ -130,9 +130,25 @@ def wished_models(annotations: Mapping[str, str]) -> tuple[str, ...]:
         return ()
 
 
+# Annotations that are no wishes about nodes.
+_OTHERS = (
+    "assigned",
+    "movable",
+    "planned",
+    "gang",
+    "gang-size",
+    "gang-required-topology",
+    "gang-preferred-topology",
+    "gang-deadline",
+    "gang-on-deadline",
+    "gang-start-by",
+    "max-duration",
+)
+
+
 def unknown_annotations(annotations: Mapping[str, str]) -> list[str]:
     """Keys under our prefix that users do not set or that mean nothing: most likely a typing mistake."""
-    known = {ANNOTATION_PREFIX + key for key in (*WISHES, "assigned", "movable")}
+    known = {ANNOTATION_PREFIX + key for key in (*WISHES, *_OTHERS)}
     return sorted(key for key in annotations if key.startswith(ANNOTATION_PREFIX) and key not in known)
 
 

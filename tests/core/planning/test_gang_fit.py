@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.planning.gang import MemberState
 from scheduler_ext.core.planning.gang_fit import GangFit, GangMiss, fit
+from scheduler_ext.core.planning.placing import Place
 from tests.core.planning.memory_cluster import (
     ZONE,
     Ask,
@@ -166,3 +168,18 @@ def test_different_members_fit_nearly_whenever_there_is_room() -> None:
             found += isinstance(fit(gang(*members), cluster, {}), GangFit)
     assert possible > 500
     assert found >= 0.99 * possible
+
+
+def test_members_that_ask_alike_are_tried_in_one_order() -> None:
+    class Counted(MemoryCluster):
+        asked = 0
+
+        def best(self, ask: Ask, among: Collection[str] | None = None) -> Place | None:
+            self.asked += 1
+            return super().best(ask, among)
+
+    cluster = Counted({"n": Host(8)})
+    found = fit(gang(*team(9)), cluster, {})
+    assert isinstance(found, GangMiss)
+    assert found.placed == 8
+    assert cluster.asked == 9

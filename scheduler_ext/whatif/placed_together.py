@@ -1,0 +1,159 @@
+"""Gangs in a dry run: the pods of one are placed together, or none is."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.planning.draining import Topology
+from scheduler_ext.core.planning.gang import NODE_POOL, Gang, GangKey, GangWish, Member, MemberState, gangs_of
+from scheduler_ext.core.planning.gang_fit import GangMiss, fit
+from scheduler_ext.core.planning.gang_words import assembling, gpu_amounts, nearest_miss
+from scheduler_ext.core.planning.placing import Place
+from scheduler_ext.whatif.whatif import Asker, WhatIf
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.objects import Objects
+from scheduler_ext.wire.pod import is_finished, pod_uid
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Why a gang has no places: the fields of each of its pods in a Simulation."""
+
+    fields: Json
+
+
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """A pod on a node, with what it got, and the node before."""
+
+    asker: Asker
+    before: NodeInfo
+    got: Json
+
+
+class TogetherPlaces:
+    """A `Placing` on a cluster that is changed in memory."""
+
+    def __init__(self, cluster: WhatIf) -> None:
+        self._cluster = cluster
+        self._put: list[_Put] = []
+
+    def best(self, ask: Asker, among: Collection[str] | None = None) -> Place | None:
+        """The place of the pod now."""
+        return self._cluster.place(ask, among)
+
+    def put(self, ask: Asker, node: str) -> None:
+        """The pod is on a node that takes it."""
+        before = self._cluster.infos[node]
+        value = round(self._cluster.value_per_hour(ask, node), 4)
+        got = {"node": node, "devices": self._cluster.bind(ask, node), "valuePerHour": value}
+        self._put.append(_Put(ask, before, got))
+
+    def mark(self) -> int:
+        """The number of pods that were put."""
+        return len(self._put)
+
+    def rollback(self, mark: int) -> None:
+        """Take back the pods that were put since."""
+        while len(self._put) > mark:
+            put = self._put.pop()
+            self._cluster.unbind(put.asker, put.before)
+
+    def settle(self) -> dict[str, Json]:
+        """Keep all pods: by uid, the node, devices and value that each of them got."""
+        got = {put.asker.uid: put.got for put in self._put}
+        self._put.clear()
+        return got
+
+
+class GangsOfCluster:
+    """The gangs of a dry run, those with pods on the cluster included."""
+
+    def __init__(self, cluster: WhatIf, objects: Objects) -> None:
+        self._cluster = cluster
+        self._objects = objects
+        self._places = TogetherPlaces(cluster)
+        self._bound: Mapping[GangKey, Sequence[tuple[GangWish, Member[Asker]]]] | None = None
+
+    def place(self, members: Sequence[tuple[GangWish, Asker]]) -> dict[str, Json] | Missed:
+        """Put the members of a gang on nodes, as many as its size. By uid, what each of them got; or why none
+        of them has a place."""
+        gang = self._gang(members)
+        if gang.problem is not None or gang.missing:
+            return Missed({"message": gang.problem or assembling(gang)})
+        found = fit(gang, self._places, self._topology(gang.wish))
+        if isinstance(found, GangMiss):
+            message = nearest_miss(found, lambda asker: gpu_amounts(asker.request))
+            return Missed(self._refusal(gang, found) | {"message": message})
+        return self._places.settle()
+
+    def _gang(self, asking: Sequence[tuple[GangWish, Asker]]) -> Gang[Asker]:
+        kinds: list[tuple[object, object]] = []
+        members = list(self._on_nodes().get(asking[0][0].key, ()))
+        for number, (wish, asker) in enumerate(asking):
+            kind = asker.request, asker.needs
+            if kind not in kinds:
+                kinds.append(kind)
+            member = Member(
+                asker.uid,
+                asker,
+                MemberState.GATED,
+                priority=asker.request.priority,
+                created_at=number,
+                kind=kinds.index(kind),
+            )
+            members.append((wish, member))
+        return gangs_of(members)[0]
+
+    def _on_nodes(self) -> Mapping[GangKey, Sequence[tuple[GangWish, Member[Asker]]]]:
+        """The members that run already."""
+        if self._bound is None:
+            found: dict[GangKey, list[tuple[GangWish, Member[Any]]]] = {}
+            for node, pods in self._objects.pods_by_node().items():
+                for pod in pods:
+                    wish = None if is_finished(pod) else gang_wish(pod)
+                    if isinstance(wish, GangWish):
+                        member: Member[Any] = Member(pod_uid(pod), None, MemberState.BOUND, node=node)
+                        found.setdefault(wish.key, []).append((wish, member))
+            self._bound = found
+        return self._bound
+
+    def _topology(self, wish: GangWish) -> Topology:
+        found: dict[str, dict[str, str]] = {}
+        for key in (wish.required_topology, wish.preferred_topology):
+            if key is None:
+                continue
+            values = found[key] = {}
+            for name, info in self._cluster.infos.items():
+                facts = self._cluster.in_tree.facts(name)
+                labels = facts.labels if facts is not None else {}
+                if value := info.pool if key == NODE_POOL else labels.get(key, ""):
+                    values[name] = value
+        return found
+
+    def _refusal(self, gang: Gang[Asker], miss: GangMiss[Asker]) -> Json:
+        """The nearest refusal of the first member without a place, beside those with one; nothing if it would
+        fit in another domain."""
+        left = {member.uid for member in miss.unplaced}
+        mark = self._places.mark()
+        for member in gang.joining:
+            if member.uid not in left and (place := self._places.best(member.ask, miss.domain.nodes)):
+                self._places.put(member.ask, place.node)
+        first = miss.unplaced[0].ask
+        refusal = None if self._places.best(first) else self._cluster.refusal(first)
+        self._places.rollback(mark)
+        return refusal or {}
+
+
+def wishes_of(pods: Sequence[kube.Pod]) -> dict[GangKey, list[int]]:
+    """The pods of each gang by their positions in a list."""
+    found: dict[GangKey, list[int]] = {}
+    for position, pod in enumerate(pods):
+        wish = gang_wish(pod)
+        if isinstance(wish, GangWish):
+            found.setdefault(wish.key, []).append(position)
+    return found
