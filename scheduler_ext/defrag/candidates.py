@@ -39,7 +39,7 @@ class PodSets(NamedTuple):
 
 
 class Bounded(NamedTuple):
-    """A node of which only the least number of moves and their priority are known: the value at risk takes
+    """A node with the least number of moves and their priority, but not yet the value at risk: that takes
     longer to compute, and few nodes come near the head of the queue."""
 
     node: str

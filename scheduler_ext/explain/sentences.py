@@ -99,8 +99,8 @@ def expected_name(pod: BoundPod) -> str:
 def _named(pod: BoundPod, namespace: str | None) -> str | None:
     if not pod.expected:
         return f"pod {pod.namespace}/{pod.name}" if visible(pod, namespace) else None
-    whom = expected_name(pod) if visible(pod, namespace) else "a pod of another namespace"
-    return f"the room that a defragmentation holds for {whom}"
+    owner = expected_name(pod) if visible(pod, namespace) else "a pod of another namespace"
+    return f"the room that a defragmentation holds for {owner}"
 
 
 def _unnamed(count: int) -> str:

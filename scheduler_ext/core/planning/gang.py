@@ -15,7 +15,7 @@ NODE_POOL = "node-pool"
 
 
 class OnDeadline(Enum):
-    """What happens to a gang of which a part runs when another member has not started in time."""
+    """What happens to a gang that runs in part when another member has not started in time."""
 
     EVICT = "evict"
     HOLD = "hold"
@@ -35,9 +35,9 @@ class GangKey(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class GangWish:
     """What a member says about its gang. A gang starts once `size` of its members have places.
-    `required_topology` and `preferred_topology` are node label keys (or NODE_POOL) of which all members get
-    one value. `deadline_s` is the time from the end of the gates to the start of the last member; None: as
-    configured, and `on_deadline` alike."""
+    `required_topology` and `preferred_topology` are node label keys (or NODE_POOL): the nodes of all members
+    have one value. `deadline_s` is the time from the end of the gates to the start of the last member; None:
+    as configured, and `on_deadline` alike."""
 
     key: GangKey
     size: int

@@ -73,11 +73,11 @@ class Floor:
             self._world.release(pod.kind, placement.node, placement.slots)
 
     def partial(self) -> list[Job]:
-        """The gangs of which only some pods are placed."""
+        """The gangs that are placed in part."""
         return [job for job in self._jobs if job not in self._started]
 
     def started(self) -> list[Job]:
-        """The jobs of which all pods are placed."""
+        """The jobs that are placed whole."""
         return [job for job in self._jobs if job in self._started]
 
     def has_started(self, job: Job) -> bool:

@@ -150,7 +150,7 @@ class Jobs:
         return Job(self._drawn, drawn, now, runs, runs * overstated if self._timed else None)
 
     def _part_of_jobs(self, part_of_demand: float) -> float:
-        """The part of the jobs that are gangs, of which the demand is this part."""
+        """The part of the jobs that are gangs, if gangs have this part of the demand."""
         gangs = part_of_demand / self._gang_milli()
         singles = (1 - part_of_demand) / _mean_milli(self._units)
         return gangs / (gangs + singles)

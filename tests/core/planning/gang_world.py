@@ -152,7 +152,7 @@ class World:
     # What the planner sees and does.
 
     def plan(self, writes: int | None = None) -> Decisions[Ask]:
-        """A step of the planner, of which only the first `writes` reach the cluster (None: all)."""
+        """A step of the planner; only its first `writes` reach the cluster (None: all)."""
         decisions = step(self.now, self.gangs(), self.singles(), self.scene(), self.policy, self.previous)
         actions = self._actions(decisions)
         for action in actions[:writes]:
@@ -260,7 +260,7 @@ class World:
         return [pod for pod in self.pods.values() if pod.of == name and pod.node and pod.gone_at is None]
 
     def forget_incarnation(self) -> None:
-        """A gang of which no pod has begun starts from the beginning."""
+        """A gang without any pod that has begun starts from the beginning."""
         for name, workload in self.workloads.items():
             begun = any(
                 pod.of == name and not pod.gated and pod.gone_at is None for pod in self.pods.values()
