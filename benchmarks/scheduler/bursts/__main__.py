@@ -27,7 +27,7 @@ def measure(sizes: Sequence[int], pods: int, rounds: int, contenders: Sequence[C
         own.mkdir()
         control_plane.mkdir()
         with running_control_plane(find_binaries(), control_plane) as plane:
-            prepare(plane)
+            prepare(plane, own)
             present = 0
             for nodes in sizes:
                 create_nodes(plane.api, range(present, nodes))
