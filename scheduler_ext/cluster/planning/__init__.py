@@ -1,0 +1,1 @@
+"""Plans for waiting pods, and their execution on the cluster."""
