@@ -137,7 +137,7 @@ def test_the_extender_may_change_nothing_else(
 ) -> None:
     pod = created(cluster, {}, schedulingGates=[{"name": "example.com/mine"}])
     path = f"{PODS}/{pod['metadata']['name']}"
-    assert "may remove the scheduling gate" in refusal(cluster, path, patch, content_type)
+    assert "the gpu-scheduler may" in refusal(cluster, path, patch, content_type)
 
 
 def eviction(pod: Json, **metadata: Any) -> Json:
