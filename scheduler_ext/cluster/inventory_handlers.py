@@ -13,6 +13,7 @@ from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.cluster.failure_count import FailureCount
+from scheduler_ext.cluster.planning.gang_pods import GangPods
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.held_rooms import HeldRoom
 from scheduler_ext.core.errors import ImpossibleReportError
@@ -212,13 +213,14 @@ class ReportHandler(CacheHandler[GpuNode]):
 @dataclass(eq=False)
 class PodHandler(CacheHandler[kube.Pod]):
     """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes. `facts` are
-    those about the pods that hold some."""
+    those about the pods that hold some, `gangs` those about gangs, where these are planned."""
 
     kind = "Pod"
     together = 250
     by_uid = True
     facts: dict[str, PodFacts] = field(default_factory=dict, init=False)
     failures: FailureCount = field(default_factory=FailureCount, init=False)
+    gangs: GangPods | None = None
 
     def begin(self) -> None:
         super().begin()
@@ -229,6 +231,8 @@ class PodHandler(CacheHandler[kube.Pod]):
         # By uid: of several events of one pod in one batch, the last counts.
         states: dict[str, PodState] = {}
         for pod in items:
+            if self.gangs is not None:
+                self.gangs.seen(self.key(pod), pod)
             try:
                 states[self.key(pod)] = state = pod_state(pod, self._resources)
             except QuantityError as error:
@@ -241,12 +245,15 @@ class PodHandler(CacheHandler[kube.Pod]):
 
     def known(self) -> set[str]:
         with self._locked as cache:
-            return cache.known_pods() | cache.other_pods()
+            found = cache.known_pods() | cache.other_pods()
+        return found | self.gangs.known() if self.gangs is not None else found
 
     def remove(self, keys: Collection[str]) -> None:
         for uid in keys:
             self.facts.pop(uid, None)
         self.failures.forget(keys)
+        if self.gangs is not None:
+            self.gangs.forget(keys)
         self._update(dict.fromkeys(keys))
 
     def end(self) -> None:

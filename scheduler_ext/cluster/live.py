@@ -29,6 +29,7 @@ from scheduler_ext.cluster.inventory_handlers import (
     scheduler_cache,
 )
 from scheduler_ext.cluster.own_lease import Election
+from scheduler_ext.cluster.planning.gang_pods import GangPods
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.cluster.writers import Writers
@@ -94,7 +95,8 @@ class LiveInventory(Background):
         budgets = BudgetHandler()
         extender.preemptor.budgets = budgets.budgets
         parts = (self.locked, resources, self._wake)
-        self._holders = PodHandler(*parts)
+        self.gang_pods = GangPods(resources) if config.nominate.gangs.enabled else None
+        self._holders = PodHandler(*parts, gangs=self.gang_pods)
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), self._holders, rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
         self._nodes = NodeHandler(*parts)

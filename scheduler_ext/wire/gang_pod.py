@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from scheduler_ext.core.planning.gang import GATE, MemberState
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import START_BY, gates, reduced
 from scheduler_ext.wire.kube import strings
-from scheduler_ext.wire.pod import is_terminating, may_preempt, pod_priority
+from scheduler_ext.wire.pod import asks_gpu, is_terminating, may_preempt, pod_priority
 from scheduler_ext.wire.reclaim import eviction_body
 from scheduler_ext.wire.times import seconds
 
@@ -20,7 +21,8 @@ class GangPod:
     """A pod that may belong to a gang. `named` has the fields that its gang follows from. `state` is None for
     one that is no member (yet): it failed, is being deleted, or has gates of others. `node` is where it is
     bound, `nominated` where a nomination keeps its place. `gates` are the names of its gates in their order.
-    `deadline` is the time by which its gang must have started (seconds of wall time)."""
+    `deadline` is the time by which its gang must have started (seconds of wall time). `asks_gpu` is False for
+    one that only belongs to pods with GPUs, such as a launcher."""
 
     uid: str
     namespace: str
@@ -35,6 +37,7 @@ class GangPod:
     gates: tuple[str, ...] = ()
     deadline: float | None = None
     preempts: bool = True
+    asks_gpu: bool = True
 
     @property
     def is_gated(self) -> bool:
@@ -42,7 +45,7 @@ class GangPod:
         return self.state is MemberState.GATED
 
 
-def gang_pod(pod: kube.Pod) -> GangPod:
+def gang_pod(pod: kube.Pod, resources: ResourceNames) -> GangPod:
     """What gangs need of a pod."""
     metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
     names = gates(pod)
@@ -60,6 +63,7 @@ def gang_pod(pod: kube.Pod) -> GangPod:
         gates=names,
         deadline=seconds(strings(metadata.annotations).get(START_BY)),
         preempts=may_preempt(pod),
+        asks_gpu=bool(spec.resource_claims) or asks_gpu(spec, resources),
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from scheduler_ext.core.planning.gang import GATE, MemberState
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_pod import gang_eviction, gang_pod, gate_patch
 from scheduler_ext.wire.gangs import gang_wish, names_gang, reduced
@@ -41,22 +42,22 @@ def pod(*gates: str, **fields: Any) -> kube.Pod:
     ],
 )
 def test_the_state_of_a_member(of: kube.Pod, state: MemberState | None) -> None:
-    assert gang_pod(of).state is state
+    assert gang_pod(of, ResourceNames()).state is state
 
 
 def test_a_pod_that_is_being_deleted_is_no_member() -> None:
     document = pod_object("p", annotations=GANG, on="n1")
     document["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z"
-    assert gang_pod(read(document)).state is None
+    assert gang_pod(read(document), ResourceNames()).state is None
 
 
 def test_a_deadline_is_read_from_the_pod() -> None:
     noted = GANG | {"gpu.scheduler-ext.io/gang-start-by": "2026-11-20T10:00:00Z"}
-    assert gang_pod(read(pod_object("p", annotations=noted))).deadline == 1795168800.0
+    assert gang_pod(read(pod_object("p", annotations=noted)), ResourceNames()).deadline == 1795168800.0
 
 
 def test_the_patch_removes_the_gate_of_gangs_wherever_it_is() -> None:
-    (uid, there, removed) = gate_patch(gang_pod(pod(OTHER, GATE)))
+    (uid, there, removed) = gate_patch(gang_pod(pod(OTHER, GATE), ResourceNames()))
     assert uid == {"op": "test", "path": "/metadata/uid", "value": "uid-p"}
     assert there == {"op": "test", "path": "/spec/schedulingGates/1", "value": {"name": GATE}}
     assert removed == {"op": "remove", "path": "/spec/schedulingGates/1"}

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from scheduler_ext.core.planning.gang import InvalidGang
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_pod import GangPod, gang_pod
 from scheduler_ext.wire.gangs import max_duration_s, names_gang
@@ -11,14 +12,15 @@ from scheduler_ext.wire.gangs import max_duration_s, names_gang
 class GangPods:
     """Written by the thread of one watch; read by any."""
 
-    def __init__(self) -> None:
+    def __init__(self, resources: ResourceNames) -> None:
+        self._resources = resources
         self._pods: dict[str, GangPod] = {}
         self._durations: dict[str, float] = {}
 
     def seen(self, uid: str, pod: kube.Pod) -> None:
         """A pod as it is now."""
         if names_gang(pod):
-            self._pods[uid] = gang_pod(pod)
+            self._pods[uid] = gang_pod(pod, self._resources)
         else:
             self._pods.pop(uid, None)
         duration = max_duration_s(pod)

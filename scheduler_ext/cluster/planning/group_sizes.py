@@ -35,7 +35,7 @@ _VERSIONS = {
 }
 
 
-class UnknownYetError(Exception):
+class UnknownYetError(LookupError):
     """The object of a group has not been read yet."""
 
 

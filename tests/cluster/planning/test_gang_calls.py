@@ -12,6 +12,7 @@ from scheduler_ext.cluster.planning.gang_calls import GangCalls, Victim
 from scheduler_ext.cluster.planning.gang_pods import GangPods
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.planning.gang import GATE, GangKey
+from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_pod import GangPod, gang_pod
 from tests.cluster.api.api_faults import Refuse
@@ -32,7 +33,7 @@ def gated(server: ApiServer, name: str, *others: str) -> GangPod:
     gates = [{"name": each} for each in (*others, GATE)]
     document = pod(name, {"nvidia.com/gpu": "1"}, annotations=NOTES, schedulingGates=gates)
     server.store.put(PODS, document)
-    return gang_pod(read(document))
+    return gang_pod(read(document), ResourceNames())
 
 
 def running(server: ApiServer, name: str, **labels: str) -> Victim:
@@ -114,7 +115,7 @@ def test_a_server_that_fails_between_evictions_is_an_error(server: ApiServer, tr
 
 
 def test_pods_without_a_gang_are_not_kept(server: ApiServer) -> None:
-    kept = GangPods()
+    kept = GangPods(ResourceNames())
     kept.seen("uid-a", read(pod("a", {"nvidia.com/gpu": "1"})))
     assert (kept.all(), kept.known()) == ([], set())
     noted = pod("b", annotations=NOTES | {"gpu.scheduler-ext.io/max-duration": "2h"})
