@@ -33,6 +33,9 @@ _OURS = (GANG, SIZE, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, DEADLINE, ON_DEADLIN
 
 START_BY = f"{ANNOTATION_PREFIX}gang-start-by"
 """Written by the planner when the gates go: the time by which the whole gang must have started."""
+ONLY_NODE = f"{ANNOTATION_PREFIX}gang-node"
+"""Written by the planner on a member that has to be in one topology domain with the others: the node that takes
+it; empty: none for now."""
 
 MAX_SIZE = 1000
 DEADLINE_BOUNDS_S = (10, 86_400)
@@ -172,6 +175,11 @@ def max_duration_s(pod: kube.Pod) -> float | InvalidGang | None:
         except _BadFieldError as error:
             return InvalidGang(str(error))
     return min(limits, default=None)
+
+
+def only_node(pod: kube.Pod) -> str | None:
+    """The node that alone takes a member of a gang, "" for none; None: any."""
+    return strings((pod.metadata or kube.ObjectMeta()).annotations).get(ONLY_NODE)
 
 
 def is_gated(pod: kube.Pod) -> bool:
