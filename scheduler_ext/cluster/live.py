@@ -29,6 +29,7 @@ from scheduler_ext.cluster.inventory_handlers import (
     scheduler_cache,
 )
 from scheduler_ext.cluster.own_lease import Election
+from scheduler_ext.cluster.planning.gang_planning import GangPlanner
 from scheduler_ext.cluster.planning.gang_pods import GangPods
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.scheduler_lease import Leadership
@@ -36,6 +37,7 @@ from scheduler_ext.cluster.writers import Writers
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
@@ -103,6 +105,10 @@ class LiveInventory(Background):
         self._device_watches = watches = DeviceWatches(transport, *parts, rate_limiter)
         namespace = self._leader.namespace if self._leader is not None else _NAMESPACE
         self.writers = Writers.of(transport, self, extender, config, lambda: watches.rules_path, namespace)
+        self._budgets = budgets
+        self.gangs: GangPlanner | None = None
+        if config.nominate.gangs.enabled:
+            self.gangs = GangPlanner(transport, self, config, self.writers.recorder.write)
         reports = ReportHandler(*parts, self.writers.report_problems)
         self._reflectors: list[Reflector[Any]] = [
             Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, rate_limiter),
@@ -173,6 +179,10 @@ class LiveInventory(Background):
         """The same, as they change."""
         return self._nodes.facts
 
+    def budgets(self) -> Sequence[Budget]:
+        """The PodDisruptionBudgets."""
+        return self._budgets.budgets()
+
     def active(self) -> bool:
         """Whether this extender writes to the cluster."""
         return self._leader is None or self._leader.active
@@ -206,7 +216,7 @@ class LiveInventory(Background):
 
     def _workers(self) -> list[_Worker]:
         """The parts beside the reflectors that work from the start."""
-        parts = (self.enforcing, self._leader)
+        parts = (self.enforcing, self._leader, self.gangs)
         return [*self.writers.workers, self._device_watches, *(part for part in parts if part is not None)]
 
     def stop(self, wait_s: float = _STOP_S) -> None:
@@ -322,6 +332,8 @@ class LiveInventory(Background):
         if self.enforcing is not None:
             self.enforcing.follow(infos, records)
         self.writers.follow(before, infos, records)
+        if self.gangs is not None:
+            self.gangs.changed()
         if before is None and (snapshot := self.snapshot) is not None:
             self._unpublished = {}
             # These objects live long.
