@@ -50,6 +50,10 @@ class GangEvents:
         kind = "Warning" if invalid else "Normal"
         self._say(gang, WAITING, kind, f"gang {gang} waits: {reason}", pods)
 
+    def invalid(self, pod: Named, reason: str) -> None:
+        """The gang of a pod cannot be read."""
+        self._say(GangKey(pod.namespace, "pod", pod.name), WAITING, "Warning", reason, (pod,))
+
     def evicted(self, gang: GangKey, pods: Sequence[Named], reason: str) -> None:
         """These pods were evicted for a gang, which may be their own."""
         self._say(gang, EVICTED, "Warning", reason, pods, again=True)

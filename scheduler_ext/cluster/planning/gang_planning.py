@@ -238,6 +238,8 @@ class GangPlanner(Background):
         self._tell(decisions, found)
 
     def _tell(self, decisions: Decisions[PodAsking], found: Assembled[PodAsking]) -> None:
+        for pod, message in found.invalid:
+            self._events.invalid(pod, message)
         for verdict in decisions.verdicts:
             gang = verdict.gang
             if gang is None or verdict.state in (State.PLANNED, State.GIVEN_UP):

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tests.e2e.cluster.api import ApiError, Json, eventually
+from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.whole import Cluster, running_cluster
 from tests.e2e.installation import MANIFESTS, Installation
 from tests.e2e.workload import TOLERATION, Workload
@@ -95,13 +95,13 @@ class Gangs(Workload):
 
         def is_gated() -> bool:
             pod = self.api.create(
-                f"{self._pods}?dryRun=All", self.pod(f"probe-{uuid.uuid4().hex[:6]}", gang=("probe", 2))
+                f"{self._pods}?dryRun=All", self.member(f"probe-{uuid.uuid4().hex[:6]}", gang=("probe", 2))
             )
             return bool(pod["spec"].get("schedulingGates"))
 
         eventually(is_gated, "pods of gangs are gated")
 
-    def pod(
+    def member(
         self,
         name: str,
         gpus: int = 1,
@@ -126,14 +126,10 @@ class Gangs(Workload):
             },
         }
 
-    def create(self, pod: Json) -> Json:
-        """Create a pod."""
-        return self.api.create(self._pods, pod)
-
     def add(self, gang: str, size: int, gpus: int = 1, some: Sequence[int] | None = None, **more: Any) -> None:
         """Create the members of a gang, or some of them."""
         for number in range(size) if some is None else some:
-            self.create(self.pod(f"{gang}-{number}", gpus, (gang, size), **more))
+            self.create(self.member(f"{gang}-{number}", gpus, (gang, size), **more))
 
     def pods(self) -> dict[str, Json]:
         """All pods by name."""
@@ -162,19 +158,7 @@ class Gangs(Workload):
         for name in names:
             self.api.delete(f"{self._pods}/{name}", 0)
 
-    def events(self, reason: str) -> list[str]:
+    def notes(self, reason: str) -> list[str]:
         """The notes of Events of a reason in the namespace."""
         path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
         return [each.get("note", "") for each in self.api.items(path) if each.get("reason") == reason]
-
-    def priority(self, value: int) -> str:
-        """The name of a new PriorityClass."""
-        name = f"{self.namespace}-{value}"
-        path = "/apis/scheduling.k8s.io/v1/priorityclasses"
-        try:
-            self.api.create(path, {"metadata": {"name": name}, "value": value})
-            self._cluster_objects.append(f"{path}/{name}")
-        except ApiError as error:
-            if error.status != 409:
-                raise
-        return name
