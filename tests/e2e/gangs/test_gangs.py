@@ -184,6 +184,7 @@ def test_an_extender_that_is_killed_is_replaced(gangs: Gangs) -> None:
     eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
     active = gangs.installation.active()
     active.containers["extender"].child.kill()
+    gangs.installation.await_ready()
     gangs.add_whole("b", 1)
-    gangs.publish(all_known=False)
+    gangs.publish()
     eventually(lambda: len(gangs.on_nodes("train")) == 3, "the gang starts", 60)
