@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.api import ApiError, Json, eventually
 from tests.e2e.cluster.whole import Cluster, running_cluster
 from tests.e2e.installation import MANIFESTS, Installation
 from tests.e2e.workload import TOLERATION, Workload
@@ -130,6 +130,20 @@ class Gangs(Workload):
         """Create the members of a gang, or some of them."""
         for number in range(size) if some is None else some:
             self.create(self.member(f"{gang}-{number}", gpus, (gang, size), **more))
+
+    def important(self) -> str:
+        """The name of a new PriorityClass above the default, which the API server knows."""
+        name = self.add_priority_class("important", 1000)
+
+        def is_known() -> bool:
+            try:
+                self.api.create(f"{self._pods}?dryRun=All", self.member("probe", priority_class=name))
+            except ApiError:
+                return False
+            return True
+
+        eventually(is_known, "the class is known")
+        return name
 
     def pods(self) -> dict[str, Json]:
         """All pods by name."""

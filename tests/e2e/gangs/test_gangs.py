@@ -98,7 +98,7 @@ def test_a_gang_evicts_pods_of_lower_priority(gangs: Gangs) -> None:
     for number in range(4):
         gangs.create(gangs.member(f"small-{number}"))
     eventually(lambda: len(gangs.on_nodes("small")) == 4, "the nodes are full")
-    important = gangs.add_priority_class("important", 1000)
+    important = gangs.important()
     gangs.add("train", 3, priority_class=important)
     eventually(lambda: len(gangs.on_nodes("train")) == 3, "the gang starts")
     assert len(gangs.on_nodes("small")) == 1
@@ -121,7 +121,7 @@ def test_a_budget_keeps_pods_from_a_gang(gangs: Gangs) -> None:
         lambda: gangs.api.get(f"{budgets}/small").get("status", {}).get("disruptionsAllowed") == 1,
         "the budget is known",
     )
-    important = gangs.add_priority_class("important", 1000)
+    important = gangs.important()
     gangs.add("train", 2, priority_class=important)
     eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
     time.sleep(3)
@@ -182,8 +182,11 @@ def test_an_extender_that_is_killed_is_replaced(gangs: Gangs) -> None:
     gangs.publish()
     gangs.add("train", 3)
     eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
-    active = gangs.installation.active()
-    active.containers["extender"].child.kill()
+    extender = gangs.installation.active().containers["extender"]
+    restarts = extender.restarts
+    assert extender.child is not None
+    extender.child.kill()
+    eventually(lambda: extender.restarts == restarts + 1, "the extender is started again")
     gangs.installation.await_ready()
     gangs.add_whole("b", 1)
     gangs.publish()
