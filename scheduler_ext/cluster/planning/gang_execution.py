@@ -56,21 +56,22 @@ class GangExecution:
         self._active = active
         self._not_before: dict[GangKey, float] = {}
 
-    def evict(self, evicted: Sequence[Evict], pods: Mapping[str, PodName]) -> float | None:
-        """Evict these pods, those of each gang together; `pods` are all pods by uid. Returns in how many
-        seconds a refused set may be tried again. Raises ClusterError."""
+    def evict(self, evicted: Sequence[Evict], pods: Mapping[str, PodName]) -> list[str]:
+        """Evict these pods, those of each gang together; `pods` are all pods by uid. Returns the uids of those
+        that leave. A set that was refused is tried again later. Raises ClusterError."""
         now = time.monotonic()
         self._not_before = {key: at for key, at in self._not_before.items() if at > now}
         sets: dict[tuple[GangKey, bool], list[PodName]] = {}
         for each in evicted:
             if each.uid in pods:
                 sets.setdefault((each.of, each.overdue), []).append(pods[each.uid])
+        gone: list[str] = []
         for (key, overdue), some in sets.items():
-            if key not in self._not_before and self._active():
-                self._evict_set(key, overdue, some)
-        return min((at - now for at in self._not_before.values()), default=None)
+            if key not in self._not_before and self._active() and self._evict_set(key, overdue, some):
+                gone += [pod.uid for pod in some]
+        return gone
 
-    def _evict_set(self, key: GangKey, overdue: bool, some: Sequence[PodName]) -> None:
+    def _evict_set(self, key: GangKey, overdue: bool, some: Sequence[PodName]) -> bool:
         victims = [Victim(pod.uid, pod.namespace, pod.name) for pod in some]
         refusal = self._calls.evict_all(victims, key)
         if refusal is not None:
@@ -78,7 +79,7 @@ class GangExecution:
             self._not_before[key] = time.monotonic() + AGAIN_S
             log.info("gang %s: no pod is evicted: %s", key, refusal)
             self._events.not_evicted(key, some, f"no pod is evicted for gang {key}: {refusal}")
-            return
+            return False
         self.evictions.inc("overdue" if overdue else "victim", by=len(some))
         why = (
             f"gang {key} did not start in time, and was evicted whole"
@@ -87,6 +88,7 @@ class GangExecution:
         )
         log.info("%s (%d pods)", why, len(some))
         self._events.evicted(key, some, why)
+        return True
 
     def lift(self, gang: Gang[Any], pods: Collection[GangPod]) -> None:
         """Remove the gates of these pods, whose nominations are written. Raises ClusterError."""

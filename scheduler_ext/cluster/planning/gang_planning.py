@@ -196,7 +196,8 @@ class GangPlanner(Background):
             self._write(pods[uid], None, None, None)
         if decisions.evict:
             on_nodes = {pod.uid: pod for node in snapshot.nodes.values() for pod in node.info.pods}
-            self.execution.evict(decisions.evict, {**on_nodes, **pods})
+            for uid in self.execution.evict(decisions.evict, {**on_nodes, **pods}):
+                self._writes.gone(uid)
         wishes = {member.uid: gang.wish for gang in found.gangs for member in gang.members}
         for uid in decisions.withdraw:
             pod = pods[uid]
