@@ -29,8 +29,10 @@ from scheduler_ext.cluster.inventory_handlers import (
     scheduler_cache,
 )
 from scheduler_ext.cluster.own_lease import Election
-from scheduler_ext.cluster.planning.gang_planning import GangPlanner
+from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster
+from scheduler_ext.cluster.planning.gang_planning import GangPlanning
 from scheduler_ext.cluster.planning.gang_pods import GangPods
+from scheduler_ext.cluster.planning.planning import Planning
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.cluster.writers import Writers
@@ -97,18 +99,25 @@ class LiveInventory(Background):
         budgets = BudgetHandler()
         extender.preemptor.budgets = budgets.budgets
         parts = (self.locked, resources, self._wake)
-        self.gang_pods = GangPods(resources) if config.nominate.gangs.enabled else None
-        self._holders = PodHandler(*parts, gangs=self.gang_pods)
+        self._holders = PodHandler(*parts)
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), self._holders, rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
         self._nodes = NodeHandler(*parts)
+        self.planning: Planning | None = None
+        if config.nominate.enabled:
+            followed = FollowedCluster(resources, config.scheduler_names)
+            self._holders.planned = self._nodes.planned = followed
+            self.planning = Planning(transport, self, extender, followed, config)
+        self.gang_pods: GangPods | None = None
+        if self.planning is not None and config.nominate.gangs.enabled:
+            self.gang_pods = self._holders.gangs = GangPods(resources)
         self._device_watches = watches = DeviceWatches(transport, *parts, rate_limiter)
         namespace = self._leader.namespace if self._leader is not None else _NAMESPACE
         self.writers = Writers.of(transport, self, extender, config, lambda: watches.rules_path, namespace)
         self._budgets = budgets
-        self.gangs: GangPlanner | None = None
-        if config.nominate.gangs.enabled:
-            self.gangs = GangPlanner(transport, self, config, self.writers.recorder.write)
+        if self.planning is not None and self.gang_pods is not None:
+            say = self.writers.recorder.write
+            self.planning.gangs = GangPlanning(transport, self, self.gang_pods, config, say)
         reports = ReportHandler(*parts, self.writers.report_problems)
         self._reflectors: list[Reflector[Any]] = [
             Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, rate_limiter),
@@ -183,6 +192,10 @@ class LiveInventory(Background):
         """The PodDisruptionBudgets."""
         return self._budgets.budgets()
 
+    def follows_pods(self) -> bool:
+        """Whether the watch of pods is alive."""
+        return self._pods.health().connected
+
     def active(self) -> bool:
         """Whether this extender writes to the cluster."""
         return self._leader is None or self._leader.active
@@ -216,7 +229,7 @@ class LiveInventory(Background):
 
     def _workers(self) -> list[_Worker]:
         """The parts beside the reflectors that work from the start."""
-        parts = (self.enforcing, self._leader, self.gangs)
+        parts = (self.enforcing, self._leader, self.planning)
         return [*self.writers.workers, self._device_watches, *(part for part in parts if part is not None)]
 
     def stop(self, wait_s: float = _STOP_S) -> None:
@@ -276,6 +289,8 @@ class LiveInventory(Background):
         with self.locked:
             self._arrived_at = self._arrived_at or time.monotonic()
         self._changed.set()
+        if self.planning is not None:
+            self.planning.wake()
 
     def run(self) -> None:
         while not self.stopped.is_set():
@@ -332,8 +347,6 @@ class LiveInventory(Background):
         if self.enforcing is not None:
             self.enforcing.follow(infos, records)
         self.writers.follow(before, infos, records)
-        if self.gangs is not None:
-            self.gangs.changed()
         if before is None and (snapshot := self.snapshot) is not None:
             self._unpublished = {}
             # These objects live long.

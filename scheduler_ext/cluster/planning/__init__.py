@@ -1,1 +1,1 @@
-"""Plans for waiting pods, and their execution on the cluster."""
+"""Planning ahead on a live cluster: what is waiting, what nodes have left, and the writing of nominations."""

@@ -8,9 +8,9 @@ the cluster which of these have happened."""
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
 from typing import Any, Protocol
 
-from scheduler_ext.cluster.client.transport import RefusedError
 from scheduler_ext.cluster.planning.gang_calls import GangCalls, Victim
 from scheduler_ext.cluster.planning.gang_events import GangEvents
 from scheduler_ext.core.errors import ClusterError
@@ -90,26 +90,27 @@ class GangExecution:
         self._events.evicted(key, some, why)
         return True
 
-    def lift(self, gang: Gang[Any], pods: Collection[GangPod]) -> None:
+    def lift(self, gang: Gang[Any], pods: Collection[GangPod], pool: Executor) -> None:
         """Remove the gates of these pods, whose nominations are written. Raises ClusterError."""
-        self._lift_all(pods)
+        self._lift_all(pods, pool)
         log.info("gang %s starts: the gates of %d pods went", gang.key, len(pods))
         self._events.starting(gang.key, list(pods), gang.wish.size)
 
-    def lift_alone(self, pods: Collection[GangPod]) -> None:
+    def lift_alone(self, pods: Collection[GangPod], pool: Executor) -> None:
         """Remove the gates of pods that need no place with others. Raises ClusterError."""
-        self._lift_all(pods)
+        self._lift_all(pods, pool)
 
-    def _lift_all(self, pods: Collection[GangPod]) -> None:
+    def _lift_all(self, pods: Collection[GangPod], pool: Executor) -> None:
         failed: ClusterError | None = None
-        for pod in pods:
-            if not self._active():
-                return
+        for each in [pool.submit(self._lift_one, pod) for pod in pods]:
             try:
-                if self._calls.lift(pod):
-                    self.lifted.inc()
-            except RefusedError as error:
+                each.result()
+            except ClusterError as error:
                 # One pod that is refused holds up no other: their gang has its places now.
                 failed = failed or error
         if failed is not None:
             raise failed
+
+    def _lift_one(self, pod: GangPod) -> None:
+        if self._active() and self._calls.lift(pod):
+            self.lifted.inc()

@@ -43,6 +43,10 @@ class GangPods:
         """The pods that may belong to gangs."""
         return list(self._pods.values())
 
+    def any(self) -> bool:
+        """Whether there are such pods."""
+        return bool(self._pods)
+
     def get(self, uid: str) -> GangPod | None:
         return self._pods.get(uid)
 
