@@ -57,6 +57,8 @@ _RESERVED_S = 10.0
 # A nomination that the watch does not show by then is written again.
 _WRITTEN_S = 2.0
 _LIFTS_AT_ONCE = 4
+# The pods of a gang are created within this time, usually.
+_SOON_S = 5.0
 
 
 class Source(Protocol):
@@ -192,7 +194,7 @@ class GangPlanning:
         gang_of = {member.uid: gang.key for gang in found.gangs for member in gang.members}
         running = [
             replace(each, leaving=True) if self._writes.is_gone(each.uid) else each
-            for each in running_pods(infos.values(), self._pods.duration_s, gang_of)
+            for each in running_pods(infos.values(), self._pods.duration_s, gang_of, time.time())
         ]
         topology = topology_of((gang.wish for gang in found.gangs), infos, self._source.latest_facts)
         budgets = self._source.budgets()
@@ -213,7 +215,7 @@ class GangPlanning:
     def _running(self, infos: Iterable[NodeInfo]) -> Any:
         found = self._found
         gang_of = {member.uid: gang.key for gang in (found.gangs if found else ()) for member in gang.members}
-        return running_pods(infos, self._pods.duration_s, gang_of)
+        return running_pods(infos, self._pods.duration_s, gang_of, time.time())
 
     def _assemble(
         self, asks: Sequence[WaitingPod], kept: Mapping[str, KeptPlace], assumed: Mapping[str, str]
@@ -396,6 +398,8 @@ class GangPlanning:
             self._events.invalid(pod, message)
         for gang, state, reason in self.entries.gangs():
             if state in (State.PLANNED, State.GIVEN_UP):
+                continue
+            if state is State.ASSEMBLING and time.time() < gang.created_at + _SOON_S:
                 continue
             waiting = [found.pods[member.uid] for member in gang.members if member.is_unbound]
             self._events.waiting(gang.key, waiting, reason, invalid=state is State.INVALID)

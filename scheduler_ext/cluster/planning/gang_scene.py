@@ -15,10 +15,11 @@ def running_pods(
     infos: Iterable[NodeInfo],
     duration_s: Callable[[str], float | None],
     gang_of: Mapping[str, GangKey],
+    now: float,
     protected: Iterable[str] = _PROTECTED,
 ) -> list[Running]:
     """The pods on nodes that hold GPUs, except those of protected namespaces. A pod ends at the latest so long
-    after it started as it says (`duration_s`)."""
+    after it started as it says (`duration_s`); one that the kubelet has not seen yet starts `now`."""
     kept = frozenset(protected)
     found = []
     for info in infos:
@@ -26,7 +27,8 @@ def running_pods(
             if not pod.holds or pod.expected or pod.namespace in kept:
                 continue
             length = duration_s(pod.uid)
-            ends_at = None if length is None or pod.started_at is None else pod.started_at + length
+            started_at = now if pod.started_at is None else pod.started_at
+            ends_at = None if length is None else started_at + length
             found.append(
                 Running(
                     pod, info.name, ends_at, leaving=pod.terminating, gang=gang_of.get(pod.uid)

@@ -42,8 +42,10 @@ def test_a_gang_that_does_not_fit_waits_whole(gangs: Gangs) -> None:
     gangs.add_whole("a", 2)
     gangs.publish()
     gangs.add("train", 3)
-    eventually(lambda: gangs.notes("GPUGangWaiting"), "an Event says what is missing")
-    assert "2 of 3 members fit; 1 × nvidia.com/gpu short" in gangs.notes("GPUGangWaiting")[-1]
+    missing = "2 of 3 members fit; 1 × nvidia.com/gpu short"
+    eventually(
+        lambda: any(missing in note for note in gangs.notes("GPUGangWaiting")), "an Event says what is missing"
+    )
     time.sleep(2)
     assert (gangs.gated("train"), gangs.on_nodes("train")) == ({"train-0", "train-1", "train-2"}, {})
 
@@ -58,6 +60,37 @@ def test_the_last_member_starts_all(gangs: Gangs) -> None:
     eventually(lambda: len(gangs.on_nodes("train")) == 3, "all members run")
 
 
+def test_smaller_pods_leave_the_places_of_a_gang(gangs: Gangs) -> None:
+    gangs.add_whole("a", 2)
+    gangs.publish()
+    gangs.create(gangs.member("long-0"))
+    eventually(lambda: gangs.on_nodes("long"), "a pod runs")
+    gangs.add("train", 2)
+    eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
+    gangs.create(gangs.member("later-0"))
+    time.sleep(3)
+    assert gangs.on_nodes("later") == {}
+    gangs.delete("long-0")
+    eventually(lambda: len(gangs.on_nodes("train")) == 2, "the gang starts")
+    assert gangs.on_nodes("later") == {}
+    gangs.delete("train-0", "train-1")
+    eventually(lambda: gangs.on_nodes("later"), "the later pod has its turn")
+
+
+def test_a_pod_that_ends_in_time_uses_a_kept_place(gangs: Gangs) -> None:
+    lasts = {f"{PREFIX}max-duration": "1h"}
+    gangs.add_whole("a", 2)
+    gangs.publish()
+    gangs.create(gangs.member("long-0", notes=lasts))
+    eventually(lambda: gangs.on_nodes("long"), "a pod runs")
+    gangs.add("train", 2)
+    eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
+    gangs.create(gangs.member("other-0"))
+    gangs.create(gangs.member("short-0", notes={f"{PREFIX}max-duration": "5m"}))
+    eventually(lambda: gangs.on_nodes("short"), "the short pod uses the kept place")
+    assert (gangs.on_nodes("other"), gangs.on_nodes("train")) == ({}, {})
+
+
 def test_a_member_that_never_starts_ends_the_gang(gangs: Gangs) -> None:
     """A node goes while the gang starts; no other takes the member."""
     gangs.add_whole("a", 2)
@@ -70,7 +103,7 @@ def test_a_member_that_never_starts_ends_the_gang(gangs: Gangs) -> None:
     gangs.delete(late)
     gangs.add("train", 3, some=(int(late[-1]),), notes={f"{PREFIX}gang-deadline": "10s"})
     eventually(lambda: gangs.on_nodes("train") == {}, "the gang is evicted whole", 40)
-    assert gangs.notes("GPUGangEvicted")
+    eventually(lambda: gangs.notes("GPUGangEvicted"), "an Event says why")
 
 
 def test_a_gang_that_holds_keeps_its_places(gangs: Gangs) -> None:
