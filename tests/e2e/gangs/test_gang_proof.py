@@ -81,7 +81,7 @@ def test_gangs(gangs: Gangs, fault: Path) -> None:
     began = time.monotonic()
     done: dict[str, int] = {}
     while owner.is_alive() and time.monotonic() < began + LONGEST_S and not watch.problems:
-        time.sleep(rng.uniform(2.0, 4.0))
+        time.sleep(rng.uniform(1.0, 2.5))
         what = rng.choice(("kill", "kill", "delete", "node", "pause", "nothing"))
         done[what] = done.get(what, 0) + 1
         if what == "kill" and not fault.exists():
