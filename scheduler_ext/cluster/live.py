@@ -171,6 +171,12 @@ class LiveInventory(Background):
         with self.locked as cache:
             return cache.all_pending()
 
+    def notes_on(self, uid: str) -> Sequence[str]:
+        """What a waiting pod waits for beside a node of its own: its gang."""
+        gangs = self.planning.gangs if self.planning is not None else None
+        note = gangs.entries.note(uid) if gangs is not None else None
+        return (note,) if note else ()
+
     def is_gone(self, uid: str) -> bool:
         """Whether a pod is known neither to wait for GPUs nor to hold any; never while the watch is lost."""
         if not self._pods.health().connected:

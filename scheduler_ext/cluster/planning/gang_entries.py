@@ -81,6 +81,13 @@ class GangEntries:
         """The gangs that wait, with their state and a sentence."""
         return self._gangs
 
+    def note(self, uid: str) -> str | None:
+        """What the gang of a member waits for, in a sentence; None for any other pod."""
+        stands = self._stands.get(uid)
+        if stands is None or not stands.reason:
+            return None
+        return f"gang {stands.gang}: {stands.reason}" if stands.gang is not None else stands.reason
+
     def entry(self, ask: WaitingPod, at: float) -> Entry:
         """How a member stands."""
         pod = ask.pod

@@ -119,6 +119,8 @@ class GangPlanning:
         self._not_before = 0.0
         self._looked_at = 0.0
         self._changed = True
+        # The API server's clock, less that of this machine.
+        self._ahead_s = 0.0
         self.entries = GangEntries()
 
     def stop(self) -> None:
@@ -144,7 +146,9 @@ class GangPlanning:
         """Whether a step for gangs is due."""
         if self._retry.left_s() or now < self._not_before:
             return False
-        return (self._changed or now >= self._looked_at + _LOOK_EVERY_S) and self._pods.any()
+        if not (self._pods.any() or self._reservations or self._reserved):
+            return False
+        return self._changed or now >= self._looked_at + _LOOK_EVERY_S
 
     def alone(self, asks: Iterable[WaitingPod]) -> list[WaitingPod]:
         """The waiting pods of no gang. Of two equal pods, the one that ends earlier may fit beside a
@@ -168,7 +172,7 @@ class GangPlanning:
             return cluster
         nodes = {node for each in self._reservations for node in each.nodes if node in snapshot.nodes}
         running = self._running([snapshot.nodes[node].info for node in nodes])
-        backfill = Backfill(cluster, running, time.time(), self._policy.starting_s)
+        backfill = Backfill(cluster, running, self._wall(), self._policy.starting_s)
         backfill.reservations.extend(self._reservations)
         return BackfilledCluster(cluster, backfill, self._pods.duration_s)
 
@@ -183,10 +187,13 @@ class GangPlanning:
         cluster: PlannedCluster,
         snapshot: Snapshot,
         assumed: Mapping[str, str],
+        server_now: float | None,
     ) -> tuple[list[Step], Decisions[WaitingPod]]:
         """Decide about gangs, and about the pods before them. `asks` are all waiting pods in their order,
-        `kept` the kept places of members."""
+        `kept` the kept places of members, `assumed` the nodes of pods that are being bound."""
         began = time.monotonic()
+        if server_now is not None:
+            self._ahead_s = server_now - time.time()
         self._changed = False
         self._looked_at = now
         found = self._found = self._assemble(asks, kept, assumed)
@@ -194,7 +201,7 @@ class GangPlanning:
         gang_of = {member.uid: gang.key for gang in found.gangs for member in gang.members}
         running = [
             replace(each, leaving=True) if self._writes.is_gone(each.uid) else each
-            for each in running_pods(infos.values(), self._pods.duration_s, gang_of, time.time())
+            for each in running_pods(infos.values(), self._pods.duration_s, gang_of, self._wall())
         ]
         topology = topology_of((gang.wish for gang in found.gangs), infos, self._source.latest_facts)
         budgets = self._source.budgets()
@@ -203,7 +210,7 @@ class GangPlanning:
             return node_proposals(ask.pod, some, left, cluster.info, self._sizing)
 
         scene = Scene(cluster, running, topology, budgets, proposals)
-        planning = GangStep(time.time(), scene, self._policy, self._reservations)
+        planning = GangStep(self._wall(), scene, self._policy, self._reservations)
         turns = GangTurns(planning, planner, self.alone(asks), cluster, self._pods.duration_s, now)
         decisions = turns.take(found.gangs)
         self._reservations = decisions.reservations
@@ -212,10 +219,14 @@ class GangPlanning:
         self._not_before = time.monotonic() + max(_EVERY_S, _REST * took)
         return turns.steps, decisions
 
+    def _wall(self) -> float:
+        """The time by the API server's clock."""
+        return time.time() + self._ahead_s
+
     def _running(self, infos: Iterable[NodeInfo]) -> Any:
         found = self._found
         gang_of = {member.uid: gang.key for gang in (found.gangs if found else ()) for member in gang.members}
-        return running_pods(infos, self._pods.duration_s, gang_of, time.time())
+        return running_pods(infos, self._pods.duration_s, gang_of, self._wall())
 
     def _assemble(
         self, asks: Sequence[WaitingPod], kept: Mapping[str, KeptPlace], assumed: Mapping[str, str]
@@ -306,7 +317,7 @@ class GangPlanning:
             for each in decisions.nominate:
                 until = now + self._ttl_s
                 if each.deadline is not None:
-                    until = now + max(self._ttl_s, each.deadline - time.time())
+                    until = now + max(self._ttl_s, each.deadline - self._wall())
                 cache.plan(asks[each.uid].pod, each.node, until)
         self._reserved = frozenset(reserved)
         return nodes
@@ -399,7 +410,7 @@ class GangPlanning:
         for gang, state, reason in self.entries.gangs():
             if state in (State.PLANNED, State.GIVEN_UP):
                 continue
-            if state is State.ASSEMBLING and time.time() < gang.created_at + _SOON_S:
+            if state is State.ASSEMBLING and self._wall() < gang.created_at + _SOON_S:
                 continue
             waiting = [found.pods[member.uid] for member in gang.members if member.is_unbound]
             self._events.waiting(gang.key, waiting, reason, invalid=state is State.INVALID)

@@ -190,7 +190,10 @@ class Planning(Background):
             return [self._planner.step(now, seen.asks, lambda: self._cluster(snapshot, seen))], None
         if gangs.is_due(now):
             cluster = self._cluster(snapshot, seen, gangs_due=True)
-            return gangs.step(now, seen.every, seen.members, self._planner, cluster, snapshot, seen.assumed)
+            server_now = seen.server_time(now)
+            return gangs.step(
+                now, seen.every, seen.members, self._planner, cluster, snapshot, seen.assumed, server_now
+            )
         beside = lambda: gangs.beside(self._cluster(snapshot, seen), snapshot)  # noqa: E731
         return [self._planner.step(now, seen.asks, beside)], None
 

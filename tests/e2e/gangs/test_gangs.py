@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -28,6 +30,16 @@ def gangs(gang_installation: Installation) -> Iterator[Gangs]:
     gangs.close()
 
 
+def why(gangs: Gangs, name: str) -> str:
+    """The output of `scheduler-ext why` for a pod."""
+    kubeconfig = str(gangs.installation.plane.kubeconfig("admin"))
+    command = ["why", "--kubeconfig", kubeconfig, "-n", gangs.namespace, name]
+    done = subprocess.run(
+        [sys.executable, "-m", "scheduler_ext", *command], capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
+
+
 def test_a_gang_starts_whole(gangs: Gangs) -> None:
     gangs.add_whole("a", 2)
     gangs.add_whole("b", 2)
@@ -46,6 +58,7 @@ def test_a_gang_that_does_not_fit_waits_whole(gangs: Gangs) -> None:
     eventually(
         lambda: any(missing in note for note in gangs.notes("GPUGangWaiting")), "an Event says what is missing"
     )
+    assert missing in why(gangs, "train-0")
     time.sleep(2)
     assert (gangs.gated("train"), gangs.on_nodes("train")) == ({"train-0", "train-1", "train-2"}, {})
 
