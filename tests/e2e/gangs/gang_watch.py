@@ -39,6 +39,8 @@ class Account:
     longest_partial_s: float = 0.0
     longest_fits_s: float = 0.0
     starts: int = 0
+    fits_since: float = 0.0
+    longest_at: tuple[float, float] = (0.0, 0.0)
     waits_s: list[float] = field(default_factory=list)
 
 
@@ -220,7 +222,11 @@ class GangWatch(threading.Thread):
         for name in gangs:
             account = self._account(name)
             if name in fitting:
+                if not account.fits_s:
+                    account.fits_since = time.time()
                 account.fits_s += passed
+                if account.fits_s > account.longest_fits_s:
+                    account.longest_at = account.fits_since, time.time()
                 account.longest_fits_s = max(account.longest_fits_s, account.fits_s)
             else:
                 if account.fits_s:
