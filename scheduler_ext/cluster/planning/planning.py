@@ -62,7 +62,7 @@ class Planning(Background):
         "gpu_extender_nominations",
         "Nominations of the planner by what became of them.",
         ("outcome",),
-        [(outcome.value,) for outcome in Outcome],
+        [outcome.value for outcome in Outcome],
     )
 
     def __init__(
@@ -105,7 +105,7 @@ class Planning(Background):
 
     def run(self) -> None:
         while not self.stopped.is_set():
-            self._changed.wait(_LOOK_EVERY_S)
+            self._changed.wait(self._until_next_look_s())
             self._changed.clear()
             try:
                 if self._step():
@@ -113,6 +113,11 @@ class Planning(Background):
             except Exception:
                 log.exception("a step of planning failed; trying again")
             self.stopped.wait(_STEP_EVERY_S)
+
+    def _until_next_look_s(self) -> float:
+        now = time.monotonic()
+        due = self._planner.next_look(now)
+        return _LOOK_EVERY_S if due is None else min(_LOOK_EVERY_S, due - now)
 
     def plan(self) -> Plan:
         """All waiting pods as they stand now."""
@@ -158,7 +163,8 @@ class Planning(Background):
         now = time.monotonic()
         with self._lock:
             seen = self._look(now)
-            step = self._planner.step(now, seen.asks, lambda: self._cluster(snapshot, seen))
+            version = snapshot.generation, seen.freed
+            step = self._planner.step(now, seen.asks, version, lambda: self._cluster(snapshot, seen))
             stale = self._planner.stale(now, seen.asks)
             self._planned_at = time.time()
         self._carry_out(step, stale, seen.server_time(now))
@@ -185,11 +191,11 @@ class Planning(Background):
             binding = {uid for uid in planner.given if cache.is_assumed(uid)}
             planner.follow(now, by_uid, kept, bound, binding)
             resources = {name for ask in asks for name in ask.amounts}
-            rooms = self._followed.rooms.copy(resources)
+            rooms, freed = self._followed.rooms.copy(resources), self._followed.rooms.freed
             clock = self._followed.clock
         for outcome, count in planner.take_outcomes().items():
             self.nominations.inc(outcome.value, by=count)
-        return _Seen(asks, by_uid, kept, rooms, clock)
+        return _Seen(asks, by_uid, kept, rooms, freed, clock)
 
     def _cluster(self, snapshot: Snapshot, seen: "_Seen") -> PlannedCluster:
         """The cluster with all places that are kept, those included that the snapshot does not show yet."""
@@ -249,6 +255,7 @@ class _Seen:
     by_uid: Mapping[str, WaitingPod]
     kept: Mapping[str, KeptPlace]
     rooms: RoomsCopy
+    freed: int
     clock: ServerClock | None
 
     def server_time(self, now: float) -> float | None:
