@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -110,7 +111,7 @@ PREFERS_B = PreferredTerm(1, NodeSelectorTerm((Requirement("kubernetes.io/hostna
     ],
 )
 def test_kube_schedulers_own_filters(
-    ask: WaitingPod, change: dict[str, object], expected: str | None
+    ask: WaitingPod, change: dict[str, Any], expected: str | None
 ) -> None:
     lab = PlanningLab([gpus_node("a", 2), gpus_node("b", 2)])
     lab.show("a", **change)

@@ -27,6 +27,7 @@ class PlannerLab(Workload):
     def held(self) -> Iterator[None]:
         """kube-scheduler does nothing meanwhile."""
         self._held = self.installation.active().containers["kube-scheduler"].child
+        assert self._held is not None
         self._held.signal_all(signal.SIGSTOP)
         began = time.monotonic()
         try:
