@@ -206,17 +206,8 @@ class Planning(Background):
         }
         cluster = PlannedCluster(snapshot, self._extender.sizing, view, others)
         for uid, place in seen.kept.items():
-            if place.node not in snapshot.nodes:
-                continue
             ask = seen.by_uid.get(uid)
-            amounts = ask.amounts if ask is not None else {}
-            published = snapshot.planned.node_of(uid)
-            if published == place.node:
-                view.take(snapshot.row_of[place.node], amounts)
-                continue
-            if published is not None:
-                cluster.release(uid, {}, published)
-            cluster.keep(place.pod, amounts, place.node)
+            cluster.hold(place, ask.amounts if ask is not None else {})
         return cluster
 
     def _carry_out(self, step: Step, stale: list[WaitingPod], server_now: float | None) -> None:

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.cycle.cycle import Codes, Decision, filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing, place
 from scheduler_ext.core.filters import REASONS
@@ -98,6 +99,18 @@ class PlannedCluster:
             found = place(info, pod.request, self._sizing, within=self._snapshot)
             pod = pod if isinstance(found, str) else replace(pod, devices=found.devices)
         self._change(replace(info, planned=(*info.planned, pod)), amounts)
+
+    def hold(self, place: KeptPlace, amounts: Amounts) -> None:
+        """A place is kept already; the snapshot may show it, or another place of the pod, or none yet."""
+        uid, names = place.pod.uid, self._snapshot.row_of
+        published = self._snapshot.planned.node_of(uid)
+        if published == place.node:
+            self._in_tree.take(names[published], amounts)
+            return
+        if published is not None:
+            self.release(uid, {}, published)
+        if place.node in names:
+            self.keep(place.pod, amounts, place.node)
 
     def take_back(self, ask: WaitingPod, node: str) -> None:
         """The place of a pod is not kept any more, whether it was planned now or before."""

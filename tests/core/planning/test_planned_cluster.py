@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, PreferredTerm, Requirement, Taint
 from scheduler_ext.core.node.node import NodeInfo
@@ -110,9 +111,7 @@ PREFERS_B = PreferredTerm(1, NodeSelectorTerm((Requirement("kubernetes.io/hostna
         pytest.param(waiting("p", cpu=65), {}, None, id="more CPU than any node has"),
     ],
 )
-def test_kube_schedulers_own_filters(
-    ask: WaitingPod, change: dict[str, Any], expected: str | None
-) -> None:
+def test_kube_schedulers_own_filters(ask: WaitingPod, change: dict[str, Any], expected: str | None) -> None:
     lab = PlanningLab([gpus_node("a", 2), gpus_node("b", 2)])
     lab.show("a", **change)
     place = lab.cluster().best(ask)
@@ -182,3 +181,26 @@ def test_shares_get_the_gpus_that_bind_would_choose() -> None:
     assert pod is not None
     assert pod.devices == {"c0": ("GPU-a-0",)}
     assert cluster.planned_on("a", "q") is None
+
+
+@pytest.mark.parametrize(
+    ("published", "left"),
+    [
+        pytest.param("a", "b", id="where the snapshot shows it"),
+        pytest.param("b", "b", id="where the snapshot shows another one"),
+        pytest.param(None, "b", id="before the snapshot shows it"),
+    ],
+)
+def test_a_place_that_is_kept_already_counts_once(published: str | None, left: str) -> None:
+    lab = PlanningLab([gpus_node("a", 1), gpus_node("b", 1)])
+    kept = waiting("kept", cpu=40)
+    if published is not None:
+        lab.infos[published] = replace(lab.infos[published], planned=(kept.pod,))
+    cluster = lab.cluster()
+    cluster.hold(KeptPlace(kept.pod, "a", 9.0, written=False), kept.amounts)
+    cluster.hold(KeptPlace(waiting("lost").pod, "gone", 9.0, written=False), kept.amounts)
+    place = cluster.best(waiting("p"))
+    assert place is not None
+    assert place.node == left
+    cluster.take_back(kept, "a")
+    assert cluster.best(waiting("p", cpu=64), ("a",)) is not None

@@ -63,11 +63,13 @@ class Run:
 
     def bind(self, uid: str, node: str) -> None:
         """kube-scheduler has bound a pod."""
-        pod = self.asks.pop(uid).pod
+        ask = self.asks.pop(uid)
+        pod = ask.pod
         self._keep(uid, None)
         self.bound[uid] = node
         info = self.lab.infos[node]
         self.lab.infos[node] = replace(info, pods=(*info.pods, pod))
+        self.lab.rooms.place(uid, node, ask.amounts)
 
     def state(self, uid: str) -> State:
         return self.planner.state_of(self.asks[uid], self.now)
@@ -77,7 +79,10 @@ class Run:
         self._keep(uid, None)
 
     def _cluster(self) -> PlannedCluster:
-        return self.lab.cluster()
+        cluster = self.lab.cluster()
+        for uid, place in self.kept.items():
+            cluster.hold(place, self.asks[uid].amounts)
+        return cluster
 
     def _keep(self, uid: str, place: KeptPlace | None) -> None:
         self.version += 1
