@@ -59,6 +59,7 @@ class Run:
         quiet = 0
         while quiet < 3:
             quiet = 0 if self.step() else quiet + (not self.more)
+            self.now = self.planner.next_look(self.now) or self.now
         return {uid: place.node for uid, place in self.kept.items()}
 
     def bind(self, uid: str, node: str) -> None:
