@@ -33,9 +33,6 @@ from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.binding import device_annotations
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
-from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
-from scheduler_ext.wire.pod import DEVICES_PREFIX, pod_request
 from scheduler_ext.wire.gangs import (
     DEADLINE,
     GANG,
@@ -47,6 +44,9 @@ from scheduler_ext.wire.gangs import (
     SIZE,
     START_BY,
 )
+from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
+from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
+from scheduler_ext.wire.pod import DEVICES_PREFIX, pod_request
 from scheduler_ext.wire.pod_facts import RECLAIM_AT_ANNOTATION
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
 from tests.exposition import exposition

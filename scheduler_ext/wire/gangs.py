@@ -53,13 +53,9 @@ _KUBEFLOW_JOB = "training.kubeflow.org/job-name"
 _COSCHEDULING = "scheduling.x-k8s.io/pod-group"
 
 # Every field of metadata by which a pod names a gang.
-_NAMING = frozenset(
-    (*_OURS, _JOBSET, _LWS_INDEX, _KUEUE_GROUP, _KUBEFLOW_JOB, _COSCHEDULING)
-)
+_NAMING = frozenset((*_OURS, _JOBSET, _LWS_INDEX, _KUEUE_GROUP, _KUBEFLOW_JOB, _COSCHEDULING))
 # All fields of metadata that the gang of a pod follows from.
-_READ = _NAMING | {
-    _LWS_NAME, _LWS_SIZE, _KUEUE_SIZE, _KUEUE_REQUIRED, _KUEUE_PREFERRED
-}
+_READ = _NAMING | {_LWS_NAME, _LWS_SIZE, _KUEUE_SIZE, _KUEUE_REQUIRED, _KUEUE_PREFERRED}
 
 # A DNS subdomain with underscores, so that each name of an object or a label value is one.
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)

@@ -95,4 +95,4 @@ def test_the_reduced_pod_has_the_same_gang() -> None:
     whole = read(document)
     small = reduced(whole)
     assert gang_wish(small) == gang_wish(whole) is not None
-    assert "note" not in (small.metadata and small.metadata.annotations or {})
+    assert "note" not in ((small.metadata and small.metadata.annotations) or {})

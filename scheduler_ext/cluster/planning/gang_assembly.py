@@ -4,7 +4,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
-from scheduler_ext.core.planning.gang import Gang, GangKey, GangWish, InvalidGang, Member, MemberState, gangs_of
+from scheduler_ext.core.planning.gang import (
+    Gang,
+    GangKey,
+    GangWish,
+    InvalidGang,
+    Member,
+    MemberState,
+    gangs_of,
+)
 from scheduler_ext.core.planning.joint import Asked
 from scheduler_ext.wire.gang_pod import GangPod
 

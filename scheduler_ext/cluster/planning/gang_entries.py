@@ -39,9 +39,7 @@ class GangEntries:
         self._since: dict[str, _Since] = {}
         self._gangs: Sequence[tuple[Gang[WaitingPod], State, str]] = ()
 
-    def take(
-        self, verdicts: Sequence[Verdict[WaitingPod]], found: Assembled[WaitingPod], at: float
-    ) -> None:
+    def take(self, verdicts: Sequence[Verdict[WaitingPod]], found: Assembled[WaitingPod], at: float) -> None:
         """The outcome of a step, at a wall time."""
         stands: dict[str, _Stands] = {pod.uid: _Stands(State.INVALID, text) for pod, text in found.invalid}
         stands |= {pod.uid: _Stands(State.ASSEMBLING, _UNREAD) for pod in found.unread}

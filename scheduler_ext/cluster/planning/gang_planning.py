@@ -1,10 +1,10 @@
 """Gangs in the steps of the planner: which there are, what a step decides about them, and its execution.
 
-    pods of the watch ──► gangs ──► GangTurns ──► places in the cache, nominations ──► gates"""
+pods of the watch ──► gangs ──► GangTurns ──► places in the cache, nominations ──► gates"""
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -119,6 +119,8 @@ class GangPlanning:
         self._not_before = 0.0
         self._looked_at = 0.0
         self._changed = True
+        # Differs once other room is kept for gangs.
+        self.version = 0
         # The API server's clock, less that of this machine.
         self._ahead_s = 0.0
         self.entries = GangEntries()
@@ -183,6 +185,7 @@ class GangPlanning:
         now: float,
         asks: Sequence[WaitingPod],
         kept: Mapping[str, KeptPlace],
+        version: Hashable,
         planner: Planner,
         cluster: PlannedCluster,
         snapshot: Snapshot,
@@ -211,8 +214,10 @@ class GangPlanning:
 
         scene = Scene(cluster, running, topology, budgets, proposals)
         planning = GangStep(self._wall(), scene, self._policy, self._reservations)
-        turns = GangTurns(planning, planner, self.alone(asks), cluster, self._pods.duration_s, now)
+        turns = GangTurns(planning, planner, self.alone(asks), cluster, self._pods.duration_s, now, version)
         decisions = turns.take(found.gangs)
+        if {each.key for each in self._reservations} != {each.key for each in decisions.reservations}:
+            self.version += 1
         self._reservations = decisions.reservations
         self.entries.take(decisions.verdicts, found, time.time())
         took = time.monotonic() - began
@@ -238,7 +243,9 @@ class GangPlanning:
             if ask.invalid is not None or ask.not_modelled
         }
         waiting = Waiting({ask.uid: ask for ask in asks if ask.uid not in problems}, problems, assumed)
-        planned = {ask.uid: ask.planned.node for ask in asks if ask.planned is not None and not ask.is_foreign}
+        planned = {
+            ask.uid: ask.planned.node for ask in asks if ask.planned is not None and not ask.is_foreign
+        }
         pods = []
         for pod in self._writes.over(self._pods.all()):
             if pod.scheduler_name in self._names:
@@ -428,4 +435,3 @@ def _only(node: str, gang: Gang[WaitingPod]) -> str | None:
 def _notes(deadline: float | None, only: str | None) -> dict[str, str]:
     notes = {} if deadline is None else {START_BY: time_text(deadline)}
     return notes if only is None else notes | {ONLY_NODE: only}
-

@@ -29,11 +29,7 @@ def running_pods(
             length = duration_s(pod.uid)
             started_at = now if pod.started_at is None else pod.started_at
             ends_at = None if length is None else started_at + length
-            found.append(
-                Running(
-                    pod, info.name, ends_at, leaving=pod.terminating, gang=gang_of.get(pod.uid)
-                )
-            )
+            found.append(Running(pod, info.name, ends_at, leaving=pod.terminating, gang=gang_of.get(pod.uid)))
     return found
 
 

@@ -27,7 +27,7 @@ from scheduler_ext.core.planning.node_rooms import RoomsCopy
 from scheduler_ext.core.planning.outcomes import Outcome
 from scheduler_ext.core.planning.plan import Entry, Plan, State
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
-from scheduler_ext.core.planning.planner import Planner, Step
+from scheduler_ext.core.planning.planner import Planner, Step, TriedCluster
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.counters import Counter
@@ -115,7 +115,7 @@ class Planning(Background):
 
     def run(self) -> None:
         while not self.stopped.is_set():
-            self._changed.wait(_LOOK_EVERY_S)
+            self._changed.wait(self._until_next_look_s())
             self._changed.clear()
             try:
                 if self._step():
@@ -123,6 +123,11 @@ class Planning(Background):
             except Exception:
                 log.exception("a step of planning failed; trying again")
             self.stopped.wait(_STEP_EVERY_S)
+
+    def _until_next_look_s(self) -> float:
+        now = time.monotonic()
+        due = self._planner.next_look(now)
+        return _LOOK_EVERY_S if due is None else min(_LOOK_EVERY_S, due - now)
 
     def plan(self) -> Plan:
         """All waiting pods as they stand now."""
@@ -185,17 +190,22 @@ class Planning(Background):
         self, now: float, snapshot: Snapshot, seen: "_Seen"
     ) -> tuple[list[Step], Decisions[WaitingPod] | None]:
         """Places for pods alone, and in turns of their own for gangs."""
-        gangs = self.gangs
+        gangs, planner = self.gangs, self._planner
+        version: tuple[int, ...] = snapshot.generation, seen.freed
         if gangs is None:
-            return [self._planner.step(now, seen.asks, lambda: self._cluster(snapshot, seen))], None
+            return [planner.step(now, seen.asks, version, lambda: self._cluster(snapshot, seen))], None
+        version = *version, gangs.version
         if gangs.is_due(now):
             cluster = self._cluster(snapshot, seen, gangs_due=True)
             server_now = seen.server_time(now)
             return gangs.step(
-                now, seen.every, seen.members, self._planner, cluster, snapshot, seen.assumed, server_now
+                now, seen.every, seen.members, version, planner, cluster, snapshot, seen.assumed, server_now
             )
-        beside = lambda: gangs.beside(self._cluster(snapshot, seen), snapshot)  # noqa: E731
-        return [self._planner.step(now, seen.asks, beside)], None
+
+        def beside() -> TriedCluster:
+            return gangs.beside(self._cluster(snapshot, seen), snapshot)
+
+        return [planner.step(now, seen.asks, version, beside)], None
 
     def _look(self, now: float) -> "_Seen":
         """What is waiting and what is kept, after all that became of former nominations."""
@@ -234,11 +244,11 @@ class Planning(Background):
             binding = {uid for uid in planner.given if cache.is_assumed(uid)}
             planner.follow(now, by_uid, kept, bound, binding)
             resources = {name for ask in every for name in ask.amounts}
-            rooms = self._followed.rooms.copy(resources)
+            rooms, freed = self._followed.rooms.copy(resources), self._followed.rooms.freed
             clock = self._followed.clock
         for outcome, count in planner.take_outcomes().items():
             self.nominations.inc(outcome.value, by=count)
-        return _Seen(asks, every, kept, members, assumed, rooms, clock)
+        return _Seen(asks, every, kept, members, assumed, rooms, freed, clock)
 
     def _cluster(self, snapshot: Snapshot, seen: "_Seen", *, gangs_due: bool = False) -> PlannedCluster:
         """The cluster with all places that are kept, those included that the snapshot does not show yet. A step
@@ -257,17 +267,8 @@ class Planning(Background):
             elif (published := snapshot.planned.node_of(uid)) is not None:
                 cluster.release(uid, {}, published)
         for uid, place in places.items():
-            if place.node not in snapshot.nodes:
-                continue
             ask = by_uid.get(uid)
-            amounts = ask.amounts if ask is not None else {}
-            published = snapshot.planned.node_of(uid)
-            if published == place.node:
-                view.take(snapshot.row_of[place.node], amounts)
-                continue
-            if published is not None:
-                cluster.release(uid, {}, published)
-            cluster.keep(place.pod, amounts, place.node)
+            cluster.hold(place, ask.amounts if ask is not None else {})
         return cluster
 
     def _carry_out(self, steps: Sequence[Step], stale: list[WaitingPod], server_now: float | None) -> None:
@@ -314,6 +315,7 @@ class _Seen:
     members: Mapping[str, KeptPlace]
     assumed: Mapping[str, str]
     rooms: RoomsCopy
+    freed: int
     clock: ServerClock | None
 
     @property

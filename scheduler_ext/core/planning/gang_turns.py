@@ -1,7 +1,7 @@
 """The turns of gangs and of pods alone in one step of the planner: gangs that have begun first, then all by
 priority and age."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from itertools import takewhile
 
 from scheduler_ext.core.planning.backfilled_cluster import BackfilledCluster
@@ -27,11 +27,13 @@ class GangTurns:
         cluster: PlannedCluster,
         duration_s: Callable[[str], float | None],
         now: float,
+        version: Hashable,
     ) -> None:
         self._planning = planning
         self._planner = planner
         self._asks = asks
         self._now = now
+        self._version = version
         self._duration_s = duration_s
         self._cluster = BackfilledCluster(cluster, planning.backfill, duration_s)
         self._left = _MOST
@@ -61,7 +63,7 @@ class GangTurns:
 
     def _place(self, asks: Sequence[WaitingPod]) -> bool:
         while self._left > 0:
-            step = self._planner.step(self._now, asks, lambda: self._cluster)
+            step = self._planner.step(self._now, asks, self._version, lambda: self._cluster)
             if not step.more:
                 break
             self._left -= 1

@@ -44,6 +44,8 @@ class NodeRooms:
         self._unused: list[int] = []
         self._pods: dict[str, tuple[int, Amounts]] = {}
         self._free: dict[str, Milli] = {}
+        # How often a node may have got more room.
+        self.freed = 0
         self._changed = np.zeros(_SPARE, np.int64)
         self._number = 0
 
@@ -55,6 +57,7 @@ class NodeRooms:
             self._mark(index)
         if self._offered[index] != offered:
             self._offered[index] = offered
+            self.freed += 1
             for resource, free in self._free.items():
                 free[index] = self._left(index, resource)
 
@@ -85,6 +88,7 @@ class NodeRooms:
         before = self._pods.pop(uid, None)
         if before is not None:
             self._take(before[0], before[1], -1)
+            self.freed += 1
             self._drop_if_unused(before[0])
 
     def pods(self) -> Collection[str]:
@@ -155,4 +159,5 @@ class NodeRooms:
 
     def _mark(self, index: int) -> None:
         self._number += 1
+        self.freed += 1
         self._changed[index] = self._number

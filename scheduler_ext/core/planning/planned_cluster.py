@@ -11,7 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
+from scheduler_ext.core.cache.kept_places import KeptPlace
+from scheduler_ext.core.cycle.cycle import Codes, Decision, filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing, place
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.node.columns import Bools, Floats
@@ -29,13 +30,17 @@ from scheduler_ext.core.snapshot.table import build_snapshot
 
 @dataclass(slots=True)
 class _Totals:
-    """The total of each node for one request, `[row]`, -inf where it does not fit, after so many changes.
-    `by_state` has the totals of states that came by changes."""
+    """The total of each node for one request, `[row]`, -inf where it does not fit, and its verdict, after so
+    many changes. `by_state` has those of states that came by changes."""
 
     decision: Decision
     totals: Floats
+    verdict: Codes
     changes: int = 0
-    by_state: dict[NodeState, float] = field(default_factory=dict)
+    by_state: dict[NodeState, tuple[float, int]] = field(default_factory=dict)
+
+    def set(self, row: int, found: tuple[float, int]) -> None:
+        self.totals[row], self.verdict[row] = found
 
 
 class PlannedCluster:
@@ -69,7 +74,7 @@ class PlannedCluster:
     def best(self, ask: WaitingPod, among: Collection[str] | None = None) -> Place | None:
         """The place of a pod now: of the nodes that it prefers most by its node affinity, the one with the
         highest total, then the first name."""
-        totals = np.where(self._in_tree.passed(ask), self._totals_of(ask.request), -np.inf)
+        totals = np.where(self._in_tree.passed(ask), self._totals_of(ask.request).totals, -np.inf)
         if among is not None:
             totals = np.where(self._rows(among), totals, -np.inf)
         preferences = self._in_tree.preferences(ask.needs)
@@ -94,6 +99,18 @@ class PlannedCluster:
             found = place(info, pod.request, self._sizing, within=self._snapshot)
             pod = pod if isinstance(found, str) else replace(pod, devices=found.devices)
         self._change(replace(info, planned=(*info.planned, pod)), amounts)
+
+    def hold(self, place: KeptPlace, amounts: Amounts) -> None:
+        """A place is kept already; the snapshot may show it, or another place of the pod, or none yet."""
+        uid, names = place.pod.uid, self._snapshot.row_of
+        published = self._snapshot.planned.node_of(uid)
+        if published == place.node:
+            self._in_tree.take(names[published], amounts)
+            return
+        if published is not None:
+            self.release(uid, {}, published)
+        if place.node in names:
+            self.keep(place.pod, amounts, place.node)
 
     def take_back(self, ask: WaitingPod, node: str) -> None:
         """The place of a pod is not kept any more, whether it was planned now or before."""
@@ -125,12 +142,10 @@ class PlannedCluster:
         return next((pod for pod in self.info(node).planned if pod.uid == uid), None)
 
     def refusals(self, ask: WaitingPod) -> Counter[str]:
-        """The number of nodes that refuse a pod, by reason: kube-scheduler's own, then those of GPUs. Nodes
-        that were changed count as they are in the snapshot."""
+        """The number of nodes that refuse a pod, by reason: kube-scheduler's own, then those of GPUs."""
         found = self._in_tree.refusals(ask)
-        decision = self._kept(ask.request).decision
-        codes = decision.verdict[self._snapshot.state_of[:-1]]
-        counts = np.bincount(codes[self._in_tree.passed(ask)], minlength=len(REASONS) + 1).tolist()
+        codes = self._totals_of(ask.request).verdict[self._in_tree.passed(ask)]
+        counts = np.bincount(codes, minlength=len(REASONS) + 1).tolist()
         for code, count in enumerate(counts):
             if code and count:
                 found[REASONS[code - 1].text] += count
@@ -140,7 +155,7 @@ class PlannedCluster:
         """The nodes that take a pod now, or would if other pods left."""
         assert self._emptied is not None
         possible = self._in_tree.could_pass(ask) & self._emptied.fits(self._snapshot, ask.request)
-        possible |= self._in_tree.passed(ask) & (self._totals_of(ask.request) > -np.inf)
+        possible |= self._in_tree.passed(ask) & (self._totals_of(ask.request).totals > -np.inf)
         return [self._name(row) for row in np.flatnonzero(possible).tolist()]
 
     def info(self, node: str) -> NodeInfo:
@@ -165,11 +180,12 @@ class PlannedCluster:
         kept = self._totals.get(request)
         if kept is None:
             decision = filter_nodes(request, self._snapshot, self._sizing.policy)
-            totals = decision.totals[self._snapshot.state_of[:-1]]
-            kept = self._totals[request] = _Totals(decision, totals)
+            states = self._snapshot.state_of[:-1]
+            kept = _Totals(decision, decision.totals[states], decision.verdict[states])
+            self._totals[request] = kept
         return kept
 
-    def _totals_of(self, request: GpuRequest) -> Floats:
+    def _totals_of(self, request: GpuRequest) -> _Totals:
         """The totals as the nodes are now."""
         kept = self._kept(request)
         rows = dict.fromkeys(self._changed[kept.changes :])
@@ -179,18 +195,20 @@ class PlannedCluster:
             name = self._name(row)
             node = self._node(name)
             if node is self._snapshot.nodes[name]:
-                kept.totals[row] = kept.decision.totals[self._snapshot.state_of[row]]
+                state = self._snapshot.state_of[row]
+                kept.set(row, (kept.decision.totals[state], kept.decision.verdict[state]))
             elif node.state in kept.by_state:
-                kept.totals[row] = kept.by_state[node.state]
+                kept.set(row, kept.by_state[node.state])
             else:
                 new[name] = node
         if new:
             part = build_snapshot(new, self._snapshot.generation, within=self._snapshot)
-            totals = filter_nodes(request, part, self._sizing.policy).totals
-            for name, total in zip(new, totals[part.state_of[:-1]].tolist(), strict=True):
-                kept.totals[self._snapshot.row_of[name]] = total
-                kept.by_state[new[name].state] = total
-        return kept.totals
+            decision = filter_nodes(request, part, self._sizing.policy)
+            for name, state in zip(new, part.state_of[:-1].tolist(), strict=True):
+                found = float(decision.totals[state]), int(decision.verdict[state])
+                kept.set(self._snapshot.row_of[name], found)
+                kept.by_state[new[name].state] = found
+        return kept
 
     def _node(self, name: str) -> Node:
         info = self._infos.get(name)

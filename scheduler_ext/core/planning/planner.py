@@ -6,7 +6,7 @@ that it has given and follows what becomes of them.
        └── backing off ◄──────────┴──────────────────────────────────┘"""
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 from typing import Protocol
@@ -15,16 +15,17 @@ from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.planning.joint import choose
 from scheduler_ext.core.planning.outcomes import BACKING_OFF, Outcome, Pauses
-from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.planning.placing import Placing
+from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 
 # Pods that have a place and are not bound: no more than kube-scheduler binds in a third of the time for which
 # places are kept, within these limits. Nominations that it does not try in time would be in vain.
 _LEAST_AHEAD, _MOST_AHEAD = 64, 256
 _PART_OF_TTL = 3.0
-# The least time between two tries to place pods of which none fitted.
-_AGAIN_S = 0.25
+# Kinds of pods of which none fitted are tried again in rounds: at the earliest after this time, or after so many
+# times as long as the last round took.
+_AGAIN_S, _PAUSE = 0.25, 4.0
 # After this time a nomination without a place is withdrawn, unless the pod gets another one, and again later.
 _STALE_S, _AGAIN_STALE_S = 0.5, 5.0
 
@@ -59,6 +60,15 @@ class _Given:
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """A try to place all pods, on a cluster of this version; the next one begins at `due`, once it is over."""
+
+    began: float
+    version: Hashable
+    due: float | None = None
+
+
 class TriedCluster(Placing[WaitingPod], Protocol):
     """A cluster on which places are tried."""
 
@@ -81,9 +91,9 @@ class Planner:
         self._given: dict[str, _Given] = {}
         self._pauses = Pauses()
         self._bound_at: deque[float] = deque(maxlen=_MOST_AHEAD)
-        # Kinds of pods of which none fits, with the counts of refusals, as of a time.
+        # Kinds of pods of which none fits, with the counts of refusals, as found in the present round.
         self._refused: dict[object, Counter[str]] = {}
-        self._refused_at = 0.0
+        self._round: _Round | None = None
         self._stale_since: dict[str, float] = {}
         self._outcomes: Counter[Outcome] = Counter()
 
@@ -197,15 +207,22 @@ class Planner:
         self._stale_since |= dict.fromkeys(due, now + _AGAIN_STALE_S)
         return [found[uid] for uid in due]
 
-    def step(self, now: float, asks: Sequence[WaitingPod], make: Callable[[], TriedCluster]) -> Step:
+    def step(
+        self, now: float, asks: Sequence[WaitingPod], version: Hashable, make: Callable[[], TriedCluster]
+    ) -> Step:
         """Places for the next pods without one; `asks` are in the order of `rank`. `make` makes the cluster,
-        with the places that are kept; it is called if there is something to decide."""
-        if now >= self._refused_at + _AGAIN_S:
-            self._refused.clear()
-            self._refused_at = now
+        with the places that are kept; it is called if there is something to decide. `version` differs once
+        pods that fitted nowhere may fit."""
         batch = self._next(asks, now)
         if not batch:
+            if not self._begins_round(now, version):
+                return Step()
+            self._refused.clear()
+            batch = self._next(asks, now)
+        if not batch:
             return Step()
+        if self._round is None:
+            self._round = _Round(now, version)
         cluster = make()
         found = self._choose(batch, cluster)
         withdrawn: list[str] = []
@@ -227,13 +244,26 @@ class Planner:
 
     def waits(self, asks: Iterable[WaitingPod], now: float) -> bool:
         """Whether some of these pods have not been tried since places were free."""
-        return any(
-            ask.kind not in self._refused and self.state_of(ask, now) is State.WAITING for ask in asks
-        )
+        return any(ask.kind not in self._refused and self.state_of(ask, now) is State.WAITING for ask in asks)
 
     def next_look(self, now: float) -> float | None:
         """When a step is due though nothing changes; None if never."""
-        return self._pauses.next_end(now)
+        ends = self._pauses.next_end(now), self._round.due if self._round is not None else None
+        return min((each for each in ends if each is not None and each > now), default=None)
+
+    def _begins_round(self, now: float, version: Hashable) -> bool:
+        """Whether all pods are to be tried again. A round ends when no pod is left that was not tried."""
+        last = self._round
+        if last is None:
+            return False
+        if last.due is None:
+            due = now + max(_AGAIN_S, _PAUSE * (now - last.began))
+            self._round = _Round(last.began, last.version, due)
+            return False
+        if now < last.due or version == last.version or not self._refused:
+            return False
+        self._round = _Round(now, version)
+        return True
 
     def _next(self, asks: Sequence[WaitingPod], now: float) -> list[WaitingPod]:
         """The first pods without a place, of one priority."""

@@ -126,7 +126,9 @@ def test_all_members_are_nominated_before_a_gate_goes(make: Callable[..., Cluste
     cluster.extender()
     eventually(lambda: cluster.gated() == set())
     assert {*cluster.places().values()} == {"n1", "n2"}
-    order = ["lift" if is_lift(each) else "nominate" for each in cluster.server.log.all(writes(PODS, "PATCH"))]
+    order = [
+        "lift" if is_lift(each) else "nominate" for each in cluster.server.log.all(writes(PODS, "PATCH"))
+    ]
     assert order == ["nominate", "nominate", "lift", "lift"]
     assert f"{OURS}gang-start-by" in cluster.get("a")["metadata"]["annotations"]
 
@@ -193,8 +195,8 @@ def test_the_deadline_goes_once_all_members_run(make: Callable[..., Cluster]) ->
     for name, place in cluster.places().items():
         cluster.bind(name, place)
     eventually(
-        lambda: not any(
-            f"{OURS}gang-start-by" in cluster.get(name)["metadata"]["annotations"] for name in "ab"
+        lambda: (
+            not any(f"{OURS}gang-start-by" in cluster.get(name)["metadata"]["annotations"] for name in "ab")
         )
     )
 

@@ -99,9 +99,7 @@ def test_the_owner_says_which_kind_of_training_job_it_is(objects: Objects, trans
 
 
 @pytest.mark.parametrize("code", [403, 404])
-def test_an_object_that_may_not_be_read_is_unknown(
-    code: int, objects: Objects, transport: Transport
-) -> None:
+def test_an_object_that_may_not_be_read_is_unknown(code: int, objects: Objects, transport: Transport) -> None:
     objects.found[PATHS[JOBSET]] = code
     sizes = GroupSizes(transport)
     assert sizes.of(a_pod())(JOBSET) is None

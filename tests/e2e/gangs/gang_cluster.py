@@ -126,7 +126,9 @@ class Gangs(Workload):
             },
         }
 
-    def add(self, gang: str, size: int, gpus: int = 1, some: Sequence[int] | None = None, **more: Any) -> None:
+    def add(
+        self, gang: str, size: int, gpus: int = 1, some: Sequence[int] | None = None, **more: Any
+    ) -> None:
         """Create the members of a gang, or some of them."""
         for number in range(size) if some is None else some:
             self.create(self.member(f"{gang}-{number}", gpus, (gang, size), **more))
@@ -154,7 +156,8 @@ class Gangs(Workload):
         return {
             name: pod["spec"]["nodeName"]
             for name, pod in self.pods().items()
-            if name.startswith(f"{gang}-") and pod["spec"].get("nodeName")
+            if name.startswith(f"{gang}-")
+            and pod["spec"].get("nodeName")
             and "deletionTimestamp" not in pod["metadata"]
         }
 

@@ -35,7 +35,9 @@ class Planned:
 class Owner(threading.Thread):
     """Works until all gangs have finished, or it is stopped."""
 
-    def __init__(self, gangs: Gangs, watch: GangWatch, planned: list[Planned], at_once: int, seed: int) -> None:
+    def __init__(
+        self, gangs: Gangs, watch: GangWatch, planned: list[Planned], at_once: int, seed: int
+    ) -> None:
         super().__init__(daemon=True)
         self.gangs, self.watch, self.planned = gangs, watch, planned
         self.important = gangs.important()

@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.faulty_extender import arm
 from tests.e2e.gangs.faulty_gangs import KILLS
 from tests.e2e.gangs.gang_cluster import Gangs, installed
 from tests.e2e.gangs.gang_owner import Owner, Planned
 from tests.e2e.gangs.gang_watch import GangWatch
-from tests.e2e.cluster.whole import running_cluster
 
 pytestmark = [pytest.mark.alone]
 

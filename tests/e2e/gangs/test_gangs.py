@@ -56,7 +56,8 @@ def test_a_gang_that_does_not_fit_waits_whole(gangs: Gangs) -> None:
     gangs.add("train", 3)
     missing = "2 of 3 members fit; 1 × nvidia.com/gpu short"
     eventually(
-        lambda: any(missing in note for note in gangs.notes("GPUGangWaiting")), "an Event says what is missing"
+        lambda: any(missing in note for note in gangs.notes("GPUGangWaiting")),
+        "an Event says what is missing",
     )
     assert missing in why(gangs, "train-0")
     time.sleep(2)
@@ -157,9 +158,7 @@ def test_a_budget_keeps_pods_from_a_gang(gangs: Gangs) -> None:
     for number in range(2):
         gangs.create(gangs.member(f"small-{number}", labels={"app": "small"}))
     eventually(lambda: len(gangs.on_nodes("small")) == 2, "the node is full")
-    eventually(
-        lambda: all(pod["status"]["phase"] == "Running" for pod in gangs.pods().values()), "they run"
-    )
+    eventually(lambda: all(pod["status"]["phase"] == "Running" for pod in gangs.pods().values()), "they run")
     budgets = f"/apis/policy/v1/namespaces/{gangs.namespace}/poddisruptionbudgets"
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "small"}}}
     gangs.api.create(budgets, {"metadata": {"name": "small"}, "spec": spec})

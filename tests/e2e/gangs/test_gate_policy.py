@@ -35,9 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareCluster]:
         yield cluster
 
 
-def created(
-    cluster: ShareCluster, metadata: Json | None = None, path: str = PODS, **spec: Any
-) -> Json:
+def created(cluster: ShareCluster, metadata: Json | None = None, path: str = PODS, **spec: Any) -> Json:
     container = {"name": "main", "image": "train:1"}
     pod: Json = {
         "metadata": {"name": f"pod-{next(_numbers)}", **(metadata or {})},
@@ -61,9 +59,7 @@ def gates(pod: Json) -> list[str]:
         pytest.param(OURS, id="annotations of this project"),
         pytest.param({"labels": {"gpu.scheduler-ext.io/gang": "train"}}, id="a label of this project"),
         pytest.param({"labels": {"jobset.sigs.k8s.io/jobset-name": "train"}}, id="a JobSet"),
-        pytest.param(
-            {"labels": {"leaderworkerset.sigs.k8s.io/group-index": "0"}}, id="a LeaderWorkerSet"
-        ),
+        pytest.param({"labels": {"leaderworkerset.sigs.k8s.io/group-index": "0"}}, id="a LeaderWorkerSet"),
         pytest.param({"labels": {"kueue.x-k8s.io/pod-group-name": "g"}}, id="a pod group of Kueue"),
         pytest.param({"labels": {"training.kubeflow.org/job-name": "g"}}, id="a job of Kubeflow"),
         pytest.param({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, id="a PodGroup of coscheduling"),
@@ -132,9 +128,7 @@ def refusal(cluster: ShareCluster, path: str, patch: Any, content_type: str) -> 
         ),
     ],
 )
-def test_the_extender_may_change_nothing_else(
-    cluster: ShareCluster, patch: Any, content_type: str
-) -> None:
+def test_the_extender_may_change_nothing_else(cluster: ShareCluster, patch: Any, content_type: str) -> None:
     pod = created(cluster, {}, schedulingGates=[{"name": "example.com/mine"}])
     path = f"{PODS}/{pod['metadata']['name']}"
     assert "the gpu-scheduler may" in refusal(cluster, path, patch, content_type)
@@ -178,6 +172,4 @@ def test_the_extender_evicts_no_pod_of_the_system(cluster: ShareCluster) -> None
     )
     pod = created(cluster, {}, path, nodeName=NODE)
     with pytest.raises(ApiError, match="not in gpu-scheduler and kube-system"):
-        cluster.extender.create(
-            f"{path}/{pod['metadata']['name']}/eviction", eviction(pod, **FOR_A_GANG)
-        )
+        cluster.extender.create(f"{path}/{pod['metadata']['name']}/eviction", eviction(pod, **FOR_A_GANG))
