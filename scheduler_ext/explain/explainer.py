@@ -92,8 +92,8 @@ class Explainer:
         new_nodes: NewNodes | None = None,
         notes: Callable[[str], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`places` are those that preempt of a running extender has named; `new_nodes` are its own. `notes` says
-        what a waiting pod, by uid, waits for beside a node, such as its gang."""
+        """`places` are those that preempt of a running extender has named; `new_nodes` are its own. `notes`
+        says what a waiting pod, by uid, waits for beside a node, such as its gang."""
         self._source = source
         self._record = record
         self.config = config

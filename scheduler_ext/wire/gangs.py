@@ -34,8 +34,8 @@ _OURS = (GANG, SIZE, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, DEADLINE, ON_DEADLIN
 START_BY = f"{ANNOTATION_PREFIX}gang-start-by"
 """Written by the planner when the gates go: the time by which the whole gang must have started."""
 ONLY_NODE = f"{ANNOTATION_PREFIX}gang-node"
-"""Written by the planner on a member that has to be in one topology domain with the others: the node that takes
-it; empty: none for now."""
+"""Written by the planner on a member that has to be in one topology domain with the others: the node that
+takes it; empty: none for now."""
 
 MAX_SIZE = 1000
 DEADLINE_BOUNDS_S = (10, 86_400)

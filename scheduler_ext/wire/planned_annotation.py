@@ -40,9 +40,9 @@ def read_planned(annotations: Mapping[str, str]) -> PlannedPlace | None:
 def nomination(
     namespace: str, name: str, uid: str, place: PlannedPlace | None, notes: Mapping[str, str] = NO_NOTES
 ) -> bytes:
-    """The body of a server-side apply to a pod's status that nominates it to this place; None: that withdraws
-    what this field manager has written. `notes` are annotations that the pod has from now on, and no others of
-    this field manager. The uid makes sure that no later pod of that name is meant."""
+    """The body of a server-side apply to a pod's status that nominates it to this place; None: that
+    withdraws what this field manager has written. `notes` are annotations that the pod has from now on, and
+    no others of this field manager. The uid makes sure that no later pod of that name is meant."""
     annotations = dict(notes)
     status: dict[str, str] = {}
     if place is not None:

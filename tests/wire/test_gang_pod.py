@@ -25,8 +25,9 @@ def read(document: Json) -> kube.Pod:
 
 
 def pod(*gates: str, **fields: Any) -> kube.Pod:
-    gated = {"schedulingGates": [{"name": gate} for gate in gates]} if gates else {}
-    return read(pod_object("p", {"nvidia.com/gpu": "1"}, annotations=GANG, **gated, **fields))
+    if gates:
+        fields["schedulingGates"] = [{"name": gate} for gate in gates]
+    return read(pod_object("p", {"nvidia.com/gpu": "1"}, annotations=GANG, **fields))
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""Events on the pods of gangs: a start, a wait with its reason, an eviction. The same Event is written once in
-ten minutes."""
+"""Events on the pods of gangs: a start, a wait with its reason, an eviction. The same Event is written once
+in ten minutes."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol

@@ -44,8 +44,8 @@ class GangExecution:
     lifted = Counter("gpu_extender_gang_gates_lifted", "Scheduling gates removed from pods of gangs.")
     evictions = Counter(
         "gpu_extender_gang_evictions",
-        "Evictions for gangs: victims of a gang that then fits, members of a gang that did not start in time, and "
-        "sets of pods that a budget kept.",
+        "Evictions for gangs: victims of a gang that then fits, members of a gang that did not start in "
+        "time, and sets of pods that a budget kept.",
         ("result",),
         ("victim", "overdue", "refused"),
     )
@@ -57,8 +57,8 @@ class GangExecution:
         self._not_before: dict[GangKey, float] = {}
 
     def evict(self, evicted: Sequence[Evict], pods: Mapping[str, PodName]) -> list[str]:
-        """Evict these pods, those of each gang together; `pods` are all pods by uid. Returns the uids of those
-        that leave. A set that was refused is tried again later. Raises ClusterError."""
+        """Evict these pods, those of each gang together; `pods` are all pods by uid. Returns the uids of
+        those that leave. A set that was refused is tried again later. Raises ClusterError."""
         now = time.monotonic()
         self._not_before = {key: at for key, at in self._not_before.items() if at > now}
         sets: dict[tuple[GangKey, bool], list[PodName]] = {}

@@ -18,8 +18,8 @@ def running_pods(
     now: float,
     protected: Iterable[str] = _PROTECTED,
 ) -> list[Running]:
-    """The pods on nodes that hold GPUs, except those of protected namespaces. A pod ends at the latest so long
-    after it started as it says (`duration_s`); one that the kubelet has not seen yet starts `now`."""
+    """The pods on nodes that hold GPUs, except those of protected namespaces. A pod ends at the latest so
+    long after it started as it says (`duration_s`); one that the kubelet has not seen yet starts `now`."""
     kept = frozenset(protected)
     found = []
     for info in infos:

@@ -64,7 +64,8 @@ class GroupSizes:
             self._answers.clear()
 
     def of(self, pod: kube.Pod) -> Callable[[Group], DeclaredGroup | None]:
-        """The objects of groups, for this pod. Raises UnknownYetError for one that is read in a later look."""
+        """The objects of groups, for this pod. Raises UnknownYetError for one that is read in a later
+        look."""
         owners = (pod.metadata.owner_references if pod.metadata is not None else None) or ()
         kinds = [owner.kind for owner in owners if owner.kind in _JOBS]
         return lambda group: self._declared(group, kinds[0] if kinds else None)
@@ -105,7 +106,8 @@ class GroupSizes:
             resources = [f"{each.lower()}s" for each in ((kind,) if kind is not None else _JOBS)]
         for version in versions:
             for each in resources:
-                path = f"/apis/{api_group}/{version}/namespaces/{quote(group.namespace)}/{each}/{quote(group.name)}"
+                within = f"/apis/{api_group}/{version}/namespaces/{quote(group.namespace)}"
+                path = f"{within}/{each}/{quote(group.name)}"
                 try:
                     return self._transport.json(path, timeout_s=_CALL_S)
                 except RefusedError as error:

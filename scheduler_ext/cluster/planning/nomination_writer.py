@@ -44,8 +44,8 @@ class Named(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A nomination of a pod, or its withdrawal (`place` None). `notes` are the other annotations of the planner
-    that the pod has then."""
+    """A nomination of a pod, or its withdrawal (`place` None). `notes` are the other annotations of the
+    planner that the pod has then."""
 
     pod: Named
     place: PlannedPlace | None

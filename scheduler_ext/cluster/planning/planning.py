@@ -251,8 +251,8 @@ class Planning(Background):
         return _Seen(asks, every, kept, members, assumed, rooms, freed, clock)
 
     def _cluster(self, snapshot: Snapshot, seen: "_Seen", *, gangs_due: bool = False) -> PlannedCluster:
-        """The cluster with all places that are kept, those included that the snapshot does not show yet. A step
-        for gangs gives their places again, and pods alone see no room that is only held for a gang."""
+        """The cluster with all places that are kept, those included that the snapshot does not show yet. A
+        step for gangs gives their places again, and pods alone see no room that is only held for a gang."""
         view = self._in_tree.at(seen.rooms, snapshot)
         unsettled = self._extender.places.unsettled(snapshot).items()
         others = {
@@ -305,9 +305,9 @@ class Planning(Background):
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a step looks at: the waiting pods alone in their order, those of gangs included in `every`, and the
-    places that are kept, by uid, `members` for those of gangs. `assumed` has the nodes of pods that are being
-    bound."""
+    """What a step looks at: the waiting pods alone in their order, those of gangs included in `every`, and
+    the places that are kept, by uid, `members` for those of gangs. `assumed` has the nodes of pods that are
+    being bound."""
 
     asks: list[WaitingPod]
     every: list[WaitingPod]

@@ -30,8 +30,8 @@ INVALID_REQUEST = Reason(
 OTHER_PLACE = Reason(
     "node(s) were not the place of the pod's gang",
     "The pod's gang has to be in one topology domain, and its place there is another node, or none for now.",
-    "Wait: the extender keeps a place for each member, or plans the gang again. `scheduler-ext why` says what "
-    "the gang waits for.",
+    "Wait: the extender keeps a place for each member, or plans the gang again. `scheduler-ext why` says "
+    "what the gang waits for.",
 )
 
 

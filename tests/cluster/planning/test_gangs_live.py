@@ -122,7 +122,8 @@ def is_nomination(request: Request) -> bool:
 
 def test_all_members_are_nominated_before_a_gate_goes(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
-    cluster.add("a"), cluster.add("b")
+    cluster.add("a")
+    cluster.add("b")
     cluster.extender()
     eventually(lambda: cluster.gated() == set())
     assert {*cluster.places().values()} == {"n1", "n2"}
@@ -135,7 +136,8 @@ def test_all_members_are_nominated_before_a_gate_goes(make: Callable[..., Cluste
 
 def test_no_gate_goes_while_the_gang_does_not_fit(make: Callable[..., Cluster]) -> None:
     cluster = make("n1")
-    cluster.add("a"), cluster.add("b")
+    cluster.add("a")
+    cluster.add("b")
     live = cluster.extender()
     eventually(lambda: any("1 of 2 members fit" in note for note in live.notes_on("uid-a")))
     assert (cluster.gated(), cluster.places()) == ({"a", "b"}, {})
@@ -150,7 +152,8 @@ def test_no_gate_goes_while_a_nomination_fails(make: Callable[..., Cluster]) -> 
     fault = cluster.server.faults.place(
         Refuse(503), lambda each: is_nomination(each) and "/b/" in each.path, times=None
     )
-    cluster.add("a"), cluster.add("b")
+    cluster.add("a")
+    cluster.add("b")
     cluster.extender()
     eventually(lambda: "a" in cluster.places())
     time.sleep(0.3)
@@ -189,7 +192,8 @@ def test_a_late_gang_is_evicted_whole(make: Callable[..., Cluster]) -> None:
 
 def test_the_deadline_goes_once_all_members_run(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
-    cluster.add("a"), cluster.add("b")
+    cluster.add("a")
+    cluster.add("b")
     cluster.extender()
     eventually(lambda: cluster.gated() == set())
     for name, place in cluster.places().items():
@@ -204,7 +208,8 @@ def test_the_deadline_goes_once_all_members_run(make: Callable[..., Cluster]) ->
 def test_room_that_is_kept_for_a_gang_is_refused_to_others(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
     cluster.server.store.put(PODS, pod("long", {WHOLE: "1"}, on="n1"))
-    cluster.add("a"), cluster.add("b")
+    cluster.add("a")
+    cluster.add("b")
     live = cluster.extender()
     eventually(lambda: bool(live.notes_on("uid-a")))
     other = pod("other", {WHOLE: "1"})
@@ -236,7 +241,8 @@ def test_pods_of_other_schedulers_stay_as_they_are(make: Callable[..., Cluster])
 
 def test_off_means_off(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
-    cluster.add("a"), cluster.add("b")
+    cluster.add("a")
+    cluster.add("b")
     live = cluster.extender(Configuration(nominate=NominateSection(enabled=True)))
     time.sleep(0.3)
     assert live.gang_pods is None

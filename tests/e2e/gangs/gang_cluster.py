@@ -23,35 +23,19 @@ CONFIGURATION = {
     "kind": "ExtenderConfiguration",
     "nominate": {"enabled": True, "gangs": {"enabled": True, "deadline": "10s", "preempts": True}},
 }
-STATUS_RIGHTS = [
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "planner-temp"},
-        "rules": [{"apiGroups": [""], "resources": ["pods/status"], "verbs": ["patch"]}],
-    },
-    {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "planner-temp"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "planner-temp"},
-        "subjects": [
-            {"kind": "ServiceAccount", "name": "gpu-scheduler-extender", "namespace": "gpu-scheduler"}
-        ],
-    },
-]
 
 
 def write_overlay(directory: Path, configuration: Json = CONFIGURATION) -> None:
     """A kustomization of the base with gangs, and this configuration of the extender."""
     directory.mkdir(exist_ok=True)
     (directory / "extender.yaml").write_text(yaml.safe_dump(configuration))
-    (directory / "rights.yaml").write_text(yaml.safe_dump_all(STATUS_RIGHTS))
     kustomization = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": [os.path.relpath(MANIFESTS / "base", directory), "rights.yaml"],
-        "components": [os.path.relpath(MANIFESTS / "components" / "gangs", directory)],
+        "resources": [os.path.relpath(MANIFESTS / "base", directory)],
+        "components": [
+            os.path.relpath(MANIFESTS / "components" / name, directory) for name in ("planner", "gangs")
+        ],
         "configMapGenerator": [
             {
                 "name": "gpu-scheduler-config",

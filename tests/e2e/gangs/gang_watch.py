@@ -1,5 +1,5 @@
-"""Watches all pods of many gangs and judges what it sees: no gang that runs in part for too long, no GPU twice,
-and no gang that fits and does not start."""
+"""Watches all pods of many gangs and judges what it sees: no gang that runs in part for too long, no GPU
+twice, and no gang that fits and does not start."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class GangWatch(threading.Thread):
             now = time.monotonic()
             passed, before = now - before, now
             with self._lock:
-                pods = [pod for pod in self._pods.values()]
+                pods = list(self._pods.values())
                 finished = set(self._finished)
             self._no_gpu_twice(pods)
             if self._is_up():

@@ -1,5 +1,5 @@
-"""Gangs on a cluster that holds two thirds of them, with members that come late or are deleted, nodes that die,
-extenders that are killed at every step, and an API server that pauses: no gang runs in part beyond its
+"""Gangs on a cluster that holds two thirds of them, with members that come late or are deleted, nodes that
+die, extenders that are killed at every step, and an API server that pauses: no gang runs in part beyond its
 deadline, no GPU is promised twice, no two gangs wait for each other, and each gang that fits starts soon.
 
 `GANGS=100` runs the whole proof."""
@@ -106,8 +106,8 @@ def test_gangs(gangs: Gangs, fault: Path) -> None:
     fits = max((account.longest_fits_s for account in accounts.values()), default=0.0)
     print(
         f"{GANGS} gangs on {count} nodes in {took:.0f} s, {len(owner.left)} left; {done}; longest in part "
-        f"{partial:.1f} s, longest fitting without a start {fits:.1f} s, median {statistics.median(waits or [0]):.2f} s; "
-        f"errors of the owner: {len(owner.errors)} {owner.errors[:3]}"
+        f"{partial:.1f} s, longest fitting without a start {fits:.1f} s, median "
+        f"{statistics.median(waits or [0]):.2f} s; errors of the owner: {len(owner.errors)} {owner.errors[:3]}"
     )
     assert watch.problems == []
     assert {each.name for each in owner.left} == set()
