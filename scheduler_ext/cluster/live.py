@@ -29,12 +29,17 @@ from scheduler_ext.cluster.inventory_handlers import (
     scheduler_cache,
 )
 from scheduler_ext.cluster.own_lease import Election
+from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster
+from scheduler_ext.cluster.planning.gang_planning import GangPlanning
+from scheduler_ext.cluster.planning.gang_pods import GangPods
+from scheduler_ext.cluster.planning.planning import Planning
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.cluster.writers import Writers
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
@@ -98,9 +103,21 @@ class LiveInventory(Background):
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), self._holders, rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
         self._nodes = NodeHandler(*parts)
+        self.planning: Planning | None = None
+        if config.nominate.enabled:
+            followed = FollowedCluster(resources, config.scheduler_names)
+            self._holders.planned = self._nodes.planned = followed
+            self.planning = Planning(transport, self, extender, followed, config)
+        self.gang_pods: GangPods | None = None
+        if self.planning is not None and config.nominate.gangs.enabled:
+            self.gang_pods = self._holders.gangs = GangPods(resources)
         self._device_watches = watches = DeviceWatches(transport, *parts, rate_limiter)
         namespace = self._leader.namespace if self._leader is not None else _NAMESPACE
         self.writers = Writers.of(transport, self, extender, config, lambda: watches.rules_path, namespace)
+        self._budgets = budgets
+        if self.planning is not None and self.gang_pods is not None:
+            say = self.writers.recorder.write
+            self.planning.gangs = GangPlanning(transport, self, self.gang_pods, config, say)
         reports = ReportHandler(*parts, self.writers.report_problems)
         self._reflectors: list[Reflector[Any]] = [
             Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, rate_limiter),
@@ -154,6 +171,12 @@ class LiveInventory(Background):
         with self.locked as cache:
             return cache.all_pending()
 
+    def notes_on(self, uid: str) -> Sequence[str]:
+        """What a waiting pod waits for beside a node of its own: its gang."""
+        gangs = self.planning.gangs if self.planning is not None else None
+        note = gangs.entries.note(uid) if gangs is not None else None
+        return (note,) if note else ()
+
     def is_gone(self, uid: str) -> bool:
         """Whether a pod is known neither to wait for GPUs nor to hold any; never while the watch is lost."""
         if not self._pods.health().connected:
@@ -170,6 +193,14 @@ class LiveInventory(Background):
     def latest_facts(self) -> Mapping[str, NodeFacts]:
         """The same, as they change."""
         return self._nodes.facts
+
+    def budgets(self) -> Sequence[Budget]:
+        """The PodDisruptionBudgets."""
+        return self._budgets.budgets()
+
+    def follows_pods(self) -> bool:
+        """Whether the watch of pods is alive."""
+        return self._pods.health().connected
 
     def active(self) -> bool:
         """Whether this extender writes to the cluster."""
@@ -204,7 +235,7 @@ class LiveInventory(Background):
 
     def _workers(self) -> list[_Worker]:
         """The parts beside the reflectors that work from the start."""
-        parts = (self.enforcing, self._leader)
+        parts = (self.enforcing, self._leader, self.planning)
         return [*self.writers.workers, self._device_watches, *(part for part in parts if part is not None)]
 
     def stop(self, wait_s: float = _STOP_S) -> None:
@@ -264,6 +295,8 @@ class LiveInventory(Background):
         with self.locked:
             self._arrived_at = self._arrived_at or time.monotonic()
         self._changed.set()
+        if self.planning is not None:
+            self.planning.wake()
 
     def run(self) -> None:
         while not self.stopped.is_set():

@@ -21,6 +21,7 @@ DRA = REPOSITORY / "manifests" / "components" / "dra"
 PLACEHOLDERS = REPOSITORY / "manifests" / "components" / "placeholders"
 DRA_HEALTH = REPOSITORY / "manifests" / "components" / "dra-health"
 IDLE_RECLAIM = REPOSITORY / "manifests" / "components" / "idle-reclaim"
+GANGS = REPOSITORY / "manifests" / "components" / "gangs"
 SHARES = REPOSITORY / "manifests" / "components" / "shares"
 SHARES_CDI = REPOSITORY / "manifests" / "components" / "shares-cdi"
 
@@ -103,6 +104,11 @@ def placeholders() -> list[Json]:
 def idle_reclaim() -> list[Json]:
     """The base with the component idle-reclaim."""
     return [*copy.deepcopy(_base()), *documents(IDLE_RECLAIM), _config_map(REPOSITORY / "config")]
+
+
+def gangs() -> list[Json]:
+    """The base with the component gangs."""
+    return [*copy.deepcopy(_base()), *documents(GANGS), _config_map(REPOSITORY / "config")]
 
 
 def monitoring() -> list[Json]:

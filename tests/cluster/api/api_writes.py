@@ -1,7 +1,8 @@
 """POST, PUT, PATCH and DELETE: enough of the API's rules for competing writers.
 
 Simpler than the real thing: a status is written through `/status` alone, for every kind; server-side apply
-owns the first level of spec, status, labels and annotations and sees no conflicts; a strategic merge patch
+owns the first level of spec, status, labels and annotations, and sees a conflict only in a field of a pod's
+status that has another value and is not its own; a strategic merge patch
 counts as a merge patch.
 """
 
@@ -34,7 +35,7 @@ def write(store: Store, request: Request, asked: Target) -> tuple[int, bytes]:
     if request.method == "POST" and asked.collection == PODS and asked.subresource == "binding":
         return 201, _bind(store, _decoded(request), asked)
     if request.method == "POST" and asked.collection == PODS and asked.subresource == "eviction":
-        return 201, _evict(store, _decoded(request), asked)
+        return 201, _evict(store, _decoded(request), asked, dry_run=request.query.get("dryRun") == "All")
     if request.method == "PUT" and asked.name is not None:
         return 200, _change(store, asked, partial(_replaced, _decoded(request), asked)).body
     if request.method == "DELETE" and asked.name is not None:
@@ -104,8 +105,9 @@ def _bind(store: Store, given: Json, asked: Target) -> bytes:
     return _SUCCESS
 
 
-def _evict(store: Store, given: Json, asked: Target) -> bytes:
-    """An Eviction: the pod begins to end, unless a budget with the pod's labels allows no disruption."""
+def _evict(store: Store, given: Json, asked: Target, dry_run: bool) -> bytes:
+    """An Eviction: the pod begins to end, unless a budget with the pod's labels allows no disruption, or it
+    is a dry run."""
     wanted = (given.get("deleteOptions") or {}).get("preconditions") or {}
 
     def leaving(before: Json) -> Json:
@@ -126,7 +128,11 @@ def _evict(store: Store, given: Json, asked: Target) -> bytes:
             raise ApiError(429, "TooManyRequests", message)
         return before | {"metadata": metadata | {"deletionTimestamp": store.now()}}
 
-    _change(store, asked, leaving)
+    if dry_run:
+        assert asked.name is not None
+        leaving(store.get(asked.collection, asked.name, asked.namespace).object())
+    else:
+        _change(store, asked, leaving)
     return _SUCCESS
 
 
@@ -245,6 +251,8 @@ def merge(before: Any, patch: Any) -> Any:
 
 def _applied(patch: Json, asked: Target, manager: str, now: str, before: Json) -> Json:
     _check_version(before, patch, asked)
+    if patch.get("metadata", {}).get("uid") not in (None, "", before["metadata"]["uid"]):
+        raise _conflict(asked, f"Precondition failed: uid is {before['metadata']['uid']}")
     entries: list[Json] = before["metadata"].get("managedFields", [])
     mine = (manager, "Apply", asked.subresource)
     owned: Json = next((entry["fieldsV1"] for entry in entries if _owner(entry) == mine), {})
@@ -253,6 +261,11 @@ def _applied(patch: Json, asked: Target, manager: str, now: str, before: Json) -
     for section in _sections(asked):
         parent = after if section in ("spec", "status") else after["metadata"]
         given = (patch if parent is after else patch.get("metadata", {})).get(section) or {}
+        of_others = given.keys() - {key.removeprefix("f:") for key in owned.get(f"f:{section}", {})}
+        if asked.collection == PODS and any(
+            (parent.get(section) or {}).get(key, given[key]) != given[key] for key in of_others
+        ):
+            raise _conflict(asked, "Apply failed with 1 conflict")
         dropped = {key.removeprefix("f:") for key in owned.get(f"f:{section}", {})} - set(given)
         values = {key: value for key, value in (parent.get(section) or {}).items() if key not in dropped}
         if values or given:
@@ -269,7 +282,9 @@ def _applied(patch: Json, asked: Target, manager: str, now: str, before: Json) -
 
 
 def _sections(asked: Target) -> tuple[str, ...]:
-    return ("status",) if asked.subresource == "status" else ("spec", "labels", "annotations")
+    if asked.subresource == "status":
+        return ("status", "annotations") if asked.collection == PODS else ("status",)
+    return "spec", "labels", "annotations"
 
 
 def _owner(entry: Json) -> tuple[str, str, str | None]:
