@@ -1,0 +1,151 @@
+"""When each waiting pod starts: an interval from possible futures of the queue.
+
+The remaining time of the pods in its way is drawn from past run times (survival.py) many times; each draw
+gives one order in which they end, and in which the queue moves (replay.py). Pods that are created later, and
+nodes that come or go, are left out. Futures in which a pod does not start, because a run time in its way is
+unknown, count as ones in which it starts late: where they are many, the estimate has no end."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_ext.core.queue.replay import NEVER, Moment, Queue
+from scheduler_ext.core.queue.room import Amounts, Holder, Waiter, fits
+from scheduler_ext.core.queue.run_times import ENOUGH, RunKind, RunTimes
+from scheduler_ext.core.queue.survival import Floats
+
+# The part of the futures within the interval; as many start earlier as later.
+WITHIN = 0.8
+# The futures of an estimate: the ends of the interval are then among ten on each side.
+DRAWS = 100
+_SEED = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The start of a waiting pod, in seconds from now: in WITHIN of the futures between `earliest_s` and
+    `latest_s`, in half of them by `median_s`. None: unknown, for the reason `unknown`. With `stated`, only
+    stated limits of run times are known, and the pod starts by `latest_s`."""
+
+    earliest_s: float | None = None
+    median_s: float | None = None
+    latest_s: float | None = None
+    stated: bool = False
+    unknown: str | None = None
+
+
+NOTHING_HELPS = "it fits on no node, even if all pods there had ended"
+
+
+def estimates(
+    free: Mapping[str, Amounts],
+    holders: Sequence[Holder],
+    waiters: Sequence[Waiter],
+    run_times: RunTimes,
+    draws: int = DRAWS,
+) -> list[Estimate]:
+    """The estimate of each waiting pod. `free` is what nodes have left now, `waiters` the queue in its
+    order."""
+    queue = Queue(free, holders, waiters)
+    random = np.random.default_rng(_SEED)
+    ends = _Ends(run_times, draws, random)
+    held = ends.of([(each.kind, each.age_s, 0.0 if each.leaving else each.limit_s) for each in queue.holders])
+    own = ends.of([(each.kind, 0.0, each.limit_s) for each in waiters])
+    futures = [queue.starts(held[draw], own[draw]) for draw in range(draws)]
+    starts = np.array([[start.at_s for start in future] for future in futures]).reshape(draws, len(waiters))
+    stated = np.array([[start.stated for start in future] for future in futures]).reshape(draws, len(waiters))
+    reasons = _Reasons(queue, free, run_times)
+    return [
+        _estimate(starts[:, position], stated[:, position], reasons, position)
+        for position in range(len(waiters))
+    ]
+
+
+class _Ends:
+    """Draws of the remaining times of pods."""
+
+    def __init__(self, run_times: RunTimes, draws: int, random: np.random.Generator) -> None:
+        self._run_times = run_times
+        self._draws = draws
+        self._random = random
+
+    def of(self, pods: Sequence[tuple[RunKind, float, float | None]]) -> list[list[Moment]]:
+        """By draw: the end of each of these pods, by its kind, its age and its limit."""
+        limits: Floats = np.array([np.inf if limit is None else limit for _, _, limit in pods])
+        ends = np.minimum(self._drawn(pods), limits)
+        # Pods with a limit and no comparable runs.
+        known = np.array([self._run_times.best(kind, age).longer_than(age) > 0 for kind, age, _ in pods])
+        stated = (limits > 0) & ~known
+        return [
+            [Moment(at_s, limited) for at_s, limited in zip(row.tolist(), stated.tolist(), strict=True)]
+            for row in ends
+        ]
+
+    def _drawn(self, pods: Sequence[tuple[RunKind, float, float | None]]) -> Floats:
+        alike: dict[int, list[int]] = {}
+        survivals = [self._run_times.best(kind, age_s) for kind, age_s, _ in pods]
+        for index, survival in enumerate(survivals):
+            alike.setdefault(id(survival), []).append(index)
+        found = np.empty((self._draws, len(pods)))
+        for indexes in alike.values():
+            ages = np.array([pods[index][1] for index in indexes])
+            found[:, indexes] = survivals[indexes[0]].remaining(ages, self._draws, self._random)
+        return found
+
+
+def _estimate(
+    starts: Floats, stated: NDArray[np.bool_], reasons: "_Reasons", position: int
+) -> Estimate:
+    least, middle, most = (
+        _seconds(each)
+        for each in np.quantile(starts, ((1 - WITHIN) / 2, 0.5, (1 + WITHIN) / 2), method="inverted_cdf")
+    )
+    if most is None:
+        return Estimate(least, middle, unknown=reasons.of(position))
+    if stated.mean() > 1 - WITHIN:
+        return Estimate(latest_s=most, stated=True)
+    return Estimate(least, middle, most)
+
+
+def _seconds(value: float) -> float | None:
+    return None if value == NEVER else float(value)
+
+
+class _Reasons:
+    """Why the start of a pod is unknown."""
+
+    def __init__(self, queue: Queue, free: Mapping[str, Amounts], run_times: RunTimes) -> None:
+        self._queue = queue
+        self._free = free
+        self._run_times = run_times
+        self._by_node: dict[str, list[Holder]] = {}
+        for holder in queue.holders:
+            self._by_node.setdefault(holder.node, []).append(holder)
+
+    def of(self, position: int) -> str:
+        waiter = self._queue.waiters[position]
+        nodes = [node for node in waiter.within if self._could_take(waiter, node)]
+        holders = [holder for node in nodes for holder in self._by_node.get(node, ())]
+        if not holders:
+            return NOTHING_HELPS
+        unclear = sum(self._is_unclear(holder) for holder in holders)
+        if not unclear:
+            return "the run times of pods before it in the queue are unknown"
+        pods = "the pod" if len(holders) == 1 else f"{unclear} of the {len(holders)} pods"
+        return (
+            f"the end of {pods} in its way is unknown: fewer than {ENOUGH} pods like it ran longer, "
+            "and no limit is stated"
+        )
+
+    def _could_take(self, waiter: Waiter, node: str) -> bool:
+        """Whether an empty node takes one of its pods."""
+        held = [holder.amounts for holder in self._by_node.get(node, ())]
+        free = tuple(map(sum, zip(self._free[node], *held, strict=True)))
+        return any(fits(free, ask) for ask in waiter.asks)
+
+    def _is_unclear(self, holder: Holder) -> bool:
+        if holder.limit_s is not None or holder.leaving:
+            return False
+        return self._run_times.best(holder.kind, holder.age_s).longer_than(holder.age_s) < ENOUGH
