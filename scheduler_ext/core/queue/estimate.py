@@ -1,18 +1,19 @@
 """When each waiting pod starts: an interval from possible futures of the queue.
 
 The remaining time of the pods in its way is drawn from past run times (survival.py) many times; each draw
-gives one order in which they end, and in which the queue moves (replay.py). Pods that are created later, and
-nodes that come or go, are left out. Futures in which a pod does not start, because a run time in its way is
-unknown, count as ones in which it starts late: where they are many, the estimate has no end."""
+gives one order in which they end, and in which the queue moves (replay.py). Further pods come at random, like
+those of late: a small one may overtake a large one. Nodes that come or go are left out. Futures in which a
+pod does not start, because a run time in its way is unknown, count as ones in which it starts late: where
+they are many, the estimate has no end."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_ext.core.queue.replay import NEVER, Moment, Queue
-from scheduler_ext.core.queue.room import Amounts, Holder, Waiter, fits
+from scheduler_ext.core.queue.replay import NEVER, Arrival, Moment, Queue
+from scheduler_ext.core.queue.room import Amounts, Arrivals, Holder, Waiter, fits
 from scheduler_ext.core.queue.run_times import ENOUGH, RunKind, RunTimes
 from scheduler_ext.core.queue.survival import Floats
 
@@ -21,6 +22,9 @@ WITHIN = 0.8
 # The futures of an estimate: the ends of the interval are then among ten on each side.
 DRAWS = 100
 _SEED = 24
+# Arrivals of one future: nearly always more than come before the last of the queue has started.
+_PER_WAITER, _MORE = 2, 50
+NO_ARRIVALS = Arrivals()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +48,25 @@ def estimates(
     holders: Sequence[Holder],
     waiters: Sequence[Waiter],
     run_times: RunTimes,
-    draws: int = DRAWS,
+    arrivals: Arrivals = NO_ARRIVALS,
+    pause: Callable[[], None] = lambda: None,
 ) -> list[Estimate]:
     """The estimate of each waiting pod. `free` is what nodes have left now, `waiters` the queue in its
-    order."""
-    queue = Queue(free, holders, waiters)
+    order. `pause` is called after each of the futures, which take some milliseconds."""
+    if not waiters:
+        return []
+    queue = Queue(free, holders, waiters, arrivals.seen)
     random = np.random.default_rng(_SEED)
-    ends = _Ends(run_times, draws, random)
+    ends = _Ends(run_times, random)
     held = ends.of([(each.kind, each.age_s, 0.0 if each.leaving else each.limit_s) for each in queue.holders])
     own = ends.of([(each.kind, 0.0, each.limit_s) for each in waiters])
-    futures = [queue.starts(held[draw], own[draw]) for draw in range(draws)]
-    starts = np.array([[start.at_s for start in future] for future in futures]).reshape(draws, len(waiters))
-    stated = np.array([[start.stated for start in future] for future in futures]).reshape(draws, len(waiters))
+    coming = _coming(arrivals, ends, _PER_WAITER * len(waiters) + _MORE, random)
+    futures = []
+    for draw in range(DRAWS):
+        futures.append(queue.starts(held[draw], own[draw], coming[draw]))
+        pause()
+    starts = np.array([[start.at_s for start in future] for future in futures])
+    stated = np.array([[start.stated for start in future] for future in futures])
     reasons = _Reasons(queue, free, run_times)
     return [
         _estimate(starts[:, position], stated[:, position], reasons, position)
@@ -63,12 +74,28 @@ def estimates(
     ]
 
 
+def _coming(arrivals: Arrivals, ends: "_Ends", most: int, random: np.random.Generator) -> list[list[Arrival]]:
+    """By draw: the next pods that are created."""
+    if not arrivals.seen or arrivals.over_s <= 0:
+        return [[] for _ in range(DRAWS)]
+    gaps = random.exponential(arrivals.over_s / len(arrivals.seen), (DRAWS, most))
+    which = random.integers(len(arrivals.seen), size=(DRAWS, most)).tolist()
+    runs = ends.of([(each.kind, 0.0, each.limit_s) for each in arrivals.seen])
+    # A pod that is drawn twice runs as long in both cases: one future is one possible world.
+    return [
+        [
+            Arrival(at_s, arrivals.seen[index], runs[draw][index])
+            for at_s, index in zip(times, which[draw], strict=True)
+        ]
+        for draw, times in enumerate(np.cumsum(gaps, axis=1).tolist())
+    ]
+
+
 class _Ends:
     """Draws of the remaining times of pods."""
 
-    def __init__(self, run_times: RunTimes, draws: int, random: np.random.Generator) -> None:
+    def __init__(self, run_times: RunTimes, random: np.random.Generator) -> None:
         self._run_times = run_times
-        self._draws = draws
         self._random = random
 
     def of(self, pods: Sequence[tuple[RunKind, float, float | None]]) -> list[list[Moment]]:
@@ -88,16 +115,14 @@ class _Ends:
         survivals = [self._run_times.best(kind, age_s) for kind, age_s, _ in pods]
         for index, survival in enumerate(survivals):
             alike.setdefault(id(survival), []).append(index)
-        found = np.empty((self._draws, len(pods)))
+        found = np.empty((DRAWS, len(pods)))
         for indexes in alike.values():
             ages = np.array([pods[index][1] for index in indexes])
-            found[:, indexes] = survivals[indexes[0]].remaining(ages, self._draws, self._random)
+            found[:, indexes] = survivals[indexes[0]].remaining(ages, DRAWS, self._random)
         return found
 
 
-def _estimate(
-    starts: Floats, stated: NDArray[np.bool_], reasons: "_Reasons", position: int
-) -> Estimate:
+def _estimate(starts: Floats, stated: NDArray[np.bool_], reasons: "_Reasons", position: int) -> Estimate:
     least, middle, most = (
         _seconds(each)
         for each in np.quantile(starts, ((1 - WITHIN) / 2, 0.5, (1 + WITHIN) / 2), method="inverted_cdf")

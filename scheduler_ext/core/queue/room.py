@@ -1,6 +1,7 @@
 """The cluster of an estimate: free amounts on nodes, pods that hold some, and pods that wait for some.
 It counts amounts only: which GPU of a node a pod gets makes no difference here."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import ge
 from typing import TypeAlias
@@ -33,9 +34,18 @@ class Waiter:
     asks: tuple[Amounts, ...]
     within: frozenset[str]
     kind: RunKind
+    priority: int = 0
     limit_s: float | None = None
     places: tuple[str, ...] = ()
     kept: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Pods that were created in the last `over_s` seconds, each alone: further ones come like them."""
+
+    seen: Sequence[Waiter] = ()
+    over_s: float = 0.0
 
 
 def fits(free: Amounts, ask: Amounts) -> bool:

@@ -22,12 +22,12 @@ class RunKind:
     asked: Hashable
 
     def comparisons(self) -> Iterator[Hashable]:
-        """Keys that comparable pods share, the closest comparison first: the same workload; workloads of one
-        kind (such as Jobs, whose names differ with each run) with equal requests in the namespace; and in
-        all namespaces."""
+        """Keys that comparable pods share, the closest comparison first, all with equal requests: pods of one
+        workload; of one kind of workload in the namespace (Jobs have another name with each run); of one
+        kind in all namespaces."""
         controller = self.owner.partition("/")[0]
         if self.owner:
-            yield self.namespace, self.owner
+            yield self.namespace, self.owner, self.asked
         yield self.namespace, controller, self.asked
         yield controller, self.asked
 

@@ -64,7 +64,9 @@ class Survival:
         return found
 
     @staticmethod
-    def _within(bounds: Floats, hazard: Floats, gap: NDArray[np.intp], lived: Floats, ages_s: Floats) -> Floats:
+    def _within(
+        bounds: Floats, hazard: Floats, gap: NDArray[np.intp], lived: Floats, ages_s: Floats
+    ) -> Floats:
         """The remaining time of pods that end in these gaps, at this cumulative hazard."""
         known = gap < len(hazard) - 1
         gap = np.minimum(gap, len(hazard) - 2) if len(hazard) > 1 else np.zeros_like(gap)
