@@ -14,6 +14,7 @@ from scheduler_ext.core.errors import ConfigError, DocumentError
 from scheduler_ext.core.gpu.models import normalise_wish
 from scheduler_ext.core.node.node_labels import MAX_VALUE
 from scheduler_ext.core.node.reclaim import ReclaimPolicy
+from scheduler_ext.core.planning.joint import MOST
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import (
@@ -64,6 +65,8 @@ DURATION_BOUNDS: Mapping[str, tuple[float, float]] = {
     "server.gracefulTimeout": (0.5, 300),
     "autoscaler.placeholders.after": (0, 86400),
     "autoscaler.placeholders.ttl": (10, 86400),
+    "nominate.ttl": (5, 3600),
+    "nominate.gangs.deadline": (10, 86400),
     "idle.after": (1, _WEEK_S),
     "idle.reclaim.minAge": (1, _WEEK_S),
     "idle.reclaim.warnFor": (1, _WEEK_S),
@@ -151,6 +154,20 @@ class AutoscalerSection(_Section):
     placeholders: PlaceholdersSection = field(default_factory=PlaceholdersSection)
 
 
+class GangsSection(_Section):
+    enabled: bool = False
+    deadline: Duration = "5m"
+    on_deadline: Literal["evict", "hold"] = "evict"
+    preempts: bool = False
+
+
+class NominateSection(_Section):
+    enabled: bool = False
+    batch: Annotated[int, Meta(ge=1, le=MOST)] = MOST
+    ttl: Duration = "30s"
+    gangs: GangsSection = field(default_factory=GangsSection)
+
+
 class PodTemplate(_Section):
     """A pod template, as in a workload."""
 
@@ -198,6 +215,7 @@ class Configuration(_Section):
     metrics: MetricsSection = field(default_factory=MetricsSection)
     dra: DraSection = field(default_factory=DraSection)
     autoscaler: AutoscalerSection = field(default_factory=AutoscalerSection)
+    nominate: NominateSection = field(default_factory=NominateSection)
     idle: IdleSection = field(default_factory=IdleSection)
     cost: CostSection = field(default_factory=CostSection)
     values: dict[str, Price] = field(default_factory=dict)
@@ -284,6 +302,8 @@ def check(config: Configuration) -> None:
     if not any(config.policy().weights.values()):
         raise ConfigError("score.weights: all are 0; leave at least one above, or every node is equal")
     _check_resources(config)
+    if config.nominate.gangs.enabled and not config.nominate.enabled:
+        raise ConfigError("nominate.gangs.enabled: needs nominate.enabled: true")
     stale, missing = config.inventory_ages_s()
     if missing <= stale:
         raise ConfigError("inventory.missingAfter: must be later than staleAfter")

@@ -57,6 +57,13 @@ def test_every_knob_has_a_default() -> None:
     assert (config.inventory.stale_after, config.inventory.missing_after) == ("150s", "300s")
     assert config.scheduler_names == ["gpu-scheduler"]
     assert (config.preemption.empty_victims, config.bind.enabled) == (False, False)
+    nominate = config.nominate
+    assert (nominate.enabled, nominate.batch, nominate.ttl, nominate.gangs.enabled) == (
+        False,
+        32,
+        "30s",
+        False,
+    )
     assert (config.bind.deadline, config.server.decision_deadline) == ("4s", "2s")
     assert config.server.max_body_bytes == 64 * 2**20
 
@@ -88,6 +95,10 @@ def test_every_knob_has_a_default() -> None:
         ("server.writeTimeout", "300s"),
         ("server.decisionDeadline", "10ms"),
         ("server.gracefulTimeout", "500ms"),
+        ("nominate.batch", 1),
+        ("nominate.batch", 32),
+        ("nominate.ttl", "5s"),
+        ("nominate.gangs", {"deadline": "24h", "onDeadline": "hold", "preempts": True}),
         ("cost.perUnit", 1_000_000),
         ("cost.currency", "€"),
     ],
@@ -130,6 +141,12 @@ def test_every_key_is_accepted_to_its_bounds(key: str, value: Any) -> None:
         ("server.writeTimeout", "301s", "outside 100ms to 5m"),
         ("server.decisionDeadline", "5ms", "outside 10ms to 1m"),
         ("server.gracefulTimeout", "6m", "outside 500ms to 5m"),
+        ("nominate.batch", 0, ">= 1"),
+        ("nominate.batch", 33, "<= 32"),
+        ("nominate.ttl", "4s", "outside 5s to 1h"),
+        ("nominate.gangs.deadline", "25h", "outside 10s to 24h"),
+        ("nominate.gangs.onDeadline", "wait", "docs/reference/configuration.md has the values"),
+        ("nominate.gangs.enabled", True, "needs nominate.enabled: true"),
         ("cost.perUnit", 0, "> 0"),
         ("cost.currency", "", "length >= 1"),
         ("cost.currency", "U\x1bSD", "control characters"),

@@ -3,12 +3,12 @@ stands."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Generic, TypeVar
 
 from scheduler_ext.core.planning.gang import Gang, GangKey
 from scheduler_ext.core.planning.gang_fit import GangMiss
 from scheduler_ext.core.planning.gang_reservation import Reservation
+from scheduler_ext.core.planning.plan import State
 
 T = TypeVar("T")
 
@@ -25,23 +25,11 @@ class Single(Generic[T]):
     max_duration_s: float | None = None
 
 
-class State(Enum):
-    """How a waiting pod or gang stands."""
-
-    INVALID = "invalid"
-    ASSEMBLING = "assembling"
-    PLANNED = "planned"
-    RESERVED = "reserved"
-    EVICTING = "evicting"
-    BEHIND = "behind a reservation"
-    UNSCHEDULABLE = "unschedulable"
-    GIVEN_UP = "given up"
-
-
 @dataclass(frozen=True, slots=True)
-class Entry(Generic[T]):
-    """A waiting gang (or the pod `uid`) in the order in which places are given. `miss` is the nearest that a
-    gang came to fitting, `reservation` its own, `behind` the gang whose reservation is in the way."""
+class Verdict(Generic[T]):
+    """How a gang (or the pod `uid`) stands after the step, in the order in which places are given. `miss` is
+    the nearest that a gang came to fitting, `reservation` its own, `behind` the gang whose reservation is in
+    the way."""
 
     state: State
     gang: Gang[T] | None = None
@@ -84,4 +72,4 @@ class Decisions(Generic[T]):
     nominate: Sequence[GivenPlace] = ()
     lift: Sequence[Sequence[str]] = ()
     reservations: Sequence[Reservation[T]] = ()
-    entries: Sequence[Entry[T]] = ()
+    verdicts: Sequence[Verdict[T]] = ()

@@ -10,10 +10,11 @@ from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.planning.draining import Draining, Running, Topology
 from scheduler_ext.core.planning.gang import Gang, GangKey, Member, MemberState, rank
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy, Standing, deadline, given_up, standing
-from scheduler_ext.core.planning.gang_decisions import Decisions, Entry, Evict, GivenPlace, Single, State
+from scheduler_ext.core.planning.gang_decisions import Decisions, Evict, GivenPlace, Single, Verdict
 from scheduler_ext.core.planning.gang_fit import GangFit, GangMiss, fit
 from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation, part_of, reserve
 from scheduler_ext.core.planning.gang_victims import Proposals, victims
+from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.request import GpuRequest
 
@@ -95,7 +96,7 @@ class GangStep(Generic[T]):
         self._evict: list[Evict] = []
         self._nominate: list[GivenPlace] = []
         self._lift: list[tuple[str, ...]] = []
-        self._entries: list[Entry[T]] = []
+        self._verdicts: list[Verdict[T]] = []
 
     def begin(self, gangs: Sequence[Gang[T]]) -> None:
         """Deadlines of all gangs, and places for those that have begun."""
@@ -113,7 +114,7 @@ class GangStep(Generic[T]):
         for gang in overdue:
             leaving = [member for member in gang.members if member.state in _LEAVING]
             self._leave([Evict(member.uid, gang.key, overdue=True) for member in leaving])
-            self._entries.append(Entry(State.GIVEN_UP, gang))
+            self._verdicts.append(Verdict(State.GIVEN_UP, gang))
         starting = []
         for gang in begun:
             if standing(gang, self._now, policy) is Standing.STARTED:
@@ -158,10 +159,10 @@ class GangStep(Generic[T]):
     def start(self, gang: Gang[T]) -> None:
         """All members of a gang that has not begun get places and lose their gates, or none does."""
         if gang.problem is not None:
-            self._entries.append(Entry(State.INVALID, gang))
+            self._verdicts.append(Verdict(State.INVALID, gang))
             return
         if gang.missing:
-            self._entries.append(Entry(State.ASSEMBLING, gang))
+            self._verdicts.append(Verdict(State.ASSEMBLING, gang))
             return
         among = self.backfill.open_nodes(gang.priority, gang.max_duration_s)
         mark = self._cluster.mark()
@@ -180,7 +181,7 @@ class GangStep(Generic[T]):
 
     def _planned(self, gang: Gang[T], places: dict[str, str]) -> None:
         """All members have places, so the gates go."""
-        self._entries.append(Entry(State.PLANNED, gang, places=places))
+        self._verdicts.append(Verdict(State.PLANNED, gang, places=places))
         gated = tuple(member.uid for member in gang.joining if member.state is MemberState.GATED)
         if gated:
             self._lift.append(gated)
@@ -206,7 +207,7 @@ class GangStep(Generic[T]):
         part = part_of(gang, self._cluster)
         for other in self.backfill.reservations:
             if other.part & part:
-                self._entries.append(Entry(State.BEHIND, gang, miss=miss, behind=other.key))
+                self._verdicts.append(Verdict(State.BEHIND, gang, miss=miss, behind=other.key))
                 return
         mine = self._preempt(gang, part)
         state = State.EVICTING
@@ -216,7 +217,7 @@ class GangStep(Generic[T]):
                 gang, self._cluster, self._running, self._scene.topology, part, self._previous.get(gang.key)
             )
         if mine is None:
-            self._entries.append(Entry(State.UNSCHEDULABLE, gang, miss=miss))
+            self._verdicts.append(Verdict(State.UNSCHEDULABLE, gang, miss=miss))
             return
         staying = {pod.uid for pod in self._running if not pod.leaving}
         if self._preempting(gang) and mine.awaited & staying:
@@ -224,7 +225,7 @@ class GangStep(Generic[T]):
             # may not: the gang would evict such pods again and again.
             mine = replace(mine, evicts_below=gang.priority)
         self.backfill.reservations.append(mine)
-        self._entries.append(Entry(state, gang, miss=miss, reservation=mine))
+        self._verdicts.append(Verdict(state, gang, miss=miss, reservation=mine))
 
     def _preempting(self, gang: Gang[T]) -> bool:
         return self._policy.preempts and gang.preempts
@@ -261,12 +262,12 @@ class GangStep(Generic[T]):
             self._cluster.put(single.ask, place.node)
             self.hold(single, place.node)
             self._nominate.append(GivenPlace(single.uid, place.node))
-            self._entries.append(Entry(State.PLANNED, uid=single.uid, places={single.uid: place.node}))
+            self._verdicts.append(Verdict(State.PLANNED, uid=single.uid, places={single.uid: place.node}))
             return
         kept = self.backfill.reservations and self._cluster.best(single.ask)
         behind = next((each.key for each in self.backfill.reservations if kept), None)
-        state = State.UNSCHEDULABLE if behind is None else State.BEHIND
-        self._entries.append(Entry(state, uid=single.uid, behind=behind))
+        state = State.WAITING if behind is None else State.BEHIND
+        self._verdicts.append(Verdict(state, uid=single.uid, behind=behind))
 
     def decisions(self) -> Decisions[T]:
         """All that was decided. A gang that was evicted meanwhile gets no place."""
@@ -286,5 +287,5 @@ class GangStep(Generic[T]):
             nominate=nominate,
             lift=[uids for uids in self._lift if staying.issuperset(uids)],
             reservations=self.backfill.reservations,
-            entries=self._entries,
+            verdicts=self._verdicts,
         )

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from scheduler_ext.core.planning.gang import Gang
-from scheduler_ext.core.planning.gang_decisions import Entry, State
+from scheduler_ext.core.planning.gang_decisions import Verdict
 from scheduler_ext.core.planning.gang_fit import GangMiss
+from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import shown_resource
 
@@ -28,11 +29,11 @@ def gpu_amounts(request: GpuRequest) -> Counter[str]:
     return found
 
 
-def sentence(entry: Entry[T], amounts: Amounts[T]) -> str:
-    """How the gang of an entry stands: "3 of 8 members fit; 5 × H100 short"."""
-    gang = entry.gang
+def sentence(verdict: Verdict[T], amounts: Amounts[T]) -> str:
+    """How the gang of a verdict stands: "3 of 8 members fit; 5 × H100 short"."""
+    gang = verdict.gang
     assert gang is not None
-    match entry.state:
+    match verdict.state:
         case State.INVALID:
             return gang.problem or ""
         case State.ASSEMBLING:
@@ -41,16 +42,16 @@ def sentence(entry: Entry[T], amounts: Amounts[T]) -> str:
             return f"all {gang.wish.size} members have places"
         case State.GIVEN_UP:
             return f"{_begun(gang)}, and the deadline has passed: the gang is evicted whole"
-    words = [nearest_miss(entry.miss, amounts)] if entry.miss is not None else []
-    if entry.state is State.BEHIND:
-        words.append(f"behind gang {entry.behind}, for which places are kept")
-    elif entry.state is State.UNSCHEDULABLE:
+    words = [nearest_miss(verdict.miss, amounts)] if verdict.miss is not None else []
+    if verdict.state is State.BEHIND:
+        words.append(f"behind gang {verdict.behind}, for which places are kept")
+    elif verdict.state is State.UNSCHEDULABLE:
         words.append("the gang would not fit if all other pods left")
-    elif entry.reservation is not None:
-        kept = entry.reservation
+    elif verdict.reservation is not None:
+        kept = verdict.reservation
         pods = f"{len(kept.awaited)} pod{'s' * (len(kept.awaited) != 1)}"
         words.append(f"places are kept on {_nodes(len(kept.nodes))}, free once {pods} left")
-        if entry.state is State.RESERVED and kept.starts_at is None:
+        if verdict.state is State.RESERVED and kept.starts_at is None:
             words.append("the time is unknown, because some of these pods state no max-duration")
     return "; ".join(words)
 

@@ -12,8 +12,8 @@ import pytest
 
 from scheduler_ext.core.planning.gang import GangWish, OnDeadline
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
-from scheduler_ext.core.planning.gang_decisions import State
 from scheduler_ext.core.planning.gang_step import Policy
+from scheduler_ext.core.planning.plan import State
 from tests.core.planning.gang_world import World, key_of
 from tests.core.planning.memory_cluster import ZONE, Ask, Host, packs_in_domain
 from tests.examples import LONG
@@ -143,7 +143,7 @@ class Walk:
         self._no_gang_runs_in_part_too_long()
         self._no_place_is_given_twice()
         if first_fits is not None:
-            planned = {e.gang.key.name for e in decisions.entries if e.gang and e.state is State.PLANNED}
+            planned = {e.gang.key.name for e in decisions.verdicts if e.gang and e.state is State.PLANNED}
             assert first_fits in planned, f"{first_fits} fits and is first, but is not started"
 
     # What holds.

@@ -10,9 +10,10 @@ import pytest
 from scheduler_ext.core.planning.draining import Running
 from scheduler_ext.core.planning.gang import Gang, MemberState
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
-from scheduler_ext.core.planning.gang_decisions import Decisions, Single, State
+from scheduler_ext.core.planning.gang_decisions import Decisions, Single
 from scheduler_ext.core.planning.gang_step import Policy, Scene, step
 from scheduler_ext.core.planning.gang_words import sentence
+from scheduler_ext.core.planning.plan import State
 from tests.core.planning.memory_cluster import (
     ZONE,
     Ask,
@@ -46,11 +47,13 @@ def decide(
 
 
 def states(found: Decisions[Ask]) -> dict[str, State]:
-    return {(each.gang.key.name if each.gang else each.uid or ""): each.state for each in found.entries}
+    return {(each.gang.key.name if each.gang else each.uid or ""): each.state for each in found.verdicts}
 
 
 def words(found: Decisions[Ask]) -> list[str]:
-    return [sentence(each, lambda ask: {ask.model or "GPU": ask.gpus}) for each in found.entries if each.gang]
+    return [
+        sentence(each, lambda ask: {ask.model or "GPU": ask.gpus}) for each in found.verdicts if each.gang
+    ]
 
 
 def test_a_gang_that_fits_gets_places_and_then_loses_its_gates() -> None:
@@ -151,7 +154,7 @@ def test_a_gang_evicts_once_and_then_keeps_its_places_from_everyone() -> None:
     assert found.nominate == []
     leaving = [pods[0], (replace(pods[1][0], leaving=True), 8)]
     again = decide([important], [Single("low", Ask(1))], leaving, policy=PREEMPTING)
-    assert (again.evict, states(again)) == ([], {"train": State.RESERVED, "low": State.UNSCHEDULABLE})
+    assert (again.evict, states(again)) == ([], {"train": State.RESERVED, "low": State.WAITING})
     gone = decide([important], [], pods[:1], policy=PREEMPTING)
     assert states(gone) == {"train": State.PLANNED}
 
