@@ -13,6 +13,7 @@ from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.cluster.failure_count import FailureCount
+from scheduler_ext.cluster.run_times import RunRecorder
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.held_rooms import HeldRoom
 from scheduler_ext.core.errors import ImpossibleReportError
@@ -212,13 +213,14 @@ class ReportHandler(CacheHandler[GpuNode]):
 @dataclass(eq=False)
 class PodHandler(CacheHandler[kube.Pod]):
     """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes. `facts` are
-    those about the pods that hold some."""
+    those about the pods that hold some; `runs` follows how long they do."""
 
     kind = "Pod"
     together = 250
     by_uid = True
     facts: dict[str, PodFacts] = field(default_factory=dict, init=False)
     failures: FailureCount = field(default_factory=FailureCount, init=False)
+    runs: RunRecorder | None = None
 
     def begin(self) -> None:
         super().begin()
@@ -237,7 +239,14 @@ class PodHandler(CacheHandler[kube.Pod]):
             if holds_gpus(state):
                 self.facts[self.key(pod)] = pod_facts(pod)
                 self.failures.seen(self.key(pod), pod)
+        if self.runs is not None:
+            self._record(self.runs, states)
         self._update(states)
+
+    def gone(self, item: kube.Pod | Broken) -> None:
+        if self.runs is not None:
+            self.runs.gone((self.key(item),))
+        super().gone(item)
 
     def known(self) -> set[str]:
         with self._locked as cache:
@@ -246,6 +255,8 @@ class PodHandler(CacheHandler[kube.Pod]):
     def remove(self, keys: Collection[str]) -> None:
         for uid in keys:
             self.facts.pop(uid, None)
+        if self.runs is not None:
+            self.runs.gone(keys, just_now=False)
         self.failures.forget(keys)
         self._update(dict.fromkeys(keys))
 
@@ -254,6 +265,11 @@ class PodHandler(CacheHandler[kube.Pod]):
         self.failures.listed()
         with self._locked as cache:
             cache.demand.release()
+
+    def _record(self, runs: RunRecorder, states: Mapping[str, PodState]) -> None:
+        for uid, state in states.items():
+            if isinstance(state, tuple) and not isinstance(state, _Other):
+                runs.seen(state[0], self.facts[uid])
 
     def _update(self, states: Mapping[str, PodState]) -> None:
         self._unlisted.difference_update(states)

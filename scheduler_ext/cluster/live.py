@@ -30,6 +30,7 @@ from scheduler_ext.cluster.inventory_handlers import (
 )
 from scheduler_ext.cluster.own_lease import Election
 from scheduler_ext.cluster.reflector import Reflector
+from scheduler_ext.cluster.run_times import RunRecorder
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.cluster.writers import Writers
 from scheduler_ext.core.cache.ledger import Cause
@@ -95,6 +96,8 @@ class LiveInventory(Background):
         extender.preemptor.budgets = budgets.budgets
         parts = (self.locked, resources, self._wake)
         self._holders = PodHandler(*parts)
+        if config.queue.run_times:
+            self._holders.runs = RunRecorder(config.queue.run_times)
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), self._holders, rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
         self._nodes = NodeHandler(*parts)
@@ -247,6 +250,7 @@ class LiveInventory(Background):
             forecast_age_s=self._forecasting.age_s,
             readings=readings,
             facts=self._holders.facts,
+            past_runs=self._holders.runs.past if self._holders.runs is not None else None,
         )
 
     def _problems(self, watches: Sequence[WatchHealth], now: float) -> list[Problem]:

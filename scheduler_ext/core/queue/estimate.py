@@ -59,7 +59,7 @@ def estimates(
     random = np.random.default_rng(_SEED)
     ends = _Ends(run_times, random)
     held = ends.of([(each.kind, each.age_s, 0.0 if each.leaving else each.limit_s) for each in queue.holders])
-    own = ends.of([(each.kind, 0.0, each.limit_s) for each in waiters])
+    own = ends.of([(each.kind, 0.0, each.limit_s) for each in waiters], forever=False)
     coming = _coming(arrivals, ends, _PER_WAITER * len(waiters) + _MORE, random)
     futures = []
     for draw in range(DRAWS):
@@ -79,15 +79,19 @@ def _coming(arrivals: Arrivals, ends: "_Ends", most: int, random: np.random.Gene
     if not arrivals.seen or arrivals.over_s <= 0:
         return [[] for _ in range(DRAWS)]
     gaps = random.exponential(arrivals.over_s / len(arrivals.seen), (DRAWS, most))
-    which = random.integers(len(arrivals.seen), size=(DRAWS, most)).tolist()
-    runs = ends.of([(each.kind, 0.0, each.limit_s) for each in arrivals.seen])
-    # A pod that is drawn twice runs as long in both cases: one future is one possible world.
+    which = random.integers(len(arrivals.seen), size=(DRAWS, most))
+    # A pod that is drawn twice does not run as long both times.
+    runs = ends.of([(each.kind, 0.0, each.limit_s) for each in arrivals.seen], forever=False)
+    rows = random.integers(DRAWS, size=(DRAWS, most))
     return [
         [
-            Arrival(at_s, arrivals.seen[index], runs[draw][index])
-            for at_s, index in zip(times, which[draw], strict=True)
+            Arrival(at_s, arrivals.seen[index], runs[row][index])
+            for at_s, index, row in zip(times, indexes, drawn, strict=True)
+            if runs[row][index].at_s < NEVER
         ]
-        for draw, times in enumerate(np.cumsum(gaps, axis=1).tolist())
+        for times, indexes, drawn in zip(
+            np.cumsum(gaps, axis=1).tolist(), which.tolist(), rows.tolist(), strict=True
+        )
     ]
 
 
@@ -98,10 +102,17 @@ class _Ends:
         self._run_times = run_times
         self._random = random
 
-    def of(self, pods: Sequence[tuple[RunKind, float, float | None]]) -> list[list[Moment]]:
-        """By draw: the end of each of these pods, by its kind, its age and its limit."""
+    def of(
+        self, pods: Sequence[tuple[RunKind, float, float | None]], *, forever: bool = True
+    ) -> list[list[Moment]]:
+        """By draw: the end of each of these pods, by its kind, its age and its limit. Without `forever`, none
+        of those with comparable runs outlasts all of these: of many pods that have not started, some would
+        in each future."""
         limits: Floats = np.array([np.inf if limit is None else limit for _, _, limit in pods])
         ends = np.minimum(self._drawn(pods), limits)
+        if not forever:
+            longest = np.array([self._run_times.best(kind, age).longest_s for kind, age, _ in pods])
+            ends = np.where(np.isinf(ends), longest, ends)
         # Pods with a limit and no comparable runs.
         known = np.array([self._run_times.best(kind, age).longer_than(age) > 0 for kind, age, _ in pods])
         stated = (limits > 0) & ~known

@@ -43,6 +43,11 @@ class Survival:
         later = len(entered) - np.searchsorted(entered, self._ends, "right")
         self._at_risk: Floats = np.maximum(reached - later, 1).astype(np.float64)
 
+    @property
+    def longest_s(self) -> float:
+        """The longest run that ended; infinite without any."""
+        return float(self._ends[-1]) if len(self._ends) else float("inf")
+
     def longer_than(self, age_s: float) -> int:
         """The number of runs that ended later than this age."""
         return len(self._ends) - int(np.searchsorted(self._ends, age_s, "right"))
