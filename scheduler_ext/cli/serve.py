@@ -242,6 +242,8 @@ def _build_apps(
     from scheduler_ext.server.runbook_routes import runbooks_blueprint
     from scheduler_ext.server.server_options import Apps
     from scheduler_ext.views.history import Sample
+    from scheduler_ext.views.queue.queue_list import QueueView
+    from scheduler_ext.views.queue.start_estimates import StartEstimates
     from scheduler_ext.whatif.schedulable import SchedulableReplicas
 
     share_one_arena()
@@ -253,6 +255,7 @@ def _build_apps(
     explainer = Explainer(source, extender.record, config, extender.places, extender.new_nodes)
     explaining = Explaining(explainer)
     waiting = Waiting(source, extender.record, explainer)
+    queue = QueueView(source, waiting.lines, StartEstimates(source, config))
     longest = partial(waiting.longest, most=config.metrics.waiting_pods)
     workloads = partial(waiting.by_workload, config.metrics.waiting_pods)
     replicas = SchedulableReplicas(source, config)
@@ -284,7 +287,7 @@ def _build_apps(
         health=health_app(source, metrics),
         inspect=inspect_app(
             explanations_blueprint(explaining),
-            questions_blueprint(source, config, explainer, waiting),
+            questions_blueprint(source, config, explainer, waiting, queue),
             page_blueprint(feed, config),
             runbooks_blueprint(),
             pods_blueprint(source, explaining),

@@ -23,7 +23,8 @@ class RunRecorder:
         if pod.finished:
             self.gone((pod.uid,))
         elif pod.started_at is not None:
-            self._running[pod.uid] = Run(run_kind(pod, facts), pod.started_at)
+            kind = RunKind(pod.namespace, facts.owner, pod.asked)
+            self._running[pod.uid] = Run(kind, pod.started_at)
 
     def gone(self, uids: Collection[str], *, just_now: bool = True) -> None:
         """These pods have ended; `just_now` if a watch reported it."""
@@ -32,8 +33,3 @@ class RunRecorder:
             run = self._running.pop(uid, None)
             if run is not None and just_now:
                 self.past.ended(run._replace(ended_at=now))
-
-
-def run_kind(pod: BoundPod, facts: PodFacts) -> RunKind:
-    """What a pod on a node is compared by."""
-    return RunKind(pod.namespace, facts.owner, pod.asked)

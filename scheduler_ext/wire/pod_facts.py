@@ -1,5 +1,5 @@
-"""The facts about a pod that no decision reads: its workload, when it began to run and for how long at most, and
-a pending reclaim."""
+"""The facts about a pod that no decision reads: its workload, when it began to run and for how long at most,
+and a pending reclaim."""
 
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.wire import kube

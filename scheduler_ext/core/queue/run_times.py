@@ -59,6 +59,10 @@ class PastRuns:
             dropped = self._runs.popleft()
             self.since = max(self.since, dropped.ended_at or self.since)
 
+    def runs(self) -> tuple[Run, ...]:
+        """The runs, the oldest first."""
+        return tuple(self._runs)
+
     def copy(self) -> "PastRuns":
         """The same runs, for another thread."""
         copied = PastRuns(self.since, self._most)

@@ -1,0 +1,122 @@
+"""`scheduler-ext queue`: the waiting pods in their order, with their places and when they will start."""
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from scheduler_ext.cli.answers import Live, live_options
+from scheduler_ext.cli.options import some_namespace_option
+from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
+from scheduler_ext.wire.times import seconds, span_text
+
+
+@click.command()
+@some_namespace_option
+@live_options
+def queue(namespace: str | None, live: Live, output: str) -> None:
+    """List the pods that wait for GPUs, in the order in which they are tried.
+
+    Shows the planned node of each pod, or the reason why it waits, and an estimate of its start. POSITION is
+    that in the whole queue, with --namespace too.
+    """
+    listing = live.answers().queue(namespace)
+    names = (each["name"] for item in listing["items"] for each in item["members"] or [item])
+    print_output(output, listing, "pod", names, lambda value, wide: _print(value, namespace, wide=wide))
+
+
+def _print(listing: dict[str, Any], namespace: str | None, *, wide: bool) -> None:
+    items = listing["items"]
+    if items:
+        rows = [row for item in items for row in _rows(item, wide=wide)]
+        columns = (
+            dict(_COLUMNS) if namespace is None else {k: v for k, v in _COLUMNS.items() if k != "NAMESPACE"}
+        )
+        print_items(columns | (_WIDE_COLUMNS if wide else {}), rows, wide=wide)
+    else:
+        where = f" in namespace {namespace}" if namespace is not None else ""
+        click.echo(f"No pods wait for GPUs{where}", err=True)
+    print_notes(_notes(listing))
+
+
+def _rows(item: dict[str, Any], *, wide: bool) -> list[dict[str, Any]]:
+    """The row of a pod or a gang; `wide`, the members of a gang below it."""
+    return [item, *(_member_row(each) for each in item["members"])] if wide else [item]
+
+
+def _member_row(member: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "position": "",
+        "namespace": member["namespace"],
+        "name": f"  {member['name']}",
+        "gang": None,
+        "members": [],
+        "priority": "",
+        "state": member["state"],
+        "nodes": {member["node"]: 1} if member["node"] else {},
+        "waitingSeconds": None,
+        "start": None,
+        "reason": "",
+        "devices": {},
+    }
+
+
+def _notes(listing: dict[str, Any]) -> list[str]:
+    notes = []
+    if listing["items"] and not listing["planning"]:
+        notes.append(
+            "planning is off (nominate.enabled), so no pod has a planned node; the order is that of kube-scheduler"
+        )
+    unknown = Counter(item["start"]["unknown"] for item in listing["items"] if item["start"]["unknown"])
+    for reason, count in unknown.items():
+        notes.append(f"the start of {count} {'row is' if count == 1 else 'rows is'} unknown: {reason}")
+    return notes
+
+
+def _name(item: dict[str, Any]) -> str:
+    return f"{item['name']} (gang of {len(item['members'])})" if item["gang"] else str(item["name"])
+
+
+def _node(item: dict[str, Any]) -> str:
+    nodes = item["nodes"]
+    if not nodes:
+        return "-"
+    return ", ".join(nodes) if len(nodes) <= 2 else f"{len(nodes)} nodes"
+
+
+def _start(item: dict[str, Any]) -> str:
+    """The start from now on: "now", "20m-2h", "by 3h" for stated limits, "after 20m", "unknown"."""
+    start = item["start"]
+    if start is None:
+        return ""
+    earliest, latest = _from_now(start["earliest"]), _from_now(start["latest"])
+    if latest is None:
+        return "unknown" if earliest in (None, "now") else f"after {earliest}"
+    if start["byStatedLimits"] or earliest is None:
+        return f"within {latest}"
+    return latest if earliest == latest else f"{earliest} - {latest}"
+
+
+def _from_now(text: str | None) -> str | None:
+    at = seconds(text)
+    if at is None:
+        return None
+    left_s = at - datetime.now(UTC).timestamp()
+    return span_text(left_s) if left_s >= 1 else "now"
+
+
+_COLUMNS: Columns = {
+    "POSITION": "position",
+    "NAMESPACE": "namespace",
+    "POD": _name,
+    "PRIORITY": "priority",
+    "STATE": "state",
+    "NODE": _node,
+    "WAITING": lambda item: "" if item["waitingSeconds"] is None else span_text(item["waitingSeconds"]),
+    "START": _start,
+    "REASON": "reason",
+}
+_WIDE_COLUMNS: Columns = {
+    "DEVICES": lambda item: ",".join(uuid for uuids in item["devices"].values() for uuid in uuids) or "-",
+}
