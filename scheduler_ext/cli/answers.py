@@ -20,13 +20,13 @@ from scheduler_ext.cli.kubeconfigs import complete_namespaces, kubeconfig_of, tr
 from scheduler_ext.cli.options import bundled, context_option, kubeconfig_option_with, output_option
 from scheduler_ext.cli.output import show
 from scheduler_ext.core.errors import ClusterError, RequestError
+from scheduler_ext.core.intree import NodeFacts
+from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.explain.explainer import Explainer, other_scheduler, unschedulable_message
 from scheduler_ext.explain.snapshot_dump import Moment, read_moment
 from scheduler_ext.explain.waiting import Waiting, pod_list
-from scheduler_ext.core.intree import NodeFacts
-from scheduler_ext.core.node.node import PendingPod
-from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.views.ledger_dump import ledger_dump
@@ -238,7 +238,7 @@ class FromObjects:
         source = _Once(self._moment, self._state)
         waiting = Waiting(source, self._moment.record, self._explainer)
         view = QueueView(source, waiting.lines, StartEstimates(source, self._config))
-        return view.listed(namespace, time.time())
+        return view.listed(namespace, time.time()) | {"planning": None}
 
     def pods(self) -> dict[str, Any]:
         waiting = Waiting(self._moment, self._moment.record, self._explainer)

@@ -65,12 +65,12 @@ def _member_row(member: dict[str, Any]) -> dict[str, Any]:
 def _notes(listing: dict[str, Any]) -> list[str]:
     notes = []
     if listing["items"] and not listing["planning"]:
-        notes.append(
-            "planning is off (nominate.enabled), so no pod has a planned node; the order is that of kube-scheduler"
-        )
+        notes.append(_NO_PLAN if listing["planning"] is not None else _NO_EXTENDER)
     unknown = Counter(item["start"]["unknown"] for item in listing["items"] if item["start"]["unknown"])
-    for reason, count in unknown.items():
-        notes.append(f"the start of {count} {'row is' if count == 1 else 'rows is'} unknown: {reason}")
+    if unknown and listing["planning"] is not None and listing["runTimes"] is None:
+        notes.append(_NO_RUN_TIMES)
+    for reason, count in unknown.most_common(_MOST_NOTES):
+        notes.append(f"{count} start{'s are' if count > 1 else ' is'} unknown: {reason}")
     return notes
 
 
@@ -106,6 +106,11 @@ def _from_now(text: str | None) -> str | None:
     return span_text(left_s) if left_s >= 1 else "now"
 
 
+_NO_PLAN = "planning is off (nominate.enabled): no pod has a planned node, and the order is kube-scheduler's"
+_NO_RUN_TIMES = "past run times are not remembered (queue.runTimes is 0): only stated limits count"
+_MOST_NOTES = 5
+_NO_EXTENDER = "without an extender, neither planned nodes nor past run times are known"
+
 _COLUMNS: Columns = {
     "POSITION": "position",
     "NAMESPACE": "namespace",
@@ -118,5 +123,6 @@ _COLUMNS: Columns = {
     "REASON": "reason",
 }
 _WIDE_COLUMNS: Columns = {
+    "START UNKNOWN BECAUSE": lambda item: (item["start"] or {}).get("unknown") or "-",
     "DEVICES": lambda item: ",".join(uuid for uuids in item["devices"].values() for uuid in uuids) or "-",
 }

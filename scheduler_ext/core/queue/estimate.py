@@ -114,7 +114,9 @@ class _Ends:
             longest = np.array([self._run_times.best(kind, age).longest_s for kind, age, _ in pods])
             ends = np.where(np.isinf(ends), longest, ends)
         # Pods with a limit and no comparable runs.
-        known = np.array([self._run_times.best(kind, age).longer_than(age) > 0 for kind, age, _ in pods])
+        known = np.array(
+            [self._run_times.best(kind, age).longer_than(age) > 0 for kind, age, _ in pods], bool
+        )
         stated = (limits > 0) & ~known
         return [
             [Moment(at_s, limited) for at_s, limited in zip(row.tolist(), stated.tolist(), strict=True)]
@@ -169,11 +171,10 @@ class _Reasons:
         unclear = sum(self._is_unclear(holder) for holder in holders)
         if not unclear:
             return "the run times of pods before it in the queue are unknown"
-        pods = "the pod" if len(holders) == 1 else f"{unclear} of the {len(holders)} pods"
-        return (
-            f"the end of {pods} in its way is unknown: fewer than {ENOUGH} pods like it ran longer, "
-            "and no limit is stated"
-        )
+        if len(holders) == 1:
+            return f"the end of the pod in its way is unknown: fewer than {ENOUGH} pods like it ran longer"
+        of_them = f"{unclear} of the {len(holders)}" if unclear < len(holders) else f"the {unclear}"
+        return f"the ends of {of_them} pods in its way are unknown: fewer than {ENOUGH} pods like each ran longer"
 
     def _could_take(self, waiter: Waiter, node: str) -> bool:
         """Whether an empty node takes one of its pods."""

@@ -12,7 +12,6 @@ from scheduler_ext.views.queue.start_estimates import QueueSource, StartEstimate
 from scheduler_ext.wire.times import time_text
 
 _MOST_ROWS = 1000
-NOT_LEARNED = "past run times are not remembered (queue.runTimes is 0), and pods in its way state no limit"
 
 
 class QueueView:
@@ -43,8 +42,7 @@ class QueueView:
             if namespace in (None, first.namespace) and len(items) < _MOST_ROWS:
                 estimate = made.by_uid.get(first.uid)
                 items.append(
-                    _item(position, row, lines.get(first.uid), now)
-                    | {"start": _start(estimate, made.at, learned=status.past_runs is not None)}
+                    _item(position, row, lines.get(first.uid), now) | {"start": _start(estimate, made.at)}
                 )
         return {
             "apiVersion": API_VERSION,
@@ -142,13 +140,10 @@ def _reason(entry: Entry | None, line: Mapping[str, Any] | None) -> str:
     return str(line["nearest"] or line["reason"])
 
 
-def _start(estimate: Estimate | None, at: float, *, learned: bool) -> dict[str, Any]:
+def _start(estimate: Estimate | None, at: float) -> dict[str, Any]:
     """The estimate as times; it was made `at`."""
     if estimate is None:
         estimate = Estimate(unknown="it came after the last estimate; the next one is made in some seconds")
-    unknown = estimate.unknown
-    if unknown is not None and not learned and "fewer than" in unknown:
-        unknown = NOT_LEARNED
     moments = (estimate.earliest_s, estimate.median_s, estimate.latest_s)
     earliest, median, latest = (None if each is None else time_text(at + each) for each in moments)
     return {
@@ -156,5 +151,5 @@ def _start(estimate: Estimate | None, at: float, *, learned: bool) -> dict[str, 
         "median": median,
         "latest": latest,
         "byStatedLimits": estimate.stated,
-        "unknown": unknown,
+        "unknown": estimate.unknown,
     }
