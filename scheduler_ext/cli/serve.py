@@ -239,6 +239,7 @@ def _build_apps(
     from scheduler_ext.server.page.feed import PageFeed
     from scheduler_ext.server.page.pod_routes import pods_blueprint
     from scheduler_ext.server.page.routes import page_blueprint
+    from scheduler_ext.server.queue_routes import queue_blueprint
     from scheduler_ext.server.runbook_routes import runbooks_blueprint
     from scheduler_ext.server.server_options import Apps
     from scheduler_ext.views.history import Sample
@@ -287,7 +288,8 @@ def _build_apps(
         health=health_app(source, metrics),
         inspect=inspect_app(
             explanations_blueprint(explaining),
-            questions_blueprint(source, config, explainer, waiting, queue),
+            questions_blueprint(source, config, explainer, waiting),
+            queue_blueprint(queue),
             page_blueprint(feed, config),
             runbooks_blueprint(),
             pods_blueprint(source, explaining),

@@ -16,7 +16,6 @@ from scheduler_ext.sources.source_status import Source
 from scheduler_ext.views.idle_pods import idle_pod_list
 from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.views.listing import inventory_list
-from scheduler_ext.views.queue.queue_list import QueueView
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.extender_args import encode_json
@@ -55,9 +54,9 @@ def explanations_blueprint(explaining: Explaining) -> Blueprint:
 
 
 def questions_blueprint(
-    source: Source, config: Configuration, explainer: Explainer, waiting: Waiting, queue: QueueView
+    source: Source, config: Configuration, explainer: Explainer, waiting: Waiting
 ) -> Blueprint:
-    """Routes about the cluster: inventory, pods, the queue, snapshot and ledger."""
+    """Routes about the cluster: inventory, pods, snapshot and ledger."""
     routes = Blueprint("questions", __name__)
     resources = config.resource_names()
 
@@ -87,10 +86,6 @@ def questions_blueprint(
     @routes.get("/pods")
     def pods() -> Response:
         return json_reply(200, encode_json(pod_list(infos(), waiting.lines())))
-
-    @routes.get("/queue")
-    def queued() -> Response:
-        return json_reply(200, encode_json(queue.listed(request.args.get("namespace"), time.time())))
 
     @routes.get("/debug/snapshot")
     def snapshot() -> Response:

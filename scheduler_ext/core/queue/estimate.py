@@ -173,8 +173,10 @@ class _Reasons:
             return "the run times of pods before it in the queue are unknown"
         if len(holders) == 1:
             return f"the end of the pod in its way is unknown: fewer than {ENOUGH} pods like it ran longer"
-        of_them = f"{unclear} of the {len(holders)}" if unclear < len(holders) else f"the {unclear}"
-        return f"the ends of {of_them} pods in its way are unknown: fewer than {ENOUGH} pods like each ran longer"
+        which = f"{unclear} of the {len(holders)}" if unclear < len(holders) else f"the {unclear}"
+        return (
+            f"the ends of {which} pods in its way are unknown: fewer than {ENOUGH} pods like each ran longer"
+        )
 
     def _could_take(self, waiter: Waiter, node: str) -> bool:
         """Whether an empty node takes one of its pods."""

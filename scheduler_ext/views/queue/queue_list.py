@@ -11,7 +11,7 @@ from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.views.queue.start_estimates import QueueSource, StartEstimates, Waiting
 from scheduler_ext.wire.times import time_text
 
-_MOST_ROWS = 1000
+_MOST_ROWS = 5000
 
 
 class QueueView:
@@ -28,22 +28,24 @@ class QueueView:
         self._lines = lines
         self._estimates = estimates
 
-    def listed(self, namespace: str | None, now: float) -> dict[str, Any]:
-        """The QueueList at `now` (wall time in seconds); positions are those in the whole queue, also of the
-        pods of one namespace."""
+    def listed(self, namespace: str | None, now: float, most: int | None = None) -> dict[str, Any]:
+        """The QueueList at `now` (wall time in seconds), at most so many of its rows; positions are those in
+        the whole queue, also of the pods of one namespace."""
         status = self._source.status()
         pending = {each.pod.uid: each for each in self._source.pending()}
         rows = _planned_rows(status.plan, pending) if status.plan is not None else _bare_rows(pending)
         made = self._estimates.of(rows)
         lines = {line["uid"]: line for line in self._lines()}
-        items: list[dict[str, Any]] = []
-        for position, row in enumerate(rows, 1):
-            first = row.pods[0].pod
-            if namespace in (None, first.namespace) and len(items) < _MOST_ROWS:
-                estimate = made.by_uid.get(first.uid)
-                items.append(
-                    _item(position, row, lines.get(first.uid), now) | {"start": _start(estimate, made.at)}
-                )
+        wanted = [
+            (position, row)
+            for position, row in enumerate(rows, 1)
+            if namespace in (None, row.pods[0].pod.namespace)
+        ]
+        items = []
+        for position, row in wanted[: most or _MOST_ROWS]:
+            uid = row.pods[0].pod.uid
+            start = _start(made.by_uid.get(uid), made.at)
+            items.append(_item(position, row, lines.get(uid), now) | {"start": start})
         return {
             "apiVersion": API_VERSION,
             "kind": "QueueList",
@@ -51,7 +53,7 @@ class QueueView:
             "plannedAt": time_text(status.plan.made_at) if status.plan is not None else None,
             "runTimes": len(status.past_runs) if status.past_runs is not None else None,
             "within": WITHIN,
-            "total": len(rows),
+            "total": len(wanted),
             "states": {state.value: state.meaning for state in dict.fromkeys(row.state for row in rows)},
             "items": items,
         }
