@@ -18,8 +18,8 @@ from scheduler_ext.wire.times import seconds, span_text
 def queue(namespace: str | None, live: Live, output: str) -> None:
     """List the pods that wait for GPUs, in the order in which they are tried.
 
-    Shows the planned node of each pod, or the reason why it waits, and an estimate of its start. POSITION is
-    that in the whole queue, with --namespace too.
+    Shows the planned node of each pod, or the reason why it waits, and an estimate of its start. POS is the
+    position in the whole queue, with --namespace too.
     """
     listing = live.answers().queue(namespace)
     names = (each["name"] for item in listing["items"] for each in item["members"] or [item])
@@ -52,6 +52,7 @@ def _member_row(member: dict[str, Any]) -> dict[str, Any]:
         "name": f"  {member['name']}",
         "gang": None,
         "members": [],
+        "asks": "",
         "priority": "",
         "state": member["state"],
         "nodes": {member["node"]: 1} if member["node"] else {},
@@ -82,20 +83,23 @@ def _node(item: dict[str, Any]) -> str:
     nodes = item["nodes"]
     if not nodes:
         return "-"
-    return ", ".join(nodes) if len(nodes) <= 2 else f"{len(nodes)} nodes"
+    return next(iter(nodes)) if len(nodes) == 1 else f"{len(nodes)} nodes"
 
 
 def _start(item: dict[str, Any]) -> str:
-    """The start from now on: "now", "20m-2h", "by 3h" for stated limits, "after 20m", "unknown"."""
+    """The start from now on: "now", "20m - 2h", "within 3h", "unknown" (perhaps with the time before which it
+    is unlikely)."""
     start = item["start"]
     if start is None:
         return ""
     earliest, latest = _from_now(start["earliest"]), _from_now(start["latest"])
     if latest is None:
-        return "unknown" if earliest in (None, "now") else f"after {earliest}"
-    if start["byStatedLimits"] or earliest is None:
-        return f"within {latest}"
-    return latest if earliest == latest else f"{earliest} - {latest}"
+        return "unknown" if earliest in (None, "now") else f"unknown, after {earliest}"
+    if start["byStatedLimits"]:
+        return f"within {latest} (limit)"
+    if earliest == latest:
+        return latest
+    return f"within {latest}" if earliest in (None, "now") else f"{earliest} - {latest}"
 
 
 def _from_now(text: str | None) -> str | None:
@@ -103,7 +107,13 @@ def _from_now(text: str | None) -> str | None:
     if at is None:
         return None
     left_s = at - datetime.now(UTC).timestamp()
-    return span_text(left_s) if left_s >= 1 else "now"
+    return _about(left_s) if left_s >= 1 else "now"
+
+
+def _about(span_s: float) -> str:
+    """A time span without digits that an estimate does not have: 40s, 36m, 1h16m, 3d4h."""
+    unit_s = 1 if span_s < 60 else 60
+    return span_text(round(span_s / unit_s) * unit_s)
 
 
 _NO_PLAN = "planning is off (nominate.enabled): no pod has a planned node, and the order is kube-scheduler's"
@@ -112,17 +122,18 @@ _MOST_NOTES = 5
 _NO_EXTENDER = "without an extender, neither planned nodes nor past run times are known"
 
 _COLUMNS: Columns = {
-    "POSITION": "position",
+    "POS": "position",
     "NAMESPACE": "namespace",
     "POD": _name,
     "PRIORITY": "priority",
     "STATE": "state",
     "NODE": _node,
-    "WAITING": lambda item: "" if item["waitingSeconds"] is None else span_text(item["waitingSeconds"]),
+    "WAITING": lambda item: "" if item["waitingSeconds"] is None else _about(item["waitingSeconds"]),
     "START": _start,
     "REASON": "reason",
 }
 _WIDE_COLUMNS: Columns = {
+    "ASKS": "asks",
     "START UNKNOWN BECAUSE": lambda item: (item["start"] or {}).get("unknown") or "-",
     "DEVICES": lambda item: ",".join(uuid for uuids in item["devices"].values() for uuid in uuids) or "-",
 }

@@ -8,10 +8,13 @@ from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.planning.plan import Entry, Plan, State
 from scheduler_ext.core.queue.estimate import WITHIN, Estimate
 from scheduler_ext.explain.explain import API_VERSION
+from scheduler_ext.explain.sentences import asks
 from scheduler_ext.views.queue.start_estimates import QueueSource, StartEstimates, Waiting
 from scheduler_ext.wire.times import time_text
 
 _MOST_ROWS = 5000
+# States in which the last decisions say more than the state itself.
+_BY_LINE = (State.WAITING, State.INVALID, State.NOMINATED_ELSEWHERE)
 
 
 class QueueView:
@@ -101,6 +104,7 @@ def _item(position: int, row: Waiting, line: Mapping[str, Any] | None, now: floa
         "uid": None if gang is not None else first.uid,
         "gang": {"source": gang.source, "name": gang.name} if gang is not None else None,
         "members": _members(row) if gang is not None else [],
+        "asks": asks(first.request) + (" each" if gang is not None else ""),
         "priority": min(each.pod.priority for each in row.pods),
         "state": row.state.value,
         "nodes": dict(Counter(_nodes(row))),
@@ -108,7 +112,7 @@ def _item(position: int, row: Waiting, line: Mapping[str, Any] | None, now: floa
         "created": time_text(min(created)) if created else None,
         "waitingSeconds": max(0, round(now - min(created))) if created else None,
         "stateSince": time_text(entry.since) if entry is not None and entry.since else None,
-        "reason": _reason(entry, line),
+        "reason": _reason(row.state, entry, line),
         "refusals": dict(entry.refusals) if entry is not None else {},
     }
 
@@ -133,13 +137,15 @@ def _members(row: Waiting) -> list[dict[str, Any]]:
     ]
 
 
-def _reason(entry: Entry | None, line: Mapping[str, Any] | None) -> str:
-    """The plan's own sentence; else the nearest miss, or the reason of the last filter."""
+def _reason(state: State, entry: Entry | None, line: Mapping[str, Any] | None) -> str:
+    """The plan's own sentence; of a pod that fits nowhere the nearest miss, or the reason of the last filter;
+    else the meaning of its state."""
     if entry is not None and entry.reason:
         return entry.reason
-    if line is None:
-        return ""
-    return str(line["nearest"] or line["reason"])
+    if line is not None and state in _BY_LINE:
+        return str(line["nearest"] or line["reason"])
+    meaning = state.meaning.rstrip(".")
+    return meaning[0].lower() + meaning[1:]
 
 
 def _start(estimate: Estimate | None, at: float) -> dict[str, Any]:
