@@ -80,8 +80,12 @@ def _planned_rows(plan: Plan, pending: Mapping[str, PendingPod]) -> list[Waiting
 
 def _bare_rows(pending: Mapping[str, PendingPod]) -> list[Waiting]:
     """Pods without a plan, in kube-scheduler's order."""
-    order = sorted(pending.values(), key=lambda each: (-each.pod.priority, each.pod.created_at or 0.0))
-    return [Waiting([each], _bare_state(each)) for each in order]
+    return [Waiting([each], _bare_state(each)) for each in sorted(pending.values(), key=_rank)]
+
+
+def _rank(waiting: PendingPod) -> tuple[int, float, str, str]:
+    pod = waiting.pod
+    return -pod.priority, pod.created_at or 0.0, pod.namespace, pod.name
 
 
 def _bare_state(waiting: PendingPod) -> State:
