@@ -13,7 +13,7 @@ from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.cluster.failure_count import FailureCount
-from scheduler_ext.cluster.run_times import RunRecorder
+from scheduler_ext.cluster.run_recorder import RunRecorder
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.held_rooms import HeldRoom
 from scheduler_ext.core.errors import ImpossibleReportError

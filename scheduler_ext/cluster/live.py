@@ -30,7 +30,7 @@ from scheduler_ext.cluster.inventory_handlers import (
 )
 from scheduler_ext.cluster.own_lease import Election
 from scheduler_ext.cluster.reflector import Reflector
-from scheduler_ext.cluster.run_times import RunRecorder
+from scheduler_ext.cluster.run_recorder import RunRecorder
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.cluster.writers import Writers
 from scheduler_ext.core.cache.ledger import Cause
