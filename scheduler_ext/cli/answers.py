@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 _SOURCES = ("auto", "extender", "cluster")
 # The limit of each step towards an extender: its absence should show soon.
 _FIND_S = 5.0
+# The limit of a computation here.
+_ALL_S = 600.0
 
 
 class Live:
@@ -237,7 +239,7 @@ class FromObjects:
     def queue(self, namespace: str | None) -> dict[str, Any]:
         source = _Once(self._moment, self._state)
         waiting = Waiting(source, self._moment.record, self._explainer)
-        view = QueueView(source, waiting.lines, StartEstimates(source, self._config))
+        view = QueueView(source, waiting.lines, StartEstimates(source, self._config, _ALL_S))
         return view.listed(namespace, time.time()) | {"planning": None}
 
     def pods(self) -> dict[str, Any]:

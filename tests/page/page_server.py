@@ -72,7 +72,7 @@ class PageServer:
         explainer = Explainer(self, self.extender.record, config, self.extender.places)
         self.plan: Plan | None = None
         self.past_runs: PastRuns | None = None
-        queue = QueueView(self, lambda: self.pending_lines, StartEstimates(self, config))
+        queue = QueueView(self, lambda: self.pending_lines, StartEstimates(self, config, 60.0))
         app = inspect_app(
             page_blueprint(self.feed, config),
             pods_blueprint(self, Explaining(explainer)),

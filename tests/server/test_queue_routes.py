@@ -23,7 +23,7 @@ def client() -> FlaskClient:
     elsewhere["metadata"]["namespace"] = "ml"
     source = Followed(cluster(*(waits(f"w{i:03}", since_s=500 - i) for i in range(201)), elsewhere))
     waiting = Waiting(source, source.moment.record, Explainer(source, source.moment.record, CONFIG))
-    view = QueueView(source, waiting.lines, StartEstimates(source, CONFIG))
+    view = QueueView(source, waiting.lines, StartEstimates(source, CONFIG, 60.0))
     return inspect_app(queue_blueprint(view)).test_client()
 
 

@@ -19,8 +19,10 @@ from scheduler_ext.core.queue.survival import Floats
 
 # The part of the futures within the interval; as many start earlier as later.
 WITHIN = 0.8
-# The futures of an estimate: the ends of the interval are then among ten on each side.
-DRAWS = 100
+# The futures of an estimate: the ends of the interval are then among ten on each side. In large clusters,
+# whose futures take longer, there are fewer.
+_DRAWS, _FEWEST_DRAWS = 100, 30
+_PODS_OF_ALL_DRAWS = 100_000
 _SEED = 24
 # Arrivals of one future: nearly always more than come before the last of the queue has started.
 _PER_WAITER, _MORE = 2, 50
@@ -57,12 +59,14 @@ def estimates(
         return []
     queue = Queue(free, holders, waiters, arrivals.seen)
     random = np.random.default_rng(_SEED)
-    ends = _Ends(run_times, random)
+    pods = len(queue.holders) + len(waiters)
+    draws = min(_DRAWS, max(_FEWEST_DRAWS, _PODS_OF_ALL_DRAWS // pods))
+    ends = _Ends(run_times, random, draws)
     held = ends.of([(each.kind, each.age_s, 0.0 if each.leaving else each.limit_s) for each in queue.holders])
     own = ends.of([(each.kind, 0.0, each.limit_s) for each in waiters], forever=False)
     coming = _coming(arrivals, ends, _PER_WAITER * len(waiters) + _MORE, random)
     futures = []
-    for draw in range(DRAWS):
+    for draw in range(draws):
         futures.append(queue.starts(held[draw], own[draw], coming[draw]))
         pause()
     starts = np.array([[start.at_s for start in future] for future in futures])
@@ -77,12 +81,12 @@ def estimates(
 def _coming(arrivals: Arrivals, ends: "_Ends", most: int, random: np.random.Generator) -> list[list[Arrival]]:
     """By draw: the next pods that are created."""
     if not arrivals.seen or arrivals.over_s <= 0:
-        return [[] for _ in range(DRAWS)]
-    gaps = random.exponential(arrivals.over_s / len(arrivals.seen), (DRAWS, most))
-    which = random.integers(len(arrivals.seen), size=(DRAWS, most))
+        return [[] for _ in range(ends.draws)]
+    gaps = random.exponential(arrivals.over_s / len(arrivals.seen), (ends.draws, most))
+    which = random.integers(len(arrivals.seen), size=(ends.draws, most))
     # A pod that is drawn twice does not run as long both times.
     runs = ends.of([(each.kind, 0.0, each.limit_s) for each in arrivals.seen], forever=False)
-    rows = random.integers(DRAWS, size=(DRAWS, most))
+    rows = random.integers(ends.draws, size=(ends.draws, most))
     return [
         [
             Arrival(at_s, arrivals.seen[index], runs[row][index])
@@ -98,8 +102,9 @@ def _coming(arrivals: Arrivals, ends: "_Ends", most: int, random: np.random.Gene
 class _Ends:
     """Draws of the remaining times of pods."""
 
-    def __init__(self, run_times: RunTimes, random: np.random.Generator) -> None:
+    def __init__(self, run_times: RunTimes, random: np.random.Generator, draws: int) -> None:
         self._run_times = run_times
+        self.draws = draws
         self._random = random
 
     def of(
@@ -128,10 +133,10 @@ class _Ends:
         survivals = [self._run_times.best(kind, age_s) for kind, age_s, _ in pods]
         for index, survival in enumerate(survivals):
             alike.setdefault(id(survival), []).append(index)
-        found = np.empty((DRAWS, len(pods)))
+        found = np.empty((self.draws, len(pods)))
         for indexes in alike.values():
             ages = np.array([pods[index][1] for index in indexes])
-            found[:, indexes] = survivals[indexes[0]].remaining(ages, DRAWS, self._random)
+            found[:, indexes] = survivals[indexes[0]].remaining(ages, self.draws, self._random)
         return found
 
 

@@ -12,7 +12,7 @@ from scheduler_ext.core.queue.room import Amounts, Holder, Waiter, fits, less, m
 
 NEVER = float("inf")
 # The nodes with some room on which a pod that is created is tried, so that a large cluster costs no more.
-_TRIED = 64
+_TRIED = 16
 
 
 class Moment(NamedTuple):
@@ -70,7 +70,8 @@ class Queue:
         self.waiters = waiters
         self.free = dict(free)
         self.lines: dict[_Key, _Line] = {}
-        # By node: the lines and the gangs that may start there, and those that room is kept for.
+        # By node: the lines and the gangs that may start there, those that ask least of the first kind of
+        # amount first, and those that room is kept for.
         self.lines_of: dict[str, list[_Line]] = {}
         self.gangs_of: dict[str, list[int]] = {}
         self.keepers_of: dict[str, list[int]] = {}
@@ -78,6 +79,8 @@ class Queue:
             self._line_up(position, waiter)
         for waiter in coming:
             self.line(waiter)
+        for lines in self.lines_of.values():
+            lines.sort(key=lambda line: line.ask)
         self.nodes = sorted(self.lines_of.keys() | self.gangs_of.keys())
         known = frozenset(self.nodes)
         self.holders = [holder for holder in holders if holder.node in known]
@@ -175,6 +178,8 @@ class _Future:
     def _candidates(self, node: str) -> Iterator[_Candidate]:
         free = self._free[node]
         for line in self._queue.lines_of.get(node, ()):
+            if line.ask[0] > free[0]:
+                break
             waiting = self._lines[line.index]
             if waiting and fits(free, line.ask) and not self._is_kept(node, waiting[0]):
                 yield _Candidate(line.rank, waiting[0], line, (node,))

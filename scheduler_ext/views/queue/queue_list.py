@@ -155,7 +155,7 @@ def _reason(state: State, entry: Entry | None, line: Mapping[str, Any] | None) -
 def _start(estimate: Estimate | None, at: float) -> dict[str, Any]:
     """The estimate as times; it was made `at`."""
     if estimate is None:
-        estimate = Estimate(unknown="it came after the last estimate; the next one is made in some seconds")
+        estimate = Estimate(unknown="the estimate is being made; ask again in some seconds")
     moments = (estimate.earliest_s, estimate.median_s, estimate.latest_s)
     earliest, median, latest = (None if each is None else time_text(at + each) for each in moments)
     return {

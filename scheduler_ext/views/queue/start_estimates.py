@@ -1,9 +1,10 @@
 """Estimates of when waiting pods start, from the nodes, the queue and the past runs of a source."""
 
+import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, NamedTuple, Protocol
 
 from scheduler_ext.core.errors import PodError
@@ -18,10 +19,13 @@ from scheduler_ext.explain.explain import needs_of
 from scheduler_ext.explain.intree_nodes import needs_key
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.views.queue.room_of_nodes import RoomOfNodes, amounts_of
+from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import max_duration_s
 from scheduler_ext.wire.pod import ClaimLookup
 from scheduler_ext.wire.redacted import read_redacted
+
+log = logging.getLogger(__name__)
 
 # Of the queue, the first pods have estimates; each of them makes a future longer.
 MOST = 200
@@ -30,6 +34,9 @@ _MOST_ARRIVALS = 300
 # Estimates are renewed this often at most, and take this part of the time at most.
 _EVERY_S = 5.0
 _PART = 0.1
+# The first question waits so long for them, a later one so long for newer ones.
+_WAIT_S = 5.0
+_SOON_S = 0.3
 # After each future, so that decisions do not wait long for the interpreter.
 _PAUSE_S = 0.002
 
@@ -76,37 +83,53 @@ class QueueSource(Protocol):
 
 
 class StartEstimates:
-    """Safe to use from any thread: one computes, others have the last result meanwhile."""
+    """Safe to use from any thread. Estimates are made in a thread of their own when they are asked for."""
 
     def __init__(
         self,
         source: QueueSource,
         config: Configuration,
+        wait_s: float = _WAIT_S,
         monotonic: Callable[[], float] = time.monotonic,
         wall_time: Callable[[], float] = time.time,
     ) -> None:
+        """A question waits up to `wait_s` for the first estimates."""
         self._source = source
         self._room = RoomOfNodes(config.sizing())
+        self._wait_s = wait_s
         self._monotonic = monotonic
         self._wall_time = wall_time
         self._lock = Lock()
         self._until = 0.0
-        self._last = Estimated(0.0, {})
+        self._thread: Thread | None = None
+        self._last: Estimated | None = None
 
     def of(self, rows: Sequence[Waiting]) -> Estimated:
-        """The estimates of these rows, in the order of the queue. Rows that came since the last time may have
-        none yet."""
-        if not self._lock.acquire(blocking=not self._last.at):
-            return self._last
+        """The last estimates of these rows, in the order of the queue. Rows that came since may have none
+        yet."""
+        with self._lock:
+            working = self._thread is not None and self._thread.is_alive()
+            if not working and self._monotonic() >= self._until:
+                self._thread = Thread(target=self._renew, args=(list(rows),), name="starts", daemon=True)
+                self._thread.start()
+            thread = self._thread
+        if thread is not None and self._monotonic() >= self._until:
+            thread.join(self._wait_s if self._last is None else _SOON_S)
+        return self._last or Estimated(self._wall_time(), {})
+
+    def _renew(self, rows: Sequence[Waiting]) -> None:
+        begun = self._monotonic()
+        self._last = self._made(rows)
+        self._until = begun + max(_EVERY_S, (self._monotonic() - begun) / _PART)
+
+    def _made(self, rows: Sequence[Waiting]) -> Estimated:
         try:
-            begun = self._monotonic()
-            if begun >= self._until:
-                self._last = self._computed(rows)
-                took_s = self._monotonic() - begun
-                self._until = begun + max(_EVERY_S, took_s / _PART)
-            return self._last
-        finally:
-            self._lock.release()
+            return self._computed(rows)
+        except Exception:
+            # An estimate that fails must not take the queue from its readers.
+            log.exception("the starts of waiting pods could not be estimated")
+            failed = Estimate(unknown="the estimate failed; see the log of the extender")
+            return Estimated(self._wall_time(), {row.pods[0].pod.uid: failed for row in rows})
 
     def _computed(self, rows: Sequence[Waiting]) -> Estimated:
         now, status, snapshot = self._wall_time(), self._source.status(), self._source.snapshot
@@ -141,15 +164,14 @@ class _Asked:
     def __init__(self, room: RoomOfNodes, source: QueueSource) -> None:
         self._room = room
         self._claims = source.claims
-        self._within: dict[Any, frozenset[str]] = {}
+        self._within: dict[Any, tuple[frozenset[str], int]] = {}
 
     def waiter(self, row: Waiting) -> Waiter:
         """A row of the queue."""
         first = row.pods[0]
         pod = read_redacted(first.manifest)
         limit_s = max_duration_s(pod)
-        within = self._nodes(first, pod)
-        memory_mib = self._room.gpu_memory_mib(within)
+        within, memory_mib = self._nodes(first, pod)
         places = tuple(entry.node for entry in row.entries if entry.node)
         placed = row.state in _PLACED and len(places) == len(row.pods)
         if row.state is State.NOMINATED_ELSEWHERE and first.nominated_node is not None:
@@ -164,14 +186,16 @@ class _Asked:
             kept=frozenset(places) if not placed else frozenset(),
         )
 
-    def _nodes(self, waiting: PendingPod, pod: Any) -> frozenset[str]:
+    def _nodes(self, waiting: PendingPod, pod: kube.Pod) -> tuple[frozenset[str], int]:
+        """The nodes that would take a pod if they were empty, and the memory of their largest GPU."""
         try:
             needs: PodNeeds = needs_of(pod, self._claims)
         except PodError:
-            return frozenset()
+            return frozenset(), 0
         key = waiting.pod.request, needs_key(needs)
         if key not in self._within:
-            self._within[key] = self._room.within(waiting.pod.request, needs)
+            nodes = self._room.within(waiting.pod.request, needs)
+            self._within[key] = nodes, self._room.gpu_memory_mib(nodes)
         return self._within[key]
 
 
@@ -189,21 +213,27 @@ def _arrivals(
 ) -> Arrivals:
     """The last pods that were created since `past` began: those that wait, run or ran. One that ran is
     like the others that ask the same."""
-    alike: dict[Any, tuple[Amounts, frozenset[str]]] = {}
+    asks: dict[Any, Amounts] = {}
+    nodes: dict[Any, set[str]] = {}
     for pod, holder in holders:
-        amounts, nodes = alike.get(pod.asked, (holder.amounts, frozenset[str]()))
-        alike[pod.asked] = amounts, nodes | {holder.node}
+        asks.setdefault(pod.asked, holder.amounts)
+        nodes.setdefault(pod.asked, set()).add(holder.node)
     for row, waiter in queue:
-        _, nodes = alike.get(row.pods[0].pod.asked, (None, frozenset[str]()))
-        alike[row.pods[0].pod.asked] = waiter.asks[0], nodes | waiter.within
+        asked = row.pods[0].pod.asked
+        asks[asked] = waiter.asks[0]
+        nodes.setdefault(asked, set()).update(waiter.within)
+    within = {asked: frozenset(names) for asked, names in nodes.items()}
     created = [(row.pods[0].pod.created_at or 0.0, waiter) for row, waiter in queue if len(row.pods) == 1]
-    for pod, holder in holders:
-        asks, within = alike[pod.asked]
-        created.append((pod.created_at or 0.0, Waiter((asks,), within, holder.kind, pod.priority)))
-    for run in past.runs():
-        if run.kind.asked in alike:
-            asks, within = alike[run.kind.asked]
-            created.append((run.started_at, Waiter((asks,), within, run.kind)))
+    created += [
+        (pod.created_at, Waiter((asks[pod.asked],), within[pod.asked], holder.kind, pod.priority))
+        for pod, holder in holders
+        if pod.created_at is not None and pod.created_at >= past.since
+    ]
+    created += [
+        (run.started_at, Waiter((asks[run.kind.asked],), within[run.kind.asked], run.kind))
+        for run in past.runs()[-_MOST_ARRIVALS:]
+        if run.kind.asked in asks
+    ]
     recent = sorted((each for each in created if each[0] >= past.since), key=lambda each: each[0])
     recent = recent[-_MOST_ARRIVALS:]
     if not recent:

@@ -20,6 +20,7 @@ from scheduler_ext.explain.snapshot_dump import Moment, read_moment
 from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.sources.source_status import SourceStatus
+from scheduler_ext.views.queue import start_estimates
 from scheduler_ext.views.queue.queue_list import QueueView
 from scheduler_ext.views.queue.start_estimates import MOST, TOO_FAR, StartEstimates
 from scheduler_ext.wire.config import Configuration
@@ -96,7 +97,7 @@ def listed(
 ) -> Json:
     source = Followed(cluster(*pods), plan, past)
     waiting = Waiting(source, source.moment.record, Explainer(source, source.moment.record, CONFIG))
-    view = QueueView(source, waiting.lines, StartEstimates(source, CONFIG))
+    view = QueueView(source, waiting.lines, StartEstimates(source, CONFIG, 60.0))
     return view.listed(namespace, time.time(), most)
 
 
@@ -221,6 +222,15 @@ class TestStarts:
         assert start(listing, "p")["latest"] == start(listing, "p")["earliest"]
         assert start(listing, "w")["latest"] > start(listing, "p")["latest"]
 
+    def test_a_failure_leaves_the_queue(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fails(*_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(start_estimates, "estimates", fails)
+        assert start(listed(waits("w"), FIRST), "w")["unknown"] == (
+            "the estimate failed; see the log of the extender"
+        )
+
     def test_the_end_of_a_long_queue_has_none(self) -> None:
         listing = listed(*(waits(f"w{i:03}") for i in range(MOST + 1)), FIRST, SECOND)
         assert sum(item["start"]["unknown"] == TOO_FAR for item in listing["items"]) == 1
@@ -237,7 +247,7 @@ class TestStarts:
         objects = [node("s", {SHARE: "36000"}, labels=on), gpu_node("s", [device]), part]
         half, quarter = pod("half", {SHARE: "18000"}), pod("quarter", {SHARE: "8000"})
         source = Followed([*objects, half, quarter])
-        view = QueueView(source, list, StartEstimates(source, CONFIG))
+        view = QueueView(source, list, StartEstimates(source, CONFIG, 60.0))
         listing = view.listed(None, time.time())
         assert start(listing, "half")["byStatedLimits"]
         assert start(listing, "quarter")["earliest"] is not None
