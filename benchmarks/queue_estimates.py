@@ -43,13 +43,15 @@ class Outcome(NamedTuple):
 
 @dataclass
 class Trace:
-    """One simulated cluster; `estimated` estimates of the whole queue, from the pod `warm_up` on."""
+    """One simulated cluster: the queue is estimated from the pod `warm_up` to the pod `last`, and pods arrive
+    for long enough after it."""
 
     seed: int
     load: float
     burst: int = 1
     pods: int = 1500
     warm_up: int = 300
+    last: int = 1000
     now: float = 0.0
     free: list[int] = field(default_factory=lambda: [_GPUS] * _NODES)
     running: list[tuple[float, int, int, int, float]] = field(default_factory=list)
@@ -80,7 +82,7 @@ class Trace:
                 arrives += self.random.exponential(self.gap)
             else:
                 looks = self.now + self.random.exponential(self.gap * 40 / self.burst)
-                if len(self.arrived) < self.pods:
+                if len(self.arrived) < self.last:
                     self._estimate()
                 else:
                     looks = float("inf")

@@ -61,19 +61,19 @@ def printed(*items: Json, wide: bool = False, namespace: str | None = None, **li
 
 
 @pytest.mark.parametrize(
-    ("start", "expected"),
+    ("earliest", "latest", "more", "expected"),
     [
-        pytest.param(begins(0, 0), "now", id="a pod that fits"),
-        pytest.param(begins(1205, 7265), "20m - 2h1m", id="an interval"),
-        pytest.param(begins(0, 130), "within 2m", id="one that begins now"),
-        pytest.param(begins(None, 3605, stated=True), "within 1h (limit)", id="stated limits"),
-        pytest.param(begins(3 * 86400 + 3605, 3 * 86400 + 3610), "3d1h", id="ends that look alike"),
-        pytest.param(begins(unknown="why"), "unknown", id="nothing known"),
-        pytest.param(begins(3605, unknown="why"), "unknown, after 1h", id="no end"),
+        pytest.param(0, 0, {}, "now", id="a pod that fits"),
+        pytest.param(1230, 7290, {}, "20m - 2h1m", id="an interval"),
+        pytest.param(0, 130, {}, "within 2m", id="one that begins now"),
+        pytest.param(None, 3610, {"stated": True}, "within 1h (limit)", id="stated limits"),
+        pytest.param(262_810, 262_815, {}, "3d1h", id="ends that look alike"),
+        pytest.param(None, None, {"unknown": "why"}, "unknown", id="nothing known"),
+        pytest.param(3610, None, {"unknown": "why"}, "unknown, after 1h", id="no end"),
     ],
 )
-def test_starts(start: Json, expected: str) -> None:
-    (_, line, *_) = printed(row(start=start), wide=True)
+def test_starts(earliest: float | None, latest: float | None, more: Json, expected: str) -> None:
+    (_, line, *_) = printed(row(start=begins(earliest, latest, **more)), wide=True)
     assert f"   {expected}   " in line
 
 
