@@ -36,6 +36,7 @@ from scheduler_ext.cluster.writers import Writers
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.planning.plan import Plan
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
@@ -173,6 +174,10 @@ class LiveInventory(Background):
     def latest_facts(self) -> Mapping[str, NodeFacts]:
         """The same, as they change."""
         return self._nodes.facts
+
+    def plan(self) -> Plan | None:
+        """The plan for the waiting pods."""
+        return None
 
     def active(self) -> bool:
         """Whether this extender writes to the cluster."""

@@ -65,8 +65,7 @@ class SourceStatus:
     are the reasons why the inventory may be out of date. `report_ages_s` and `unplaced` (pods with a
     share on an unknown GPU) are by node. `forecast_age_s` is the age of the demand forecast. `readings` is
     the activity of the GPUs, and `facts` are those about the pods that hold them. `past_runs` are the run
-    times of pods that have ended, None if none are remembered; a copy of them is safe. `plan` is that of the
-    waiting pods, None without a planner."""
+    times of pods that have ended, None if none are remembered; a copy of them is safe."""
 
     checks: Sequence[Check]
     age_s: float
@@ -80,7 +79,6 @@ class SourceStatus:
     readings: NodeReadings = field(default_factory=dict)
     facts: FactsOfPods = field(default_factory=dict)
     past_runs: PastRuns | None = None
-    plan: Plan | None = None
 
 
 class Watched(Protocol):
@@ -105,6 +103,9 @@ class Source(Watched, Protocol):
 
     def node_facts(self) -> Mapping[str, NodeFacts]:
         """The fields of each Node that kube-scheduler's own filters compare, without amounts."""
+
+    def plan(self) -> Plan | None:
+        """The plan for the waiting pods; None without a planner, or if another extender is active."""
 
     @property
     def claims(self) -> ClaimLookup | None:

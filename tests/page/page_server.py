@@ -70,7 +70,7 @@ class PageServer:
             config.idle_after_s(),
         )
         explainer = Explainer(self, self.extender.record, config, self.extender.places)
-        self.plan: Plan | None = None
+        self.planned: Plan | None = None
         self.past_runs: PastRuns | None = None
         queue = QueueView(self, lambda: self.pending_lines, StartEstimates(self, config, 60.0))
         app = inspect_app(
@@ -92,6 +92,9 @@ class PageServer:
     def is_gone(self, uid: str) -> bool:
         return False
 
+    def plan(self) -> Plan | None:
+        return self.planned
+
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return {}
 
@@ -103,7 +106,6 @@ class PageServer:
             readings=self.readings,
             facts=self.facts,
             past_runs=self.past_runs,
-            plan=self.plan,
         )
 
     def __enter__(self) -> Self:

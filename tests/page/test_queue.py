@@ -45,7 +45,7 @@ def planned(server: PageServer) -> None:
         ),
         Entry(f"uid-{IMAGE}", "batch", IMAGE, State.WAITING, reason=RIGHT_TO_LEFT),
     ]
-    server.plan = Plan(time.time(), entries)
+    server.planned = Plan(time.time(), entries)
 
 
 def test_the_rows_of_a_plan(page: Browser, server: PageServer) -> None:
@@ -67,7 +67,7 @@ def test_the_rows_of_a_plan(page: Browser, server: PageServer) -> None:
         page.click("#queue .pod")
         shows(page, "Pod research/wants")
     finally:
-        server.plan = None
+        server.planned = None
         follow(server, WANTS)
 
 

@@ -34,9 +34,9 @@ class QueueView:
     def listed(self, namespace: str | None, now: float, most: int | None = None) -> dict[str, Any]:
         """The QueueList at `now` (wall time in seconds), at most so many of its rows; positions are those in
         the whole queue, also of the pods of one namespace."""
-        status = self._source.status()
+        status, plan = self._source.status(), self._source.plan()
         pending = {each.pod.uid: each for each in self._source.pending()}
-        rows = _planned_rows(status.plan, pending) if status.plan is not None else _bare_rows(pending)
+        rows = _planned_rows(plan, pending) if plan is not None else _bare_rows(pending)
         made = self._estimates.of(rows)
         lines = {line["uid"]: line for line in self._lines()}
         wanted = [
@@ -52,8 +52,8 @@ class QueueView:
         return {
             "apiVersion": API_VERSION,
             "kind": "QueueList",
-            "planning": status.plan is not None,
-            "plannedAt": time_text(status.plan.made_at) if status.plan is not None else None,
+            "planning": plan is not None,
+            "plannedAt": time_text(plan.made_at) if plan is not None else None,
             "runTimes": len(status.past_runs) if status.past_runs is not None else None,
             "within": WITHIN,
             "total": len(wanted),

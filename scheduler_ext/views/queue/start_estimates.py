@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.intree import NodeFacts, PodNeeds
 from scheduler_ext.core.node.node import BoundPod, PendingPod
-from scheduler_ext.core.planning.plan import Entry, State
+from scheduler_ext.core.planning.plan import Entry, Plan, State
 from scheduler_ext.core.queue.estimate import Estimate, estimates
 from scheduler_ext.core.queue.room import Amounts, Arrivals, Holder, Waiter
 from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
@@ -75,6 +75,8 @@ class QueueSource(Protocol):
     def pending(self) -> Sequence[PendingPod]: ...
 
     def node_facts(self) -> Mapping[str, NodeFacts]: ...
+
+    def plan(self) -> Plan | None: ...
 
     def status(self) -> SourceStatus: ...
 

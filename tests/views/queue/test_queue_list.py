@@ -58,7 +58,7 @@ class Followed:
     """A cluster as the source of a queue."""
 
     objects: Sequence[Json]
-    plan: Plan | None = None
+    planned: Plan | None = None
     past: PastRuns | None = None
     state: ClusterState = field(init=False)
     moment: Moment = field(init=False)
@@ -81,11 +81,14 @@ class Followed:
     def is_gone(self, uid: str) -> bool:
         return False
 
+    def plan(self) -> Plan | None:
+        return self.planned
+
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return self.moment.node_facts()
 
     def status(self) -> SourceStatus:
-        return SourceStatus([], 0.0, facts=self.state.facts, past_runs=self.past, plan=self.plan)
+        return SourceStatus([], 0.0, facts=self.state.facts, past_runs=self.past)
 
 
 def listed(
