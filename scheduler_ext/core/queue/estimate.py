@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler_ext.core.queue.replay import NEVER, Arrival, Moment, Queue
+from scheduler_ext.core.queue.replay import NEVER, Arrival, Basis, Moment, Queue
 from scheduler_ext.core.queue.room import Amounts, Arrivals, Holder, Waiter, fits
 from scheduler_ext.core.queue.run_times import ENOUGH, RunKind, RunTimes
-from scheduler_ext.core.queue.survival import Floats
+from scheduler_ext.core.queue.survival import Floats, Survival
 
 # The part of the futures within the interval; as many start earlier as later.
 WITHIN = 0.8
@@ -27,6 +27,7 @@ _SEED = 24
 # Arrivals of one future: nearly always more than come before the last of the queue has started.
 _PER_WAITER, _MORE = 2, 50
 NO_ARRIVALS = Arrivals()
+_BASES = tuple(Basis)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +64,14 @@ def estimates(
     draws = min(_DRAWS, max(_FEWEST_DRAWS, _PODS_OF_ALL_DRAWS // pods))
     ends = _Ends(run_times, random, draws)
     held = ends.of([(each.kind, each.age_s, 0.0 if each.leaving else each.limit_s) for each in queue.holders])
-    own = ends.of([(each.kind, 0.0, each.limit_s) for each in waiters], forever=False)
+    own = ends.of([(each.kind, 0.0, each.limit_s) for each in waiters], started=False)
     coming = _coming(arrivals, ends, _PER_WAITER * len(waiters) + _MORE, random)
     futures = []
     for draw in range(draws):
         futures.append(queue.starts(held[draw], own[draw], coming[draw]))
         pause()
-    starts = np.array([[start.at_s for start in future] for future in futures])
-    stated = np.array([[start.stated for start in future] for future in futures])
+    starts = np.array([[_counted(start) for start in future] for future in futures])
+    stated = np.array([[start.basis is Basis.STATED for start in future] for future in futures])
     reasons = _Reasons(queue, free, run_times)
     return [
         _estimate(starts[:, position], stated[:, position], reasons, position)
@@ -85,7 +86,7 @@ def _coming(arrivals: Arrivals, ends: "_Ends", most: int, random: np.random.Gene
     gaps = random.exponential(arrivals.over_s / len(arrivals.seen), (ends.draws, most))
     which = random.integers(len(arrivals.seen), size=(ends.draws, most))
     # A pod that is drawn twice does not run as long both times.
-    runs = ends.of([(each.kind, 0.0, each.limit_s) for each in arrivals.seen], forever=False)
+    runs = ends.of([(each.kind, 0.0, each.limit_s) for each in arrivals.seen], started=False)
     rows = random.integers(ends.draws, size=(ends.draws, most))
     return [
         [
@@ -108,36 +109,43 @@ class _Ends:
         self._random = random
 
     def of(
-        self, pods: Sequence[tuple[RunKind, float, float | None]], *, forever: bool = True
+        self, pods: Sequence[tuple[RunKind, float, float | None]], *, started: bool = True
     ) -> list[list[Moment]]:
-        """By draw: the end of each of these pods, by its kind, its age and its limit. Without `forever`, none
-        of those with comparable runs outlasts all of these: of many pods that have not started, some would
-        in each future."""
+        """By draw: the end of each of these pods, by its kind, its age and its limit. One that outlasts all
+        comparable runs is guessed to do so by as much as the longest of them in the mean. Of many pods
+        that have not `started`, some would in each future, so there it is no guess."""
         limits: Floats = np.array([np.inf if limit is None else limit for _, _, limit in pods])
-        ends = np.minimum(self._drawn(pods), limits)
-        if not forever:
-            longest = np.array([self._run_times.best(kind, age).longest_s for kind, age, _ in pods])
-            ends = np.where(np.isinf(ends), longest, ends)
-        # Pods with a limit and no comparable runs.
-        known = np.array(
-            [self._run_times.best(kind, age).longer_than(age) > 0 for kind, age, _ in pods], bool
+        survivals = [self._run_times.best(kind, age_s) for kind, age_s, _ in pods]
+        longest = np.array([survival.longest_s for survival in survivals])
+        ages = np.array([age_s for _, age_s, _ in pods])
+        drawn = self._drawn(survivals, ages)
+        outlast = np.maximum(longest - ages, 0.0) + longest * self._random.exponential(size=drawn.shape)
+        guessed = np.isinf(drawn)
+        ends = np.minimum(np.where(guessed, outlast, drawn), limits)
+        comparable = np.array(
+            [survival.longer_than(age_s) > 0 for survival, age_s in zip(survivals, ages, strict=True)], bool
         )
-        stated = (limits > 0) & ~known
+        basis = np.where(guessed & (ends < limits), Basis.GUESS if started else Basis.RUNS, Basis.RUNS)
+        basis = np.where((limits > 0) & np.isfinite(limits) & ~comparable, Basis.STATED, basis)
         return [
-            [Moment(at_s, limited) for at_s, limited in zip(row.tolist(), stated.tolist(), strict=True)]
-            for row in ends
+            [Moment(at_s, _BASES[code]) for at_s, code in zip(row.tolist(), codes.tolist(), strict=True)]
+            for row, codes in zip(ends, basis, strict=True)
         ]
 
-    def _drawn(self, pods: Sequence[tuple[RunKind, float, float | None]]) -> Floats:
+    def _drawn(self, survivals: Sequence[Survival], ages: Floats) -> Floats:
         alike: dict[int, list[int]] = {}
-        survivals = [self._run_times.best(kind, age_s) for kind, age_s, _ in pods]
         for index, survival in enumerate(survivals):
             alike.setdefault(id(survival), []).append(index)
-        found = np.empty((self.draws, len(pods)))
+        found = np.empty((self.draws, len(ages)))
         for indexes in alike.values():
-            ages = np.array([pods[index][1] for index in indexes])
-            found[:, indexes] = survivals[indexes[0]].remaining(ages, self.draws, self._random)
+            survival = survivals[indexes[0]]
+            found[:, indexes] = survival.remaining(ages[indexes], self.draws, self._random)
         return found
+
+
+def _counted(start: Moment) -> float:
+    """The time of a start; one that follows from a guess is late."""
+    return NEVER if start.basis is Basis.GUESS else start.at_s
 
 
 def _estimate(starts: Floats, stated: NDArray[np.bool_], reasons: "_Reasons", position: int) -> Estimate:

@@ -4,6 +4,7 @@ room."""
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple, TypeAlias
@@ -15,12 +16,20 @@ NEVER = float("inf")
 _TRIED = 16
 
 
+class Basis(IntEnum):
+    """What a time follows from: past runs; only the limit that a pod states; or a guess, because the pod
+    outlasts all comparable runs."""
+
+    RUNS = 0
+    STATED = 1
+    GUESS = 2
+
+
 class Moment(NamedTuple):
-    """A time in seconds from now; `stated` if it is the latest one by what a pod states, and nothing else is
-    known."""
+    """A time in seconds from now."""
 
     at_s: float
-    stated: bool = False
+    basis: Basis = Basis.RUNS
 
 
 class Arrival(NamedTuple):
@@ -131,8 +140,8 @@ class _Future:
         self._starts = [Moment(NEVER)] * len(queue.waiters)
         self._left = len(queue.waiters)
         self._roomy = dict.fromkeys(node for node in queue.nodes if any(self._free[node]))
-        self._events: list[tuple[float, str, Amounts, bool]] = [
-            (end.at_s, holder.node, holder.amounts, end.stated)
+        self._events: list[tuple[float, str, Amounts, Basis]] = [
+            (end.at_s, holder.node, holder.amounts, end.basis)
             for end, holder in zip(ends, queue.holders, strict=True)
             if end.at_s < NEVER
         ]
@@ -152,9 +161,9 @@ class _Future:
                 self._arrive(position, arrival)
                 position, arrival = next(coming, (0, None))
                 continue
-            at_s, node, amounts, stated = heappop(self._events)
+            at_s, node, amounts, basis = heappop(self._events)
             self._set_free(node, more(self._free[node], amounts))
-            self._fill(node, Moment(at_s, stated))
+            self._fill(node, Moment(at_s, basis))
         return self._starts
 
     def _arrive(self, position: int, arrival: Arrival) -> None:
@@ -221,7 +230,7 @@ class _Future:
             self._left -= 1
         if runs.at_s < NEVER:
             for node, ask in zip(places, waiter.asks, strict=True):
-                heappush(self._events, (at.at_s + runs.at_s, node, ask, at.stated or runs.stated))
+                heappush(self._events, (at.at_s + runs.at_s, node, ask, max(at.basis, runs.basis)))
 
     def _about(self, position: int) -> tuple[Waiter, Moment]:
         waiters = self._queue.waiters

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.queue.replay import NEVER, Arrival, Moment, Queue
+from scheduler_ext.core.queue.replay import NEVER, Arrival, Basis, Moment, Queue
 from scheduler_ext.core.queue.room import Holder, Waiter
 from scheduler_ext.core.queue.run_times import RunKind
 
@@ -108,6 +108,6 @@ def test_a_start_after_a_stated_end_is_a_stated_one() -> None:
     queue = Queue(
         {"a": (0,)}, [holds("a", 1)], [asks(1, within=frozenset("a")), asks(1, within=frozenset("a"))]
     )
-    first, second = queue.starts([Moment(20, stated=True)], [Moment(5), Moment(5)])
-    assert first == Moment(20, stated=True)
-    assert second == Moment(25, stated=True)
+    first, second = queue.starts([Moment(20, Basis.STATED)], [Moment(5), Moment(5)])
+    assert first == Moment(20, Basis.STATED)
+    assert second == Moment(25, Basis.STATED)
