@@ -229,8 +229,10 @@ class _Future:
             self._starts[position] = at
             self._left -= 1
         if runs.at_s < NEVER:
+            # A guess counts against the pod that waited for it; behind it, the queue moves in any case.
+            basis = runs.basis if at.basis is Basis.GUESS else max(at.basis, runs.basis)
             for node, ask in zip(places, waiter.asks, strict=True):
-                heappush(self._events, (at.at_s + runs.at_s, node, ask, max(at.basis, runs.basis)))
+                heappush(self._events, (at.at_s + runs.at_s, node, ask, basis))
 
     def _about(self, position: int) -> tuple[Waiter, Moment]:
         waiters = self._queue.waiters
