@@ -16,6 +16,7 @@ from scheduler_ext.server.inspect_routes import explanations_blueprint, question
 from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.server.page.pod_routes import pods_blueprint
 from scheduler_ext.server.page.routes import page_blueprint
+from scheduler_ext.server.queue_routes import queue_blueprint
 from scheduler_ext.server.runbook_routes import runbooks_blueprint
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration
@@ -40,6 +41,7 @@ def served() -> set[str]:
             explanations_blueprint(explaining),
             questions_blueprint(source, config, UNUSED, UNUSED),
             page_blueprint(UNUSED, config),
+            queue_blueprint(UNUSED),
             runbooks_blueprint(),
             pods_blueprint(source, explaining),
         ),

@@ -4,8 +4,10 @@ its past decisions and the placements under way. The objects need no extender.""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,17 +20,23 @@ from scheduler_ext.cli.kubeconfigs import complete_namespaces, kubeconfig_of, tr
 from scheduler_ext.cli.options import bundled, context_option, kubeconfig_option_with, output_option
 from scheduler_ext.cli.output import show
 from scheduler_ext.core.errors import ClusterError, RequestError
+from scheduler_ext.core.intree import NodeFacts
+from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import explain
 from scheduler_ext.explain.explainer import Explainer, other_scheduler, unschedulable_message
 from scheduler_ext.explain.snapshot_dump import Moment, read_moment
 from scheduler_ext.explain.waiting import Waiting, pod_list
 from scheduler_ext.sources.clusterstate import ClusterState
+from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.views.listing import inventory_list
+from scheduler_ext.views.queue.queue_list import QueueView
+from scheduler_ext.views.queue.start_estimates import StartEstimates
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
-from scheduler_ext.wire.pod import asks_gpu, is_finished
+from scheduler_ext.wire.pod import ClaimLookup, asks_gpu, is_finished
 
 if TYPE_CHECKING:
     from scheduler_ext.cluster.active_extender import ActiveExtender
@@ -37,6 +45,8 @@ if TYPE_CHECKING:
 _SOURCES = ("auto", "extender", "cluster")
 # The limit of each step towards an extender: its absence should show soon.
 _FIND_S = 5.0
+# The limit of a computation here.
+_ALL_S = 600.0
 
 
 class Live:
@@ -126,6 +136,11 @@ class FromExtender:
 
     def pods(self) -> dict[str, Any]:
         return self.required("/pods")
+
+    def queue(self, namespace: str | None) -> dict[str, Any]:
+        """The QueueList, of one namespace or of all."""
+        only = f"?namespace={quote(namespace, safe='')}" if namespace is not None else ""
+        return self.required(f"/queue{only}")
 
     def required(self, path: str, **limits: float) -> dict[str, Any]:
         """The answer of a route that every current release has. Raises ClusterError."""
@@ -221,6 +236,43 @@ class FromObjects:
     def ledger(self) -> dict[str, Any]:
         return ledger_dump(self._moment.snapshot, self._config.resource_names())
 
+    def queue(self, namespace: str | None) -> dict[str, Any]:
+        source = _Once(self._moment, self._state)
+        waiting = Waiting(source, self._moment.record, self._explainer)
+        view = QueueView(source, waiting.lines, StartEstimates(source, self._config, _ALL_S))
+        return view.listed(namespace, time.time()) | {"planning": None}
+
     def pods(self) -> dict[str, Any]:
         waiting = Waiting(self._moment, self._moment.record, self._explainer)
         return pod_list(self._state.infos.values(), waiting.lines())
+
+
+@dataclass(frozen=True, slots=True)
+class _Once:
+    """A cluster that was read once, as the source of a queue: without a plan and past run times."""
+
+    moment: Moment
+    state: ClusterState
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.moment.snapshot
+
+    @property
+    def claims(self) -> ClaimLookup | None:
+        return self.moment.claims
+
+    def pending(self) -> Sequence[PendingPod]:
+        return self.moment.waiting
+
+    def is_gone(self, uid: str) -> bool:
+        return False
+
+    def plan(self) -> None:
+        return None
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        return self.moment.facts
+
+    def status(self) -> SourceStatus:
+        return SourceStatus([], 0.0, facts=self.state.facts)

@@ -26,6 +26,7 @@ CLUSTER_COMMANDS = (
     "nodes",
     "node",
     "pods",
+    "queue",
     "explain",
     "capacity",
     "idle",

@@ -239,9 +239,12 @@ def _build_apps(
     from scheduler_ext.server.page.feed import PageFeed
     from scheduler_ext.server.page.pod_routes import pods_blueprint
     from scheduler_ext.server.page.routes import page_blueprint
+    from scheduler_ext.server.queue_routes import queue_blueprint
     from scheduler_ext.server.runbook_routes import runbooks_blueprint
     from scheduler_ext.server.server_options import Apps
     from scheduler_ext.views.history import Sample
+    from scheduler_ext.views.queue.queue_list import QueueView
+    from scheduler_ext.views.queue.start_estimates import StartEstimates
     from scheduler_ext.whatif.schedulable import SchedulableReplicas
 
     share_one_arena()
@@ -255,6 +258,7 @@ def _build_apps(
     )
     explaining = Explaining(explainer)
     waiting = Waiting(source, extender.record, explainer)
+    queue = QueueView(source, waiting.lines, StartEstimates(source, config))
     longest = partial(waiting.longest, most=config.metrics.waiting_pods)
     workloads = partial(waiting.by_workload, config.metrics.waiting_pods)
     replicas = SchedulableReplicas(source, config)
@@ -287,6 +291,7 @@ def _build_apps(
         inspect=inspect_app(
             explanations_blueprint(explaining),
             questions_blueprint(source, config, explainer, waiting),
+            queue_blueprint(queue),
             page_blueprint(feed, config),
             runbooks_blueprint(),
             pods_blueprint(source, explaining),

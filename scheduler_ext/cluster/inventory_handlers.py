@@ -15,6 +15,7 @@ from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.cluster.failure_count import FailureCount
 from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster, FollowedNode, FollowedPod
 from scheduler_ext.cluster.planning.gang_pods import GangPods
+from scheduler_ext.cluster.run_recorder import RunRecorder
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.held_rooms import HeldRoom
 from scheduler_ext.core.errors import ImpossibleReportError
@@ -226,13 +227,15 @@ class ReportHandler(CacheHandler[GpuNode]):
 @dataclass(eq=False)
 class PodHandler(CacheHandler[kube.Pod]):
     """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes. `facts` are
-    those about the pods that hold some, `gangs` those about gangs, where these are planned."""
+    those about the pods that hold some, `gangs` those about gangs, where these are planned; `runs` follows how
+    long pods hold GPUs."""
 
     kind = "Pod"
     together = 250
     by_uid = True
     facts: dict[str, PodFacts] = field(default_factory=dict, init=False)
     failures: FailureCount = field(default_factory=FailureCount, init=False)
+    runs: RunRecorder | None = field(default=None, init=False)
     # What a planner follows, where there is one.
     planned: FollowedCluster | None = field(default=None, init=False)
     # What gangs need, where they are planned.
@@ -260,7 +263,14 @@ class PodHandler(CacheHandler[kube.Pod]):
                 self.failures.seen(self.key(pod), pod)
             if self.planned is not None:
                 followed[self.key(pod)] = self.planned.read_pod(pod, state)
+        if self.runs is not None:
+            self._record(self.runs, states)
         self._update(states, followed, clock)
+
+    def gone(self, item: kube.Pod | Broken) -> None:
+        if self.runs is not None:
+            self.runs.gone((self.key(item),))
+        super().gone(item)
 
     def known(self) -> set[str]:
         with self._locked as cache:
@@ -271,6 +281,8 @@ class PodHandler(CacheHandler[kube.Pod]):
     def remove(self, keys: Collection[str]) -> None:
         for uid in keys:
             self.facts.pop(uid, None)
+        if self.runs is not None:
+            self.runs.gone(keys, just_now=False)
         self.failures.forget(keys)
         if self.gangs is not None:
             self.gangs.forget(keys)
@@ -281,6 +293,11 @@ class PodHandler(CacheHandler[kube.Pod]):
         self.failures.listed()
         with self._locked as cache:
             cache.demand.release()
+
+    def _record(self, runs: RunRecorder, states: Mapping[str, PodState]) -> None:
+        for uid, state in states.items():
+            if isinstance(state, tuple) and not isinstance(state, _Other):
+                runs.seen(state[0], self.facts[uid])
 
     def _update(
         self,

@@ -34,11 +34,13 @@ from scheduler_ext.cluster.planning.gang_planning import GangPlanning
 from scheduler_ext.cluster.planning.gang_pods import GangPods
 from scheduler_ext.cluster.planning.planning import Planning
 from scheduler_ext.cluster.reflector import Reflector
+from scheduler_ext.cluster.run_recorder import RunRecorder
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.cluster.writers import Writers
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.planning.plan import Plan
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
@@ -100,6 +102,8 @@ class LiveInventory(Background):
         extender.preemptor.budgets = budgets.budgets
         parts = (self.locked, resources, self._wake)
         self._holders = PodHandler(*parts)
+        if config.queue.run_times:
+            self._holders.runs = RunRecorder(config.queue.run_times)
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), self._holders, rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
         self._nodes = NodeHandler(*parts)
@@ -198,6 +202,10 @@ class LiveInventory(Background):
         """The PodDisruptionBudgets."""
         return self._budgets.budgets()
 
+    def plan(self) -> Plan | None:
+        """The plan for the waiting pods; None without a planner, or if another extender is active."""
+        return self.planning.plan() if self.planning is not None and self.active() else None
+
     def follows_pods(self) -> bool:
         """Whether the watch of pods is alive."""
         return self._pods.health().connected
@@ -278,6 +286,7 @@ class LiveInventory(Background):
             forecast_age_s=self._forecasting.age_s,
             readings=readings,
             facts=self._holders.facts,
+            past_runs=self._holders.runs.past if self._holders.runs is not None else None,
         )
 
     def _problems(self, watches: Sequence[WatchHealth], now: float) -> list[Problem]:

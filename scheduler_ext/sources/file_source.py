@@ -72,6 +72,9 @@ class InventorySource(Background):
         # A pod that is asked about need not be in the file.
         return False
 
+    def plan(self) -> None:
+        return None
+
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return self._facts
 

@@ -170,6 +170,10 @@ class NominateSection(_Section):
     gangs: GangsSection = field(default_factory=GangsSection)
 
 
+class QueueSection(_Section):
+    run_times: Annotated[int, Meta(ge=0, le=100_000)] = 0
+
+
 class PodTemplate(_Section):
     """A pod template, as in a workload."""
 
@@ -218,6 +222,7 @@ class Configuration(_Section):
     dra: DraSection = field(default_factory=DraSection)
     autoscaler: AutoscalerSection = field(default_factory=AutoscalerSection)
     nominate: NominateSection = field(default_factory=NominateSection)
+    queue: QueueSection = field(default_factory=QueueSection)
     idle: IdleSection = field(default_factory=IdleSection)
     cost: CostSection = field(default_factory=CostSection)
     values: dict[str, Price] = field(default_factory=dict)

@@ -1,8 +1,10 @@
-"""The facts about a pod that no decision reads: its workload, when it began to run, and a pending reclaim."""
+"""The facts about a pod that no decision reads: its workload, when it began to run and for how long at most,
+and a pending reclaim."""
 
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.controllers import top_controller
+from scheduler_ext.wire.gangs import max_duration_s
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.times import seconds
 
@@ -13,10 +15,12 @@ def pod_facts(pod: kube.Pod) -> PodFacts:
     """The facts about a pod on a node."""
     metadata = pod.metadata or kube.ObjectMeta()
     owner = top_controller(metadata, {})
+    limit_s = max_duration_s(pod)
     return PodFacts(
         f"{owner.kind}/{owner.name}" if owner is not None else "",
         running_since(pod),
         strings(metadata.annotations).get(RECLAIM_AT_ANNOTATION),
+        limit_s if isinstance(limit_s, float) else None,
     )
 
 

@@ -416,3 +416,35 @@ def test_names_do_not_act_on_the_terminal(without: World) -> None:
         out = without.run(*arguments)[1]
         assert "\x1b" not in out
         assert "\u202e" not in out
+
+
+def test_the_queue(world: World) -> None:
+    code, out, _ = world.run("queue")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].split() == [
+        *("POS", "NAMESPACE", "POD", "PRIORITY", "STATE", "NODE", "WAITING", "START", "REASON")
+    ]
+    rows = {line.split()[2]: line for line in lines[1:] if line[:1].isdecimal()}
+    assert rows["fits"].split()[:6] == ["1", "default", "fits", "0", "waiting", "-"]
+    assert " now " in rows["fits"]
+    assert " unknown " in rows["waits"]
+    assert "1 start is unknown: the end of the pod in its way is unknown" in out
+    assert world.run("queue", "-o", "name")[1].splitlines() == ["pod/fits", "pod/waits"]
+    assert "START UNKNOWN BECAUSE" in world.run("queue", "-o", "wide")[1]
+    assert world.run("queue", "-n", "research")[2].endswith("No pods wait for GPUs in namespace research\n")
+    told = world.json("queue")
+    assert (told["kind"], told["total"]) == ("QueueList", 2)
+
+
+def test_the_queue_says_what_is_not_known(beside: World) -> None:
+    _, out, err = beside.run("queue")
+    assert "Note: planning is off (nominate.enabled): no pod has a planned node, and" in out
+    assert "Note: past run times are not remembered (queue.runTimes is 0): only stated limits count" in out
+    assert err == ""
+
+
+def test_the_queue_without_an_extender(without: World) -> None:
+    _, out, err = without.run("queue")
+    assert "Note: without an extender, neither planned nodes nor past run times are known" in out
+    assert err.startswith("Note: answered from the cluster's objects")

@@ -23,6 +23,7 @@ ASKED: dict[str, tuple[list[str], str]] = {
     "nodes": (["--kubeconfig", "KUBECONFIG"], "InventoryList"),
     "node": (["labels-1", "--kubeconfig", "KUBECONFIG"], "GPUNodeHoldings"),
     "pods": (["--kubeconfig", "KUBECONFIG"], "GPUPodList"),
+    "queue": (["--kubeconfig", "KUBECONFIG"], "QueueList"),
     "idle": (["--kubeconfig", "KUBECONFIG"], "IdlePodList"),
     "inventory": (["--kubeconfig", "KUBECONFIG"], "InventoryList"),
     "explain": (["-f", "POD", "--kubeconfig", "KUBECONFIG"], "Explanation"),

@@ -12,6 +12,8 @@ from scheduler_ext.core.gpu.readings import NO_READINGS, NodeReadings
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.node.pod_facts import FactsOfPods
+from scheduler_ext.core.planning.plan import Plan
+from scheduler_ext.core.queue.run_times import PastRuns
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.extender.extender import Extender
@@ -20,7 +22,10 @@ from scheduler_ext.server.explaining import Explaining
 from scheduler_ext.server.page.feed import PageFeed
 from scheduler_ext.server.page.pod_routes import pods_blueprint
 from scheduler_ext.server.page.routes import page_blueprint
+from scheduler_ext.server.queue_routes import queue_blueprint
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus
+from scheduler_ext.views.queue.queue_list import QueueView
+from scheduler_ext.views.queue.start_estimates import StartEstimates
 from scheduler_ext.wire.config import Configuration
 
 
@@ -65,7 +70,14 @@ class PageServer:
             config.idle_after_s(),
         )
         explainer = Explainer(self, self.extender.record, config, self.extender.places)
-        app = inspect_app(page_blueprint(self.feed, config), pods_blueprint(self, Explaining(explainer)))
+        self.planned: Plan | None = None
+        self.past_runs: PastRuns | None = None
+        queue = QueueView(self, lambda: self.pending_lines, StartEstimates(self, config, 60.0))
+        app = inspect_app(
+            page_blueprint(self.feed, config),
+            pods_blueprint(self, Explaining(explainer)),
+            queue_blueprint(queue),
+        )
         self._server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_Silent)
         self.url = f"http://127.0.0.1:{self._server.server_port}/page/"
 
@@ -80,6 +92,9 @@ class PageServer:
     def is_gone(self, uid: str) -> bool:
         return False
 
+    def plan(self) -> Plan | None:
+        return self.planned
+
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return {}
 
@@ -90,6 +105,7 @@ class PageServer:
             problems=self.problems,
             readings=self.readings,
             facts=self.facts,
+            past_runs=self.past_runs,
         )
 
     def __enter__(self) -> Self:

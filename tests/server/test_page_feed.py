@@ -56,6 +56,9 @@ class CountingSource:
     def is_gone(self, uid: str) -> bool:
         return False
 
+    def plan(self) -> None:
+        return None
+
     def node_facts(self) -> Mapping[str, NodeFacts]:
         return {}
 

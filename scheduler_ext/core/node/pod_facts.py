@@ -9,11 +9,12 @@ from typing import TypeAlias
 class PodFacts:
     """`owner` is the workload of a pod, as KIND/NAME; "" without one. `running_since` is when it began to
     run, in seconds of wall time; None while it does not run, or if that is unknown. `reclaim_at` is its
-    annotation about reclaim, as written."""
+    annotation about reclaim, as written. `max_duration_s` is the longest time that it runs, if stated."""
 
     owner: str = ""
     running_since: float | None = None
     reclaim_at: str | None = None
+    max_duration_s: float | None = None
 
 
 FactsOfPods: TypeAlias = Mapping[str, PodFacts]

@@ -15,6 +15,7 @@ import { Namespaces } from "./namespaces.js";
 import { NodeList } from "./nodes.js";
 import { pod } from "./pod.js";
 import { decisionsTemplate, pendingTemplate, waitingCount } from "./pods.js";
+import { QueueTable } from "./queue.js";
 import { RunningPods } from "./running.js";
 import { Stream } from "./stream.js";
 import { ago, atSecond, bytes, count, freeText, memory, percent, plural, tenth, unaccountedText, zone } from "./text.js";
@@ -36,6 +37,7 @@ const map = new NodeMap(at("map"), at("map-legend"), {
 });
 const list = new NodeList(at("nodes"), (name) => dialog.open(nodeAddress(name)));
 const running = new RunningPods(at("running"), change);
+const queue = new QueueTable(at("queue"));
 const namespaces = new Namespaces(at("namespaces"), changeAll, (namespace) => {
   changeAll({ namespace });
   at("waiting").scrollIntoView({ block: "nearest" });
@@ -82,13 +84,14 @@ function draw() {
   Object.assign(at("foot").dataset, { mapMs: map.lastMs.toFixed(2), listMs: list.lastMs.toFixed(2), drawn: list.drawn });
 }
 
-/** The nodes, the running pods or the namespaces. */
+/** The nodes, the running pods, the queue or the namespaces. */
 function drawSubject(shown) {
   const subject = subjectOf(filters.view);
   at("nodes").hidden = at("nodes-legend").hidden = subject !== "nodes";
   at("nodes-title").textContent = TITLES[subject];
   if (subject === "nodes") list.show(sorted(shown, filters.sort), filters.view);
   running.show(subject === "pods" ? filters : null);
+  queue.show(subject === "queue" ? filters : null);
   namespaces.show(subject === "namespaces" ? filters : null);
 }
 
@@ -177,7 +180,7 @@ function explained(sum) {
 
 function viewTemplate(shown) {
   return html`${subjectSwitch(filters.view, change)}
-    ${{ nodes: nodesView, pods: podsView, namespaces: () => nothing }[subjectOf(filters.view)](shown)}`;
+    ${{ nodes: nodesView, pods: podsView, queue: () => nothing, namespaces: () => nothing }[subjectOf(filters.view)](shown)}`;
 }
 
 function nodesView(shown) {

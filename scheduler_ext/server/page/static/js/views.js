@@ -1,8 +1,8 @@
-// The choice between nodes, pods and namespaces, and the parts that a page fetches only while they are open.
+// The choice between nodes, pods, the queue and namespaces, and the parts that a page fetches only while they are open.
 import { html } from "../vendor/lit-html.js";
 
 const EVERY_MS = 5000;
-export const TITLES = { nodes: "Nodes", pods: "Running pods", namespaces: "Namespaces" };
+export const TITLES = { nodes: "Nodes", pods: "Running pods", queue: "Queue", namespaces: "Namespaces" };
 
 /** The subject of a view: nodes for cards and table. */
 export const subjectOf = (view) => (view in TITLES ? view : "nodes");

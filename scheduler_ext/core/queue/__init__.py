@@ -1,0 +1,1 @@
+"""The queue of waiting pods, and when each of them will start."""

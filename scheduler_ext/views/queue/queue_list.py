@@ -1,0 +1,169 @@
+"""The queue as plain JSON values: a row for each waiting pod or gang, in kube-scheduler's order."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.planning.plan import Entry, Plan, State
+from scheduler_ext.core.queue.estimate import WITHIN, Estimate
+from scheduler_ext.explain.explain import API_VERSION
+from scheduler_ext.explain.sentences import asks
+from scheduler_ext.views.queue.start_estimates import QueueSource, StartEstimates, Waiting
+from scheduler_ext.wire.times import time_text
+
+_MOST_ROWS = 5000
+# States in which the last decisions say more than the state itself.
+_BY_LINE = (State.WAITING, State.INVALID, State.NOMINATED_ELSEWHERE)
+
+
+class QueueView:
+    """The queue of a source. Safe to use from any thread."""
+
+    def __init__(
+        self,
+        source: QueueSource,
+        lines: Callable[[], Sequence[Mapping[str, Any]]],
+        estimates: StartEstimates,
+    ) -> None:
+        """`lines` are those of `explain.waiting`."""
+        self._source = source
+        self._lines = lines
+        self._estimates = estimates
+
+    def listed(self, namespace: str | None, now: float, most: int | None = None) -> dict[str, Any]:
+        """The QueueList at `now` (wall time in seconds), at most so many of its rows; positions are those in
+        the whole queue, also of the pods of one namespace."""
+        status, plan = self._source.status(), self._source.plan()
+        pending = {each.pod.uid: each for each in self._source.pending()}
+        rows = _planned_rows(plan, pending) if plan is not None else _bare_rows(pending)
+        made = self._estimates.of(rows)
+        lines = {line["uid"]: line for line in self._lines()}
+        wanted = [
+            (position, row)
+            for position, row in enumerate(rows, 1)
+            if namespace in (None, row.pods[0].pod.namespace)
+        ]
+        items = []
+        for position, row in wanted[: most or _MOST_ROWS]:
+            uid = row.pods[0].pod.uid
+            start = _start(made.by_uid.get(uid), made.at)
+            items.append(_item(position, row, lines.get(uid), now) | {"start": start})
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "QueueList",
+            "planning": plan is not None,
+            "plannedAt": time_text(plan.made_at) if plan is not None else None,
+            "runTimes": len(status.past_runs) if status.past_runs is not None else None,
+            "within": WITHIN,
+            "total": len(wanted),
+            "states": {state.value: state.meaning for state in dict.fromkeys(row.state for row in rows)},
+            "items": items,
+        }
+
+
+def _planned_rows(plan: Plan, pending: Mapping[str, PendingPod]) -> list[Waiting]:
+    """The rows of a plan, and then the pods that came since; pods that have gone since are left out. A gang
+    is where its first pod is."""
+    rows: dict[Any, list[Entry]] = {}
+    for entry in plan.entries:
+        if entry.uid in pending:
+            rows.setdefault(entry.gang or entry.uid, []).append(entry)
+    planned = {entry.uid for entry in plan.entries}
+    new = {uid: each for uid, each in pending.items() if uid not in planned}
+    found = [
+        Waiting([pending[entry.uid] for entry in entries], entries[0].state, entries)
+        for entries in rows.values()
+    ]
+    return [*found, *_bare_rows(new)]
+
+
+def _bare_rows(pending: Mapping[str, PendingPod]) -> list[Waiting]:
+    """Pods without a plan, in kube-scheduler's order."""
+    return [Waiting([each], _bare_state(each)) for each in sorted(pending.values(), key=_rank)]
+
+
+def _rank(waiting: PendingPod) -> tuple[int, float, str, str]:
+    pod = waiting.pod
+    return -pod.priority, pod.created_at or 0.0, pod.namespace, pod.name
+
+
+def _bare_state(waiting: PendingPod) -> State:
+    if waiting.invalid is not None:
+        return State.INVALID
+    if waiting.gated:
+        return State.GATED
+    if waiting.is_planned:
+        return State.NOMINATED
+    return State.NOMINATED_ELSEWHERE if waiting.nominated_node is not None else State.WAITING
+
+
+def _item(position: int, row: Waiting, line: Mapping[str, Any] | None, now: float) -> dict[str, Any]:
+    first = row.pods[0].pod
+    entry = row.entries[0] if row.entries else None
+    gang = entry.gang if entry is not None else None
+    created = [each.pod.created_at for each in row.pods if each.pod.created_at is not None]
+    return {
+        "position": position,
+        "namespace": first.namespace,
+        "name": gang.name if gang is not None else first.name,
+        "uid": None if gang is not None else first.uid,
+        "gang": {"source": gang.source, "name": gang.name} if gang is not None else None,
+        "members": _members(row) if gang is not None else [],
+        "asks": asks(first.request) + (" each" if gang is not None else ""),
+        "priority": min(each.pod.priority for each in row.pods),
+        "state": row.state.value,
+        "nodes": dict(Counter(_nodes(row))),
+        "devices": dict(entry.devices) if entry is not None else {},
+        "created": time_text(min(created)) if created else None,
+        "waitingSeconds": max(0, round(now - min(created))) if created else None,
+        "stateSince": time_text(entry.since) if entry is not None and entry.since else None,
+        "reason": _reason(row.state, entry, line),
+        "refusals": dict(entry.refusals) if entry is not None else {},
+    }
+
+
+def _nodes(row: Waiting) -> list[str]:
+    if row.entries:
+        return [entry.node for entry in row.entries if entry.node]
+    return [each.nominated_node for each in row.pods if each.nominated_node is not None]
+
+
+def _members(row: Waiting) -> list[dict[str, Any]]:
+    return [
+        {
+            "namespace": entry.namespace,
+            "name": entry.name,
+            "uid": entry.uid,
+            "state": entry.state.value,
+            "node": entry.node or None,
+            "reason": entry.reason,
+        }
+        for entry in row.entries
+    ]
+
+
+def _reason(state: State, entry: Entry | None, line: Mapping[str, Any] | None) -> str:
+    """The plan's own sentence; of a pod that fits nowhere the nearest miss, or the reason of the last filter;
+    else the meaning of its state."""
+    if entry is not None and entry.reason:
+        return entry.reason
+    if line is not None and state in _BY_LINE:
+        return str(line["nearest"] or line["reason"])
+    meaning = state.meaning.rstrip(".")
+    return meaning[0].lower() + meaning[1:]
+
+
+def _start(estimate: Estimate | None, at: float) -> dict[str, Any]:
+    """The estimate as times; it was made `at`."""
+    if estimate is None:
+        estimate = Estimate(unknown="the estimate is being made; ask again in some seconds")
+    moments = (estimate.earliest_s, estimate.median_s, estimate.latest_s)
+    earliest, median, latest = (None if each is None else time_text(at + each) for each in moments)
+    return {
+        "earliest": earliest,
+        "median": median,
+        "latest": latest,
+        "byStatedLimits": estimate.stated,
+        "unknown": estimate.unknown,
+    }

@@ -1,0 +1,150 @@
+"""Estimates of starts: intervals, and the reasons why a start is unknown."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from scheduler_ext.core.queue.estimate import NOTHING_HELPS, Estimate, estimates
+from scheduler_ext.core.queue.room import Arrivals, Holder, Waiter
+from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
+
+JOB = RunKind("ml", "Job/train", "gpu=1")
+A = frozenset("a")
+
+
+def past(*runs_s: float, kind: RunKind = JOB) -> PastRuns:
+    found = PastRuns(0.0, 1000)
+    for run_s in runs_s:
+        found.ended(Run(kind, 1000.0, 1000.0 + run_s))
+    return found
+
+
+def holder(age_s: float = 0.0, limit_s: float | None = None, leaving: bool = False) -> Holder:
+    return Holder("a", (1,), JOB, age_s, limit_s, leaving)
+
+
+def waiter(gpus: int = 1) -> Waiter:
+    return Waiter(((gpus,),), A, JOB)
+
+
+def made(
+    holders: Sequence[Holder], runs: PastRuns, waiters: Sequence[Waiter] = (waiter(),), free: int = 0
+) -> list[Estimate]:
+    return estimates({"a": (free,)}, holders, waiters, runs.distributions([], 1e6))
+
+
+HUNDRED = past(*np.linspace(1, 100, 99))
+
+
+def test_the_interval_is_that_of_the_run_in_the_way() -> None:
+    (found,) = made([holder()], HUNDRED)
+    assert found.unknown is None
+    assert not found.stated
+    assert found.earliest_s == pytest.approx(10, abs=6)
+    assert found.median_s == pytest.approx(50, abs=10)
+    assert found.latest_s == pytest.approx(90, abs=6)
+
+
+def test_of_several_pods_the_first_to_end_counts() -> None:
+    (found,) = made([holder()] * 20, HUNDRED)
+    assert found.latest_s is not None
+    assert found.latest_s < 20
+
+
+def test_a_pod_that_waits_for_all_of_them_starts_late() -> None:
+    (found,) = made([holder()] * 5, HUNDRED, [waiter(5)])
+    assert found.median_s is not None
+    assert found.median_s > 70
+
+
+def test_the_next_in_the_queue_starts_later() -> None:
+    first, second = made([holder()] * 5, HUNDRED, [waiter()] * 2)
+    assert first.median_s is not None
+    assert second.median_s is not None
+    assert first.median_s < second.median_s
+
+
+@pytest.mark.parametrize(
+    ("holders", "free", "expected"),
+    [
+        pytest.param([], 1, Estimate(0.0, 0.0, 0.0), id="a pod that fits starts now"),
+        pytest.param([holder(leaving=True)], 0, Estimate(0.0, 0.0, 0.0), id="and where another one leaves"),
+        pytest.param([holder(limit_s=40.0)], 0, Estimate(latest_s=40.0, stated=True), id="by a stated limit"),
+        pytest.param([], 0, Estimate(unknown=NOTHING_HELPS), id="never, if nothing is in its way"),
+    ],
+)
+def test_without_past_runs(holders: list[Holder], free: int, expected: Estimate) -> None:
+    assert made(holders, past(), free=free) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("holders", "gpus", "reason"),
+    [
+        pytest.param([holder()], 1, "the end of the pod in its way is unknown: ", id="one pod"),
+        pytest.param([holder()] * 3, 1, "the ends of the 3 pods in its way are unknown: ", id="all pods"),
+        pytest.param(
+            [holder(), holder(limit_s=9.0)],
+            2,
+            "the ends of 1 of the 2 pods in its way are",
+            id="some of them",
+        ),
+        pytest.param([holder(limit_s=9.0)], 2, NOTHING_HELPS, id="a pod that is too large for the node"),
+    ],
+)
+def test_reasons_of_an_unknown_start(holders: list[Holder], gpus: int, reason: str) -> None:
+    (found,) = made(holders, past(), [waiter(gpus)])
+    assert found.latest_s is None
+    assert (found.unknown or "").startswith(reason)
+
+
+def test_an_unknown_run_ahead_in_the_queue_is_named() -> None:
+    _, second = made([holder(limit_s=9.0)], past(), [waiter(), waiter()])
+    assert second.unknown == "the run times of pods before it in the queue are unknown"
+
+
+def test_a_few_past_runs_are_too_few() -> None:
+    (found,) = made([holder()], past(10, 20, 30))
+    assert found.unknown is not None
+    assert found.latest_s is None
+    assert found.earliest_s is not None
+
+
+def test_a_pod_that_outlasted_all_others_has_no_end() -> None:
+    (found,) = made([holder(age_s=200.0)], HUNDRED)
+    assert found.latest_s is None
+
+
+def test_pods_that_come_overtake_a_large_one() -> None:
+    holders, waiters = [holder()] * 3, [waiter(4)]
+    runs = HUNDRED.distributions([], 1e6)
+    small = Arrivals([waiter(1)], 10.0)
+    (alone,) = estimates({"a": (1,)}, holders, waiters, runs)
+    (overtaken,) = estimates({"a": (1,)}, holders, waiters, runs, small)
+    assert alone.median_s is not None
+    assert overtaken.median_s is None or overtaken.median_s > 1.2 * alone.median_s
+
+
+def test_the_same_queue_has_the_same_estimate() -> None:
+    assert made([holder()] * 5, HUNDRED) == made([holder()] * 5, HUNDRED)
+
+
+def test_intervals_of_queues_cover_what_they_state() -> None:
+    """Queues on a node with four GPUs, of which each future is one possible world: the true start is within
+    the interval in about 80 of 100."""
+    random, inside = np.random.default_rng(3), []
+    for _ in range(150):
+        scale = random.lognormal(5, 1)
+        runs = past(*random.lognormal(0, 1, 40) * scale)
+        true_s = random.lognormal(0, 1, 7) * scale
+        (*_, found) = made([holder()] * 4, runs, [waiter()] * 3)
+        ends = sorted(true_s[:4])
+        for run_s in true_s[4:6]:
+            heapq.heappush(ends, heapq.heappop(ends) + run_s)
+        assert found.earliest_s is not None
+        assert found.latest_s is not None
+        inside.append(found.earliest_s <= ends[0] <= found.latest_s)
+    assert np.mean(inside) == pytest.approx(0.8, abs=0.09)

@@ -1,0 +1,256 @@
+"""The rows of the queue, with and without a plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from scheduler_ext.core.intree import NodeFacts
+from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.planning.gang import GangKey
+from scheduler_ext.core.planning.plan import Entry, Plan, State
+from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.explain.explainer import Explainer
+from scheduler_ext.explain.snapshot_dump import Moment, read_moment
+from scheduler_ext.explain.waiting import Waiting
+from scheduler_ext.sources.clusterstate import ClusterState, state_of
+from scheduler_ext.sources.source_status import SourceStatus
+from scheduler_ext.views.queue import start_estimates
+from scheduler_ext.views.queue.queue_list import QueueView
+from scheduler_ext.views.queue.start_estimates import MOST, TOO_FAR, StartEstimates
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import read_objects
+from scheduler_ext.wire.pod import ClaimLookup
+from tests.kube_idle import ago, running
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+
+WHOLE = "nvidia.com/gpu"
+CONFIG = Configuration()
+DURATION = "gpu.scheduler-ext.io/max-duration"
+
+
+def waits(name: str, gpus: int = 1, *, priority: int = 0, since_s: float = 60, **more: Any) -> Json:
+    found = pod(name, {WHOLE: str(gpus)}, **more)
+    found["metadata"]["creationTimestamp"] = ago(since_s)
+    found["spec"]["priority"] = priority
+    return found
+
+
+def cluster(*pods: Json) -> list[Json]:
+    """Two GPUs on one node, which `first` and `second` hold if they are there."""
+    on = [each["metadata"]["name"] for each in pods if each["spec"].get("nodeName")]
+    held = ([holder(name)] if name in on else [] for name in ("first", "second"))
+    devices = [gpu(i, f"GPU-{i}", holders=holders) for i, holders in enumerate(held)]
+    return [node("a", {WHOLE: "2"}, labels={"zone": "z"}), gpu_node("a", devices), *pods]
+
+
+FIRST = running("first", "a", 3600, owner="Job/x", annotations={DURATION: "2h"})
+SECOND = running("second", "a", 600, owner="Job/x", annotations={DURATION: "2h"})
+
+
+@dataclass
+class Followed:
+    """A cluster as the source of a queue."""
+
+    objects: Sequence[Json]
+    planned: Plan | None = None
+    past: PastRuns | None = None
+    state: ClusterState = field(init=False)
+    moment: Moment = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.state = state_of(read_objects(inventory(*self.objects)), "test", CONFIG.resource_names())
+        self.moment = read_moment(self.state, CONFIG)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return self.moment.snapshot
+
+    @property
+    def claims(self) -> ClaimLookup | None:
+        return self.moment.claims
+
+    def pending(self) -> Sequence[PendingPod]:
+        return self.moment.pending()
+
+    def is_gone(self, uid: str) -> bool:
+        return False
+
+    def plan(self) -> Plan | None:
+        return self.planned
+
+    def node_facts(self) -> Mapping[str, NodeFacts]:
+        return self.moment.node_facts()
+
+    def status(self) -> SourceStatus:
+        return SourceStatus([], 0.0, facts=self.state.facts, past_runs=self.past)
+
+
+def listed(
+    *pods: Json,
+    plan: Plan | None = None,
+    past: PastRuns | None = None,
+    namespace: str | None = None,
+    most: int | None = None,
+) -> Json:
+    source = Followed(cluster(*pods), plan, past)
+    waiting = Waiting(source, source.moment.record, Explainer(source, source.moment.record, CONFIG))
+    view = QueueView(source, waiting.lines, StartEstimates(source, CONFIG, 60.0))
+    return view.listed(namespace, time.time(), most)
+
+
+def names(listing: Json) -> list[str]:
+    return [item["name"] for item in listing["items"]]
+
+
+class TestWithoutAPlan:
+    def test_the_order_is_that_of_kube_scheduler(self) -> None:
+        listing = listed(
+            waits("young"), waits("old", since_s=600), waits("urgent", priority=10), FIRST, SECOND
+        )
+        assert listing["planning"] is False
+        assert names(listing) == ["urgent", "old", "young"]
+        assert [item["position"] for item in listing["items"]] == [1, 2, 3]
+
+    def test_a_row_says_why_the_pod_waits_and_for_how_long(self) -> None:
+        (item,) = listed(waits("w", since_s=600), FIRST, SECOND)["items"]
+        assert item["state"] == "waiting"
+        assert item["nodes"] == {}
+        assert item["waitingSeconds"] == pytest.approx(600, abs=2)
+        assert item["reason"].startswith("a has 0 of 1 nvidia.com/gpu free")
+
+    def test_gated_and_unreadable_pods_are_named(self) -> None:
+        gated = waits("gated", schedulingGates=[{"name": "example.com/later"}])
+        broken = waits("broken") | {}
+        broken["metadata"]["annotations"] = {"gpu.scheduler-ext.io/min-memory": "much"}
+        items = listed(gated, broken, FIRST, SECOND)["items"]
+        assert {item["name"]: item["state"] for item in items} == {"gated": "gated", "broken": "invalid"}
+        assert {item["start"]["unknown"] for item in items} == {
+            "it has scheduling gates",
+            "its request, or its gang, cannot be read",
+        }
+
+    def test_a_namespace_keeps_the_positions_of_the_whole_queue(self) -> None:
+        other = waits("other", since_s=600)
+        other["metadata"]["namespace"] = "ml"
+        listing = listed(other, waits("mine"), namespace="default")
+        assert [(item["position"], item["name"]) for item in listing["items"]] == [(2, "mine")]
+        assert listing["total"] == 1
+
+    def test_a_page_has_the_first_rows_and_their_number(self) -> None:
+        listing = listed(*(waits(f"w{i}") for i in range(4)), most=3)
+        assert (len(listing["items"]), listing["total"]) == (3, 4)
+
+
+def entry(name: str, state: State, **more: Any) -> Entry:
+    return Entry(f"uid-{name}", "default", name, state, **more)
+
+
+GANG = GangKey("default", "annotation", "train")
+
+
+class TestWithAPlan:
+    def test_the_order_the_states_and_the_nodes_are_those_of_the_plan(self) -> None:
+        plan = Plan(
+            time.time(), [entry("b", State.NOMINATED, node="a"), entry("c", State.WAITING, reason="no room")]
+        )
+        listing = listed(waits("c", since_s=600), waits("b"), plan=plan)
+        assert listing["planning"] is True
+        assert names(listing) == ["b", "c"]
+        first, second = listing["items"]
+        assert (first["state"], first["nodes"]) == ("nominated", {"a": 1})
+        assert second["reason"] == "no room"
+        assert listing["states"]["nominated"] == State.NOMINATED.meaning
+
+    def test_pods_that_came_or_went_since_the_plan(self) -> None:
+        plan = Plan(time.time(), [entry("gone", State.WAITING), entry("b", State.WAITING)])
+        assert names(listed(waits("b"), waits("new"), plan=plan)) == ["b", "new"]
+
+    def test_a_gang_is_one_row(self) -> None:
+        short = "1 of 2 members fit; 1 × H100 short"
+        plan = Plan(
+            time.time(),
+            [
+                entry("m1", State.RESERVED, gang=GANG, reason=short),
+                entry("single", State.WAITING),
+                entry("m2", State.RESERVED, gang=GANG, reason=short),
+            ],
+        )
+        gang, single = listed(waits("m1"), waits("m2"), waits("single"), plan=plan)["items"]
+        assert (gang["name"], gang["gang"]["source"], gang["uid"]) == ("train", "annotation", None)
+        assert [each["name"] for each in gang["members"]] == ["m1", "m2"]
+        assert gang["reason"] == short
+        assert single["members"] == []
+
+
+def start(listing: Json, name: str) -> Json:
+    (found,) = [item["start"] for item in listing["items"] if item["name"] == name]
+    return dict(found)
+
+
+class TestStarts:
+    def test_by_stated_limits(self) -> None:
+        """The first of the two ends within an hour, the second within 110 minutes."""
+        listing = listed(waits("w", since_s=600), waits("v"), FIRST, SECOND)
+        assert start(listing, "w")["byStatedLimits"]
+        assert start(listing, "w")["earliest"] is None
+        assert start(listing, "w")["latest"] < start(listing, "v")["latest"]
+
+    def test_by_past_runs(self) -> None:
+        now = time.time()
+        past = PastRuns(now - 1e6, 100)
+        for hours in range(1, 30):
+            kind = RunKind("default", "Job/x", Followed(cluster(FIRST)).state.infos["a"].pods[0].asked)
+            past.ended(Run(kind, now - 1e5, now - 1e5 + 600 * hours))
+        found = start(listed(waits("w"), running("first", "a", 60, owner="Job/x"), SECOND, past=past), "w")
+        assert found["unknown"] is None
+        assert found["earliest"] < found["median"] < found["latest"]
+
+    def test_a_pod_that_fits_starts_now(self) -> None:
+        found = start(listed(waits("w"), FIRST), "w")
+        assert found["earliest"] == found["latest"] is not None
+
+    def test_other_nodes_are_no_help(self) -> None:
+        listing = listed(waits("w", nodeSelector={"zone": "elsewhere"}), FIRST, SECOND)
+        assert start(listing, "w")["unknown"] == "it fits on no node, even if all pods there had ended"
+
+    def test_a_planned_place_counts_as_taken(self) -> None:
+        plan = Plan(time.time(), [entry("p", State.PLANNED, node="a"), entry("w", State.WAITING)])
+        listing = listed(waits("p"), waits("w"), FIRST, plan=plan)
+        assert start(listing, "p")["latest"] == start(listing, "p")["earliest"]
+        assert start(listing, "w")["latest"] > start(listing, "p")["latest"]
+
+    def test_a_failure_leaves_the_queue(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fails(*_: object) -> None:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr(start_estimates, "estimates", fails)
+        assert start(listed(waits("w"), FIRST), "w")["unknown"] == (
+            "the estimate failed; see the log of the extender"
+        )
+
+    def test_the_end_of_a_long_queue_has_none(self) -> None:
+        listing = listed(*(waits(f"w{i:03}") for i in range(MOST + 1)), FIRST, SECOND)
+        assert sum(item["start"]["unknown"] == TOO_FAR for item in listing["items"]) == 1
+
+    def test_shares_and_mig_take_parts_of_gpus(self) -> None:
+        """A share of a quarter fits beside three quarters; half does not, until they have ended."""
+        on = {"gpu.scheduler-ext.io/sharing": "memory"}
+        device = gpu(0, "GPU-0", total=40000, holders=[holder("part")])
+        part = pod(
+            "part", {SHARE: "27000"}, on="s", annotations={"devices.gpu.scheduler-ext.io/main": "GPU-0"}
+        )
+        part["metadata"]["annotations"][DURATION] = "1h"
+        part["status"]["startTime"] = part["metadata"]["creationTimestamp"] = ago(60)
+        objects = [node("s", {SHARE: "36000"}, labels=on), gpu_node("s", [device]), part]
+        half, quarter = pod("half", {SHARE: "18000"}), pod("quarter", {SHARE: "8000"})
+        source = Followed([*objects, half, quarter])
+        view = QueueView(source, list, StartEstimates(source, CONFIG, 60.0))
+        listing = view.listed(None, time.time())
+        assert start(listing, "half")["byStatedLimits"]
+        assert start(listing, "quarter")["earliest"] is not None
