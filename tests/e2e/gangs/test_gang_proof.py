@@ -104,10 +104,11 @@ def test_gangs(gangs: Gangs, fault: Path) -> None:
     waits = sorted(each for account in accounts.values() for each in account.waits_s)
     partial = max((account.longest_partial_s for account in accounts.values()), default=0.0)
     fits = max((account.longest_fits_s for account in accounts.values()), default=0.0)
+    median = statistics.median(waits or [0])
     print(
         f"{GANGS} gangs on {count} nodes in {took:.0f} s, {len(owner.left)} left; {done}; longest in part "
-        f"{partial:.1f} s, longest fitting without a start {fits:.1f} s, median "
-        f"{statistics.median(waits or [0]):.2f} s; errors of the owner: {len(owner.errors)} {owner.errors[:3]}"
+        f"{partial:.1f} s, longest fitting without a start {fits:.1f} s, median {median:.2f} s; "
+        f"errors of the owner: {len(owner.errors)} {owner.errors[:3]}"
     )
     assert watch.problems == []
     assert {each.name for each in owner.left} == set()
