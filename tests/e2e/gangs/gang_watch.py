@@ -184,41 +184,7 @@ class GangWatch(threading.Thread):
                 account.partial_s = 0.0
 
     def _fitting(self, gangs: Mapping[str, list[Seen]], pods: list[Seen], passed: float) -> None:
-        free = dict(self.capacity)
-        for pod in pods:
-            where = pod.node or (pod.nominated if not pod.gated else None)
-            if where in free:
-                free[where] -= pod.gpus
-        waiting = sorted(
-            (
-                members
-                for members in gangs.values()
-                if len(members) >= members[0].size and all(pod.gated for pod in members)
-            ),
-            key=lambda members: (-members[0].priority, min(pod.created_at for pod in members)),
-        )
-        # Gangs that have begun and lack places come first, and may keep some.
-        kept = max(
-            (
-                sum(not pod.gated and pod.node is None for pod in members)
-                + max(0, members[0].size - len(members))
-                for members in gangs.values()
-                if any(not pod.gated for pod in members)
-            ),
-            default=0,
-        )
-        blocked = kept > 0
-        fitting = set()
-        for members in waiting:
-            gpus, size = members[0].gpus, members[0].size
-            rooms = sorted((max(0, left) // gpus for left in free.values()), reverse=True)
-            if sum(rooms[kept:]) >= size:
-                fitting.add(members[0].gang)
-                kept += size
-            elif not blocked:
-                # The first gang that does not fit keeps places.
-                blocked = True
-                kept += size
+        fitting = fitting_gangs(gangs, free_gpus(self.capacity, pods))
         for name in gangs:
             account = self._account(name)
             if name in fitting:
@@ -232,3 +198,52 @@ class GangWatch(threading.Thread):
                 if account.fits_s:
                     account.waits_s.append(account.fits_s)
                 account.fits_s = 0.0
+
+
+def free_gpus(capacity: Mapping[str, int], pods: Iterable[Seen]) -> dict[str, int]:
+    """The GPUs of each node that no pod has, and none is nominated to."""
+    free = dict(capacity)
+    for pod in pods:
+        where = pod.node or pod.nominated
+        if where in free:
+            free[where] -= pod.gpus
+    return free
+
+
+def fitting_gangs(gangs: Mapping[str, list[Seen]], free: Mapping[str, int]) -> set[str]:
+    """The gangs that have to start, wherever others keep places: those whose members find room beside all
+    places that earlier gangs may keep, and one node for each of them."""
+    waiting = sorted(
+        (
+            members
+            for members in gangs.values()
+            if len(members) >= members[0].size and all(pod.gated for pod in members)
+        ),
+        key=lambda members: (-members[0].priority, min(pod.created_at for pod in members)),
+    )
+    # Gangs that have begun and lack places come first, and one of them keeps some.
+    kept = max(map(_lacking, gangs.values()), default=0)
+    blocked, fitting = kept > 0, set()
+    for members in waiting:
+        gpus, size = members[0].gpus, members[0].size
+        own: dict[str, int] = {}
+        for pod in members:
+            if pod.nominated is not None:
+                own[pod.nominated] = own.get(pod.nominated, 0) + pod.gpus
+        rooms = [max(0, left + own.get(node, 0)) // gpus for node, left in free.items()]
+        if sum(sorted(rooms, reverse=True)[kept:]) >= size:
+            fitting.add(members[0].gang)
+            kept += size
+        elif not blocked:
+            # The first gang that does not fit keeps places.
+            blocked = True
+            kept += size
+    return fitting
+
+
+def _lacking(members: list[Seen]) -> int:
+    """The members without a place of a gang that has begun."""
+    if all(pod.gated for pod in members):
+        return 0
+    without = sum(pod.node is None and pod.nominated is None for pod in members)
+    return without + max(0, members[0].size - len(members))

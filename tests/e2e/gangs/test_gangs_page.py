@@ -38,6 +38,6 @@ def test_the_page_on_gangs(reader: Reader) -> None:
     eventually(lambda: len(api.items(PODS)) == 2, "the Job has its pods")
     assert not any(pod["spec"].get("nodeName") for pod in api.items(PODS))
     workload.add_whole("b", 1)
-    workload.publish(all_known=False)
+    workload.write_reports()
     eventually(lambda: all(pod["spec"].get("nodeName") for pod in api.items(PODS)), "both start", 60)
     eventually(lambda: "have places" in reader.run_block(events), "the Event is shown")
