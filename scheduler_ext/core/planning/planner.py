@@ -62,7 +62,8 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """A try to place all pods, on a cluster of this version; the next one begins at `due`, once it is over."""
+    """A try to place all pods, on a cluster of this version; the next one begins at `due`, once it is
+    over."""
 
     began: float
     version: Hashable
