@@ -118,6 +118,9 @@ class NominationWriter(Background):
 
     def _note(self, write: Write, error: ClusterError) -> None:
         status = error.status if isinstance(error, RefusedError) else None
+        if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+            # The pod has been bound meanwhile, as the watch will show.
+            return
         outcome = Outcome.FAILED
         if status in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
             outcome = Outcome.CONFLICT

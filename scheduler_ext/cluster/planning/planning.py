@@ -275,7 +275,6 @@ class Planning(Background):
         writes = [Write(ask.pod, None) for ask in stale]
         nodes = set()
         until = time.monotonic() + self._ttl_s
-        nominate = [given for step in steps for given in step.nominate]
         with self._source.locked as cache:
             for step in steps:
                 for uid in step.withdraw:
@@ -285,7 +284,9 @@ class Planning(Background):
                     nodes.add(given.node)
         if server_now is not None:
             end = server_now + self._ttl_s
-            writes += [Write(given.pod, PlannedPlace(given.node, end)) for given in nominate]
+            writes += [
+                Write(given.pod, PlannedPlace(given.node, end)) for step in steps for given in step.write
+            ]
         self._writer.put(writes)
         if nodes:
             self._source.locked.publish(nodes)

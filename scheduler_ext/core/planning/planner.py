@@ -7,7 +7,7 @@ that it has given and follows what becomes of them.
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from typing import Protocol
 
@@ -21,10 +21,13 @@ from scheduler_ext.core.planning.waiting_pod import WaitingPod
 
 # Pods that have a place and are not bound: no more than kube-scheduler binds in a third of the time for which
 # places are kept, within these limits. Nominations that it does not try in time would be in vain.
-_LEAST_AHEAD, _MOST_AHEAD = 64, 256
+_LEAST_AHEAD, _MOST_AHEAD = 256, 512
 _PART_OF_TTL = 3.0
-# Kinds of pods of which none fitted are tried again in rounds: at the earliest after this time, or after so many
-# times as long as the last round took.
+# The time that a nomination takes from the decision until kube-scheduler knows it. Pods that it tries sooner keep
+# their places unwritten: the call would come too late. At the start, kube-scheduler's speed is not known.
+_HEAD_START_S, _LEAST_NEAR = 0.5, 16
+# Kinds of pods of which none fitted are tried again in rounds: at the earliest after this time, or after so
+# many times as long as the last round took.
 _AGAIN_S, _PAUSE = 0.25, 4.0
 # After this time a nomination without a place is withdrawn, unless the pod gets another one, and again later.
 _STALE_S, _AGAIN_STALE_S = 0.5, 5.0
@@ -41,22 +44,25 @@ class GivenPlace:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do now: places that are not kept any more, then new ones. `more`: another step would find more
-    to do at once."""
+    """What to do now: places that are not kept any more, then new ones to keep, and kept ones to write on
+    their pods. `more`: another step would find more to do at once."""
 
     withdraw: Sequence[str] = ()
     nominate: Sequence[GivenPlace] = ()
+    write: Sequence[GivenPlace] = ()
     more: bool = False
 
 
 @dataclass(slots=True)
 class _Given:
-    """A place that was given, whether it is written, and until when it is kept."""
+    """A place that was given, and until when it is kept. It is to be written from `write_at` on, if the pod
+    still waits then (None: the write has begun), and `written` once the pod shows it."""
 
     ask: WaitingPod
     node: str
     until: float
     written: bool = False
+    write_at: float | None = None
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -149,9 +155,11 @@ class Planner:
         given = self._given.pop(uid, None)
         if given is None:
             return
-        self._outcomes[outcome] += 1
-        if outcome is Outcome.BOUND:
+        if outcome in (Outcome.BOUND, Outcome.ELSEWHERE):
             self._bound_at.append(now)
+        if given.write_at is not None:
+            return
+        self._outcomes[outcome] += 1
         if outcome in BACKING_OFF:
             self._pauses.failed(uid, outcome, now)
 
@@ -186,7 +194,7 @@ class Planner:
             if uid not in self._given and uid in asks:
                 # From before this planner was active, or of a former process.
                 self._given[uid] = _Given(
-                    asks[uid], place.node, place.until, place.written, place.pod.devices
+                    asks[uid], place.node, place.until, place.written, None, place.pod.devices
                 )
 
     def _lost(self, given: _Given, ask: WaitingPod, now: float) -> Outcome:
@@ -214,6 +222,25 @@ class Planner:
         """Places for the next pods without one; `asks` are in the order of `rank`. `make` makes the cluster,
         with the places that are kept; it is called if there is something to decide. `version` differs once
         pods that fitted nowhere may fit."""
+        step = self._decide(now, asks, version, make)
+        return replace(step, write=self._due(now))
+
+    def _due(self, now: float) -> list[GivenPlace]:
+        """The places that are to be written now."""
+        due = [each for each in self._given.values() if each.write_at is not None and now >= each.write_at]
+        for given in due:
+            given.write_at = None
+        return [GivenPlace(each.ask, replace(each.ask.pod, devices=each.devices), each.node) for each in due]
+
+    def _near(self, asks: Iterable[WaitingPod], now: float) -> set[str]:
+        """The pods that kube-scheduler tries before it would know a nomination."""
+        bound = sum(at >= now - _HEAD_START_S for at in self._bound_at)
+        tried = (ask.uid for ask in asks if ask.kind not in self._refused and not ask.not_modelled)
+        return set(islice(tried, max(_LEAST_NEAR, bound)))
+
+    def _decide(
+        self, now: float, asks: Sequence[WaitingPod], version: Hashable, make: Callable[[], TriedCluster]
+    ) -> Step:
         batch = self._next(asks, now)
         if not batch:
             if not self._begins_round(now, version):
@@ -233,13 +260,15 @@ class Planner:
         for uid in withdrawn:
             self.ended(uid, Outcome.WITHDRAWN, now)
         nominate = []
+        near = self._near(asks, now)
         for ask in batch:
             node = found.get(ask.uid)
             if node is None:
                 self._refused.setdefault(ask.kind, cluster.refusals(ask))
                 continue
             pod = cluster.planned_on(node, ask.uid) or ask.pod
-            self._given[ask.uid] = _Given(ask, node, now + self._ttl_s, devices=pod.devices)
+            write_at = now + _HEAD_START_S if ask.uid in near else now
+            self._given[ask.uid] = _Given(ask, node, now + self._ttl_s, False, write_at, pod.devices)
             nominate.append(GivenPlace(ask, pod, node))
         return Step(withdrawn, nominate, more=True)
 
@@ -249,7 +278,8 @@ class Planner:
 
     def next_look(self, now: float) -> float | None:
         """When a step is due though nothing changes; None if never."""
-        ends = self._pauses.next_end(now), self._round.due if self._round is not None else None
+        ends = [self._pauses.next_end(now), self._round.due if self._round is not None else None]
+        ends += [given.write_at for given in self._given.values()]
         return min((each for each in ends if each is not None and each > now), default=None)
 
     def _begins_round(self, now: float, version: Hashable) -> bool:
