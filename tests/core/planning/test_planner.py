@@ -50,9 +50,9 @@ class Run:
         self.more = step.more
         for uid in step.withdraw:
             self._keep(uid, None)
-        for given in step.nominate:
-            place = KeptPlace(given.pod, given.node, self.now + TTL_S, written)
-            self._keep(given.ask.uid, place)
+        for each in step.nominate:
+            place = KeptPlace(each.pod, each.node, self.now + TTL_S, written)
+            self._keep(each.ask.uid, place)
         return {given.ask.uid: given.node for given in step.nominate}
 
     def plan(self) -> dict[str, str]:
