@@ -227,8 +227,8 @@ class ReportHandler(CacheHandler[GpuNode]):
 @dataclass(eq=False)
 class PodHandler(CacheHandler[kube.Pod]):
     """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes. `facts` are
-    those about the pods that hold some, `gangs` those about gangs, where these are planned; `runs` follows how
-    long pods hold GPUs."""
+    those about the pods that hold some, `gangs` those about gangs, where these are planned; `runs` follows
+    how long pods hold GPUs."""
 
     kind = "Pod"
     together = 250

@@ -23,8 +23,8 @@ from scheduler_ext.core.planning.waiting_pod import WaitingPod
 # places are kept, within these limits. Nominations that it does not try in time would be in vain.
 _LEAST_AHEAD, _MOST_AHEAD = 256, 512
 _PART_OF_TTL = 3.0
-# The time that a nomination takes from the decision until kube-scheduler knows it. Pods that it tries sooner keep
-# their places unwritten: the call would come too late. At the start, kube-scheduler's speed is not known.
+# The time that a nomination takes from the decision until kube-scheduler knows it. Pods that it tries sooner
+# keep their places unwritten: the call would come too late. At first kube-scheduler's speed is not known.
 _HEAD_START_S, _LEAST_NEAR = 0.5, 16
 # Kinds of pods of which none fitted are tried again in rounds: at the earliest after this time, or after so
 # many times as long as the last round took.
