@@ -20,6 +20,7 @@ MTLS = REPOSITORY / "manifests" / "components" / "standalone-mtls"
 DRA = REPOSITORY / "manifests" / "components" / "dra"
 PLACEHOLDERS = REPOSITORY / "manifests" / "components" / "placeholders"
 DRA_HEALTH = REPOSITORY / "manifests" / "components" / "dra-health"
+PLANNER = REPOSITORY / "manifests" / "components" / "planner"
 IDLE_RECLAIM = REPOSITORY / "manifests" / "components" / "idle-reclaim"
 GANGS = REPOSITORY / "manifests" / "components" / "gangs"
 SHARES = REPOSITORY / "manifests" / "components" / "shares"
@@ -109,6 +110,14 @@ def idle_reclaim() -> list[Json]:
 def gangs() -> list[Json]:
     """The base with the component gangs."""
     return [*copy.deepcopy(_base()), *documents(GANGS), _config_map(REPOSITORY / "config")]
+
+
+def planner() -> list[Json]:
+    """The overlay planner."""
+    merged = _config_map(REPOSITORY / "config")
+    own = REPOSITORY / "manifests" / "overlays" / "planner" / "extender.yaml"
+    merged["data"]["extender.yaml"] = own.read_text()
+    return [*copy.deepcopy(_base()), *documents(PLANNER), merged]
 
 
 def monitoring() -> list[Json]:

@@ -12,7 +12,16 @@ import yaml
 
 from tests.manifests.objects import Json, of_kind
 from tests.manifests.policy import violations
-from tests.manifests.shipped import base, dra, dra_health, gangs, idle_reclaim, placeholders, standalone
+from tests.manifests.shipped import (
+    base,
+    dra,
+    dra_health,
+    gangs,
+    idle_reclaim,
+    placeholders,
+    planner,
+    standalone,
+)
 
 Change = Callable[[list[Json]], None]
 
@@ -29,6 +38,10 @@ def test_rules_about_devices_keep_it() -> None:
     assert violations(dra_health()) == []
     assert violations(placeholders()) == []
     assert violations(gangs()) == []
+
+
+def test_planning_ahead_keeps_it() -> None:
+    assert violations(planner()) == []
 
 
 def test_reclaim_keeps_it() -> None:

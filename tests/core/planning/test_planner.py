@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -49,9 +50,9 @@ class Run:
         self.more = step.more
         for uid in step.withdraw:
             self._keep(uid, None)
-        for given in step.nominate:
-            place = KeptPlace(given.pod, given.node, self.now + TTL_S, written)
-            self._keep(given.ask.uid, place)
+        for each in step.nominate:
+            place = KeptPlace(each.pod, each.node, self.now + TTL_S, written)
+            self._keep(each.ask.uid, place)
         return {given.ask.uid: given.node for given in step.nominate}
 
     def plan(self) -> dict[str, str]:
@@ -186,7 +187,7 @@ def test_a_pod_is_planned_again_ever_more_slowly() -> None:
         if found.step():
             tried.append(found.now)
             found.lose("p")
-    gaps = [later - earlier for earlier, later in zip(tried, tried[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(tried)]
     assert found.state("p") is State.BACKING_OFF
     assert "refused the pod on its planned node" in found.planner.reason_of(
         found.asks["p"], State.BACKING_OFF
