@@ -22,7 +22,7 @@ from scheduler_ext.core.planning.waiting_pod import WaitingPod
 # places are kept, within these limits. Nominations that it does not try in time would be in vain.
 _LEAST_AHEAD, _MOST_AHEAD = 64, 256
 _PART_OF_TTL = 3.0
-# Kinds of pods of which none fitted are tried again in rounds: at the earliest after this time, or after so many
+# Kinds of pods of which none fitted are tried again in rounds: at the earliest after this time, and so many
 # times as long as the last round took.
 _AGAIN_S, _PAUSE = 0.25, 4.0
 # After this time a nomination without a place is withdrawn, unless the pod gets another one, and again later.
@@ -61,7 +61,8 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class _Round:
-    """A try to place all pods, on a cluster of this version; the next one begins at `due`, once it is over."""
+    """A try to place all pods, on a cluster of this version; the next one begins at `due`, once it is
+    over."""
 
     began: float
     version: Hashable

@@ -263,7 +263,7 @@ def _applied(patch: Json, asked: Target, manager: str, now: str, before: Json) -
             raise _conflict(asked, "Apply failed with 1 conflict")
         dropped = {key.removeprefix("f:") for key in owned.get(f"f:{section}", {})} - set(given)
         values = {key: value for key, value in (parent.get(section) or {}).items() if key not in dropped}
-        if values or given:
+        if values or given or dropped:
             parent |= {section: values | given}
         if given:
             fields[f"f:{section}"] = {f"f:{key}": {} for key in given}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -13,8 +14,8 @@ from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.planning.outcomes import Outcome
 from scheduler_ext.core.planning.plan import State
-from scheduler_ext.core.planning.planner import Planner
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
+from scheduler_ext.core.planning.planner import Planner
 from scheduler_ext.core.planning.waiting_pod import WaitingPod, asked_gpus
 from tests.core.asked import mig, share, whole
 from tests.core.planning.planning_lab import PlanningLab, gpus_node, waiting
@@ -49,9 +50,9 @@ class Run:
         self.more = step.more
         for uid in step.withdraw:
             self._keep(uid, None)
-        for given in step.nominate:
-            place = KeptPlace(given.pod, given.node, self.now + TTL_S, written)
-            self._keep(given.ask.uid, place)
+        for each in step.nominate:
+            place = KeptPlace(each.pod, each.node, self.now + TTL_S, written)
+            self._keep(each.ask.uid, place)
         return {given.ask.uid: given.node for given in step.nominate}
 
     def plan(self) -> dict[str, str]:
@@ -186,7 +187,7 @@ def test_a_pod_is_planned_again_ever_more_slowly() -> None:
         if found.step():
             tried.append(found.now)
             found.lose("p")
-    gaps = [later - earlier for earlier, later in zip(tried, tried[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in itertools.pairwise(tried)]
     assert found.state("p") is State.BACKING_OFF
     assert "refused the pod on its planned node" in found.planner.reason_of(
         found.asks["p"], State.BACKING_OFF
