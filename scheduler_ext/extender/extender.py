@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import compress
 from threading import Lock
@@ -88,6 +88,8 @@ class Extender:
         self._allow_unreported = config.allows_unreported()
         self._empty_victims = config.preemption.empty_victims
         self._misfits: deque[str] = deque(maxlen=_REMEMBERED_MISFITS)
+        self.on_asked: Callable[[str], None] | None = None
+        """Is called, if set, with the uid of each pod that filter returns a node for: it will be bound."""
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_PODS)
 
     @property
@@ -171,6 +173,8 @@ class Extender:
         passed = self._kept_place(args, decision, rows)
         if passed is None:
             passed = np.flatnonzero(select_candidates(decision, rows, self._policy.max_candidates)).tolist()
+        if passed and self.on_asked is not None:
+            self.on_asked(pod_uid(args.pod))
         refused, rejected = _refusals(args.names, decision.verdict[decision.snapshot.state_of[rows]])
         rescuable = self._after_refusal(args, decision, rows, refused, nowhere=not passed)
         if elsewhere:

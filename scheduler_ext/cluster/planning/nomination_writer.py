@@ -79,6 +79,13 @@ class NominationWriter(Background):
                 self._waiting[write.pod.uid] = write
             self._has_work.notify_all()
 
+    def drop(self, uid: str) -> None:
+        """kube-scheduler has come to the pod, so its nomination would be in vain."""
+        with self._has_work:
+            write = self._waiting.get(uid)
+            if write is not None and write.place is not None:
+                del self._waiting[uid]
+
     def clear(self) -> None:
         """Write nothing more of what waits."""
         with self._has_work:

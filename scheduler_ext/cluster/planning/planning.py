@@ -6,6 +6,7 @@ published for filter and written on the pods.
 
 import logging
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event, Lock
@@ -41,6 +42,8 @@ log = logging.getLogger(__name__)
 _STEP_EVERY_S = 0.02
 # At the latest, for plans that end and pods that may be tried again.
 _LOOK_EVERY_S = 1.0
+# More than kube-scheduler asks about between two steps.
+_MOST_ASKED = 4096
 # Sees what is kept for any pod.
 _LOWEST = -(2**31)
 
@@ -84,6 +87,9 @@ class Planning(Background):
         self._planner = Planner(config.nominate.batch, self._ttl_s)
         self._in_tree = InTreeFilters()
         self._writer = NominationWriter(transport)
+        # Pods that kube-scheduler has come to, since the last step.
+        self._asked: deque[str] = deque(maxlen=_MOST_ASKED)
+        extender.on_asked = self._note_asked
         self._changed = Event()
         followed.changed = self.wake
         self._was_active = False
@@ -106,6 +112,11 @@ class Planning(Background):
         super().stop(wait_s)
         if self.gangs is not None:
             self.gangs.stop()
+
+    def _note_asked(self, uid: str) -> None:
+        if self.gangs is None or not self.gangs.is_member(uid):
+            self._asked.append(uid)
+            self._writer.drop(uid)
 
     def wake(self) -> None:
         """Something changed."""
@@ -211,6 +222,7 @@ class Planning(Background):
         """What is waiting and what is kept, after all that became of former nominations."""
         failed, misfits = self._writer.take_failed(), self._extender.take_misfits()
         planner, gangs = self._planner, self.gangs
+        planner.asked(now, [self._asked.popleft() for _ in range(len(self._asked))])
         with self._source.locked as cache:
             every = self._followed.waiting()
             asks = every if gangs is None else gangs.alone(every)

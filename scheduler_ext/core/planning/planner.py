@@ -19,10 +19,12 @@ from scheduler_ext.core.planning.placing import Placing
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 
-# Pods that have a place and are not bound: no more than kube-scheduler binds in a third of the time for which
-# places are kept, within these limits. Nominations that it does not try in time would be in vain.
+# Pods that have a place and wait for kube-scheduler: no more than it comes to in a third of the time for
+# which places are kept, within these limits. Nominations that it does not try in time would be in vain.
 _LEAST_AHEAD, _MOST_AHEAD = 256, 512
 _PART_OF_TTL = 3.0
+# A pod that kube-scheduler has come to is bound within this time, or tried again.
+_BINDING_S = 5.0
 # The time that a nomination takes from the decision until kube-scheduler knows it. Pods that it tries sooner
 # keep their places unwritten: the call would come too late. At first kube-scheduler's speed is not known.
 _HEAD_START_S, _LEAST_NEAR = 0.5, 16
@@ -97,7 +99,9 @@ class Planner:
         self._ttl_s = ttl_s
         self._given: dict[str, _Given] = {}
         self._pauses = Pauses()
-        self._bound_at: deque[float] = deque(maxlen=_MOST_AHEAD)
+        # When kube-scheduler came to the pods that are being bound, and to all of the last ones.
+        self._asked: dict[str, float] = {}
+        self._asked_at: deque[float] = deque(maxlen=_MOST_AHEAD)
         # Kinds of pods of which none fits, with the counts of refusals, as found in the present round.
         self._refused: dict[object, Counter[str]] = {}
         self._round: _Round | None = None
@@ -155,13 +159,17 @@ class Planner:
         given = self._given.pop(uid, None)
         if given is None:
             return
-        if outcome in (Outcome.BOUND, Outcome.ELSEWHERE):
-            self._bound_at.append(now)
         if given.write_at is not None:
             return
         self._outcomes[outcome] += 1
         if outcome in BACKING_OFF:
             self._pauses.failed(uid, outcome, now)
+
+    def asked(self, now: float, uids: Sequence[str]) -> None:
+        """kube-scheduler has come to these pods and got a node for each: they are about to be bound."""
+        self._asked_at.extend([now] * len(uids))
+        self._asked = {uid: at for uid, at in self._asked.items() if now < at + _BINDING_S}
+        self._asked |= dict.fromkeys(uids, now)
 
     def forget(self) -> None:
         """Another planner has taken over."""
@@ -234,9 +242,13 @@ class Planner:
 
     def _near(self, asks: Iterable[WaitingPod], now: float) -> set[str]:
         """The pods that kube-scheduler tries before it would know a nomination."""
-        bound = sum(at >= now - _HEAD_START_S for at in self._bound_at)
-        tried = (ask.uid for ask in asks if ask.kind not in self._refused and not ask.not_modelled)
-        return set(islice(tried, max(_LEAST_NEAR, bound)))
+        count = max(_LEAST_NEAR, sum(at >= now - _HEAD_START_S for at in self._asked_at))
+        next_ones = (
+            ask.uid
+            for ask in asks
+            if ask.kind not in self._refused and ask.uid not in self._asked and not ask.not_modelled
+        )
+        return set(islice(next_ones, count))
 
     def _decide(
         self, now: float, asks: Sequence[WaitingPod], version: Hashable, make: Callable[[], TriedCluster]
@@ -299,20 +311,27 @@ class Planner:
     def _next(self, asks: Sequence[WaitingPod], now: float) -> list[WaitingPod]:
         """The first pods without a place, of one priority."""
         without = (
-            ask for ask in asks if ask.kind not in self._refused and self.state_of(ask, now) is State.WAITING
+            ask
+            for ask in asks
+            if ask.kind not in self._refused
+            and ask.uid not in self._asked
+            and self.state_of(ask, now) is State.WAITING
         )
         first = next(without, None)
         if first is None:
             return []
-        ahead = sum(given.ask.priority >= first.priority for given in self._given.values())
+        ahead = sum(
+            given.ask.priority >= first.priority and uid not in self._asked
+            for uid, given in self._given.items()
+        )
         room = min(self._batch, self._ahead(now) - ahead)
         alike = takewhile(lambda ask: ask.priority == first.priority, without)
         return [first, *islice(alike, room - 1)] if room > 0 else []
 
     def _ahead(self, now: float) -> int:
-        while self._bound_at and self._bound_at[0] < now - self._ttl_s / _PART_OF_TTL:
-            self._bound_at.popleft()
-        return max(_LEAST_AHEAD, len(self._bound_at))
+        while self._asked_at and self._asked_at[0] < now - self._ttl_s / _PART_OF_TTL:
+            self._asked_at.popleft()
+        return max(_LEAST_AHEAD, len(self._asked_at))
 
     @staticmethod
     def _choose(batch: Sequence[WaitingPod], cluster: TriedCluster) -> dict[str, str]:

@@ -278,6 +278,7 @@ def test_no_more_pods_are_planned_than_kube_scheduler_takes_in_time(monkeypatch:
     ahead = []
     for _ in range(4):
         ahead.append(len(found.plan()))
+        found.planner.asked(found.now, list(found.kept))
         for uid in list(found.kept):
             found.bind(uid, found.kept[uid].node)
     assert ahead == [64, 64, 128, 44]
@@ -297,6 +298,16 @@ def test_the_next_pods_keep_their_places_unwritten_at_first(monkeypatch: pytest.
     assert found.planner.take_outcomes() == {}
 
 
+def test_a_pod_that_kube_scheduler_has_come_to_gets_no_place() -> None:
+    found = run(8)
+    found.ask(waiting("p0", number=0), waiting("p1", number=1))
+    found.planner.asked(found.now, ["p0"])
+    assert found.step().keys() == {"p1"}
+    found.now += 5
+    found.planner.asked(found.now, [])
+    assert found.step().keys() == {"p0"}
+
+
 def test_more_pods_are_near_the_faster_kube_scheduler_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_module, "_LEAST_NEAR", 1)
     found = run(8, 8)
@@ -304,6 +315,7 @@ def test_more_pods_are_near_the_faster_kube_scheduler_is(monkeypatch: pytest.Mon
     found.step(written=False)
     for name in ("p0", "p1", "p2"):
         found.bind(name, "b")
+    found.planner.asked(found.now, ["p0", "p1", "p2"])
     found.step()
     found.wrote.clear()
     found.ask(*(waiting(f"q{i}", number=10 + i) for i in range(3)))
