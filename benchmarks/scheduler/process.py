@@ -63,6 +63,11 @@ class SchedulerProcess:
             directory / f"kube-scheduler-{name}.log",
         )
 
+    @property
+    def pid(self) -> int:
+        """The id of the process, which leads a process group."""
+        return self._child.pid
+
     def wait_ready(self) -> None:
         """Wait until it answers; its caches are then being filled. Raises ChildError."""
         self._child.wait_ready(self._is_healthy, _READY_S)

@@ -191,6 +191,10 @@ COPIES = (
         for name in ("namespace", "roles", "priority-class", "budget")
     ),
     Copied(f"{COMPONENTS}/dra-health/roles.yaml", "dra/roles.yaml", ".Values.dra.deviceTaints"),
+    *(
+        Copied(f"{COMPONENTS}/planner/{name}.yaml", f"planner/{name}.yaml", ".Values.planner.enabled")
+        for name in ("roles", "nominations-only")
+    ),
     Copied(f"{COMPONENTS}/idle-reclaim/roles.yaml", "idle/roles.yaml", RECLAIMS),
     Copied(
         f"{COMPONENTS}/idle-reclaim/reclaim-only.yaml",

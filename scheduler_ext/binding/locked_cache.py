@@ -229,10 +229,13 @@ class LockedCache:
             finally:
                 self.publishing.release()
 
-    def _publish(self, node: str) -> None:
-        """Publish a node at once, or by the thread whose publication is in flight, as soon as that ends."""
+    def publish(self, nodes: Iterable[str]) -> None:
+        """Publish nodes at once, or by the thread whose publication is in flight, as soon as that ends."""
         if self._extender.snapshot is None:
             return
         with self:
-            self._owed.add(node)
+            self._owed.update(nodes)
         self.publish_owed()
+
+    def _publish(self, node: str) -> None:
+        self.publish((node,))

@@ -13,6 +13,7 @@ from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.cluster.failure_count import FailureCount
+from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster, FollowedNode, FollowedPod
 from scheduler_ext.cluster.run_recorder import RunRecorder
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.held_rooms import HeldRoom
@@ -25,7 +26,7 @@ from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.config import LONGEST_PLAN_S, Configuration
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.device_selector import DeviceSelector
 from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
@@ -84,14 +85,16 @@ def scheduler_cache(config: Configuration) -> Cache:
     )
 
 
-def update_pod(cache: Cache, uid: str, state: PodState, now: float) -> None:
-    """Update the cache with the state of a pod."""
+def update_pod(
+    cache: Cache, uid: str, state: PodState, now: float, planned_until: float | None = None
+) -> None:
+    """Update the cache with the state of a pod; `planned_until` as of `Cache.update_pending`."""
     if state is None:
         cache.remove_pod(uid, now)
     elif isinstance(state, _Other):
         cache.update_other_pod(uid, state.node, state.cpu_milli)
     elif isinstance(state, PendingPod):
-        cache.update_pending(state)
+        cache.update_pending(state, planned_until)
     else:
         cache.confirm(*state, now)
 
@@ -112,15 +115,20 @@ class NodeHandler(CacheHandler[kube.Node]):
     kind = "Node"
     together = 50
     facts: dict[str, NodeFacts] = field(default_factory=dict)
+    # What a planner follows, where there is one.
+    planned: FollowedCluster | None = field(default=None, init=False)
 
     def seen(self, items: Sequence[kube.Node], clock: ServerClock) -> None:
         records = []
+        followed: dict[str, FollowedNode] = {}
         for node in items:
             name = self.key(node)
             self._unlisted.discard(name)
             self.facts[name] = node_constraints(node)
             try:
                 records.append((name, node_record(node, self._resources)))
+                if self.planned is not None:
+                    followed[name] = self.planned.read_node(node, self.facts[name])
             except QuantityError as error:
                 self.broken(Broken(name, "", str(error)))
         now = time.monotonic()
@@ -128,6 +136,9 @@ class NodeHandler(CacheHandler[kube.Node]):
         with self._locked as cache:
             for name, record in records:
                 cache.update_node(name, record, now, created[name])
+            for name, each in followed.items():
+                assert self.planned is not None
+                self.planned.rooms.update_node(name, each.facts, each.offered)
         self._changed()
 
     def known(self) -> set[str]:
@@ -140,6 +151,8 @@ class NodeHandler(CacheHandler[kube.Node]):
         with self._locked as cache:
             for name in keys:
                 cache.remove_node(name)
+                if self.planned is not None:
+                    self.planned.rooms.remove_node(name)
         self._changed()
 
 
@@ -220,7 +233,9 @@ class PodHandler(CacheHandler[kube.Pod]):
     by_uid = True
     facts: dict[str, PodFacts] = field(default_factory=dict, init=False)
     failures: FailureCount = field(default_factory=FailureCount, init=False)
-    runs: RunRecorder | None = None
+    runs: RunRecorder | None = field(default=None, init=False)
+    # What a planner follows, where there is one.
+    planned: FollowedCluster | None = field(default=None, init=False)
 
     def begin(self) -> None:
         super().begin()
@@ -230,6 +245,7 @@ class PodHandler(CacheHandler[kube.Pod]):
     def seen(self, items: Sequence[kube.Pod], clock: ServerClock) -> None:
         # By uid: of several events of one pod in one batch, the last counts.
         states: dict[str, PodState] = {}
+        followed: dict[str, FollowedPod] = {}
         for pod in items:
             try:
                 states[self.key(pod)] = state = pod_state(pod, self._resources)
@@ -239,9 +255,11 @@ class PodHandler(CacheHandler[kube.Pod]):
             if holds_gpus(state):
                 self.facts[self.key(pod)] = pod_facts(pod)
                 self.failures.seen(self.key(pod), pod)
+            if self.planned is not None:
+                followed[self.key(pod)] = self.planned.read_pod(pod, state)
         if self.runs is not None:
             self._record(self.runs, states)
-        self._update(states)
+        self._update(states, followed, clock)
 
     def gone(self, item: kube.Pod | Broken) -> None:
         if self.runs is not None:
@@ -250,7 +268,8 @@ class PodHandler(CacheHandler[kube.Pod]):
 
     def known(self) -> set[str]:
         with self._locked as cache:
-            return cache.known_pods() | cache.other_pods()
+            followed = self.planned.known_pods() if self.planned is not None else set()
+            return cache.known_pods() | cache.other_pods() | followed
 
     def remove(self, keys: Collection[str]) -> None:
         for uid in keys:
@@ -258,7 +277,7 @@ class PodHandler(CacheHandler[kube.Pod]):
         if self.runs is not None:
             self.runs.gone(keys, just_now=False)
         self.failures.forget(keys)
-        self._update(dict.fromkeys(keys))
+        self._update(dict.fromkeys(keys), dict.fromkeys(keys))
 
     def end(self) -> None:
         super().end()
@@ -271,12 +290,20 @@ class PodHandler(CacheHandler[kube.Pod]):
             if isinstance(state, tuple) and not isinstance(state, _Other):
                 runs.seen(state[0], self.facts[uid])
 
-    def _update(self, states: Mapping[str, PodState]) -> None:
+    def _update(
+        self,
+        states: Mapping[str, PodState],
+        followed: Mapping[str, FollowedPod],
+        clock: ServerClock | None = None,
+    ) -> None:
         self._unlisted.difference_update(states)
         now = time.monotonic()
+        until = {uid: planned_until(state, clock, now) for uid, state in states.items()}
         with self._locked as cache:
             for uid, state in states.items():
-                update_pod(cache, uid, state, now)
+                update_pod(cache, uid, state, now, until[uid])
+            if self.planned is not None:
+                self.planned.update_pods(followed, clock)
             changed = cache.has_changes
         if changed:
             self._changed()
@@ -304,6 +331,15 @@ def created_at(node: kube.Node, clock: ServerClock, now: float) -> float:
 def _as_of(now: float, clock: ServerClock) -> ServerClock:
     """The server's clock as it is now: a stream has its time only once, at its start."""
     return ServerClock(clock.said + (now - clock.heard_at), now, clock.not_before)
+
+
+def planned_until(state: PodState, clock: ServerClock | None, now: float) -> float | None:
+    """Until when the nomination of a planner keeps a pod's place, by our monotonic clock; None for any other
+    pod, and when that time is over."""
+    if clock is None or not isinstance(state, PendingPod) or state.planned is None:
+        return None
+    left_s = min(state.planned.until - _as_of(now, clock).said, LONGEST_PLAN_S)
+    return now + left_s if left_s > 0 else None
 
 
 def _held(written: WrittenRoom, clock: ServerClock, now: float) -> HeldRoom:

@@ -29,6 +29,8 @@ from scheduler_ext.cluster.inventory_handlers import (
     scheduler_cache,
 )
 from scheduler_ext.cluster.own_lease import Election
+from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster
+from scheduler_ext.cluster.planning.planning import Planning
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.run_recorder import RunRecorder
 from scheduler_ext.cluster.scheduler_lease import Leadership
@@ -102,6 +104,11 @@ class LiveInventory(Background):
         pods = self._pods = Reflector("pods", transport, PODS, Decoder(Pod), self._holders, rate_limiter)
         disruptions = Decoder(PodDisruptionBudget)
         self._nodes = NodeHandler(*parts)
+        self.planning: Planning | None = None
+        if config.nominate.enabled:
+            followed = FollowedCluster(resources, config.scheduler_names)
+            self._holders.planned = self._nodes.planned = followed
+            self.planning = Planning(transport, self, extender, followed, config)
         self._device_watches = watches = DeviceWatches(transport, *parts, rate_limiter)
         namespace = self._leader.namespace if self._leader is not None else _NAMESPACE
         self.writers = Writers.of(transport, self, extender, config, lambda: watches.rules_path, namespace)
@@ -176,8 +183,12 @@ class LiveInventory(Background):
         return self._nodes.facts
 
     def plan(self) -> Plan | None:
-        """The plan for the waiting pods."""
-        return None
+        """The plan for the waiting pods; None without a planner, or if another extender is active."""
+        return self.planning.plan() if self.planning is not None and self.active() else None
+
+    def follows_pods(self) -> bool:
+        """Whether the watch of pods is alive."""
+        return self._pods.health().connected
 
     def active(self) -> bool:
         """Whether this extender writes to the cluster."""
@@ -212,7 +223,7 @@ class LiveInventory(Background):
 
     def _workers(self) -> list[_Worker]:
         """The parts beside the reflectors that work from the start."""
-        parts = (self.enforcing, self._leader)
+        parts = (self.enforcing, self._leader, self.planning)
         return [*self.writers.workers, self._device_watches, *(part for part in parts if part is not None)]
 
     def stop(self, wait_s: float = _STOP_S) -> None:
@@ -273,6 +284,8 @@ class LiveInventory(Background):
         with self.locked:
             self._arrived_at = self._arrived_at or time.monotonic()
         self._changed.set()
+        if self.planning is not None:
+            self.planning.wake()
 
     def run(self) -> None:
         while not self.stopped.is_set():

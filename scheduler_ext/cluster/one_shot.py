@@ -14,6 +14,7 @@ from scheduler_ext.cluster.inventory_handlers import (
     PodState,
     created_at,
     holds_gpus,
+    planned_until,
     pod_state,
     received_at,
     scheduler_cache,
@@ -73,8 +74,8 @@ def cluster_state(
             cache.update_node(name, node_record(node, resources), now, created_at(node, clock, now))
     facts: dict[str, PodFacts] = {}
     cache.demand.hold()
-    for pod, state in _pods(transport, source, resources):
-        update_pod(cache, pod_uid(pod), state, now)
+    for pod, state, clock in _pods(transport, source, resources):
+        update_pod(cache, pod_uid(pod), state, now, planned_until(state, clock, now))
         if holds_gpus(state):
             facts[pod_uid(pod)] = pod_facts(pod)
         spec = pod.spec or kube.PodSpec()
@@ -113,11 +114,13 @@ def cluster_state(
     )
 
 
-def _pods(transport: Transport, source: str, resources: ResourceNames) -> Iterator[tuple[kube.Pod, PodState]]:
-    for pod, _ in _list(transport, PODS, Decoder(kube.Pod)):
+def _pods(
+    transport: Transport, source: str, resources: ResourceNames
+) -> Iterator[tuple[kube.Pod, PodState, ServerClock]]:
+    for pod, clock in _list(transport, PODS, Decoder(kube.Pod)):
         with _named(f"{source}: Pod {pod_name(pod)}: spec"):
             state = pod_state(pod, resources)
-        yield pod, state
+        yield pod, state, clock
 
 
 def _read_reports(

@@ -9,12 +9,11 @@ import numpy as np
 
 from scheduler_ext.core.cycle.placement import place_nominated
 from scheduler_ext.core.errors import InventoryError
-from scheduler_ext.core.intree import NodeFacts, intree_rejection
+from scheduler_ext.core.intree import NodeFacts, intree_rejection, needs_key
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.preemption.dry_run import DryRun, Reliefs
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.explain.intree_nodes import needs_key
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf
 from scheduler_ext.wire.config import Configuration

@@ -14,6 +14,7 @@ from scheduler_ext.core.intree import (
     PreferredTerm,
     intree_rejection,
     name_rejection,
+    needs_key,
     preference_of,
 )
 from scheduler_ext.core.node.node import UNLIMITED, NodeInfo
@@ -142,16 +143,4 @@ def with_cpu(facts: NodeFacts, info: NodeInfo) -> NodeFacts:
     asked = info.cpu_elsewhere_milli + sum(pod.cpu_milli for pod in info.pods if pod.holds)
     return replace(
         facts, allocatable={CPU: Fraction(info.cpu_milli, 1000)}, requested={CPU: Fraction(asked, 1000)}
-    )
-
-
-def needs_key(needs: PodNeeds) -> _Key:
-    """Equal for pods that those filters do not distinguish."""
-    return (
-        needs.node_name,
-        frozenset(needs.node_selector.items()),
-        needs.required_terms,
-        needs.tolerations,
-        frozenset(needs.requests.items()),
-        needs.claim_nodes,
     )

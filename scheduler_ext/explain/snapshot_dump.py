@@ -100,7 +100,12 @@ def taken(
         at=time.time(),
         configuration=config,
         nodes=[
-            replace(info, pods=_without_labels(info.pods), nominated=_without_labels(info.nominated))
+            replace(
+                info,
+                pods=_without_labels(info.pods),
+                nominated=_without_labels(info.nominated),
+                planned=_without_labels(info.planned),
+            )
             for info in (node.info for node in snapshot.nodes.values())
         ],
         workload=list(workload.parts.items()),

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import compress
@@ -12,12 +13,13 @@ import numpy as np
 from cachetools import LRUCache
 
 from scheduler_ext.core.cycle.cycle import Codes, Decision, filter_nodes, points, select_candidates
-from scheduler_ext.core.cycle.placement import place_nominated
+from scheduler_ext.core.cycle.placement import place_nominated, place_planned
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeInfo
+from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -26,6 +28,7 @@ from scheduler_ext.extender.answer import Answer, Basis
 from scheduler_ext.extender.blind_rejections import BlindRejections
 from scheduler_ext.extender.generation import Generation, SeenNodes
 from scheduler_ext.extender.new_nodes import NewNodes
+from scheduler_ext.extender.nominations import NOMINATED, kept_place, nominated_to
 from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.record import Record
@@ -46,8 +49,8 @@ log = logging.getLogger(__name__)
 _REMEMBERED_PODS = 64
 # Larger pods are not remembered: most have 2 to 10 kB, and any client may send one.
 _REMEMBERED_POD_BYTES = 64 * 1024
-# Occurs in the bytes of every pod with a nomination and of few others, so that few pods are decoded.
-_NOMINATED = b'"nominatedNodeName"'
+# More than a planner plans ahead.
+_REMEMBERED_MISFITS = 1024
 # A request that causes the lookup of all tables that any decision may need.
 _SMALLEST_SHARE = GpuRequest(shares=ShareAsk((("", 1),)))
 
@@ -79,6 +82,7 @@ class Extender:
         """The claims of the cluster, where they are followed."""
         self._allow_unreported = config.allows_unreported()
         self._empty_victims = config.preemption.empty_victims
+        self._misfits: deque[str] = deque(maxlen=_REMEMBERED_MISFITS)
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_PODS)
 
     @property
@@ -132,6 +136,8 @@ class Extender:
             return _unknown(info)
 
     def _resolved(self, info: NodeInfo) -> Node:
+        if info.planned:
+            info = place_planned(info, self.sizing)
         return self.sizing.resolved(place_nominated(info, self.sizing) if info.nominated else info)
 
     def _publish(self) -> Snapshot:
@@ -157,7 +163,9 @@ class Extender:
         decision = self._with_all_steps(self._decide(args), args.names)
         _check(deadline)
         rows = decision.snapshot.rows(args.names)
-        passed = np.flatnonzero(select_candidates(decision, rows, self._policy.max_candidates)).tolist()
+        passed = self._kept_place(args, decision, rows)
+        if passed is None:
+            passed = np.flatnonzero(select_candidates(decision, rows, self._policy.max_candidates)).tolist()
         refused, rejected = _refusals(args.names, decision.verdict[decision.snapshot.state_of[rows]])
         rescuable = self._after_refusal(args, decision, rows, refused, nowhere=not passed)
         reply = encode_filter_result(args, passed, refused, rescuable)
@@ -178,13 +186,27 @@ class Extender:
         basis = Basis(args.raw_pod, decision, rows)
         return Answer(reply, len(args.names), len(args.names), args=args, basis=basis)
 
+    def take_misfits(self) -> list[str]:
+        """The uids of the pods whose planned place did not do since the last call."""
+        return [self._misfits.popleft() for _ in range(len(self._misfits))]
+
+    def _kept_place(self, args: ExtenderArgs, decision: Decision, rows: Ints) -> list[int] | None:
+        found = kept_place(args, decision, rows)
+        if found is not None and not found.fits:
+            self._misfits.append(found.uid)
+        return [found.position] if found is not None and found.fits else None
+
     def _decide(self, args: ExtenderArgs) -> Decision:
         request = self._request(args)
         generation = self._generation
         if generation is None:
             raise RequestError(503, "no inventory yet; try again")
         seen = generation.snapshot
-        if seen.unsettled or self.places:
+        if (name := nominated_to(args)) in seen.nodes and isinstance(request, GpuRequest):
+            info = self.places.over(seen.nodes[name].info)
+            info = seen_by(info, pod_uid(args.pod), pod_priority(args.pod))
+            return filter_nodes(request, generation.alone(name, info), self._policy)
+        if seen.unsettled or seen.planned or self.places:
             infos = self.places.seen_by(seen, pod_uid(args.pod), pod_priority(args.pod))
             seen = generation.seen_with(infos)
         if args.nodes is not None:
@@ -210,8 +232,10 @@ class Extender:
         request, snapshot = decision.request, decision.snapshot
         waits = nowhere and args.nodes is None
         if waits and isinstance(request, GpuRequest) and not request.is_placeholder:
-            self.refusals.remember(request, rows, snapshot, time.monotonic())
-        if refused and (_NOMINATED in args.raw_pod or self.places):
+            cluster = snapshot.cluster
+            rows = rows if snapshot.row_of is cluster.row_of else cluster.rows(args.names)
+            self.refusals.remember(request, rows, cluster, time.monotonic())
+        if refused and (NOMINATED in args.raw_pod or self.places):
             self.preemptor.refused(args.pod, refused)
         if not (nowhere and self._empty_victims and isinstance(request, GpuRequest)):
             # kube-scheduler looks for victims only if no node passes.

@@ -12,6 +12,7 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import build_snapshot
 
 # prioritize follows filter for the same pod, and the pods of a Deployment have equal requests. A lost
 # decision only costs its recomputation.
@@ -30,7 +31,8 @@ def _key(node: NodeInfo, seen: NodeInfo) -> _Seen:
     own = (
         (pod.uid, pod.terminating, tuple(pod.devices.items())) for pod in seen.pods if id(pod) not in known
     )
-    return seen.name, tuple(pod.uid for pod in seen.pods), tuple(own)
+    uids = (pod.uid for pod in (*seen.pods, *seen.planned))
+    return seen.name, tuple(uids), tuple(own)
 
 
 class SeenNodes:
@@ -43,6 +45,8 @@ class SeenNodes:
 
     def resolved(self, node: Node, seen: NodeInfo) -> Node:
         """The node in the view `seen`, which follows from the node and from the pods that count."""
+        if seen is node.info:
+            return node
         key = _key(node.info, seen)
         with self._lock:
             known = self._known.get(key)
@@ -80,6 +84,12 @@ class Generation:
             with self._lock:
                 seen = self._overlays.setdefault(own, seen)
         return seen
+
+    def alone(self, name: str, seen: NodeInfo) -> Snapshot:
+        """One node as a pod sees it. It takes no longer in a large cluster."""
+        snapshot = self.snapshot
+        node = self._nodes.resolved(snapshot.nodes[name], seen)
+        return build_snapshot({name: node}, snapshot.generation, within=snapshot)
 
     def decide(self, request: GpuRequest, seen: Snapshot) -> Decision:
         """The decision about a request on a view from `seen_with`."""

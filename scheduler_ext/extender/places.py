@@ -130,7 +130,10 @@ class Places:
 
     def seen_by(self, snapshot: Snapshot, uid: str, priority: int) -> dict[str, NodeInfo]:
         """The nodes that a pod of that uid and priority sees differently, as it may count on them."""
-        return seen_differently(self.unsettled(snapshot).values(), uid, priority)
+        infos = self.unsettled(snapshot)
+        for name in snapshot.planned.seen_differently(uid, priority):
+            infos.setdefault(name, snapshot.nodes[name].info)
+        return seen_differently(infos.values(), uid, priority)
 
     def asked(self, uid: str, nominated: str | None, version: str) -> None:
         """kube-scheduler sends a pod with its nomination."""

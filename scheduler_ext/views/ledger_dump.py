@@ -23,7 +23,7 @@ def ledger_dump(snapshot: Snapshot | None, resources: ResourceNames) -> dict[str
         "nodes": {
             name: node_ledger(node.info, resources)
             for name, node in sorted(snapshot.nodes.items())
-            if node.info.report is not None or node.info.pods or node.info.nominated
+            if node.info.report is not None or node.info.pods or node.info.nominated or node.info.planned
         },
     }
 
@@ -32,7 +32,7 @@ def node_ledger(info: NodeInfo, resources: ResourceNames) -> dict[str, Any]:
     """The pods that hold units of one node, and those that wait for it."""
     held = holdings_of(info, resources)
     pods = [(pod, "Assumed" if pod.uid in info.assumed else "Confirmed") for pod in info.pods if pod.holds]
-    pods += [(pod, "Nominated") for pod in info.nominated]
+    pods += [(pod, "Nominated") for pod in (*info.nominated, *info.planned)]
     # The shares of a pod are in the pod itself.
     alone = [
         (pod, state, _alone(info, pod, resources) if pod.request.units else Holdings()) for pod, state in pods

@@ -214,9 +214,9 @@ class PodUsage:
 
 def pod_usage(info: NodeInfo) -> PodUsage | None:
     """The usage of a node's pods that hold GPUs or are nominated to it; None if it has no pods."""
-    if not (info.pods or info.nominated or info.claims):
+    if not (info.pods or info.nominated or info.planned or info.claims):
         return None
-    waiting = sum(pod.request.asks_gpu for pod in info.nominated)
+    waiting = sum(pod.request.asks_gpu for pod in (*info.nominated, *info.planned))
     usage = PodUsage(Counter(), Counter(), Counter(Nominated=waiting))
     # A pod that two extenders place differently is in the list twice.
     for pod in {pod.uid: pod for pod in info.pods if pod.holds and pod.request.asks_gpu}.values():

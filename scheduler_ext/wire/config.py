@@ -37,6 +37,8 @@ API_VERSION = "config.scheduler-ext.io/v1alpha1"
 KIND = "ExtenderConfiguration"
 
 _WEEK_S = 7 * 86400
+# No nomination of a planner keeps its place for longer, whatever is written on the pod.
+LONGEST_PLAN_S = 3600.0
 # A DNS subdomain, as of Kubernetes' object names.
 DeviceClassName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", max_length=253)]
 NamespaceName = Annotated[str, Meta(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
@@ -65,7 +67,7 @@ DURATION_BOUNDS: Mapping[str, tuple[float, float]] = {
     "server.gracefulTimeout": (0.5, 300),
     "autoscaler.placeholders.after": (0, 86400),
     "autoscaler.placeholders.ttl": (10, 86400),
-    "nominate.ttl": (5, 3600),
+    "nominate.ttl": (5, LONGEST_PLAN_S),
     "nominate.gangs.deadline": (10, 86400),
     "idle.after": (1, _WEEK_S),
     "idle.reclaim.minAge": (1, _WEEK_S),

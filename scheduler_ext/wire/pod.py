@@ -33,7 +33,8 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.controllers import top_controller
 from scheduler_ext.wire.cpu import pod_cpu_milli
 from scheduler_ext.wire.kube import listed, quantity_text, requirements, strings
-from scheduler_ext.wire.redacted import redacted_pod
+from scheduler_ext.wire.planned_annotation import read_planned
+from scheduler_ext.wire.redacted import holds_volumes, redacted_pod
 from scheduler_ext.wire.times import seconds
 
 # Written by the extender into the Binding, one per container: comma-separated UUIDs.
@@ -248,6 +249,7 @@ def pending_pod(pod: kube.Pod, resources: ResourceNames) -> PendingPod:
         manifest=redacted_pod(pod),
         gated=bool(spec.scheduling_gates),
         workload=(workload.kind, workload.name) if workload is not None else None,
+        planned=read_planned(strings(metadata.annotations)),
     )
 
 
@@ -375,9 +377,7 @@ def not_modelled(pod: kube.Pod, claims: ClaimLookup | None = None) -> list[str]:
         "topology spread with ScheduleAnyway": any(
             c.when_unsatisfiable == "ScheduleAnyway" for c in spec.topology_spread_constraints or ()
         ),
-        "volumes bound to nodes": any(
-            b"persistentVolumeClaim" in v or b"ephemeral" in v for v in map(bytes, spec.volumes or ())
-        ),
+        "volumes bound to nodes": holds_volumes(spec),
         "host ports": any(p.host_port for c, _ in _containers(spec) for p in c.ports or ()),
         "priorityClassName (its PriorityClass is not read; priority 0 is assumed)": spec.priority is None
         and spec.priority_class_name not in (None, "", *_SYSTEM_PRIORITIES),

@@ -14,6 +14,17 @@ _EMPTY = Raw(b"{}")
 _KINDS_BOUND_TO_NODES = (b"persistentVolumeClaim", b"ephemeral")
 
 
+def holds_volumes(spec: kube.PodSpec) -> bool:
+    """Whether a volume of a pod may be bound to nodes."""
+    return any(kind in bytes(volume) for volume in spec.volumes or () for kind in _KINDS_BOUND_TO_NODES)
+
+
+def spec_key(spec: kube.PodSpec) -> bytes:
+    """Equal for specs of which kube-scheduler's filters decide alike, such as those of a Deployment, although
+    their volumes have names of their own."""
+    return _encoder.encode((msgspec.structs.replace(spec, volumes=None), holds_volumes(spec)))
+
+
 def redacted_pod(pod: kube.Pod) -> bytes:
     """The pod as JSON, with the fields of `kube.Pod` alone and only this project's annotations. Decoding it
     again gives a pod with the same request and the same decision. Labels and owners are left out: no decision

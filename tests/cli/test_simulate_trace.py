@@ -25,6 +25,7 @@ from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 from scheduler_ext.wire.config import API_VERSION as CONFIG_VERSION
 from tests.cli.commands import error_of, run
+from tests.pages import ROOT, blocks
 
 pytestmark = pytest.mark.process
 
@@ -485,6 +486,16 @@ def test_help_lists_what_can_be_simulated() -> None:
 
 GANGS = ("--generate", "4", "--family", "one-model", "--protocol", "churn", "--load", "0.8", "--gangs", "60")
 FEW = ("--policy", "best-fit", "--ties", "first", "--seeds", "42-43", "--lifetimes", "3")
+
+
+def test_the_command_of_the_page_on_gangs_gives_the_rows_of_its_table() -> None:
+    page = (ROOT / "docs" / "tasks" / "simulate-gangs.md").read_text()
+    (command,) = blocks(page, "sh")
+    result = run(*command.split()[1:], "--generate", "4", *FEW)
+    assert (result.exit_code, result.stderr) == (0, "")
+    means = result.stdout.split("\n\n")[0].splitlines()[1:]
+    shown = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")][:3]
+    assert [row.split()[3] for row in means] == shown == ["alone", "together", "timed"]
 
 
 def test_gangs_by_start_and_batch() -> None:

@@ -20,6 +20,7 @@ MTLS = REPOSITORY / "manifests" / "components" / "standalone-mtls"
 DRA = REPOSITORY / "manifests" / "components" / "dra"
 PLACEHOLDERS = REPOSITORY / "manifests" / "components" / "placeholders"
 DRA_HEALTH = REPOSITORY / "manifests" / "components" / "dra-health"
+PLANNER = REPOSITORY / "manifests" / "components" / "planner"
 IDLE_RECLAIM = REPOSITORY / "manifests" / "components" / "idle-reclaim"
 SHARES = REPOSITORY / "manifests" / "components" / "shares"
 SHARES_CDI = REPOSITORY / "manifests" / "components" / "shares-cdi"
@@ -103,6 +104,14 @@ def placeholders() -> list[Json]:
 def idle_reclaim() -> list[Json]:
     """The base with the component idle-reclaim."""
     return [*copy.deepcopy(_base()), *documents(IDLE_RECLAIM), _config_map(REPOSITORY / "config")]
+
+
+def planner() -> list[Json]:
+    """The overlay planner."""
+    merged = _config_map(REPOSITORY / "config")
+    own = REPOSITORY / "manifests" / "overlays" / "planner" / "extender.yaml"
+    merged["data"]["extender.yaml"] = own.read_text()
+    return [*copy.deepcopy(_base()), *documents(PLANNER), merged]
 
 
 def monitoring() -> list[Json]:

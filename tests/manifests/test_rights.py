@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.manifests.objects import Json, entries, namespace_of, of_kind
-from tests.manifests.shipped import base, dra_health, idle_reclaim, placeholders, shares, standalone
+from tests.manifests.shipped import base, dra_health, idle_reclaim, placeholders, planner, shares, standalone
 
 # Role to "group resource/subresource (names): verbs". The core group has no name.
 BASE = {
@@ -56,6 +56,7 @@ PLACEHOLDERS = {
         " configmaps (gpu-placeholder-budget): get patch",
     },
 }
+PLANNER = {"ClusterRole gpu-scheduler-planner": {" pods/status: patch"}}
 IDLE_RECLAIM = {
     "ClusterRole gpu-scheduler-idle-reclaim": {
         " namespaces: list",
@@ -100,6 +101,7 @@ def _lines(rule: Json) -> Iterator[str]:
         pytest.param(dra_health(), BASE | DRA_HEALTH, id="with rules about devices"),
         pytest.param(placeholders(), BASE | PLACEHOLDERS, id="with placeholders"),
         pytest.param(idle_reclaim(), BASE | IDLE_RECLAIM, id="with reclaim of idle GPUs"),
+        pytest.param(planner(), BASE | PLANNER, id="with planning ahead"),
         pytest.param(
             standalone(),
             {role: lines for role, lines in BASE.items() if role != FOLLOWING} | STANDALONE,
@@ -142,6 +144,7 @@ def granted(objects: Sequence[Json], account: str) -> set[str]:
         pytest.param(base(), {FOLLOWING}, id="in the base"),
         pytest.param(shares(), {FOLLOWING, "ClusterRole gpu-scheduler-shares"}, id="with shares"),
         pytest.param(idle_reclaim(), {FOLLOWING, *IDLE_RECLAIM}, id="with reclaim"),
+        pytest.param(planner(), {FOLLOWING, *PLANNER}, id="with planning ahead"),
         pytest.param(standalone(), set(STANDALONE), id="by itself"),
     ],
 )

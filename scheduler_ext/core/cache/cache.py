@@ -9,8 +9,6 @@ caller's monotonic time in seconds. The age of a report counts from when the API
                                      ▲──────────────── next report ────────┘
 """
 
-import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -20,6 +18,7 @@ from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import Cause, Ledger
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cache.observed_demand import ObservedDemand
+from scheduler_ext.core.cache.other_cpu import OtherCpu
 from scheduler_ext.core.dra.device_names import Compile, Selector
 from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import OverAllocationError
@@ -87,9 +86,7 @@ class Cache(Ledger):
         self._pending: dict[str, PendingPod] = {}
         self._readings: dict[str, tuple[Readings, ...]] = {}
         self._held = HeldRooms()
-        # The node and the CPU of each pod that asks CPU and no GPU, and their sum by node.
-        self._others: dict[str, tuple[str, int]] = {}
-        self._others_milli: Counter[str] = Counter()
+        self._others = OtherCpu()
         self.demand = ObservedDemand()
         # Pods that were counted by what their claims ask.
         self._counted: set[str] = set()
@@ -171,8 +168,9 @@ class Cache(Ledger):
             self._judge(name, entry, now)
             self._drop_without_sources(name, entry)
 
-    def update_pending(self, pending: PendingPod) -> None:
-        """A pod waits for a node. An older message about a pod that is bound or gone changes nothing."""
+    def update_pending(self, pending: PendingPod, planned_until: float | None = None) -> None:
+        """A pod waits for a node. An older message about a pod that is bound or gone changes nothing. The
+        nomination of a planner keeps its place until `planned_until`; None: its time is over."""
         if self.has_ended(pending.pod.uid):
             return
         self._count(pending.pod)
@@ -182,7 +180,8 @@ class Cache(Ledger):
             self._touch_held(pending.pod)
         self._pending[pending.pod.uid] = pending
         place = pending.nominated_node if pending.invalid is None and not pending.pod.terminating else None
-        self.nominate(pending.pod, place)
+        self._follow_plan(pending, place, planned_until)
+        self.nominate(pending.pod, None if pending.is_planned else place)
 
     def update_other_pod(self, uid: str, node: str, cpu_milli: int) -> None:
         """A pod without GPUs runs on a node; one that this extender bound counts with those with GPUs."""
@@ -221,7 +220,8 @@ class Cache(Ledger):
         super().assume(intent, node)
 
     def tick(self, now: float) -> None:
-        """Let reports age."""
+        """Let reports age, and plans end."""
+        self.expire_plans(now)
         for name, entry in self._entries.items():
             self._judge(name, entry, now)
 
@@ -239,7 +239,7 @@ class Cache(Ledger):
             entry.own_report(),
             pods,
             entry.freshness,
-            self._others_milli[name],
+            self._others.on(name),
             self.devices.node(name),
             self.devices.claims_on(name),
             allow_unreported=self._allow_unreported,
@@ -295,13 +295,25 @@ class Cache(Ledger):
         return uid in self._pending or self.holds(uid)
 
     def other_pods(self) -> set[str]:
-        return set(self._others)
+        return self._others.uids()
 
     def reports(self) -> set[str]:
         return {name for name, entry in self._entries.items() if entry.report is not None}
 
     def nodes(self) -> set[str]:
         return {name for name, entry in self._entries.items() if entry.record is not None}
+
+    def _follow_plan(self, pending: PendingPod, place: str | None, until: float | None) -> None:
+        """Keep the place that is written on a pod. A plan that was not written yet stays, unless another
+        component has nominated the pod, or it ends."""
+        kept = self.kept(pending.pod.uid)
+        if place is not None and pending.is_planned:
+            # A message from before another plan changes nothing.
+            outdated = kept is not None and not kept.written and kept.node != place
+            if until is not None and not outdated:
+                self.plan(pending.pod, place, until, written=True)
+        elif kept is not None and (kept.written or pending.nominated_node or pending.pod.terminating):
+            self.unplan(pending.pod.uid)
 
     def _waiting(self, name: str) -> BoundPod | None:
         """The pod of this namespace/name that waits."""
@@ -365,19 +377,8 @@ class Cache(Ledger):
 
     def _place_other(self, uid: str, node: str, cpu_milli: int) -> None:
         """Set the CPU that a pod without GPUs requests on a node; 0 if it has ended."""
-        place, before_milli = self._others.pop(uid, (node, 0))
-        if cpu_milli:
-            # One string for a node's name, however many pods are there.
-            self._others[uid] = sys.intern(node), cpu_milli
-        more = Counter({place: -before_milli})
-        more[node] += cpu_milli
-        for name, more_milli in more.items():
-            self._others_milli[name] += more_milli
-            if not self._others_milli[name]:
-                del self._others_milli[name]
-        for name, more_milli in more.items():
-            if more_milli:
-                self._follow_cpu(name, more_milli)
+        for name, more_milli in self._others.place(uid, node, cpu_milli).items():
+            self._follow_cpu(name, more_milli)
 
     def _follow_cpu(self, name: str, more_milli: int) -> None:
         """Mark a node whose free CPU moved to another step, now that so much more is asked of it."""
@@ -388,7 +389,7 @@ class Cache(Ledger):
         if cpu_milli is None or (entry.report is None and entry.record.estimate is None):
             return
         holding_milli = sum(pod.cpu_milli for pod in self.pods_on(name).holding if pod.holds)
-        asked = self._others_milli[name] + holding_milli
+        asked = self._others.on(name) + holding_milli
         if coarse_free_milli(cpu_milli, asked) != coarse_free_milli(cpu_milli, asked - more_milli):
             self._touch(name, Cause.POD)
 

@@ -15,6 +15,7 @@ from enum import Flag, auto
 from operator import itemgetter
 
 from scheduler_ext.core.cache.intent import Intent
+from scheduler_ext.core.cache.kept_places import KeptPlace, KeptPlaces
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod
 
@@ -37,11 +38,13 @@ class Cause(Flag):
 @dataclass(frozen=True, slots=True)
 class NodePods:
     """The pods of one node. `holding`: bound, about to be bound (their uids are in `assumed`), or
-    departed since the last report. `nominated`: waiting for victims to leave the node."""
+    departed since the last report. `nominated`: waiting for victims to leave the node. `planned`: a planner
+    keeps a place for them."""
 
     holding: tuple[BoundPod, ...] = ()
     assumed: frozenset[str] = frozenset()
     nominated: tuple[BoundPod, ...] = ()
+    planned: tuple[BoundPod, ...] = ()
 
     def counted_once(self) -> tuple[BoundPod, ...]:
         """The pods that hold; several Bindings of one pod for the same devices count once."""
@@ -95,6 +98,7 @@ class Ledger:
         self._confirmed_on: dict[str, str] = {}
         # The nodes on which a pod is assumed, written down or nominated.
         self._promised_on: dict[str, set[str]] = {}
+        self._kept = KeptPlaces()
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._changed: dict[str, Cause] = {}
 
@@ -111,7 +115,10 @@ class Ledger:
         return changed
 
     def pods_on(self, node: str) -> NodePods:
-        return self._accounts.get(node, _EMPTY).pods()
+        pods = self._accounts.get(node, _EMPTY).pods()
+        # A pod that is being bound keeps its place by that.
+        planned = tuple(pod for pod in self._kept.on(node) if pod.uid not in pods.assumed)
+        return replace(pods, planned=planned) if planned else pods
 
     def assumed(self) -> list[tuple[str, Intent]]:
         """Every promise whose outcome is not known yet, with its node."""
@@ -176,7 +183,7 @@ class Ledger:
     def remove_pod(self, uid: str, now: float, waited: bool = False) -> str | None:
         """A pod is gone, or has finished and holds nothing; returns the node that it was on. A pod that is
         not known, not even as one that `waited`, leaves no trace: most pods ask no GPU."""
-        if not waited and uid not in self._confirmed_on and uid not in self._promised_on:
+        if not (waited or uid in self._confirmed_on or uid in self._promised_on or uid in self._kept):
             return None
         self._gone[uid] = None
         if len(self._gone) > _GONE_REMEMBERED:
@@ -205,6 +212,7 @@ class Ledger:
     def assume(self, intent: Intent, node: str) -> None:
         """A Binding of the pod to the node is about to be posted: Assume."""
         if not self.has_ended(intent.uid):
+            self.unplan(intent.uid)
             self._account(node).assumed[intent.key] = intent
             self._promised_on.setdefault(intent.uid, set()).add(node)
             self._touch(node, Cause.POD)
@@ -259,6 +267,37 @@ class Ledger:
             self._promised_on.setdefault(pod.uid, set()).add(node)
             self._touch(node, Cause.PROMISE)
 
+    def plan(self, pod: BoundPod, node: str, until: float, *, written: bool = False) -> None:
+        """A planner keeps a place for a waiting pod until this time, and no other. `written`: its status
+        shows that."""
+        if not self.has_ended(pod.uid):
+            for changed in self._kept.keep(KeptPlace(pod, node, until, written)):
+                self._touch(changed, Cause.PROMISE)
+
+    def unplan(self, uid: str) -> None:
+        """No place is kept for a pod."""
+        for changed in self._kept.drop(uid):
+            self._touch(changed, Cause.PROMISE)
+
+    def is_assumed(self, uid: str) -> bool:
+        """Whether a Binding of the pod is in flight."""
+        nodes = self._promised_on.get(uid, ())
+        accounts = (self._accounts.get(node, _EMPTY) for node in nodes)
+        return any(key[0] == uid for each in accounts for key in (each.intents | each.assumed))
+
+    def kept(self, uid: str) -> KeptPlace | None:
+        """The planned place of a pod."""
+        return self._kept.of(uid)
+
+    def all_kept(self) -> list[KeptPlace]:
+        """Every planned place."""
+        return list(self._kept)
+
+    def expire_plans(self, now: float) -> None:
+        """End the planned places whose time is over."""
+        for uid in self._kept.over(now):
+            self.unplan(uid)
+
     def _touch(self, node: str, cause: Cause) -> None:
         self._changed[node] = self._changed.get(node, cause) | cause
         self._drop_if_empty(node)
@@ -271,6 +310,7 @@ class Ledger:
 
     def _settle(self, uid: str) -> None:
         """Drop every promise to a pod that is bound or gone."""
+        self.unplan(uid)
         for node in self._promised_on.pop(uid, ()):
             account = self._accounts.get(node)
             if account is None:

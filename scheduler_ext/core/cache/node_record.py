@@ -64,6 +64,7 @@ class NodeRecord:
             pods=pods.counted_once(),
             assumed=pods.assumed,
             nominated=pods.nominated,
+            planned=pods.planned,
             cpu_milli=self.cpu_milli if has_gpus else None,
             cpu_elsewhere_milli=cpu_elsewhere_milli if has_gpus else 0,
             pool=self.pool,

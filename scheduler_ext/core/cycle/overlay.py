@@ -126,6 +126,7 @@ def with_nodes(base: Snapshot, nodes: Mapping[str, Node]) -> Overlay:
         mig_rooms=base.mig_rooms,
         expected=base.forecast,
         unsettled=base.unsettled,
+        planned=base.planned,
         _changed=(base.state_of[rows], part.state_of[:-1]),
     )
 

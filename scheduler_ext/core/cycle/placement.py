@@ -7,6 +7,7 @@ from scheduler_ext.core.cycle.cycle import FITS, Decision, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
+from scheduler_ext.core.node.placed import with_planned
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -23,7 +24,9 @@ class Sizing:
     headroom_percent: int
 
     def resolved(self, info: NodeInfo) -> Node:
-        return resolve(info, self.resources, self.headroom_percent)
+        """The node in the state that its pods leave, planned ones included."""
+        node = resolve(with_planned(info, self.resources), self.resources, self.headroom_percent)
+        return node if node.info is info else replace(node, info=info)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,20 @@ def place_nominated(info: NodeInfo, sizing: Sizing) -> NodeInfo:
             for other in info.pods
             if other.uid != pod.uid
         )
-        beside = replace(info, pods=(*staying, *placed), nominated=())
+        planned = tuple(other for other in info.planned if other.priority >= pod.priority)
+        beside = replace(info, pods=(*staying, *placed), nominated=(), planned=planned)
         found = place(beside, pod.request, sizing)
         placed.append(pod if isinstance(found, str) else replace(pod, devices=found.devices))
     return replace(info, nominated=tuple(sorted(placed, key=lambda pod: pod.uid)))
+
+
+def place_planned(info: NodeInfo, sizing: Sizing) -> NodeInfo:
+    """The node with a GPU for each share of its planned pods, also where another extender has chosen it."""
+    if all(pod.request.shares is None or pod.devices for pod in info.planned):
+        return info
+    placed = [pod for pod in info.planned if pod.devices]
+    for pod in sorted(info.planned, key=lambda pod: (-pod.priority, pod.uid)):
+        if not pod.devices:
+            found = place(replace(info, nominated=(), planned=tuple(placed)), pod.request, sizing)
+            placed.append(pod if isinstance(found, str) else replace(pod, devices=found.devices))
+    return replace(info, planned=tuple(sorted(placed, key=lambda pod: pod.uid)))

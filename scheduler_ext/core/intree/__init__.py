@@ -14,5 +14,7 @@ from scheduler_ext.core.intree.verdict import NO_NODES as NO_NODES
 from scheduler_ext.core.intree.verdict import InTreeRejection as InTreeRejection
 from scheduler_ext.core.intree.verdict import NodeFacts as NodeFacts
 from scheduler_ext.core.intree.verdict import PodNeeds as PodNeeds
+from scheduler_ext.core.intree.verdict import constraints_key as constraints_key
 from scheduler_ext.core.intree.verdict import intree_rejection as intree_rejection
 from scheduler_ext.core.intree.verdict import name_rejection as name_rejection
+from scheduler_ext.core.intree.verdict import needs_key as needs_key

@@ -2,7 +2,7 @@
 and with the texts of kube-scheduler 1.36. Host ports, volumes, topology spread and pod affinity are left
 out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Final
@@ -64,6 +64,22 @@ class InTreeRejection:
     needed: str | None = None
     have: str | None = None
     alone: bool = True
+
+
+def needs_key(needs: PodNeeds) -> tuple[Hashable, ...]:
+    """Equal for pods that those filters do not distinguish."""
+    return (*constraints_key(needs), frozenset(needs.requests.items()))
+
+
+def constraints_key(needs: PodNeeds) -> tuple[Hashable, ...]:
+    """Equal for pods that those filters do not distinguish, except by amounts."""
+    return (
+        needs.node_name,
+        frozenset(needs.node_selector.items()),
+        needs.required_terms,
+        needs.tolerations,
+        needs.claim_nodes,
+    )
 
 
 def intree_rejection(

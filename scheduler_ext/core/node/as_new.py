@@ -78,6 +78,7 @@ def as_new(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> A
         pods=(),
         assumed=frozenset(),
         nominated=(),
+        planned=(),
         claims=(),
         dra=_untainted(info.dra) if info.dra is not None else None,
         cpu_elsewhere_milli=0,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ceil
+from typing import NamedTuple
 
 from scheduler_ext.core.dra.device import NodeDevices
 from scheduler_ext.core.dra.published import Claim
@@ -83,12 +84,21 @@ class BoundPod:
         return any(holder is not None and self.is_holder(holder) for holder in holders)
 
 
+class PlannedPlace(NamedTuple):
+    """The node that a planner has nominated a pod to, and the time until which it keeps its place there."""
+
+    node: str
+    until: float
+
+
 @dataclass(frozen=True, slots=True)
 class PendingPod:
     """A pod that is not bound yet: what it asks (`invalid` says why that cannot be read), and who binds it.
-    `nominated_node` is where it waits for others to leave; `claims` are the names of its ResourceClaims;
-    `manifest` is the pod as JSON, redacted; `gated` if it has scheduling gates, so that no scheduler tries
-    it yet. `workload` is the kind and the name of the object that made it."""
+    `nominated_node` is where it is to run, for example when others have left; `planned` is what a planner
+    wrote about that (in seconds since 1970), also if another component nominated the pod later. `claims` are
+    the names of its ResourceClaims; `manifest` is the pod as JSON, redacted; `gated` if it has scheduling
+    gates, so that no scheduler tries it yet. `workload` is the kind and the name of the object that made
+    it."""
 
     pod: BoundPod
     resource_version: str
@@ -99,18 +109,25 @@ class PendingPod:
     manifest: bytes = field(default=b"", compare=False, repr=False)
     gated: bool = False
     workload: tuple[str, str] | None = None
+    planned: PlannedPlace | None = None
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether its nomination is that of a planner."""
+        return self.planned is not None and self.planned.node == self.nominated_node
 
 
 @dataclass(frozen=True, slots=True)
 class NodeInfo:
-    """A node from its sources; `allocatable` is None without a Node object. `assumed` are the uids of
-    pods whose binding is in flight. `nominated` pods will come when others have left, and count against
-    some pods only (nominated.py). `cpu_milli` is the allocatable CPU, `cpu_elsewhere_milli` the CPU of
-    pods without GPU requests. `value` of one GPU is in the unit of core.gpu.value_table, 0 for that of its
-    model. `pool` is the node pool in its labels. `dra` are the devices that DRA drivers publish, `claims`
-    those that hold some of them. `by_allocatable`: it has no fresh report, and takes whole GPUs and MIG
-    instances by its allocatable, however long. `agent_label` says whether its labels bring an agent; None if
-    unknown. `capacity` also counts what the kubelet withholds from allocatable, such as sick GPUs."""
+    """A node from its sources; `allocatable` is None without a Node object. `assumed` are the uids of pods
+    whose binding is in flight. `nominated` pods will come when others have left, `planned` ones without that;
+    both count against some pods only (nominated.py). `cpu_milli` is the allocatable CPU,
+    `cpu_elsewhere_milli` the CPU of pods without GPU requests. `value` of one GPU is in the unit of
+    core.gpu.value_table, 0 for that of its model. `pool` is the node pool in its labels. `dra` are the
+    devices that DRA drivers publish, `claims` those that hold some of them. `by_allocatable`: it has no fresh
+    report, and takes whole GPUs and MIG instances by its allocatable, however long. `agent_label` says
+    whether its labels bring an agent; None if unknown. `capacity` also counts what the kubelet withholds from
+    allocatable, such as sick GPUs."""
 
     name: str
     uid: str | None = None
@@ -125,6 +142,7 @@ class NodeInfo:
     pods: tuple[BoundPod, ...] = ()
     assumed: frozenset[str] = frozenset()
     nominated: tuple[BoundPod, ...] = ()
+    planned: tuple[BoundPod, ...] = ()
     cpu_milli: int | None = None
     cpu_elsewhere_milli: int = 0
     pool: str = ""

@@ -1,4 +1,5 @@
-"""Nominated pods, which wait for victims to leave a node: which other pods may use the freed room."""
+"""Nominated pods, which wait for victims to leave a node, and planned pods, which only wait for
+kube-scheduler: which other pods may use their room."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
@@ -14,10 +15,10 @@ def seen_differently(infos: Iterable[NodeInfo], uid: str, priority: int) -> dict
 
 
 def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
-    """The node as a pod of that uid and priority may use it; the same object if no pod there matters.
-    Nominated pods of equal or higher priority keep their place, as in kube-scheduler. Pods of lower priority
-    and the pod's own holdings do not count. If two nominated pods of one priority do not both fit, the pod
-    without a place does not count against the other."""
+    """The node as a pod of that uid and priority may use it; the same object if that is the node as it is.
+    Nominated and planned pods of equal or higher priority keep their place, as in kube-scheduler. Pods of
+    lower priority and the pod's own holdings do not count. If two nominated pods of one priority do not both
+    fit, the pod without a place does not count against the other."""
     others = tuple(pod for pod in info.pods if pod.uid != uid) if uid else info.pods
     bound = {pod.uid for pod in info.pods if pod.uid} if info.nominated else set()
     waits = bool(uid) and any(pod.uid == uid for pod in info.nominated)
@@ -28,9 +29,10 @@ def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
         # Its shares fit nowhere, even when all have left that it waits for.
         if not (waits and pod.priority == priority and pod.request.shares is not None and not pod.devices)
     )
-    if not waiting and len(others) == len(info.pods):
+    planned = tuple(pod for pod in info.planned if pod.priority >= priority and pod.uid != uid)
+    if not waiting and len(others) == len(info.pods) and len(planned) == len(info.planned):
         return info
-    return replace(info, pods=others + waiting, nominated=())
+    return replace(info, pods=others + waiting, nominated=(), planned=planned)
 
 
 def with_place(info: NodeInfo, pod: BoundPod, victims: Collection[str]) -> NodeInfo:
@@ -50,7 +52,7 @@ def room_for_both(
     if info.allocatable is None:
         return True
     both = (one.uid, other.uid)
-    waiting = (pod for pod in info.nominated if pod.priority >= other.priority)
+    waiting = (pod for pod in (*info.nominated, *info.planned) if pod.priority >= other.priority)
     beside = {
         pod.uid: pod
         for pod in (*waiting, *info.pods)

@@ -9,6 +9,16 @@ from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 
+def with_planned(info: NodeInfo, resources: ResourceNames) -> NodeInfo:
+    """The node with its planned pods, as it will be after they are bound; the same object without any."""
+    if not info.planned:
+        return info
+    seen = replace(info, planned=())
+    for pod in info.planned:
+        seen = with_pod(seen, pod, resources)
+    return seen
+
+
 def with_pod(info: NodeInfo, pod: BoundPod, resources: ResourceNames) -> NodeInfo:
     """The node with a pod. A claim holds the devices that DRA hands out to it, as kube-scheduler would choose
     them; where they are not known, they count without a device."""

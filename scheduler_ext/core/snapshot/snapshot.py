@@ -17,6 +17,7 @@ from scheduler_ext.core.node.columns import DeviceColumns, Floats, Ints, NodeCol
 from scheduler_ext.core.node.lazy import lazy
 from scheduler_ext.core.node.node import Node, NodeState
 from scheduler_ext.core.snapshot.name_index import NameIndex
+from scheduler_ext.core.snapshot.planned_pods import NO_PLANNED, PlannedPods
 from scheduler_ext.core.snapshot.smallness import smallness
 from scheduler_ext.core.snapshot.thrift import thrift_of_models
 from scheduler_ext.core.snapshot.value_ranks import ValueRanks, value_ranks
@@ -33,7 +34,8 @@ def scarcity(wanted: Floats, idle: Floats) -> Floats:
 class Snapshot:
     """Every node at one generation. `state_of` has one entry more than there are nodes: row -1, for names
     of no node. `unsettled` names nodes that some pods see differently: a pod's own assumed or nominated
-    place does not count against it. `within` is the whole cluster if this snapshot has fewer nodes."""
+    place does not count against it. `planned` says the same of planned places, which the states count.
+    `within` is the whole cluster if this snapshot has fewer nodes."""
 
     generation: int
     nodes: Mapping[str, Node]
@@ -50,6 +52,7 @@ class Snapshot:
     mig_rooms: MigRooms
     expected: Forecast = NO_FORECAST
     unsettled: frozenset[str] = frozenset()
+    planned: PlannedPods = NO_PLANNED
     within: Snapshot | None = None
 
     @property

@@ -20,8 +20,9 @@ from scheduler_ext.core.node.columns import (
     clear,
     copied,
 )
-from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeState
+from scheduler_ext.core.node.node import UNKNOWN_NODE, BoundPod, Node, NodeState
 from scheduler_ext.core.snapshot.name_index import NameIndex
+from scheduler_ext.core.snapshot.planned_pods import NO_PLANNED, PlannedPods
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 
 # Columns kept free for future states, beside a fourth of those in use; when full, all are built again.
@@ -108,6 +109,8 @@ class Table(StateColumns):
         self.forecast = forecast
         self._nodes = dict(nodes)
         self._unsettled = {name for name, node in nodes.items() if _is_unsettled(node)}
+        self._planned = _planned(nodes)
+        self._planned_pods: PlannedPods | None = None
         self._row_of = before._row_of if before is not None else NameIndex(())
         self._name_rank = before._name_rank if before is not None else np.zeros(1, np.int32)
         self._name_rows()
@@ -132,16 +135,19 @@ class Table(StateColumns):
             mig_rooms=self._mig_rooms,
             expected=self.forecast,
             unsettled=frozenset(self._unsettled),
+            planned=self._indexed(),
             within=within,
         )
 
     def update(self, changed: Mapping[str, Node | None]) -> None:
         """Take these nodes as they are now; None: a node is gone. After an error, nothing was taken."""
         before, unsettled = self._nodes, set(self._unsettled)
+        planned = dict(self._planned)
         try:
             self._take(changed)
         except Exception:
-            self._nodes, self._unsettled = before, unsettled
+            self._nodes, self._unsettled, self._planned = before, unsettled, planned
+            self._planned_pods = None
             self._name_rows()
             self._fill()
             raise
@@ -157,6 +163,7 @@ class Table(StateColumns):
                 self._nodes[name] = node
             unsettled = node is not None and _is_unsettled(node)
             (self._unsettled.add if unsettled else self._unsettled.discard)(name)
+        self._follow_planned(changed)
         if len(changed) * 2 > len(self._nodes):
             self._name_rows()
             self._fill()
@@ -169,6 +176,18 @@ class Table(StateColumns):
         ]
         if not all(moved):
             self._fill()
+
+    def _follow_planned(self, changed: Mapping[str, Node | None]) -> None:
+        now = _planned({name: node for name, node in changed.items() if node is not None})
+        before = {name: self._planned[name] for name in changed if name in self._planned}
+        if now != before:
+            self._planned = {name: self._planned[name] for name in self._planned.keys() - before} | now
+            self._planned_pods = None
+
+    def _indexed(self) -> PlannedPods:
+        if self._planned_pods is None:
+            self._planned_pods = PlannedPods(self._planned) if self._planned else NO_PLANNED
+        return self._planned_pods
 
     def _follow_names(self) -> None:
         """New rows for the nodes there are now; those that are new begin as unknown ones."""
@@ -281,6 +300,10 @@ def slot_kinds(state: NodeState) -> Iterator[DeviceKind]:
     for slot in state.slots:
         share_mib = slot.share_total_mib if state.offers_shares or slot.claimed_in_parts else 0
         yield DeviceKind(slot.model, share_mib, state.offers_whole)
+
+
+def _planned(nodes: Mapping[str, Node]) -> dict[str, tuple[BoundPod, ...]]:
+    return {name: node.info.planned for name, node in nodes.items() if node.info.planned}
 
 
 def _is_unsettled(node: Node) -> bool:

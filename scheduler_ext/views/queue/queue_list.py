@@ -93,6 +93,8 @@ def _bare_state(waiting: PendingPod) -> State:
         return State.INVALID
     if waiting.gated:
         return State.GATED
+    if waiting.is_planned:
+        return State.NOMINATED
     return State.NOMINATED_ELSEWHERE if waiting.nominated_node is not None else State.WAITING
 
 

@@ -3,17 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.intree import NodeFacts, PodNeeds, intree_rejection
 from scheduler_ext.core.node.node import UNLIMITED, BoundPod, Node, NodeInfo
 from scheduler_ext.core.node.pod_facts import NO_FACTS, FactsOfPods, PodFacts
-from scheduler_ext.core.preemption.dry_run import without
+from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
 from scheduler_ext.core.queue.room import Amounts, Holder
 from scheduler_ext.core.queue.run_times import RunKind
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.views.node_usage import PerNode
 from scheduler_ext.views.placed_pods import PlacedPod, placed_pods
 
@@ -29,20 +27,17 @@ class RoomOfNodes:
     """The nodes of the last snapshot; only those that changed are computed again. One thread at a time."""
 
     def __init__(self, sizing: Sizing) -> None:
-        self._sizing = sizing
         self._held = PerNode(_held)
-        self._empty = PerNode(self._emptied)
+        self._emptied = EmptiedNodes(sizing)
         self._by_name: Mapping[str, _Held] = {}
-        self._infos: Mapping[str, NodeInfo] = {}
         self._facts: Mapping[str, NodeFacts] = {}
-        self._emptied_cluster: Snapshot | None = None
+        self._snapshot: Snapshot | None = None
 
     def follow(self, snapshot: Snapshot, facts: Mapping[str, NodeFacts]) -> None:
         """The nodes are now those of `snapshot`, with these facts for kube-scheduler's own filters."""
         self._by_name = self._held.of(snapshot)
-        self._infos = {name: node.info for name, node in snapshot.nodes.items()}
         self._facts = facts
-        self._emptied_cluster = build_snapshot(self._empty.of(snapshot), 0, within=snapshot)
+        self._snapshot = snapshot
 
     @property
     def free(self) -> dict[str, Amounts]:
@@ -57,15 +52,14 @@ class RoomOfNodes:
 
     def within(self, request: GpuRequest, needs: PodNeeds) -> frozenset[str]:
         """The nodes that would take a pod if no other pods were there."""
-        emptied = self._emptied_cluster
-        if emptied is None:
+        if self._snapshot is None:
             return frozenset()
-        fits = filter_nodes(request, emptied, self._sizing.policy).fits
+        fits = self._emptied.fits(self._snapshot, request).tolist()
         ignored = frozenset({*needs.requests, "pods"})
         return frozenset(
             name
-            for name in emptied.nodes
-            if fits[emptied.state_at(name)]
+            for name, fitting in zip(self._snapshot.nodes, fits, strict=True)
+            if fitting
             and (
                 name not in self._facts
                 or intree_rejection(needs, self._facts[name], ignore_resources=ignored) is None
@@ -74,12 +68,9 @@ class RoomOfNodes:
 
     def gpu_memory_mib(self, names: frozenset[str]) -> int:
         """The memory of the largest GPU of these nodes; 0 if unknown."""
-        devices = (device for name in names for device in self._infos[name].devices)
+        nodes = self._snapshot.nodes if self._snapshot is not None else {}
+        devices = (device for name in names for device in nodes[name].info.devices)
         return max((device.memory.total_mib for device in devices), default=0)
-
-    def _emptied(self, node: Node) -> Node:
-        here = [pod for pod in node.info.pods if pod.holds]
-        return self._sizing.resolved(without(node.info, here)) if here else node
 
 
 def run_kind(pod: BoundPod, facts: PodFacts) -> RunKind:

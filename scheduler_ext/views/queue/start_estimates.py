@@ -8,7 +8,7 @@ from threading import Lock, Thread
 from typing import Any, NamedTuple, Protocol
 
 from scheduler_ext.core.errors import PodError
-from scheduler_ext.core.intree import NodeFacts, PodNeeds
+from scheduler_ext.core.intree import NodeFacts, PodNeeds, needs_key
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.planning.plan import Entry, Plan, State
 from scheduler_ext.core.queue.estimate import Estimate, estimates
@@ -16,7 +16,6 @@ from scheduler_ext.core.queue.room import Amounts, Arrivals, Holder, Waiter
 from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import needs_of
-from scheduler_ext.explain.intree_nodes import needs_key
 from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.views.queue.room_of_nodes import RoomOfNodes, amounts_of
 from scheduler_ext.wire import kube

@@ -1,7 +1,8 @@
 """POST, PUT, PATCH and DELETE: enough of the API's rules for competing writers.
 
 Simpler than the real thing: a status is written through `/status` alone, for every kind; server-side apply
-owns the first level of spec, status, labels and annotations and sees no conflicts; a strategic merge patch
+owns the first level of spec, status, labels and annotations, and sees a conflict only in a field of a pod's
+status that has another value and is not its own; a strategic merge patch
 counts as a merge patch.
 """
 
@@ -245,6 +246,8 @@ def merge(before: Any, patch: Any) -> Any:
 
 def _applied(patch: Json, asked: Target, manager: str, now: str, before: Json) -> Json:
     _check_version(before, patch, asked)
+    if patch.get("metadata", {}).get("uid") not in (None, "", before["metadata"]["uid"]):
+        raise _conflict(asked, f"Precondition failed: uid is {before['metadata']['uid']}")
     entries: list[Json] = before["metadata"].get("managedFields", [])
     mine = (manager, "Apply", asked.subresource)
     owned: Json = next((entry["fieldsV1"] for entry in entries if _owner(entry) == mine), {})
@@ -253,9 +256,14 @@ def _applied(patch: Json, asked: Target, manager: str, now: str, before: Json) -
     for section in _sections(asked):
         parent = after if section in ("spec", "status") else after["metadata"]
         given = (patch if parent is after else patch.get("metadata", {})).get(section) or {}
+        of_others = given.keys() - {key.removeprefix("f:") for key in owned.get(f"f:{section}", {})}
+        if asked.collection == PODS and any(
+            (parent.get(section) or {}).get(key, given[key]) != given[key] for key in of_others
+        ):
+            raise _conflict(asked, "Apply failed with 1 conflict")
         dropped = {key.removeprefix("f:") for key in owned.get(f"f:{section}", {})} - set(given)
         values = {key: value for key, value in (parent.get(section) or {}).items() if key not in dropped}
-        if values or given:
+        if values or given or dropped:
             parent |= {section: values | given}
         if given:
             fields[f"f:{section}"] = {f"f:{key}": {} for key in given}
@@ -269,7 +277,9 @@ def _applied(patch: Json, asked: Target, manager: str, now: str, before: Json) -
 
 
 def _sections(asked: Target) -> tuple[str, ...]:
-    return ("status",) if asked.subresource == "status" else ("spec", "labels", "annotations")
+    if asked.subresource == "status":
+        return ("status", "annotations") if asked.collection == PODS else ("status",)
+    return "spec", "labels", "annotations"
 
 
 def _owner(entry: Json) -> tuple[str, str, str | None]:

@@ -130,7 +130,17 @@ PASSING = {
     Memory: {"used_mib", "unaccounted_mib"},
     MigInstance: {"uuid", "holder"},
     Mig: set(),
-    NodeInfo: {"name", "uid", "pods", "assumed", "nominated", "cpu_elsewhere_milli", "pool", "claims"}
+    NodeInfo: {
+        "name",
+        "uid",
+        "pods",
+        "assumed",
+        "nominated",
+        "planned",
+        "cpu_elsewhere_milli",
+        "pool",
+        "claims",
+    }
     | {"by_allocatable", "agent_label"},
 }
 KEPT = {

@@ -177,10 +177,18 @@ def refused_pods(market: Market, workload: ShareWorkload) -> dict[str, str]:
     }
     names = {reason: workload.create(pod) for reason, pod in pods.items()}
 
-    def all_refused() -> bool:
-        return all(reason in workload.unscheduled(name).get("message", "") for reason, name in names.items())
+    def messages() -> dict[str, str]:
+        return {reason: workload.unscheduled(name).get("message", "") for reason, name in names.items()}
 
-    eventually(all_refused, f"each pod is refused for its reason: {names}")
+    def all_refused() -> bool:
+        return all(reason in message for reason, message in messages().items())
+
+    try:
+        # On a busy machine a pod may be judged before the last change of a node is known. kube-scheduler asks
+        # about it again after the next change.
+        eventually(all_refused, "each pod is refused for its reason", 120.0)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {messages()}") from None
     return names
 
 

@@ -29,6 +29,7 @@ OVERLAYS: dict[str, Json] = {
     "shares": {"shares": {"enabled": True}},
     "standalone-mtls": {"standalone": {"enabled": True}},
     "dra": {"dra": {"enabled": True}},
+    "planner": {"planner": {"enabled": True}},
 }
 AGENT_VALUES: dict[str, Json] = {
     "agent-gke": {"hostDriver": "/home/kubernetes/bin/nvidia"},
@@ -124,6 +125,7 @@ ALL = {
         "idle": {"reclaim": "evict"},
         "monitoring": {"enabled": True},
         "placeholders": {"enabled": True},
+        "planner": {"enabled": True},
     },
     "another namespace for everything": {"agent": {"namespace": {"name": "gpu-agents"}}},
 }

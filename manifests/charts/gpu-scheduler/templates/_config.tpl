@@ -46,6 +46,9 @@
 {{- if .Values.placeholders.enabled -}}
 {{- $changes = mergeOverwrite $changes (dict "autoscaler" (dict "placeholders" (dict "enabled" true))) -}}
 {{- end -}}
+{{- if .Values.planner.enabled -}}
+{{- $changes = mergeOverwrite $changes (dict "nominate" (dict "enabled" true)) -}}
+{{- end -}}
 {{- if ne .Values.idle.reclaim "off" -}}
 {{- $changes = mergeOverwrite $changes (dict "idle" (dict "reclaim" (dict "mode" .Values.idle.reclaim))) -}}
 {{- end -}}

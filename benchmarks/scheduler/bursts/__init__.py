@@ -1,0 +1,18 @@
+"""Bursts of pods on a cluster that the extender follows: `python -m benchmarks.scheduler.bursts`.
+
+The other suite has all pods in the queue before kube-scheduler starts, and an extender that decides from a
+file. A planner needs both to be real: it learns of pods by its watch, and its nominations are PATCHes of the
+same API server on the same two cores. So a control plane on this machine has N nodes of sixteen GPUs with a
+report of each. kube-scheduler and the extender run, are warmed up, and are paused (SIGSTOP) while 1,000 pods
+that request one GPU are created. The time from the end of the pause to the last binding counts: the creation
+of pods would otherwise be the limit in small clusters.
+
+none: kube-scheduler without an extender, with the shipped topology spread (1.37 batches equal pods)
+none-spread: the same with the default topology spread, which prevents batching
+noop-100: an extender that returns the first 100 names
+ours: this extender, with the shipped configuration
+planned: the same with `nominate.enabled`
+
+Each contender's processes run only for its turn, after a warm-up on other pods; the order rotates from round
+to round, and ratios are taken within a round.
+"""

@@ -1,0 +1,139 @@
+"""One burst: a contender binds pods that all come at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scheduler.binding_watch import BindingWatch
+from benchmarks.scheduler.block import Running
+from benchmarks.scheduler.bursts.contenders import RunningContender
+from benchmarks.scheduler.bursts.creation import create_pods
+from benchmarks.scheduler.exposition import Exposition
+from benchmarks.scheduler.pods import delete_pods
+from benchmarks.scheduler.process import SchedulerProcess
+from tests.e2e.cluster import unverified
+from tests.e2e.cluster.control_plane import ControlPlane
+
+_ALGORITHM = "scheduler_scheduling_algorithm_duration_seconds"
+_ATTEMPTS = "scheduler_schedule_attempts_total"
+_BATCHES = "scheduler_batch_attempts_total"
+_NOMINATIONS = "gpu_extender_nominations_total"
+_WARM_UP = 40
+# kube-scheduler's back-off ends at 10 s, so a pod that is tried again is seen within this time.
+_PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """A burst of one contender in one round. `elapsed_s` is the time until the last binding, `retries` are
+    scheduling attempts that bound no pod, `batched` is the part of the pods that were placed by the scores of
+    an equal pod."""
+
+    contender: str
+    nodes: int
+    round: int
+    pods: int
+    bound: int
+    elapsed_s: float
+    algorithm_ms: float | None
+    batched: float
+    retries: int
+    nominations: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def pods_per_s(self) -> float | None:
+        """Bound pods per second; None unless all were bound."""
+        return self.bound / self.elapsed_s if self.bound == self.pods and self.elapsed_s > 0 else None
+
+    def as_json(self) -> dict[str, Any]:
+        """The values that differ from round to round."""
+        per_s, mean_ms = self.pods_per_s, self.algorithm_ms
+        return {
+            "nodes": self.nodes,
+            "contender": self.contender,
+            "round": self.round,
+            "pods": self.pods,
+            "bound": self.bound,
+            "elapsedSeconds": round(self.elapsed_s, 3),
+            "podsPerSecond": None if per_s is None else round(per_s, 2),
+            "algorithmMeanMs": None if mean_ms is None else round(mean_ms, 3),
+            "batchedPart": round(self.batched, 3),
+            "retries": self.retries,
+            "nominations": self.nominations,
+        }
+
+
+def run_burst(
+    plane: ControlPlane, directory: Path, contender: RunningContender, nodes: int, number: int, pods: int
+) -> Burst:
+    """Start kube-scheduler, warm it up on other pods, and let it bind the burst; all pods are deleted at the
+    end. Raises ChildError, OSError or ApiError if a part does not answer."""
+    running = contender.running
+    scheduler = SchedulerProcess(plane, directory, contender.name, running.url, spread=running.spread)
+    groups = [each for each in (scheduler.pid, contender.pid) if each is not None]
+    try:
+        scheduler.wait_ready()
+        _bind(plane, _WARM_UP, -1 - number, ())
+        delete_pods(plane.api)
+        before, planned = Exposition(scheduler.read_metrics().text), _nominations(running)
+        bound, elapsed_s = _bind(plane, pods, number, groups)
+        after = Exposition(scheduler.read_metrics().text)
+        outcomes = _nominations(running)
+    finally:
+        scheduler.stop()
+        delete_pods(plane.api)
+    attempts = {result: after.total(_ATTEMPTS, result=result) for result in ("unschedulable", "error")}
+    failed = sum(count - before.total(_ATTEMPTS, result=result) for result, count in attempts.items())
+    batched = after.total(_BATCHES, result="hint_used") - before.total(_BATCHES, result="hint_used")
+    return Burst(
+        contender=contender.name,
+        nodes=nodes,
+        round=number,
+        pods=pods,
+        bound=bound,
+        elapsed_s=elapsed_s,
+        algorithm_ms=after.histogram(_ALGORITHM).since(before.histogram(_ALGORITHM)).mean_ms,
+        batched=batched / pods,
+        retries=int(failed),
+        nominations={each: count - planned.get(each, 0.0) for each, count in outcomes.items()},
+    )
+
+
+def _bind(plane: ControlPlane, pods: int, seed: int, paused: Sequence[int]) -> tuple[int, float]:
+    """Create pods while these process groups are paused, and wait until the pods are bound: how many were,
+    and the seconds since the end of the pause."""
+    watch = BindingWatch(plane.api, _PATIENCE_S)
+    with _paused(paused):
+        create_pods(plane.api, pods, seed)
+    start = last = time.monotonic()
+    bound = 0
+    for _ in watch.bindings():
+        bound, last = bound + 1, time.monotonic()
+        if bound == pods:
+            break
+    return bound, last - start
+
+
+@contextlib.contextmanager
+def _paused(groups: Sequence[int]) -> Iterator[None]:
+    try:
+        for group in groups:
+            os.killpg(group, signal.SIGSTOP)
+        yield
+    finally:
+        for group in groups:
+            os.killpg(group, signal.SIGCONT)
+
+
+def _nominations(running: Running) -> dict[str, float]:
+    """The planner's nominations by their outcome."""
+    if running.health_url is None:
+        return {}
+    return Exposition(unverified.get(f"{running.health_url}/metrics")).by(_NOMINATIONS, "outcome")

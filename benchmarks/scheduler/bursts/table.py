@@ -1,0 +1,106 @@
+"""Bursts as rows, tables and JSON."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks.report import aligned
+from benchmarks.scheduler.bursts.burst import Burst
+from benchmarks.scheduler.summary import Spread, spread
+
+REFERENCES = ("ours", "none", "none-spread")
+"""Contenders whose pods/s in the same round the others' are divided by."""
+
+BOUNDS = ((100, "ours", 1.0), (5000, "ours", 2.0), (5000, "none-spread", 1.5))
+"""The least that planned is to reach: nodes, reference, ratio."""
+
+
+def rows(bursts: Sequence[Burst]) -> list[dict[str, Any]]:
+    """Each contender at each size: medians over the rounds, and ratios within a round."""
+    found = []
+    for nodes, name in dict.fromkeys((each.nodes, each.contender) for each in bursts):
+        own = [each for each in bursts if (each.nodes, each.contender) == (nodes, name)]
+        row: dict[str, Any] = {"nodes": nodes, "contender": name, "rounds": len(own), "pods": own[0].pods}
+        row["podsPerSecond"] = _json(spread(each.pods_per_s for each in own))
+        row["algorithmMeanMs"] = _json(spread(each.algorithm_ms for each in own))
+        row["batchedPart"] = round(statistics.median(each.batched for each in own), 3)
+        row["retries"] = sum(each.retries for each in own)
+        row["unbound"] = sum(each.pods - each.bound for each in own)
+        row["nominations"] = _summed(own)
+        for reference in REFERENCES:
+            row[f"to {reference}"] = _json(spread(_ratios(own, bursts, reference)))
+        found.append(row)
+    return found
+
+
+def bound_lines(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """One sentence per bound that was measured."""
+    lines = []
+    for nodes, reference, least in BOUNDS:
+        for row in found:
+            ratio = row.get(f"to {reference}")
+            if (row["nodes"], row["contender"]) == (nodes, "planned") and ratio is not None:
+                verdict = "holds" if ratio["median"] >= least else "MISSED"
+                told = f"pods/s of planned / {reference} >= {least:g}: {ratio['median']:.2f} {verdict}"
+                lines.append(f"{nodes} nodes: {told}")
+    return lines
+
+
+def _ratios(own: Sequence[Burst], bursts: Sequence[Burst], reference: str) -> list[float]:
+    beside = {(each.nodes, each.round): each.pods_per_s for each in bursts if each.contender == reference}
+    ratios = []
+    for each in own:
+        base = beside.get((each.nodes, each.round))
+        if base and each.pods_per_s:
+            ratios.append(each.pods_per_s / base)
+    return ratios
+
+
+def _summed(own: Sequence[Burst]) -> dict[str, float]:
+    total: dict[str, float] = {}
+    for each in own:
+        for outcome, count in each.nominations.items():
+            total[outcome] = total.get(outcome, 0.0) + count
+    return total
+
+
+def _json(found: Spread | None) -> dict[str, float] | None:
+    return found.as_json() if found is not None else None
+
+
+def table(found: Sequence[Mapping[str, Any]]) -> str:
+    """The rows as text."""
+    ratios = [f"TO {name}".upper() for name in REFERENCES]
+    lines = [
+        ("NODES", "CONTENDER", "PODS/S", "MIN-MAX", *ratios, "ALGORITHM MS", "BATCHED", "RETRIES", "UNBOUND")
+    ]
+    for row in found:
+        median, range_ = _cells(row["podsPerSecond"])
+        lines.append(
+            (
+                str(row["nodes"]),
+                row["contender"],
+                median,
+                range_,
+                *(_cells(row[f"to {name}"])[0] for name in REFERENCES),
+                _cells(row["algorithmMeanMs"])[0],
+                f"{row['batchedPart']:.0%}",
+                str(row["retries"]),
+                str(row["unbound"]),
+            )
+        )
+    told = [
+        f"{row['nodes']} nodes, nominations: "
+        + ", ".join(f"{count:g} {outcome}" for outcome, count in sorted(row["nominations"].items()))
+        for row in found
+        if row["nominations"]
+    ]
+    return "\n".join((aligned(lines), *told))
+
+
+def _cells(found: Mapping[str, float] | None) -> tuple[str, str]:
+    if found is None:
+        return "-", "-"
+    return f"{found['median']:.2f}", f"{found['min']:.2f}-{found['max']:.2f}"

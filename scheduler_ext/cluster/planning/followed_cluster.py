@@ -1,0 +1,172 @@
+"""What a planner follows beside the scheduler cache: the waiting pods with all that they ask, and what each
+node has left of resources that are no GPU's. Objects are read before the lock of the cache is taken."""
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from cachetools import LRUCache
+
+from scheduler_ext.cluster.client.transport import ServerClock
+from scheduler_ext.core.intree import NodeFacts, PodNeeds, needs_key
+from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.planning.node_rooms import NodeRooms
+from scheduler_ext.core.planning.waiting_pod import (
+    Amounts,
+    WaitingPod,
+    amounts_needed,
+    amounts_offered,
+    asked_gpus,
+)
+from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.pod import is_finished, not_modelled, other_requests, pod_needs, quantities
+from scheduler_ext.wire.redacted import spec_key
+
+_REMEMBERED = 512
+# Known from the pod's state, and no obstacle to the plan for others.
+_GATES = "scheduling gates"
+
+
+class _Running(NamedTuple):
+    """A pod on a node, and what it takes of it."""
+
+    node: str
+    amounts: Amounts
+
+
+FollowedPod: TypeAlias = WaitingPod | _Running | None
+"""None: the pod neither waits for GPUs nor takes anything of a node."""
+
+
+class _Asked(NamedTuple):
+    """What pods of one spec ask."""
+
+    needs: PodNeeds
+    amounts: Amounts
+    not_modelled: tuple[str, ...]
+    invalid: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedNode:
+    """A Node as kube-scheduler's own filters compare it."""
+
+    facts: NodeFacts
+    offered: Amounts
+
+
+class FollowedCluster:
+    """`read` methods take no lock and are for one thread at a time; all others need that of the cache."""
+
+    def __init__(self, resources: ResourceNames, scheduler_names: Iterable[str]) -> None:
+        self.rooms = NodeRooms()
+        self.clock: ServerClock | None = None
+        self.changed: Callable[[], None] = lambda: None
+        self._resources = resources
+        self._scheduler_names = frozenset(scheduler_names)
+        self._asked: LRUCache[bytes, _Asked] = LRUCache(_REMEMBERED)
+        self._kinds: LRUCache[Hashable, int] = LRUCache(16 * _REMEMBERED)
+        self._kind = 0
+        self._came = 0
+        self._waiting: dict[str, WaitingPod] = {}
+        # The waiting pods in kube-scheduler's order.
+        self._order: list[tuple[tuple[int, float, int], str]] = []
+
+    def read_node(self, node: kube.Node, facts: NodeFacts) -> FollowedNode:
+        """A Node. Raises QuantityError for an amount that cannot be read."""
+        status = node.status or kube.NodeStatus()
+        return FollowedNode(facts, amounts_offered(quantities(status.allocatable)))
+
+    def read_pod(self, pod: kube.Pod, state: object) -> FollowedPod:
+        """A pod; `state` is that in the cache."""
+        spec = pod.spec or kube.PodSpec()
+        if is_finished(pod):
+            return None
+        if spec.node_name:
+            return _Running(
+                spec.node_name, amounts_needed(other_requests(spec, self._resources), frozenset())
+            )
+        if isinstance(state, PendingPod) and self._is_ours(state):
+            return self._waiting_pod(pod, spec, state)
+        return None
+
+    def update_pods(self, pods: Mapping[str, FollowedPod], clock: ServerClock | None) -> None:
+        """These pods changed, by uid, as the API server said at that time."""
+        self.clock = clock or self.clock
+        for uid, pod in pods.items():
+            if isinstance(pod, _Running):
+                self.rooms.place(uid, *pod)
+            else:
+                self.rooms.remove(uid)
+            self._wait(uid, pod if isinstance(pod, WaitingPod) else None)
+        self.changed()
+
+    def known_pods(self) -> set[str]:
+        """The uids of all pods that wait or take something of a node."""
+        return {*self.rooms.pods(), *self._waiting}
+
+    def waiting(self) -> list[WaitingPod]:
+        """All waiting pods, in kube-scheduler's order."""
+        return [self._waiting[uid] for _, uid in self._order]
+
+    def _is_ours(self, pending: PendingPod) -> bool:
+        return pending.scheduler_name in self._scheduler_names and not pending.pod.terminating
+
+    def _waiting_pod(self, pod: kube.Pod, spec: kube.PodSpec, state: PendingPod) -> WaitingPod:
+        asked = self._asked_by(pod, spec)
+        request = state.pod.request
+        return WaitingPod(
+            pod=state.pod,
+            needs=asked.needs,
+            amounts=asked.amounts,
+            kind=self._kind_of(request, asked),
+            gpus=asked_gpus(request),
+            nominated=state.nominated_node,
+            planned=state.planned,
+            not_modelled=asked.not_modelled,
+            invalid=state.invalid or asked.invalid,
+            gated=state.gated,
+        )
+
+    def _asked_by(self, pod: kube.Pod, spec: kube.PodSpec) -> _Asked:
+        key = spec_key(spec)
+        asked = self._asked.get(key)
+        if asked is None:
+            asked = self._asked[key] = self._read(pod)
+        return asked
+
+    def _read(self, pod: kube.Pod) -> _Asked:
+        features = tuple(each for each in not_modelled(pod) if each != _GATES)
+        try:
+            needs = pod_needs(pod)
+        except QuantityError as error:
+            return _Asked(_NO_NEEDS, {}, features, str(error))
+        ours = frozenset(name for name in needs.requests if self._resources.is_gpu(name))
+        return _Asked(needs, amounts_needed(needs.requests, ours), features, None)
+
+    def _kind_of(self, request: GpuRequest, asked: _Asked) -> int:
+        key = request, needs_key(asked.needs), asked.needs.preferred_terms
+        kind = self._kinds.get(key)
+        if kind is None:
+            self._kind += 1
+            kind = self._kinds[key] = self._kind
+        return kind
+
+    def _wait(self, uid: str, pod: WaitingPod | None) -> None:
+        before = self._waiting.pop(uid, None)
+        if before is not None:
+            del self._order[bisect_left(self._order, (before.rank, uid))]
+        if pod is None:
+            return
+        if before is None:
+            self._came += 1
+        pod = pod.numbered(self._came if before is None else before.number)
+        self._waiting[uid] = pod
+        insort(self._order, (pod.rank, uid))
+
+
+_NO_NEEDS = PodNeeds(None, {}, None, (), {})

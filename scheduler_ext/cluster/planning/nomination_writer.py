@@ -1,0 +1,119 @@
+"""Writes nominations, on several connections: each write takes the API server some milliseconds, and
+kube-scheduler is to find the nomination when it comes to the pod.
+
+It is a server-side apply without force, so that the API server refuses it (409) where kube-scheduler has
+nominated the pod itself, to preempt others."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from threading import Condition
+
+from scheduler_ext.background import Background
+from scheduler_ext.cluster.api_paths import pod_path
+from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport, is_transient
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.node.node import BoundPod, PlannedPlace
+from scheduler_ext.core.planning.outcomes import Outcome
+from scheduler_ext.wire.planned_annotation import FIELD_MANAGER, nomination
+
+log = logging.getLogger(__name__)
+
+_CONNECTIONS = 4
+_CALL_S = 5.0
+# Of the answer only this is wanted: the whole pod takes the longer to write and to read.
+_METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+_QUERY = {"fieldManager": FIELD_MANAGER}
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """A nomination of a pod, or its withdrawal (`place` None)."""
+
+    pod: BoundPod
+    place: PlannedPlace | None
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A nomination that was not written."""
+
+    uid: str
+    place: PlannedPlace | None
+    outcome: Outcome
+
+
+class NominationWriter(Background):
+    """The latest write of each pod, the oldest pods first. Safe to use from several threads."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__("nominations", _CONNECTIONS)
+        self._transport = transport
+        self._waiting: OrderedDict[str, Write] = OrderedDict()
+        self._has_work = Condition()
+        self._failed: list[Failed] = []
+        self._problem: str | None = None
+
+    def put(self, writes: Iterable[Write]) -> None:
+        """Write these soon, in this order."""
+        with self._has_work:
+            for write in writes:
+                self._waiting[write.pod.uid] = write
+            self._has_work.notify_all()
+
+    def clear(self) -> None:
+        """Write nothing more of what waits."""
+        with self._has_work:
+            self._waiting.clear()
+
+    def take_failed(self) -> list[Failed]:
+        """The writes that failed since the last call."""
+        with self._has_work:
+            failed, self._failed = self._failed, []
+        return failed
+
+    def stop(self, wait_s: float = 0.0) -> None:
+        with self._has_work:
+            self.stopped.set()
+            self._has_work.notify_all()
+        super().stop(wait_s)
+
+    def run(self) -> None:
+        while not self.stopped.is_set():
+            with self._has_work:
+                if not self._waiting:
+                    self._has_work.wait()
+                    continue
+                _, write = self._waiting.popitem(last=False)
+            self._write(write)
+
+    def _write(self, write: Write) -> None:
+        pod = write.pod
+        body = nomination(pod.namespace, pod.name, pod.uid, write.place)
+        path = f"{pod_path(pod.namespace, pod.name)}/status"
+        try:
+            self._transport.send("PATCH", path, body, APPLY, _QUERY, _CALL_S, _METADATA)
+        except ClusterError as error:
+            self._note(write, error)
+        else:
+            self._problem = None
+
+    def _note(self, write: Write, error: ClusterError) -> None:
+        status = error.status if isinstance(error, RefusedError) else None
+        outcome = Outcome.FAILED
+        if status in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
+            outcome = Outcome.CONFLICT
+        elif self._problem is None:
+            log.warning("nominations are not written%s: %s", _hint(error), error)
+            self._problem = str(error)
+        with self._has_work:
+            self._failed.append(Failed(write.pod.uid, write.place, outcome))
+
+
+def _hint(error: ClusterError) -> str:
+    if is_transient(error):
+        return ", trying again"
+    forbidden = isinstance(error, RefusedError) and error.status == HTTPStatus.FORBIDDEN
+    return ", install manifests/components/planner" if forbidden else ""

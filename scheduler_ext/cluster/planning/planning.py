@@ -1,0 +1,255 @@
+"""The thread that plans ahead on a live cluster: places for waiting pods, kept in the scheduler cache,
+published for filter and written on the pods.
+
+    waiting pods, rooms, kept places ──► Planner ──► cache ──► filter of this extender
+                                                └──► NominationWriter ──► kube-scheduler"""
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from threading import Event, Lock
+from typing import Protocol
+
+from scheduler_ext.background import Background
+from scheduler_ext.binding.locked_cache import LockedCache
+from scheduler_ext.cluster.client.transport import ServerClock, Transport
+from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster
+from scheduler_ext.cluster.planning.nomination_writer import NominationWriter, Write
+from scheduler_ext.core.cache.kept_places import KeptPlace
+from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.planning.in_tree_filters import InTreeFilters
+from scheduler_ext.core.planning.node_rooms import RoomsCopy
+from scheduler_ext.core.planning.outcomes import Outcome
+from scheduler_ext.core.planning.plan import Entry, Plan, State
+from scheduler_ext.core.planning.planned_cluster import PlannedCluster
+from scheduler_ext.core.planning.planner import Planner, Step
+from scheduler_ext.core.planning.waiting_pod import WaitingPod
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.counters import Counter
+from scheduler_ext.extender.extender import Extender
+from scheduler_ext.wire.config import Configuration
+
+log = logging.getLogger(__name__)
+
+# Between two steps that follow from changes. Pods of a burst come within this time, so that they are decided
+# together, and kube-scheduler needs as long for a few pods.
+_STEP_EVERY_S = 0.02
+# At the latest, for plans that end and pods that may be tried again.
+_LOOK_EVERY_S = 1.0
+# Sees what is kept for any pod.
+_LOWEST = -(2**31)
+
+
+class Source(Protocol):
+    """The cluster as a running extender knows it."""
+
+    locked: LockedCache
+
+    @property
+    def snapshot(self) -> Snapshot | None: ...
+
+    def active(self) -> bool: ...
+
+    def follows_pods(self) -> bool: ...
+
+
+class Planning(Background):
+    """Plans while this extender is active and its watch of pods is alive."""
+
+    nominations = Counter(
+        "gpu_extender_nominations",
+        "Nominations of the planner by what became of them.",
+        ("outcome",),
+        [outcome.value for outcome in Outcome],
+    )
+
+    def __init__(
+        self,
+        transport: Transport,
+        source: Source,
+        extender: Extender,
+        followed: FollowedCluster,
+        config: Configuration,
+    ) -> None:
+        super().__init__("planner")
+        self._source = source
+        self._extender = extender
+        self._followed = followed
+        self._ttl_s = config.duration_s("nominate.ttl")
+        self._planner = Planner(config.nominate.batch, self._ttl_s)
+        self._in_tree = InTreeFilters()
+        self._writer = NominationWriter(transport)
+        self._changed = Event()
+        followed.changed = self.wake
+        self._was_active = False
+        # For those who read the plan.
+        self._lock = Lock()
+        self._since: dict[str, tuple[State, float]] = {}
+        self._planned_at = 0.0
+
+    def start(self) -> None:
+        self._writer.start()
+        super().start()
+
+    def stop(self, wait_s: float = 0.0) -> None:
+        self.stopped.set()
+        self._changed.set()
+        self._writer.stop(wait_s)
+        super().stop(wait_s)
+
+    def wake(self) -> None:
+        """Something changed."""
+        self._changed.set()
+
+    def run(self) -> None:
+        while not self.stopped.is_set():
+            self._changed.wait(self._until_next_look_s())
+            self._changed.clear()
+            try:
+                if self._step():
+                    self._changed.set()
+            except Exception:
+                log.exception("a step of planning failed; trying again")
+            self.stopped.wait(_STEP_EVERY_S)
+
+    def _until_next_look_s(self) -> float:
+        now = time.monotonic()
+        due = self._planner.next_look(now)
+        return _LOOK_EVERY_S if due is None else min(_LOOK_EVERY_S, due - now)
+
+    def plan(self) -> Plan:
+        """All waiting pods as they stand now."""
+        now, at = time.monotonic(), time.time()
+        with self._lock:
+            with self._source.locked:
+                asks = self._followed.waiting()
+            before, self._since = self._since, {}
+            return Plan(self._planned_at, [self._entry(ask, before, now, at) for ask in asks])
+
+    def _entry(
+        self, ask: WaitingPod, before: Mapping[str, tuple[State, float]], now: float, at: float
+    ) -> Entry:
+        pod, planner = ask.pod, self._planner
+        state = planner.state_of(ask, now)
+        was, since = before.get(ask.uid, (state, at))
+        since = since if was is state else at
+        self._since[ask.uid] = state, since
+        node, until = planner.place_of(ask.uid) or ("", None)
+        return Entry(
+            pod.uid,
+            pod.namespace,
+            pod.name,
+            state,
+            pod.priority,
+            pod.created_at or 0.0,
+            since,
+            node=node or (ask.nominated if ask.is_foreign else None) or "",
+            devices=planner.devices_of(ask.uid),
+            reason=planner.reason_of(ask, state),
+            refusals=planner.refusals_of(ask) if state is State.WAITING else {},
+            deadline=None if until is None else at + until - now,
+        )
+
+    def _step(self) -> bool:
+        """Plan once; whether another step would find more to do."""
+        snapshot, active = self._source.snapshot, self._source.active()
+        if not active and self._was_active:
+            self._give_up()
+        self._was_active = active
+        if snapshot is None or not active or not self._source.follows_pods():
+            return False
+        now = time.monotonic()
+        with self._lock:
+            seen = self._look(now)
+            version = snapshot.generation, seen.freed
+            step = self._planner.step(now, seen.asks, version, lambda: self._cluster(snapshot, seen))
+            stale = self._planner.stale(now, seen.asks)
+            self._planned_at = time.time()
+        self._carry_out(step, stale, seen.server_time(now))
+        return step.more
+
+    def _look(self, now: float) -> "_Seen":
+        """What is waiting and what is kept, after all that became of former nominations."""
+        failed, misfits = self._writer.take_failed(), self._extender.take_misfits()
+        planner = self._planner
+        with self._source.locked as cache:
+            asks = self._followed.waiting()
+            by_uid = {ask.uid: ask for ask in asks}
+            for each in failed:
+                place = planner.place_of(each.uid)
+                if place is not None and each.place is not None and place[0] == each.place.node:
+                    planner.ended(each.uid, each.outcome, now)
+                    cache.unplan(each.uid)
+            for uid in misfits:
+                if planner.place_of(uid) is not None and uid in by_uid:
+                    planner.ended(uid, Outcome.MISFIT, now)
+                    cache.unplan(uid)
+            kept = {place.pod.uid: place for place in cache.all_kept()}
+            bound = {uid: cache.node_of(uid) for uid in planner.given if uid not in by_uid}
+            binding = {uid for uid in planner.given if cache.is_assumed(uid)}
+            planner.follow(now, by_uid, kept, bound, binding)
+            resources = {name for ask in asks for name in ask.amounts}
+            rooms, freed = self._followed.rooms.copy(resources), self._followed.rooms.freed
+            clock = self._followed.clock
+        for outcome, count in planner.take_outcomes().items():
+            self.nominations.inc(outcome.value, by=count)
+        return _Seen(asks, by_uid, kept, rooms, freed, clock)
+
+    def _cluster(self, snapshot: Snapshot, seen: "_Seen") -> PlannedCluster:
+        """The cluster with all places that are kept, those included that the snapshot does not show yet."""
+        view = self._in_tree.at(seen.rooms, snapshot)
+        unsettled = self._extender.places.unsettled(snapshot).items()
+        others = {
+            name: other for name, info in unsettled if (other := seen_by(info, "", _LOWEST)) is not info
+        }
+        cluster = PlannedCluster(snapshot, self._extender.sizing, view, others)
+        for uid, place in seen.kept.items():
+            ask = seen.by_uid.get(uid)
+            cluster.hold(place, ask.amounts if ask is not None else {})
+        return cluster
+
+    def _carry_out(self, step: Step, stale: list[WaitingPod], server_now: float | None) -> None:
+        writes = [Write(ask.pod, None) for ask in stale]
+        nodes = set()
+        until = time.monotonic() + self._ttl_s
+        with self._source.locked as cache:
+            for uid in step.withdraw:
+                cache.unplan(uid)
+            for given in step.nominate:
+                cache.plan(given.pod, given.node, until)
+                nodes.add(given.node)
+        if server_now is not None:
+            end = server_now + self._ttl_s
+            writes += [Write(given.pod, PlannedPlace(given.node, end)) for given in step.nominate]
+        self._writer.put(writes)
+        if nodes:
+            self._source.locked.publish(nodes)
+
+    def _give_up(self) -> None:
+        """Another extender is active: what is written stays until its time is over."""
+        self._writer.clear()
+        with self._lock:
+            self._planner.forget()
+        with self._source.locked as cache:
+            for place in cache.all_kept():
+                if not place.written:
+                    cache.unplan(place.pod.uid)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a step looks at: the waiting pods in their order, and the places that are kept, by uid."""
+
+    asks: list[WaitingPod]
+    by_uid: Mapping[str, WaitingPod]
+    kept: Mapping[str, KeptPlace]
+    rooms: RoomsCopy
+    freed: int
+    clock: ServerClock | None
+
+    def server_time(self, now: float) -> float | None:
+        """The API server's clock now; None if it is not known."""
+        clock = self.clock
+        return None if clock is None else clock.said + (now - clock.heard_at)

@@ -1,0 +1,228 @@
+"""A running cluster on which places are tried: the filters and scores of production on the latest snapshot,
+with what the plan holds already, and kube-scheduler's own filters.
+
+A pod that is put on a node changes this node alone, so only that node is decided again. What nodes are
+compared with, such as the scarcity of a model, stays as it is in the snapshot until the next one."""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+
+from scheduler_ext.core.cache.kept_places import KeptPlace
+from scheduler_ext.core.cycle.cycle import Codes, Decision, filter_nodes
+from scheduler_ext.core.cycle.placement import Sizing, place
+from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.node.columns import Bools, Floats
+from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo, NodeState
+from scheduler_ext.core.planning.draining import Running
+from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
+from scheduler_ext.core.planning.in_tree_filters import InTreeView
+from scheduler_ext.core.planning.placing import Place
+from scheduler_ext.core.planning.waiting_pod import Amounts, WaitingPod, amounts_needed
+from scheduler_ext.core.preemption.dry_run import without
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import build_snapshot
+
+
+@dataclass(slots=True)
+class _Totals:
+    """The total of each node for one request, `[row]`, -inf where it does not fit, and its verdict, after so
+    many changes. `by_state` has those of states that came by changes."""
+
+    decision: Decision
+    totals: Floats
+    verdict: Codes
+    changes: int = 0
+    by_state: dict[NodeState, tuple[float, int]] = field(default_factory=dict)
+
+    def set(self, row: int, found: tuple[float, int]) -> None:
+        self.totals[row], self.verdict[row] = found
+
+
+class PlannedCluster:
+    """A `Draining` cluster of one snapshot. `seen` are the nodes that differ from those of the snapshot, such
+    as ones with pods that another component nominated."""
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        sizing: Sizing,
+        in_tree: InTreeView,
+        seen: Mapping[str, NodeInfo],
+        emptied: EmptiedNodes | None = None,
+    ) -> None:
+        self._snapshot = snapshot
+        self._sizing = sizing
+        self._in_tree = in_tree
+        self._emptied = emptied
+        self._names = list(snapshot.row_of)
+        self._infos = dict(seen)
+        # Kept with what it was resolved from.
+        self._resolved: dict[int, tuple[NodeInfo, Node]] = {}
+        self._changed = [snapshot.row_of[name] for name in seen]
+        self._totals: dict[GpuRequest, _Totals] = {}
+        self._undo: list[Callable[[], None]] = []
+
+    @property
+    def nodes(self) -> Collection[str]:
+        return self._snapshot.nodes.keys()
+
+    def best(self, ask: WaitingPod, among: Collection[str] | None = None) -> Place | None:
+        """The place of a pod now: of the nodes that it prefers most by its node affinity, the one with the
+        highest total, then the first name."""
+        totals = np.where(self._in_tree.passed(ask), self._totals_of(ask.request).totals, -np.inf)
+        if among is not None:
+            totals = np.where(self._rows(among), totals, -np.inf)
+        preferences = self._in_tree.preferences(ask.needs)
+        if preferences is not None:
+            most = preferences.max(initial=0, where=totals > -np.inf)
+            totals[preferences < most] = -np.inf
+        best = totals.max(initial=-np.inf)
+        if best == -np.inf:
+            return None
+        equal = np.flatnonzero(totals == best)
+        row = int(equal[self._snapshot.name_rank[equal].argmin()])
+        return Place(self._name(row), float(best))
+
+    def put(self, ask: WaitingPod, node: str) -> None:
+        """A pod is planned on a node that takes it."""
+        self.keep(ask.pod, ask.amounts, node)
+
+    def keep(self, pod: BoundPod, amounts: Amounts, node: str) -> None:
+        """A pod has a place on a node. A share gets the GPU that bind would choose now."""
+        info = self._info(node)
+        if pod.request.shares is not None and not pod.devices:
+            found = place(info, pod.request, self._sizing, within=self._snapshot)
+            pod = pod if isinstance(found, str) else replace(pod, devices=found.devices)
+        self._change(replace(info, planned=(*info.planned, pod)), amounts)
+
+    def hold(self, place: KeptPlace, amounts: Amounts) -> None:
+        """A place is kept already; the snapshot may show it, or another place of the pod, or none yet."""
+        uid, names = place.pod.uid, self._snapshot.row_of
+        published = self._snapshot.planned.node_of(uid)
+        if published == place.node:
+            self._in_tree.take(names[published], amounts)
+            return
+        if published is not None:
+            self.release(uid, {}, published)
+        if place.node in names:
+            self.keep(place.pod, amounts, place.node)
+
+    def take_back(self, ask: WaitingPod, node: str) -> None:
+        """The place of a pod is not kept any more, whether it was planned now or before."""
+        self.release(ask.uid, ask.amounts, node)
+
+    def release(self, uid: str, amounts: Amounts, node: str) -> None:
+        """As `take_back`, for a pod of this uid."""
+        info = self._info(node)
+        planned = tuple(pod for pod in info.planned if pod.uid != uid)
+        self._change(replace(info, planned=planned), amounts, -1)
+
+    def remove(self, running: Running) -> None:
+        """A pod has left its node."""
+        info = self._info(running.node)
+        pod = next((each for each in info.pods if each.uid == running.uid), None)
+        if pod is not None:
+            amounts = amounts_needed(pod.other_requests, frozenset())
+            self._change(without(info, [pod]), amounts, -1)
+
+    def mark(self) -> int:
+        return len(self._undo)
+
+    def rollback(self, mark: int) -> None:
+        while len(self._undo) > mark:
+            self._undo.pop()()
+
+    def planned_on(self, node: str, uid: str) -> BoundPod | None:
+        """The pod of this uid that has a place on a node, with the GPUs of its shares."""
+        return next((pod for pod in self._info(node).planned if pod.uid == uid), None)
+
+    def refusals(self, ask: WaitingPod) -> Counter[str]:
+        """The number of nodes that refuse a pod, by reason: kube-scheduler's own, then those of GPUs."""
+        found = self._in_tree.refusals(ask)
+        codes = self._totals_of(ask.request).verdict[self._in_tree.passed(ask)]
+        counts = np.bincount(codes, minlength=len(REASONS) + 1).tolist()
+        for code, count in enumerate(counts):
+            if code and count:
+                found[REASONS[code - 1].text] += count
+        return found
+
+    def within_reach(self, ask: WaitingPod) -> Collection[str]:
+        """The nodes that take a pod now, or would if other pods left."""
+        assert self._emptied is not None
+        possible = self._in_tree.could_pass(ask) & self._emptied.fits(self._snapshot, ask.request)
+        possible |= self._in_tree.passed(ask) & (self._totals_of(ask.request).totals > -np.inf)
+        return [self._name(row) for row in np.flatnonzero(possible).tolist()]
+
+    def _info(self, node: str) -> NodeInfo:
+        return self._infos.get(node) or self._snapshot.nodes[node].info
+
+    def _change(self, info: NodeInfo, amounts: Amounts, pods: int = 1) -> None:
+        """A node is so from now on, with so many more pods of these amounts."""
+        row = self._snapshot.row_of[info.name]
+        self._undo.append(partial(self._set, row, info.name, self._infos.get(info.name), amounts, -pods))
+        self._set(row, info.name, info, amounts, pods)
+
+    def _set(self, row: int, name: str, info: NodeInfo | None, amounts: Amounts, pods: int) -> None:
+        if info is None:
+            del self._infos[name]
+        else:
+            self._infos[name] = info
+        self._in_tree.take(row, amounts, pods)
+        self._changed.append(row)
+
+    def _kept(self, request: GpuRequest) -> _Totals:
+        kept = self._totals.get(request)
+        if kept is None:
+            decision = filter_nodes(request, self._snapshot, self._sizing.policy)
+            states = self._snapshot.state_of[:-1]
+            kept = _Totals(decision, decision.totals[states], decision.verdict[states])
+            self._totals[request] = kept
+        return kept
+
+    def _totals_of(self, request: GpuRequest) -> _Totals:
+        """The totals as the nodes are now."""
+        kept = self._kept(request)
+        rows = dict.fromkeys(self._changed[kept.changes :])
+        kept.changes = len(self._changed)
+        new: dict[str, Node] = {}
+        for row in rows:
+            name = self._name(row)
+            node = self._node(name)
+            if node is self._snapshot.nodes[name]:
+                state = self._snapshot.state_of[row]
+                kept.set(row, (kept.decision.totals[state], kept.decision.verdict[state]))
+            elif node.state in kept.by_state:
+                kept.set(row, kept.by_state[node.state])
+            else:
+                new[name] = node
+        if new:
+            part = build_snapshot(new, self._snapshot.generation, within=self._snapshot)
+            decision = filter_nodes(request, part, self._sizing.policy)
+            for name, state in zip(new, part.state_of[:-1].tolist(), strict=True):
+                found = float(decision.totals[state]), int(decision.verdict[state])
+                kept.set(self._snapshot.row_of[name], found)
+                kept.by_state[new[name].state] = found
+        return kept
+
+    def _node(self, name: str) -> Node:
+        info = self._infos.get(name)
+        if info is None:
+            return self._snapshot.nodes[name]
+        known = self._resolved.get(id(info))
+        if known is None:
+            known = self._resolved[id(info)] = info, self._sizing.resolved(info)
+        return known[1]
+
+    def _name(self, row: int) -> str:
+        return self._names[row]
+
+    def _rows(self, names: Collection[str]) -> Bools:
+        among = np.zeros(len(self._snapshot.nodes), np.bool_)
+        rows = self._snapshot.rows(list(names))
+        among[rows[rows >= 0]] = True
+        return among

@@ -1,0 +1,206 @@
+"""The cluster that a planner tries places on answers as filter and prioritize would after the same
+bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cache.kept_places import KeptPlace
+from scheduler_ext.core.cycle.cycle import filter_nodes
+from scheduler_ext.core.intree import NodeSelectorTerm, PodNeeds, PreferredTerm, Requirement, Taint
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.placed import with_pod
+from scheduler_ext.core.planning.draining import Running
+from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
+from scheduler_ext.core.planning.planned_cluster import PlannedCluster
+from scheduler_ext.core.planning.waiting_pod import WaitingPod
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.snapshot.table import build_snapshot
+from tests.core.asked import share, whole
+from tests.core.planning.planning_lab import SIZING, PlanningLab, gpus_node, waiting
+from tests.core.reported import NAMES, SHARE, bound, wants
+
+_requests = st.one_of(st.integers(1, 3).map(whole), st.sampled_from((2_000, 30_000, 70_000)).map(share))
+_moves = st.lists(st.tuples(st.sampled_from(("put", "back", "mark")), _requests), max_size=12)
+_sizes = st.lists(st.integers(0, 3), min_size=1, max_size=4)
+
+
+def fitting(infos: Sequence[NodeInfo], request: GpuRequest) -> set[str]:
+    """The nodes that filter returns."""
+    snapshot = build_snapshot({info.name: SIZING.resolved(info) for info in infos}, 1)
+    decision = filter_nodes(request, snapshot, SIZING.policy)
+    return {name for name in snapshot.nodes if decision.fits[snapshot.state_at(name)]}
+
+
+@given(_sizes, _moves, _requests)
+def test_the_same_nodes_fit_as_after_bindings(
+    sizes: list[int], moves: list[tuple[str, GpuRequest]], last: GpuRequest
+) -> None:
+    lab = PlanningLab([gpus_node(f"n{i}", size) for i, size in enumerate(sizes)])
+    cluster = lab.cluster()
+    bindings = dict(lab.infos)
+    marks: list[tuple[int, dict[str, NodeInfo]]] = [(0, bindings)]
+    for number, (move, request) in enumerate(moves):
+        if move == "put":
+            ask = waiting(f"p{number}", request, cpu=0)
+            place = cluster.best(ask)
+            assert (place is None) == (fitting(list(bindings.values()), request) == set())
+            if place is not None:
+                assert place.node in fitting(list(bindings.values()), request)
+                cluster.put(ask, place.node)
+                pod = cluster.planned_on(place.node, ask.uid)
+                assert pod is not None
+                bindings = bindings | {place.node: with_pod(bindings[place.node], pod, NAMES)}
+        elif move == "mark":
+            marks.append((cluster.mark(), bindings))
+        else:
+            mark, bindings = marks.pop() if len(marks) > 1 else marks[0]
+            cluster.rollback(mark)
+    found = {name for name in bindings if cluster.best(waiting("last", last, cpu=0), (name,)) is not None}
+    assert found == fitting(list(bindings.values()), last)
+
+
+@given(_sizes, _requests, _requests)
+def test_totals_are_those_of_prioritize(sizes: list[int], first: GpuRequest, asked: GpuRequest) -> None:
+    """Of a changed node as well, compared as on the snapshot."""
+    lab = PlanningLab([gpus_node(f"n{i}", size) for i, size in enumerate(sizes)])
+    cluster, snapshot = lab.cluster(), lab.snapshot()
+    ask = waiting("asked", asked, cpu=0)
+    totals = filter_nodes(ask.request, snapshot, SIZING.policy).totals
+    best = cluster.best(ask)
+    assert (best.total if best is not None else -np.inf) == totals.max()
+    place = cluster.best(waiting("first", first, cpu=0))
+    if place is None:
+        return
+    cluster.put(waiting("first", first, cpu=0), place.node)
+    pod = cluster.planned_on(place.node, "first")
+    assert pod is not None
+    info = replace(lab.infos[place.node], planned=(pod,))
+    part = build_snapshot({place.node: SIZING.resolved(info)}, 1, within=snapshot)
+    expected = filter_nodes(ask.request, part, SIZING.policy).totals[part.state_at(place.node)]
+    there = cluster.best(ask, (place.node,))
+    assert (there.total if there is not None else -np.inf) == expected
+
+
+TAINTED = (Taint("gpu", "", "NoSchedule"),)
+ON_B = PodNeeds(None, {"kubernetes.io/hostname": "b"}, None, (), {})
+PREFERS_B = PreferredTerm(1, NodeSelectorTerm((Requirement("kubernetes.io/hostname", "In", ("b",)),), ()))
+
+
+@pytest.mark.parametrize(
+    ("ask", "change", "expected"),
+    [
+        pytest.param(waiting("p"), {}, "a", id="of equal nodes the first name"),
+        pytest.param(waiting("p"), {"unschedulable": True}, "b", id="a cordoned node is left out"),
+        pytest.param(waiting("p"), {"taints": TAINTED}, "b", id="a taint that the pod does not tolerate"),
+        pytest.param(waiting("p", needs=ON_B), {}, "b", id="a selector of nodes"),
+        pytest.param(
+            waiting("p", needs=replace(ON_B, node_selector={}, preferred_terms=(PREFERS_B,))),
+            {},
+            "b",
+            id="the node that the pod prefers",
+        ),
+        pytest.param(waiting("p", cpu=65), {}, None, id="more CPU than any node has"),
+    ],
+)
+def test_kube_schedulers_own_filters(ask: WaitingPod, change: dict[str, Any], expected: str | None) -> None:
+    lab = PlanningLab([gpus_node("a", 2), gpus_node("b", 2)])
+    lab.show("a", **change)
+    place = lab.cluster().best(ask)
+    assert (None if place is None else place.node) == expected
+
+
+def test_the_amounts_of_what_is_planned_count() -> None:
+    lab = PlanningLab([gpus_node("a", 8)])
+    cluster = lab.cluster()
+    cluster.put(waiting("p", cpu=40), "a")
+    assert cluster.best(waiting("q", cpu=25)) is None
+    assert cluster.best(waiting("q", cpu=24)) is not None
+    cluster.take_back(waiting("p", cpu=40), "a")
+    assert cluster.best(waiting("q", cpu=25)) is not None
+
+
+def test_a_node_without_a_node_object_is_unknown_to_kube_scheduler() -> None:
+    lab = PlanningLab([gpus_node("a", 2)])
+    lab.rooms.remove_node("a")
+    ask = waiting("p")
+    assert lab.cluster().best(ask) is None
+    assert lab.cluster().refusals(ask) == {"node(s) without a Node object": 1}
+
+
+def test_refusals_are_counted_by_reason() -> None:
+    lab = PlanningLab([gpus_node(name, gpus) for name, gpus in (("a", 8), ("b", 8), ("c", 1), ("d", 8))])
+    lab.show("a", unschedulable=True)
+    lab.rooms.place("big", "b", {"cpu": 60_000, "pods": 1000})
+    lab.infos["d"] = gpus_node("d", 8, bound("r", wants(8, "nvidia.com/gpu")))
+    assert lab.cluster().refusals(waiting("p", 4, cpu=5)) == {
+        "node(s) were unschedulable": 1,
+        "Insufficient cpu": 1,
+        "Insufficient nvidia.com/gpu per device": 2,
+    }
+
+
+def test_pods_that_leave_make_room() -> None:
+    runs = bound("r", wants(2, "nvidia.com/gpu"), other_requests={"cpu": Fraction(60)})
+    lab = PlanningLab([gpus_node("a", 2, runs)])
+    lab.rooms.place(runs.uid, "a", {"cpu": 60_000, "pods": 1000})
+    cluster, ask = lab.cluster(), waiting("p", 2, cpu=10)
+    mark = cluster.mark()
+    assert cluster.best(ask) is None
+    cluster.remove(Running(runs, "a"))
+    assert cluster.best(ask) is not None
+    cluster.rollback(mark)
+    assert cluster.best(ask) is None
+
+
+def test_the_nodes_within_reach_of_a_pod() -> None:
+    runs = bound("r", wants(2, "nvidia.com/gpu"))
+    lab = PlanningLab([gpus_node("full", 2, runs), gpus_node("free", 2), gpus_node("small", 1)])
+    lab.show("small", unschedulable=False)
+    snapshot = lab.snapshot()
+    view = lab.in_tree.at(lab.rooms.copy(("cpu", "pods")), snapshot)
+    cluster = PlannedCluster(snapshot, SIZING, view, {}, EmptiedNodes(SIZING))
+    assert set(cluster.within_reach(waiting("p", 2))) == {"full", "free"}
+    assert set(cluster.within_reach(waiting("p", 2, cpu=70))) == set()
+    assert set(cluster.nodes) == {"full", "free", "small"}
+
+
+def test_shares_get_the_gpus_that_bind_would_choose() -> None:
+    lab = PlanningLab([gpus_node("a", 2, bound("r", wants(60_000, SHARE), devices={"main": ("GPU-a-1",)}))])
+    cluster = lab.cluster()
+    cluster.put(waiting("p", share(30_000)), "a")
+    pod = cluster.planned_on("a", "p")
+    assert pod is not None
+    assert pod.devices == {"c0": ("GPU-a-0",)}
+    assert cluster.planned_on("a", "q") is None
+
+
+@pytest.mark.parametrize(
+    ("published", "left"),
+    [
+        pytest.param("a", "b", id="where the snapshot shows it"),
+        pytest.param("b", "b", id="where the snapshot shows another one"),
+        pytest.param(None, "b", id="before the snapshot shows it"),
+    ],
+)
+def test_a_place_that_is_kept_already_counts_once(published: str | None, left: str) -> None:
+    lab = PlanningLab([gpus_node("a", 1), gpus_node("b", 1)])
+    kept = waiting("kept", cpu=40)
+    if published is not None:
+        lab.infos[published] = replace(lab.infos[published], planned=(kept.pod,))
+    cluster = lab.cluster()
+    cluster.hold(KeptPlace(kept.pod, "a", 9.0, written=False), kept.amounts)
+    cluster.hold(KeptPlace(waiting("lost").pod, "gone", 9.0, written=False), kept.amounts)
+    place = cluster.best(waiting("p"))
+    assert place is not None
+    assert place.node == left
+    cluster.take_back(kept, "a")
+    assert cluster.best(waiting("p", cpu=64), ("a",)) is not None

@@ -1,0 +1,340 @@
+"""The planner gives places in kube-scheduler's order, follows what becomes of them, and is fair."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cache.kept_places import KeptPlace
+from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.planning.outcomes import Outcome
+from scheduler_ext.core.planning.plan import State
+from scheduler_ext.core.planning.planned_cluster import PlannedCluster
+from scheduler_ext.core.planning.planner import Planner
+from scheduler_ext.core.planning.waiting_pod import WaitingPod, asked_gpus
+from tests.core.asked import mig, share, whole
+from tests.core.planning.planning_lab import PlanningLab, gpus_node, waiting
+from tests.examples import examples
+
+TTL_S = 30.0
+
+
+@dataclass
+class Run:
+    """A planner on a cluster that does what it says."""
+
+    lab: PlanningLab
+    asks: dict[str, WaitingPod] = field(default_factory=dict)
+    kept: dict[str, KeptPlace] = field(default_factory=dict)
+    bound: dict[str, str | None] = field(default_factory=dict)
+    planner: Planner = field(default_factory=lambda: Planner(32, TTL_S))
+    now: float = 0.0
+    more: bool = False
+    version: int = 0
+
+    def ask(self, *asks: WaitingPod) -> None:
+        """These pods wait."""
+        self.asks |= {ask.uid: ask for ask in asks}
+
+    def step(self, *, written: bool = True) -> dict[str, str]:
+        """One step; the node of each pod that got a place in it."""
+        self.now += 0.1
+        order = sorted(self.asks.values(), key=lambda ask: ask.rank)
+        self.planner.follow(self.now, self.asks, self.kept, self.bound)
+        step = self.planner.step(self.now, order, self.version, self._cluster)
+        self.more = step.more
+        for uid in step.withdraw:
+            self._keep(uid, None)
+        for each in step.nominate:
+            place = KeptPlace(each.pod, each.node, self.now + TTL_S, written)
+            self._keep(each.ask.uid, place)
+        return {given.ask.uid: given.node for given in step.nominate}
+
+    def plan(self) -> dict[str, str]:
+        """Steps until nothing more is found; all places."""
+        quiet = 0
+        while quiet < 3:
+            quiet = 0 if self.step() else quiet + (not self.more)
+            self.now = self.planner.next_look(self.now) or self.now
+        return {uid: place.node for uid, place in self.kept.items()}
+
+    def bind(self, uid: str, node: str) -> None:
+        """kube-scheduler has bound a pod."""
+        ask = self.asks.pop(uid)
+        pod = ask.pod
+        self._keep(uid, None)
+        self.bound[uid] = node
+        info = self.lab.infos[node]
+        self.lab.infos[node] = replace(info, pods=(*info.pods, pod))
+        self.lab.rooms.place(uid, node, ask.amounts)
+
+    def state(self, uid: str) -> State:
+        return self.planner.state_of(self.asks[uid], self.now)
+
+    def lose(self, uid: str) -> None:
+        """The ledger keeps the place no longer."""
+        self._keep(uid, None)
+
+    def _cluster(self) -> PlannedCluster:
+        cluster = self.lab.cluster()
+        for uid, place in self.kept.items():
+            cluster.hold(place, self.asks[uid].amounts)
+        return cluster
+
+    def _keep(self, uid: str, place: KeptPlace | None) -> None:
+        self.version += 1
+        before = self.kept.pop(uid, None)
+        if before is not None:
+            info = self.lab.infos[before.node]
+            planned = tuple(pod for pod in info.planned if pod.uid != uid)
+            self.lab.infos[before.node] = replace(info, planned=planned)
+        if place is not None:
+            self.kept[uid] = place
+            info = self.lab.infos[place.node]
+            self.lab.infos[place.node] = replace(info, planned=(*info.planned, place.pod))
+
+
+def run(*gpus: int) -> Run:
+    """Nodes a, b, ... of so many GPUs."""
+    return Run(PlanningLab([gpus_node("abcdef"[i], count) for i, count in enumerate(gpus)]))
+
+
+def test_pods_get_places_by_priority_then_by_age() -> None:
+    found = run(2)
+    found.ask(waiting("young", number=3), waiting("old", number=1), waiting("urgent", priority=9, number=9))
+    assert found.plan().keys() == {"urgent", "old"}
+    assert found.state("young") is State.WAITING
+    assert found.planner.refusals_of(found.asks["young"]) == {"Insufficient nvidia.com/gpu per device": 1}
+
+
+def test_a_place_is_planned_then_nominated_then_bound() -> None:
+    found = run(1)
+    found.ask(waiting("p"))
+    assert found.step(written=False) == {"p": "a"}
+    assert found.state("p") is State.PLANNED
+    found.kept["p"] = found.kept["p"]._replace(written=True)
+    found.step()
+    assert found.state("p") is State.NOMINATED
+    assert found.planner.place_of("p") == ("a", TTL_S + 0.1)
+    found.bind("p", "a")
+    found.step()
+    assert found.planner.take_outcomes() == {Outcome.BOUND: 1}
+    assert found.planner.take_outcomes() == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "state"),
+    [
+        pytest.param({"gated": True}, State.GATED, id="a pod with gates"),
+        pytest.param({"invalid": "bad"}, State.INVALID, id="an unreadable pod"),
+        pytest.param({"not_modelled": ("host ports",)}, State.NOT_MODELLED, id="a pod with host ports"),
+        pytest.param({"nominated": "b"}, State.NOMINATED_ELSEWHERE, id="a pod that another one nominated"),
+        pytest.param(
+            {"nominated": "b", "planned": PlannedPlace("a", 9.0)},
+            State.NOMINATED_ELSEWHERE,
+            id="a pod that another one nominated after a planner",
+        ),
+    ],
+)
+def test_pods_that_are_left_alone(fields: dict[str, object], state: State) -> None:
+    found = run(4)
+    ask = waiting("p", **fields)  # type: ignore[arg-type]
+    found.ask(ask)
+    assert found.plan() == {}
+    assert found.state("p") is state
+    reasons = {State.INVALID: "bad", State.NOT_MODELLED: "it asks host ports"}
+    assert found.planner.reason_of(ask, state) == reasons.get(state, "")
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome"),
+    [
+        pytest.param("lost", Outcome.MISFIT, id="kube-scheduler removed the nomination"),
+        pytest.param("late", Outcome.EXPIRED, id="its time is over"),
+        pytest.param("foreign", Outcome.CONFLICT, id="another component nominates the pod"),
+        pytest.param("elsewhere", Outcome.ELSEWHERE, id="it is bound to another node"),
+        pytest.param("deleted", Outcome.DELETED, id="it is deleted"),
+    ],
+)
+def test_what_becomes_of_a_nomination(end: str, outcome: Outcome) -> None:
+    found = run(1, 1)
+    found.ask(waiting("p"))
+    found.step()
+    match end:
+        case "elsewhere":
+            found.bind("p", "b")
+        case "deleted":
+            del found.asks["p"]
+            found.bound["p"] = None
+        case _:
+            found.lose("p")
+            found.now += TTL_S if end == "late" else 0
+            found.asks["p"] = waiting("p", nominated="b") if end == "foreign" else found.asks["p"]
+    found.step()
+    assert found.planner.take_outcomes() == {outcome: 1}
+
+
+def test_a_pod_is_planned_again_ever_more_slowly() -> None:
+    found = run(1)
+    found.ask(waiting("p"))
+    tried = []
+    for _ in range(400):
+        if found.step():
+            tried.append(found.now)
+            found.lose("p")
+    gaps = [later - earlier for earlier, later in itertools.pairwise(tried)]
+    assert found.state("p") is State.BACKING_OFF
+    assert "refused the pod on its planned node" in found.planner.reason_of(
+        found.asks["p"], State.BACKING_OFF
+    )
+    assert gaps == sorted(gaps)
+    assert len(tried) == 5
+    assert found.planner.next_look(found.now) is not None
+
+
+def test_a_pod_that_is_being_bound_is_no_misfit() -> None:
+    found = run(1)
+    found.ask(waiting("p"))
+    found.step()
+    found.lose("p")
+    found.planner.follow(found.now, found.asks, {}, {}, binding={"p"})
+    assert found.planner.take_outcomes() == {}
+    found.planner.follow(found.now, found.asks, {}, {})
+    assert found.planner.take_outcomes() == {Outcome.MISFIT: 1}
+
+
+def test_a_pod_of_higher_priority_has_the_place_of_a_lower_one() -> None:
+    found = run(1, 2)
+    found.ask(waiting("low"), waiting("two", 2))
+    assert found.plan() == {"low": "a", "two": "b"}
+    found.ask(waiting("urgent", priority=5))
+    assert found.step() == {"urgent": "a"}
+    assert found.plan() == {"urgent": "a", "two": "b"}
+    assert found.planner.take_outcomes() == {Outcome.WITHDRAWN: 1}
+    assert found.state("low") is State.WAITING
+
+
+def test_a_lower_pod_that_loses_its_place_gets_another_one() -> None:
+    found = run(1, 1)
+    found.lab.show("b", taints=())
+    found.ask(waiting("low"))
+    assert found.plan() == {"low": "a"}
+    found.ask(waiting("urgent", priority=5), waiting("other", priority=5))
+    assert found.plan() == {"urgent": "b", "other": "a"}
+
+
+def test_a_share_that_would_move_to_another_gpu_is_planned_again() -> None:
+    found = run(2)
+    found.ask(waiting("low", share(60_000), cpu=0))
+    found.step()
+    assert found.kept["low"].pod.devices == {"c0": ("GPU-a-0",)}
+    found.ask(waiting("urgent", 1, priority=5), waiting("big", share(60_000), priority=5))
+    plan = found.plan()
+    assert plan == {"urgent": "a", "big": "a"}
+
+
+def test_a_planner_that_takes_over_goes_on_with_what_is_kept() -> None:
+    found = run(1, 1)
+    ask = waiting("p", nominated="b", planned=PlannedPlace("b", 99.0))
+    found.ask(ask, waiting("q"))
+    found._keep("p", KeptPlace(ask.pod, "b", 20.0, written=True))
+    assert found.plan() == {"p": "b", "q": "a"}
+    assert found.planner.place_of("p") == ("b", 20.0)
+    found.planner.forget()
+    assert found.planner.given == {}
+
+
+def test_a_nomination_without_a_place_is_withdrawn() -> None:
+    found = run(1)
+    ask = waiting("p", 2, nominated="a", planned=PlannedPlace("a", 0.0))
+    assert found.planner.stale(0.0, [ask]) == []
+    assert found.planner.stale(0.6, [ask]) == [ask]
+    assert found.planner.stale(0.7, [ask]) == []
+    assert found.planner.stale(6.2, [ask]) == [ask]
+    assert found.planner.stale(6.3, [replace(ask, nominated=None)]) == []
+
+
+def test_no_more_pods_are_planned_than_kube_scheduler_takes_in_time() -> None:
+    found = run()
+    found.lab.infos = {f"n{i}": gpus_node(f"n{i}", 8) for i in range(40)}
+    for name in found.lab.infos:
+        found.lab.show(name)
+    found.ask(*(waiting(f"p{i}", number=i, cpu=0) for i in range(300)))
+    ahead = []
+    for _ in range(4):
+        ahead.append(len(found.plan()))
+        for uid in list(found.kept):
+            found.bind(uid, found.kept[uid].node)
+    assert ahead == [64, 64, 128, 44]
+
+
+_pods = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from((0, 0, 1, 5)), st.integers(1, 40), st.booleans()),
+    max_size=12,
+)
+_gpus = st.lists(st.integers(0, 4), min_size=1, max_size=4)
+
+
+@given(_gpus, _pods)
+@examples(25, 2000)
+def test_places_are_never_given_twice_and_never_keep_a_higher_pod_waiting(
+    gpus: list[int], pods: list[tuple[int, int, int, bool]]
+) -> None:
+    found = run(*gpus)
+    asks = [
+        waiting(f"p{i}", count, priority, cpu=cpu, number=i)
+        for i, (count, priority, cpu, _) in enumerate(pods)
+    ]
+    for ask, (*_, later) in zip(asks, pods, strict=True):
+        found.ask(ask)
+        if later:
+            found.step()
+    plan = found.plan()
+    for name, size in zip("abcdef", gpus, strict=False):
+        here = [found.asks[uid] for uid, node in plan.items() if node == name]
+        assert sum(ask.gpus for ask in here) <= size
+        assert sum(ask.amounts["cpu"] for ask in here) <= 64_000
+    for ask in asks:
+        if ask.uid not in plan:
+            higher = {uid: node for uid, node in plan.items() if found.asks[uid].priority >= ask.priority}
+            assert not _fits_beside(found, ask, higher, gpus)
+
+
+def _fits_beside(found: Run, ask: WaitingPod, higher: dict[str, str], gpus: Sequence[int]) -> bool:
+    """Whether a pod would fit beside those that have a right to their places."""
+    for name, size in zip("abcdef", gpus, strict=False):
+        here = [found.asks[uid] for uid, node in higher.items() if node == name]
+        free = size - sum(each.gpus for each in here)
+        cpu = 64_000 - sum(each.amounts["cpu"] for each in here)
+        if ask.gpus <= free and ask.amounts["cpu"] <= cpu:
+            return True
+    return False
+
+
+@given(_gpus, _pods)
+@examples(25, 2000)
+def test_batches_place_no_fewer_gpus_than_one_pod_after_the_other(
+    gpus: list[int], pods: list[tuple[int, int, int, bool]]
+) -> None:
+    asks = [waiting(f"p{i}", count, cpu=cpu, number=i) for i, (count, _, cpu, _) in enumerate(pods)]
+    placed = []
+    for batch in (1, 32):
+        found = run(*gpus)
+        found.planner = Planner(batch, TTL_S)
+        found.ask(*asks)
+        plan = found.plan()
+        placed.append((len(plan), sum(found.asks[uid].gpus for uid in plan)))
+    (alone, alone_gpus), (together, together_gpus) = placed
+    assert together >= alone
+    assert together_gpus >= alone_gpus
+
+
+def test_what_a_pod_asks_in_gpus() -> None:
+    assert asked_gpus(whole(3)) == 3
+    assert asked_gpus(mig("3g.40gb", 2)) == pytest.approx(6 / 7)
+    assert asked_gpus(share(40_960)) == 0.5

@@ -1,0 +1,70 @@
+"""Which nodes a pod sees differently because of planned pods: the same ones as by looking at every node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cycle.cycle import filter_nodes
+from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.nominated import seen_by, seen_differently
+from scheduler_ext.core.snapshot.planned_pods import PlannedPods
+from scheduler_ext.core.snapshot.table import Table
+from tests.core.asked import whole
+from tests.core.planning.planning_lab import SIZING, gpus_node, waiting
+
+UIDS = ("p", "q", "r", "s")
+_priorities = st.sampled_from((-1, 0, 7))
+_planned = st.dictionaries(st.sampled_from(UIDS), st.tuples(st.integers(0, 2), _priorities))
+
+
+def nodes(planned: dict[str, tuple[int, int]]) -> list[NodeInfo]:
+    """Three nodes, on which these pods have places."""
+    pods = {uid: (node, waiting(uid, priority=priority).pod) for uid, (node, priority) in planned.items()}
+    return [
+        gpus_node(f"n{i}", 2, planned=[pod for node, pod in pods.values() if node == i]) for i in range(3)
+    ]
+
+
+@given(_planned, st.sampled_from((*UIDS, "new")), _priorities)
+def test_the_index_finds_what_a_look_at_all_nodes_finds(
+    planned: dict[str, tuple[int, int]], uid: str, priority: int
+) -> None:
+    infos = nodes(planned)
+    index = PlannedPods({info.name: info.planned for info in infos if info.planned})
+    found = index.seen_differently(uid, priority)
+    assert set(found) == seen_differently(infos, uid, priority).keys()
+    assert len(found) == len(set(found))
+    assert len(index) == len(planned)
+    assert index.node_of(uid) == (f"n{planned[uid][0]}" if uid in planned else None)
+
+
+@given(st.lists(_planned, min_size=2, max_size=4))
+def test_a_table_keeps_the_index_up_to_date(states: list[dict[str, tuple[int, int]]]) -> None:
+    table = Table({info.name: SIZING.resolved(info) for info in nodes(states[0])})
+    for state in states[1:]:
+        table.update({info.name: SIZING.resolved(info) for info in nodes(state)})
+        found = table.snapshot(1).planned
+        assert {uid: found.node_of(uid) for uid in UIDS} == {
+            uid: f"n{state[uid][0]}" if uid in state else None for uid in UIDS
+        }
+
+
+def test_a_planned_pod_takes_its_room_from_all_but_more_important_pods_and_itself() -> None:
+    low, high = waiting("low", priority=1).pod, waiting("high", priority=5).pod
+    info = gpus_node("n", 2, planned=[low, high])
+    table = Table({"n": SIZING.resolved(info)})
+    alone = table.snapshot(1)
+    free = {}
+    for uid, priority in (("new", 0), ("new", 3), ("new", 9), ("low", 1), ("high", 5)):
+        seen = seen_by(info, uid, priority)
+        state = SIZING.resolved(seen).state
+        free[uid, priority] = sum(unit.free for slot in state.slots for unit in slot.units) - sum(
+            unknown for _, unknown, _ in state.limits
+        )
+    assert free == {("new", 0): 0, ("new", 3): 1, ("new", 9): 2, ("low", 1): 1, ("high", 5): 2}
+    assert not filter_nodes(whole(), alone, SIZING.policy).fits[alone.state_at("n")]
+    assert SIZING.resolved(info).info is info
+    assert replace(info, planned=()) != info

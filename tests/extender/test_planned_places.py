@@ -1,0 +1,160 @@
+"""Filter for pods that have a planned place, and for the others beside them."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace as changed
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler_ext.core.cycle import overlay
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.snapshot.table import Table
+from scheduler_ext.extender.extender import Extender
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import assemble, read_objects
+from scheduler_ext.wire.pod import pending_pod
+from tests.extender.foreseeing import read
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod
+
+WHOLE = "nvidia.com/gpu"
+NAMES = [f"n{i}" for i in range(6)]
+ROOM = {WHOLE: "1", SHARE: "81920"}
+
+
+def asking(uid: str, priority: int = 0, nominated: str | None = None, **amounts: str) -> Json:
+    """A pod of one GPU that waits."""
+    made = pod(uid, {WHOLE: "1"} if not amounts else {SHARE: amounts["share"]}, priority=priority)
+    made["metadata"]["uid"] = uid
+    made["status"] |= {"nominatedNodeName": nominated} if nominated else {}
+    return made
+
+
+def planned_pod(manifest: Json) -> BoundPod:
+    return pending_pod(read(manifest)[0], Configuration().resource_names()).pod
+
+
+class Planned:
+    """An extender on six nodes of one GPU each."""
+
+    def __init__(self) -> None:
+        self.extender = Extender(Configuration())
+        objects = [each for name in NAMES for each in (gpu_node(name, [gpu(0)]), node(name, ROOM))]
+        self.infos = assemble(read_objects(inventory(*objects)), Configuration().resource_names())
+        self.extender.replace_nodes(self.infos.values())
+
+    def plan(self, node: str, *manifests: Json) -> None:
+        """Keep places on a node for these pods alone."""
+        info = changed(self.infos[node], planned=tuple(map(planned_pod, manifests)))
+        self.extender.update_nodes({node: info})
+
+    def fitting(self, manifest: Json, names: list[str] = NAMES) -> list[str]:
+        answer = self.extender.filter(names_body(manifest, names), time.monotonic() + 60)
+        found: list[str] = json.loads(answer.body)["NodeNames"]
+        return found
+
+
+def test_a_planned_place_is_kept_from_pods_of_no_higher_priority() -> None:
+    there = Planned()
+    there.plan("n0", asking("p", 5))
+    assert "n0" not in there.fitting(asking("lower", 0))
+    assert "n0" not in there.fitting(asking("equal", 5))
+    assert "n0" in there.fitting(asking("higher", 6))
+    assert there.fitting(asking("p", 5, "n0"), ["n0"]) == ["n0"]
+
+
+def test_a_pod_whose_nomination_is_not_known_yet_gets_its_place_alone() -> None:
+    there = Planned()
+    there.plan("n3", asking("p"))
+    assert there.fitting(asking("p")) == ["n3"]
+    assert there.extender.take_misfits() == []
+
+
+@pytest.mark.parametrize(
+    ("names", "nominated"),
+    [
+        pytest.param(NAMES[:3], None, id="kube-scheduler has refused the node"),
+        pytest.param(NAMES[:3], "n3", id="kube-scheduler has refused the nominated node"),
+        pytest.param(NAMES, "n3", id="the pod does not fit there any more"),
+        pytest.param(["n3"], "n3", id="the pod does not fit on its nominated node"),
+    ],
+)
+def test_a_place_that_does_not_do_is_noted(names: list[str], nominated: str | None) -> None:
+    there = Planned()
+    taker = planned_pod(asking("taker"))
+    info = changed(there.infos["n3"], planned=(planned_pod(asking("p")),), pods=(taker,))
+    there.extender.update_nodes({"n3": info})
+    assert there.fitting(asking("p", nominated=nominated), names) == [name for name in names if name != "n3"]
+    assert there.extender.take_misfits() == ["p"]
+    assert there.extender.take_misfits() == []
+
+
+def test_a_request_of_an_autoscaler_is_answered_as_before() -> None:
+    there = Planned()
+    there.plan("n3", asking("p"))
+    body = json.dumps(
+        {
+            "Pod": asking("p"),
+            "Nodes": {"items": [node(name, {WHOLE: "1"}) for name in NAMES]},
+            "NodeNames": None,
+        }
+    ).encode()
+    answer = json.loads(there.extender.filter(body, time.monotonic() + 60).body)
+    assert len(answer["Nodes"]["items"]) == len(NAMES)
+
+
+def test_shares_without_a_chosen_gpu_get_one() -> None:
+    there = Planned()
+    there.plan("n0", asking("p", share="50000"))
+    snapshot = there.extender.snapshot
+    assert snapshot is not None
+    (kept,) = snapshot.nodes["n0"].info.planned
+    (kept_on,) = (device.uuid for device in snapshot.nodes["n0"].info.devices)
+    assert kept.devices == {"main": (kept_on,)}
+    assert there.fitting(asking("q", share="20000"), ["n0"]) == ["n0"]
+    assert there.fitting(asking("q", share="30000"), ["n0"]) == []
+
+
+_places = st.dictionaries(st.sampled_from(NAMES), st.sampled_from((-3, 0, 4)))
+
+
+@given(_places, st.sampled_from(NAMES), st.sampled_from((-3, 0, 4)), st.booleans())
+def test_a_nominated_pod_is_answered_as_among_all_nodes(
+    places: dict[str, int], name: str, priority: int, own: bool
+) -> None:
+    """The request for one node is decided on this node alone."""
+    there = Planned()
+    for node_name, each in places.items():
+        there.plan(node_name, asking(f"of-{node_name}", each))
+    uid = f"of-{name}" if own and name in places else "new"
+    priority = places[name] if own and name in places else priority
+    alone = there.fitting(asking(uid, priority, name), [name])
+    assert alone == there.fitting(asking(uid, priority), [name])
+
+
+def test_hundreds_of_planned_pods_cost_a_request_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = Planned()
+    there.extender.replace_nodes(changed(there.infos["n0"], name=f"m{i}") for i in range(300))
+    names = [f"m{i}" for i in range(300)]
+    infos = {
+        name: changed(there.infos["n0"], name=name, planned=(planned_pod(asking(f"of-{name}", 3)),))
+        for name in names[:-1]
+    }
+    there.extender.update_nodes(infos)
+    made: list[int] = []
+    make = Table.__init__
+
+    def counting(table: Table, nodes: Any, *rest: Any, **more: Any) -> None:
+        made.append(len(nodes))
+        make(table, nodes, *rest, **more)
+
+    monkeypatch.setattr(Table, "__init__", counting)
+    monkeypatch.setattr(overlay, "with_nodes", None)
+    assert there.fitting(asking("new"), names) == ["m299"]
+    assert made == []
+    assert there.fitting(asking("of-m7", 3, "m7"), ["m7"]) == ["m7"]
+    assert made == [1]
