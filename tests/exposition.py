@@ -21,6 +21,7 @@ from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
+from scheduler_ext.core.planning.plan import Plan
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -100,6 +101,7 @@ def exposition() -> list[Metric]:
         lambda wall_time: long,
         lambda: {("team", "Job", "train"): 1},
         lambda: {"worker": 3},
+        lambda: Plan(1.0),
     )
     metrics.observe("filter", 200, 0.001)
     metrics.count("filter", Answer(b"", nodes_in=2, nodes_out=1, rejected={REASONS[0].text: 1}))

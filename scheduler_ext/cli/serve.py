@@ -260,7 +260,9 @@ def _build_apps(
     longest = partial(waiting.longest, most=config.metrics.waiting_pods)
     workloads = partial(waiting.by_workload, config.metrics.waiting_pods)
     replicas = SchedulableReplicas(source, config)
-    metrics = Metrics(source, config, waiting.reasons, certificate_file, longest, workloads, replicas.counts)
+    metrics = Metrics(
+        source, config, waiting.reasons, certificate_file, longest, workloads, replicas.counts, source.plan
+    )
     feed = PageFeed(
         source,
         extender.record,

@@ -47,6 +47,7 @@ COUNTED: Mapping[str, Any] = {
 # These servers bind nothing and lose no watch, and no kube-scheduler or DCGM exporter is scraped.
 NOTHING_TO_SHOW = {
     ("Utilization of held GPUs (DCGM)", "{{hostname}}{{Hostname}} GPU {{gpu}} {{cluster}}"),
+    ("Queue by state", "{{state}} {{cluster}}"),
     ("Pods pending in kube-scheduler", "{{queue}} {{cluster}}"),
     ("Time to placement (kube-scheduler)", "1 in 100 slower {{cluster}}"),
     ("Containers out of GPU memory", "{{namespace}} {{cluster}}"),

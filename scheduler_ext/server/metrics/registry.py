@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from threading import Lock
@@ -17,12 +18,14 @@ from prometheus_client import (
 
 from scheduler_ext import __version__
 from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.planning.plan import Plan
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.server.http.tls import not_after
 from scheduler_ext.server.metrics.gauges import Longest, Pending, Replicas, SourceMetrics, Workloads
 from scheduler_ext.server.metrics.gpu_metrics import GpuText, visible
 from scheduler_ext.server.metrics.idle_metrics import IdleText
 from scheduler_ext.server.metrics.node_metrics import NodeText
+from scheduler_ext.server.metrics.queue_metrics import QueueMetrics
 from scheduler_ext.server.metrics.reading_metrics import ReadingText
 from scheduler_ext.server.metrics.value_metrics import ValueMetrics
 from scheduler_ext.sources.source_status import Watched
@@ -47,10 +50,11 @@ class Metrics:
         longest: Longest = lambda wall_time: (),
         workloads: Workloads = dict,
         replicas: Replicas = dict,
+        plan: Callable[[], Plan | None] = lambda: None,
     ) -> None:
         """`pending` returns the number of waiting pods by reason, `longest` those that wait longest, and
-        `workloads` their number by workload; `replicas` how many more pods of counted templates fit;
-        `certificate_file` has the certificate of the API."""
+        `workloads` their number by workload; `replicas` how many more pods of counted templates fit; `plan`
+        is that of the waiting pods; `certificate_file` has the certificate of the API."""
         # Otherwise every counter has one more series, which no query uses; the switch is per process.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry = CollectorRegistry()
@@ -85,6 +89,7 @@ class Metrics:
         self._idle = IdleText(source, self._gpus, config.idle_after_s(), config.metrics.detail)
         registry.register(SourceMetrics(source, resources, pending, longest, workloads, replicas))
         registry.register(ValueMetrics(source, config))
+        registry.register(QueueMetrics(plan))
         if certificate_file is not None:
             # Read at each scrape: the server reads a changed file within a second, or logs why not.
             Gauge(

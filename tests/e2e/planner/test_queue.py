@@ -45,6 +45,7 @@ def test_planned_and_waiting_pods_with_their_starts(lab: PlannerLab) -> None:
     assert second["reason"]
     assert first["position"] < second["position"]
     assert next(line.split()[1] for line in table.splitlines() if line[:1].isdecimal()) == planned
+    assert lab.installation.metric("gpu_extender_queue_pods", state="waiting") >= 1
     lab.await_node(planned)
     left = eventually(lambda: (found := listed(lab))["total"] == 1 and found, "one waits")
     assert [item["name"] for item in left["items"]] == [large]
