@@ -33,6 +33,17 @@ from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.binding import device_annotations
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.gangs import (
+    DEADLINE,
+    GANG,
+    MAX_DURATION,
+    ON_DEADLINE,
+    ONLY_NODE,
+    PREFERRED_TOPOLOGY,
+    REQUIRED_TOPOLOGY,
+    SIZE,
+    START_BY,
+)
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from scheduler_ext.wire.pod import DEVICES_PREFIX, pod_request
@@ -125,6 +136,19 @@ def test_annotations_names_every_annotation_of_users() -> None:
     assert told == [ANNOTATION_PREFIX + key for key in WISHES]
 
 
+def test_annotations_names_every_annotation_of_gangs() -> None:
+    told = first_cells(section(page("annotations"), "## On pods, for gangs"))
+    assert told == [
+        GANG,
+        SIZE,
+        REQUIRED_TOPOLOGY,
+        PREFERRED_TOPOLOGY,
+        DEADLINE,
+        ON_DEADLINE,
+        MAX_DURATION,
+    ]
+
+
 def test_annotations_names_every_annotation_of_the_extender() -> None:
     told = first_cells(section(page("annotations"), "## On pods, set by the extender"))
     by_policy = "nvidia.cdi.k8s.io/container."
@@ -132,6 +156,8 @@ def test_annotations_names_every_annotation_of_the_extender() -> None:
         DEVICES_PREFIX + "CONTAINER",
         ANNOTATION_PREFIX + "assigned",
         RECLAIM_AT_ANNOTATION,
+        START_BY,
+        ONLY_NODE,
         by_policy + "CONTAINER",
     ]
     assert by_policy in (ROOT / "manifests/components/shares-cdi/binding.yaml").read_text()
@@ -281,7 +307,7 @@ def test_events_names_every_reason() -> None:
     source = "".join(path.read_text() for path in (ROOT / "scheduler_ext" / "cluster").rglob("*.py"))
     reasons = set(re.findall(r'"((?:GPU|ShareWithout)[A-Z]\w+)"', source)) - {"GPUNode", "GPUReservation"}
     assert {row[0].strip("`") for row in rows(page("events"))} == reasons
-    assert len(reasons) == 15
+    assert len(reasons) == 19
 
 
 def test_inspection_names_every_recorded_field() -> None:

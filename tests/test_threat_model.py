@@ -142,6 +142,15 @@ HELD: dict[str, tuple[str, ...]] = {
         "tests/e2e/idle/test_idle_page.py::test_the_extender_evicts_no_pod_of_a_namespace_that_forbids_it",
         "tests/cluster/reclaim/test_reclaim_faults.py::test_a_pod_whose_budget_forbids_it_waits_and_the_others_go",
     ),
+    "With the component `gangs` it removes one scheduling gate": (
+        "tests/e2e/gangs/test_gate_policy.py::test_the_extender_may_remove_the_gate",
+        "tests/e2e/gangs/test_gate_policy.py::test_the_extender_may_change_nothing_else",
+        "tests/e2e/gangs/test_gate_policy.py::test_the_extender_evicts_no_pod_of_the_system",
+        "tests/manifests/test_rights.py::test_the_rights",
+    ),
+    "With `gangs`, a stolen token evicts": (
+        "tests/e2e/gangs/test_gate_policy.py::test_the_extender_evicts_for_a_gang_where_it_may_not_reclaim",
+    ),
     "It reads no Secret and no other ConfigMap": (
         f"{IDENTITIES}test_the_extender_does_not",
         f"{IDENTITIES}test_the_extender_of_shares_does_not",

@@ -30,6 +30,7 @@ BASE, AGENT, COMPONENTS = "manifests/base", "manifests/agent", "manifests/compon
 
 STANDALONE, SHARES = ".Values.standalone.enabled", ".Values.shares.enabled"
 RECLAIMS = 'ne .Values.idle.reclaim "off"'
+GANGS = ".Values.gangs.enabled"
 AGENTS, QUOTA = ".Values.agent.enabled", ".Values.criticalPodsQuota"
 # The namespaces of the manifests become these.
 NAMESPACE = "{{ .Release.Namespace }}"
@@ -70,6 +71,16 @@ SCHEDULERS = {"\"['gpu-scheduler']\"": "\"['{{ .Values.schedulerName }}']\""}
 BY_VARIABLE = {
     'byVariable\n      expression: "true"': 'byVariable\n      expression: "{{ not .Values.shares.cdi }}"'
 }
+NOT_RECLAIMED = """\
+{{- if .Values.gangs.enabled }}
+    - name: not-of-a-gang
+      expression: >-
+        request.?subResource.orValue('') == 'eviction'
+        ? !('gpu.scheduler-ext.io/evicted-for' in object.metadata.?annotations.orValue({}))
+        : oldObject.spec.?schedulingGates.orValue([]) == object.spec.?schedulingGates.orValue([])
+{{- end }}
+"""
+PROTECTED = {"['gpu-scheduler', 'kube-system']": f"['{NAMESPACE}', 'kube-system']"}
 EXTENDERS = '{{ include "gpu-scheduler.extenders" . }}'
 INSPECTED = '{{ include "gpu-scheduler.inspected" . }}'
 ALERTS = {
@@ -200,8 +211,16 @@ COPIES = (
         f"{COMPONENTS}/idle-reclaim/reclaim-only.yaml",
         "idle/reclaim-only.yaml",
         RECLAIMS,
-        replaced={"['gpu-scheduler', 'kube-system']": f"['{NAMESPACE}', 'kube-system']"},
+        replaced=PROTECTED | {"gpu-scheduler-extender'\n": f"gpu-scheduler-extender'\n{NOT_RECLAIMED}"},
     ),
+    Copied(f"{COMPONENTS}/gangs/roles.yaml", "gangs/roles.yaml", GANGS),
+    Copied(
+        f"{COMPONENTS}/gangs/gate.yaml",
+        "gangs/gate.yaml",
+        GANGS,
+        replaced={"in ['gpu-scheduler']": "in ['{{ .Values.schedulerName }}']"},
+    ),
+    Copied(f"{COMPONENTS}/gangs/gangs-only.yaml", "gangs/gangs-only.yaml", GANGS, replaced=PROTECTED),
     *(
         Copied(
             f"{COMPONENTS}/monitoring/{name}.yaml",

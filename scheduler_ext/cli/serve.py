@@ -253,7 +253,9 @@ def _build_apps(
     extender = Extender(config)
     source = build_source(extender, config)
     deadline_s = config.duration_s("server.decisionDeadline")
-    explainer = Explainer(source, extender.record, config, extender.places, extender.new_nodes)
+    explainer = Explainer(
+        source, extender.record, config, extender.places, extender.new_nodes, source.notes_on
+    )
     explaining = Explaining(explainer)
     waiting = Waiting(source, extender.record, explainer)
     queue = QueueView(source, waiting.lines, StartEstimates(source, config))

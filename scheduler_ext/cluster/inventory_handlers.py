@@ -14,6 +14,7 @@ from scheduler_ext.cluster.event_handler import EventHandler
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.cluster.failure_count import FailureCount
 from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster, FollowedNode, FollowedPod
+from scheduler_ext.cluster.planning.gang_pods import GangPods
 from scheduler_ext.cluster.run_recorder import RunRecorder
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.held_rooms import HeldRoom
@@ -226,7 +227,8 @@ class ReportHandler(CacheHandler[GpuNode]):
 @dataclass(eq=False)
 class PodHandler(CacheHandler[kube.Pod]):
     """Pods that hold GPUs of a node or wait for some, and the CPU of the other pods on nodes. `facts` are
-    those about the pods that hold some; `runs` follows how long they do."""
+    those about the pods that hold some, `gangs` those about gangs, where these are planned; `runs` follows
+    how long pods hold GPUs."""
 
     kind = "Pod"
     together = 250
@@ -236,6 +238,8 @@ class PodHandler(CacheHandler[kube.Pod]):
     runs: RunRecorder | None = field(default=None, init=False)
     # What a planner follows, where there is one.
     planned: FollowedCluster | None = field(default=None, init=False)
+    # What gangs need, where they are planned.
+    gangs: GangPods | None = field(default=None, init=False)
 
     def begin(self) -> None:
         super().begin()
@@ -247,6 +251,8 @@ class PodHandler(CacheHandler[kube.Pod]):
         states: dict[str, PodState] = {}
         followed: dict[str, FollowedPod] = {}
         for pod in items:
+            if self.gangs is not None:
+                self.gangs.seen(self.key(pod), pod)
             try:
                 states[self.key(pod)] = state = pod_state(pod, self._resources)
             except QuantityError as error:
@@ -269,7 +275,8 @@ class PodHandler(CacheHandler[kube.Pod]):
     def known(self) -> set[str]:
         with self._locked as cache:
             followed = self.planned.known_pods() if self.planned is not None else set()
-            return cache.known_pods() | cache.other_pods() | followed
+            found = cache.known_pods() | cache.other_pods() | followed
+        return found | self.gangs.known() if self.gangs is not None else found
 
     def remove(self, keys: Collection[str]) -> None:
         for uid in keys:
@@ -277,6 +284,8 @@ class PodHandler(CacheHandler[kube.Pod]):
         if self.runs is not None:
             self.runs.gone(keys, just_now=False)
         self.failures.forget(keys)
+        if self.gangs is not None:
+            self.gangs.forget(keys)
         self._update(dict.fromkeys(keys), dict.fromkeys(keys))
 
     def end(self) -> None:

@@ -30,6 +30,8 @@ from scheduler_ext.cluster.inventory_handlers import (
 )
 from scheduler_ext.cluster.own_lease import Election
 from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster
+from scheduler_ext.cluster.planning.gang_planning import GangPlanning
+from scheduler_ext.cluster.planning.gang_pods import GangPods
 from scheduler_ext.cluster.planning.planning import Planning
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.cluster.run_recorder import RunRecorder
@@ -39,6 +41,7 @@ from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.planning.plan import Plan
+from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.heap import settle_heap
@@ -109,9 +112,16 @@ class LiveInventory(Background):
             followed = FollowedCluster(resources, config.scheduler_names)
             self._holders.planned = self._nodes.planned = followed
             self.planning = Planning(transport, self, extender, followed, config)
+        self.gang_pods: GangPods | None = None
+        if self.planning is not None and config.nominate.gangs.enabled:
+            self.gang_pods = self._holders.gangs = GangPods(resources)
         self._device_watches = watches = DeviceWatches(transport, *parts, rate_limiter)
         namespace = self._leader.namespace if self._leader is not None else _NAMESPACE
         self.writers = Writers.of(transport, self, extender, config, lambda: watches.rules_path, namespace)
+        self._budgets = budgets
+        if self.planning is not None and self.gang_pods is not None:
+            say = self.writers.recorder.write
+            self.planning.gangs = GangPlanning(transport, self, self.gang_pods, config, say)
         reports = ReportHandler(*parts, self.writers.report_problems)
         self._reflectors: list[Reflector[Any]] = [
             Reflector("nodes", transport, NODES, Decoder(Node), self._nodes, rate_limiter),
@@ -165,6 +175,12 @@ class LiveInventory(Background):
         with self.locked as cache:
             return cache.all_pending()
 
+    def notes_on(self, uid: str) -> Sequence[str]:
+        """What a waiting pod waits for beside a node of its own: its gang."""
+        gangs = self.planning.gangs if self.planning is not None else None
+        note = gangs.entries.note(uid) if gangs is not None else None
+        return (note,) if note else ()
+
     def is_gone(self, uid: str) -> bool:
         """Whether a pod is known neither to wait for GPUs nor to hold any; never while the watch is lost."""
         if not self._pods.health().connected:
@@ -181,6 +197,10 @@ class LiveInventory(Background):
     def latest_facts(self) -> Mapping[str, NodeFacts]:
         """The same, as they change."""
         return self._nodes.facts
+
+    def budgets(self) -> Sequence[Budget]:
+        """The PodDisruptionBudgets."""
+        return self._budgets.budgets()
 
     def plan(self) -> Plan | None:
         """The plan for the waiting pods; None without a planner, or if another extender is active."""

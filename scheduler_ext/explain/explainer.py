@@ -1,6 +1,6 @@
 """Past and present decisions about a pod: where it went, or why it waits."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -90,14 +90,17 @@ class Explainer:
         config: Configuration,
         places: Places | None = None,
         new_nodes: NewNodes | None = None,
+        notes: Callable[[str], Sequence[str]] = lambda _: (),
     ) -> None:
-        """`places` are those that preempt of a running extender has named; `new_nodes` are its own."""
+        """`places` are those that preempt of a running extender has named; `new_nodes` are its own. `notes`
+        says what a waiting pod, by uid, waits for beside a node, such as its gang."""
         self._source = source
         self._record = record
         self.config = config
         self._sizing = config.sizing()
         self._places = Places(self._sizing) if places is None else places
         self._new_nodes = NewNodes(self._sizing) if new_nodes is None else new_nodes
+        self._notes = notes
 
     @_bad_request()
     def of_name(
@@ -183,7 +186,8 @@ class Explainer:
             record = self._record.of_pod(waiting.pod)
             was_asked = record is not None and record.filters > 0
             stranger = other_scheduler(waiting.scheduler_name, was_asked, self.config)
-            return _Found(pod, self._wish(pod), record, warnings=(stranger,) if stranger else ())
+            warnings = (*((stranger,) if stranger else ()), *self._notes(waiting.pod.uid))
+            return _Found(pod, self._wish(pod), record, warnings=warnings)
         holder = self._holder(namespace, name)
         if holder is not None:
             record = self._record.of_pod(holder[0])

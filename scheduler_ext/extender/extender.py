@@ -17,6 +17,7 @@ from scheduler_ext.core.cycle.placement import place_nominated, place_planned
 from scheduler_ext.core.errors import RequestError
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.core.framework.refusal import OTHER_PLACE
 from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
@@ -36,10 +37,12 @@ from scheduler_ext.extender.refusals import Refusals
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.extender_args import (
     ExtenderArgs,
+    at,
     decode_args,
     encode_filter_result,
     encode_priorities,
 )
+from scheduler_ext.wire.gangs import ONLY_NODE, only_node
 from scheduler_ext.wire.node_info import with_node
 from scheduler_ext.wire.pod import ClaimLookup, claim_names, pod_name, pod_priority, pod_request, pod_uid
 
@@ -49,6 +52,8 @@ log = logging.getLogger(__name__)
 _REMEMBERED_PODS = 64
 # Larger pods are not remembered: most have 2 to 10 kB, and any client may send one.
 _REMEMBERED_POD_BYTES = 64 * 1024
+# Occurs in the bytes of few pods.
+_ONLY_NODE = f'"{ONLY_NODE}"'.encode()
 # More than a planner plans ahead.
 _REMEMBERED_MISFITS = 1024
 # A request that causes the lookup of all tables that any decision may need.
@@ -159,7 +164,7 @@ class Extender:
 
     def filter(self, body: bytes, deadline: float) -> Answer:
         """The reply to filter. `deadline` is on the monotonic clock; past it RequestError 503."""
-        args = decode_args(body)
+        args, elsewhere = _in_place(decode_args(body))
         decision = self._with_all_steps(self._decide(args), args.names)
         _check(deadline)
         rows = decision.snapshot.rows(args.names)
@@ -168,10 +173,14 @@ class Extender:
             passed = np.flatnonzero(select_candidates(decision, rows, self._policy.max_candidates)).tolist()
         refused, rejected = _refusals(args.names, decision.verdict[decision.snapshot.state_of[rows]])
         rescuable = self._after_refusal(args, decision, rows, refused, nowhere=not passed)
+        if elsewhere:
+            refused |= dict.fromkeys(elsewhere, OTHER_PLACE.text)
+            rejected[OTHER_PLACE.text] = len(elsewhere)
         reply = encode_filter_result(args, passed, refused, rescuable)
         _check(deadline)
         basis = Basis(args.raw_pod, decision, rows)
-        return Answer(reply, len(args.names), len(passed), rejected, _problem(args, decision), args, basis)
+        asked = len(args.names) + len(elsewhere)
+        return Answer(reply, asked, len(passed), rejected, _problem(args, decision), args, basis)
 
     def prioritize(self, body: bytes, deadline: float) -> Answer:
         """The reply to prioritize: points for exactly the requested names; 0 for a node that does not fit."""
@@ -279,6 +288,15 @@ class Extender:
                 raise RequestError(400, f"Nodes.items[{i}].status: {error}") from None
             nodes[name] = self._resolved(info)
         return build_snapshot(nodes, snapshot.generation, within=snapshot.cluster)
+
+
+def _in_place(args: ExtenderArgs) -> tuple[ExtenderArgs, list[str]]:
+    """The request for the place of a gang's member alone, where it may have only one, and the other nodes."""
+    only = only_node(args.pod) if _ONLY_NODE in args.raw_pod else None
+    if only is None:
+        return args, []
+    kept = [i for i, name in enumerate(args.names) if name == only]
+    return at(args, kept), [name for name in args.names if name != only]
 
 
 def _unknown(info: NodeInfo) -> Node:

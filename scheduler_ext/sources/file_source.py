@@ -57,6 +57,10 @@ class InventorySource(Background):
     def snapshot(self) -> Snapshot | None:
         return self._extender.snapshot
 
+    def notes_on(self, _: str) -> Sequence[str]:
+        """Nothing is planned here."""
+        return ()
+
     @property
     def claims(self) -> ClaimLookup | None:
         return self._extender.claims

@@ -131,6 +131,16 @@ def decode_args(body: bytes) -> ExtenderArgs:
     return ExtenderArgs(raw_pod, names, nodes, raw)
 
 
+def at(args: ExtenderArgs, positions: list[int]) -> ExtenderArgs:
+    """The request for some of its nodes."""
+    return ExtenderArgs(
+        args.raw_pod,
+        [args.names[i] for i in positions],
+        [args.nodes[i] for i in positions] if args.nodes is not None else None,
+        [args.raw_nodes[i] for i in positions] if args.raw_nodes is not None else None,
+    )
+
+
 def encode_filter_result(
     args: ExtenderArgs, passed: list[int], refused: dict[str, str], rescuable: dict[str, str] | None = None
 ) -> bytes:

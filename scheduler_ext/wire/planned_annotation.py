@@ -13,6 +13,8 @@ from scheduler_ext.wire.times import micro_time, seconds
 PLANNED_ANNOTATION = "gpu.scheduler-ext.io/planned"
 FIELD_MANAGER = "scheduler-ext-planner"
 
+NO_NOTES: Mapping[str, str] = {}
+
 
 class _Written(Struct):
     node: str
@@ -35,10 +37,13 @@ def read_planned(annotations: Mapping[str, str]) -> PlannedPlace | None:
     return PlannedPlace(written.node, until) if until is not None else None
 
 
-def nomination(namespace: str, name: str, uid: str, place: PlannedPlace | None) -> bytes:
-    """The body of a server-side apply to a pod's status that nominates it to this place; None: that withdraws
-    what this field manager has written. The uid makes sure that no later pod of that name is meant."""
-    annotations: dict[str, str] = {}
+def nomination(
+    namespace: str, name: str, uid: str, place: PlannedPlace | None, notes: Mapping[str, str] = NO_NOTES
+) -> bytes:
+    """The body of a server-side apply to a pod's status that nominates it to this place; None: that
+    withdraws what this field manager has written. `notes` are annotations that the pod has from now on, and
+    no others of this field manager. The uid makes sure that no later pod of that name is meant."""
+    annotations = dict(notes)
     status: dict[str, str] = {}
     if place is not None:
         text = msgspec.json.encode(_Written(place.node, micro_time(place.until))).decode()

@@ -21,13 +21,13 @@ from tests.pages import ROOT, blocks
 TASKS = ROOT / "docs" / "tasks"
 RUNBOOKS = ROOT / "docs" / "runbooks"
 # Those with clusters of their own: test_documentation.py, test_shares_page.py, test_dra_page.py,
-# test_upgrade.py, chart/test_helm_page.py, autoscaler_config, kueue, idle, defrag. The pages about policies,
-# costs, right-sizing and simulated gangs need none (tests/cli: test_simulate_custom.py,
+# test_upgrade.py, chart/test_helm_page.py, autoscaler_config, kueue, idle, gangs, defrag. The pages about
+# policies, costs, right-sizing and simulated gangs need none (tests/cli: test_simulate_custom.py,
 # waste/test_waste_pages.py, test_simulate_trace.py).
 ELSEWHERE = {
     *("install.md", "helm.md", "upgrade.md", "shares.md", "standalone.md", "dra.md", "kueue.md"),
-    *("write-a-policy.md", "autoscalers.md", "defragment.md", "idle.md", "cost.md", "right-sizing.md"),
-    "simulate-gangs.md",
+    *("write-a-policy.md", "autoscalers.md", "defragment.md", "idle.md", "gangs.md", "cost.md"),
+    *("right-sizing.md", "simulate-gangs.md"),
     *("CertificateExpiry.md", "GPUBindConflictsHigh.md", "GPUSharePodsUnplaced.md"),
 }
 # Objects that the Prometheus Operator would install.

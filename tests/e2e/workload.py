@@ -128,7 +128,14 @@ class Workload:
         """Write the nodes' reports, as agents would, and wait until every extender knows them, and a GPU of
         each node (not `all_known`: of some)."""
         before = self.installation.generations()
-        uids = {name: self._settled_node(name)["metadata"]["uid"] for name in self._nodes}
+        for name in self._nodes:
+            self._settled_node(name)
+        self.write_reports()
+        self.installation.await_inventory(len(self._gpu_nodes) if all_known else None, before)
+
+    def write_reports(self) -> None:
+        """Write the nodes' reports, as agents would."""
+        uids = {name: self._settled_node(name)["metadata"]["uid"] for name in self._unwritten}
         for name, report in self._unwritten.items():
             owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uids[name]}
             made = {**report, "metadata": {"name": name, "ownerReferences": [owner]}}
@@ -136,7 +143,6 @@ class Workload:
             self.api.patch(f"{GPU_NODES}/{name}?{query}", made, APPLY)
             self.api.patch(f"{GPU_NODES}/{name}/status?{query}", report, APPLY)
         self._unwritten = {}
-        self.installation.await_inventory(len(self._gpu_nodes) if all_known else None, before)
 
     def _settled_node(self, name: str) -> Json:
         def settled() -> Json | None:

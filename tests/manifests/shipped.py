@@ -22,6 +22,7 @@ PLACEHOLDERS = REPOSITORY / "manifests" / "components" / "placeholders"
 DRA_HEALTH = REPOSITORY / "manifests" / "components" / "dra-health"
 PLANNER = REPOSITORY / "manifests" / "components" / "planner"
 IDLE_RECLAIM = REPOSITORY / "manifests" / "components" / "idle-reclaim"
+GANGS = REPOSITORY / "manifests" / "components" / "gangs"
 SHARES = REPOSITORY / "manifests" / "components" / "shares"
 SHARES_CDI = REPOSITORY / "manifests" / "components" / "shares-cdi"
 
@@ -104,6 +105,11 @@ def placeholders() -> list[Json]:
 def idle_reclaim() -> list[Json]:
     """The base with the component idle-reclaim."""
     return [*copy.deepcopy(_base()), *documents(IDLE_RECLAIM), _config_map(REPOSITORY / "config")]
+
+
+def gangs() -> list[Json]:
+    """The base with the component gangs."""
+    return [*copy.deepcopy(_base()), *documents(GANGS), _config_map(REPOSITORY / "config")]
 
 
 def planner() -> list[Json]:

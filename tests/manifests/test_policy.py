@@ -12,7 +12,16 @@ import yaml
 
 from tests.manifests.objects import Json, of_kind
 from tests.manifests.policy import violations
-from tests.manifests.shipped import base, dra, dra_health, idle_reclaim, placeholders, planner, standalone
+from tests.manifests.shipped import (
+    base,
+    dra,
+    dra_health,
+    gangs,
+    idle_reclaim,
+    placeholders,
+    planner,
+    standalone,
+)
 
 Change = Callable[[list[Json]], None]
 
@@ -28,6 +37,7 @@ def test_the_scheduler_of_claims_keeps_it() -> None:
 def test_rules_about_devices_keep_it() -> None:
     assert violations(dra_health()) == []
     assert violations(placeholders()) == []
+    assert violations(gangs()) == []
 
 
 def test_planning_ahead_keeps_it() -> None:

@@ -7,7 +7,16 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.manifests.objects import Json, entries, namespace_of, of_kind
-from tests.manifests.shipped import base, dra_health, idle_reclaim, placeholders, planner, shares, standalone
+from tests.manifests.shipped import (
+    base,
+    dra_health,
+    gangs,
+    idle_reclaim,
+    placeholders,
+    planner,
+    shares,
+    standalone,
+)
 
 # Role to "group resource/subresource (names): verbs". The core group has no name.
 BASE = {
@@ -68,6 +77,16 @@ IDLE_RECLAIM = {
         "coordination.k8s.io leases (gpu-scheduler-reclaim): get update",
     },
 }
+GANGS = {
+    "ClusterRole gpu-scheduler-gangs": {
+        " pods: patch",
+        " pods/eviction: create",
+        "scheduling.k8s.io podgroups: get",
+        "scheduling.x-k8s.io podgroups: get",
+        "jobset.x-k8s.io jobsets: get",
+        *(f"kubeflow.org {kind}jobs: get" for kind in ("jax", "mpi", "paddle", "pytorch", "tf", "xgboost")),
+    },
+}
 STANDALONE = {
     "Role gpu-scheduler/gpu-scheduler-extender-lease": {
         "coordination.k8s.io leases: create",
@@ -100,6 +119,7 @@ def _lines(rule: Json) -> Iterator[str]:
         pytest.param(shares(), BASE | SHARES, id="with shares"),
         pytest.param(dra_health(), BASE | DRA_HEALTH, id="with rules about devices"),
         pytest.param(placeholders(), BASE | PLACEHOLDERS, id="with placeholders"),
+        pytest.param(gangs(), BASE | GANGS, id="with gangs"),
         pytest.param(idle_reclaim(), BASE | IDLE_RECLAIM, id="with reclaim of idle GPUs"),
         pytest.param(planner(), BASE | PLANNER, id="with planning ahead"),
         pytest.param(

@@ -6,16 +6,17 @@ nominated the pod itself, to preempt others."""
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from threading import Condition
+from typing import Protocol
 
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport, is_transient
 from scheduler_ext.core.errors import ClusterError
-from scheduler_ext.core.node.node import BoundPod, PlannedPlace
+from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.planning.outcomes import Outcome
 from scheduler_ext.wire.planned_annotation import FIELD_MANAGER, nomination
 
@@ -28,12 +29,27 @@ _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,applic
 _QUERY = {"fieldManager": FIELD_MANAGER}
 
 
+class Named(Protocol):
+    """A pod."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Write:
-    """A nomination of a pod, or its withdrawal (`place` None)."""
+    """A nomination of a pod, or its withdrawal (`place` None). `notes` are the other annotations of the
+    planner that the pod has then."""
 
-    pod: BoundPod
+    pod: Named
     place: PlannedPlace | None
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +107,7 @@ class NominationWriter(Background):
 
     def _write(self, write: Write) -> None:
         pod = write.pod
-        body = nomination(pod.namespace, pod.name, pod.uid, write.place)
+        body = nomination(pod.namespace, pod.name, pod.uid, write.place, write.notes)
         path = f"{pod_path(pod.namespace, pod.name)}/status"
         try:
             self._transport.send("PATCH", path, body, APPLY, _QUERY, _CALL_S, _METADATA)
@@ -102,6 +118,9 @@ class NominationWriter(Background):
 
     def _note(self, write: Write, error: ClusterError) -> None:
         status = error.status if isinstance(error, RefusedError) else None
+        if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+            # The pod has been bound meanwhile, as the watch will show.
+            return
         outcome = Outcome.FAILED
         if status in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
             outcome = Outcome.CONFLICT

@@ -6,7 +6,7 @@ published for filter and written on the pods.
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event, Lock
 from typing import Protocol
@@ -15,16 +15,19 @@ from scheduler_ext.background import Background
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import ServerClock, Transport
 from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster
+from scheduler_ext.cluster.planning.gang_planning import GangPlanning
 from scheduler_ext.cluster.planning.nomination_writer import NominationWriter, Write
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
+from scheduler_ext.core.planning.gang_decisions import Decisions
 from scheduler_ext.core.planning.in_tree_filters import InTreeFilters
 from scheduler_ext.core.planning.node_rooms import RoomsCopy
 from scheduler_ext.core.planning.outcomes import Outcome
 from scheduler_ext.core.planning.plan import Entry, Plan, State
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
-from scheduler_ext.core.planning.planner import Planner, Step
+from scheduler_ext.core.planning.planner import Planner, Step, TriedCluster
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.counters import Counter
@@ -84,6 +87,9 @@ class Planning(Background):
         self._changed = Event()
         followed.changed = self.wake
         self._was_active = False
+        self.gangs: GangPlanning | None = None
+        """Gangs, where they are planned too."""
+        self._emptied = EmptiedNodes(extender.sizing)
         # For those who read the plan.
         self._lock = Lock()
         self._since: dict[str, tuple[State, float]] = {}
@@ -98,9 +104,13 @@ class Planning(Background):
         self._changed.set()
         self._writer.stop(wait_s)
         super().stop(wait_s)
+        if self.gangs is not None:
+            self.gangs.stop()
 
     def wake(self) -> None:
         """Something changed."""
+        if self.gangs is not None:
+            self.gangs.changed()
         self._changed.set()
 
     def run(self) -> None:
@@ -131,6 +141,8 @@ class Planning(Background):
     def _entry(
         self, ask: WaitingPod, before: Mapping[str, tuple[State, float]], now: float, at: float
     ) -> Entry:
+        if self.gangs is not None and self.gangs.is_member(ask.uid):
+            return self.gangs.entry(ask, at)
         pod, planner = ask.pod, self._planner
         state = planner.state_of(ask, now)
         was, since = before.get(ask.uid, (state, at))
@@ -163,66 +175,118 @@ class Planning(Background):
         now = time.monotonic()
         with self._lock:
             seen = self._look(now)
-            version = snapshot.generation, seen.freed
-            step = self._planner.step(now, seen.asks, version, lambda: self._cluster(snapshot, seen))
+            steps, decisions = self._decide(now, snapshot, seen)
             stale = self._planner.stale(now, seen.asks)
             self._planned_at = time.time()
-        self._carry_out(step, stale, seen.server_time(now))
-        return step.more
+        server_now = seen.server_time(now)
+        self._carry_out(steps, stale, server_now)
+        if decisions is not None and self.gangs is not None:
+            writes, nodes = self.gangs.carry_out(decisions, snapshot, server_now)
+            self._writer.put(writes)
+            self._source.locked.publish(nodes)
+        return any(step.more for step in steps)
+
+    def _decide(
+        self, now: float, snapshot: Snapshot, seen: "_Seen"
+    ) -> tuple[list[Step], Decisions[WaitingPod] | None]:
+        """Places for pods alone, and in turns of their own for gangs."""
+        gangs, planner = self.gangs, self._planner
+        version: tuple[int, ...] = snapshot.generation, seen.freed
+        if gangs is None:
+            return [planner.step(now, seen.asks, version, lambda: self._cluster(snapshot, seen))], None
+        version = *version, gangs.version
+        if gangs.is_due(now):
+            cluster = self._cluster(snapshot, seen, gangs_due=True)
+            server_now = seen.server_time(now)
+            return gangs.step(
+                now, seen.every, seen.members, version, planner, cluster, snapshot, seen.assumed, server_now
+            )
+
+        def beside() -> TriedCluster:
+            return gangs.beside(self._cluster(snapshot, seen), snapshot)
+
+        return [planner.step(now, seen.asks, version, beside)], None
 
     def _look(self, now: float) -> "_Seen":
         """What is waiting and what is kept, after all that became of former nominations."""
         failed, misfits = self._writer.take_failed(), self._extender.take_misfits()
-        planner = self._planner
+        planner, gangs = self._planner, self.gangs
         with self._source.locked as cache:
-            asks = self._followed.waiting()
+            every = self._followed.waiting()
+            asks = every if gangs is None else gangs.alone(every)
             by_uid = {ask.uid: ask for ask in asks}
             for each in failed:
+                if gangs is not None and gangs.is_member(each.uid):
+                    gangs.failed(each.uid)
+                    cache.unplan(each.uid)
+                    continue
                 place = planner.place_of(each.uid)
                 if place is not None and each.place is not None and place[0] == each.place.node:
                     planner.ended(each.uid, each.outcome, now)
                     cache.unplan(each.uid)
             for uid in misfits:
-                if planner.place_of(uid) is not None and uid in by_uid:
+                if gangs is not None and gangs.is_member(uid):
+                    gangs.failed(uid)
+                    cache.unplan(uid)
+                elif planner.place_of(uid) is not None and uid in by_uid:
                     planner.ended(uid, Outcome.MISFIT, now)
                     cache.unplan(uid)
-            kept = {place.pod.uid: place for place in cache.all_kept()}
+            kept: dict[str, KeptPlace] = {}
+            members: dict[str, KeptPlace] = {}
+            for each_kept in cache.all_kept():
+                uid = each_kept.pod.uid
+                of_gang = gangs is not None and gangs.is_member(uid)
+                (members if of_gang else kept)[uid] = each_kept
+            assumed = {}
+            if gangs is not None:
+                assumed = {ask.uid: node for ask in every if (node := cache.node_of(ask.uid)) is not None}
             bound = {uid: cache.node_of(uid) for uid in planner.given if uid not in by_uid}
             binding = {uid for uid in planner.given if cache.is_assumed(uid)}
             planner.follow(now, by_uid, kept, bound, binding)
-            resources = {name for ask in asks for name in ask.amounts}
+            resources = {name for ask in every for name in ask.amounts}
             rooms, freed = self._followed.rooms.copy(resources), self._followed.rooms.freed
             clock = self._followed.clock
         for outcome, count in planner.take_outcomes().items():
             self.nominations.inc(outcome.value, by=count)
-        return _Seen(asks, by_uid, kept, rooms, freed, clock)
+        return _Seen(asks, every, kept, members, assumed, rooms, freed, clock)
 
-    def _cluster(self, snapshot: Snapshot, seen: "_Seen") -> PlannedCluster:
-        """The cluster with all places that are kept, those included that the snapshot does not show yet."""
+    def _cluster(self, snapshot: Snapshot, seen: "_Seen", *, gangs_due: bool = False) -> PlannedCluster:
+        """The cluster with all places that are kept, those included that the snapshot does not show yet. A
+        step for gangs gives their places again, and pods alone see no room that is only held for a gang."""
         view = self._in_tree.at(seen.rooms, snapshot)
         unsettled = self._extender.places.unsettled(snapshot).items()
         others = {
             name: other for name, info in unsettled if (other := seen_by(info, "", _LOWEST)) is not info
         }
-        cluster = PlannedCluster(snapshot, self._extender.sizing, view, others)
-        for uid, place in seen.kept.items():
-            ask = seen.by_uid.get(uid)
+        cluster = PlannedCluster(snapshot, self._extender.sizing, view, others, self._emptied)
+        by_uid = seen.by_uid
+        places = dict(seen.kept)
+        for uid, place in seen.members.items():
+            if not gangs_due and not place.pod.expected:
+                places[uid] = place
+            elif (published := snapshot.planned.node_of(uid)) is not None:
+                cluster.release(uid, {}, published)
+        for uid, place in places.items():
+            ask = by_uid.get(uid)
             cluster.hold(place, ask.amounts if ask is not None else {})
         return cluster
 
-    def _carry_out(self, step: Step, stale: list[WaitingPod], server_now: float | None) -> None:
+    def _carry_out(self, steps: Sequence[Step], stale: list[WaitingPod], server_now: float | None) -> None:
         writes = [Write(ask.pod, None) for ask in stale]
         nodes = set()
         until = time.monotonic() + self._ttl_s
         with self._source.locked as cache:
-            for uid in step.withdraw:
-                cache.unplan(uid)
-            for given in step.nominate:
-                cache.plan(given.pod, given.node, until)
-                nodes.add(given.node)
+            for step in steps:
+                for uid in step.withdraw:
+                    cache.unplan(uid)
+                for given in step.nominate:
+                    cache.plan(given.pod, given.node, until)
+                    nodes.add(given.node)
         if server_now is not None:
             end = server_now + self._ttl_s
-            writes += [Write(given.pod, PlannedPlace(given.node, end)) for given in step.nominate]
+            writes += [
+                Write(given.pod, PlannedPlace(given.node, end)) for step in steps for given in step.write
+            ]
         self._writer.put(writes)
         if nodes:
             self._source.locked.publish(nodes)
@@ -232,6 +296,8 @@ class Planning(Background):
         self._writer.clear()
         with self._lock:
             self._planner.forget()
+            if self.gangs is not None:
+                self.gangs.forget()
         with self._source.locked as cache:
             for place in cache.all_kept():
                 if not place.written:
@@ -240,14 +306,23 @@ class Planning(Background):
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a step looks at: the waiting pods in their order, and the places that are kept, by uid."""
+    """What a step looks at: the waiting pods alone in their order, those of gangs included in `every`, and
+    the places that are kept, by uid, `members` for those of gangs. `assumed` has the nodes of pods that are
+    being bound."""
 
     asks: list[WaitingPod]
-    by_uid: Mapping[str, WaitingPod]
+    every: list[WaitingPod]
     kept: Mapping[str, KeptPlace]
+    members: Mapping[str, KeptPlace]
+    assumed: Mapping[str, str]
     rooms: RoomsCopy
     freed: int
     clock: ServerClock | None
+
+    @property
+    def by_uid(self) -> Mapping[str, WaitingPod]:
+        """All waiting pods."""
+        return {ask.uid: ask for ask in self.every}
 
     def server_time(self, now: float) -> float | None:
         """The API server's clock now; None if it is not known."""

@@ -12,7 +12,7 @@ from scheduler_ext.core.filters.model import Model
 from scheduler_ext.core.filters.sharing import Sharing
 from scheduler_ext.core.filters.versions import ComputeCapability, Cuda
 from scheduler_ext.core.framework.criterion import Filter
-from scheduler_ext.core.framework.refusal import INVALID_REQUEST, Reason
+from scheduler_ext.core.framework.refusal import INVALID_REQUEST, OTHER_PLACE, Reason
 
 # The first filter that refuses a node names the reason.
 FILTERS: tuple[Filter, ...] = (
@@ -30,13 +30,17 @@ FILTERS: tuple[Filter, ...] = (
     FreeMemory(),
 )
 
-# A verdict is an index into this tuple plus one.
-REASONS: tuple[Reason, ...] = (INVALID_REQUEST, *dict.fromkeys(each.reason for each in FILTERS))
+# A verdict is an index into this tuple plus one. The last one is no filter's: it is about a pod's gang.
+REASONS: tuple[Reason, ...] = (
+    INVALID_REQUEST,
+    *dict.fromkeys(each.reason for each in FILTERS),
+    OTHER_PLACE,
+)
 
 BY_NAME: Mapping[str, Filter] = {each.name: each for each in FILTERS}
 # By verdict; an invalid request has none.
 FILTER_OF: Mapping[int, Filter] = {
     code: next(each for each in FILTERS if each.reason is reason)
     for code, reason in enumerate(REASONS, start=1)
-    if reason is not INVALID_REQUEST
+    if reason not in (INVALID_REQUEST, OTHER_PLACE)
 }

@@ -27,6 +27,13 @@ INVALID_REQUEST = Reason(
     "Run `scheduler-ext explain -f pod.yaml`: it names the field and the fix.",
 )
 
+OTHER_PLACE = Reason(
+    "node(s) were not the place of the pod's gang",
+    "The pod's gang has to be in one topology domain, and its place there is another node, or none for now.",
+    "Wait: the extender keeps a place for each member, or plans the gang again. `scheduler-ext why` says "
+    "what the gang waits for.",
+)
+
 
 class MissKind(Enum):
     """The end of a refusal; explanations prefer the node whose refusal ends most easily."""

@@ -29,7 +29,13 @@ def seen_by(info: NodeInfo, uid: str, priority: int) -> NodeInfo:
         # Its shares fit nowhere, even when all have left that it waits for.
         if not (waits and pod.priority == priority and pod.request.shares is not None and not pod.devices)
     )
-    planned = tuple(pod for pod in info.planned if pod.priority >= priority and pod.uid != uid)
+    # A planner that gave the pod a place there knew of the room that it holds for others.
+    has_place = any(pod.uid == uid and not pod.expected for pod in info.planned)
+    planned = tuple(
+        pod
+        for pod in info.planned
+        if pod.priority >= priority and pod.uid != uid and not (has_place and pod.expected)
+    )
     if not waiting and len(others) == len(info.pods) and len(planned) == len(info.planned):
         return info
     return replace(info, pods=others + waiting, nominated=(), planned=planned)

@@ -94,7 +94,7 @@ class PlannedCluster:
 
     def keep(self, pod: BoundPod, amounts: Amounts, node: str) -> None:
         """A pod has a place on a node. A share gets the GPU that bind would choose now."""
-        info = self._info(node)
+        info = self.info(node)
         if pod.request.shares is not None and not pod.devices:
             found = place(info, pod.request, self._sizing, within=self._snapshot)
             pod = pod if isinstance(found, str) else replace(pod, devices=found.devices)
@@ -118,13 +118,13 @@ class PlannedCluster:
 
     def release(self, uid: str, amounts: Amounts, node: str) -> None:
         """As `take_back`, for a pod of this uid."""
-        info = self._info(node)
+        info = self.info(node)
         planned = tuple(pod for pod in info.planned if pod.uid != uid)
         self._change(replace(info, planned=planned), amounts, -1)
 
     def remove(self, running: Running) -> None:
         """A pod has left its node."""
-        info = self._info(running.node)
+        info = self.info(running.node)
         pod = next((each for each in info.pods if each.uid == running.uid), None)
         if pod is not None:
             amounts = amounts_needed(pod.other_requests, frozenset())
@@ -139,7 +139,7 @@ class PlannedCluster:
 
     def planned_on(self, node: str, uid: str) -> BoundPod | None:
         """The pod of this uid that has a place on a node, with the GPUs of its shares."""
-        return next((pod for pod in self._info(node).planned if pod.uid == uid), None)
+        return next((pod for pod in self.info(node).planned if pod.uid == uid), None)
 
     def refusals(self, ask: WaitingPod) -> Counter[str]:
         """The number of nodes that refuse a pod, by reason: kube-scheduler's own, then those of GPUs."""
@@ -158,7 +158,8 @@ class PlannedCluster:
         possible |= self._in_tree.passed(ask) & (self._totals_of(ask.request).totals > -np.inf)
         return [self._name(row) for row in np.flatnonzero(possible).tolist()]
 
-    def _info(self, node: str) -> NodeInfo:
+    def info(self, node: str) -> NodeInfo:
+        """A node as it is now."""
         return self._infos.get(node) or self._snapshot.nodes[node].info
 
     def _change(self, info: NodeInfo, amounts: Amounts, pods: int = 1) -> None:

@@ -7,23 +7,27 @@ that it has given and follows what becomes of them.
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
+from typing import Protocol
 
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.planning.joint import choose
 from scheduler_ext.core.planning.outcomes import BACKING_OFF, Outcome, Pauses
+from scheduler_ext.core.planning.placing import Placing
 from scheduler_ext.core.planning.plan import State
-from scheduler_ext.core.planning.planned_cluster import PlannedCluster
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 
 # Pods that have a place and are not bound: no more than kube-scheduler binds in a third of the time for which
 # places are kept, within these limits. Nominations that it does not try in time would be in vain.
-_LEAST_AHEAD, _MOST_AHEAD = 64, 256
+_LEAST_AHEAD, _MOST_AHEAD = 256, 512
 _PART_OF_TTL = 3.0
-# Kinds of pods of which none fitted are tried again in rounds: at the earliest after this time, and so many
-# times as long as the last round took.
+# The time that a nomination takes from the decision until kube-scheduler knows it. Pods that it tries sooner
+# keep their places unwritten: the call would come too late. At first kube-scheduler's speed is not known.
+_HEAD_START_S, _LEAST_NEAR = 0.5, 16
+# Kinds of pods of which none fitted are tried again in rounds: at the earliest after this time, or after so
+# many times as long as the last round took.
 _AGAIN_S, _PAUSE = 0.25, 4.0
 # After this time a nomination without a place is withdrawn, unless the pod gets another one, and again later.
 _STALE_S, _AGAIN_STALE_S = 0.5, 5.0
@@ -40,22 +44,25 @@ class GivenPlace:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to do now: places that are not kept any more, then new ones. `more`: another step would find more
-    to do at once."""
+    """What to do now: places that are not kept any more, then new ones to keep, and kept ones to write on
+    their pods. `more`: another step would find more to do at once."""
 
     withdraw: Sequence[str] = ()
     nominate: Sequence[GivenPlace] = ()
+    write: Sequence[GivenPlace] = ()
     more: bool = False
 
 
 @dataclass(slots=True)
 class _Given:
-    """A place that was given, whether it is written, and until when it is kept."""
+    """A place that was given, and until when it is kept. It is to be written from `write_at` on, if the pod
+    still waits then (None: the write has begun), and `written` once the pod shows it."""
 
     ask: WaitingPod
     node: str
     until: float
     written: bool = False
+    write_at: float | None = None
     devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
@@ -67,6 +74,19 @@ class _Round:
     began: float
     version: Hashable
     due: float | None = None
+
+
+class TriedCluster(Placing[WaitingPod], Protocol):
+    """A cluster on which places are tried."""
+
+    def take_back(self, ask: WaitingPod, node: str) -> None:
+        """The place of a pod is not kept any more."""
+
+    def planned_on(self, node: str, uid: str) -> BoundPod | None:
+        """The pod of this uid that has a place on a node, with the GPUs of its shares."""
+
+    def refusals(self, ask: WaitingPod) -> Counter[str]:
+        """The number of nodes that refuse a pod, by reason."""
 
 
 class Planner:
@@ -135,9 +155,11 @@ class Planner:
         given = self._given.pop(uid, None)
         if given is None:
             return
-        self._outcomes[outcome] += 1
-        if outcome is Outcome.BOUND:
+        if outcome in (Outcome.BOUND, Outcome.ELSEWHERE):
             self._bound_at.append(now)
+        if given.write_at is not None:
+            return
+        self._outcomes[outcome] += 1
         if outcome in BACKING_OFF:
             self._pauses.failed(uid, outcome, now)
 
@@ -172,7 +194,7 @@ class Planner:
             if uid not in self._given and uid in asks:
                 # From before this planner was active, or of a former process.
                 self._given[uid] = _Given(
-                    asks[uid], place.node, place.until, place.written, place.pod.devices
+                    asks[uid], place.node, place.until, place.written, None, place.pod.devices
                 )
 
     def _lost(self, given: _Given, ask: WaitingPod, now: float) -> Outcome:
@@ -195,11 +217,30 @@ class Planner:
         return [found[uid] for uid in due]
 
     def step(
-        self, now: float, asks: Sequence[WaitingPod], version: Hashable, make: Callable[[], PlannedCluster]
+        self, now: float, asks: Sequence[WaitingPod], version: Hashable, make: Callable[[], TriedCluster]
     ) -> Step:
         """Places for the next pods without one; `asks` are in the order of `rank`. `make` makes the cluster,
         with the places that are kept; it is called if there is something to decide. `version` differs once
         pods that fitted nowhere may fit."""
+        step = self._decide(now, asks, version, make)
+        return replace(step, write=self._due(now))
+
+    def _due(self, now: float) -> list[GivenPlace]:
+        """The places that are to be written now."""
+        due = [each for each in self._given.values() if each.write_at is not None and now >= each.write_at]
+        for given in due:
+            given.write_at = None
+        return [GivenPlace(each.ask, replace(each.ask.pod, devices=each.devices), each.node) for each in due]
+
+    def _near(self, asks: Iterable[WaitingPod], now: float) -> set[str]:
+        """The pods that kube-scheduler tries before it would know a nomination."""
+        bound = sum(at >= now - _HEAD_START_S for at in self._bound_at)
+        tried = (ask.uid for ask in asks if ask.kind not in self._refused and not ask.not_modelled)
+        return set(islice(tried, max(_LEAST_NEAR, bound)))
+
+    def _decide(
+        self, now: float, asks: Sequence[WaitingPod], version: Hashable, make: Callable[[], TriedCluster]
+    ) -> Step:
         batch = self._next(asks, now)
         if not batch:
             if not self._begins_round(now, version):
@@ -219,19 +260,26 @@ class Planner:
         for uid in withdrawn:
             self.ended(uid, Outcome.WITHDRAWN, now)
         nominate = []
+        near = self._near(asks, now)
         for ask in batch:
             node = found.get(ask.uid)
             if node is None:
                 self._refused.setdefault(ask.kind, cluster.refusals(ask))
                 continue
             pod = cluster.planned_on(node, ask.uid) or ask.pod
-            self._given[ask.uid] = _Given(ask, node, now + self._ttl_s, devices=pod.devices)
+            write_at = now + _HEAD_START_S if ask.uid in near else now
+            self._given[ask.uid] = _Given(ask, node, now + self._ttl_s, False, write_at, pod.devices)
             nominate.append(GivenPlace(ask, pod, node))
         return Step(withdrawn, nominate, more=True)
 
+    def waits(self, asks: Iterable[WaitingPod], now: float) -> bool:
+        """Whether some of these pods have not been tried since places were free."""
+        return any(ask.kind not in self._refused and self.state_of(ask, now) is State.WAITING for ask in asks)
+
     def next_look(self, now: float) -> float | None:
         """When a step is due though nothing changes; None if never."""
-        ends = self._pauses.next_end(now), self._round.due if self._round is not None else None
+        ends = [self._pauses.next_end(now), self._round.due if self._round is not None else None]
+        ends += [given.write_at for given in self._given.values()]
         return min((each for each in ends if each is not None and each > now), default=None)
 
     def _begins_round(self, now: float, version: Hashable) -> bool:
@@ -267,12 +315,12 @@ class Planner:
         return max(_LEAST_AHEAD, len(self._bound_at))
 
     @staticmethod
-    def _choose(batch: Sequence[WaitingPod], cluster: PlannedCluster) -> dict[str, str]:
+    def _choose(batch: Sequence[WaitingPod], cluster: TriedCluster) -> dict[str, str]:
         places = choose(batch, cluster)
         return {ask.uid: place.node for ask, place in zip(batch, places, strict=True) if place is not None}
 
     def _instead_of_lower(
-        self, batch: Sequence[WaitingPod], found: Mapping[str, str], cluster: PlannedCluster
+        self, batch: Sequence[WaitingPod], found: Mapping[str, str], cluster: TriedCluster
     ) -> tuple[dict[str, str], list[str]]:
         """Places for the rest of a batch that pods of lower priority have, and the pods that lose theirs."""
         lower = [given for given in self._given.values() if given.ask.priority < batch[0].priority]
@@ -290,7 +338,7 @@ class Planner:
         return more, [given.ask.uid for given in lower if not _put_again(given, before, cluster)]
 
 
-def _put_again(given: _Given, before: Mapping[str, BoundPod | None], cluster: PlannedCluster) -> bool:
+def _put_again(given: _Given, before: Mapping[str, BoundPod | None], cluster: TriedCluster) -> bool:
     """Keep a place, if the pod still fits there, on the same GPUs."""
     uid, mark = given.ask.uid, cluster.mark()
     if cluster.best(given.ask, (given.node,)) is None:

@@ -35,7 +35,7 @@ def write(store: Store, request: Request, asked: Target) -> tuple[int, bytes]:
     if request.method == "POST" and asked.collection == PODS and asked.subresource == "binding":
         return 201, _bind(store, _decoded(request), asked)
     if request.method == "POST" and asked.collection == PODS and asked.subresource == "eviction":
-        return 201, _evict(store, _decoded(request), asked)
+        return 201, _evict(store, _decoded(request), asked, dry_run=request.query.get("dryRun") == "All")
     if request.method == "PUT" and asked.name is not None:
         return 200, _change(store, asked, partial(_replaced, _decoded(request), asked)).body
     if request.method == "DELETE" and asked.name is not None:
@@ -105,8 +105,9 @@ def _bind(store: Store, given: Json, asked: Target) -> bytes:
     return _SUCCESS
 
 
-def _evict(store: Store, given: Json, asked: Target) -> bytes:
-    """An Eviction: the pod begins to end, unless a budget with the pod's labels allows no disruption."""
+def _evict(store: Store, given: Json, asked: Target, dry_run: bool) -> bytes:
+    """An Eviction: the pod begins to end, unless a budget with the pod's labels allows no disruption, or it
+    is a dry run."""
     wanted = (given.get("deleteOptions") or {}).get("preconditions") or {}
 
     def leaving(before: Json) -> Json:
@@ -127,7 +128,11 @@ def _evict(store: Store, given: Json, asked: Target) -> bytes:
             raise ApiError(429, "TooManyRequests", message)
         return before | {"metadata": metadata | {"deletionTimestamp": store.now()}}
 
-    _change(store, asked, leaving)
+    if dry_run:
+        assert asked.name is not None
+        leaving(store.get(asked.collection, asked.name, asked.namespace).object())
+    else:
+        _change(store, asked, leaving)
     return _SUCCESS
 
 

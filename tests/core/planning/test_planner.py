@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.planning import planner as planner_module
 from scheduler_ext.core.planning.outcomes import Outcome
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
@@ -22,6 +23,12 @@ from tests.core.planning.planning_lab import PlanningLab, gpus_node, waiting
 from tests.examples import examples
 
 TTL_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def slow_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """kube-scheduler tries no pod before it would know a nomination."""
+    monkeypatch.setattr(planner_module, "_LEAST_NEAR", 0)
 
 
 @dataclass
@@ -36,6 +43,7 @@ class Run:
     now: float = 0.0
     more: bool = False
     version: int = 0
+    wrote: list[str] = field(default_factory=list)
 
     def ask(self, *asks: WaitingPod) -> None:
         """These pods wait."""
@@ -48,12 +56,13 @@ class Run:
         self.planner.follow(self.now, self.asks, self.kept, self.bound)
         step = self.planner.step(self.now, order, self.version, self._cluster)
         self.more = step.more
+        self.wrote += [each.ask.uid for each in step.write]
         for uid in step.withdraw:
             self._keep(uid, None)
         for each in step.nominate:
             place = KeptPlace(each.pod, each.node, self.now + TTL_S, written)
             self._keep(each.ask.uid, place)
-        return {given.ask.uid: given.node for given in step.nominate}
+        return {each.ask.uid: each.node for each in step.nominate}
 
     def plan(self) -> dict[str, str]:
         """Steps until nothing more is found; all places."""
@@ -259,7 +268,8 @@ def test_a_nomination_without_a_place_is_withdrawn() -> None:
     assert found.planner.stale(6.3, [replace(ask, nominated=None)]) == []
 
 
-def test_no_more_pods_are_planned_than_kube_scheduler_takes_in_time() -> None:
+def test_no_more_pods_are_planned_than_kube_scheduler_takes_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_module, "_LEAST_AHEAD", 64)
     found = run()
     found.lab.infos = {f"n{i}": gpus_node(f"n{i}", 8) for i in range(40)}
     for name in found.lab.infos:
@@ -271,6 +281,35 @@ def test_no_more_pods_are_planned_than_kube_scheduler_takes_in_time() -> None:
         for uid in list(found.kept):
             found.bind(uid, found.kept[uid].node)
     assert ahead == [64, 64, 128, 44]
+
+
+def test_the_next_pods_keep_their_places_unwritten_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_module, "_LEAST_NEAR", 2)
+    found = run(8)
+    found.ask(*(waiting(f"p{i}", number=i) for i in range(4)))
+    assert len(found.step(written=False)) == 4
+    assert found.wrote == ["p2", "p3"]
+    # kube-scheduler has tried the first one without a nomination; the second one still waits.
+    found.bind("p0", "a")
+    while found.now < 0.65:
+        found.step(written=False)
+    assert found.wrote == ["p2", "p3", "p1"]
+    assert found.planner.take_outcomes() == {}
+
+
+def test_more_pods_are_near_the_faster_kube_scheduler_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planner_module, "_LEAST_NEAR", 1)
+    found = run(8, 8)
+    found.ask(*(waiting(f"p{i}", number=i) for i in range(5)))
+    found.step(written=False)
+    for name in ("p0", "p1", "p2"):
+        found.bind(name, "b")
+    found.step()
+    found.wrote.clear()
+    found.ask(*(waiting(f"q{i}", number=10 + i) for i in range(3)))
+    found.step(written=False)
+    # p3 and p4 are before them, and three pods were bound just now.
+    assert found.wrote == ["q1", "q2"]
 
 
 _pods = st.lists(

@@ -61,6 +61,19 @@ DIGEST = f"sha256:{'ab' * 32}"
             id="reclaim of idle GPUs",
         ),
         pytest.param(
+            {"gangs": {"enabled": True}, "idle": {"reclaim": "evict"}},
+            {
+                "resources": [BASE],
+                "components": ["components/idle-reclaim", "components/gangs"],
+                **OWN_CONFIGURATION,
+            },
+            {
+                "extender.yaml": f"{EXTENDER}idle: {{reclaim: {{mode: evict}}}}\n"
+                "nominate: {gangs: {enabled: true}}\n"
+            },
+            id="gangs beside reclaim",
+        ),
+        pytest.param(
             {"placeholders": {"enabled": True}},
             {"resources": [BASE], "components": ["components/placeholders"], **OWN_CONFIGURATION},
             {"extender.yaml": f"{EXTENDER}autoscaler: {{placeholders: {{enabled: true}}}}\n"},

@@ -137,6 +137,14 @@ def env(name: str, value: str = "all") -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running_share_cluster(directory: Path, *components: Path) -> Iterator[ShareCluster]:
+    """A cluster with the base and the component shares among these; stopped at the end."""
+    with running_policies(directory, *components) as shares:
+        shares.await_policies()
+        yield shares
+
+
+@contextlib.contextmanager
+def running_policies(directory: Path, *components: Path) -> Iterator[ShareCluster]:
     """A cluster with the base and these components; stopped at the end."""
     with running_cluster(directory) as cluster:
         plane = cluster.plane
@@ -157,9 +165,7 @@ def running_share_cluster(directory: Path, *components: Path) -> Iterator[ShareC
         plane.api.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
         accounts = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
         eventually(lambda: plane.api.items(accounts), "the namespace has its ServiceAccount")
-        shares = ShareCluster(plane)
-        shares.await_policies()
-        yield shares
+        yield ShareCluster(plane)
 
 
 def debugged(name: str, **fields: Any) -> Json:

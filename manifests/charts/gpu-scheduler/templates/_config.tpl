@@ -49,6 +49,9 @@
 {{- if .Values.planner.enabled -}}
 {{- $changes = mergeOverwrite $changes (dict "nominate" (dict "enabled" true)) -}}
 {{- end -}}
+{{- if .Values.gangs.enabled -}}
+{{- $changes = mergeOverwrite $changes (dict "nominate" (dict "gangs" (dict "enabled" true))) -}}
+{{- end -}}
 {{- if ne .Values.idle.reclaim "off" -}}
 {{- $changes = mergeOverwrite $changes (dict "idle" (dict "reclaim" (dict "mode" .Values.idle.reclaim))) -}}
 {{- end -}}

@@ -1,0 +1,124 @@
+"""The gangs of a cluster, from their pods."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
+
+from scheduler_ext.core.planning.gang import (
+    Gang,
+    GangKey,
+    GangWish,
+    InvalidGang,
+    Member,
+    MemberState,
+    gangs_of,
+)
+from scheduler_ext.core.planning.joint import Asked
+from scheduler_ext.wire.gang_pod import GangPod
+
+Ask = TypeVar("Ask", bound=Asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting(Generic[Ask]):
+    """The pods that wait for GPUs: what each of them asks by uid, or why that is not modelled. `assumed` are
+    the nodes of those whose binding is in flight."""
+
+    asks: Mapping[str, Ask]
+    problems: Mapping[str, str] = field(default_factory=dict)
+    assumed: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled(Generic[Ask]):
+    """Gangs of pods with GPUs in their order. `companions` are their pods without GPUs, which need no place
+    and lose their gates with the others. `alone` are behind the gate and belong to no gang. `invalid` have a
+    gang that cannot be read, with the reason. `unread` belong to groups whose objects are still to be read.
+    `pods` has all pods of gangs by uid."""
+
+    gangs: list[Gang[Ask]]
+    companions: Mapping[GangKey, list[GangPod]]
+    alone: list[GangPod]
+    invalid: list[tuple[GangPod, str]]
+    unread: list[GangPod]
+    pods: Mapping[str, GangPod]
+
+    def is_of_gang(self, uid: str) -> bool:
+        """Whether a pod is planned with a gang, and not alone."""
+        return uid in self.pods
+
+
+def assemble(
+    pods: Iterable[GangPod],
+    wish_of: Callable[[GangPod], GangWish | InvalidGang | None],
+    waiting: Waiting[Ask],
+    duration_s: Callable[[str], float | None],
+) -> Assembled[Ask]:
+    """The gangs of these pods. `wish_of` raises LookupError where the object of a group is still to be
+    read. A pod of the watch that is not yet known as waiting comes later."""
+    members: list[tuple[GangWish, Member[Ask]]] = []
+    companions: dict[GangKey, list[GangPod]] = {}
+    wishes: dict[GangKey, GangWish] = {}
+    problems: dict[GangKey, str] = {}
+    found: Assembled[Ask] = Assembled([], companions, [], [], [], {})
+    kept: dict[str, GangPod] = {}
+    for pod in pods:
+        try:
+            wish = wish_of(pod)
+        except LookupError:
+            kept[pod.uid] = pod
+            found.unread.append(pod)
+            continue
+        if wish is None:
+            if pod.is_gated:
+                found.alone.append(pod)
+            continue
+        kept[pod.uid] = pod
+        if isinstance(wish, InvalidGang):
+            found.invalid.append((pod, wish.message))
+            continue
+        if pod.state is None:
+            continue
+        wishes.setdefault(wish.key, wish)
+        if not pod.asks_gpu:
+            companions.setdefault(wish.key, []).append(pod)
+        elif (problem := waiting.problems.get(pod.uid)) is not None and pod.node is None:
+            problems.setdefault(wish.key, f"pod {pod.name}: {problem}")
+        elif (member := _member(pod, waiting, duration_s)) is not None:
+            members.append((wish, member))
+    gangs = [_whole(gang, companions, problems) for gang in gangs_of(members)]
+    return replace(found, gangs=gangs, pods=kept)
+
+
+def _member(
+    pod: GangPod, waiting: Waiting[Ask], duration_s: Callable[[str], float | None]
+) -> Member[Ask] | None:
+    assert pod.state is not None
+    state, node, ask = pod.state, pod.node, waiting.asks.get(pod.uid)
+    if pod.uid in waiting.assumed and node is None:
+        state, node = MemberState.BOUND, waiting.assumed[pod.uid]
+    if state in (MemberState.GATED, MemberState.WAITING):
+        if ask is None:
+            return None
+        node = pod.nominated
+    return Member(
+        pod.uid,
+        ask,  # type: ignore[arg-type]  # only members without a node are asked about
+        state,
+        pod.priority,
+        pod.created_at,
+        node,
+        pod.deadline,
+        duration_s(pod.uid),
+        ask.kind if ask is not None else None,
+        pod.preempts,
+    )
+
+
+def _whole(
+    gang: Gang[Ask], companions: Mapping[GangKey, list[GangPod]], problems: Mapping[GangKey, str]
+) -> Gang[Ask]:
+    """The gang without its companions, which count as members that exist."""
+    beside = len(companions.get(gang.key, ()))
+    wish = replace(gang.wish, size=max(1, gang.wish.size - beside))
+    return replace(gang, wish=wish, problem=gang.problem or problems.get(gang.key))

@@ -1,0 +1,71 @@
+"""The API server calls for gangs: gates that go, and evictions, which happen for all pods of a set or for
+none."""
+
+import logging
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import NamedTuple
+
+from scheduler_ext.cluster.api_paths import pod_path
+from scheduler_ext.cluster.client.transport import JSON, JSON_PATCH, RefusedError, Transport
+from scheduler_ext.core.planning.gang import GangKey
+from scheduler_ext.wire.gang_pod import GangPod, gang_eviction, gate_patch
+
+log = logging.getLogger(__name__)
+
+_CALL_S = 5.0
+# The pod is gone, or another one of its name has come; or its gate has gone meanwhile.
+_OVER = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+_CHANGED = (*_OVER, HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
+class Victim(NamedTuple):
+    """A pod to evict."""
+
+    uid: str
+    namespace: str
+    name: str
+
+
+class GangCalls:
+    """Safe to use from several threads. Calls raise ClusterError where nothing else is said."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def lift(self, pod: GangPod) -> bool:
+        """Remove the gate of a pod; False if the pod has changed or gone meanwhile."""
+        try:
+            self._transport.send(
+                "PATCH",
+                pod_path(pod.namespace, pod.name),
+                gate_patch(pod),
+                JSON_PATCH,
+                timeout_s=_CALL_S,
+            )
+        except RefusedError as error:
+            if error.status in _CHANGED:
+                return False
+            raise
+        return True
+
+    def evict_all(self, victims: Sequence[Victim], of: GangKey) -> str | None:
+        """Evict all these pods, if each eviction is allowed; otherwise none, and the reason. A pod that is
+        gone already counts as evicted."""
+        for dry_run in (True, False):
+            for victim in victims:
+                try:
+                    self._evict(victim, of, dry_run)
+                except RefusedError as error:
+                    if error.status in _OVER:
+                        continue
+                    if not dry_run:
+                        raise
+                    return f"pod {victim.namespace}/{victim.name} may not be evicted now: {error}"
+        return None
+
+    def _evict(self, victim: Victim, of: GangKey, dry_run: bool) -> None:
+        path = f"{pod_path(victim.namespace, victim.name)}/eviction"
+        body = gang_eviction(victim.namespace, victim.name, victim.uid, str(of))
+        query = {"dryRun": "All"} if dry_run else {}
+        self._transport.send("POST", path, body, JSON, query, timeout_s=_CALL_S)

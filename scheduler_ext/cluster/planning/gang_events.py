@@ -1,0 +1,73 @@
+"""Events on the pods of gangs: a start, a wait with its reason, an eviction. The same Event is written once
+in ten minutes."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from cachetools import TTLCache
+
+from scheduler_ext.cluster.events.event_recorder import event_body
+from scheduler_ext.core.planning.gang import GangKey
+
+STARTING = "GPUGangStarting"
+WAITING = "GPUGangWaiting"
+EVICTED = "GPUGangEvicted"
+NOT_EVICTED = "GPUGangNotEvicted"
+
+_EVERY_S = 600.0
+# The first pods of a gang have its Events; a gang of a thousand would use up all others' share.
+_PODS = 16
+
+Write = Callable[[Callable[[], dict[str, Any]]], None]
+
+
+class Named(Protocol):
+    """A pod."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+class GangEvents:
+    """For one thread. `write` takes a function that makes the Event when it is written."""
+
+    def __init__(self, write: Write) -> None:
+        self._write = write
+        self._said: TTLCache[tuple[GangKey, str], str] = TTLCache(5000, _EVERY_S)
+
+    def starting(self, gang: GangKey, pods: Sequence[Named], size: int) -> None:
+        """The gates of these pods went."""
+        self._say(gang, STARTING, "Normal", f"all {size} members of gang {gang} have places", pods)
+
+    def waiting(self, gang: GangKey, pods: Sequence[Named], reason: str, *, invalid: bool = False) -> None:
+        """These pods stay behind their gates."""
+        kind = "Warning" if invalid else "Normal"
+        self._say(gang, WAITING, kind, f"gang {gang} waits: {reason}", pods)
+
+    def invalid(self, pod: Named, reason: str) -> None:
+        """The gang of a pod cannot be read."""
+        self._say(GangKey(pod.namespace, "pod", pod.name), WAITING, "Warning", reason, (pod,))
+
+    def evicted(self, gang: GangKey, pods: Sequence[Named], reason: str) -> None:
+        """These pods were evicted for a gang, which may be their own."""
+        self._say(gang, EVICTED, "Warning", reason, pods, again=True)
+
+    def not_evicted(self, gang: GangKey, pods: Sequence[Named], reason: str) -> None:
+        """A gang that was to be evicted, or that needs evictions, is held up."""
+        self._say(gang, NOT_EVICTED, "Warning", reason, pods)
+
+    def _say(
+        self, gang: GangKey, reason: str, kind: str, note: str, pods: Sequence[Named], *, again: bool = False
+    ) -> None:
+        if not again and self._said.get((gang, reason)) == note:
+            return
+        self._said[gang, reason] = note
+        for pod in pods[:_PODS]:
+            regarding = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
+            self._write(lambda about=regarding: event_body(kind, reason, "Gang", note, about))  # type: ignore[misc]

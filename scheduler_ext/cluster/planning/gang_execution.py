@@ -1,0 +1,116 @@
+"""Carries out what a step decided about gangs, in an order that is safe to end after any of its calls:
+
+    deadline goes ─► evictions ─► nominations go ─► nominations with the deadline ─► gates go
+
+A gate goes only after the nominations of all members were written, and a planner that takes over sees from
+the cluster which of these have happened."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any, Protocol
+
+from scheduler_ext.cluster.planning.gang_calls import GangCalls, Victim
+from scheduler_ext.cluster.planning.gang_events import GangEvents
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.planning.gang import Gang, GangKey
+from scheduler_ext.core.planning.gang_decisions import Evict
+from scheduler_ext.counters import Counter
+from scheduler_ext.wire.gang_pod import GangPod
+
+log = logging.getLogger(__name__)
+
+# After evictions for a gang were refused.
+AGAIN_S = 15.0
+
+
+class PodName(Protocol):
+    """A pod."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+
+class GangExecution:
+    """For one thread."""
+
+    lifted = Counter("gpu_extender_gang_gates_lifted", "Scheduling gates removed from pods of gangs.")
+    evictions = Counter(
+        "gpu_extender_gang_evictions",
+        "Evictions for gangs: victims of a gang that then fits, members of a gang that did not start in "
+        "time, and sets of pods that a budget kept.",
+        ("result",),
+        ("victim", "overdue", "refused"),
+    )
+
+    def __init__(self, calls: GangCalls, events: GangEvents, active: Callable[[], bool]) -> None:
+        self._calls = calls
+        self._events = events
+        self._active = active
+        self._not_before: dict[GangKey, float] = {}
+
+    def evict(self, evicted: Sequence[Evict], pods: Mapping[str, PodName]) -> list[str]:
+        """Evict these pods, those of each gang together; `pods` are all pods by uid. Returns the uids of
+        those that leave. A set that was refused is tried again later. Raises ClusterError."""
+        now = time.monotonic()
+        self._not_before = {key: at for key, at in self._not_before.items() if at > now}
+        sets: dict[tuple[GangKey, bool], list[PodName]] = {}
+        for each in evicted:
+            if each.uid in pods:
+                sets.setdefault((each.of, each.overdue), []).append(pods[each.uid])
+        gone: list[str] = []
+        for (key, overdue), some in sets.items():
+            if key not in self._not_before and self._active() and self._evict_set(key, overdue, some):
+                gone += [pod.uid for pod in some]
+        return gone
+
+    def _evict_set(self, key: GangKey, overdue: bool, some: Sequence[PodName]) -> bool:
+        victims = [Victim(pod.uid, pod.namespace, pod.name) for pod in some]
+        refusal = self._calls.evict_all(victims, key)
+        if refusal is not None:
+            self.evictions.inc("refused")
+            self._not_before[key] = time.monotonic() + AGAIN_S
+            log.info("gang %s: no pod is evicted: %s", key, refusal)
+            self._events.not_evicted(key, some, f"no pod is evicted for gang {key}: {refusal}")
+            return False
+        self.evictions.inc("overdue" if overdue else "victim", by=len(some))
+        why = (
+            f"gang {key} did not start in time, and was evicted whole"
+            if overdue
+            else f"evicted so that gang {key}, of higher priority, can start"
+        )
+        log.info("%s (%d pods)", why, len(some))
+        self._events.evicted(key, some, why)
+        return True
+
+    def lift(self, gang: Gang[Any], pods: Collection[GangPod], pool: Executor) -> None:
+        """Remove the gates of these pods, whose nominations are written. Raises ClusterError."""
+        self._lift_all(pods, pool)
+        log.info("gang %s starts: the gates of %d pods went", gang.key, len(pods))
+        self._events.starting(gang.key, list(pods), gang.wish.size)
+
+    def lift_alone(self, pods: Collection[GangPod], pool: Executor) -> None:
+        """Remove the gates of pods that need no place with others. Raises ClusterError."""
+        self._lift_all(pods, pool)
+
+    def _lift_all(self, pods: Collection[GangPod], pool: Executor) -> None:
+        failed: ClusterError | None = None
+        for each in [pool.submit(self._lift_one, pod) for pod in pods]:
+            try:
+                each.result()
+            except ClusterError as error:
+                # One pod that is refused holds up no other: their gang has its places now.
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def _lift_one(self, pod: GangPod) -> None:
+        if self._active() and self._calls.lift(pod):
+            self.lifted.inc()

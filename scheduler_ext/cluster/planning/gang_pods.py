@@ -1,0 +1,55 @@
+"""The pods that may belong to gangs, and how long pods run, as the watch shows them."""
+
+from collections.abc import Collection
+
+from scheduler_ext.core.planning.gang import InvalidGang
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.gang_pod import GangPod, gang_pod
+from scheduler_ext.wire.gangs import max_duration_s, names_gang
+
+
+class GangPods:
+    """Written by the thread of one watch; read by any."""
+
+    def __init__(self, resources: ResourceNames) -> None:
+        self._resources = resources
+        self._pods: dict[str, GangPod] = {}
+        self._durations: dict[str, float] = {}
+
+    def seen(self, uid: str, pod: kube.Pod) -> None:
+        """A pod as it is now."""
+        if names_gang(pod):
+            self._pods[uid] = gang_pod(pod, self._resources)
+        else:
+            self._pods.pop(uid, None)
+        duration = max_duration_s(pod)
+        if duration is None or isinstance(duration, InvalidGang):
+            self._durations.pop(uid, None)
+        else:
+            self._durations[uid] = duration
+
+    def forget(self, uids: Collection[str]) -> None:
+        """These pods do not exist any more."""
+        for uid in uids:
+            self._pods.pop(uid, None)
+            self._durations.pop(uid, None)
+
+    def known(self) -> set[str]:
+        """The uids of all pods that are kept here."""
+        return {*self._pods, *self._durations}
+
+    def all(self) -> list[GangPod]:
+        """The pods that may belong to gangs."""
+        return list(self._pods.values())
+
+    def any(self) -> bool:
+        """Whether there are such pods."""
+        return bool(self._pods)
+
+    def get(self, uid: str) -> GangPod | None:
+        return self._pods.get(uid)
+
+    def duration_s(self, uid: str) -> float | None:
+        """The longest time in seconds that a pod runs, if it says so."""
+        return self._durations.get(uid)

@@ -1,0 +1,50 @@
+"""The places that reservations of gangs leave to pods alone."""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.planning.gang_reservation import Backfill
+from scheduler_ext.core.planning.placing import Place
+from scheduler_ext.core.planning.planned_cluster import PlannedCluster
+from scheduler_ext.core.planning.waiting_pod import WaitingPod
+
+
+class BackfilledCluster:
+    """A cluster whose best places disturb no reservation; `duration_s` has the stated length of a pod."""
+
+    def __init__(
+        self,
+        cluster: PlannedCluster,
+        backfill: Backfill[WaitingPod],
+        duration_s: Callable[[str], float | None],
+    ) -> None:
+        self._cluster = cluster
+        self._backfill = backfill
+        self._duration_s = duration_s
+
+    def best(self, ask: WaitingPod, among: Collection[str] | None = None) -> Place | None:
+        """The best place that disturbs no reservation."""
+        return self._backfill.place(ask, ask.priority, self._duration_s(ask.uid), among)
+
+    def put(self, ask: WaitingPod, node: str) -> None:
+        """The pod is on a node that takes it."""
+        self._cluster.put(ask, node)
+
+    def take_back(self, ask: WaitingPod, node: str) -> None:
+        """The place of a pod is not kept any more."""
+        self._cluster.take_back(ask, node)
+
+    def mark(self) -> int:
+        return self._cluster.mark()
+
+    def rollback(self, mark: int) -> None:
+        self._cluster.rollback(mark)
+
+    def planned_on(self, node: str, uid: str) -> BoundPod | None:
+        """The pod of this uid that has a place on a node."""
+        return self._cluster.planned_on(node, uid)
+
+    def refusals(self, ask: WaitingPod) -> Counter[str]:
+        """The number of nodes that refuse a pod, by reason."""
+        return self._cluster.refusals(ask)

@@ -1,0 +1,78 @@
+"""The turns of gangs and of pods alone in one step of the planner: gangs that have begun first, then all by
+priority and age."""
+
+from collections.abc import Callable, Hashable, Sequence
+from itertools import takewhile
+
+from scheduler_ext.core.planning.backfilled_cluster import BackfilledCluster
+from scheduler_ext.core.planning.gang import Gang
+from scheduler_ext.core.planning.gang_decisions import Decisions, Single
+from scheduler_ext.core.planning.gang_step import GangStep
+from scheduler_ext.core.planning.planned_cluster import PlannedCluster
+from scheduler_ext.core.planning.planner import Planner, Step
+from scheduler_ext.core.planning.waiting_pod import WaitingPod
+
+# Batches of pods alone in one step. What is left comes with the next step.
+_MOST = 8
+
+
+class GangTurns:
+    """One step. `asks` are the pods alone, in their order; those that have places already are held."""
+
+    def __init__(
+        self,
+        planning: GangStep[WaitingPod],
+        planner: Planner,
+        asks: Sequence[WaitingPod],
+        cluster: PlannedCluster,
+        duration_s: Callable[[str], float | None],
+        now: float,
+        version: Hashable,
+    ) -> None:
+        self._planning = planning
+        self._planner = planner
+        self._asks = asks
+        self._now = now
+        self._version = version
+        self._duration_s = duration_s
+        self._cluster = BackfilledCluster(cluster, planning.backfill, duration_s)
+        self._left = _MOST
+        self.steps: list[Step] = []
+
+    def take(self, gangs: Sequence[Gang[WaitingPod]]) -> Decisions[WaitingPod]:
+        """Decide about all gangs, and about the pods that come before the last of them."""
+        by_uid = {ask.uid: ask for ask in self._asks}
+        for uid, node in self._planner.given.items():
+            if uid in by_uid:
+                self._hold(by_uid[uid], node)
+        self._planning.begin(gangs)
+        for gang in self._planning.gangs:
+            if gang.has_begun:
+                continue
+            if not self._place_before(gang):
+                # Pods that come first are still to be placed.
+                break
+            self._planning.start(gang)
+        self._place(self._asks)
+        return self._planning.decisions()
+
+    def _place_before(self, gang: Gang[WaitingPod]) -> bool:
+        """Places for the pods that come before a gang; whether none of them is left to be tried."""
+        turn = -gang.priority, gang.created_at
+        return self._place(list(takewhile(lambda ask: ask.rank[:2] < turn, self._asks)))
+
+    def _place(self, asks: Sequence[WaitingPod]) -> bool:
+        while self._left > 0:
+            step = self._planner.step(self._now, asks, self._version, lambda: self._cluster)
+            if not step.more:
+                break
+            self._left -= 1
+            self.steps.append(step)
+            for given in step.nominate:
+                self._hold(given.ask, given.node)
+        return not self._planner.waits(asks, self._now)
+
+    def _hold(self, ask: WaitingPod, node: str) -> None:
+        created_at, length = ask.pod.created_at or 0.0, self._duration_s(ask.uid)
+        single = Single(ask.uid, ask, ask.priority, created_at, max_duration_s=length)
+        self._planning.hold(single, node)

@@ -1,0 +1,145 @@
+"""Gangs from the pods of a cluster: which pods count, which need no place, and which are no gang."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler_ext.cluster.planning.gang_assembly import Assembled, Waiting, assemble
+from scheduler_ext.core.planning.gang import GATE, GangWish, InvalidGang, MemberState
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.gang_pod import GangPod, gang_pod
+from scheduler_ext.wire.gangs import gang_wish
+from tests.kube_objects import pod
+
+OURS = "gpu.scheduler-ext.io/"
+RESOURCES = ResourceNames()
+
+
+@dataclass(frozen=True)
+class Ask:
+    kind: str = "gpu"
+    priority: int = 0
+    gpus: float = 1.0
+
+
+def member(
+    name: str,
+    *,
+    size: int = 2,
+    gang: str = "train",
+    gpus: int = 1,
+    gates: tuple[str, ...] = (GATE,),
+    notes: Mapping[str, str] | None = None,
+    **more: Any,
+) -> GangPod:
+    said = {f"{OURS}gang": gang, f"{OURS}gang-size": str(size)} if gang else {}
+    limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+    if gates and "on" not in more:
+        more["schedulingGates"] = [{"name": gate} for gate in gates]
+    document = pod(name, limits, annotations=said | dict(notes or {}), **more)
+    return gang_pod(msgspec.json.decode(json.dumps(document), type=kube.Pod), RESOURCES)
+
+
+@dataclass
+class Scene:
+    pods: list[GangPod]
+    problems: dict[str, str] = field(default_factory=dict)
+    assumed: dict[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+    def assemble(self) -> Assembled[Ask]:
+        asks = {
+            each.uid: Ask()
+            for each in self.pods
+            if each.asks_gpu and each.uid not in self.unknown and each.uid not in self.problems
+        }
+        waiting = Waiting(asks, self.problems, self.assumed)
+        return assemble(self.pods, wish_of, waiting, lambda uid: None)
+
+
+def wish_of(each: GangPod) -> GangWish | InvalidGang | None:
+    if each.name.startswith("unread"):
+        raise LookupError
+    return gang_wish(each.named)
+
+
+def test_members_are_one_gang() -> None:
+    found = Scene([member("a"), member("b", on="n1"), member("c", gang="other")]).assemble()
+    assert [(str(gang.key), len(gang.members), gang.missing) for gang in found.gangs] == [
+        ("default/train", 2, 0),
+        ("default/other", 1, 1),
+    ]
+    assert {each.state for each in found.gangs[0].members} == {MemberState.GATED, MemberState.BOUND}
+
+
+def test_a_member_behind_a_gate_of_others_does_not_exist_yet() -> None:
+    (gang,) = Scene([member("a"), member("b", gates=(GATE, "example.com/mine"))]).assemble().gangs
+    assert gang.missing == 1
+
+
+def test_a_pod_that_is_not_known_to_wait_yet_comes_later() -> None:
+    (gang,) = Scene([member("a"), member("b")], unknown=("uid-b",)).assemble().gangs
+    assert gang.missing == 1
+
+
+def test_a_member_whose_binding_is_in_flight_counts_as_bound() -> None:
+    found = Scene([member("a", gates=()), member("b")], assumed={"uid-a": "n7"}).assemble()
+    (gang,) = found.gangs
+    assert {each.uid: each.node for each in gang.bound} == {"uid-a": "n7"}
+
+
+def test_pods_without_gpus_count_and_need_no_place() -> None:
+    found = Scene([member("a", size=3), member("b", size=3), member("c", size=3, gpus=0)]).assemble()
+    (gang,) = found.gangs
+    assert (gang.wish.size, gang.missing) == (2, 0)
+    assert [each.name for each in found.companions[gang.key]] == ["c"]
+
+
+def test_the_last_pod_without_gpus_may_be_missing() -> None:
+    (gang,) = Scene([member("a", size=3), member("b", size=3)]).assemble().gangs
+    assert gang.missing == 1
+
+
+def test_a_gated_pod_of_no_gang_is_alone() -> None:
+    found = Scene([member("a", gang=""), member("b", size=1)]).assemble()
+    assert [each.name for each in found.alone] == ["a", "b"]
+    assert not found.is_of_gang("uid-a")
+
+
+def test_a_gang_that_cannot_be_read_is_named() -> None:
+    found = Scene([member("a", notes={f"{OURS}gang-deadline": "soon"})]).assemble()
+    ((broken, message),) = found.invalid
+    assert broken.name == "a"
+    assert "gang-deadline" in message
+    assert found.is_of_gang("uid-a")
+
+
+def test_a_member_that_is_not_modelled_is_the_gangs_problem() -> None:
+    found = Scene([member("a"), member("b")], problems={"uid-b": "it asks host ports"}).assemble()
+    assert found.gangs[0].problem == "pod b: it asks host ports"
+
+
+def test_members_that_contradict_each_other_are_a_problem() -> None:
+    (gang,) = Scene([member("a", size=2), member("b", size=3)]).assemble().gangs
+    assert gang.problem is not None
+    assert "size 2 and 3" in gang.problem
+
+
+def test_a_group_that_is_still_to_be_read_waits() -> None:
+    found = Scene([member("unread-a")]).assemble()
+    assert [each.name for each in found.unread] == ["unread-a"]
+    assert found.gangs == []
+    assert found.is_of_gang("uid-unread-a")
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+def test_a_member_that_ended_well_still_counts(phase: str) -> None:
+    (gang,) = Scene([member("a"), member("b", on="n1", phase=phase)]).assemble().gangs
+    assert gang.missing == (phase == "Failed")

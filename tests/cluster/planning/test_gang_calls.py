@@ -1,0 +1,126 @@
+"""Gates and evictions of gangs, on an API server."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.planning.gang_calls import GangCalls, Victim
+from scheduler_ext.cluster.planning.gang_pods import GangPods
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.planning.gang import GATE, GangKey
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.gang_pod import GangPod, gang_pod
+from tests.cluster.api.api_faults import Refuse
+from tests.cluster.api.api_paths import BUDGETS, PODS
+from tests.cluster.api.api_requests import Request, writes
+from tests.cluster.api.api_server import ApiServer
+from tests.kube_objects import Json, pod
+
+GANG = GangKey("default", "gang", "train")
+NOTES = {"gpu.scheduler-ext.io/gang": "train", "gpu.scheduler-ext.io/gang-size": "2"}
+
+
+def read(document: Json) -> kube.Pod:
+    return msgspec.json.decode(json.dumps(document), type=kube.Pod)
+
+
+def gated(server: ApiServer, name: str, *others: str) -> GangPod:
+    gates = [{"name": each} for each in (*others, GATE)]
+    document = pod(name, {"nvidia.com/gpu": "1"}, annotations=NOTES, schedulingGates=gates)
+    server.store.put(PODS, document)
+    return gang_pod(read(document), ResourceNames())
+
+
+def running(server: ApiServer, name: str, **labels: str) -> Victim:
+    document = pod(name, {"nvidia.com/gpu": "1"}, on="n1")
+    document["metadata"]["labels"] = labels
+    server.store.put(PODS, document)
+    return Victim(f"uid-{name}", "default", name)
+
+
+def budget(server: ApiServer, app: str, allowed: int) -> None:
+    selector = {"matchLabels": {"app": app}}
+    found = {"kind": "PodDisruptionBudget", "metadata": {"name": app, "namespace": "default"}}
+    status = {"disruptionsAllowed": allowed}
+    server.store.put(BUDGETS, found | {"spec": {"selector": selector}, "status": status})
+
+
+def leaving(server: ApiServer) -> list[str]:
+    pods = [each.object()["metadata"] for each in server.store.collection(PODS).current()]
+    return sorted(each["name"] for each in pods if "deletionTimestamp" in each)
+
+
+def gates_of(server: ApiServer, name: str) -> list[str]:
+    spec = server.store.get(PODS, name, "default").object()["spec"]
+    return [each["name"] for each in spec["schedulingGates"]]
+
+
+def test_the_gate_goes_and_those_of_others_stay(server: ApiServer, transport: Transport) -> None:
+    member = gated(server, "a", "example.com/mine")
+    assert GangCalls(transport).lift(member)
+    assert gates_of(server, "a") == ["example.com/mine"]
+
+
+def test_another_pod_of_the_name_keeps_its_gate(server: ApiServer, transport: Transport) -> None:
+    member = gated(server, "a")
+    server.store.update(
+        PODS, "a", lambda old: old | {"metadata": old["metadata"] | {"uid": "another"}}, "default"
+    )
+    assert not GangCalls(transport).lift(member)
+    assert gates_of(server, "a") == [GATE]
+
+
+def test_a_gate_that_has_gone_is_no_error(server: ApiServer, transport: Transport) -> None:
+    member = gated(server, "a")
+    calls = GangCalls(transport)
+    assert (calls.lift(member), calls.lift(member)) == (True, False)
+
+
+def test_all_victims_are_evicted(server: ApiServer, transport: Transport) -> None:
+    victims = [running(server, "a"), running(server, "b")]
+    assert GangCalls(transport).evict_all(victims, GANG) is None
+    assert leaving(server) == ["a", "b"]
+
+
+def test_no_victim_is_evicted_if_a_budget_refuses_one(server: ApiServer, transport: Transport) -> None:
+    budget(server, "web", 0)
+    victims = [running(server, "a"), running(server, "b", app="web")]
+    refusal = GangCalls(transport).evict_all(victims, GANG)
+    assert refusal is not None
+    assert refusal.startswith("pod default/b may not be evicted now")
+    assert leaving(server) == []
+
+
+def test_a_victim_that_is_gone_holds_up_no_other(server: ApiServer, transport: Transport) -> None:
+    victims = [Victim("uid-gone", "default", "gone"), running(server, "b")]
+    assert GangCalls(transport).evict_all(victims, GANG) is None
+    assert leaving(server) == ["b"]
+
+
+def test_a_server_that_fails_between_evictions_is_an_error(server: ApiServer, transport: Transport) -> None:
+    victims = [running(server, "a"), running(server, "b")]
+
+    def is_real(request: Request) -> bool:
+        return writes(PODS, "POST")(request) and not request.query
+
+    server.faults.place(Refuse(503), is_real, times=1)
+    with pytest.raises(ClusterError):
+        GangCalls(transport).evict_all(victims, GANG)
+    assert leaving(server) == []
+
+
+def test_pods_without_a_gang_are_not_kept(server: ApiServer) -> None:
+    kept = GangPods(ResourceNames())
+    kept.seen("uid-a", read(pod("a", {"nvidia.com/gpu": "1"})))
+    assert (kept.all(), kept.known()) == ([], set())
+    noted = pod("b", annotations=NOTES | {"gpu.scheduler-ext.io/max-duration": "2h"})
+    kept.seen("uid-b", read(noted))
+    assert [each.name for each in kept.all()] == ["b"]
+    assert kept.duration_s("uid-b") == 7200
+    kept.forget(["uid-b"])
+    assert (kept.all(), kept.known()) == ([], set())

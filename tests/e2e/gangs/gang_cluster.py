@@ -1,0 +1,165 @@
+"""A cluster with gangs enabled, and gangs of plain pods on it."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e.cluster.api import ApiError, Json, eventually
+from tests.e2e.cluster.whole import Cluster, running_cluster
+from tests.e2e.installation import MANIFESTS, Installation
+from tests.e2e.workload import TOLERATION, Workload
+
+GATE = "gpu.scheduler-ext.io/gang"
+PREFIX = "gpu.scheduler-ext.io/"
+CONFIGURATION = {
+    "apiVersion": "config.scheduler-ext.io/v1alpha1",
+    "kind": "ExtenderConfiguration",
+    "nominate": {"enabled": True, "gangs": {"enabled": True, "deadline": "10s", "preempts": True}},
+}
+
+
+def write_overlay(directory: Path, configuration: Json = CONFIGURATION) -> None:
+    """A kustomization of the base with gangs, and this configuration of the extender."""
+    directory.mkdir(exist_ok=True)
+    (directory / "extender.yaml").write_text(yaml.safe_dump(configuration))
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(MANIFESTS / "base", directory)],
+        "components": [
+            os.path.relpath(MANIFESTS / "components" / name, directory) for name in ("planner", "gangs")
+        ],
+        "configMapGenerator": [
+            {
+                "name": "gpu-scheduler-config",
+                "namespace": "gpu-scheduler",
+                "behavior": "merge",
+                "files": ["extender.yaml"],
+            }
+        ],
+    }
+    (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+
+
+@contextmanager
+def running_gang_cluster(directory: Path, minor: str | None = None) -> Iterator[Installation]:
+    """A new cluster with the extender that plans gangs."""
+    with running_cluster(directory, minor=minor) as cluster:
+        yield installed(cluster, directory / "overlay")
+
+
+def installed(cluster: Cluster, directory: Path, configuration: Json = CONFIGURATION) -> Installation:
+    """The product with gangs on a cluster."""
+    write_overlay(directory, configuration)
+    installation = Installation(cluster)
+    installation.plane.kubectl("apply", "--server-side", "-k", directory)
+    installation.await_rollout()
+    return installation
+
+
+class Gangs(Workload):
+    """Gangs in a namespace where they are enabled."""
+
+    def __init__(self, installation: Installation) -> None:
+        super().__init__(installation)
+        self.api.patch(
+            f"/api/v1/namespaces/{self.namespace}", {"metadata": {"labels": {f"{PREFIX}gangs": "enabled"}}}
+        )
+        self._policy_works()
+
+    def _policy_works(self) -> None:
+        """The API server applies a label of a namespace, and a policy, a moment after it was written."""
+
+        def is_gated() -> bool:
+            pod = self.api.create(
+                f"{self._pods}?dryRun=All", self.member(f"probe-{uuid.uuid4().hex[:6]}", gang=("probe", 2))
+            )
+            return bool(pod["spec"].get("schedulingGates"))
+
+        eventually(is_gated, "pods of gangs are gated")
+
+    def member(
+        self,
+        name: str,
+        gpus: int = 1,
+        gang: tuple[str, int] | None = None,
+        priority_class: str | None = None,
+        labels: Json | None = None,
+        notes: Json | None = None,
+        **spec: Any,
+    ) -> Json:
+        """A pod that asks whole GPUs; `gang` is its name and size."""
+        ours = {f"{PREFIX}gang": gang[0], f"{PREFIX}gang-size": str(gang[1])} if gang else {}
+        limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+        return {
+            "metadata": {"name": name, "annotations": ours | (notes or {}), "labels": labels or {}},
+            "spec": {
+                "schedulerName": "gpu-scheduler",
+                "tolerations": [TOLERATION],
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{"name": "main", "image": "x", "resources": {"limits": limits}}],
+                **({"priorityClassName": priority_class} if priority_class else {}),
+                **spec,
+            },
+        }
+
+    def add(
+        self, gang: str, size: int, gpus: int = 1, some: Sequence[int] | None = None, **more: Any
+    ) -> None:
+        """Create the members of a gang, or some of them."""
+        for number in range(size) if some is None else some:
+            self.create(self.member(f"{gang}-{number}", gpus, (gang, size), **more))
+
+    def important(self) -> str:
+        """The name of a new PriorityClass above the default, which the API server knows."""
+        name = self.add_priority_class("important", 1000)
+
+        def is_known() -> bool:
+            try:
+                self.api.create(f"{self._pods}?dryRun=All", self.member("probe", priority_class=name))
+            except ApiError:
+                return False
+            return True
+
+        eventually(is_known, "the class is known")
+        return name
+
+    def pods(self) -> dict[str, Json]:
+        """All pods by name."""
+        return {each["metadata"]["name"]: each for each in self.api.items(self._pods)}
+
+    def on_nodes(self, gang: str) -> dict[str, str]:
+        """The nodes of the members that are bound, by pod."""
+        return {
+            name: pod["spec"]["nodeName"]
+            for name, pod in self.pods().items()
+            if name.startswith(f"{gang}-")
+            and pod["spec"].get("nodeName")
+            and "deletionTimestamp" not in pod["metadata"]
+        }
+
+    def gated(self, gang: str) -> set[str]:
+        """The members behind the gate."""
+        return {
+            name
+            for name, pod in self.pods().items()
+            if name.startswith(f"{gang}-")
+            and GATE in [gate["name"] for gate in pod["spec"].get("schedulingGates") or ()]
+        }
+
+    def delete(self, *names: str) -> None:
+        """Delete pods at once."""
+        for name in names:
+            self.api.delete(f"{self._pods}/{name}", 0)
+
+    def notes(self, reason: str) -> list[str]:
+        """The notes of Events of a reason in the namespace."""
+        path = f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events"
+        return [each.get("note", "") for each in self.api.items(path) if each.get("reason") == reason]

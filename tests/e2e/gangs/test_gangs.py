@@ -1,0 +1,238 @@
+"""Gangs of plain pods on a real control plane."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.cluster.api import eventually
+from tests.e2e.gangs.gang_cluster import PREFIX, Gangs, running_gang_cluster
+from tests.e2e.installation import Installation
+
+pytestmark = [pytest.mark.decisions]
+
+
+@pytest.fixture(scope="module")
+def gang_installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with running_gang_cluster(tmp_path_factory.mktemp("gangs")) as installation:
+        yield installation
+
+
+@pytest.fixture
+def gangs(gang_installation: Installation) -> Iterator[Gangs]:
+    gang_installation.await_ready()
+    gangs = Gangs(gang_installation)
+    yield gangs
+    gangs.close()
+
+
+def why(gangs: Gangs, name: str) -> str:
+    """The output of `scheduler-ext why` for a pod."""
+    kubeconfig = str(gangs.installation.plane.kubeconfig("admin"))
+    command = ["why", "--kubeconfig", kubeconfig, "-n", gangs.namespace, name]
+    done = subprocess.run(
+        [sys.executable, "-m", "scheduler_ext", *command], capture_output=True, text=True, check=False
+    )
+    return done.stdout + done.stderr
+
+
+def test_a_gang_starts_whole(gangs: Gangs) -> None:
+    gangs.add_whole("a", 2)
+    gangs.add_whole("b", 2)
+    gangs.publish()
+    gangs.add("train", 4)
+    eventually(lambda: len(gangs.on_nodes("train")) == 4, "all members run")
+    assert sorted(gangs.on_nodes("train").values()) == sorted([gangs.name("a")] * 2 + [gangs.name("b")] * 2)
+    eventually(lambda: gangs.notes("GPUGangStarting"), "an Event says so")
+
+
+def test_a_gang_that_does_not_fit_waits_whole(gangs: Gangs) -> None:
+    gangs.add_whole("a", 2)
+    gangs.publish()
+    gangs.add("train", 3)
+    missing = "2 of 3 members fit; 1 × nvidia.com/gpu short"
+    eventually(
+        lambda: any(missing in note for note in gangs.notes("GPUGangWaiting")),
+        "an Event says what is missing",
+    )
+    assert missing in why(gangs, "train-0")
+    time.sleep(2)
+    assert (gangs.gated("train"), gangs.on_nodes("train")) == ({"train-0", "train-1", "train-2"}, {})
+
+
+def test_the_last_member_starts_all(gangs: Gangs) -> None:
+    gangs.add_whole("a", 4)
+    gangs.publish()
+    gangs.add("train", 3, some=(0, 1))
+    eventually(lambda: gangs.notes("GPUGangWaiting"), "an Event counts the members")
+    assert gangs.on_nodes("train") == {}
+    gangs.add("train", 3, some=(2,))
+    eventually(lambda: len(gangs.on_nodes("train")) == 3, "all members run")
+
+
+def test_smaller_pods_leave_the_places_of_a_gang(gangs: Gangs) -> None:
+    gangs.add_whole("a", 2)
+    gangs.publish()
+    gangs.create(gangs.member("long-0"))
+    eventually(lambda: gangs.on_nodes("long"), "a pod runs")
+    gangs.add("train", 2)
+    eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
+    gangs.create(gangs.member("later-0"))
+    time.sleep(3)
+    assert gangs.on_nodes("later") == {}
+    gangs.delete("long-0")
+    eventually(lambda: len(gangs.on_nodes("train")) == 2, "the gang starts")
+    assert gangs.on_nodes("later") == {}
+    gangs.delete("train-0", "train-1")
+    eventually(lambda: gangs.on_nodes("later"), "the later pod has its turn")
+
+
+def test_a_pod_that_ends_in_time_uses_a_kept_place(gangs: Gangs) -> None:
+    lasts = {f"{PREFIX}max-duration": "1h"}
+    gangs.add_whole("a", 2)
+    gangs.publish()
+    gangs.create(gangs.member("long-0", notes=lasts))
+    eventually(lambda: gangs.on_nodes("long"), "a pod runs")
+    gangs.add("train", 2)
+    eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
+    gangs.create(gangs.member("other-0"))
+    gangs.create(gangs.member("short-0", notes={f"{PREFIX}max-duration": "5m"}))
+    eventually(lambda: gangs.on_nodes("short"), "the short pod uses the kept place")
+    assert (gangs.on_nodes("other"), gangs.on_nodes("train")) == ({}, {})
+
+
+def test_a_member_that_never_starts_ends_the_gang(gangs: Gangs) -> None:
+    """A node goes while the gang starts; no other takes the member."""
+    gangs.add_whole("a", 2)
+    gangs.add_whole("b", 1)
+    gangs.publish()
+    gangs.add("train", 3, notes={f"{PREFIX}gang-deadline": "10s"})
+    eventually(lambda: len(gangs.on_nodes("train")) == 3, "all members run")
+    (late,) = (name for name, node in gangs.on_nodes("train").items() if node == gangs.name("b"))
+    gangs.remove_node(gangs.name("b"))
+    gangs.delete(late)
+    gangs.add("train", 3, some=(int(late[-1]),), notes={f"{PREFIX}gang-deadline": "10s"})
+    eventually(lambda: gangs.on_nodes("train") == {}, "the gang is evicted whole", 40)
+    eventually(lambda: gangs.notes("GPUGangEvicted"), "an Event says why")
+
+
+def test_a_gang_that_holds_keeps_its_places(gangs: Gangs) -> None:
+    gangs.add_whole("a", 2)
+    gangs.add_whole("b", 1)
+    gangs.publish()
+    notes = {f"{PREFIX}gang-deadline": "10s", f"{PREFIX}gang-on-deadline": "hold"}
+    gangs.add("train", 3, notes=notes)
+    eventually(lambda: len(gangs.on_nodes("train")) == 3, "all members run")
+    (late,) = (name for name, node in gangs.on_nodes("train").items() if node == gangs.name("b"))
+    gangs.remove_node(gangs.name("b"))
+    gangs.delete(late)
+    gangs.add("train", 3, some=(int(late[-1]),), notes=notes)
+    time.sleep(14)
+    assert len(gangs.on_nodes("train")) == 2
+    gangs.add_whole("c", 1)
+    gangs.publish()
+    eventually(lambda: len(gangs.on_nodes("train")) == 3, "the member starts on the new node")
+
+
+def test_a_gang_evicts_pods_of_lower_priority(gangs: Gangs) -> None:
+    gangs.add_whole("a", 2)
+    gangs.add_whole("b", 2)
+    gangs.publish()
+    for number in range(4):
+        gangs.create(gangs.member(f"small-{number}"))
+    eventually(lambda: len(gangs.on_nodes("small")) == 4, "the nodes are full")
+    important = gangs.important()
+    gangs.add("train", 3, priority_class=important)
+    eventually(lambda: len(gangs.on_nodes("train")) == 3, "the gang starts")
+    assert len(gangs.on_nodes("small")) == 1
+    eventually(lambda: gangs.notes("GPUGangEvicted"), "an Event says why")
+
+
+def test_a_budget_keeps_pods_from_a_gang(gangs: Gangs) -> None:
+    gangs.add_whole("a", 2)
+    gangs.publish()
+    for number in range(2):
+        gangs.create(gangs.member(f"small-{number}", labels={"app": "small"}))
+    eventually(lambda: len(gangs.on_nodes("small")) == 2, "the node is full")
+    eventually(lambda: all(pod["status"]["phase"] == "Running" for pod in gangs.pods().values()), "they run")
+    budgets = f"/apis/policy/v1/namespaces/{gangs.namespace}/poddisruptionbudgets"
+    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "small"}}}
+    gangs.api.create(budgets, {"metadata": {"name": "small"}, "spec": spec})
+    eventually(
+        lambda: gangs.api.get(f"{budgets}/small").get("status", {}).get("disruptionsAllowed") == 1,
+        "the budget is known",
+    )
+    important = gangs.important()
+    gangs.add("train", 2, priority_class=important)
+    eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
+    time.sleep(3)
+    assert len(gangs.on_nodes("small")) == 2
+    assert gangs.on_nodes("train") == {}
+    gangs.api.delete(f"{budgets}/small")
+    eventually(lambda: len(gangs.on_nodes("train")) == 2, "the gang starts without the budget")
+
+
+def test_pods_of_a_jobset_are_a_gang(gangs: Gangs) -> None:
+    gangs.add_whole("a", 1)
+    gangs.publish()
+    labels = {"jobset.sigs.k8s.io/jobset-name": "train"}
+    notes = {f"{PREFIX}gang-size": "2"}
+    for number in range(2):
+        gangs.create(gangs.member(f"train-{number}", labels=labels, notes=notes))
+    eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
+    assert gangs.on_nodes("train") == {}
+    gangs.add_whole("b", 1)
+    gangs.publish()
+    eventually(lambda: len(gangs.on_nodes("train")) == 2, "it starts whole")
+
+
+def test_a_jobset_of_unknown_size_says_what_to_do(gangs: Gangs) -> None:
+    gangs.add_whole("a", 1)
+    gangs.publish()
+    gangs.create(gangs.member("train-0", labels={"jobset.sigs.k8s.io/jobset-name": "train"}))
+    eventually(lambda: gangs.notes("GPUGangWaiting"), "an Event says what is missing")
+    assert "add the annotation gpu.scheduler-ext.io/gang-size" in gangs.notes("GPUGangWaiting")[0]
+
+
+def test_a_member_without_gpus_starts_with_the_others(gangs: Gangs) -> None:
+    gangs.add_whole("a", 2)
+    gangs.publish()
+    gangs.add("train", 3, some=(0, 1))
+    time.sleep(1)
+    assert len(gangs.gated("train")) == 2
+    gangs.add("train", 3, gpus=0, some=(2,))
+    eventually(lambda: len(gangs.on_nodes("train")) == 3, "all members run")
+
+
+def test_a_gang_stays_in_one_zone(gangs: Gangs) -> None:
+    zone = "topology.kubernetes.io/zone"
+    gangs.add_whole("a", 1, labels={zone: "one"})
+    gangs.add_whole("b", 1, labels={zone: "two"})
+    gangs.publish()
+    gangs.add("train", 2, notes={f"{PREFIX}gang-required-topology": zone})
+    eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
+    assert gangs.on_nodes("train") == {}
+    gangs.add_whole("c", 1, labels={zone: "two"})
+    gangs.publish()
+    eventually(lambda: len(gangs.on_nodes("train")) == 2, "it starts in one zone")
+    assert set(gangs.on_nodes("train").values()) == {gangs.name("b"), gangs.name("c")}
+
+
+def test_an_extender_that_is_killed_is_replaced(gangs: Gangs) -> None:
+    gangs.add_whole("a", 2)
+    gangs.publish()
+    gangs.add("train", 3)
+    eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
+    extender = gangs.installation.active().containers["extender"]
+    restarts = extender.restarts
+    assert extender.child is not None
+    extender.child.kill()
+    eventually(lambda: extender.restarts == restarts + 1, "the extender is started again")
+    gangs.installation.await_ready()
+    gangs.add_whole("b", 1)
+    gangs.publish()
+    eventually(lambda: len(gangs.on_nodes("train")) == 3, "the gang starts", 60)

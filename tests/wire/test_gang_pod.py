@@ -1,0 +1,99 @@
+"""What gangs need of a pod, and the patch that lets it go."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from scheduler_ext.core.planning.gang import GATE, MemberState
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.gang_pod import gang_eviction, gang_pod, gate_patch
+from scheduler_ext.wire.gangs import gang_wish, names_gang, reduced
+from tests.kube_objects import Json
+from tests.kube_objects import pod as pod_object
+
+GANG = {"gpu.scheduler-ext.io/gang": "train", "gpu.scheduler-ext.io/gang-size": "2"}
+OTHER = "example.com/mine"
+
+
+def read(document: Json) -> kube.Pod:
+    return msgspec.json.decode(json.dumps(document), type=kube.Pod)
+
+
+def pod(*gates: str, **fields: Any) -> kube.Pod:
+    if gates:
+        fields["schedulingGates"] = [{"name": gate} for gate in gates]
+    return read(pod_object("p", {"nvidia.com/gpu": "1"}, annotations=GANG, **fields))
+
+
+@pytest.mark.parametrize(
+    ("of", "state"),
+    [
+        pytest.param(pod(GATE), MemberState.GATED, id="behind the gate"),
+        pytest.param(pod(GATE, OTHER), None, id="behind a gate of others too, it does not count yet"),
+        pytest.param(pod(OTHER), None, id="behind a gate of others alone"),
+        pytest.param(pod(), MemberState.WAITING, id="without gates"),
+        pytest.param(pod(on="n1"), MemberState.BOUND, id="on a node"),
+        pytest.param(pod(on="n1", phase="Succeeded"), MemberState.DONE, id="it has ended well"),
+        pytest.param(pod(on="n1", phase="Failed"), None, id="it has failed"),
+    ],
+)
+def test_the_state_of_a_member(of: kube.Pod, state: MemberState | None) -> None:
+    assert gang_pod(of, ResourceNames()).state is state
+
+
+def test_a_pod_that_is_being_deleted_is_no_member() -> None:
+    document = pod_object("p", annotations=GANG, on="n1")
+    document["metadata"]["deletionTimestamp"] = "2026-11-20T10:00:00Z"
+    assert gang_pod(read(document), ResourceNames()).state is None
+
+
+def test_a_deadline_is_read_from_the_pod() -> None:
+    noted = GANG | {"gpu.scheduler-ext.io/gang-start-by": "2026-11-20T10:00:00Z"}
+    assert gang_pod(read(pod_object("p", annotations=noted)), ResourceNames()).deadline == 1795168800.0
+
+
+def test_the_patch_removes_the_gate_of_gangs_wherever_it_is() -> None:
+    (uid, there, removed) = gate_patch(gang_pod(pod(OTHER, GATE), ResourceNames()))
+    assert uid == {"op": "test", "path": "/metadata/uid", "value": "uid-p"}
+    assert there == {"op": "test", "path": "/spec/schedulingGates/1", "value": {"name": GATE}}
+    assert removed == {"op": "remove", "path": "/spec/schedulingGates/1"}
+
+
+def test_an_eviction_names_the_pod_by_uid_and_its_gang() -> None:
+    found = gang_eviction("ml", "p", "uid-p", "ml/train")
+    assert found["metadata"]["annotations"] == {"gpu.scheduler-ext.io/evicted-for": "ml/train"}
+    assert found["deleteOptions"] == {"preconditions": {"uid": "uid-p"}}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "names"),
+    [
+        pytest.param({}, False, id="a pod alone"),
+        pytest.param({"labels": {"app": "web"}, "annotations": {"a": "b"}}, False, id="other fields"),
+        pytest.param({"annotations": GANG}, True, id="annotations"),
+        pytest.param({"labels": {"jobset.sigs.k8s.io/jobset-name": "t"}}, True, id="a JobSet"),
+        pytest.param({"labels": {"leaderworkerset.sigs.k8s.io/group-index": "0"}}, True, id="an LWS"),
+        pytest.param({"labels": {"kueue.x-k8s.io/pod-group-name": "g"}}, True, id="Kueue"),
+    ],
+)
+def test_most_pods_are_known_to_be_of_no_gang(metadata: Json, names: bool) -> None:
+    assert names_gang(read({"metadata": metadata, "spec": {}})) is names
+
+
+def test_the_reduced_pod_has_the_same_gang() -> None:
+    labels = {
+        "leaderworkerset.sigs.k8s.io/name": "llm",
+        "leaderworkerset.sigs.k8s.io/group-index": "1",
+        "app": "web",
+    }
+    document = pod_object("p", annotations={"leaderworkerset.sigs.k8s.io/size": "4", "note": "x" * 1000})
+    document["metadata"]["labels"] = labels
+    whole = read(document)
+    small = reduced(whole)
+    assert gang_wish(small) == gang_wish(whole) is not None
+    assert "note" not in ((small.metadata and small.metadata.annotations) or {})
