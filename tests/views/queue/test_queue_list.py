@@ -215,12 +215,21 @@ class TestStarts:
         found = start(listed(waits("w"), FIRST), "w")
         assert found["earliest"] == found["latest"] is not None
 
-    def test_other_nodes_are_no_help(self) -> None:
-        listing = listed(waits("w", nodeSelector={"zone": "elsewhere"}), FIRST, SECOND)
+    @pytest.mark.parametrize(
+        "asking",
+        [
+            pytest.param({"nodeSelector": {"zone": "elsewhere"}}, id="by a filter of kube-scheduler"),
+            pytest.param(
+                {"annotations": {"gpu.scheduler-ext.io/model": "T4"}}, id="by a filter of the extender"
+            ),
+        ],
+    )
+    def test_other_nodes_are_no_help(self, asking: Json) -> None:
+        listing = listed(waits("w", **asking), FIRST, SECOND)
         assert start(listing, "w")["unknown"] == "it fits on no node, even if all pods there had ended"
 
     def test_a_planned_place_counts_as_taken(self) -> None:
-        plan = Plan(time.time(), [entry("p", State.PLANNED, node="a"), entry("w", State.WAITING)])
+        plan = Plan(time.time(), [entry("w", State.WAITING), entry("p", State.PLANNED, node="a")])
         listing = listed(waits("p"), waits("w"), FIRST, plan=plan)
         assert start(listing, "p")["latest"] == start(listing, "p")["earliest"]
         assert start(listing, "w")["latest"] > start(listing, "p")["latest"]
