@@ -46,6 +46,7 @@ from scheduler_ext.wire.gangs import (
 )
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
+from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
 from scheduler_ext.wire.pod import DEVICES_PREFIX, pod_request
 from scheduler_ext.wire.pod_facts import RECLAIM_AT_ANNOTATION
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
@@ -156,6 +157,7 @@ def test_annotations_names_every_annotation_of_the_extender() -> None:
         DEVICES_PREFIX + "CONTAINER",
         ANNOTATION_PREFIX + "assigned",
         RECLAIM_AT_ANNOTATION,
+        PLANNED_ANNOTATION,
         START_BY,
         ONLY_NODE,
         by_policy + "CONTAINER",
