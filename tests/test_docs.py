@@ -33,12 +33,12 @@ from scheduler_ext.views.ledger_dump import ledger_dump
 from scheduler_ext.wire import gpunode, kube
 from scheduler_ext.wire.binding import device_annotations
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.gang_pod import ONLY_NODE
 from scheduler_ext.wire.gangs import (
     DEADLINE,
     GANG,
     MAX_DURATION,
     ON_DEADLINE,
-    ONLY_NODE,
     PREFERRED_TOPOLOGY,
     REQUIRED_TOPOLOGY,
     SIZE,

@@ -42,7 +42,7 @@ from scheduler_ext.wire.extender_args import (
     encode_filter_result,
     encode_priorities,
 )
-from scheduler_ext.wire.gangs import ONLY_NODE, only_node
+from scheduler_ext.wire.gang_pod import ONLY_NODE, only_node
 from scheduler_ext.wire.node_info import with_node
 from scheduler_ext.wire.pod import ClaimLookup, claim_names, pod_name, pod_priority, pod_request, pod_uid
 

@@ -5,8 +5,9 @@ from typing import Any
 
 from scheduler_ext.core.planning.gang import GATE, MemberState
 from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gangs import START_BY, gates, reduced
+from scheduler_ext.wire.gangs import NAMING, READ, START_BY, gates, is_gated
 from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.pod import asks_gpu, is_terminating, may_preempt, pod_priority
 from scheduler_ext.wire.reclaim import eviction_body
@@ -14,6 +15,10 @@ from scheduler_ext.wire.times import seconds
 
 EVICTED_FOR = "gpu.scheduler-ext.io/evicted-for"
 """An annotation of Evictions: the gang that they are for, as NAMESPACE/NAME."""
+
+ONLY_NODE = f"{ANNOTATION_PREFIX}gang-node"
+"""Written by the planner on a member that has to be in one topology domain with the others: the node that
+takes it; empty: none for now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,47 @@ def _state(pod: kube.Pod, names: tuple[str, ...]) -> MemberState | None:
     if not names:
         return MemberState.WAITING
     return MemberState.GATED if set(names) == {GATE} else None
+
+
+def names_gang(pod: kube.Pod) -> bool:
+    """Whether a pod may belong to a gang: a quick test for the many pods that do not."""
+    metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
+    return (
+        not NAMING.isdisjoint(metadata.labels or ())
+        or not NAMING.isdisjoint(metadata.annotations or ())
+        or spec.scheduling_group is not None
+        or spec.workload_ref is not None
+        or is_gated(pod)
+    )
+
+
+def reduced(pod: kube.Pod) -> kube.Pod:
+    """The pod with the fields alone from which its gang follows."""
+    metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
+    return kube.Pod(
+        metadata=kube.ObjectMeta(
+            name=metadata.name,
+            namespace=metadata.namespace,
+            uid=metadata.uid,
+            labels=_read_of(metadata.labels),
+            annotations=_read_of(metadata.annotations),
+            owner_references=metadata.owner_references,
+        ),
+        spec=kube.PodSpec(
+            scheduling_gates=spec.scheduling_gates,
+            scheduling_group=spec.scheduling_group,
+            workload_ref=spec.workload_ref,
+        ),
+    )
+
+
+def _read_of(fields: kube.Strings | None) -> kube.Strings | None:
+    return {key: value for key, value in (fields or {}).items() if key in READ} or None
+
+
+def only_node(pod: kube.Pod) -> str | None:
+    """The node that alone takes a member of a gang, "" for none; None: any."""
+    return strings((pod.metadata or kube.ObjectMeta()).annotations).get(ONLY_NODE)
 
 
 def gate_patch(pod: GangPod) -> list[dict[str, Any]]:

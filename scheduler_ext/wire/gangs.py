@@ -33,9 +33,6 @@ _OURS = (GANG, SIZE, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, DEADLINE, ON_DEADLIN
 
 START_BY = f"{ANNOTATION_PREFIX}gang-start-by"
 """Written by the planner when the gates go: the time by which the whole gang must have started."""
-ONLY_NODE = f"{ANNOTATION_PREFIX}gang-node"
-"""Written by the planner on a member that has to be in one topology domain with the others: the node that
-takes it; empty: none for now."""
 
 MAX_SIZE = 1000
 DEADLINE_BOUNDS_S = (10, 86_400)
@@ -53,9 +50,9 @@ _KUBEFLOW_JOB = "training.kubeflow.org/job-name"
 _COSCHEDULING = "scheduling.x-k8s.io/pod-group"
 
 # Every field of metadata by which a pod names a gang.
-_NAMING = frozenset((*_OURS, _JOBSET, _LWS_INDEX, _KUEUE_GROUP, _KUBEFLOW_JOB, _COSCHEDULING))
+NAMING = frozenset((*_OURS, _JOBSET, _LWS_INDEX, _KUEUE_GROUP, _KUBEFLOW_JOB, _COSCHEDULING))
 # All fields of metadata that the gang of a pod follows from.
-_READ = _NAMING | {_LWS_NAME, _LWS_SIZE, _KUEUE_SIZE, _KUEUE_REQUIRED, _KUEUE_PREFERRED}
+READ = NAMING | {_LWS_NAME, _LWS_SIZE, _KUEUE_SIZE, _KUEUE_REQUIRED, _KUEUE_PREFERRED}
 
 # A DNS subdomain with underscores, so that each name of an object or a label value is one.
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
@@ -123,42 +120,6 @@ def gang_wish(pod: kube.Pod, groups: Groups = no_groups) -> GangWish | InvalidGa
     return wish if wish is not None and wish.size > 1 else None
 
 
-def names_gang(pod: kube.Pod) -> bool:
-    """Whether a pod may belong to a gang: a quick test for the many pods that do not."""
-    metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
-    return (
-        not _NAMING.isdisjoint(metadata.labels or ())
-        or not _NAMING.isdisjoint(metadata.annotations or ())
-        or spec.scheduling_group is not None
-        or spec.workload_ref is not None
-        or is_gated(pod)
-    )
-
-
-def reduced(pod: kube.Pod) -> kube.Pod:
-    """The pod with the fields alone from which its gang follows."""
-    metadata, spec = pod.metadata or kube.ObjectMeta(), pod.spec or kube.PodSpec()
-    return kube.Pod(
-        metadata=kube.ObjectMeta(
-            name=metadata.name,
-            namespace=metadata.namespace,
-            uid=metadata.uid,
-            labels=_read_of(metadata.labels),
-            annotations=_read_of(metadata.annotations),
-            owner_references=metadata.owner_references,
-        ),
-        spec=kube.PodSpec(
-            scheduling_gates=spec.scheduling_gates,
-            scheduling_group=spec.scheduling_group,
-            workload_ref=spec.workload_ref,
-        ),
-    )
-
-
-def _read_of(fields: kube.Strings | None) -> kube.Strings | None:
-    return {key: value for key, value in (fields or {}).items() if key in _READ} or None
-
-
 def max_duration_s(pod: kube.Pod) -> float | InvalidGang | None:
     """The longest time in seconds that a pod runs: the annotation, or `spec.activeDeadlineSeconds`, after
     which the kubelet ends it, whichever is less. None without either."""
@@ -171,11 +132,6 @@ def max_duration_s(pod: kube.Pod) -> float | InvalidGang | None:
         except _BadFieldError as error:
             return InvalidGang(str(error))
     return min(limits, default=None)
-
-
-def only_node(pod: kube.Pod) -> str | None:
-    """The node that alone takes a member of a gang, "" for none; None: any."""
-    return strings((pod.metadata or kube.ObjectMeta()).annotations).get(ONLY_NODE)
 
 
 def is_gated(pod: kube.Pod) -> bool:

@@ -11,8 +11,8 @@ import pytest
 from scheduler_ext.core.planning.gang import GATE, MemberState
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.gang_pod import gang_eviction, gang_pod, gate_patch
-from scheduler_ext.wire.gangs import gang_wish, names_gang, reduced
+from scheduler_ext.wire.gang_pod import gang_eviction, gang_pod, gate_patch, names_gang, reduced
+from scheduler_ext.wire.gangs import gang_wish
 from tests.kube_objects import Json
 from tests.kube_objects import pod as pod_object
 

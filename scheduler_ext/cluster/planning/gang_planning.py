@@ -5,32 +5,27 @@ pods of the watch ──► gangs ──► GangTurns ──► places in the ca
 import logging
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from scheduler_ext.binding.locked_cache import LockedCache
-from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.planning.gang_assembly import Assembled, Waiting, assemble
-from scheduler_ext.cluster.planning.gang_calls import GangCalls
 from scheduler_ext.cluster.planning.gang_entries import GangEntries
 from scheduler_ext.cluster.planning.gang_events import GangEvents
 from scheduler_ext.cluster.planning.gang_events import Write as WriteEvent
-from scheduler_ext.cluster.planning.gang_execution import GangExecution
 from scheduler_ext.cluster.planning.gang_pods import GangPods
 from scheduler_ext.cluster.planning.gang_scene import running_pods, topology_of
+from scheduler_ext.cluster.planning.gang_writes import GangWrites
 from scheduler_ext.cluster.planning.group_sizes import GroupSizes
 from scheduler_ext.cluster.planning.nomination_writer import Write
-from scheduler_ext.cluster.planning.own_writes import OwnWrites
 from scheduler_ext.core.cache.kept_places import KeptPlace
-from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.intree import NodeFacts
-from scheduler_ext.core.node.node import NodeInfo, PlannedPlace
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.planning.backfilled_cluster import BackfilledCluster
-from scheduler_ext.core.planning.gang import Gang, GangWish, InvalidGang, MemberState, OnDeadline
+from scheduler_ext.core.planning.gang import GangWish, InvalidGang, OnDeadline
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
-from scheduler_ext.core.planning.gang_decisions import Decisions, GivenPlace
+from scheduler_ext.core.planning.gang_decisions import Decisions
 from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation
 from scheduler_ext.core.planning.gang_step import GangStep, Policy, Scene
 from scheduler_ext.core.planning.gang_turns import GangTurns
@@ -43,8 +38,7 @@ from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gang_pod import GangPod
-from scheduler_ext.wire.gangs import ONLY_NODE, START_BY, gang_wish
-from scheduler_ext.wire.times import time_text
+from scheduler_ext.wire.gangs import gang_wish
 
 log = logging.getLogger(__name__)
 
@@ -75,15 +69,6 @@ class Source(Protocol):
     def active(self) -> bool: ...
 
 
-@dataclass(slots=True)
-class _Asked:
-    """A nomination that was handed to the writer."""
-
-    node: str
-    deadline: float | None
-    at: float
-
-
 class GangPlanning:
     """For the thread of the planner; `entries` may be read from any."""
 
@@ -107,15 +92,9 @@ class GangPlanning:
         self._policy = Policy(deadlines, gangs.preempts, self._ttl_s)
         self._sizes = GroupSizes(transport)
         self._events = GangEvents(write_event)
-        self._execution = GangExecution(GangCalls(transport), self._events, source.active)
-        self._pool = ThreadPoolExecutor(_LIFTS_AT_ONCE, thread_name_prefix="gates")
-        self._writes = OwnWrites()
-        self._retry = Retry(transport.server, Backoff(), probes=False)
+        self.writes = GangWrites(transport, source, pods, self._events, self._policy)
         self._reservations: Sequence[Reservation[WaitingPod]] = ()
         self._found: Assembled[WaitingPod] | None = None
-        self._asked: dict[str, _Asked] = {}
-        # The members whose places are kept without a nomination.
-        self._reserved: frozenset[str] = frozenset()
         self._not_before = 0.0
         self._looked_at = 0.0
         self._changed = True
@@ -127,7 +106,7 @@ class GangPlanning:
 
     def stop(self) -> None:
         """Lift no more gates."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.writes.stop()
 
     def changed(self) -> None:
         """Something changed that gangs may depend on."""
@@ -135,8 +114,8 @@ class GangPlanning:
 
     def forget(self) -> None:
         """Another extender is active."""
-        self._reservations, self._found, self._asked = (), None, {}
-        self._reserved = frozenset()
+        self._reservations, self._found = (), None
+        self.writes.forget()
 
     def is_member(self, uid: str) -> bool:
         """Whether a pod is planned with a gang, and not alone."""
@@ -146,9 +125,9 @@ class GangPlanning:
 
     def is_due(self, now: float) -> bool:
         """Whether a step for gangs is due."""
-        if self._retry.left_s() or now < self._not_before:
+        if self.writes.pause_s() or now < self._not_before:
             return False
-        if not (self._pods.any() or self._reservations or self._reserved):
+        if not (self._pods.any() or self._reservations or self.writes.reserved):
             return False
         return self._changed or now >= self._looked_at + _LOOK_EVERY_S
 
@@ -163,11 +142,6 @@ class GangPlanning:
             found.append(ask if length is None else replace(ask, kind=(ask.kind, length)))
         return found
 
-    def failed(self, uid: str) -> None:
-        """The nomination of a member was not written, or its place does not do."""
-        self._asked.pop(uid, None)
-        self._changed = True
-
     def beside(self, cluster: PlannedCluster, snapshot: Snapshot) -> PlannedCluster | BackfilledCluster:
         """The cluster as pods alone may use it between two steps for gangs."""
         if not self._reservations:
@@ -177,8 +151,6 @@ class GangPlanning:
         backfill = Backfill(cluster, running, self._wall(), self._policy.starting_s)
         backfill.reservations.extend(self._reservations)
         return BackfilledCluster(cluster, backfill, self._pods.duration_s)
-
-    # A step ---------------------------------------------------------------------------------------------
 
     def step(
         self,
@@ -203,7 +175,7 @@ class GangPlanning:
         infos = {name: node.info for name, node in snapshot.nodes.items()}
         gang_of = {member.uid: gang.key for gang in found.gangs for member in gang.members}
         running = [
-            replace(each, leaving=True) if self._writes.is_gone(each.uid) else each
+            replace(each, leaving=True) if self.writes.own.is_gone(each.uid) else each
             for each in running_pods(infos.values(), self._pods.duration_s, gang_of, self._wall())
         ]
         topology = topology_of((gang.wish for gang in found.gangs), infos, self._source.latest_facts)
@@ -247,7 +219,7 @@ class GangPlanning:
             ask.uid: ask.planned.node for ask in asks if ask.planned is not None and not ask.is_foreign
         }
         pods = []
-        for pod in self._writes.over(self._pods.all()):
+        for pod in self.writes.own.over(self._pods.all()):
             if pod.scheduler_name in self._names:
                 place = kept.get(pod.uid)
                 node = planned.get(pod.uid)
@@ -263,161 +235,23 @@ class GangPlanning:
             self._changed = True
         return found
 
-    # Its execution --------------------------------------------------------------------------------------
-
-    def carry_out(
-        self, decisions: Decisions[WaitingPod], snapshot: Snapshot, server_now: float | None
-    ) -> tuple[list[Write], set[str]]:
-        """Do what was decided. Returns the nominations to write, and the nodes to publish."""
-        found = self._found
-        assert found is not None
-        now = time.monotonic()
-        gangs = {member.uid: gang for gang in found.gangs for member in gang.members}
-        writes: list[Write] = [Write(found.pods[uid], None) for uid in decisions.settle]
-        for uid in decisions.settle:
-            self._writes.placed(uid, None, None)
-        try:
-            self._evict(decisions, found, snapshot)
-            nodes = self._keep(decisions, gangs, now)
-            writes += self._withdrawn(decisions, gangs, found)
-            if server_now is not None:
-                writes += self._nominated(decisions, gangs, found, server_now, now)
-                self._lift(decisions, gangs, found)
-            self._retry.reset()
-        except ClusterError as error:
-            log.warning("gangs: %s; trying again", error)
-            self._retry.failed(error)
-            nodes = set()
-        self._tell(found)
-        return writes, nodes
-
-    def _evict(
-        self, decisions: Decisions[WaitingPod], found: Assembled[WaitingPod], snapshot: Snapshot
-    ) -> None:
-        if not decisions.evict:
-            return
-        on_nodes = {pod.uid: pod for node in snapshot.nodes.values() for pod in node.info.pods}
-        for uid in self._execution.evict(decisions.evict, {**on_nodes, **found.pods}):
-            self._writes.gone(uid)
+    def carry_out(self, decisions: Decisions[WaitingPod], snapshot: Snapshot) -> tuple[list[Write], set[str]]:
+        """Do what the last step decided. Returns the nominations to write, and the nodes whose places
+        changed."""
+        assert self._found is not None
+        if decisions.evict:
             self._changed = True
-
-    def _keep(
-        self, decisions: Decisions[WaitingPod], gangs: Mapping[str, Gang[WaitingPod]], now: float
-    ) -> set[str]:
-        """Keep the places of members, with and without nominations; returns the nodes that changed."""
-        given = {each.uid: each for each in decisions.nominate}
-        asks = {member.uid: member.ask for gang in gangs.values() for member in gang.joining}
-        reserved = {
-            uid: node
-            for each in decisions.reservations
-            for uid, node in each.places.items()
-            if uid not in given and uid in asks
-        }
-        nodes = {each.node for each in decisions.nominate} | set(reserved.values())
-        with self._source.locked as cache:
-            over = [cache.kept(uid) for uid in self._reserved - reserved.keys() - given.keys()]
-            nodes |= {place.node for place in over if place is not None}
-            for uid in (self._reserved | set(decisions.withdraw)) - reserved.keys() - given.keys():
-                cache.unplan(uid)
-            for uid, node in reserved.items():
-                cache.plan(replace(asks[uid].pod, expected=True), node, now + _RESERVED_S)
-            for each in decisions.nominate:
-                until = now + self._ttl_s
-                if each.deadline is not None:
-                    until = now + max(self._ttl_s, each.deadline - self._wall())
-                cache.plan(asks[each.uid].pod, each.node, until)
-        self._reserved = frozenset(reserved)
-        return nodes
-
-    def _withdrawn(
-        self,
-        decisions: Decisions[WaitingPod],
-        gangs: Mapping[str, Gang[WaitingPod]],
-        found: Assembled[WaitingPod],
-    ) -> list[Write]:
-        writes = []
-        for uid in decisions.withdraw:
-            pod = found.pods[uid]
-            self._asked.pop(uid, None)
-            if pod.state is MemberState.BOUND:
-                continue
-            self._writes.placed(uid, None, pod.deadline)
-            writes.append(Write(pod, None, _notes(pod.deadline, _only("", gangs[uid]))))
-        return writes
-
-    def _nominated(
-        self,
-        decisions: Decisions[WaitingPod],
-        gangs: Mapping[str, Gang[WaitingPod]],
-        found: Assembled[WaitingPod],
-        server_now: float,
-        now: float,
-    ) -> list[Write]:
-        writes = []
-        for each in decisions.nominate:
-            pod, gang = self._pods.get(each.uid), gangs[each.uid]
-            if pod is None or (self._is_written(each, pod, gang) or self._is_asked(each, now)):
-                continue
-            end = server_now + self._ttl_s if each.deadline is None else each.deadline
-            notes = _notes(each.deadline, _only(each.node, gang))
-            writes.append(Write(found.pods[each.uid], PlannedPlace(each.node, end), notes))
-            self._asked[each.uid] = _Asked(each.node, each.deadline, now)
-        return writes
-
-    def _is_written(self, given: GivenPlace, pod: GangPod, gang: Gang[WaitingPod]) -> bool:
-        """Whether a pod shows its nomination, as far as the watch knows. The deadline of a gang that has not
-        begun may pass in part."""
-        if pod.nominated != given.node:
-            return False
-        if given.deadline is None:
-            return True
-        if pod.deadline is None:
-            return False
-        slack_s = 1.0 if gang.has_begun else self._policy.deadlines.seconds(gang) / 4
-        return abs(given.deadline - pod.deadline) < slack_s
-
-    def _is_asked(self, given: GivenPlace, now: float) -> bool:
-        """Whether the nomination is on its way."""
-        asked = self._asked.get(given.uid)
-        return asked is not None and asked.node == given.node and now < asked.at + _WRITTEN_S
-
-    def _lift(
-        self,
-        decisions: Decisions[WaitingPod],
-        gangs: Mapping[str, Gang[WaitingPod]],
-        found: Assembled[WaitingPod],
-    ) -> None:
-        """Remove the gates of gangs whose nominations are all written, and those of pods that need none."""
-        given = {each.uid: each for each in decisions.nominate}
-        begun = {gang.key for gang in found.gangs if gang.has_begun}
-        for uids in decisions.lift:
-            gang = gangs[uids[0]]
-            joining = [given[member.uid] for member in gang.joining if member.uid in given]
-            if all(
-                (pod := self._pods.get(each.uid)) is not None and self._is_written(each, pod, gang)
-                for each in joining
-            ):
-                begun.add(gang.key)
-                pods = [found.pods[uid] for uid in uids]
-                self._execution.lift(gang, pods, self._pool)
-                for uid in uids:
-                    self._writes.lifted(uid)
-        companions = [
-            pod for key, some in found.companions.items() if key in begun for pod in some if pod.is_gated
-        ]
-        free = [*companions, *found.alone]
-        if free:
-            self._execution.lift_alone(free, self._pool)
-            for pod in free:
-                self._writes.lifted(pod.uid)
+        written = self.writes.carry_out(decisions, self._found, snapshot, self._wall())
+        self._tell(self._found)
+        return written
 
     def _tell(self, found: Assembled[WaitingPod]) -> None:
+        """Write Events about gangs that wait."""
         for pod, message in found.invalid:
             self._events.invalid(pod, message)
         for gang, state, reason in self.entries.gangs():
-            if state in (State.PLANNED, State.GIVEN_UP):
-                continue
-            if state is State.ASSEMBLING and self._wall() < gang.created_at + _SOON_S:
+            soon = state is State.ASSEMBLING and self._wall() < gang.created_at + _SOON_S
+            if state in (State.PLANNED, State.GIVEN_UP) or soon:
                 continue
             waiting = [found.pods[member.uid] for member in gang.members if member.is_unbound]
             self._events.waiting(gang.key, waiting, reason, invalid=state is State.INVALID)
@@ -425,13 +259,3 @@ class GangPlanning:
     def entry(self, ask: WaitingPod, at: float) -> Entry:
         """How a member stands, for those who read the plan."""
         return self.entries.entry(ask, at)
-
-
-def _only(node: str, gang: Gang[WaitingPod]) -> str | None:
-    """The node that alone takes the members of a gang that has to be in one domain."""
-    return node if gang.wish.required_topology is not None else None
-
-
-def _notes(deadline: float | None, only: str | None) -> dict[str, str]:
-    notes = {} if deadline is None else {START_BY: time_text(deadline)}
-    return notes if only is None else notes | {ONLY_NODE: only}

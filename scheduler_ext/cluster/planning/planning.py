@@ -192,7 +192,7 @@ class Planning(Background):
         server_now = seen.server_time(now)
         self._carry_out(steps, stale, server_now)
         if decisions is not None and self.gangs is not None:
-            writes, nodes = self.gangs.carry_out(decisions, snapshot, server_now)
+            writes, nodes = self.gangs.carry_out(decisions, snapshot)
             self._writer.put(writes)
             self._source.locked.publish(nodes)
         return any(step.more for step in steps)
@@ -229,7 +229,8 @@ class Planning(Background):
             by_uid = {ask.uid: ask for ask in asks}
             for each in failed:
                 if gangs is not None and gangs.is_member(each.uid):
-                    gangs.failed(each.uid)
+                    # Its step looks at once, and writes the same again after a while.
+                    gangs.changed()
                     cache.unplan(each.uid)
                     continue
                 place = planner.place_of(each.uid)
@@ -238,7 +239,7 @@ class Planning(Background):
                     cache.unplan(each.uid)
             for uid in misfits:
                 if gangs is not None and gangs.is_member(uid):
-                    gangs.failed(uid)
+                    gangs.changed()
                     cache.unplan(uid)
                 elif planner.place_of(uid) is not None and uid in by_uid:
                     planner.ended(uid, Outcome.MISFIT, now)

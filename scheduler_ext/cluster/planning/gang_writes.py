@@ -1,0 +1,239 @@
+"""Writes what a step decided about gangs: places in the scheduler cache, nominations on the pods, and gates,
+which go once the watch shows the nominations of all members."""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from scheduler_ext.binding.locked_cache import LockedCache
+from scheduler_ext.cluster.client.retry import Backoff, Retry
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.planning.gang_assembly import Assembled
+from scheduler_ext.cluster.planning.gang_calls import GangCalls
+from scheduler_ext.cluster.planning.gang_events import GangEvents
+from scheduler_ext.cluster.planning.gang_execution import GangExecution
+from scheduler_ext.cluster.planning.gang_pods import GangPods
+from scheduler_ext.cluster.planning.nomination_writer import Write
+from scheduler_ext.cluster.planning.own_writes import OwnWrites
+from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.node.node import PlannedPlace
+from scheduler_ext.core.planning.gang import Gang, MemberState
+from scheduler_ext.core.planning.gang_decisions import Decisions, GivenPlace
+from scheduler_ext.core.planning.gang_step import Policy
+from scheduler_ext.core.planning.waiting_pod import WaitingPod
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.wire.gang_pod import ONLY_NODE, GangPod
+from scheduler_ext.wire.gangs import START_BY
+from scheduler_ext.wire.times import time_text
+
+log = logging.getLogger(__name__)
+
+# A place that is kept without a nomination, beyond the next step.
+_RESERVED_S = 10.0
+# A nomination that the watch does not show by then is written again.
+_WRITTEN_S = 2.0
+_LIFTS_AT_ONCE = 4
+# The deadline of a gang whose gates are still there may be so much earlier than from now on.
+_EARLIER = 0.25
+
+
+class Source(Protocol):
+    """The cluster as a running extender knows it."""
+
+    locked: LockedCache
+
+    def active(self) -> bool: ...
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A nomination that was handed to the writer."""
+
+    node: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What was decided, and about which gangs: `gangs` by the uids of their members. `server_now` is the API
+    server's time."""
+
+    decisions: Decisions[WaitingPod]
+    found: Assembled[WaitingPod]
+    gangs: Mapping[str, Gang[WaitingPod]]
+    now: float
+    server_now: float
+
+    @property
+    def given(self) -> dict[str, GivenPlace]:
+        """The places of members by uid."""
+        return {each.uid: each for each in self.decisions.nominate}
+
+
+class GangWrites:
+    """For one thread."""
+
+    def __init__(
+        self, transport: Transport, source: Source, pods: GangPods, events: GangEvents, policy: Policy
+    ) -> None:
+        self._source = source
+        self._pods = pods
+        self._policy = policy
+        self._execution = GangExecution(GangCalls(transport), events, source.active)
+        self._pool = ThreadPoolExecutor(_LIFTS_AT_ONCE, thread_name_prefix="gates")
+        self._retry = Retry(transport.server, Backoff(), probes=False)
+        self._asked: dict[str, _Asked] = {}
+        self.own = OwnWrites()
+        self.reserved: frozenset[str] = frozenset()
+        """The members whose places are kept without a nomination."""
+
+    def stop(self) -> None:
+        """Remove no more gates."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def forget(self) -> None:
+        """Another extender is active."""
+        self._asked, self.reserved = {}, frozenset()
+
+    def pause_s(self) -> float:
+        """The time until something may be written, after the API server refused it."""
+        return self._retry.left_s()
+
+    def carry_out(
+        self,
+        decisions: Decisions[WaitingPod],
+        found: Assembled[WaitingPod],
+        snapshot: Snapshot,
+        server_now: float,
+    ) -> tuple[list[Write], set[str]]:
+        """Do what was decided. Returns the nominations to write, and the nodes whose places changed."""
+        gangs = {member.uid: gang for gang in found.gangs for member in gang.members}
+        step = _Step(decisions, found, gangs, time.monotonic(), server_now)
+        writes = self._settled(step)
+        nodes: set[str] = set()
+        try:
+            self._evict(step, snapshot)
+            nodes = self._keep(step)
+            writes += [*self._withdrawn(step), *self._nominated(step)]
+            self._lift(step)
+        except ClusterError as error:
+            log.warning("gangs: %s; trying again", error)
+            self._retry.failed(error)
+        else:
+            self._retry.reset()
+        return writes, nodes
+
+    def _settled(self, step: _Step) -> list[Write]:
+        for uid in step.decisions.settle:
+            self.own.placed(uid, None, None)
+        return [Write(step.found.pods[uid], None) for uid in step.decisions.settle]
+
+    def _evict(self, step: _Step, snapshot: Snapshot) -> None:
+        if not step.decisions.evict:
+            return
+        on_nodes = {pod.uid: pod for node in snapshot.nodes.values() for pod in node.info.pods}
+        for uid in self._execution.evict(step.decisions.evict, {**on_nodes, **step.found.pods}):
+            self.own.gone(uid)
+
+    def _keep(self, step: _Step) -> set[str]:
+        """Keep the places of members, with and without nominations; returns the nodes that changed."""
+        given = step.given
+        asks = {member.uid: member.ask for gang in step.gangs.values() for member in gang.joining}
+        reserved = {
+            uid: node
+            for each in step.decisions.reservations
+            for uid, node in each.places.items()
+            if uid not in given and uid in asks
+        }
+        over = (self.reserved | set(step.decisions.withdraw)) - reserved.keys() - given.keys()
+        with self._source.locked as cache:
+            before = [cache.kept(uid) for uid in over]
+            for uid in over:
+                cache.unplan(uid)
+            for uid, node in reserved.items():
+                cache.plan(replace(asks[uid].pod, expected=True), node, step.now + _RESERVED_S)
+            for uid, each in given.items():
+                cache.plan(asks[uid].pod, each.node, step.now + self._kept_s(each, step))
+        self.reserved = frozenset(reserved)
+        nodes = {*reserved.values(), *(each.node for each in given.values())}
+        return nodes | {place.node for place in before if place is not None}
+
+    def _kept_s(self, given: GivenPlace, step: _Step) -> float:
+        """How long a nomination keeps its place."""
+        least_s = self._policy.starting_s
+        return least_s if given.deadline is None else max(least_s, given.deadline - step.server_now)
+
+    def _withdrawn(self, step: _Step) -> list[Write]:
+        """The nominations that go; the deadline stays."""
+        writes = []
+        for uid in step.decisions.withdraw:
+            pod = step.found.pods[uid]
+            self._asked.pop(uid, None)
+            if pod.state is not MemberState.BOUND:
+                self.own.placed(uid, None, pod.deadline)
+                writes.append(Write(pod, None, _notes(pod.deadline, "", step.gangs[uid])))
+        return writes
+
+    def _nominated(self, step: _Step) -> list[Write]:
+        """Nominations that the watch does not show; never in the place of one by another component."""
+        writes = []
+        joining = (member for gang in step.found.gangs for member in gang.joining)
+        foreign = {member.uid for member in joining if member.ask.is_foreign}
+        for each in step.decisions.nominate:
+            if each.uid in foreign:
+                continue
+            if self._is_written(each, step.gangs[each.uid]) or self._is_asked(each, step.now):
+                continue
+            end = step.server_now + self._policy.starting_s if each.deadline is None else each.deadline
+            notes = _notes(each.deadline, each.node, step.gangs[each.uid])
+            writes.append(Write(step.found.pods[each.uid], PlannedPlace(each.node, end), notes))
+            self._asked[each.uid] = _Asked(each.node, step.now)
+        return writes
+
+    def _is_written(self, given: GivenPlace, gang: Gang[WaitingPod]) -> bool:
+        """Whether the watch shows the nomination of a pod."""
+        pod = self._pods.get(given.uid)
+        if pod is None or pod.nominated != given.node:
+            return False
+        if given.deadline is None:
+            return True
+        if pod.deadline is None:
+            return False
+        slack_s = 1.0 if gang.has_begun else self._policy.deadlines.seconds(gang) * _EARLIER
+        return abs(given.deadline - pod.deadline) < slack_s
+
+    def _is_asked(self, given: GivenPlace, now: float) -> bool:
+        """Whether the nomination is on its way."""
+        asked = self._asked.get(given.uid)
+        return asked is not None and asked.node == given.node and now < asked.at + _WRITTEN_S
+
+    def _lift(self, step: _Step) -> None:
+        """Remove the gates of gangs whose nominations are all written, and those of pods that need none."""
+        given, pods = step.given, step.found.pods
+        begun = {gang.key for gang in step.found.gangs if gang.has_begun}
+        for uids in step.decisions.lift:
+            gang = step.gangs[uids[0]]
+            joining = [given[member.uid] for member in gang.joining if member.uid in given]
+            if all(self._is_written(each, gang) for each in joining):
+                begun.add(gang.key)
+                self._execution.lift(gang, [pods[uid] for uid in uids], self._pool)
+                self._lifted(pods[uid] for uid in uids)
+        beside = [
+            pod for key, some in step.found.companions.items() if key in begun for pod in some if pod.is_gated
+        ]
+        if free := [*beside, *step.found.alone]:
+            self._execution.lift_alone(free, self._pool)
+            self._lifted(free)
+
+    def _lifted(self, pods: Iterable[GangPod]) -> None:
+        for pod in pods:
+            self.own.lifted(pod.uid)
+
+
+def _notes(deadline: float | None, node: str, gang: Gang[WaitingPod]) -> dict[str, str]:
+    """The annotations of a member. One of a gang that has to be in one domain goes to this node alone."""
+    notes = {} if deadline is None else {START_BY: time_text(deadline)}
+    return notes if gang.wish.required_topology is None else notes | {ONLY_NODE: node}
