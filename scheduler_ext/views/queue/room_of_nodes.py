@@ -1,6 +1,7 @@
 """What nodes have free and pods hold, in GPUs and CPU, and the nodes that could take a pod."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from scheduler_ext.core.cycle.placement import Sizing
@@ -27,7 +28,8 @@ class RoomOfNodes:
     """The nodes of the last snapshot; only those that changed are computed again. One thread at a time."""
 
     def __init__(self, sizing: Sizing) -> None:
-        self._held = PerNode(_held)
+        self._sizing = sizing
+        self._held = PerNode(self._held_on)
         self._emptied = EmptiedNodes(sizing)
         self._by_name: Mapping[str, _Held] = {}
         self._facts: Mapping[str, NodeFacts] = {}
@@ -66,6 +68,11 @@ class RoomOfNodes:
             )
         )
 
+    def _held_on(self, node: Node) -> _Held:
+        # Planned pods wait in the queue, and do not hold anything yet.
+        now = self._sizing.resolved(replace(node.info, planned=())) if node.info.planned else node
+        return _Held((_free_gpu_milli(now), _free_cpu_milli(now.info)), placed_pods(now.info))
+
     def gpu_memory_mib(self, names: frozenset[str]) -> int:
         """The memory of the largest GPU of these nodes; 0 if unknown."""
         nodes = self._snapshot.nodes if self._snapshot is not None else {}
@@ -76,10 +83,6 @@ class RoomOfNodes:
 def run_kind(pod: BoundPod, facts: PodFacts) -> RunKind:
     """What a pod on a node is compared by."""
     return RunKind(pod.namespace, facts.owner, pod.asked)
-
-
-def _held(node: Node) -> _Held:
-    return _Held((_free_gpu_milli(node), _free_cpu_milli(node.info)), placed_pods(node.info))
 
 
 def _free_gpu_milli(node: Node) -> int:

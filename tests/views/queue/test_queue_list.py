@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from scheduler_ext.core.intree import NodeFacts
-from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.node.node import NodeInfo, PendingPod
 from scheduler_ext.core.planning.gang import GangKey
 from scheduler_ext.core.planning.plan import Entry, Plan, State
 from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
 from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.snapshot_dump import Moment, read_moment
 from scheduler_ext.explain.waiting import Waiting
@@ -89,6 +90,10 @@ class Followed:
 
     def status(self) -> SourceStatus:
         return SourceStatus([], 0.0, facts=self.state.facts, past_runs=self.past)
+
+
+def state_snapshot(info: NodeInfo) -> Snapshot:
+    return build_snapshot({info.name: CONFIG.sizing().resolved(info)}, 1)
 
 
 def listed(
@@ -242,6 +247,16 @@ class TestStarts:
         assert start(listed(waits("w"), FIRST), "w")["unknown"] == (
             "the estimate failed; see the log of the extender"
         )
+
+    def test_a_planned_pod_counts_once_on_its_node(self) -> None:
+        """The nodes of a live cluster count planned pods, which are rows of the queue too."""
+        source = Followed(cluster(waits("p"), waits("w"), FIRST))
+        (info,) = [node.info for node in source.snapshot.nodes.values()]
+        planned = replace(info, planned=(source.pending()[0].pod,))
+        source.moment = replace(source.moment, snapshot=state_snapshot(planned))
+        source.planned = Plan(time.time(), [entry("p", State.NOMINATED, node="a"), entry("w", State.WAITING)])
+        listing = QueueView(source, list, StartEstimates(source, CONFIG, 60.0)).listed(None, time.time())
+        assert start(listing, "w")["byStatedLimits"], "after the first pod, which has stated its limit"
 
     def test_the_end_of_a_long_queue_has_none(self) -> None:
         listing = listed(*(waits(f"w{i:03}") for i in range(MOST + 1)), FIRST, SECOND)
