@@ -61,15 +61,23 @@ DIGEST = f"sha256:{'ab' * 32}"
             id="reclaim of idle GPUs",
         ),
         pytest.param(
-            {"gangs": {"enabled": True}, "idle": {"reclaim": "evict"}},
+            {
+                "planner": {"enabled": True},
+                "gangs": {"enabled": True},
+                "idle": {"reclaim": "evict"},
+            },
             {
                 "resources": [BASE],
-                "components": ["components/idle-reclaim", "components/gangs"],
+                "components": [
+                    "components/planner",
+                    "components/idle-reclaim",
+                    "components/gangs",
+                ],
                 **OWN_CONFIGURATION,
             },
             {
                 "extender.yaml": f"{EXTENDER}idle: {{reclaim: {{mode: evict}}}}\n"
-                "nominate: {gangs: {enabled: true}}\n"
+                "nominate: {enabled: true, gangs: {enabled: true}}\n"
             },
             id="gangs beside reclaim",
         ),
