@@ -74,7 +74,14 @@ def shell(page: Path) -> list[str]:
 
 
 def test_every_page_with_commands_is_followed_somewhere() -> None:
-    here = {"agent.md", "page.md", "monitoring.md", "kubectl-plugin.md", "scale-on-gpu-metrics.md"}
+    here = {
+        "agent.md",
+        "page.md",
+        "monitoring.md",
+        "kubectl-plugin.md",
+        "queue.md",
+        "scale-on-gpu-metrics.md",
+    }
     assert {page.name for page in TASKS.glob("*.md") if shell(page)} == here | (
         ELSEWHERE & {page.name for page in TASKS.glob("*.md")}
     )
@@ -101,6 +108,13 @@ def test_the_page_on_the_live_page(reader: Reader) -> None:
                 assert b"<title>" in answer.read()
         finally:
             forward.send_signal(signal.SIGINT)
+
+
+def test_the_page_on_the_queue(reader: Reader) -> None:
+    (command,) = shell(TASKS / "queue.md")
+    reader.write_pod(("three-a100", "waits"), ('"A100-80GB"', '"H100"'), ('"3"', '"9"'))
+    reader.run_block("kubectl apply -f pod.yaml")
+    assert "waits" in reader.run_block(command)
 
 
 def test_the_page_on_the_plugin(reader: Reader) -> None:
