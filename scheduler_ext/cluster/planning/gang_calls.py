@@ -4,10 +4,10 @@ none."""
 import logging
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import NamedTuple
 
 from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import JSON, JSON_PATCH, RefusedError, Transport
+from scheduler_ext.cluster.planning.named_pod import NamedPod
 from scheduler_ext.core.planning.gang import GangKey
 from scheduler_ext.wire.gang_pod import GangPod, gang_eviction, gate_patch
 
@@ -17,14 +17,6 @@ _CALL_S = 5.0
 # The pod is gone, or another one of its name has come; or its gate has gone meanwhile.
 _OVER = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 _CHANGED = (*_OVER, HTTPStatus.UNPROCESSABLE_ENTITY)
-
-
-class Victim(NamedTuple):
-    """A pod to evict."""
-
-    uid: str
-    namespace: str
-    name: str
 
 
 class GangCalls:
@@ -49,7 +41,7 @@ class GangCalls:
             raise
         return True
 
-    def evict_all(self, victims: Sequence[Victim], of: GangKey) -> str | None:
+    def evict_all(self, victims: Sequence[NamedPod], of: GangKey) -> str | None:
         """Evict all these pods, if each eviction is allowed; otherwise none, and the reason. A pod that is
         gone already counts as evicted."""
         for dry_run in (True, False):
@@ -64,7 +56,7 @@ class GangCalls:
                     return f"pod {victim.namespace}/{victim.name} may not be evicted now: {error}"
         return None
 
-    def _evict(self, victim: Victim, of: GangKey, dry_run: bool) -> None:
+    def _evict(self, victim: NamedPod, of: GangKey, dry_run: bool) -> None:
         path = f"{pod_path(victim.namespace, victim.name)}/eviction"
         body = gang_eviction(victim.namespace, victim.name, victim.uid, str(of))
         query = {"dryRun": "All"} if dry_run else {}

@@ -21,7 +21,6 @@ class _Stands(NamedTuple):
     reason: str
     gang: GangKey | None = None
     node: str = ""
-    starts_at: float | None = None
     deadline: float | None = None
 
 
@@ -69,11 +68,10 @@ class GangEntries:
         if state is State.PLANNED:
             if member.node is not None and member.node == node:
                 state = State.NOMINATED
-            return _Stands(state, "", gang.key, node, None, member.deadline)
+            return _Stands(state, "", gang.key, node, member.deadline)
         if kept is not None:
             node = kept.places.get(uid, "")
-        starts_at = kept.starts_at if kept is not None else None
-        return _Stands(state, reason, gang.key, node, starts_at, member.deadline)
+        return _Stands(state, reason, gang.key, node, member.deadline)
 
     def gangs(self) -> Sequence[tuple[Gang[WaitingPod], State, str]]:
         """The gangs that wait, with their state and a sentence."""
@@ -103,5 +101,4 @@ class GangEntries:
             reason=stands.reason,
             gang=stands.gang,
             deadline=stands.deadline,
-            starts_at=stands.starts_at,
         )

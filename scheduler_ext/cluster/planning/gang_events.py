@@ -2,11 +2,12 @@
 in ten minutes."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from cachetools import TTLCache
 
 from scheduler_ext.cluster.events.event_recorder import event_body
+from scheduler_ext.cluster.planning.named_pod import NamedPod
 from scheduler_ext.core.planning.gang import GangKey
 
 STARTING = "GPUGangStarting"
@@ -21,19 +22,6 @@ _PODS = 16
 Write = Callable[[Callable[[], dict[str, Any]]], None]
 
 
-class Named(Protocol):
-    """A pod."""
-
-    @property
-    def uid(self) -> str: ...
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-
 class GangEvents:
     """For one thread. `write` takes a function that makes the Event when it is written."""
 
@@ -41,29 +29,36 @@ class GangEvents:
         self._write = write
         self._said: TTLCache[tuple[GangKey, str], str] = TTLCache(5000, _EVERY_S)
 
-    def starting(self, gang: GangKey, pods: Sequence[Named], size: int) -> None:
+    def starting(self, gang: GangKey, pods: Sequence[NamedPod], size: int) -> None:
         """The gates of these pods went."""
         self._say(gang, STARTING, "Normal", f"all {size} members of gang {gang} have places", pods)
 
-    def waiting(self, gang: GangKey, pods: Sequence[Named], reason: str, *, invalid: bool = False) -> None:
+    def waiting(self, gang: GangKey, pods: Sequence[NamedPod], reason: str, *, invalid: bool = False) -> None:
         """These pods stay behind their gates."""
         kind = "Warning" if invalid else "Normal"
         self._say(gang, WAITING, kind, f"gang {gang} waits: {reason}", pods)
 
-    def invalid(self, pod: Named, reason: str) -> None:
+    def invalid(self, pod: NamedPod, reason: str) -> None:
         """The gang of a pod cannot be read."""
         self._say(GangKey(pod.namespace, "pod", pod.name), WAITING, "Warning", reason, (pod,))
 
-    def evicted(self, gang: GangKey, pods: Sequence[Named], reason: str) -> None:
+    def evicted(self, gang: GangKey, pods: Sequence[NamedPod], reason: str) -> None:
         """These pods were evicted for a gang, which may be their own."""
         self._say(gang, EVICTED, "Warning", reason, pods, again=True)
 
-    def not_evicted(self, gang: GangKey, pods: Sequence[Named], reason: str) -> None:
+    def not_evicted(self, gang: GangKey, pods: Sequence[NamedPod], reason: str) -> None:
         """A gang that was to be evicted, or that needs evictions, is held up."""
         self._say(gang, NOT_EVICTED, "Warning", reason, pods)
 
     def _say(
-        self, gang: GangKey, reason: str, kind: str, note: str, pods: Sequence[Named], *, again: bool = False
+        self,
+        gang: GangKey,
+        reason: str,
+        kind: str,
+        note: str,
+        pods: Sequence[NamedPod],
+        *,
+        again: bool = False,
     ) -> None:
         if not again and self._said.get((gang, reason)) == note:
             return

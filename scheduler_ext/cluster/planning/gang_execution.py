@@ -9,10 +9,11 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any, Protocol
+from typing import Any
 
-from scheduler_ext.cluster.planning.gang_calls import GangCalls, Victim
+from scheduler_ext.cluster.planning.gang_calls import GangCalls
 from scheduler_ext.cluster.planning.gang_events import GangEvents
+from scheduler_ext.cluster.planning.named_pod import NamedPod
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.planning.gang import Gang, GangKey
 from scheduler_ext.core.planning.gang_decisions import Evict
@@ -23,19 +24,6 @@ log = logging.getLogger(__name__)
 
 # After evictions for a gang were refused.
 AGAIN_S = 15.0
-
-
-class PodName(Protocol):
-    """A pod."""
-
-    @property
-    def uid(self) -> str: ...
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
 
 
 class GangExecution:
@@ -56,12 +44,12 @@ class GangExecution:
         self._active = active
         self._not_before: dict[GangKey, float] = {}
 
-    def evict(self, evicted: Sequence[Evict], pods: Mapping[str, PodName]) -> list[str]:
+    def evict(self, evicted: Sequence[Evict], pods: Mapping[str, NamedPod]) -> list[str]:
         """Evict these pods, those of each gang together; `pods` are all pods by uid. Returns the uids of
         those that leave. A set that was refused is tried again later. Raises ClusterError."""
         now = time.monotonic()
         self._not_before = {key: at for key, at in self._not_before.items() if at > now}
-        sets: dict[tuple[GangKey, bool], list[PodName]] = {}
+        sets: dict[tuple[GangKey, bool], list[NamedPod]] = {}
         for each in evicted:
             if each.uid in pods:
                 sets.setdefault((each.of, each.overdue), []).append(pods[each.uid])
@@ -71,9 +59,8 @@ class GangExecution:
                 gone += [pod.uid for pod in some]
         return gone
 
-    def _evict_set(self, key: GangKey, overdue: bool, some: Sequence[PodName]) -> bool:
-        victims = [Victim(pod.uid, pod.namespace, pod.name) for pod in some]
-        refusal = self._calls.evict_all(victims, key)
+    def _evict_set(self, key: GangKey, overdue: bool, some: Sequence[NamedPod]) -> bool:
+        refusal = self._calls.evict_all(some, key)
         if refusal is not None:
             self.evictions.inc("refused")
             self._not_before[key] = time.monotonic() + AGAIN_S

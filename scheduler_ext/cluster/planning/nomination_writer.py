@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from threading import Condition
-from typing import Protocol
 
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.api_paths import pod_path
 from scheduler_ext.cluster.client.transport import APPLY, RefusedError, Transport, is_transient
+from scheduler_ext.cluster.planning.named_pod import NamedPod
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.planning.outcomes import Outcome
@@ -29,25 +29,12 @@ _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,applic
 _QUERY = {"fieldManager": FIELD_MANAGER}
 
 
-class Named(Protocol):
-    """A pod."""
-
-    @property
-    def uid(self) -> str: ...
-
-    @property
-    def namespace(self) -> str: ...
-
-    @property
-    def name(self) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Write:
     """A nomination of a pod, or its withdrawal (`place` None). `notes` are the other annotations of the
     planner that the pod has then."""
 
-    pod: Named
+    pod: NamedPod
     place: PlannedPlace | None
     notes: Mapping[str, str] = field(default_factory=dict)
 
@@ -79,12 +66,15 @@ class NominationWriter(Background):
                 self._waiting[write.pod.uid] = write
             self._has_work.notify_all()
 
-    def drop(self, uid: str) -> None:
-        """kube-scheduler has come to the pod, so its nomination would be in vain."""
+    def drop(self, uid: str) -> bool:
+        """kube-scheduler has come to the pod, so its nomination would be in vain; whether it was not written
+        yet."""
         with self._has_work:
             write = self._waiting.get(uid)
-            if write is not None and write.place is not None:
+            dropped = write is not None and write.place is not None
+            if dropped:
                 del self._waiting[uid]
+            return dropped
 
     def clear(self) -> None:
         """Write nothing more of what waits."""

@@ -87,8 +87,8 @@ class Planning(Background):
         self._planner = Planner(config.nominate.batch, self._ttl_s)
         self._in_tree = InTreeFilters()
         self._writer = NominationWriter(transport)
-        # Pods that kube-scheduler has come to, since the last step.
-        self._asked: deque[str] = deque(maxlen=_MOST_ASKED)
+        # Pods that kube-scheduler has come to, since the last step, and whether their writes were dropped.
+        self._asked: deque[tuple[str, bool]] = deque(maxlen=_MOST_ASKED)
         extender.on_asked = self._note_asked
         self._changed = Event()
         followed.changed = self.wake
@@ -115,8 +115,7 @@ class Planning(Background):
 
     def _note_asked(self, uid: str) -> None:
         if self.gangs is None or not self.gangs.is_member(uid):
-            self._asked.append(uid)
-            self._writer.drop(uid)
+            self._asked.append((uid, self._writer.drop(uid)))
 
     def wake(self) -> None:
         """Something changed."""
@@ -222,7 +221,8 @@ class Planning(Background):
         """What is waiting and what is kept, after all that became of former nominations."""
         failed, misfits = self._writer.take_failed(), self._extender.take_misfits()
         planner, gangs = self._planner, self.gangs
-        planner.asked(now, [self._asked.popleft() for _ in range(len(self._asked))])
+        asked = dict(self._asked.popleft() for _ in range(len(self._asked)))
+        planner.asked(now, list(asked), {uid for uid, dropped in asked.items() if dropped})
         with self._source.locked as cache:
             every = self._followed.waiting()
             asks = every if gangs is None else gangs.alone(every)

@@ -1,14 +1,15 @@
 """What became of nominations, and when a pod whose nomination had no effect is planned again."""
 
 from dataclasses import dataclass, field
-from enum import Enum
+
+from scheduler_ext.core.planning.meaning_enum import MeaningEnum
 
 # The wait after the first failure; it doubles with each further one of the same pod.
 _FIRST_S = 2.0
 _LONGEST_S = 300.0
 
 
-class Outcome(Enum):
+class Outcome(MeaningEnum):
     """The end of a nomination; `meaning` is a sentence."""
 
     BOUND = "bound", "The pod was bound where it was planned."
@@ -19,15 +20,6 @@ class Outcome(Enum):
     FAILED = "failed", "The nomination could not be written."
     WITHDRAWN = "withdrawn", "The place was given up, for a pod of higher priority or because it was lost."
     DELETED = "deleted", "The pod was deleted before it was bound."
-
-    meaning: str
-
-    def __new__(cls, value: str, meaning: str) -> "Outcome":
-        """A member whose value is the first of the two texts."""
-        member = object.__new__(cls)
-        member._value_ = value
-        member.meaning = meaning
-        return member
 
 
 # After these the pod is not planned again at once.

@@ -4,12 +4,12 @@ the metrics show it."""
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
 from scheduler_ext.core.planning.gang import GangKey
+from scheduler_ext.core.planning.meaning_enum import MeaningEnum
 
 
-class State(Enum):
+class State(MeaningEnum):
     """How a waiting pod or gang stands; `meaning` is a sentence."""
 
     PLANNED = "planned", "It has a place, which is not written on the pod yet."
@@ -27,22 +27,12 @@ class State(Enum):
     UNSCHEDULABLE = "unschedulable", "The gang would not fit if all other pods left."
     GIVEN_UP = "given up", "The gang did not start in time, and is evicted whole."
 
-    meaning: str
-
-    def __new__(cls, value: str, meaning: str) -> "State":
-        """A member whose value is the first of the two texts."""
-        member = object.__new__(cls)
-        member._value_ = value
-        member.meaning = meaning
-        return member
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One waiting pod. Times are wall time in seconds; it is in its state `since` then. `node` and `devices`
     (UUIDs by container, of shares only) are its place. `reason` is a sentence without a full stop, and
-    `refusals` counts the nodes that refuse the pod by reason. `deadline` is when its place is given up.
-    `starts_at` is the estimate of its start by the stated ends of running pods; None if unknown."""
+    `refusals` counts the nodes that refuse the pod by reason. `deadline` is when its place is given up."""
 
     uid: str
     namespace: str
@@ -57,7 +47,6 @@ class Entry:
     refusals: Mapping[str, int] = field(default_factory=dict)
     gang: GangKey | None = None
     deadline: float | None = None
-    starts_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

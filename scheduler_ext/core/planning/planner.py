@@ -157,16 +157,19 @@ class Planner:
     def ended(self, uid: str, outcome: Outcome, now: float) -> None:
         """The place of a pod is not kept any more."""
         given = self._given.pop(uid, None)
-        if given is None:
-            return
-        if given.write_at is not None:
+        if given is None or given.write_at is not None:
             return
         self._outcomes[outcome] += 1
         if outcome in BACKING_OFF:
             self._pauses.failed(uid, outcome, now)
 
-    def asked(self, now: float, uids: Sequence[str]) -> None:
-        """kube-scheduler has come to these pods and got a node for each: they are about to be bound."""
+    def asked(self, now: float, uids: Sequence[str], dropped: Collection[str] = ()) -> None:
+        """kube-scheduler has come to these pods and got a node for each: they are about to be bound. Those
+        that are not written yet, or whose write was `dropped`, are written if they still wait then."""
+        for uid in uids:
+            given = self._given.get(uid)
+            if given is not None and (given.write_at is not None or uid in dropped):
+                given.write_at = now + _BINDING_S
         self._asked_at.extend([now] * len(uids))
         self._asked = {uid: at for uid, at in self._asked.items() if now < at + _BINDING_S}
         self._asked |= dict.fromkeys(uids, now)

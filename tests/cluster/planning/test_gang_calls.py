@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from typing import NamedTuple
 
 import msgspec
 import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.planning.gang_calls import GangCalls, Victim
+from scheduler_ext.cluster.planning.gang_calls import GangCalls
 from scheduler_ext.cluster.planning.gang_pods import GangPods
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.planning.gang import GATE, GangKey
@@ -36,11 +37,19 @@ def gated(server: ApiServer, name: str, *others: str) -> GangPod:
     return gang_pod(read(document), ResourceNames())
 
 
-def running(server: ApiServer, name: str, **labels: str) -> Victim:
+class Pod(NamedTuple):
+    """A pod by its names."""
+
+    uid: str
+    namespace: str
+    name: str
+
+
+def running(server: ApiServer, name: str, **labels: str) -> Pod:
     document = pod(name, {"nvidia.com/gpu": "1"}, on="n1")
     document["metadata"]["labels"] = labels
     server.store.put(PODS, document)
-    return Victim(f"uid-{name}", "default", name)
+    return Pod(f"uid-{name}", "default", name)
 
 
 def budget(server: ApiServer, app: str, allowed: int) -> None:
@@ -97,7 +106,7 @@ def test_no_victim_is_evicted_if_a_budget_refuses_one(server: ApiServer, transpo
 
 
 def test_a_victim_that_is_gone_holds_up_no_other(server: ApiServer, transport: Transport) -> None:
-    victims = [Victim("uid-gone", "default", "gone"), running(server, "b")]
+    victims = [Pod("uid-gone", "default", "gone"), running(server, "b")]
     assert GangCalls(transport).evict_all(victims, GANG) is None
     assert leaving(server) == ["b"]
 

@@ -308,6 +308,19 @@ def test_a_pod_that_kube_scheduler_has_come_to_gets_no_place() -> None:
     assert found.step().keys() == {"p0"}
 
 
+def test_a_nomination_that_came_too_late_is_no_outcome_and_is_written_if_the_pod_still_waits() -> None:
+    found = run(8)
+    found.ask(waiting("p0", number=0), waiting("p1", number=1))
+    found.step(written=False)
+    assert found.wrote == ["p0", "p1"]
+    found.planner.asked(found.now, ["p0", "p1"], {"p0", "p1"})
+    found.bind("p0", "a")
+    while found.now < 5.3:
+        found.step(written=False)
+    assert found.wrote == ["p0", "p1", "p1"]
+    assert found.planner.take_outcomes() == {}
+
+
 def test_more_pods_are_near_the_faster_kube_scheduler_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_module, "_LEAST_NEAR", 1)
     found = run(8, 8)

@@ -1,0 +1,16 @@
+"""A pod, as far as API calls and Events name it."""
+
+from typing import Protocol
+
+
+class NamedPod(Protocol):
+    """A pod by its names: waiting, of a gang, or bound."""
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def namespace(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
