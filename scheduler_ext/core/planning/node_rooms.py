@@ -41,6 +41,8 @@ class NodeRooms:
         self._facts: list[NodeFacts | None] = []
         self._offered: list[Amounts] = []
         self._taken: list[Counter[str]] = []
+        # How many pods each node has; one that takes nothing counts, too.
+        self._pods_on: list[int] = []
         self._unused: list[int] = []
         self._pods: dict[str, tuple[int, Amounts]] = {}
         self._free: dict[str, Milli] = {}
@@ -81,12 +83,14 @@ class NodeRooms:
         self.remove(uid)
         index = self._indexed(node)
         self._pods[uid] = index, amounts
+        self._pods_on[index] += 1
         self._take(index, amounts, 1)
 
     def remove(self, uid: str) -> None:
         """A pod takes nothing any more."""
         before = self._pods.pop(uid, None)
         if before is not None:
+            self._pods_on[before[0]] -= 1
             self._take(before[0], before[1], -1)
             self.freed += 1
             self._drop_if_unused(before[0])
@@ -132,6 +136,7 @@ class NodeRooms:
         self._facts.append(None)
         self._offered.append({})
         self._taken.append(Counter())
+        self._pods_on.append(0)
         if len(self._facts) > len(self._changed):
             more = _SPARE + len(self._facts) // 4
             self._changed = np.append(self._changed, np.zeros(more, np.int64))
@@ -142,10 +147,10 @@ class NodeRooms:
 
     def _drop_if_unused(self, index: int) -> None:
         """Another Node may have the columns of one that is gone, with all of its pods."""
-        if self._facts[index] is None and not any(self._taken[index].values()):
+        if self._facts[index] is None and not self._pods_on[index]:
             del self._index[self._names[index]]
             self._copied = None
-            self._taken[index] = Counter()
+            self._taken[index].clear()
             self._unused.append(index)
 
     def _take(self, index: int, amounts: Amounts, pods: int) -> None:
