@@ -69,7 +69,7 @@ class Faults:
     def die_if(self, place: str) -> None:
         """End here if the fault is due."""
         if self.due(place):
-            _die()
+            die()
 
 
 def arm(file: Path, fault: str, number: int) -> None:
@@ -123,7 +123,7 @@ def faulty_post(faults: Faults) -> Callable[..., Outcome[None]]:
         if faults.due("during-post"):
             threading.Thread(target=later, args=(0.0,)).start()
             time.sleep(_PART_S)
-            _die()
+            die()
         if faults.due("late-success"):
             threading.Thread(target=later, args=(_LATE_S,)).start()
             return Unknown("no answer, and it is on its way still")
@@ -138,7 +138,7 @@ def faulty_post(faults: Faults) -> Callable[..., Outcome[None]]:
     return posted
 
 
-def _die() -> None:
+def die() -> None:
     # All processes of the container, at once.
     os.killpg(os.getpgid(0), signal.SIGKILL)
     signal.pause()

@@ -114,6 +114,9 @@ def refusal(tmp_path: Path, values: Json, version: str | None = None, namespace:
             id="an extender that does not know its scheduler",
         ),
         pytest.param(
+            {"gangs": {"enabled": True}}, "gangs.enabled: only with", id="gangs without the planner"
+        ),
+        pytest.param(
             {"shares": {"cdi": True}}, "shares.cdi: only with", id="devices of shares without shares"
         ),
         pytest.param(
@@ -154,6 +157,12 @@ def test_kubernetes_before_1_31_is_refused(tmp_path: Path) -> None:
             "1.35.4-eks-1a2b3c",
             "shares.enabled: memory shares need Kubernetes 1.36",
             id="shares",
+        ),
+        pytest.param(
+            {"planner": {"enabled": True}, "gangs": {"enabled": True}},
+            "1.35.4",
+            "gangs.enabled: the policy that holds pods back needs Kubernetes 1.36",
+            id="gangs",
         ),
         pytest.param({"dra": {"enabled": True}}, "1.33.13", "needs Kubernetes 1.34", id="claims"),
         pytest.param({"dra": {"deviceTaints": True}}, "1.33.13", "needs Kubernetes 1.34", id="taints"),

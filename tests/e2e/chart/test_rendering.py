@@ -126,6 +126,7 @@ ALL = {
         "monitoring": {"enabled": True},
         "placeholders": {"enabled": True},
         "planner": {"enabled": True},
+        "gangs": {"enabled": True},
     },
     "another namespace for everything": {"agent": {"namespace": {"name": "gpu-agents"}}},
 }

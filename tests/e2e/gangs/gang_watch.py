@@ -12,6 +12,7 @@ from tests.e2e.cluster.api import Api, Json
 from tests.e2e.gangs.gang_cluster import GATE
 
 _LOOK_S = 0.2
+_SLOW_S = 7.0
 
 
 @dataclass
@@ -59,6 +60,9 @@ class GangWatch(threading.Thread):
         self._finished: set[str] = set()
         self.accounts: dict[str, Account] = {}
         self.problems: list[str] = []
+        self.why: list[str] = []
+        """What the extender said about gangs that fitted for long."""
+        self.explain: Callable[[], str] = lambda: ""
         self._judge = threading.Thread(target=self._judge_often, daemon=True)
 
     def start(self) -> None:
@@ -168,6 +172,11 @@ class GangWatch(threading.Thread):
             if count > self.capacity.get(node, 10**6):
                 self.problems.append(f"{count} GPUs of {node} are promised")
 
+    def _ask_why(self, members: list[Seen], free: Mapping[str, int]) -> None:
+        said = self.explain()
+        left = {node: count for node, count in free.items() if count}
+        self.why.append(f"{time.ctime()} {members[0].gang}: {said}; free {left}")
+
     def _account(self, gang: str) -> Account:
         return self.accounts.setdefault(gang, Account())
 
@@ -184,13 +193,17 @@ class GangWatch(threading.Thread):
                 account.partial_s = 0.0
 
     def _fitting(self, gangs: Mapping[str, list[Seen]], pods: list[Seen], passed: float) -> None:
-        fitting = fitting_gangs(gangs, free_gpus(self.capacity, pods))
+        free = free_gpus(self.capacity, pods)
+        fitting = fitting_gangs(gangs, free)
         for name in gangs:
             account = self._account(name)
             if name in fitting:
                 if not account.fits_s:
                     account.fits_since = time.time()
-                account.fits_s += passed
+                was, account.fits_s = account.fits_s, account.fits_s + passed
+                if was < _SLOW_S <= account.fits_s:
+                    members = gangs[name]
+                    threading.Thread(target=self._ask_why, args=(members, free), daemon=True).start()
                 if account.fits_s > account.longest_fits_s:
                     account.longest_at = account.fits_since, time.time()
                 account.longest_fits_s = max(account.longest_fits_s, account.fits_s)

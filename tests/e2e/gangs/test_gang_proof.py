@@ -7,21 +7,26 @@ deadline, no GPU is promised twice, no two gangs wait for each other, and each g
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.faulty_extender import arm
 from tests.e2e.gangs.faulty_gangs import KILLS
 from tests.e2e.gangs.gang_cluster import Gangs, installed
 from tests.e2e.gangs.gang_owner import Owner, Planned
 from tests.e2e.gangs.gang_watch import GangWatch
+from tests.e2e.workload import TAINT
 
 pytestmark = [pytest.mark.alone]
 
@@ -74,6 +79,7 @@ def test_gangs(gangs: Gangs, fault: Path) -> None:
         return up[0] and all(pod.ready for pod in gangs.installation.pods())
 
     watch = GangWatch(gangs.api, f"/api/v1/namespaces/{gangs.namespace}/pods", capacity, is_up)
+    watch.explain = lambda: queue(gangs)
     watch.start()
     owner = Owner(gangs, watch, plans, AT_ONCE, SEED)
     owner.start()
@@ -93,6 +99,7 @@ def test_gangs(gangs: Gangs, fault: Path) -> None:
             replace_node(gangs, watch, rng.choice(sorted(watch.capacity)))
         elif what == "pause":
             up[0] = False
+            print(time.strftime("%H:%M:%S"), "pause")
             with gangs.installation.plane.paused_apiserver():
                 time.sleep(rng.uniform(1.0, 4.0))
             time.sleep(1.0)
@@ -112,6 +119,7 @@ def test_gangs(gangs: Gangs, fault: Path) -> None:
         f"{partial:.1f} s, longest fitting without a start {fits:.1f} s, median {median:.2f} s; "
         f"{restarts} restarts; errors of the owner: {len(owner.errors)} {owner.errors[:3]}"
     )
+    print("\n".join(watch.why))
     assert watch.problems == []
     assert restarts > 0
     assert {each.name for each in owner.left} == set()
@@ -125,6 +133,23 @@ def test_gangs(gangs: Gangs, fault: Path) -> None:
     assert slow == {}
 
 
+def queue(gangs: Gangs) -> str:
+    """What the extender has in its queue: how each gang stands, with its places."""
+    kubeconfig = str(gangs.installation.plane.kubeconfig("admin"))
+    command = ["queue", "--kubeconfig", kubeconfig, "--from", "extender", "-o", "json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "scheduler_ext", *command], capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        return done.stderr.strip()[-300:]
+    lines = []
+    for item in json.loads(done.stdout)["items"]:
+        members = item.get("members") or []
+        states = sorted({f"{each['state']}@{(each['node'] or '')[-6:]}" for each in members})
+        lines.append(f"{item['name']}: {item['state']} {item['reason']} {states}")
+    return "\n    ".join(["", *lines])
+
+
 def replace_node(gangs: Gangs, watch: GangWatch, name: str) -> None:
     """A node dies with its pods, and another one comes."""
     pods = watch.on(name)
@@ -133,4 +158,11 @@ def replace_node(gangs: Gangs, watch: GangWatch, name: str) -> None:
     gangs.delete(*pods)
     new = gangs.add_whole(f"r{time.monotonic_ns() % 10**9}", GPUS)
     gangs.write_reports()
+    eventually(lambda: not taints(gangs, new), "the node is ready")
     watch.capacity[new] = GPUS
+
+
+def taints(gangs: Gangs, node: str) -> list[str]:
+    """The taints of a node beside that of GPUs."""
+    spec = gangs.api.get(f"/api/v1/nodes/{node}")["spec"]
+    return [each["key"] for each in spec.get("taints") or () if each["key"] != TAINT["key"]]
