@@ -50,8 +50,8 @@ class GangTurns:
             if gang.has_begun:
                 continue
             if not self._place_before(gang):
-                # Pods that come first are still to be placed.
-                break
+                # Pods that come first are still to be tried, and none that comes later may go before.
+                return self._planning.decisions()
             self._planning.start(gang)
         self._place(self._asks)
         return self._planning.decisions()
@@ -64,10 +64,11 @@ class GangTurns:
     def _place(self, asks: Sequence[WaitingPod]) -> bool:
         while self._left > 0:
             step = self._planner.step(self._now, asks, self._version, lambda: self._cluster)
+            if step.more or step.write:
+                self.steps.append(step)
             if not step.more:
                 break
             self._left -= 1
-            self.steps.append(step)
             for given in step.nominate:
                 self._hold(given.ask, given.node)
         return not self._planner.waits(asks, self._now)
