@@ -6,6 +6,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Protocol
 
+import msgspec
+
 from scheduler_ext.core.dra.known_claims import Asked
 from scheduler_ext.core.dra.published import TEMPLATE_PREFIX
 from scheduler_ext.core.intree import (
@@ -114,7 +116,7 @@ def claim_names(pod: kube.Pod) -> list[str]:
     return names
 
 
-def _containers(spec: kube.PodSpec) -> Iterator[tuple[kube.Container, Role]]:
+def _containers(spec: "kube.PodSpec | _Asking") -> Iterator[tuple[kube.Container, Role]]:
     """Init containers first, because they start first; a null entry is an empty container, as in Go."""
     for container in spec.init_containers or ():
         sidecar = container is not None and container.restart_policy == "Always"
@@ -317,8 +319,29 @@ def _term(term: kube.NodeSelectorTerm) -> NodeSelectorTerm:
     return NodeSelectorTerm(requirements(term.match_expressions), requirements(term.match_fields))
 
 
+class _Asking(msgspec.Struct):
+    """What the effective requests of a pod depend on."""
+
+    containers: list[kube.Container | None] | None
+    init_containers: list[kube.Container | None] | None
+    overhead: kube.Quantities | None
+    resources: kube.ResourceRequirements | None
+
+
+_encoder = msgspec.json.Encoder()
+_asking = msgspec.json.Decoder(_Asking)
+
+
 def pod_amounts(spec: kube.PodSpec) -> dict[str, Fraction]:
     """The effective requests of a pod for every resource. Raises QuantityError naming the resource."""
+    asking = _Asking(spec.containers, spec.init_containers, spec.overhead, spec.resources)
+    return dict(_amounts(_encoder.encode(asking)))
+
+
+@lru_cache(maxsize=1024)
+def _amounts(asking: bytes) -> Mapping[str, Fraction]:
+    """Most pods are equal to others, and to compute with fractions takes long."""
+    spec = _asking.decode(asking)
     asked = [(_all_amounts(container.resources), role) for container, role in _containers(spec)]
     return effective_requests(
         [amounts for amounts, role in asked if role is Role.APP],

@@ -1,7 +1,8 @@
 """What a planner follows beside the scheduler cache: the waiting pods with all that they ask, and what each
 node has left of resources that are no GPU's. Objects are read before the lock of the cache is taken."""
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
@@ -10,7 +11,7 @@ from cachetools import LRUCache
 
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.core.intree import NodeFacts, PodNeeds, needs_key
-from scheduler_ext.core.node.node import PendingPod
+from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.planning.node_rooms import NodeRooms
 from scheduler_ext.core.planning.waiting_pod import (
     Amounts,
@@ -73,8 +74,10 @@ class FollowedCluster:
         self._kind = 0
         self._came = 0
         self._waiting: dict[str, WaitingPod] = {}
-        # The waiting pods in kube-scheduler's order.
-        self._order: list[tuple[tuple[int, float, int], str]] = []
+        # The waiting pods in kube-scheduler's order, with their ranks, and how many ask each resource.
+        self._ranks: list[tuple[int, float, int]] = []
+        self._order: list[WaitingPod] = []
+        self._resources_asked: Counter[str] = Counter()
 
     def read_node(self, node: kube.Node, facts: NodeFacts) -> FollowedNode:
         """A Node. Raises QuantityError for an amount that cannot be read."""
@@ -87,9 +90,9 @@ class FollowedCluster:
         if is_finished(pod):
             return None
         if spec.node_name:
-            return _Running(
-                spec.node_name, amounts_needed(other_requests(spec, self._resources), frozenset())
-            )
+            known = state[0] if isinstance(state, tuple) and isinstance(state[0], BoundPod) else None
+            asked = other_requests(spec, self._resources) if known is None else known.other_requests
+            return _Running(spec.node_name, amounts_needed(asked, frozenset()))
         if isinstance(state, PendingPod) and self._is_ours(state):
             return self._waiting_pod(pod, spec, state)
         return None
@@ -111,7 +114,15 @@ class FollowedCluster:
 
     def waiting(self) -> list[WaitingPod]:
         """All waiting pods, in kube-scheduler's order."""
-        return [self._waiting[uid] for _, uid in self._order]
+        return self._order.copy()
+
+    def by_uid(self) -> dict[str, WaitingPod]:
+        """The same by uid."""
+        return self._waiting.copy()
+
+    def resources(self) -> set[str]:
+        """What waiting pods ask of nodes beside GPUs."""
+        return set(+self._resources_asked)
 
     def _is_ours(self, pending: PendingPod) -> bool:
         return pending.scheduler_name in self._scheduler_names and not pending.pod.terminating
@@ -125,6 +136,7 @@ class FollowedCluster:
             amounts=asked.amounts,
             kind=self._kind_of(request, asked),
             gpus=asked_gpus(request),
+            was_tried=_was_tried(pod),
             nominated=state.nominated_node,
             planned=state.planned,
             not_modelled=asked.not_modelled,
@@ -159,14 +171,25 @@ class FollowedCluster:
     def _wait(self, uid: str, pod: WaitingPod | None) -> None:
         before = self._waiting.pop(uid, None)
         if before is not None:
-            del self._order[bisect_left(self._order, (before.rank, uid))]
+            place = bisect_left(self._ranks, before.rank)
+            del self._ranks[place], self._order[place]
+            self._resources_asked.subtract(before.amounts.keys())
         if pod is None:
             return
         if before is None:
             self._came += 1
         pod = pod.numbered(self._came if before is None else before.number)
         self._waiting[uid] = pod
-        insort(self._order, (pod.rank, uid))
+        # No two pods have the same number.
+        place = bisect_left(self._ranks, pod.rank)
+        self._ranks.insert(place, pod.rank)
+        self._order.insert(place, pod)
+        self._resources_asked.update(pod.amounts.keys())
+
+
+def _was_tried(pod: kube.Pod) -> bool:
+    conditions = (pod.status.conditions or ()) if pod.status is not None else ()
+    return any(each.type == "PodScheduled" and each.status == "False" for each in conditions)
 
 
 _NO_NEEDS = PodNeeds(None, {}, None, (), {})

@@ -112,9 +112,11 @@ def shortages(
     extended = sorted(name for name in requests if "/" in name or name.startswith(named))
     for resource in (_CPU, *_BYTE_RESOURCES, *extended):
         needed = requests.get(resource, _ZERO)
+        if not needed or resource in ignore_resources:
+            continue
         limit = allocatable.get(resource, _ZERO)
         free = limit - requested.get(resource, _ZERO)
-        if resource not in ignore_resources and needed > max(free, _ZERO):
+        if needed > max(free, _ZERO):
             yield Shortage(resource, needed, free, limit)
 
 

@@ -23,8 +23,9 @@ Amounts = Mapping[str, int]
 class WaitingPod:
     """What a waiting pod asks: GPUs in `pod`, and of other resources `amounts`, in thousandths of their
     units. Pods of one `kind` fit on the same nodes. `number` is the order in which pods of one age came.
-    `nominated` is the node in its status, `planned` what a planner wrote there. A pod with a text in
-    `not_modelled` or `invalid` cannot be planned, and one that is `gated` is not tried."""
+    `was_tried`: kube-scheduler has found no node for it yet, and waits for an event. `nominated` is the node
+    in its status, `planned` what a planner wrote there. A pod with a text in `not_modelled` or `invalid`
+    cannot be planned, and one that is `gated` is not tried."""
 
     pod: BoundPod
     needs: PodNeeds
@@ -32,6 +33,7 @@ class WaitingPod:
     kind: Hashable
     gpus: float
     number: int = 0
+    was_tried: bool = False
     nominated: str | None = None
     planned: PlannedPlace | None = None
     not_modelled: tuple[str, ...] = ()
