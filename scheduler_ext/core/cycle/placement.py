@@ -1,12 +1,12 @@
 """The GPUs of one node that a pod's shares get: filters and choice of a decision, for this node alone."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 
 from scheduler_ext.core.cycle.cycle import FITS, Decision, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
+from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo, Slot
 from scheduler_ext.core.node.placed import with_planned
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.request import GpuRequest
@@ -23,9 +23,10 @@ class Sizing:
     resources: ResourceNames
     headroom_percent: int
 
-    def resolved(self, info: NodeInfo) -> Node:
-        """The node in the state that its pods leave, planned ones included."""
-        node = resolve(with_planned(info, self.resources), self.resources, self.headroom_percent)
+    def resolved(self, info: NodeInfo, known: dict[tuple[str, Hashable], Slot] | None = None) -> Node:
+        """The node in the state that its pods leave, planned ones included. `known` are slots of the same
+        report, by device and what is held of it; those that are not known yet are added."""
+        node = resolve(with_planned(info, self.resources), self.resources, self.headroom_percent, known)
         return node if node.info is info else replace(node, info=info)
 
 

@@ -163,6 +163,8 @@ def seen_gpus(pod: BoundPod, ask: UnitAsk, node: NodeInfo) -> list[tuple[Device,
     askers = [name for name, resource, _ in pod.request.by_container if resource == ask.resource]
     annotated = [uuid for name in askers for uuid in {*pod.devices.get(name, ())}]
     seen_on = [[holder for holder in device.holders if pod.is_holder(holder)] for device in node.devices]
+    if not annotated and not any(seen_on):
+        return []
     # Holders from the kubelet need no guess from use: a pod may use a GPU that it does not hold.
     allocated = any(holder.memory_mib is None for mine in seen_on for holder in mine)
     vendor = vendor_of(ask.resource)

@@ -34,9 +34,15 @@ _Placed = tuple[Slot, str | None]
 _CPU_STEPS = 16
 
 
-def resolve(info: NodeInfo, resources: ResourceNames, headroom_percent: int) -> Node:
-    """The node's state after all holdings; devices of equal state stay in their reported order."""
-    node = resolve_held(info, holdings_of(info, resources), resources, headroom_percent)
+def resolve(
+    info: NodeInfo,
+    resources: ResourceNames,
+    headroom_percent: int,
+    known: dict[tuple[str, Hashable], Slot] | None = None,
+) -> Node:
+    """The node's state after all holdings; devices of equal state stay in their reported order. `known` as
+    for `resolve_held`."""
+    node = resolve_held(info, holdings_of(info, resources), resources, headroom_percent, known)
     state = replace(node.state, neighbours=neighbours(info.pods), cpu_free_milli=cpu_free_milli(info))
     return replace(node, state=state)
 

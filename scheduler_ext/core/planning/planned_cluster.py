@@ -45,7 +45,8 @@ class _Totals:
 
 class PlannedCluster:
     """A `Draining` cluster of one snapshot. `seen` are the nodes that differ from those of the snapshot, such
-    as ones with pods that another component nominated."""
+    as ones with pods that another component nominated. `resolved` gives the state that the pods of a node
+    leave."""
 
     def __init__(
         self,
@@ -54,11 +55,13 @@ class PlannedCluster:
         in_tree: InTreeView,
         seen: Mapping[str, NodeInfo],
         emptied: EmptiedNodes | None = None,
+        resolved: Callable[[NodeInfo], Node] | None = None,
     ) -> None:
         self._snapshot = snapshot
         self._sizing = sizing
         self._in_tree = in_tree
         self._emptied = emptied
+        self._resolve = resolved or sizing.resolved
         self._names = list(snapshot.row_of)
         self._infos = dict(seen)
         # Kept with what it was resolved from.
@@ -216,7 +219,7 @@ class PlannedCluster:
             return self._snapshot.nodes[name]
         known = self._resolved.get(id(info))
         if known is None:
-            known = self._resolved[id(info)] = info, self._sizing.resolved(info)
+            known = self._resolved[id(info)] = info, self._resolve(info)
         return known[1]
 
     def _name(self, row: int) -> str:
