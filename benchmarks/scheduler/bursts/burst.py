@@ -15,6 +15,7 @@ from benchmarks.scheduler.binding_watch import BindingWatch
 from benchmarks.scheduler.block import Running
 from benchmarks.scheduler.bursts.contenders import RunningContender
 from benchmarks.scheduler.bursts.creation import create_pods
+from benchmarks.scheduler.bursts.processor_time import processor_time
 from benchmarks.scheduler.exposition import Exposition
 from benchmarks.scheduler.pods import delete_pods
 from benchmarks.scheduler.process import SchedulerProcess
@@ -34,7 +35,7 @@ _PATIENCE_S = 60.0
 class Burst:
     """A burst of one contender in one round. `elapsed_s` is the time until the last binding, `retries` are
     scheduling attempts that bound no pod, `batched` is the part of the pods that were placed by the scores of
-    an equal pod."""
+    an equal pod. `cpu_ms` is the processor time of each process for one pod."""
 
     contender: str
     nodes: int
@@ -46,6 +47,7 @@ class Burst:
     batched: float
     retries: int
     nominations: dict[str, float] = field(default_factory=dict)
+    cpu_ms: dict[str, float] = field(default_factory=dict)
 
     @property
     def pods_per_s(self) -> float | None:
@@ -67,6 +69,7 @@ class Burst:
             "batchedPart": round(self.batched, 3),
             "retries": self.retries,
             "nominations": self.nominations,
+            "cpuMsPerPod": self.cpu_ms,
         }
 
 
@@ -83,7 +86,7 @@ def run_burst(
         _bind(plane, _WARM_UP, -1 - number, ())
         delete_pods(plane.api)
         before, planned = Exposition(scheduler.read_metrics().text), _nominations(running)
-        bound, elapsed_s = _bind(plane, pods, number, groups)
+        bound, elapsed_s, used = _bind(plane, pods, number, groups)
         after = Exposition(scheduler.read_metrics().text)
         outcomes = _nominations(running)
     finally:
@@ -103,22 +106,26 @@ def run_burst(
         batched=batched / pods,
         retries=int(failed),
         nominations={each: count - planned.get(each, 0.0) for each, count in outcomes.items()},
+        cpu_ms={name: round(1000 * seconds / pods, 1) for name, seconds in used.items()},
     )
 
 
-def _bind(plane: ControlPlane, pods: int, seed: int, paused: Sequence[int]) -> tuple[int, float]:
+def _bind(
+    plane: ControlPlane, pods: int, seed: int, paused: Sequence[int]
+) -> tuple[int, float, dict[str, float]]:
     """Create pods while these process groups are paused, and wait until the pods are bound: how many were,
-    and the seconds since the end of the pause."""
+    the seconds since the end of the pause, and the processor time of each process since then."""
     watch = BindingWatch(plane.api, _PATIENCE_S)
     with _paused(paused):
         create_pods(plane.api, pods, seed)
-    start = last = time.monotonic()
-    bound = 0
+    before, start = processor_time(), time.monotonic()
+    bound, last = 0, start
     for _ in watch.bindings():
         bound, last = bound + 1, time.monotonic()
         if bound == pods:
             break
-    return bound, last - start
+    used = {name: seconds - before[name] for name, seconds in processor_time().items()}
+    return bound, last - start, used
 
 
 @contextlib.contextmanager

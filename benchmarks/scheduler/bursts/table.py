@@ -29,6 +29,9 @@ def rows(bursts: Sequence[Burst]) -> list[dict[str, Any]]:
         row["retries"] = sum(each.retries for each in own)
         row["unbound"] = sum(each.pods - each.bound for each in own)
         row["nominations"] = _summed(own)
+        row["cpuMsPerPod"] = {
+            name: round(statistics.median(each.cpu_ms[name] for each in own), 1) for name in own[0].cpu_ms
+        }
         for reference in REFERENCES:
             row[f"to {reference}"] = _json(spread(_ratios(own, bursts, reference)))
         found.append(row)
@@ -91,13 +94,19 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
                 str(row["unbound"]),
             )
         )
+    lines_of_cpu = [("NODES", "CONTENDER", "ALL", *(name.upper() for name in found[0]["cpuMsPerPod"]))]
+    for row in found:
+        used = row["cpuMsPerPod"]
+        shown = (f"{each:.1f}" for each in (sum(used.values()), *used.values()))
+        lines_of_cpu.append((str(row["nodes"]), row["contender"], *shown))
     told = [
         f"{row['nodes']} nodes, nominations: "
         + ", ".join(f"{count:g} {outcome}" for outcome, count in sorted(row["nominations"].items()))
         for row in found
         if row["nominations"]
     ]
-    return "\n".join((aligned(lines), *told))
+    cpu = ("", "Processor time for each pod, ms:", aligned(lines_of_cpu), "")
+    return "\n".join((aligned(lines), *cpu, *told))
 
 
 def _cells(found: Mapping[str, float] | None) -> tuple[str, str]:
