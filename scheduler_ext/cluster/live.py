@@ -300,10 +300,14 @@ class LiveInventory(Background):
             problems.append(Problem("inventory", text, now - self._failing_since))
         return problems
 
-    def _wake(self) -> None:
+    def publish_soon(self) -> None:
+        """The cache has changed."""
         with self.locked:
             self._arrived_at = self._arrived_at or time.monotonic()
         self._changed.set()
+
+    def _wake(self) -> None:
+        self.publish_soon()
         if self.planning is not None:
             self.planning.wake()
 

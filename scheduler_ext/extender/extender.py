@@ -2,8 +2,7 @@
 
 import logging
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import compress
 from threading import Lock
@@ -20,7 +19,6 @@ from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.framework.refusal import OTHER_PLACE
 from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import UNKNOWN_NODE, Node, NodeInfo
-from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest, ShareAsk
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -29,7 +27,7 @@ from scheduler_ext.extender.answer import Answer, Basis
 from scheduler_ext.extender.blind_rejections import BlindRejections
 from scheduler_ext.extender.generation import Generation, SeenNodes
 from scheduler_ext.extender.new_nodes import NewNodes
-from scheduler_ext.extender.nominations import NOMINATED, kept_place, nominated_to
+from scheduler_ext.extender.nominations import NOMINATED, Nominations
 from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.extender.record import Record
@@ -54,8 +52,6 @@ _REMEMBERED_PODS = 64
 _REMEMBERED_POD_BYTES = 64 * 1024
 # Occurs in the bytes of few pods.
 _ONLY_NODE = f'"{ONLY_NODE}"'.encode()
-# More than a planner plans ahead.
-_REMEMBERED_MISFITS = 1024
 # A request that causes the lookup of all tables that any decision may need.
 _SMALLEST_SHARE = GpuRequest(shares=ShareAsk((("", 1),)))
 
@@ -82,14 +78,12 @@ class Extender:
         self.new_nodes = NewNodes(self.sizing)
         self.blind_rejections = BlindRejections(self.new_nodes)
         self.places = Places(self.sizing)
+        self.nominations = Nominations(self.places, self._policy)
         self.preemptor = Preemptor(self.sizing, lambda: self.snapshot, self.places)
         self.claims: ClaimLookup | None = None
         """The claims of the cluster, where they are followed."""
         self._allow_unreported = config.allows_unreported()
         self._empty_victims = config.preemption.empty_victims
-        self._misfits: deque[str] = deque(maxlen=_REMEMBERED_MISFITS)
-        self.on_asked: Callable[[str], None] | None = None
-        """Is called, if set, with the uid of each pod that filter returns a node for: it will be bound."""
         self._requests: LRUCache[bytes, GpuRequest | InvalidRequest] = LRUCache(_REMEMBERED_PODS)
 
     @property
@@ -167,15 +161,20 @@ class Extender:
     def filter(self, body: bytes, deadline: float) -> Answer:
         """The reply to filter. `deadline` is on the monotonic clock; past it RequestError 503."""
         args, elsewhere = _in_place(decode_args(body))
-        decision = self._with_all_steps(self._decide(args), args.names)
+        request, generation = self._request(args), self._published()
+        if (one := self.nominations.one_place(args, request, generation)) is not None:
+            # Only this name is looked at.
+            names, decision = [args.names[one.position]], one.decision
+        else:
+            names, decision = args.names, self._decide(args, request, generation)
+            decision = self._with_all_steps(decision, names)
         _check(deadline)
-        rows = decision.snapshot.rows(args.names)
-        passed = self._kept_place(args, decision, rows)
-        if passed is None:
-            passed = np.flatnonzero(select_candidates(decision, rows, self._policy.max_candidates)).tolist()
-        if passed and self.on_asked is not None:
-            self.on_asked(pod_uid(args.pod))
-        refused, rejected = _refusals(args.names, decision.verdict[decision.snapshot.state_of[rows]])
+        rows = decision.snapshot.rows(names)
+        passed = np.flatnonzero(select_candidates(decision, rows, self._policy.max_candidates)).tolist()
+        refused, rejected = _refusals(names, decision.verdict[decision.snapshot.state_of[rows]])
+        if passed:
+            self.nominations.asked(args)
+            passed = [one.position] if one is not None else passed
         rescuable = self._after_refusal(args, decision, rows, refused, nowhere=not passed)
         if elsewhere:
             refused |= dict.fromkeys(elsewhere, OTHER_PLACE.text)
@@ -189,7 +188,7 @@ class Extender:
     def prioritize(self, body: bytes, deadline: float) -> Answer:
         """The reply to prioritize: points for exactly the requested names; 0 for a node that does not fit."""
         args = decode_args(body)
-        decision = self._decide(args)
+        decision = self._decide(args, self._request(args), self._published())
         _check(deadline)
         rows = decision.snapshot.rows(args.names)
         totals = decision.totals[decision.snapshot.state_of[rows]]
@@ -199,26 +198,15 @@ class Extender:
         basis = Basis(args.raw_pod, decision, rows)
         return Answer(reply, len(args.names), len(args.names), args=args, basis=basis)
 
-    def take_misfits(self) -> list[str]:
-        """The uids of the pods whose planned place did not do since the last call."""
-        return [self._misfits.popleft() for _ in range(len(self._misfits))]
-
-    def _kept_place(self, args: ExtenderArgs, decision: Decision, rows: Ints) -> list[int] | None:
-        found = kept_place(args, decision, rows)
-        if found is not None and not found.fits:
-            self._misfits.append(found.uid)
-        return [found.position] if found is not None and found.fits else None
-
-    def _decide(self, args: ExtenderArgs) -> Decision:
-        request = self._request(args)
-        generation = self._generation
-        if generation is None:
+    def _published(self) -> Generation:
+        if self._generation is None:
             raise RequestError(503, "no inventory yet; try again")
+        return self._generation
+
+    def _decide(
+        self, args: ExtenderArgs, request: GpuRequest | InvalidRequest, generation: Generation
+    ) -> Decision:
         seen = generation.snapshot
-        if (name := nominated_to(args)) in seen.nodes and isinstance(request, GpuRequest):
-            info = self.places.over(seen.nodes[name].info)
-            info = seen_by(info, pod_uid(args.pod), pod_priority(args.pod))
-            return filter_nodes(request, generation.alone(name, info), self._policy)
         if seen.unsettled or seen.planned or self.places:
             infos = self.places.seen_by(seen, pod_uid(args.pod), pod_priority(args.pod))
             seen = generation.seen_with(infos)

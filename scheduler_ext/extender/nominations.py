@@ -1,47 +1,85 @@
-"""Requests about a pod that has a place already: its nomination, or a planned place that kube-scheduler has
-not seen yet."""
+"""Requests about a pod that has a place: its nomination, or a planned place that kube-scheduler has not seen
+yet. They are decided on that node alone, and take no longer in a large cluster."""
 
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from scheduler_ext.core.cycle.cycle import Decision
-from scheduler_ext.core.node.columns import Ints
+from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
+from scheduler_ext.core.cycle.policy import Policy
+from scheduler_ext.core.node.nominated import seen_by
+from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
+from scheduler_ext.extender.generation import Generation
+from scheduler_ext.extender.places import Places
 from scheduler_ext.wire.extender_args import ExtenderArgs
-from scheduler_ext.wire.pod import pod_uid
+from scheduler_ext.wire.pod import pod_priority, pod_uid
 
 # Occurs in the bytes of every pod with a nomination and of few others, so that few pods are decoded.
 NOMINATED = b'"nominatedNodeName"'
+# More than a planner plans ahead.
+_REMEMBERED = 1024
 
 
-def nominated_to(args: ExtenderArgs) -> str:
-    """The node of a request that kube-scheduler makes first for a nominated pod: about this node alone. Empty
-    for any other request."""
-    if args.nodes is not None or len(args.names) != 1 or NOMINATED not in args.raw_pod:
-        return ""
-    status = args.pod.status
-    name = args.names[0]
-    return name if status is not None and status.nominated_node_name == name else ""
+class OnePlace(NamedTuple):
+    """The decision about the only node that counts for a request, and its position among the names."""
 
-
-class KeptPlace(NamedTuple):
-    """The planned place of a pod in a request: its position among the names, and whether the pod fits there;
-    if kube-scheduler has left it out, it does not."""
-
-    uid: str
     position: int
-    fits: bool
+    decision: Decision
 
 
-def kept_place(args: ExtenderArgs, decision: Decision, rows: Ints) -> KeptPlace | None:
-    """The planned place of the pod that is asked about; None without one. kube-scheduler may ask about many
-    nodes nevertheless: before it has seen the nomination, or after it has refused the node itself."""
-    snapshot = decision.snapshot.cluster
-    if not snapshot.planned or args.nodes is not None:
+class Nominations:
+    """Safe to use from several threads. `planned` has the node of each pod that a planner of this process
+    gives a place, which the snapshot may not show yet. `on_asked` is called with the uid of each pod that
+    gets a node, because kube-scheduler is about to bind it."""
+
+    def __init__(self, places: Places, policy: Policy) -> None:
+        self.planned: Mapping[str, str] = {}
+        self.on_asked: Callable[[str], None] | None = None
+        self._places = places
+        self._policy = policy
+        self._misfits: deque[str] = deque(maxlen=_REMEMBERED)
+
+    def one_place(
+        self, args: ExtenderArgs, request: GpuRequest | InvalidRequest, generation: Generation
+    ) -> OnePlace | None:
+        """The decision on the nominated or planned place of a pod. None for any other pod, and where the
+        place does not do and kube-scheduler has asked about other nodes, too."""
+        if args.nodes is not None or not isinstance(request, GpuRequest):
+            return None
+        snapshot, nominated = generation.snapshot, _nominated_to(args)
+        planned = None
+        if self.planned or snapshot.planned:
+            uid = pod_uid(args.pod)
+            planned = self.planned.get(uid) or snapshot.planned.node_of(uid)
+        node = nominated or planned
+        if node is None or node not in snapshot.nodes:
+            return None
+        found = self._on(node, args, request, generation) if node in args.names else None
+        if found is not None and found.decision.fits[found.decision.snapshot.state_at(node)]:
+            return found
+        if planned is not None:
+            self._misfits.append(pod_uid(args.pod))
+        return found if nominated is not None else None
+
+    def asked(self, args: ExtenderArgs) -> None:
+        """A pod got a node."""
+        if self.on_asked is not None:
+            self.on_asked(pod_uid(args.pod))
+
+    def take_misfits(self) -> list[str]:
+        """The uids of the pods whose planned place did not do since the last call."""
+        return [self._misfits.popleft() for _ in range(len(self._misfits))]
+
+    def _on(self, node: str, args: ExtenderArgs, request: GpuRequest, generation: Generation) -> OnePlace:
+        info = self._places.over(generation.snapshot.nodes[node].info)
+        info = seen_by(info, pod_uid(args.pod), pod_priority(args.pod))
+        decision = filter_nodes(request, generation.alone(node, info), self._policy)
+        return OnePlace(args.names.index(node), decision)
+
+
+def _nominated_to(args: ExtenderArgs) -> str | None:
+    """The node of a request that kube-scheduler makes first for a nominated pod: about this node alone."""
+    if len(args.names) != 1 or NOMINATED not in args.raw_pod:
         return None
-    uid = pod_uid(args.pod)
-    node = snapshot.planned.node_of(uid)
-    if node is None:
-        return None
-    if node not in args.names:
-        return KeptPlace(uid, -1, fits=False)
-    index = args.names.index(node)
-    return KeptPlace(uid, index, fits=bool(decision.fits[decision.snapshot.state_of[rows[index]]]))
+    status = args.pod.status
+    return args.names[0] if status is not None and status.nominated_node_name == args.names[0] else None

@@ -71,7 +71,7 @@ def test_a_pod_whose_nomination_is_not_known_yet_gets_its_place_alone() -> None:
     there = Planned()
     there.plan("n3", asking("p"))
     assert there.fitting(asking("p")) == ["n3"]
-    assert there.extender.take_misfits() == []
+    assert there.extender.nominations.take_misfits() == []
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_a_place_that_does_not_do_is_noted(names: list[str], nominated: str | No
     info = changed(there.infos["n3"], planned=(planned_pod(asking("p")),), pods=(taker,))
     there.extender.update_nodes({"n3": info})
     assert there.fitting(asking("p", nominated=nominated), names) == [name for name in names if name != "n3"]
-    assert there.extender.take_misfits() == ["p"]
-    assert there.extender.take_misfits() == []
+    assert there.extender.nominations.take_misfits() == ["p"]
+    assert there.extender.nominations.take_misfits() == []
 
 
 def test_a_request_of_an_autoscaler_is_answered_as_before() -> None:

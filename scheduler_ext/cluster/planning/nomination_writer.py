@@ -1,5 +1,5 @@
-"""Writes nominations, on several connections: each write takes the API server some milliseconds, and
-kube-scheduler is to find the nomination when it comes to the pod.
+"""Writes nominations, on several connections: each write takes the API server some milliseconds, and is in
+vain if kube-scheduler comes to the pod before it knows the nomination.
 
 It is a server-side apply without force, so that the API server refuses it (409) where kube-scheduler has
 nominated the pod itself, to preempt others."""
@@ -22,7 +22,7 @@ from scheduler_ext.wire.planned_annotation import FIELD_MANAGER, nomination
 
 log = logging.getLogger(__name__)
 
-_CONNECTIONS = 4
+_CONNECTIONS = 8
 _CALL_S = 5.0
 # Of the answer only this is wanted: the whole pod takes the longer to write and to read.
 _METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
@@ -32,11 +32,12 @@ _QUERY = {"fieldManager": FIELD_MANAGER}
 @dataclass(frozen=True, slots=True)
 class Write:
     """A nomination of a pod, or its withdrawal (`place` None). `notes` are the other annotations of the
-    planner that the pod has then."""
+    planner that the pod has then. With `races`, kube-scheduler comes to the pod in any case."""
 
     pod: NamedPod
     place: PlannedPlace | None
     notes: Mapping[str, str] = field(default_factory=dict)
+    races: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,37 +50,47 @@ class Failed:
 
 
 class NominationWriter(Background):
-    """The latest write of each pod, the oldest pods first. Safe to use from several threads."""
+    """The latest write of each pod, in their order. Of those that race, the last one comes first: it has the
+    most time, and kube-scheduler gets a place for the others when it asks. Safe to use from several
+    threads."""
 
     def __init__(self, transport: Transport) -> None:
         super().__init__("nominations", _CONNECTIONS)
         self._transport = transport
         self._waiting: OrderedDict[str, Write] = OrderedDict()
+        self._racing: OrderedDict[str, Write] = OrderedDict()
         self._has_work = Condition()
         self._failed: list[Failed] = []
         self._problem: str | None = None
 
     def put(self, writes: Iterable[Write]) -> None:
-        """Write these soon, in this order."""
+        """Write these soon."""
         with self._has_work:
-            for write in writes:
-                self._waiting[write.pod.uid] = write
-            self._has_work.notify_all()
+            put = 0
+            for put, write in enumerate(writes, 1):
+                queue, other = self._waiting, self._racing
+                if write.races:
+                    queue, other = other, queue
+                other.pop(write.pod.uid, None)
+                queue[write.pod.uid] = write
+            self._has_work.notify(put)
 
     def drop(self, uid: str) -> bool:
         """kube-scheduler has come to the pod, so its nomination would be in vain; whether it was not written
         yet."""
         with self._has_work:
-            write = self._waiting.get(uid)
+            queue = self._racing if uid in self._racing else self._waiting
+            write = queue.get(uid)
             dropped = write is not None and write.place is not None
             if dropped:
-                del self._waiting[uid]
+                del queue[uid]
             return dropped
 
     def clear(self) -> None:
         """Write nothing more of what waits."""
         with self._has_work:
             self._waiting.clear()
+            self._racing.clear()
 
     def take_failed(self) -> list[Failed]:
         """The writes that failed since the last call."""
@@ -96,10 +107,10 @@ class NominationWriter(Background):
     def run(self) -> None:
         while not self.stopped.is_set():
             with self._has_work:
-                if not self._waiting:
+                if not (self._waiting or self._racing):
                     self._has_work.wait()
                     continue
-                _, write = self._waiting.popitem(last=False)
+                _, write = self._waiting.popitem(last=False) if self._waiting else self._racing.popitem()
             self._write(write)
 
     def _write(self, write: Write) -> None:

@@ -24,10 +24,10 @@ from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
 from scheduler_ext.core.planning.gang_decisions import Decisions
 from scheduler_ext.core.planning.in_tree_filters import InTreeFilters
-from scheduler_ext.core.planning.node_rooms import RoomsCopy
 from scheduler_ext.core.planning.outcomes import Outcome
 from scheduler_ext.core.planning.plan import Entry, Plan, State
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
+from scheduler_ext.core.planning.planned_nodes import PlannedNodes
 from scheduler_ext.core.planning.planner import Planner, Step, TriedCluster
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -37,9 +37,8 @@ from scheduler_ext.wire.config import Configuration
 
 log = logging.getLogger(__name__)
 
-# Between two steps that follow from changes. Pods of a burst come within this time, so that they are decided
-# together, and kube-scheduler needs as long for a few pods.
-_STEP_EVERY_S = 0.02
+# Between two steps that follow from changes, and while kube-scheduler has many planned pods to come to.
+_STEP_EVERY_S, _CALM_STEP_EVERY_S = 0.02, 0.1
 # At the latest, for plans that end and pods that may be tried again.
 _LOOK_EVERY_S = 1.0
 # More than kube-scheduler asks about between two steps.
@@ -59,6 +58,8 @@ class Source(Protocol):
     def active(self) -> bool: ...
 
     def follows_pods(self) -> bool: ...
+
+    def publish_soon(self) -> None: ...
 
 
 class Planning(Background):
@@ -84,18 +85,20 @@ class Planning(Background):
         self._extender = extender
         self._followed = followed
         self._ttl_s = config.duration_s("nominate.ttl")
+        self._from_nodes = config.nominate.from_nodes
         self._planner = Planner(config.nominate.batch, self._ttl_s)
         self._in_tree = InTreeFilters()
         self._writer = NominationWriter(transport)
         # Pods that kube-scheduler has come to, since the last step, and whether their writes were dropped.
         self._asked: deque[tuple[str, bool]] = deque(maxlen=_MOST_ASKED)
-        extender.on_asked = self._note_asked
+        extender.nominations.on_asked = self._note_asked
         self._changed = Event()
         followed.changed = self.wake
         self._was_active = False
         self.gangs: GangPlanning | None = None
         """Gangs, where they are planned too."""
         self._emptied = EmptiedNodes(extender.sizing)
+        self._resolved = PlannedNodes(extender.sizing)
         # For those who read the plan.
         self._lock = Lock()
         self._since: dict[str, tuple[State, float]] = {}
@@ -132,7 +135,7 @@ class Planning(Background):
                     self._changed.set()
             except Exception:
                 log.exception("a step of planning failed; trying again")
-            self.stopped.wait(_STEP_EVERY_S)
+            self.stopped.wait(_CALM_STEP_EVERY_S if self._planner.has_time else _STEP_EVERY_S)
 
     def _until_next_look_s(self) -> float:
         now = time.monotonic()
@@ -188,6 +191,7 @@ class Planning(Background):
             steps, decisions = self._decide(now, snapshot, seen)
             stale = self._planner.stale(now, seen.asks)
             self._planned_at = time.time()
+            self._extender.nominations.planned = self._planner.given
         server_now = seen.server_time(now)
         self._carry_out(steps, stale, server_now)
         if decisions is not None and self.gangs is not None:
@@ -201,6 +205,7 @@ class Planning(Background):
     ) -> tuple[list[Step], Decisions[WaitingPod] | None]:
         """Places for pods alone, and in turns of their own for gangs."""
         gangs, planner = self.gangs, self._planner
+        planner.runs_ahead = len(snapshot.nodes) >= self._from_nodes
         version: tuple[int, ...] = snapshot.generation, seen.freed
         if gangs is None:
             return [planner.step(now, seen.asks, version, lambda: self._cluster(snapshot, seen))], None
@@ -219,14 +224,14 @@ class Planning(Background):
 
     def _look(self, now: float) -> "_Seen":
         """What is waiting and what is kept, after all that became of former nominations."""
-        failed, misfits = self._writer.take_failed(), self._extender.take_misfits()
+        failed, misfits = self._writer.take_failed(), self._extender.nominations.take_misfits()
         planner, gangs = self._planner, self.gangs
         asked = dict(self._asked.popleft() for _ in range(len(self._asked)))
         planner.asked(now, list(asked), {uid for uid, dropped in asked.items() if dropped})
         with self._source.locked as cache:
             every = self._followed.waiting()
             asks = every if gangs is None else gangs.alone(every)
-            by_uid = {ask.uid: ask for ask in asks}
+            by_uid = self._followed.by_uid() if gangs is None else {ask.uid: ask for ask in asks}
             for each in failed:
                 if gangs is not None and gangs.is_member(each.uid):
                     # Its step looks at once, and writes the same again after a while.
@@ -256,22 +261,23 @@ class Planning(Background):
             bound = {uid: cache.node_of(uid) for uid in planner.given if uid not in by_uid}
             binding = {uid for uid in planner.given if cache.is_assumed(uid)}
             planner.follow(now, by_uid, kept, bound, binding)
-            resources = {name for ask in every for name in ask.amounts}
-            rooms, freed = self._followed.rooms.copy(resources), self._followed.rooms.freed
-            clock = self._followed.clock
+            freed, clock = self._followed.rooms.freed, self._followed.clock
         for outcome, count in planner.take_outcomes().items():
             self.nominations.inc(outcome.value, by=count)
-        return _Seen(asks, every, kept, members, assumed, rooms, freed, clock)
+        return _Seen(asks, every, kept, members, assumed, freed, clock)
 
     def _cluster(self, snapshot: Snapshot, seen: "_Seen", *, gangs_due: bool = False) -> PlannedCluster:
         """The cluster with all places that are kept, those included that the snapshot does not show yet. A
         step for gangs gives their places again, and pods alone see no room that is only held for a gang."""
-        view = self._in_tree.at(seen.rooms, snapshot)
+        with self._source.locked:
+            rooms = self._followed.rooms.copy(self._followed.resources())
+        view = self._in_tree.at(rooms, snapshot)
         unsettled = self._extender.places.unsettled(snapshot).items()
         others = {
             name: other for name, info in unsettled if (other := seen_by(info, "", _LOWEST)) is not info
         }
-        cluster = PlannedCluster(snapshot, self._extender.sizing, view, others, self._emptied)
+        resolved = self._resolved.resolved
+        cluster = PlannedCluster(snapshot, self._extender.sizing, view, others, self._emptied, resolved)
         by_uid = seen.by_uid
         places = dict(seen.kept)
         for uid, place in seen.members.items():
@@ -286,7 +292,6 @@ class Planning(Background):
 
     def _carry_out(self, steps: Sequence[Step], stale: list[WaitingPod], server_now: float | None) -> None:
         writes = [Write(ask.pod, None) for ask in stale]
-        nodes = set()
         until = time.monotonic() + self._ttl_s
         with self._source.locked as cache:
             for step in steps:
@@ -294,21 +299,23 @@ class Planning(Background):
                     cache.unplan(uid)
                 for given in step.nominate:
                     cache.plan(given.pod, given.node, until)
-                    nodes.add(given.node)
         if server_now is not None:
             end = server_now + self._ttl_s
             writes += [
-                Write(given.pod, PlannedPlace(given.node, end)) for step in steps for given in step.write
+                Write(given.pod, PlannedPlace(given.node, end), races=not given.soon)
+                for step in steps
+                for given in step.write
             ]
         self._writer.put(writes)
-        if nodes:
-            self._source.locked.publish(nodes)
+        if any(step.nominate or step.withdraw for step in steps):
+            self._source.publish_soon()
 
     def _give_up(self) -> None:
         """Another extender is active: what is written stays until its time is over."""
         self._writer.clear()
         with self._lock:
             self._planner.forget()
+            self._extender.nominations.planned = {}
             if self.gangs is not None:
                 self.gangs.forget()
         with self._source.locked as cache:
@@ -328,7 +335,6 @@ class _Seen:
     kept: Mapping[str, KeptPlace]
     members: Mapping[str, KeptPlace]
     assumed: Mapping[str, str]
-    rooms: RoomsCopy
     freed: int
     clock: ServerClock | None
 

@@ -9,6 +9,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
+from math import inf
 from typing import Protocol
 
 from scheduler_ext.core.cache.kept_places import KeptPlace
@@ -25,9 +26,8 @@ _LEAST_AHEAD, _MOST_AHEAD = 256, 512
 _PART_OF_TTL = 3.0
 # A pod that kube-scheduler has come to is bound within this time, or tried again.
 _BINDING_S = 5.0
-# The time that a nomination takes from the decision until kube-scheduler knows it. Pods that it tries sooner
-# keep their places unwritten: the call would come too late. At first kube-scheduler's speed is not known.
-_HEAD_START_S, _LEAST_NEAR = 0.5, 16
+# kube-scheduler does not come to a pod that has waited for so long while it came to no other.
+_QUIET_S = 1.0
 # Kinds of pods of which none fitted are tried again in rounds: at the earliest after this time, or after so
 # many times as long as the last round took.
 _AGAIN_S, _PAUSE = 0.25, 4.0
@@ -37,11 +37,13 @@ _STALE_S, _AGAIN_STALE_S = 0.5, 5.0
 
 @dataclass(frozen=True, slots=True)
 class GivenPlace:
-    """A place to keep and to write on a pod."""
+    """A place to keep and to write on a pod; `soon` where kube-scheduler waits for it, and does not come to
+    the pod by itself."""
 
     ask: WaitingPod
     pod: BoundPod
     node: str
+    soon: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,8 @@ class Step:
 
 @dataclass(slots=True)
 class _Given:
-    """A place that was given, and until when it is kept. It is to be written from `write_at` on, if the pod
-    still waits then (None: the write has begun), and `written` once the pod shows it."""
+    """A place that was given, and until when it is kept; `written` once the pod shows it. With `write_at` it
+    is not on its way to the pod, and is written from then on if the pod still waits."""
 
     ask: WaitingPod
     node: str
@@ -107,6 +109,11 @@ class Planner:
         self._round: _Round | None = None
         self._stale_since: dict[str, float] = {}
         self._outcomes: Counter[Outcome] = Counter()
+        self.runs_ahead = True
+        """Whether pods get places before kube-scheduler comes to them. Otherwise only those do that it found
+        no node for, and all once it comes to none."""
+        # Since when kube-scheduler has come to no pod though pods wait that it has not tried.
+        self._quiet_since: float | None = None
 
     @property
     def given(self) -> Mapping[str, str]:
@@ -165,12 +172,16 @@ class Planner:
 
     def asked(self, now: float, uids: Sequence[str], dropped: Collection[str] = ()) -> None:
         """kube-scheduler has come to these pods and got a node for each: they are about to be bound. Those
-        that are not written yet, or whose write was `dropped`, are written if they still wait then."""
+        whose write was `dropped` before it began are written if they still wait then."""
         for uid in uids:
             given = self._given.get(uid)
-            if given is not None and (given.write_at is not None or uid in dropped):
+            if given is not None and uid in dropped:
                 given.write_at = now + _BINDING_S
+        if uids:
+            self._quiet_since = None
         self._asked_at.extend([now] * len(uids))
+        while self._asked_at and self._asked_at[0] < now - self._ttl_s / _PART_OF_TTL:
+            self._asked_at.popleft()
         self._asked = {uid: at for uid, at in self._asked.items() if now < at + _BINDING_S}
         self._asked |= dict.fromkeys(uids, now)
 
@@ -233,25 +244,19 @@ class Planner:
         """Places for the next pods without one; `asks` are in the order of `rank`. `make` makes the cluster,
         with the places that are kept; it is called if there is something to decide. `version` differs once
         pods that fitted nowhere may fit."""
+        if not any(not (ask.was_tried or ask.gated or ask.uid in self._asked) for ask in asks):
+            self._quiet_since = None
+        elif self._quiet_since is None:
+            self._quiet_since = now
         step = self._decide(now, asks, version, make)
-        return replace(step, write=self._due(now))
+        return replace(step, write=[*step.nominate, *self._due(now)])
 
     def _due(self, now: float) -> list[GivenPlace]:
-        """The places that are to be written now."""
+        """The places of pods that kube-scheduler came to, and that still wait."""
         due = [each for each in self._given.values() if each.write_at is not None and now >= each.write_at]
         for given in due:
             given.write_at = None
         return [GivenPlace(each.ask, replace(each.ask.pod, devices=each.devices), each.node) for each in due]
-
-    def _near(self, asks: Iterable[WaitingPod], now: float) -> set[str]:
-        """The pods that kube-scheduler tries before it would know a nomination."""
-        count = max(_LEAST_NEAR, sum(at >= now - _HEAD_START_S for at in self._asked_at))
-        next_ones = (
-            ask.uid
-            for ask in asks
-            if ask.kind not in self._refused and ask.uid not in self._asked and not ask.not_modelled
-        )
-        return set(islice(next_ones, count))
 
     def _decide(
         self, now: float, asks: Sequence[WaitingPod], version: Hashable, make: Callable[[], TriedCluster]
@@ -275,26 +280,33 @@ class Planner:
         for uid in withdrawn:
             self.ended(uid, Outcome.WITHDRAWN, now)
         nominate = []
-        near = self._near(asks, now)
         for ask in batch:
             node = found.get(ask.uid)
             if node is None:
                 self._refused.setdefault(ask.kind, cluster.refusals(ask))
                 continue
             pod = cluster.planned_on(node, ask.uid) or ask.pod
-            write_at = now + _HEAD_START_S if ask.uid in near else now
-            self._given[ask.uid] = _Given(ask, node, now + self._ttl_s, False, write_at, pod.devices)
-            nominate.append(GivenPlace(ask, pod, node))
+            self._given[ask.uid] = _Given(ask, node, now + self._ttl_s, devices=pod.devices)
+            nominate.append(GivenPlace(ask, pod, node, ask.was_tried))
         return Step(withdrawn, nominate, more=True)
 
     def waits(self, asks: Iterable[WaitingPod], now: float) -> bool:
         """Whether some of these pods have not been tried since places were free."""
-        return any(ask.kind not in self._refused and self.state_of(ask, now) is State.WAITING for ask in asks)
+        return any(self._is_next(ask, now) for ask in asks)
+
+    def _is_next(self, ask: WaitingPod, now: float) -> bool:
+        return (
+            ask.kind not in self._refused
+            and ask.uid not in self._asked
+            and self.state_of(ask, now) is State.WAITING
+        )
 
     def next_look(self, now: float) -> float | None:
         """When a step is due though nothing changes; None if never."""
         ends = [self._pauses.next_end(now), self._round.due if self._round is not None else None]
         ends += [given.write_at for given in self._given.values()]
+        if not self.runs_ahead and self._quiet_since is not None:
+            ends.append(self._quiet_since + _QUIET_S)
         return min((each for each in ends if each is not None and each > now), default=None)
 
     def _begins_round(self, now: float, version: Hashable) -> bool:
@@ -313,27 +325,31 @@ class Planner:
 
     def _next(self, asks: Sequence[WaitingPod], now: float) -> list[WaitingPod]:
         """The first pods without a place, of one priority."""
-        without = (
-            ask
-            for ask in asks
-            if ask.kind not in self._refused
-            and ask.uid not in self._asked
-            and self.state_of(ask, now) is State.WAITING
-        )
+        all_of_them = self.runs_ahead or self._is_quiet(now)
+        without = (ask for ask in asks if (all_of_them or ask.was_tried) and self._is_next(ask, now))
         first = next(without, None)
         if first is None:
             return []
-        ahead = sum(
-            given.ask.priority >= first.priority and uid not in self._asked
-            for uid, given in self._given.items()
-        )
-        room = min(self._batch, self._ahead(now) - ahead)
+        room = min(self._batch, self._most_ahead - self._unasked(first.priority))
         alike = takewhile(lambda ask: ask.priority == first.priority, without)
         return [first, *islice(alike, room - 1)] if room > 0 else []
 
-    def _ahead(self, now: float) -> int:
-        while self._asked_at and self._asked_at[0] < now - self._ttl_s / _PART_OF_TTL:
-            self._asked_at.popleft()
+    def _is_quiet(self, now: float) -> bool:
+        return self._quiet_since is not None and now >= self._quiet_since + _QUIET_S
+
+    @property
+    def has_time(self) -> bool:
+        """Whether kube-scheduler does not come soon to a pod that is to have a place by then."""
+        return not self.runs_ahead or self._unasked() >= self._most_ahead / 2
+
+    def _unasked(self, priority: float = -inf) -> int:
+        """The pods of this priority and above that have a place, and that kube-scheduler has not come to."""
+        return sum(
+            given.ask.priority >= priority and uid not in self._asked for uid, given in self._given.items()
+        )
+
+    @property
+    def _most_ahead(self) -> int:
         return max(_LEAST_AHEAD, len(self._asked_at))
 
     @staticmethod

@@ -34,7 +34,7 @@ class Ahead:
 
     def start(self, lease: tuple[str, str, str] | None = None, **settings: Any) -> Living:
         """One more extender that plans."""
-        config = Configuration(nominate=NominateSection(enabled=True, **settings))
+        config = Configuration(nominate=NominateSection(**{"enabled": True, "from_nodes": 0, **settings}))
         living = Living(self.server, self._transport)
         living.extender = Extender(config)
         leader = None

@@ -25,12 +25,6 @@ from tests.examples import examples
 TTL_S = 30.0
 
 
-@pytest.fixture(autouse=True)
-def slow_scheduler(monkeypatch: pytest.MonkeyPatch) -> None:
-    """kube-scheduler tries no pod before it would know a nomination."""
-    monkeypatch.setattr(planner_module, "_LEAST_NEAR", 0)
-
-
 @dataclass
 class Run:
     """A planner on a cluster that does what it says."""
@@ -44,6 +38,7 @@ class Run:
     more: bool = False
     version: int = 0
     wrote: list[str] = field(default_factory=list)
+    soon: dict[str, bool] = field(default_factory=dict)
 
     def ask(self, *asks: WaitingPod) -> None:
         """These pods wait."""
@@ -57,6 +52,7 @@ class Run:
         step = self.planner.step(self.now, order, self.version, self._cluster)
         self.more = step.more
         self.wrote += [each.ask.uid for each in step.write]
+        self.soon |= {each.ask.uid: each.soon for each in step.write}
         for uid in step.withdraw:
             self._keep(uid, None)
         for each in step.nominate:
@@ -284,18 +280,43 @@ def test_no_more_pods_are_planned_than_kube_scheduler_takes_in_time(monkeypatch:
     assert ahead == [64, 64, 128, 44]
 
 
-def test_the_next_pods_keep_their_places_unwritten_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner_module, "_LEAST_NEAR", 2)
+def test_places_of_tried_pods_are_written_soon_and_those_of_others_race() -> None:
     found = run(8)
-    found.ask(*(waiting(f"p{i}", number=i) for i in range(4)))
-    assert len(found.step(written=False)) == 4
-    assert found.wrote == ["p2", "p3"]
-    # kube-scheduler has tried the first one without a nomination; the second one still waits.
-    found.bind("p0", "a")
-    while found.now < 0.65:
-        found.step(written=False)
-    assert found.wrote == ["p2", "p3", "p1"]
-    assert found.planner.take_outcomes() == {}
+    found.ask(waiting("p", number=0), waiting("q", number=1, was_tried=True))
+    found.step(written=False)
+    assert found.soon == {"p": False, "q": True}
+
+
+def test_a_planner_that_does_not_run_ahead_leaves_new_pods_to_kube_scheduler() -> None:
+    found = run(8)
+    found.planner.runs_ahead = False
+    found.ask(waiting("p"), waiting("q", was_tried=True))
+    assert found.step().keys() == {"q"}
+    # kube-scheduler comes to other pods.
+    for _ in range(30):
+        found.planner.asked(found.now, ["other"])
+        assert found.step() == {}
+    while found.now < 4.0:
+        assert found.step() == {}
+    due = found.planner.next_look(found.now)
+    assert due is not None
+    assert due == pytest.approx(4.1)
+    found.now = due
+    assert found.step().keys() == {"p"}
+    assert found.planner.has_time
+
+
+def test_a_planner_has_time_once_half_of_what_it_plans_ahead_is_planned() -> None:
+    found = run()
+    found.lab.infos = {f"n{i}": gpus_node(f"n{i}", 8) for i in range(20)}
+    for name in found.lab.infos:
+        found.lab.show(name)
+    found.ask(*(waiting(f"p{i}", number=i, cpu=0) for i in range(160)))
+    has_time = []
+    for _ in range(5):
+        found.step()
+        has_time.append(found.planner.has_time)
+    assert has_time == [False, False, False, True, True]
 
 
 def test_a_pod_that_kube_scheduler_has_come_to_gets_no_place() -> None:
@@ -319,22 +340,6 @@ def test_a_nomination_that_came_too_late_is_no_outcome_and_is_written_if_the_pod
         found.step(written=False)
     assert found.wrote == ["p0", "p1", "p1"]
     assert found.planner.take_outcomes() == {}
-
-
-def test_more_pods_are_near_the_faster_kube_scheduler_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planner_module, "_LEAST_NEAR", 1)
-    found = run(8, 8)
-    found.ask(*(waiting(f"p{i}", number=i) for i in range(5)))
-    found.step(written=False)
-    for name in ("p0", "p1", "p2"):
-        found.bind(name, "b")
-    found.planner.asked(found.now, ["p0", "p1", "p2"])
-    found.step()
-    found.wrote.clear()
-    found.ask(*(waiting(f"q{i}", number=10 + i) for i in range(3)))
-    found.step(written=False)
-    # p3 and p4 are before them, and three pods were bound just now.
-    assert found.wrote == ["q1", "q2"]
 
 
 _pods = st.lists(

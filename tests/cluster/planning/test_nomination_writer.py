@@ -1,0 +1,90 @@
+"""The order in which nominations are written."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.planning import nomination_writer
+from scheduler_ext.cluster.planning.nomination_writer import NominationWriter, Write
+from scheduler_ext.core.node.node import PlannedPlace
+from tests.cluster.following import eventually
+
+
+class Slow(Transport):
+    """An API server that answers when it is let."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.answers = threading.Semaphore(0)
+
+    def send(self, method: str, path: str, *given: Any, **more: Any) -> Any:
+        self.written.append(path.split("/")[-2])
+        self.answers.acquire()
+
+
+@pytest.fixture
+def writer(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[NominationWriter, Slow]]:
+    """A writer on one connection that is busy."""
+    monkeypatch.setattr(nomination_writer, "_CONNECTIONS", 1)
+    server = Slow()
+    writer = NominationWriter(server)
+    writer.start()
+    writer.put([write("busy")])
+    eventually(lambda: server.written == ["busy"])
+    server.written.clear()
+    yield writer, server
+    writer.clear()
+    server.answers.release(100)
+    writer.stop(5.0)
+
+
+@dataclass(frozen=True)
+class Pod:
+    """A pod whose uid is its name."""
+
+    name: str
+    namespace: str = "ml"
+
+    @property
+    def uid(self) -> str:
+        return self.name
+
+
+def write(name: str, *, races: bool = False) -> Write:
+    return Write(Pod(name), PlannedPlace("a", 9.0), races=races)
+
+
+def order(writer: NominationWriter, server: Slow, count: int) -> list[str]:
+    server.answers.release(100)
+    eventually(lambda: len(server.written) == count)
+    return server.written
+
+
+def test_the_last_of_those_that_race_comes_first(writer: tuple[NominationWriter, Slow]) -> None:
+    writer[0].put([write(name, races=True) for name in "abc"])
+    writer[0].put([write("d", races=True)])
+    assert order(*writer, 4) == ["d", "c", "b", "a"]
+
+
+def test_those_that_do_not_race_come_before_all_that_do(writer: tuple[NominationWriter, Slow]) -> None:
+    writer[0].put([write("a", races=True), write("b"), write("c", races=True), write("d")])
+    assert order(*writer, 4) == ["b", "d", "c", "a"]
+
+
+def test_a_pod_has_one_write(writer: tuple[NominationWriter, Slow]) -> None:
+    writer[0].put([write("a", races=True), write("b")])
+    writer[0].put([write("a"), write("b", races=True), write("c", races=True)])
+    assert order(*writer, 3) == ["a", "c", "b"]
+
+
+def test_a_write_that_would_be_in_vain_is_dropped(writer: tuple[NominationWriter, Slow]) -> None:
+    withdrawal = Write(Pod("w"), None)
+    writer[0].put([write("a", races=True), write("b", races=True), write("c"), withdrawal])
+    assert [writer[0].drop(name) for name in ("a", "c", "w", "unknown")] == [True, True, False, False]
+    assert order(*writer, 2) == ["w", "b"]
