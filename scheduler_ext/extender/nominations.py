@@ -57,7 +57,7 @@ class Nominations:
         found = self._on(node, args, request, generation) if node in args.names else None
         if found is not None and found.decision.fits[found.decision.snapshot.state_at(node)]:
             return found
-        if planned is not None:
+        if node == planned:
             self._misfits.append(pod_uid(args.pod))
         return found if nominated is not None else None
 

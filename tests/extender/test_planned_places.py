@@ -93,6 +93,22 @@ def test_a_place_that_does_not_do_is_noted(names: list[str], nominated: str | No
     assert there.extender.nominations.take_misfits() == []
 
 
+def test_a_refusal_on_a_former_nomination_is_no_misfit_of_the_present_place() -> None:
+    there = Planned()
+    taken = changed(there.infos["n1"], pods=(planned_pod(asking("taker")),))
+    there.extender.update_nodes({"n1": taken})
+    there.plan("n3", asking("p"))
+    assert there.fitting(asking("p", nominated="n1"), ["n1"]) == []
+    assert there.extender.nominations.take_misfits() == []
+
+
+def test_a_place_that_is_not_published_yet_is_found() -> None:
+    there = Planned()
+    there.extender.nominations.planned = {"p": "n3"}
+    assert there.fitting(asking("p")) == ["n3"]
+    assert len(there.fitting(asking("q"))) == len(NAMES)
+
+
 def test_a_request_of_an_autoscaler_is_answered_as_before() -> None:
     there = Planned()
     there.plan("n3", asking("p"))

@@ -121,8 +121,11 @@ class FollowedCluster:
         return self._waiting.copy()
 
     def resources(self) -> set[str]:
-        """What waiting pods ask of nodes beside GPUs."""
-        return set(+self._resources_asked)
+        """What waiting pods ask of nodes beside GPUs, and have asked before: a plan may still have pods that
+        are gone."""
+        if len(self._resources_asked) > _REMEMBERED:
+            self._resources_asked = +self._resources_asked
+        return set(self._resources_asked)
 
     def _is_ours(self, pending: PendingPod) -> bool:
         return pending.scheduler_name in self._scheduler_names and not pending.pod.terminating
@@ -189,7 +192,11 @@ class FollowedCluster:
 
 def _was_tried(pod: kube.Pod) -> bool:
     conditions = (pod.status.conditions or ()) if pod.status is not None else ()
-    return any(each.type == "PodScheduled" and each.status == "False" for each in conditions)
+    # The API server writes this condition on pods with gates, too, and it stays until they are tried.
+    return any(
+        each.type == "PodScheduled" and each.status == "False" and each.reason != "SchedulingGated"
+        for each in conditions
+    )
 
 
 _NO_NEEDS = PodNeeds(None, {}, None, (), {})

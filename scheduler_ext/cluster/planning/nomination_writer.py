@@ -6,7 +6,7 @@ nominated the pod itself, to preempt others."""
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from threading import Condition
@@ -63,17 +63,16 @@ class NominationWriter(Background):
         self._failed: list[Failed] = []
         self._problem: str | None = None
 
-    def put(self, writes: Iterable[Write]) -> None:
+    def put(self, writes: Sequence[Write]) -> None:
         """Write these soon."""
         with self._has_work:
-            put = 0
-            for put, write in enumerate(writes, 1):
+            for write in writes:
                 queue, other = self._waiting, self._racing
                 if write.races:
                     queue, other = other, queue
                 other.pop(write.pod.uid, None)
                 queue[write.pod.uid] = write
-            self._has_work.notify(put)
+            self._has_work.notify(len(writes))
 
     def drop(self, uid: str) -> bool:
         """kube-scheduler has come to the pod, so its nomination would be in vain; whether it was not written

@@ -18,6 +18,7 @@ from scheduler_ext.cluster.client.transport import ServerClock, Transport
 from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster
 from scheduler_ext.cluster.planning.gang_planning import GangPlanning
 from scheduler_ext.cluster.planning.nomination_writer import NominationWriter, Write
+from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.kept_places import KeptPlace
 from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.node.nominated import seen_by
@@ -187,11 +188,15 @@ class Planning(Background):
             return False
         now = time.monotonic()
         with self._lock:
-            seen = self._look(now)
+            before = self._planner.given.keys()
+            seen = self._look(now, snapshot)
             steps, decisions = self._decide(now, snapshot, seen)
             stale = self._planner.stale(now, seen.asks)
             self._planned_at = time.time()
-            self._extender.nominations.planned = self._planner.given
+            given = self._planner.given
+            self._extender.nominations.planned = given
+        for uid in before - given.keys():
+            self._writer.drop(uid)
         server_now = seen.server_time(now)
         self._carry_out(steps, stale, server_now)
         if decisions is not None and self.gangs is not None:
@@ -222,9 +227,8 @@ class Planning(Background):
 
         return [planner.step(now, seen.asks, version, beside)], None
 
-    def _look(self, now: float) -> "_Seen":
+    def _look(self, now: float, snapshot: Snapshot) -> "_Seen":
         """What is waiting and what is kept, after all that became of former nominations."""
-        failed, misfits = self._writer.take_failed(), self._extender.nominations.take_misfits()
         planner, gangs = self._planner, self.gangs
         asked = dict(self._asked.popleft() for _ in range(len(self._asked)))
         planner.asked(now, list(asked), {uid for uid, dropped in asked.items() if dropped})
@@ -232,29 +236,20 @@ class Planning(Background):
             every = self._followed.waiting()
             asks = every if gangs is None else gangs.alone(every)
             by_uid = self._followed.by_uid() if gangs is None else {ask.uid: ask for ask in asks}
-            for each in failed:
-                if gangs is not None and gangs.is_member(each.uid):
-                    # Its step looks at once, and writes the same again after a while.
-                    gangs.changed()
-                    cache.unplan(each.uid)
-                    continue
-                place = planner.place_of(each.uid)
-                if place is not None and each.place is not None and place[0] == each.place.node:
-                    planner.ended(each.uid, each.outcome, now)
-                    cache.unplan(each.uid)
-            for uid in misfits:
-                if gangs is not None and gangs.is_member(uid):
-                    gangs.changed()
-                    cache.unplan(uid)
-                elif planner.place_of(uid) is not None and uid in by_uid:
-                    planner.ended(uid, Outcome.MISFIT, now)
-                    cache.unplan(uid)
+            self._end_in_vain(cache, by_uid, now)
             kept: dict[str, KeptPlace] = {}
+            lost: list[str] = []
             members: dict[str, KeptPlace] = {}
             for each_kept in cache.all_kept():
                 uid = each_kept.pod.uid
-                of_gang = gangs is not None and gangs.is_member(uid)
-                (members if of_gang else kept)[uid] = each_kept
+                if gangs is not None and gangs.is_member(uid):
+                    members[uid] = each_kept
+                elif each_kept.node in snapshot.nodes:
+                    kept[uid] = each_kept
+                else:
+                    lost.append(uid)
+            for uid in lost:
+                cache.give_up(uid)
             assumed = {}
             if gangs is not None:
                 assumed = {ask.uid: node for ask in every if (node := cache.node_of(ask.uid)) is not None}
@@ -265,6 +260,27 @@ class Planning(Background):
         for outcome, count in planner.take_outcomes().items():
             self.nominations.inc(outcome.value, by=count)
         return _Seen(asks, every, kept, members, assumed, freed, clock)
+
+    def _end_in_vain(self, cache: Cache, asks: Mapping[str, WaitingPod], now: float) -> None:
+        """End the places whose nomination could not be written, or that filter refused."""
+        planner, gangs = self._planner, self.gangs
+        for each in self._writer.take_failed():
+            if gangs is not None and gangs.is_member(each.uid):
+                # Its step looks at once, and writes the same again after a while.
+                gangs.changed()
+                cache.unplan(each.uid)
+                continue
+            place = planner.place_of(each.uid)
+            if place is not None and each.place is not None and place[0] == each.place.node:
+                planner.ended(each.uid, each.outcome, now)
+                cache.give_up(each.uid)
+        for uid in self._extender.nominations.take_misfits():
+            if gangs is not None and gangs.is_member(uid):
+                gangs.changed()
+                cache.unplan(uid)
+            elif planner.place_of(uid) is not None and uid in asks:
+                planner.ended(uid, Outcome.MISFIT, now)
+                cache.give_up(uid)
 
     def _cluster(self, snapshot: Snapshot, seen: "_Seen", *, gangs_due: bool = False) -> PlannedCluster:
         """The cluster with all places that are kept, those included that the snapshot does not show yet. A
@@ -293,10 +309,13 @@ class Planning(Background):
     def _carry_out(self, steps: Sequence[Step], stale: list[WaitingPod], server_now: float | None) -> None:
         writes = [Write(ask.pod, None) for ask in stale]
         until = time.monotonic() + self._ttl_s
+        taken: set[str] = set()
         with self._source.locked as cache:
             for step in steps:
                 for uid in step.withdraw:
-                    cache.unplan(uid)
+                    if (place := cache.kept(uid)) is not None:
+                        taken.add(place.node)
+                    cache.give_up(uid)
                 for given in step.nominate:
                     cache.plan(given.pod, given.node, until)
         if server_now is not None:
@@ -307,7 +326,10 @@ class Planning(Background):
                 for given in step.write
             ]
         self._writer.put(writes)
-        if any(step.nominate or step.withdraw for step in steps):
+        if taken:
+            # Until filter knows, it gives pods of lower priority the places that they had.
+            self._source.locked.publish(taken)
+        if any(step.nominate for step in steps):
             self._source.publish_soon()
 
     def _give_up(self) -> None:

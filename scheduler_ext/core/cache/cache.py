@@ -24,7 +24,7 @@ from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.gpu.readings import NodeReadings, Readings
-from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
+from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod, PlannedPlace
 from scheduler_ext.core.node.promisable import is_of_shares, overallocated
 from scheduler_ext.core.node.state import coarse_free_milli
 from scheduler_ext.core.node.unreported import REPORTED_VENDORS
@@ -84,6 +84,8 @@ class Cache(Ledger):
         self._allow_unreported = allow_unreported
         self._entries: dict[str, _Entry] = {}
         self._pending: dict[str, PendingPod] = {}
+        # What is still written on waiting pods of places that were given up.
+        self._given_up: dict[str, PlannedPlace] = {}
         self._readings: dict[str, tuple[Readings, ...]] = {}
         self._held = HeldRooms()
         self._others = OtherCpu()
@@ -303,10 +305,23 @@ class Cache(Ledger):
     def nodes(self) -> set[str]:
         return {name for name, entry in self._entries.items() if entry.record is not None}
 
+    def give_up(self, uid: str) -> None:
+        """As `unplan`, also where the place is still written on the pod: it is not kept again until that
+        changes."""
+        pending = self._pending.get(uid)
+        if pending is not None and pending.planned is not None:
+            self._given_up = {each: at for each, at in self._given_up.items() if each in self._pending}
+            self._given_up[uid] = pending.planned
+        self.unplan(uid)
+
     def _follow_plan(self, pending: PendingPod, place: str | None, until: float | None) -> None:
         """Keep the place that is written on a pod. A plan that was not written yet stays, unless another
         component has nominated the pod, or it ends."""
         kept = self.kept(pending.pod.uid)
+        if self._given_up.get(pending.pod.uid) != pending.planned:
+            self._given_up.pop(pending.pod.uid, None)
+        elif place is not None and pending.is_planned:
+            return
         if place is not None and pending.is_planned:
             # A message from before another plan changes nothing.
             outdated = kept is not None and not kept.written and kept.node != place

@@ -104,7 +104,7 @@ class InTreeView:
         """The nodes that pass a pod, `[row]`."""
         passed = self._allowed(pod.needs).copy()
         for resource, amount in pod.amounts.items():
-            passed &= self._free[resource] >= amount
+            passed &= self._free_of(resource) >= amount
         return passed
 
     def could_pass(self, pod: WaitingPod) -> Bools:
@@ -124,7 +124,7 @@ class InTreeView:
                 found[self._filters.reasons[code]] += count
         left = codes == _PASSED
         for resource, amount in pod.amounts.items():
-            short = left & (self._free[resource] < amount)
+            short = left & (self._free_of(resource) < amount)
             if count := int(np.count_nonzero(short)):
                 found["Too many pods" if resource == PODS else f"Insufficient {resource}"] += count
             left &= ~short
@@ -140,6 +140,10 @@ class InTreeView:
             each = [0 if node is None else preference_of(terms, node.name, node.labels) for node in facts]
             self._preferences[terms] = np.array(each, np.int32)
         return self._preferences[terms]
+
+    def _free_of(self, resource: str) -> Milli | int:
+        """Nothing of a resource that only pods that are gone have asked."""
+        return self._free.get(resource, 0)
 
     def _allowed(self, needs: PodNeeds) -> Bools:
         key = constraints_key(needs)

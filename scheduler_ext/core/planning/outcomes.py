@@ -1,5 +1,6 @@
 """What became of nominations, and when a pod whose nomination had no effect is planned again."""
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 from scheduler_ext.core.planning.meaning_enum import MeaningEnum
@@ -59,6 +60,6 @@ class Pauses:
         """When the next wait ends; None without any."""
         return min((pause.until for pause in self._by_uid.values() if pause.until > now), default=None)
 
-    def forget(self, uid: str) -> None:
-        """The pod is bound or gone."""
-        self._by_uid.pop(uid, None)
+    def keep(self, uids: Container[str]) -> None:
+        """All other pods are bound or gone."""
+        self._by_uid = {uid: pause for uid, pause in self._by_uid.items() if uid in uids}

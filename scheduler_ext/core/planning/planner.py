@@ -6,7 +6,7 @@ that it has given and follows what becomes of them.
        └── backing off ◄──────────┴──────────────────────────────────┘"""
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, takewhile
 from math import inf
@@ -206,12 +206,16 @@ class Planner:
                 node = bound.get(uid)
                 outcome = Outcome.BOUND if node == given.node else Outcome.ELSEWHERE
                 self.ended(uid, Outcome.DELETED if node is None else outcome, now)
-                self._pauses.forget(uid)
             elif (place := kept.get(uid)) is not None and place.node == given.node:
                 given.written = given.written or place.written
                 given.ask = asks[uid]
             elif uid not in binding:
                 self.ended(uid, self._lost(given, asks[uid], now), now)
+        self._pauses.keep(asks)
+        if not any(self._is_untried(ask) for ask in asks.values()):
+            self._quiet_since = None
+        elif self._quiet_since is None:
+            self._quiet_since = now
         for uid, place in kept.items():
             if uid not in self._given and uid in asks:
                 # From before this planner was active, or of a former process.
@@ -244,10 +248,6 @@ class Planner:
         """Places for the next pods without one; `asks` are in the order of `rank`. `make` makes the cluster,
         with the places that are kept; it is called if there is something to decide. `version` differs once
         pods that fitted nowhere may fit."""
-        if not any(not (ask.was_tried or ask.gated or ask.uid in self._asked) for ask in asks):
-            self._quiet_since = None
-        elif self._quiet_since is None:
-            self._quiet_since = now
         step = self._decide(now, asks, version, make)
         return replace(step, write=[*step.nominate, *self._due(now)])
 
@@ -292,14 +292,22 @@ class Planner:
 
     def waits(self, asks: Iterable[WaitingPod], now: float) -> bool:
         """Whether some of these pods have not been tried since places were free."""
-        return any(self._is_next(ask, now) for ask in asks)
+        return any(self._tried_now(asks, now))
 
-    def _is_next(self, ask: WaitingPod, now: float) -> bool:
+    def _tried_now(self, asks: Iterable[WaitingPod], now: float) -> Iterator[WaitingPod]:
+        """The pods without a place that are to get one."""
+        all_of_them = self.runs_ahead or self._is_quiet(now)
         return (
-            ask.kind not in self._refused
+            ask
+            for ask in asks
+            if (all_of_them or ask.was_tried)
+            and ask.kind not in self._refused
             and ask.uid not in self._asked
             and self.state_of(ask, now) is State.WAITING
         )
+
+    def _is_untried(self, ask: WaitingPod) -> bool:
+        return not (ask.was_tried or ask.gated or ask.uid in self._asked)
 
     def next_look(self, now: float) -> float | None:
         """When a step is due though nothing changes; None if never."""
@@ -325,8 +333,7 @@ class Planner:
 
     def _next(self, asks: Sequence[WaitingPod], now: float) -> list[WaitingPod]:
         """The first pods without a place, of one priority."""
-        all_of_them = self.runs_ahead or self._is_quiet(now)
-        without = (ask for ask in asks if (all_of_them or ask.was_tried) and self._is_next(ask, now))
+        without = self._tried_now(asks, now)
         first = next(without, None)
         if first is None:
             return []

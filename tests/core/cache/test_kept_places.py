@@ -144,3 +144,43 @@ def test_each_pod_has_one_place_at_most(moves: list[tuple[str, str, int]], now: 
     for name in "ab":
         here: list[BoundPod] = list(places.on(name))
         assert [pod.uid for pod in here] == sorted(uid for uid, (node, _) in expected.items() if node == name)
+
+
+@pytest.mark.parametrize(
+    ("event", "left"),
+    [
+        pytest.param(OURS, {}, id="another message of the same nomination"),
+        pytest.param(replace(OURS, resource_version="2"), {}, id="a change of its conditions"),
+        pytest.param(
+            replace(OURS, planned=PlannedPlace("a", 5.0)),
+            HERE,
+            id="the same place, written with another time",
+        ),
+        pytest.param(
+            replace(OURS, nominated_node="b", planned=PlannedPlace("b", 5.0)),
+            {"b": [POD.uid]},
+            id="another place",
+        ),
+    ],
+)
+def test_a_place_that_was_given_up_stays_so_while_it_is_written(
+    event: PendingPod, left: dict[str, list[str]]
+) -> None:
+    of = cache()
+    of.update_pending(OURS, 9.0)
+    assert planned(of) == HERE
+    of.give_up(POD.uid)
+    of.update_pending(event, 9.0)
+    assert planned(of) == left
+
+
+def test_a_pod_that_gave_up_a_place_keeps_the_next_one() -> None:
+    of = cache()
+    of.update_pending(OURS, 9.0)
+    of.give_up(POD.uid)
+    of.plan(POD, "b", 9.0)
+    of.update_pending(replace(OURS, resource_version="2"), 9.0)
+    assert planned(of) == {"b": [POD.uid]}
+    # Another component nominates it, and the annotation of the first place is still there.
+    of.update_pending(THEIRS)
+    assert planned(of) == {}

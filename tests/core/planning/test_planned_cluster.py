@@ -204,3 +204,12 @@ def test_a_place_that_is_kept_already_counts_once(published: str | None, left: s
     assert place.node == left
     cluster.take_back(kept, "a")
     assert cluster.best(waiting("p", cpu=64), ("a",)) is not None
+
+
+def test_nothing_is_left_of_a_resource_that_only_pods_that_are_gone_asked() -> None:
+    lab = PlanningLab([gpus_node("a", 1)])
+    needs = PodNeeds(None, {}, None, (), {"rdma/hca": Fraction(1)})
+    gone = waiting("p", needs=needs)
+    cluster = lab.cluster()
+    assert cluster.best(gone) is None
+    assert cluster.refusals(gone) == {"Insufficient rdma/hca": 1}

@@ -306,6 +306,38 @@ def test_a_planner_that_does_not_run_ahead_leaves_new_pods_to_kube_scheduler() -
     assert found.planner.has_time
 
 
+def test_pods_that_are_left_to_kube_scheduler_keep_no_gang_waiting() -> None:
+    found = run(8)
+    asks = [waiting("p"), waiting("q", was_tried=True)]
+    assert found.planner.waits(asks[:1], 0.0)
+    found.planner.runs_ahead = False
+    assert not found.planner.waits(asks[:1], 0.0)
+    assert found.planner.waits(asks, 0.0)
+
+
+def test_steps_about_some_of_the_pods_do_not_end_the_quiet() -> None:
+    found = run(8)
+    found.planner.runs_ahead = False
+    found.ask(waiting("p"))
+    while found.now < 1.5 and not found.step():
+        # As in the turns of gangs: first the pods that come before a gang, here none.
+        found.planner.step(found.now, [], found.version, found._cluster)
+    assert found.kept.keys() == {"p"}
+
+
+def test_the_pauses_of_pods_that_are_gone_are_forgotten() -> None:
+    found = run(8)
+    found.ask(waiting("p"))
+    found.step()
+    found.lose("p")
+    found.step()
+    assert found.state("p") is State.BACKING_OFF
+    asking = found.asks.pop("p")
+    found.step()
+    found.ask(asking)
+    assert found.step().keys() == {"p"}
+
+
 def test_a_planner_has_time_once_half_of_what_it_plans_ahead_is_planned() -> None:
     found = run()
     found.lab.infos = {f"n{i}": gpus_node(f"n{i}", 8) for i in range(20)}
