@@ -167,7 +167,7 @@ class NominateSection(_Section):
     enabled: bool = False
     batch: Annotated[int, Meta(ge=1, le=MOST)] = MOST
     ttl: Duration = "30s"
-    from_nodes: Annotated[int, Meta(ge=0, le=1_000_000)] = 1000
+    from_nodes: Annotated[int, Meta(ge=0, le=1_000_000)] = 2000
     gangs: GangsSection = field(default_factory=GangsSection)
 
 
