@@ -251,7 +251,7 @@ class GangPlanning:
             self._events.invalid(pod, message)
         for gang, state, reason in self.entries.gangs():
             soon = state is State.ASSEMBLING and self._wall() < gang.created_at + _SOON_S
-            if state in (State.PLANNED, State.GIVEN_UP) or soon:
+            if state in (State.PLANNED, State.IN_LINE, State.GIVEN_UP) or soon:
                 continue
             waiting = [found.pods[member.uid] for member in gang.members if member.is_unbound]
             self._events.waiting(gang.key, waiting, reason, invalid=state is State.INVALID)
