@@ -36,8 +36,8 @@ _RESERVED_S = 10.0
 # A nomination that the watch does not show by then is written again.
 _WRITTEN_S = 2.0
 _LIFTS_AT_ONCE = 4
-# The deadline of a gang whose gates are still there may be so much earlier than from now on.
-_EARLIER = 0.25
+# Deadlines are written in whole seconds.
+_ROUNDED_S = 1.0
 
 
 class Source(Protocol):
@@ -185,7 +185,7 @@ class GangWrites:
         for each in step.decisions.nominate:
             if each.uid in foreign:
                 continue
-            if self._is_written(each, step.gangs[each.uid]) or self._is_asked(each, step.now):
+            if self._is_written(each) or self._is_asked(each, step.now):
                 continue
             end = step.server_now + self._policy.starting_s if each.deadline is None else each.deadline
             notes = _notes(each.deadline, each.node, step.gangs[each.uid])
@@ -193,7 +193,7 @@ class GangWrites:
             self._asked[each.uid] = _Asked(each.node, step.now)
         return writes
 
-    def _is_written(self, given: GivenPlace, gang: Gang[WaitingPod]) -> bool:
+    def _is_written(self, given: GivenPlace) -> bool:
         """Whether the watch shows the nomination of a pod."""
         pod = self._pods.get(given.uid)
         if pod is None or pod.nominated != given.node:
@@ -202,8 +202,7 @@ class GangWrites:
             return True
         if pod.deadline is None:
             return False
-        slack_s = 1.0 if gang.has_begun else self._policy.deadlines.seconds(gang) * _EARLIER
-        return abs(given.deadline - pod.deadline) < slack_s
+        return abs(given.deadline - pod.deadline) < _ROUNDED_S
 
     def _is_asked(self, given: GivenPlace, now: float) -> bool:
         """Whether the nomination is on its way."""
@@ -217,7 +216,7 @@ class GangWrites:
         for uids in step.decisions.lift:
             gang = step.gangs[uids[0]]
             joining = [given[member.uid] for member in gang.joining if member.uid in given]
-            if all(self._is_written(each, gang) for each in joining):
+            if all(self._is_written(each) for each in joining):
                 begun.add(gang.key)
                 self._execution.lift(gang, [pods[uid] for uid in uids], self._pool)
                 self._lifted(pods[uid] for uid in uids)
