@@ -95,6 +95,8 @@ class GangPlanning:
         self.writes = GangWrites(transport, source, pods, self._events, self._policy)
         self._reservations: Sequence[Reservation[WaitingPod]] = ()
         self._found: Assembled[WaitingPod] | None = None
+        # The pods that name a group, and turned out to belong to no gang.
+        self._alone: frozenset[str] = frozenset()
         self._not_before = 0.0
         self._looked_at = 0.0
         self._changed = True
@@ -114,14 +116,12 @@ class GangPlanning:
 
     def forget(self) -> None:
         """Another extender is active."""
-        self._reservations, self._found = (), None
+        self._reservations, self._found, self._alone = (), None, frozenset()
         self.writes.forget()
 
     def is_member(self, uid: str) -> bool:
         """Whether a pod is planned with a gang, and not alone."""
-        if self._pods.get(uid) is None:
-            return False
-        return self._found is None or not any(pod.uid == uid for pod in self._found.alone)
+        return self._pods.get(uid) is not None and uid not in self._alone
 
     def is_due(self, now: float) -> bool:
         """Whether a step for gangs is due."""
@@ -172,6 +172,7 @@ class GangPlanning:
         self._changed = False
         self._looked_at = now
         found = self._found = self._assemble(asks, kept, assumed)
+        self._alone = frozenset(pod.uid for pod in found.alone)
         infos = {name: node.info for name, node in snapshot.nodes.items()}
         gang_of = {member.uid: gang.key for gang in found.gangs for member in gang.members}
         running = [

@@ -220,10 +220,8 @@ class GangWrites:
                 begun.add(gang.key)
                 self._execution.lift(gang, [pods[uid] for uid in uids], self._pool)
                 self._lifted(pods[uid] for uid in uids)
-        beside = [
-            pod for key, some in step.found.companions.items() if key in begun for pod in some if pod.is_gated
-        ]
-        if free := [*beside, *step.found.alone]:
+        beside = [pod for key, some in step.found.companions.items() if key in begun for pod in some]
+        if free := [pod for pod in (*beside, *step.found.alone) if pod.is_gated]:
             self._execution.lift_alone(free, self._pool)
             self._lifted(free)
 

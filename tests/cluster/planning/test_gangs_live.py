@@ -231,6 +231,17 @@ def test_a_gated_pod_of_no_gang_starts_alone(make: Callable[..., Cluster]) -> No
     eventually(lambda: cluster.gated() == set())
 
 
+def test_a_pod_without_a_gate_that_names_a_gang_of_one_is_planned_alone(make: Callable[..., Cluster]) -> None:
+    """Such as the worker of a job with no other."""
+    cluster = make("n1")
+    cluster.add("a", size=1, ungated=True)
+    cluster.extender(
+        Configuration(nominate=NominateSection(enabled=True, from_nodes=0, gangs=GangsSection(enabled=True)))
+    )
+    eventually(lambda: cluster.places() == {"a": "n1"})
+    assert not cluster.server.log.all(is_lift)
+
+
 def test_pods_of_other_schedulers_stay_as_they_are(make: Callable[..., Cluster]) -> None:
     cluster = make("n1")
     cluster.add("a", size=1, schedulerName="other")
