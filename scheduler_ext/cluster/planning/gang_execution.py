@@ -44,29 +44,42 @@ class GangExecution:
         self._active = active
         self._not_before: dict[GangKey, float] = {}
 
-    def evict(self, evicted: Sequence[Evict], pods: Mapping[str, NamedPod]) -> list[str]:
-        """Evict these pods, those of each gang together; `pods` are all pods by uid. Returns the uids of
-        those that leave. A set that was refused is tried again later. Raises ClusterError."""
+    def evict(
+        self, evicted: Sequence[Evict], pods: Mapping[str, NamedPod], gone: Callable[[str], None]
+    ) -> None:
+        """Evict these pods, those of each gang together; `pods` are all pods by uid. `gone` is called with
+        the uid of each one that leaves. A set that was refused is tried again later. Raises ClusterError."""
         now = time.monotonic()
         self._not_before = {key: at for key, at in self._not_before.items() if at > now}
         sets: dict[tuple[GangKey, bool], list[NamedPod]] = {}
         for each in evicted:
             if each.uid in pods:
                 sets.setdefault((each.of, each.overdue), []).append(pods[each.uid])
-        gone: list[str] = []
         for (key, overdue), some in sets.items():
-            if key not in self._not_before and self._active() and self._evict_set(key, overdue, some):
-                gone += [pod.uid for pod in some]
-        return gone
+            if key not in self._not_before and self._active():
+                self._evict_set(key, overdue, some, gone)
 
-    def _evict_set(self, key: GangKey, overdue: bool, some: Sequence[NamedPod]) -> bool:
-        refusal = self._calls.evict_all(some, key)
+    def _evict_set(
+        self, key: GangKey, overdue: bool, some: Sequence[NamedPod], gone: Callable[[str], None]
+    ) -> None:
+        left: list[NamedPod] = []
+
+        def evicted(pod: NamedPod) -> None:
+            left.append(pod)
+            gone(pod.uid)
+
+        try:
+            refusal = self._calls.evict_all(some, key, evicted)
+        finally:
+            if left:
+                self._report_evicted(key, overdue, left)
         if refusal is not None:
             self.evictions.inc("refused")
             self._not_before[key] = time.monotonic() + AGAIN_S
             log.info("gang %s: no pod is evicted: %s", key, refusal)
             self._events.not_evicted(key, some, f"no pod is evicted for gang {key}: {refusal}")
-            return False
+
+    def _report_evicted(self, key: GangKey, overdue: bool, some: Sequence[NamedPod]) -> None:
         self.evictions.inc("overdue" if overdue else "victim", by=len(some))
         why = (
             f"gang {key} did not start in time, and was evicted whole"
@@ -75,7 +88,6 @@ class GangExecution:
         )
         log.info("%s (%d pods)", why, len(some))
         self._events.evicted(key, some, why)
-        return True
 
     def lift(self, gang: Gang[Any], pods: Collection[GangPod], pool: Executor) -> None:
         """Remove the gates of these pods, whose nominations are written. Raises ClusterError."""

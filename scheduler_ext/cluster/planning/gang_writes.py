@@ -115,13 +115,15 @@ class GangWrites:
         writes = self._settled(step)
         nodes: set[str] = set()
         try:
-            self._evict(step, snapshot)
+            # All that follows may fail, and no other pod may take what is freed for a gang.
             nodes = self._keep(step)
             writes += [*self._withdrawn(step), *self._nominated(step)]
+            self._evict(step, snapshot, nodes)
             self._lift(step)
         except ClusterError as error:
             log.warning("gangs: %s; trying again", error)
             self._retry.failed(error)
+            nodes |= self._keep(step, self._retry.left_s())
         else:
             self._retry.reset()
         return writes, nodes
@@ -131,15 +133,17 @@ class GangWrites:
             self.own.placed(uid, None, None)
         return [Write(step.found.pods[uid], None) for uid in step.decisions.settle]
 
-    def _evict(self, step: _Step, snapshot: Snapshot) -> None:
+    def _evict(self, step: _Step, snapshot: Snapshot, changed: Iterable[str]) -> None:
+        """Evict pods once the filter knows what is kept on the nodes that changed."""
         if not step.decisions.evict:
             return
+        self._source.locked.publish(changed)
         on_nodes = {pod.uid: pod for node in snapshot.nodes.values() for pod in node.info.pods}
-        for uid in self._execution.evict(step.decisions.evict, {**on_nodes, **step.found.pods}):
-            self.own.gone(uid)
+        self._execution.evict(step.decisions.evict, {**on_nodes, **step.found.pods}, self.own.gone)
 
-    def _keep(self, step: _Step) -> set[str]:
-        """Keep the places of members, with and without nominations; returns the nodes that changed."""
+    def _keep(self, step: _Step, pause_s: float = 0.0) -> set[str]:
+        """Keep the places of members, with and without nominations, until the next step after a pause;
+        returns the nodes that changed."""
         given = step.given
         asks = {member.uid: member.ask for gang in step.gangs.values() for member in gang.joining}
         reserved = {
@@ -154,7 +158,7 @@ class GangWrites:
             for uid in over:
                 cache.unplan(uid)
             for uid, node in reserved.items():
-                cache.plan(replace(asks[uid].pod, expected=True), node, step.now + _RESERVED_S)
+                cache.plan(replace(asks[uid].pod, expected=True), node, step.now + pause_s + _RESERVED_S)
             for uid, each in given.items():
                 cache.plan(asks[uid].pod, each.node, step.now + self._kept_s(each, step))
         self.reserved = frozenset(reserved)

@@ -30,6 +30,10 @@ WHOLE = "nvidia.com/gpu"
 OURS = "gpu.scheduler-ext.io/"
 GANGS = Configuration(nominate=NominateSection(enabled=True, gangs=GangsSection(enabled=True)))
 
+PREEMPTING = Configuration(
+    nominate=NominateSection(enabled=True, gangs=GangsSection(enabled=True, preempts=True))
+)
+
 
 class Cluster:
     """Nodes of one GPU each, with extenders that plan gangs."""
@@ -114,6 +118,11 @@ def make(
 
 def is_lift(request: Request) -> bool:
     return writes(PODS, "PATCH")(request) and not request.path.endswith("/status")
+
+
+def is_eviction(request: Request) -> bool:
+    """One that is no dry run."""
+    return request.method == "POST" and request.path.endswith("/eviction") and not request.query
 
 
 def is_nomination(request: Request) -> bool:
@@ -222,6 +231,42 @@ def test_room_that_is_kept_for_a_gang_is_refused_to_others(make: Callable[..., C
     eventually(lambda: passed() == [])
     cluster.server.store.delete(PODS, "long", "default")
     eventually(lambda: cluster.gated() == set())
+
+
+def test_what_victims_leave_is_kept_for_the_gang_though_an_eviction_fails(
+    make: Callable[..., Cluster],
+) -> None:
+    cluster = make("n1", "n2")
+    for name in ("n1", "n2"):
+        cluster.server.store.put(PODS, pod(f"on-{name}", {WHOLE: "1"}, on=name))
+    cluster.server.faults.place(
+        Refuse(503, retry_after_s=60), lambda each: is_eviction(each) and len(evictions()) > 1, times=None
+    )
+    cluster.add("a", priority=10)
+    cluster.add("b", priority=10)
+
+    def evictions() -> list[str]:
+        return [each.path.split("/")[-2] for each in cluster.server.log.all(is_eviction)]
+
+    live = cluster.extender(PREEMPTING)
+    eventually(lambda: len(evictions()) == 2)
+    kept = [live.locked.cache.kept(f"uid-{name}") for name in "ab"]
+    assert {each.node for each in kept if each is not None} == {"n1", "n2"}
+    first, second = evictions()
+    assert "deletionTimestamp" in cluster.get(first)["metadata"]
+    assert "deletionTimestamp" not in cluster.get(second)["metadata"]
+
+    def is_noted() -> bool:
+        assert live.planning is not None
+        assert live.planning.gangs is not None
+        return live.planning.gangs.writes.own.is_gone(f"uid-{first}")
+
+    def lasts() -> bool:
+        """Beyond the pause that the API server asked for."""
+        again = live.locked.cache.kept("uid-a")
+        return again is not None and again.until > time.monotonic() + 60
+
+    eventually(lambda: is_noted() and lasts())
 
 
 def test_a_gated_pod_of_no_gang_starts_alone(make: Callable[..., Cluster]) -> None:
