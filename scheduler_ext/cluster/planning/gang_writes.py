@@ -111,7 +111,9 @@ class GangWrites:
     ) -> tuple[list[Write], set[str]]:
         """Do what was decided. Returns the nominations to write, and the nodes whose places changed."""
         gangs = {member.uid: gang for gang in found.gangs for member in gang.members}
-        step = _Step(decisions, found, gangs, time.monotonic(), server_now)
+        now = time.monotonic()
+        self._asked = {uid: asked for uid, asked in self._asked.items() if now < asked.at + _WRITTEN_S}
+        step = _Step(decisions, found, gangs, now, server_now)
         writes = self._settled(step)
         nodes: set[str] = set()
         try:
@@ -221,13 +223,13 @@ class GangWrites:
             gang = step.gangs[uids[0]]
             joining = [given[member.uid] for member in gang.joining if member.uid in given]
             if all(self._is_written(each) for each in joining):
-                begun.add(gang.key)
-                self._execution.lift(gang, [pods[uid] for uid in uids], self._pool)
-                self._lifted(pods[uid] for uid in uids)
+                lifted = self._execution.lift(gang, [pods[uid] for uid in uids], self._pool)
+                self._lifted(lifted)
+                if lifted:
+                    begun.add(gang.key)
         beside = [pod for key, some in step.found.companions.items() if key in begun for pod in some]
         if free := [pod for pod in (*beside, *step.found.alone) if pod.is_gated]:
-            self._execution.lift_alone(free, self._pool)
-            self._lifted(free)
+            self._lifted(self._execution.lift_alone(free, self._pool))
 
     def _lifted(self, pods: Iterable[GangPod]) -> None:
         for pod in pods:
