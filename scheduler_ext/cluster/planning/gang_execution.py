@@ -1,6 +1,6 @@
 """Carries out what a step decided about gangs, in an order that is safe to end after any of its calls:
 
-    deadline goes ─► places are kept ─► evictions ─► nominations go ─► nominations with the deadline ─► gates go
+    deadline goes ─► places kept ─► evictions ─► nominations go ─► nominations with the deadline ─► gates go
 
 A gate goes only after the nominations of all members were written, and a planner that takes over sees from
 the cluster which of these have happened."""

@@ -46,11 +46,6 @@ log = logging.getLogger(__name__)
 _EVERY_S, _REST = 0.1, 3.0
 # Without any change.
 _LOOK_EVERY_S = 1.0
-# A place that is kept without a nomination, beyond the next step.
-_RESERVED_S = 10.0
-# A nomination that the watch does not show by then is written again.
-_WRITTEN_S = 2.0
-_LIFTS_AT_ONCE = 4
 # The pods of a gang are created within this time, usually.
 _SOON_S = 5.0
 

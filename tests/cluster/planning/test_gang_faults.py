@@ -9,6 +9,7 @@ import pytest
 
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import PODS
+from tests.cluster.api.api_requests import Request
 from tests.cluster.following import eventually
 from tests.cluster.planning.gangs_followed import (
     OURS,
@@ -28,9 +29,16 @@ def test_what_victims_leave_is_kept_for_the_gang_though_an_eviction_fails(
     cluster = make("n1", "n2")
     for name in ("n1", "n2"):
         cluster.server.store.put(PODS, pod(f"on-{name}", {WHOLE: "1"}, on=name))
-    cluster.server.faults.place(
-        Refuse(503, retry_after_s=60), lambda each: is_eviction(each) and len(evictions()) > 1, times=None
-    )
+    published: list[set[str | None]] = []
+
+    def is_second_eviction(request: Request) -> bool:
+        if not is_eviction(request):
+            return False
+        assert live.snapshot is not None
+        published.append({live.snapshot.planned.node_of(f"uid-{name}") for name in "ab"})
+        return len(published) > 1
+
+    cluster.server.faults.place(Refuse(503, retry_after_s=60), is_second_eviction, times=None)
     cluster.add("a", priority=10)
     cluster.add("b", priority=10)
 
@@ -41,6 +49,7 @@ def test_what_victims_leave_is_kept_for_the_gang_though_an_eviction_fails(
     eventually(lambda: len(evictions()) == 2)
     kept = [live.locked.cache.kept(f"uid-{name}") for name in "ab"]
     assert {each.node for each in kept if each is not None} == {"n1", "n2"}
+    assert published == [{"n1", "n2"}] * 2
     first, second = evictions()
     assert "deletionTimestamp" in cluster.get(first)["metadata"]
     assert "deletionTimestamp" not in cluster.get(second)["metadata"]
