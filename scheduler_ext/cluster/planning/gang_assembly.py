@@ -32,7 +32,7 @@ class Waiting(Generic[Ask]):
 @dataclass(frozen=True, slots=True)
 class Assembled(Generic[Ask]):
     """Gangs of pods with GPUs in their order. `companions` are their pods without GPUs, which need no place
-    and lose their gates with the others. `alone` are behind the gate and belong to no gang. `invalid` have a
+    and lose their gates with the others. `alone` belong to no gang, whether gated or not. `invalid` have a
     gang that cannot be read, with the reason. `unread` belong to groups whose objects are still to be read.
     `pods` has all pods of gangs by uid."""
 
@@ -70,8 +70,7 @@ def assemble(
             found.unread.append(pod)
             continue
         if wish is None:
-            if pod.is_gated:
-                found.alone.append(pod)
+            found.alone.append(pod)
             continue
         kept[pod.uid] = pod
         if isinstance(wish, InvalidGang):

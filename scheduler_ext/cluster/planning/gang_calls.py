@@ -2,7 +2,7 @@
 none."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 from scheduler_ext.cluster.api_paths import pod_path
@@ -41,19 +41,23 @@ class GangCalls:
             raise
         return True
 
-    def evict_all(self, victims: Sequence[NamedPod], of: GangKey) -> str | None:
-        """Evict all these pods, if each eviction is allowed; otherwise none, and the reason. A pod that is
-        gone already counts as evicted."""
+    def evict_all(
+        self, victims: Sequence[NamedPod], of: GangKey, evicted: Callable[[NamedPod], None]
+    ) -> str | None:
+        """Evict all these pods, if each eviction is allowed; otherwise none, and the reason. `evicted` is
+        called for each pod that leaves, also if a later one fails. A pod that is gone already counts as
+        evicted."""
         for dry_run in (True, False):
             for victim in victims:
                 try:
                     self._evict(victim, of, dry_run)
                 except RefusedError as error:
-                    if error.status in _OVER:
-                        continue
-                    if not dry_run:
-                        raise
-                    return f"pod {victim.namespace}/{victim.name} may not be evicted now: {error}"
+                    if error.status not in _OVER:
+                        if not dry_run:
+                            raise
+                        return f"pod {victim.namespace}/{victim.name} may not be evicted now: {error}"
+                if not dry_run:
+                    evicted(victim)
         return None
 
     def _evict(self, victim: NamedPod, of: GangKey, dry_run: bool) -> None:

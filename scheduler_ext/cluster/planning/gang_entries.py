@@ -70,7 +70,7 @@ class GangEntries:
                 state = State.NOMINATED
             return _Stands(state, "", gang.key, node, member.deadline)
         if kept is not None:
-            node = kept.places.get(uid, "")
+            node = kept.places.get(uid, node)
         return _Stands(state, reason, gang.key, node, member.deadline)
 
     def gangs(self) -> Sequence[tuple[Gang[WaitingPod], State, str]]:

@@ -14,6 +14,7 @@ STARTING = "GPUGangStarting"
 WAITING = "GPUGangWaiting"
 EVICTED = "GPUGangEvicted"
 NOT_EVICTED = "GPUGangNotEvicted"
+NOT_STARTING = "GPUGangNotStarting"
 
 _EVERY_S = 600.0
 # The first pods of a gang have its Events; a gang of a thousand would use up all others' share.
@@ -49,6 +50,14 @@ class GangEvents:
     def not_evicted(self, gang: GangKey, pods: Sequence[NamedPod], reason: str) -> None:
         """A gang that was to be evicted, or that needs evictions, is held up."""
         self._say(gang, NOT_EVICTED, "Warning", reason, pods)
+
+    def not_starting(self, gang: GangKey, pods: Sequence[NamedPod], reason: str) -> None:
+        """The gates of these pods should have gone."""
+        self._say(gang, NOT_STARTING, "Warning", reason, pods)
+
+    def not_starting_alone(self, pod: NamedPod, reason: str) -> None:
+        """The same for a pod that needs no place with others."""
+        self.not_starting(GangKey(pod.namespace, "pod", pod.name), (pod,), reason)
 
     def _say(
         self,

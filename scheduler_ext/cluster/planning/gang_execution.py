@@ -1,6 +1,6 @@
 """Carries out what a step decided about gangs, in an order that is safe to end after any of its calls:
 
-    deadline goes ─► evictions ─► nominations go ─► nominations with the deadline ─► gates go
+    deadline goes ─► places kept ─► evictions ─► nominations go ─► nominations with the deadline ─► gates go
 
 A gate goes only after the nominations of all members were written, and a planner that takes over sees from
 the cluster which of these have happened."""
@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
+from scheduler_ext.cluster.client.transport import RefusedError, is_transient
 from scheduler_ext.cluster.planning.gang_calls import GangCalls
 from scheduler_ext.cluster.planning.gang_events import GangEvents
 from scheduler_ext.cluster.planning.named_pod import NamedPod
@@ -22,7 +23,7 @@ from scheduler_ext.wire.gang_pod import GangPod
 
 log = logging.getLogger(__name__)
 
-# After evictions for a gang were refused.
+# After evictions for a gang, or the removal of a gate, were refused.
 AGAIN_S = 15.0
 
 
@@ -43,30 +44,45 @@ class GangExecution:
         self._events = events
         self._active = active
         self._not_before: dict[GangKey, float] = {}
+        # The pods whose gates the API server refused to remove, and until when they are left alone.
+        self._refused: dict[str, float] = {}
 
-    def evict(self, evicted: Sequence[Evict], pods: Mapping[str, NamedPod]) -> list[str]:
-        """Evict these pods, those of each gang together; `pods` are all pods by uid. Returns the uids of
-        those that leave. A set that was refused is tried again later. Raises ClusterError."""
+    def evict(
+        self, evicted: Sequence[Evict], pods: Mapping[str, NamedPod], gone: Callable[[str], None]
+    ) -> None:
+        """Evict these pods, those of each gang together; `pods` are all pods by uid. `gone` is called with
+        the uid of each one that leaves. A set that was refused is tried again later. Raises ClusterError."""
         now = time.monotonic()
         self._not_before = {key: at for key, at in self._not_before.items() if at > now}
         sets: dict[tuple[GangKey, bool], list[NamedPod]] = {}
         for each in evicted:
             if each.uid in pods:
                 sets.setdefault((each.of, each.overdue), []).append(pods[each.uid])
-        gone: list[str] = []
         for (key, overdue), some in sets.items():
-            if key not in self._not_before and self._active() and self._evict_set(key, overdue, some):
-                gone += [pod.uid for pod in some]
-        return gone
+            if key not in self._not_before and self._active():
+                self._evict_set(key, overdue, some, gone)
 
-    def _evict_set(self, key: GangKey, overdue: bool, some: Sequence[NamedPod]) -> bool:
-        refusal = self._calls.evict_all(some, key)
+    def _evict_set(
+        self, key: GangKey, overdue: bool, some: Sequence[NamedPod], gone: Callable[[str], None]
+    ) -> None:
+        left: list[NamedPod] = []
+
+        def evicted(pod: NamedPod) -> None:
+            left.append(pod)
+            gone(pod.uid)
+
+        try:
+            refusal = self._calls.evict_all(some, key, evicted)
+        finally:
+            if left:
+                self._report_evicted(key, overdue, left)
         if refusal is not None:
             self.evictions.inc("refused")
             self._not_before[key] = time.monotonic() + AGAIN_S
             log.info("gang %s: no pod is evicted: %s", key, refusal)
             self._events.not_evicted(key, some, f"no pod is evicted for gang {key}: {refusal}")
-            return False
+
+    def _report_evicted(self, key: GangKey, overdue: bool, some: Sequence[NamedPod]) -> None:
         self.evictions.inc("overdue" if overdue else "victim", by=len(some))
         why = (
             f"gang {key} did not start in time, and was evicted whole"
@@ -75,29 +91,58 @@ class GangExecution:
         )
         log.info("%s (%d pods)", why, len(some))
         self._events.evicted(key, some, why)
-        return True
 
-    def lift(self, gang: Gang[Any], pods: Collection[GangPod], pool: Executor) -> None:
-        """Remove the gates of these pods, whose nominations are written. Raises ClusterError."""
-        self._lift_all(pods, pool)
-        log.info("gang %s starts: the gates of %d pods went", gang.key, len(pods))
-        self._events.starting(gang.key, list(pods), gang.wish.size)
+    def lift(self, gang: Gang[Any], pods: Collection[GangPod], pool: Executor) -> list[GangPod]:
+        """Remove the gates of these pods, whose nominations are written; returns the pods whose gates went.
+        A gate whose removal is refused, by a policy for instance, is tried again later. Raises ClusterError
+        where any other removal may fail too."""
+        refused: list[tuple[GangPod, RefusedError]] = []
+        lifted = self._lift_all(pods, pool, refused)
+        if lifted:
+            log.info("gang %s starts: the gates of %d pods went", gang.key, len(lifted))
+            self._events.starting(gang.key, lifted, gang.wish.size)
+        if refused:
+            pod, error = refused[0]
+            self._events.not_starting(gang.key, [pod for pod, _ in refused], _refusal(pod, error))
+        return lifted
 
-    def lift_alone(self, pods: Collection[GangPod], pool: Executor) -> None:
-        """Remove the gates of pods that need no place with others. Raises ClusterError."""
-        self._lift_all(pods, pool)
+    def lift_alone(self, pods: Collection[GangPod], pool: Executor) -> list[GangPod]:
+        """The same for pods that need no place with others."""
+        refused: list[tuple[GangPod, RefusedError]] = []
+        lifted = self._lift_all(pods, pool, refused)
+        for pod, error in refused:
+            self._events.not_starting_alone(pod, _refusal(pod, error))
+        return lifted
 
-    def _lift_all(self, pods: Collection[GangPod], pool: Executor) -> None:
+    def _lift_all(
+        self, pods: Collection[GangPod], pool: Executor, refused: list[tuple[GangPod, RefusedError]]
+    ) -> list[GangPod]:
+        now = time.monotonic()
+        self._refused = {uid: until for uid, until in self._refused.items() if until > now}
+        due = [pod for pod in pods if pod.uid not in self._refused]
+        lifted: list[GangPod] = []
         failed: ClusterError | None = None
-        for each in [pool.submit(self._lift_one, pod) for pod in pods]:
+        for pod, done in [(pod, pool.submit(self._lift_one, pod)) for pod in due]:
+            # One pod that is refused holds up no other: their gang has its places now.
             try:
-                each.result()
+                done.result()
             except ClusterError as error:
-                # One pod that is refused holds up no other: their gang has its places now.
-                failed = failed or error
+                if isinstance(error, RefusedError) and not is_transient(error):
+                    log.warning("%s", _refusal(pod, error))
+                    self._refused[pod.uid] = now + AGAIN_S
+                    refused.append((pod, error))
+                else:
+                    failed = failed or error
+            else:
+                lifted.append(pod)
         if failed is not None:
             raise failed
+        return lifted
 
     def _lift_one(self, pod: GangPod) -> None:
         if self._active() and self._calls.lift(pod):
             self.lifted.inc()
+
+
+def _refusal(pod: GangPod, error: RefusedError) -> str:
+    return f"the gate of pod {pod.namespace}/{pod.name} stays: {error}"

@@ -46,11 +46,6 @@ log = logging.getLogger(__name__)
 _EVERY_S, _REST = 0.1, 3.0
 # Without any change.
 _LOOK_EVERY_S = 1.0
-# A place that is kept without a nomination, beyond the next step.
-_RESERVED_S = 10.0
-# A nomination that the watch does not show by then is written again.
-_WRITTEN_S = 2.0
-_LIFTS_AT_ONCE = 4
 # The pods of a gang are created within this time, usually.
 _SOON_S = 5.0
 
@@ -95,6 +90,8 @@ class GangPlanning:
         self.writes = GangWrites(transport, source, pods, self._events, self._policy)
         self._reservations: Sequence[Reservation[WaitingPod]] = ()
         self._found: Assembled[WaitingPod] | None = None
+        # The pods that name a group, and turned out to belong to no gang.
+        self._alone: frozenset[str] = frozenset()
         self._not_before = 0.0
         self._looked_at = 0.0
         self._changed = True
@@ -114,14 +111,12 @@ class GangPlanning:
 
     def forget(self) -> None:
         """Another extender is active."""
-        self._reservations, self._found = (), None
+        self._reservations, self._found, self._alone = (), None, frozenset()
         self.writes.forget()
 
     def is_member(self, uid: str) -> bool:
         """Whether a pod is planned with a gang, and not alone."""
-        if self._pods.get(uid) is None:
-            return False
-        return self._found is None or not any(pod.uid == uid for pod in self._found.alone)
+        return self._pods.get(uid) is not None and uid not in self._alone
 
     def is_due(self, now: float) -> bool:
         """Whether a step for gangs is due."""
@@ -172,6 +167,7 @@ class GangPlanning:
         self._changed = False
         self._looked_at = now
         found = self._found = self._assemble(asks, kept, assumed)
+        self._alone = frozenset(pod.uid for pod in found.alone)
         infos = {name: node.info for name, node in snapshot.nodes.items()}
         gang_of = {member.uid: gang.key for gang in found.gangs for member in gang.members}
         running = [
@@ -251,7 +247,7 @@ class GangPlanning:
             self._events.invalid(pod, message)
         for gang, state, reason in self.entries.gangs():
             soon = state is State.ASSEMBLING and self._wall() < gang.created_at + _SOON_S
-            if state in (State.PLANNED, State.GIVEN_UP) or soon:
+            if state in (State.PLANNED, State.IN_LINE, State.GIVEN_UP) or soon:
                 continue
             waiting = [found.pods[member.uid] for member in gang.members if member.is_unbound]
             self._events.waiting(gang.key, waiting, reason, invalid=state is State.INVALID)

@@ -36,8 +36,8 @@ _RESERVED_S = 10.0
 # A nomination that the watch does not show by then is written again.
 _WRITTEN_S = 2.0
 _LIFTS_AT_ONCE = 4
-# The deadline of a gang whose gates are still there may be so much earlier than from now on.
-_EARLIER = 0.25
+# Deadlines are written in whole seconds.
+_ROUNDED_S = 1.0
 
 
 class Source(Protocol):
@@ -111,17 +111,21 @@ class GangWrites:
     ) -> tuple[list[Write], set[str]]:
         """Do what was decided. Returns the nominations to write, and the nodes whose places changed."""
         gangs = {member.uid: gang for gang in found.gangs for member in gang.members}
-        step = _Step(decisions, found, gangs, time.monotonic(), server_now)
+        now = time.monotonic()
+        self._asked = {uid: asked for uid, asked in self._asked.items() if now < asked.at + _WRITTEN_S}
+        step = _Step(decisions, found, gangs, now, server_now)
         writes = self._settled(step)
         nodes: set[str] = set()
         try:
-            self._evict(step, snapshot)
+            # All that follows may fail, and no other pod may take what is freed for a gang.
             nodes = self._keep(step)
             writes += [*self._withdrawn(step), *self._nominated(step)]
+            self._evict(step, snapshot, nodes)
             self._lift(step)
         except ClusterError as error:
             log.warning("gangs: %s; trying again", error)
             self._retry.failed(error)
+            nodes |= self._keep(step, self._retry.left_s())
         else:
             self._retry.reset()
         return writes, nodes
@@ -131,15 +135,17 @@ class GangWrites:
             self.own.placed(uid, None, None)
         return [Write(step.found.pods[uid], None) for uid in step.decisions.settle]
 
-    def _evict(self, step: _Step, snapshot: Snapshot) -> None:
+    def _evict(self, step: _Step, snapshot: Snapshot, changed: Iterable[str]) -> None:
+        """Evict pods once the filter knows what is kept on the nodes that changed."""
         if not step.decisions.evict:
             return
+        self._source.locked.publish(changed)
         on_nodes = {pod.uid: pod for node in snapshot.nodes.values() for pod in node.info.pods}
-        for uid in self._execution.evict(step.decisions.evict, {**on_nodes, **step.found.pods}):
-            self.own.gone(uid)
+        self._execution.evict(step.decisions.evict, {**on_nodes, **step.found.pods}, self.own.gone)
 
-    def _keep(self, step: _Step) -> set[str]:
-        """Keep the places of members, with and without nominations; returns the nodes that changed."""
+    def _keep(self, step: _Step, pause_s: float = 0.0) -> set[str]:
+        """Keep the places of members, with and without nominations, until the next step after a pause;
+        returns the nodes that changed."""
         given = step.given
         asks = {member.uid: member.ask for gang in step.gangs.values() for member in gang.joining}
         reserved = {
@@ -154,7 +160,7 @@ class GangWrites:
             for uid in over:
                 cache.unplan(uid)
             for uid, node in reserved.items():
-                cache.plan(replace(asks[uid].pod, expected=True), node, step.now + _RESERVED_S)
+                cache.plan(replace(asks[uid].pod, expected=True), node, step.now + pause_s + _RESERVED_S)
             for uid, each in given.items():
                 cache.plan(asks[uid].pod, each.node, step.now + self._kept_s(each, step))
         self.reserved = frozenset(reserved)
@@ -185,7 +191,7 @@ class GangWrites:
         for each in step.decisions.nominate:
             if each.uid in foreign:
                 continue
-            if self._is_written(each, step.gangs[each.uid]) or self._is_asked(each, step.now):
+            if self._is_written(each) or self._is_asked(each, step.now):
                 continue
             end = step.server_now + self._policy.starting_s if each.deadline is None else each.deadline
             notes = _notes(each.deadline, each.node, step.gangs[each.uid])
@@ -193,7 +199,7 @@ class GangWrites:
             self._asked[each.uid] = _Asked(each.node, step.now)
         return writes
 
-    def _is_written(self, given: GivenPlace, gang: Gang[WaitingPod]) -> bool:
+    def _is_written(self, given: GivenPlace) -> bool:
         """Whether the watch shows the nomination of a pod."""
         pod = self._pods.get(given.uid)
         if pod is None or pod.nominated != given.node:
@@ -202,8 +208,7 @@ class GangWrites:
             return True
         if pod.deadline is None:
             return False
-        slack_s = 1.0 if gang.has_begun else self._policy.deadlines.seconds(gang) * _EARLIER
-        return abs(given.deadline - pod.deadline) < slack_s
+        return abs(given.deadline - pod.deadline) < _ROUNDED_S
 
     def _is_asked(self, given: GivenPlace, now: float) -> bool:
         """Whether the nomination is on its way."""
@@ -217,16 +222,14 @@ class GangWrites:
         for uids in step.decisions.lift:
             gang = step.gangs[uids[0]]
             joining = [given[member.uid] for member in gang.joining if member.uid in given]
-            if all(self._is_written(each, gang) for each in joining):
-                begun.add(gang.key)
-                self._execution.lift(gang, [pods[uid] for uid in uids], self._pool)
-                self._lifted(pods[uid] for uid in uids)
-        beside = [
-            pod for key, some in step.found.companions.items() if key in begun for pod in some if pod.is_gated
-        ]
-        if free := [*beside, *step.found.alone]:
-            self._execution.lift_alone(free, self._pool)
-            self._lifted(free)
+            if all(self._is_written(each) for each in joining):
+                lifted = self._execution.lift(gang, [pods[uid] for uid in uids], self._pool)
+                self._lifted(lifted)
+                if lifted:
+                    begun.add(gang.key)
+        beside = [pod for key, some in step.found.companions.items() if key in begun for pod in some]
+        if free := [pod for pod in (*beside, *step.found.alone) if pod.is_gated]:
+            self._lifted(self._execution.lift_alone(free, self._pool))
 
     def _lifted(self, pods: Iterable[GangPod]) -> None:
         for pod in pods:

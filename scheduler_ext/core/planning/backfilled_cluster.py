@@ -25,7 +25,8 @@ class BackfilledCluster:
 
     def best(self, ask: WaitingPod, among: Collection[str] | None = None) -> Place | None:
         """The best place that disturbs no reservation."""
-        return self._backfill.place(ask, ask.priority, self._duration_s(ask.uid), among)
+        turn = ask.rank[:2]
+        return self._backfill.place(ask, ask.priority, self._duration_s(ask.uid), among, turn)
 
     def put(self, ask: WaitingPod, node: str) -> None:
         """The pod is on a node that takes it."""

@@ -162,6 +162,11 @@ class Gang(Generic[T]):
         return min((member.created_at for member in self.members), default=0.0)
 
     @property
+    def turn(self) -> tuple[int, float]:
+        """Its turn among pods, by priority and age."""
+        return -self.priority, self.created_at
+
+    @property
     def max_duration_s(self) -> float | None:
         """The longest time that any member runs; None if one of them does not state it."""
         stated = [member.max_duration_s for member in self.joining]

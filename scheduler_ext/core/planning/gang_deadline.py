@@ -9,6 +9,14 @@ from scheduler_ext.core.planning.gang import Gang, MemberState, OnDeadline
 
 T = TypeVar("T")
 
+# The nominations of a gang are written before its gates go, all with one deadline. When they go, it may be so
+# much of its time earlier than from then on.
+_EARLIER = 0.25
+# The longest time in seconds that the write of a nomination takes, in a large gang.
+_WRITE_S = 0.02
+# Deadlines are written in whole seconds.
+_ROUNDED_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class DeadlinePolicy:
@@ -20,6 +28,16 @@ class DeadlinePolicy:
 
     def seconds(self, gang: Gang[T]) -> float:
         return self.deadline_s if gang.wish.deadline_s is None else gang.wish.deadline_s
+
+    def start_by(self, gang: Gang[T], now: float) -> float:
+        """The deadline to write for a gang that has not begun. It stays the same while nominations are being
+        written, and is later for a gang whose nominations need long."""
+        seconds = self.seconds(gang)
+        least = now + (1 - _EARLIER) * seconds
+        latest = least + max(_EARLIER * seconds, _WRITE_S * len(gang.joining))
+        written = [member.deadline for member in gang.joining if member.deadline is not None]
+        usable = [until for until in written if least <= until <= latest + _ROUNDED_S]
+        return max(usable, default=latest)
 
     def action(self, gang: Gang[T]) -> OnDeadline:
         return self.on_deadline if gang.wish.on_deadline is None else gang.wish.on_deadline

@@ -3,7 +3,7 @@ Without them, smaller pods take every GPU that becomes free, and a gang never fi
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from scheduler_ext.core.planning.draining import Draining, Running, Topology, remove_all
@@ -20,7 +20,8 @@ class Reservation(Generic[T]):
     """Places by member, which are free once the pods `awaited` (uids) have left. `starts_at` is the time by
     which that is the case; None if one of them does not state its end, or all leave already. `part` are the
     nodes that could take a member at all: no other gang reserves there. `evicts_below` is the priority
-    below which the gang evicts pods; None: it evicts none."""
+    below which the gang evicts pods; None: it evicts none. `turn` is the gang's in the order of pods, as in
+    `Gang.turn`: pods before it are not bound by the reservation; None: all pods are."""
 
     key: GangKey
     members: tuple[Member[T], ...]
@@ -29,6 +30,7 @@ class Reservation(Generic[T]):
     starts_at: float | None
     part: frozenset[str]
     evicts_below: int | None = None
+    turn: tuple[int, float] | None = None
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -158,6 +160,20 @@ def _put_all(members: Sequence[Member[T]], places: Mapping[str, str], cluster: D
     return True
 
 
+def not_taken(
+    gang: Gang[T], kept: Reservation[T], cluster: Draining[T], running: Sequence[Running]
+) -> Reservation[T] | None:
+    """The places of a reservation that others have not got meanwhile; None if no place is left."""
+    mark = cluster.mark()
+    remove_all(cluster, [pod for pod in running if pod.uid in kept.awaited])
+    there = [member for member in gang.joining if member.uid in kept.places]
+    members = tuple(member for member in there if _put_all((member,), kept.places, cluster))
+    cluster.rollback(mark)
+    if not members:
+        return None
+    return replace(kept, members=members, places={each.uid: kept.places[each.uid] for each in members})
+
+
 def spared(gone: Sequence[Running], suffices: Callable[[Sequence[Running]], bool]) -> list[Running]:
     """The pods that remain when each one that need not leave is spared, the last of the list first. Many can
     be, so all are tried together, then halves. The result suffices, and without any one of it does not,
@@ -214,10 +230,15 @@ class Backfill(Generic[T]):
         priority: int,
         max_duration_s: float | None,
         among: Collection[str] | None = None,
+        turn: tuple[int, float] | None = None,
     ) -> Place | None:
-        """The best place for a pod that comes after the gangs with reservations."""
+        """The best place for a pod that comes after the gangs with reservations, except those before which
+        its `turn` is."""
         binding = [
-            each for each in self.reservations if not self._ends_before(each, priority, max_duration_s)
+            each
+            for each in self.reservations
+            if not self._ends_before(each, priority, max_duration_s)
+            and not (turn is not None and each.turn is not None and turn < each.turn)
         ]
         place = self._cluster.best(ask, among)
         refused: set[str] = set()

@@ -12,7 +12,7 @@ from scheduler_ext.core.planning.gang import Gang, GangKey, Member, MemberState,
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy, Standing, deadline, given_up, standing
 from scheduler_ext.core.planning.gang_decisions import Decisions, Evict, GivenPlace, Single, Verdict
 from scheduler_ext.core.planning.gang_fit import GangFit, GangMiss, fit
-from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation, part_of, reserve
+from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation, not_taken, part_of, reserve
 from scheduler_ext.core.planning.gang_victims import Proposals, victims
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.preemption.disruption import Budget
@@ -158,11 +158,7 @@ class GangStep(Generic[T]):
 
     def start(self, gang: Gang[T]) -> None:
         """All members of a gang that has not begun get places and lose their gates, or none does."""
-        if gang.problem is not None:
-            self._verdicts.append(Verdict(State.INVALID, gang))
-            return
-        if gang.missing:
-            self._verdicts.append(Verdict(State.ASSEMBLING, gang))
+        if not self._is_ready(gang):
             return
         among = self.backfill.open_nodes(gang.priority, gang.max_duration_s)
         mark = self._cluster.mark()
@@ -175,9 +171,30 @@ class GangStep(Generic[T]):
                 self._wait(gang, found)
                 return
             places = {uid: place.node for uid, place in found.places.items()}
-        until = self._now + self._policy.deadlines.seconds(gang)
         self._planned(gang, places)
-        self._nominate_all(gang, places, until)
+        self._nominate_all(gang, places, self._policy.deadlines.start_by(gang, self._now))
+
+    def postpone(self, gang: Gang[T]) -> None:
+        """Pods before a gang that has not begun are still to be tried: it does not start, and of its former
+        places it keeps those that these pods did not get."""
+        if not self._is_ready(gang):
+            return
+        kept = self._previous.get(gang.key)
+        if kept is not None:
+            kept = not_taken(gang, kept, self._cluster, self._running)
+        if kept is not None:
+            self.backfill.reservations.append(kept)
+        places = self._keep(gang)
+        self._verdicts.append(Verdict(State.IN_LINE, gang, places=places, reservation=kept))
+        self._nominate_all(gang, places, self._policy.deadlines.start_by(gang, self._now))
+
+    def _is_ready(self, gang: Gang[T]) -> bool:
+        """Whether the gang can be planned at all."""
+        if gang.problem is None and not gang.missing:
+            return True
+        state = State.ASSEMBLING if gang.problem is None else State.INVALID
+        self._verdicts.append(Verdict(state, gang))
+        return False
 
     def _planned(self, gang: Gang[T], places: dict[str, str]) -> None:
         """All members have places, so the gates go."""
@@ -224,6 +241,7 @@ class GangStep(Generic[T]):
             # Others are in the way, so pods that it would evict may come. If all that is awaited leaves, they
             # may not: the gang would evict such pods again and again.
             mine = replace(mine, evicts_below=gang.priority)
+        mine = replace(mine, turn=None if gang.has_begun else gang.turn)
         self.backfill.reservations.append(mine)
         self._verdicts.append(Verdict(state, gang, miss=miss, reservation=mine))
 

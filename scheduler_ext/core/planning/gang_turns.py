@@ -46,20 +46,23 @@ class GangTurns:
             if uid in by_uid:
                 self._hold(by_uid[uid], node)
         self._planning.begin(gangs)
+        in_turn = True
         for gang in self._planning.gangs:
             if gang.has_begun:
                 continue
-            if not self._place_before(gang):
+            in_turn = in_turn and self._place_before(gang)
+            if in_turn:
+                self._planning.start(gang)
+            else:
                 # Pods that come first are still to be tried, and none that comes later may go before.
-                return self._planning.decisions()
-            self._planning.start(gang)
-        self._place(self._asks)
+                self._planning.postpone(gang)
+        if in_turn:
+            self._place(self._asks)
         return self._planning.decisions()
 
     def _place_before(self, gang: Gang[WaitingPod]) -> bool:
         """Places for the pods that come before a gang; whether none of them is left to be tried."""
-        turn = -gang.priority, gang.created_at
-        return self._place(list(takewhile(lambda ask: ask.rank[:2] < turn, self._asks)))
+        return self._place(list(takewhile(lambda ask: ask.rank[:2] < gang.turn, self._asks)))
 
     def _place(self, asks: Sequence[WaitingPod]) -> bool:
         while self._left > 0:

@@ -45,9 +45,11 @@ def sentence(verdict: Verdict[T], amounts: Amounts[T]) -> str:
     words = [nearest_miss(verdict.miss, amounts)] if verdict.miss is not None else []
     if verdict.state is State.BEHIND:
         words.append(f"behind gang {verdict.behind}, for which places are kept")
+    elif verdict.state is State.IN_LINE:
+        words.append("pods that come before the gang are still to be tried")
     elif verdict.state is State.UNSCHEDULABLE:
         words.append("the gang would not fit if all other pods left")
-    elif verdict.reservation is not None:
+    if verdict.reservation is not None:
         kept = verdict.reservation
         pods = f"{len(kept.awaited)} pod{'s' * (len(kept.awaited) != 1)}"
         words.append(f"places are kept on {_nodes(len(kept.nodes))}, free once {pods} left")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.planning import planning as planning_module
 from tests.cluster.api.api_server import ApiServer
+from tests.cluster.following import eventually
 from tests.cluster.living import Living
+from tests.cluster.planning.gangs_followed import Cluster
 from tests.cluster.planning.planned import Ahead
 
 
@@ -25,3 +29,22 @@ def ahead(
     server.faults.lift()
     for each in built.running:
         each.live.stop()
+
+
+@pytest.fixture
+def make(
+    server: ApiServer, transport: Transport, impatient: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., Cluster]]:
+    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
+    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
+    made: list[Cluster] = []
+
+    def cluster(*nodes: str) -> Cluster:
+        made.append(Cluster(server, transport, *nodes))
+        return made[-1]
+
+    yield cluster
+    server.faults.lift()
+    for each in made:
+        each.stop()
+    eventually(lambda: not any(thread.name.startswith("watch-") for thread in threading.enumerate()))

@@ -107,9 +107,9 @@ def test_the_last_pod_without_gpus_may_be_missing() -> None:
     assert gang.missing == 1
 
 
-def test_a_gated_pod_of_no_gang_is_alone() -> None:
-    found = Scene([member("a", gang=""), member("b", size=1)]).assemble()
-    assert [each.name for each in found.alone] == ["a", "b"]
+def test_a_pod_of_no_gang_is_alone_with_and_without_a_gate() -> None:
+    found = Scene([member("a", gang=""), member("b", size=1), member("c", size=1, gates=())]).assemble()
+    assert [each.name for each in found.alone] == ["a", "b", "c"]
     assert not found.is_of_gang("uid-a")
 
 

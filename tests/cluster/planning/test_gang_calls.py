@@ -11,6 +11,7 @@ import pytest
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.planning.gang_calls import GangCalls
 from scheduler_ext.cluster.planning.gang_pods import GangPods
+from scheduler_ext.cluster.planning.named_pod import NamedPod
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.planning.gang import GATE, GangKey
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -69,6 +70,10 @@ def gates_of(server: ApiServer, name: str) -> list[str]:
     return [each["name"] for each in spec["schedulingGates"]]
 
 
+def ignored(_: NamedPod) -> None:
+    """A pod leaves."""
+
+
 def test_the_gate_goes_and_those_of_others_stay(server: ApiServer, transport: Transport) -> None:
     member = gated(server, "a", "example.com/mine")
     assert GangCalls(transport).lift(member)
@@ -92,14 +97,14 @@ def test_a_gate_that_has_gone_is_no_error(server: ApiServer, transport: Transpor
 
 def test_all_victims_are_evicted(server: ApiServer, transport: Transport) -> None:
     victims = [running(server, "a"), running(server, "b")]
-    assert GangCalls(transport).evict_all(victims, GANG) is None
+    assert GangCalls(transport).evict_all(victims, GANG, ignored) is None
     assert leaving(server) == ["a", "b"]
 
 
 def test_no_victim_is_evicted_if_a_budget_refuses_one(server: ApiServer, transport: Transport) -> None:
     budget(server, "web", 0)
     victims = [running(server, "a"), running(server, "b", app="web")]
-    refusal = GangCalls(transport).evict_all(victims, GANG)
+    refusal = GangCalls(transport).evict_all(victims, GANG, ignored)
     assert refusal is not None
     assert refusal.startswith("pod default/b may not be evicted now")
     assert leaving(server) == []
@@ -107,7 +112,7 @@ def test_no_victim_is_evicted_if_a_budget_refuses_one(server: ApiServer, transpo
 
 def test_a_victim_that_is_gone_holds_up_no_other(server: ApiServer, transport: Transport) -> None:
     victims = [Pod("uid-gone", "default", "gone"), running(server, "b")]
-    assert GangCalls(transport).evict_all(victims, GANG) is None
+    assert GangCalls(transport).evict_all(victims, GANG, ignored) is None
     assert leaving(server) == ["b"]
 
 
@@ -119,8 +124,19 @@ def test_a_server_that_fails_between_evictions_is_an_error(server: ApiServer, tr
 
     server.faults.place(Refuse(503), is_real, times=1)
     with pytest.raises(ClusterError):
-        GangCalls(transport).evict_all(victims, GANG)
+        GangCalls(transport).evict_all(victims, GANG, ignored)
     assert leaving(server) == []
+
+
+def test_the_pods_that_leave_are_known_though_a_later_eviction_fails(
+    server: ApiServer, transport: Transport
+) -> None:
+    victims = [running(server, "a"), running(server, "b"), running(server, "c")]
+    server.faults.place(Refuse(429), lambda each: "/b/eviction" in each.path and not each.query)
+    left: list[NamedPod] = []
+    with pytest.raises(ClusterError):
+        GangCalls(transport).evict_all(victims, GANG, left.append)
+    assert [each.name for each in left] == leaving(server) == ["a"]
 
 
 def test_pods_without_a_gang_are_not_kept(server: ApiServer) -> None:

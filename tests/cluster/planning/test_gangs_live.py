@@ -4,120 +4,22 @@ extender does with what it finds."""
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
-import pytest
-
-from scheduler_ext.cluster import live as live_module
-from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.live import LiveInventory
-from scheduler_ext.core.planning.gang import GATE
 from scheduler_ext.core.planning.plan import State
-from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, GangsSection, NominateSection
 from scheduler_ext.wire.times import time_text
-from tests.cluster.api.api_faults import Refuse
-from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api.api_requests import Request, writes
-from tests.cluster.api.api_server import ApiServer
+from tests.cluster.api.api_paths import PODS
+from tests.cluster.api.api_requests import writes
 from tests.cluster.following import eventually
-from tests.kube_objects import Json, gpu, gpu_node, names_body, node, pod
-
-WHOLE = "nvidia.com/gpu"
-OURS = "gpu.scheduler-ext.io/"
-GANGS = Configuration(nominate=NominateSection(enabled=True, gangs=GangsSection(enabled=True)))
-
-
-class Cluster:
-    """Nodes of one GPU each, with extenders that plan gangs."""
-
-    def __init__(self, server: ApiServer, transport: Transport, *nodes: str) -> None:
-        self.server, self.transport = server, transport
-        self.lives: list[LiveInventory] = []
-        for name in nodes:
-            self.add_node(name)
-
-    def add_node(self, name: str) -> None:
-        self.server.store.put(NODES, node(name, {WHOLE: "1", "cpu": "8", "memory": "64Gi", "pods": "110"}))
-        self.server.store.put(GPU_NODES, gpu_node(name, [gpu(0, f"GPU-{name}")]))
-
-    def extender(self, config: Configuration = GANGS) -> LiveInventory:
-        """A running extender."""
-        live = LiveInventory(self.transport, Extender(config), config)
-        live.start()
-        self.lives.append(live)
-        eventually(lambda: live.snapshot is not None)
-        return live
-
-    def add(self, name: str, size: int = 2, **fields: Any) -> None:
-        """A member of the gang `train`."""
-        notes = {f"{OURS}gang": "train", f"{OURS}gang-size": str(size), **fields.pop("notes", {})}
-        gates = [] if fields.pop("ungated", False) else [{"name": GATE}]
-        spec = {"schedulingGates": gates, "schedulerName": "gpu-scheduler", **fields}
-        found = pod(name, {WHOLE: "1"}, annotations=notes, **spec)
-        found["metadata"]["creationTimestamp"] = time_text(time.time())
-        self.server.store.put(PODS, found)
-
-    def get(self, name: str) -> Json:
-        """A pod as it is now."""
-        return self.server.store.get(PODS, name, "default").object()
-
-    def bind(self, name: str, on: str) -> None:
-        """Bind a pod as kube-scheduler does."""
-
-        def bound(before: Json) -> Json:
-            status = before["status"] | {"phase": "Running"}
-            return before | {"spec": before["spec"] | {"nodeName": on}, "status": status}
-
-        self.server.store.update(PODS, name, bound, "default")
-
-    def places(self) -> dict[str, str]:
-        """The nodes of the nominated pods."""
-        pods = [each.object() for each in self.server.store.collection(PODS).current()]
-        return {
-            each["metadata"]["name"]: node
-            for each in pods
-            if (node := each["status"].get("nominatedNodeName")) is not None
-        }
-
-    def gated(self) -> set[str]:
-        """The pods behind the gate."""
-        pods = [each.object() for each in self.server.store.collection(PODS).current()]
-        return {each["metadata"]["name"] for each in pods if each["spec"].get("schedulingGates")}
-
-    def stop(self) -> None:
-        for live in self.lives:
-            live.stop()
-
-
-@pytest.fixture
-def make(
-    server: ApiServer, transport: Transport, impatient: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Cluster]]:
-    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
-    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
-    made: list[Cluster] = []
-
-    def cluster(*nodes: str) -> Cluster:
-        made.append(Cluster(server, transport, *nodes))
-        return made[-1]
-
-    yield cluster
-    server.faults.lift()
-    for each in made:
-        each.stop()
-    eventually(lambda: not any(thread.name.startswith("watch-") for thread in threading.enumerate()))
-
-
-def is_lift(request: Request) -> bool:
-    return writes(PODS, "PATCH")(request) and not request.path.endswith("/status")
-
-
-def is_nomination(request: Request) -> bool:
-    return writes(PODS, "PATCH")(request) and request.path.endswith("/status")
+from tests.cluster.planning.gangs_followed import (
+    OURS,
+    WHOLE,
+    Cluster,
+    is_lift,
+)
+from tests.kube_objects import names_body, pod
 
 
 def test_all_members_are_nominated_before_a_gate_goes(make: Callable[..., Cluster]) -> None:
@@ -144,21 +46,6 @@ def test_no_gate_goes_while_the_gang_does_not_fit(make: Callable[..., Cluster]) 
     assert live.planning is not None
     assert {entry.state for entry in live.planning.plan().entries} == {State.UNSCHEDULABLE}
     cluster.add_node("n2")
-    eventually(lambda: cluster.gated() == set())
-
-
-def test_no_gate_goes_while_a_nomination_fails(make: Callable[..., Cluster]) -> None:
-    cluster = make("n1", "n2")
-    fault = cluster.server.faults.place(
-        Refuse(503), lambda each: is_nomination(each) and "/b/" in each.path, times=None
-    )
-    cluster.add("a")
-    cluster.add("b")
-    cluster.extender()
-    eventually(lambda: "a" in cluster.places())
-    time.sleep(0.3)
-    assert cluster.gated() == {"a", "b"}
-    fault.lift()
     eventually(lambda: cluster.gated() == set())
 
 
@@ -229,6 +116,17 @@ def test_a_gated_pod_of_no_gang_starts_alone(make: Callable[..., Cluster]) -> No
     cluster.add("a", size=1)
     cluster.extender()
     eventually(lambda: cluster.gated() == set())
+
+
+def test_a_pod_without_a_gate_that_names_a_gang_of_one_is_planned_alone(make: Callable[..., Cluster]) -> None:
+    """Such as the worker of a job with no other."""
+    cluster = make("n1")
+    cluster.add("a", size=1, ungated=True)
+    cluster.extender(
+        Configuration(nominate=NominateSection(enabled=True, from_nodes=0, gangs=GangsSection(enabled=True)))
+    )
+    eventually(lambda: cluster.places() == {"a": "n1"})
+    assert not cluster.server.log.all(is_lift)
 
 
 def test_pods_of_other_schedulers_stay_as_they_are(make: Callable[..., Cluster]) -> None:

@@ -24,6 +24,36 @@ def of(*states: tuple[MemberState, float | None], size: int = 2, **more: Any) ->
 
 
 @pytest.mark.parametrize(
+    ("whole", "expected"),
+    [
+        pytest.param(of((GATED, None), (GATED, None)), 1060.0, id="from now on"),
+        pytest.param(of((GATED, 1050.0), (GATED, None)), 1050.0, id="as on members that are written"),
+        pytest.param(of((GATED, 1044.0), (GATED, 1050.0)), 1050.0, id="one that leaves time to start"),
+        pytest.param(of((GATED, 1044.0), (GATED, 1044.0)), 1060.0, id="not one that leaves too little"),
+        pytest.param(of((GATED, 1062.0), (GATED, None)), 1060.0, id="not one of another origin"),
+        pytest.param(of(*[(GATED, None)] * 1000, size=1000), 1065.0, id="later if many are to be written"),
+    ],
+)
+def test_all_members_of_a_gang_get_one_deadline(whole: Gang[Ask], expected: float) -> None:
+    assert POLICY.start_by(whole, 1000.0) == expected
+
+
+def test_the_writes_of_a_large_gang_with_a_short_deadline_end() -> None:
+    """A step every 0.2 s, and a write every 10 ms; the gates go once all members show one deadline."""
+    policy, now, steps = DeadlinePolicy(deadline_s=8.0), 1000.0, 0
+    shown: list[float | None] = [None] * 500
+    while len(set(shown)) > 1 or None in shown:
+        until = policy.start_by(of(*((GATED, each) for each in shown), size=500), now)
+        due = [i for i, each in enumerate(shown) if each is None or abs(each - until) >= 1.0]
+        for i in due[:20]:
+            shown[i] = float(int(until))
+        now, steps = now + 0.2, steps + 1
+        assert steps < 100
+    assert shown[0] is not None
+    assert shown[0] - now >= 0.75 * 8.0
+
+
+@pytest.mark.parametrize(
     ("whole", "now", "expected"),
     [
         pytest.param(of((GATED, None)), 999.0, Standing.ASSEMBLING, id="a pod is missing"),

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
+from scheduler_ext.core.planning.backfilled_cluster import BackfilledCluster
+from scheduler_ext.core.planning.draining import Running
 from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
 from scheduler_ext.core.planning.gang import Gang, GangKey, GangWish, Member, MemberState
 from scheduler_ext.core.planning.gang_decisions import Decisions
-from scheduler_ext.core.planning.gang_reservation import Reservation
+from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation
 from scheduler_ext.core.planning.gang_step import GangStep, Policy, Scene
 from scheduler_ext.core.planning.gang_turns import GangTurns
+from scheduler_ext.core.planning.gang_words import sentence
+from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
 from scheduler_ext.core.planning.planner import Planner
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
@@ -20,11 +25,15 @@ from tests.core.planning.planning_lab import SIZING, PlanningLab, gpus_node, wai
 KEY = GangKey("ml", "gang", "train")
 
 
-def gang(size: int, priority: int = 0, created_at: float = 10.0) -> Gang[WaitingPod]:
+def gang(
+    size: int, priority: int = 0, created_at: float = 10.0, nodes: Sequence[str] = ()
+) -> Gang[WaitingPod]:
+    """A gang behind gates; `nodes` are where its members are nominated, with a deadline."""
     members = []
     for number in range(size):
         ask = waiting(f"m{number}", 1, priority)
-        members.append(Member(ask.uid, ask, MemberState.GATED, priority, created_at, kind=ask.kind))
+        member = Member(ask.uid, ask, MemberState.GATED, priority, created_at, kind=ask.kind)
+        members.append(replace(member, node=nodes[number], deadline=399.0) if nodes else member)
     return Gang(GangWish(KEY, size), tuple(members))
 
 
@@ -32,7 +41,8 @@ class Turns:
     """Steps on a cluster of nodes of one GPU each."""
 
     def __init__(self, *nodes: str) -> None:
-        self.lab = PlanningLab([gpus_node(name, 1) for name in nodes])
+        self._nodes = nodes
+        self.run()
         self._emptied = EmptiedNodes(SIZING)
         self.planner = Planner(32, 30.0)
         self.reservations: Sequence[Reservation[WaitingPod]] = ()
@@ -44,7 +54,7 @@ class Turns:
         """The pods alone that got a place, and what was decided about gangs."""
         self.now += 1.0
         cluster = self._cluster()
-        scene = Scene(cluster, (), {})
+        scene = Scene(cluster, self._running, {})
         planning: GangStep[WaitingPod] = GangStep(self.now, scene, Policy(), self.reservations)
         order = sorted(asks, key=lambda ask: ask.rank)
         turns = GangTurns(planning, self.planner, order, cluster, lambda _: None, self.now, self.now)
@@ -52,6 +62,20 @@ class Turns:
         self.reservations = decisions.reservations
         self.written = [each.ask.uid for step in turns.steps for each in step.write]
         return {each.ask.uid for step in turns.steps for each in step.nominate}, decisions
+
+    def run(self, **pods: str) -> None:
+        """From now on these pods run, by node, and no others."""
+        found = {node: waiting(name, 1).pod for node, name in pods.items()}
+        self._running = [Running(pod, node) for node, pod in found.items()]
+        there = {node: (pod,) for node, pod in found.items()}
+        self.lab = PlanningLab([gpus_node(name, 1, *there.get(name, ())) for name in self._nodes])
+
+    def beside(self) -> BackfilledCluster:
+        """The cluster as pods alone may use it between two steps for gangs."""
+        cluster = self._cluster()
+        backfill = Backfill(cluster, self._running, self.now)
+        backfill.reservations.extend(self.reservations)
+        return BackfilledCluster(cluster, backfill, lambda _: None)
 
     def _cluster(self) -> PlannedCluster:
         snapshot = self.lab.snapshot()
@@ -102,3 +126,67 @@ def test_no_later_pod_goes_before_a_gang_that_waits_for_its_turn(monkeypatch: py
     older = [alone("p", created_at=1), alone("q", created_at=2)]
     placed, decisions = turns.step(*older, alone("late", created_at=50), gangs=[gang(2)])
     assert (placed, decisions.nominate) == ({"p"}, [])
+    assert [each.state for each in decisions.verdicts] == [State.IN_LINE]
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Turns:
+    """Steps of one batch of one pod, on four nodes."""
+    monkeypatch.setattr("scheduler_ext.core.planning.gang_turns._MOST", 1)
+    turns = Turns("a", "b", "c", "d")
+    turns.planner = Planner(1, 30.0)
+    return turns
+
+
+OLDER = [alone("p", created_at=1), alone("q", created_at=2)]
+
+
+def test_a_gang_that_waits_for_its_turn_keeps_its_nominations_and_its_gates(slow: Turns) -> None:
+    planned = gang(2, nodes=("c", "d"))
+    placed, decisions = slow.step(*OLDER, gangs=[planned])
+    assert {(each.uid, each.node, each.deadline) for each in decisions.nominate} == {
+        ("m0", "c", 399.0),
+        ("m1", "d", 399.0),
+    }
+    assert (placed, decisions.withdraw, decisions.lift) == ({"p"}, [], [])
+
+
+def test_a_nomination_goes_where_an_earlier_pod_got_the_place(slow: Turns) -> None:
+    _, decisions = slow.step(alone("q", priority=9), *OLDER, gangs=[gang(4, nodes=("a", "b", "c", "d"))])
+    assert len(decisions.nominate) == 3
+    assert len(decisions.withdraw) == 1
+
+
+def test_a_gang_that_waits_for_its_turn_keeps_its_reservation(slow: Turns) -> None:
+    """It waits for two of the pods that run; one node is free for the pods before it."""
+    slow.run(a="r1", b="r2", c="r3")
+    _, decisions = slow.step(gangs=[gang(3)])
+    (kept,) = decisions.reservations
+    assert len(kept.awaited) == 2
+    placed, decisions = slow.step(*OLDER, gangs=[gang(3)])
+    assert placed == {"p"}
+    (again,) = decisions.reservations
+    assert again.awaited == kept.awaited
+    assert again.places == {uid: node for uid, node in kept.places.items() if node != "d"}
+    (verdict,) = decisions.verdicts
+    assert sentence(verdict, lambda ask: {}) == (
+        "pods that come before the gang are still to be tried; "
+        "places are kept on 2 nodes, free once 2 pods left"
+    )
+
+
+def test_only_gangs_that_can_be_planned_wait_for_their_turn(slow: Turns) -> None:
+    _, decisions = slow.step(*OLDER, gangs=[replace(gang(2), problem="broken")])
+    assert [each.state for each in decisions.verdicts] == [State.INVALID]
+
+
+def test_a_reservation_does_not_bind_pods_that_come_before_its_gang() -> None:
+    """As between two steps for gangs, after other pods left."""
+    turns = Turns("a", "b")
+    turns.run(a="r1", b="r2")
+    turns.step(gangs=[gang(2)])
+    turns.run(b="r2")
+    beside = turns.beside()
+    assert beside.best(alone("older", created_at=5)) is not None
+    assert beside.best(alone("urgent", priority=1, created_at=50)) is not None
+    assert beside.best(alone("younger", created_at=50)) is None

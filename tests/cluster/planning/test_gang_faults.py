@@ -1,0 +1,133 @@
+"""What becomes of gangs where the API server refuses writes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.cluster.api.api_faults import Refuse
+from tests.cluster.api.api_paths import PODS
+from tests.cluster.api.api_requests import Request
+from tests.cluster.following import eventually
+from tests.cluster.planning.gangs_followed import (
+    OURS,
+    PREEMPTING,
+    WHOLE,
+    Cluster,
+    is_eviction,
+    is_lift,
+    is_nomination,
+)
+from tests.kube_objects import pod
+
+
+def test_what_victims_leave_is_kept_for_the_gang_though_an_eviction_fails(
+    make: Callable[..., Cluster],
+) -> None:
+    cluster = make("n1", "n2")
+    for name in ("n1", "n2"):
+        cluster.server.store.put(PODS, pod(f"on-{name}", {WHOLE: "1"}, on=name))
+    published: list[set[str | None]] = []
+
+    def is_second_eviction(request: Request) -> bool:
+        if not is_eviction(request):
+            return False
+        assert live.snapshot is not None
+        published.append({live.snapshot.planned.node_of(f"uid-{name}") for name in "ab"})
+        return len(published) > 1
+
+    cluster.server.faults.place(Refuse(503, retry_after_s=60), is_second_eviction, times=None)
+    cluster.add("a", priority=10)
+    cluster.add("b", priority=10)
+
+    def evictions() -> list[str]:
+        return [each.path.split("/")[-2] for each in cluster.server.log.all(is_eviction)]
+
+    live = cluster.extender(PREEMPTING)
+    eventually(lambda: len(evictions()) == 2)
+    kept = [live.locked.cache.kept(f"uid-{name}") for name in "ab"]
+    assert {each.node for each in kept if each is not None} == {"n1", "n2"}
+    assert published == [{"n1", "n2"}] * 2
+    first, second = evictions()
+    assert "deletionTimestamp" in cluster.get(first)["metadata"]
+    assert "deletionTimestamp" not in cluster.get(second)["metadata"]
+
+    def is_noted() -> bool:
+        assert live.planning is not None
+        assert live.planning.gangs is not None
+        return live.planning.gangs.writes.own.is_gone(f"uid-{first}")
+
+    def lasts() -> bool:
+        """Beyond the pause that the API server asked for."""
+        again = live.locked.cache.kept("uid-a")
+        return again is not None and again.until > time.monotonic() + 60
+
+    eventually(lambda: is_noted() and lasts())
+
+
+def test_a_gang_whose_gates_are_refused_holds_up_no_other(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2", "n3", "n4", "n5")
+    other = {f"{OURS}gang": "other"}
+    refused = cluster.server.faults.place(
+        Refuse(403), lambda each: is_lift(each) and each.path.endswith(("/b", "/alone1")), times=None
+    )
+    cluster.add("a", priority=10)
+    cluster.add("b", priority=10)
+    cluster.add("c", notes=other)
+    cluster.add("d", notes=other)
+    cluster.add("alone1", size=1)
+    cluster.add("alone2", size=1)
+    cluster.extender()
+    eventually(lambda: cluster.gated() == {"b", "alone1"})
+    eventually(
+        lambda: (
+            {each["regarding"]["name"] for each in cluster.events("GPUGangNotStarting")} == {"b", "alone1"}
+        )
+    )
+    lifts = [each.path for each in cluster.server.log.all(is_lift)]
+    assert len(lifts) == len(set(lifts)), "a refused removal was repeated at once"
+    refused.lift()
+
+
+def test_a_refused_gate_is_tried_again(make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_execution.AGAIN_S", 0.1)
+    cluster = make("n1", "n2")
+    cluster.server.faults.place(Refuse(400), is_lift, times=3)
+    cluster.add("a")
+    cluster.add("b")
+    cluster.extender()
+    eventually(lambda: cluster.gated() == set())
+
+
+def test_no_gate_goes_while_a_nomination_fails(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2")
+    fault = cluster.server.faults.place(
+        Refuse(503), lambda each: is_nomination(each) and "/b/" in each.path, times=None
+    )
+    cluster.add("a")
+    cluster.add("b")
+    cluster.extender()
+    eventually(lambda: "a" in cluster.places())
+    time.sleep(0.3)
+    assert cluster.gated() == {"a", "b"}
+    fault.lift()
+    eventually(lambda: cluster.gated() == set())
+
+
+def test_nominations_are_not_remembered_for_longer_than_their_writes_take(
+    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_writes._WRITTEN_S", 0.1)
+    cluster = make("n1", "n2")
+    cluster.add("a")
+    cluster.add("b")
+    live = cluster.extender()
+    eventually(lambda: cluster.gated() == set())
+    for name, place in cluster.places().items():
+        cluster.bind(name, place)
+    assert live.planning is not None
+    assert live.planning.gangs is not None
+    writes = live.planning.gangs.writes
+    eventually(lambda: writes._asked == {})
