@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.scheduler.bursts.contenders import CONTENDERS as BURST_CONTENDERS
 from benchmarks.scheduler.contenders import CONTENDERS
 from benchmarks.scheduler.suite import Settings, measure
 from tests.e2e.cluster.binaries import BUILT, find_binaries
@@ -99,3 +100,22 @@ def test_pods_without_room_are_counted_as_errors(tmp_path: Path) -> None:
         assert any("attempts ended as unschedulable" in message for message in block.messages)
         assert any("3 of 11 pods were not bound" in message for message in block.messages)
     assert any("3 of 11 pods were not bound" in line for line in told)
+
+
+def test_the_smoke_run_of_bursts_measures_every_contender(tmp_path: Path) -> None:
+    report = tmp_path / "a" / "report.json"
+    command = [sys.executable, "-m", "benchmarks.scheduler.bursts", "--smoke", "--json", str(report)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(report.read_text(encoding="utf-8"))
+    assert [row["contender"] for row in found["rows"]] == list(BURST_CONTENDERS)
+    for row in found["rows"]:
+        assert (row["nodes"], row["rounds"], row["pods"], row["unbound"]) == (20, 1, 100, 0)
+        assert row["podsPerSecond"]["median"] > 0
+        assert row["cpuMsPerPod"]["kube-apiserver"] > 0
+        assert (row["cpuMsPerPod"]["extender"] > 0) == row["contender"].startswith(
+            ("noop", "ours", "planned")
+        )
+    assert len([line for line in done.stdout.splitlines() if line.split()[:1] == ["20"]]) >= 2 * len(
+        CONTENDERS
+    )

@@ -1,9 +1,8 @@
 """Nodes with their planned pods as they were resolved last, for plans that are made again and again."""
 
+from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
-
-from cachetools import LRUCache
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.node.node import Node, NodeInfo, Slot
@@ -27,7 +26,7 @@ class PlannedNodes:
 
     def __init__(self, sizing: Sizing) -> None:
         self._sizing = sizing
-        self._nodes: LRUCache[str, _Known] = LRUCache(_REMEMBERED)
+        self._nodes: OrderedDict[str, _Known] = OrderedDict()
 
     def resolved(self, info: NodeInfo) -> Node:
         """A node in the state that its pods leave, planned ones included."""
@@ -38,4 +37,7 @@ class PlannedNodes:
         slots = known.slots if known is not None and known.info.report is info.report else {}
         node = self._sizing.resolved(info, slots)
         self._nodes[info.name] = _Known(info, node, slots)
+        self._nodes.move_to_end(info.name)
+        if len(self._nodes) > _REMEMBERED:
+            self._nodes.popitem(last=False)
         return node
