@@ -143,4 +143,5 @@ def _nominations(running: Running) -> dict[str, float]:
     """The planner's nominations by their outcome."""
     if running.health_url is None:
         return {}
-    return Exposition(unverified.get(f"{running.health_url}/metrics")).by(_NOMINATIONS, "outcome")
+    text = unverified.get(f"{running.health_url}/metrics", timeout_s=_PATIENCE_S)
+    return Exposition(text).by(_NOMINATIONS, "outcome")

@@ -77,7 +77,7 @@ def running(
         found = Running(url_of("api"), url_of("health"), spread=contender.spread)
 
         def known() -> bool:
-            text = unverified.get(f"{found.health_url}/metrics")
+            text = unverified.get(f"{found.health_url}/metrics", timeout_s=_KNOWN_S)
             return Exposition(text).total("gpu_extender_inventory_nodes", state="Fresh") == nodes
 
         eventually(known, "the extender knows all nodes", _KNOWN_S)
