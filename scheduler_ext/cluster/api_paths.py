@@ -9,6 +9,11 @@ BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 GPU_NODES = "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes"
 
 
+def budgets_path(namespace: str) -> str:
+    """The PodDisruptionBudgets of a namespace."""
+    return f"/apis/policy/v1/namespaces/{quote(namespace, safe='')}/poddisruptionbudgets"
+
+
 def pod_path(namespace: str, name: str) -> str:
     """A pod."""
     return f"{NAMESPACES}/{quote(namespace, safe='')}/pods/{quote(name, safe='')}"

@@ -2,18 +2,22 @@
 none."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from http import HTTPStatus
 
-from scheduler_ext.cluster.api_paths import pod_path
+from scheduler_ext.cluster.api_paths import budgets_path, pod_path
 from scheduler_ext.cluster.client.transport import JSON, JSON_PATCH, RefusedError, Transport
 from scheduler_ext.cluster.planning.named_pod import NamedPod
 from scheduler_ext.core.planning.gang import GangKey
+from scheduler_ext.core.preemption.disruption import Budget
+from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_pod import GangPod, gang_eviction, gate_patch
+from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)
 
 _CALL_S = 5.0
+_BUDGETS = Decoder(kube.PodDisruptionBudget)
 # The pod is gone, or another one of its name has come; or its gate has gone meanwhile.
 _OVER = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 _CHANGED = (*_OVER, HTTPStatus.UNPROCESSABLE_ENTITY)
@@ -40,6 +44,21 @@ class GangCalls:
                 return False
             raise
         return True
+
+    def are_current(self, budgets: Iterable[Budget], victims: Collection[NamedPod]) -> bool:
+        """Whether the API server has these budgets, and no others, in the namespaces of several victims. A
+        dry run judges each eviction alone, so that the first one by an outdated budget may be in vain."""
+        if len(victims) < 2:
+            return True
+        namespaces = {victim.namespace for victim in victims}
+        known = {(each.namespace, each.name): each for each in budgets if each.namespace in namespaces}
+        return known == {
+            (each.namespace, each.name): each for namespace in namespaces for each in self._budgets(namespace)
+        }
+
+    def _budgets(self, namespace: str) -> Iterator[Budget]:
+        page = _BUDGETS.page(self._transport.get(budgets_path(namespace), timeout_s=_CALL_S).body)
+        return map(kube.budget, page.items)
 
     def evict_all(
         self, victims: Sequence[NamedPod], of: GangKey, evicted: Callable[[NamedPod], None]

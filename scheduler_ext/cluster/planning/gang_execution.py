@@ -18,6 +18,7 @@ from scheduler_ext.cluster.planning.named_pod import NamedPod
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.planning.gang import Gang, GangKey
 from scheduler_ext.core.planning.gang_decisions import Evict
+from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.counters import Counter
 from scheduler_ext.wire.gang_pod import GangPod
 
@@ -48,10 +49,15 @@ class GangExecution:
         self._refused: dict[str, float] = {}
 
     def evict(
-        self, evicted: Sequence[Evict], pods: Mapping[str, NamedPod], gone: Callable[[str], None]
+        self,
+        evicted: Sequence[Evict],
+        pods: Mapping[str, NamedPod],
+        budgets: Sequence[Budget],
+        gone: Callable[[str], None],
     ) -> None:
         """Evict these pods, those of each gang together; `pods` are all pods by uid. `gone` is called with
-        the uid of each one that leaves. A set that was refused is tried again later. Raises ClusterError."""
+        the uid of each one that leaves. A set that was refused is tried again later, and one that was chosen
+        by outdated `budgets` is left to the next step. Raises ClusterError."""
         now = time.monotonic()
         self._not_before = {key: at for key, at in self._not_before.items() if at > now}
         sets: dict[tuple[GangKey, bool], list[NamedPod]] = {}
@@ -59,7 +65,9 @@ class GangExecution:
             if each.uid in pods:
                 sets.setdefault((each.of, each.overdue), []).append(pods[each.uid])
         for (key, overdue), some in sets.items():
-            if key not in self._not_before and self._active():
+            if key in self._not_before or not self._active():
+                continue
+            if overdue or self._calls.are_current(budgets, some):
                 self._evict_set(key, overdue, some, gone)
 
     def _evict_set(

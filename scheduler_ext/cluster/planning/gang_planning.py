@@ -90,6 +90,7 @@ class GangPlanning:
         self.writes = GangWrites(transport, source, pods, self._events, self._policy)
         self._reservations: Sequence[Reservation[WaitingPod]] = ()
         self._found: Assembled[WaitingPod] | None = None
+        self._budgets: Sequence[Budget] = ()
         # The pods that name a group, and turned out to belong to no gang.
         self._alone: frozenset[str] = frozenset()
         self._not_before = 0.0
@@ -175,7 +176,7 @@ class GangPlanning:
             for each in running_pods(infos.values(), self._pods.duration_s, gang_of, self._wall())
         ]
         topology = topology_of((gang.wish for gang in found.gangs), infos, self._source.latest_facts)
-        budgets = self._source.budgets()
+        budgets = self._budgets = self._source.budgets()
 
         def proposals(ask: WaitingPod, some: Any, left: Any) -> Any:
             return node_proposals(ask.pod, some, left, cluster.info, self._sizing)
@@ -237,7 +238,7 @@ class GangPlanning:
         assert self._found is not None
         if decisions.evict:
             self._changed = True
-        written = self.writes.carry_out(decisions, self._found, snapshot, self._wall())
+        written = self.writes.carry_out(decisions, self._found, snapshot, self._budgets, self._wall())
         self._tell(self._found)
         return written
 

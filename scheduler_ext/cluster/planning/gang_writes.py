@@ -3,7 +3,7 @@ which go once the watch shows the nominations of all members."""
 
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -16,6 +16,7 @@ from scheduler_ext.cluster.planning.gang_calls import GangCalls
 from scheduler_ext.cluster.planning.gang_events import GangEvents
 from scheduler_ext.cluster.planning.gang_execution import GangExecution
 from scheduler_ext.cluster.planning.gang_pods import GangPods
+from scheduler_ext.cluster.planning.named_pod import NamedPod
 from scheduler_ext.cluster.planning.nomination_writer import Write
 from scheduler_ext.cluster.planning.own_writes import OwnWrites
 from scheduler_ext.core.errors import ClusterError
@@ -24,6 +25,7 @@ from scheduler_ext.core.planning.gang import Gang, MemberState
 from scheduler_ext.core.planning.gang_decisions import Decisions, GivenPlace
 from scheduler_ext.core.planning.gang_step import Policy
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
+from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire.gang_pod import ONLY_NODE, GangPod
 from scheduler_ext.wire.gangs import START_BY
@@ -107,9 +109,11 @@ class GangWrites:
         decisions: Decisions[WaitingPod],
         found: Assembled[WaitingPod],
         snapshot: Snapshot,
+        budgets: Sequence[Budget],
         server_now: float,
     ) -> tuple[list[Write], set[str]]:
-        """Do what was decided. Returns the nominations to write, and the nodes whose places changed."""
+        """Do what was decided with these budgets. Returns the nominations to write, and the nodes whose
+        places changed."""
         gangs = {member.uid: gang for gang in found.gangs for member in gang.members}
         now = time.monotonic()
         self._asked = {uid: asked for uid, asked in self._asked.items() if now < asked.at + _WRITTEN_S}
@@ -120,7 +124,7 @@ class GangWrites:
             # All that follows may fail, and no other pod may take what is freed for a gang.
             nodes = self._keep(step)
             writes += [*self._withdrawn(step), *self._nominated(step)]
-            self._evict(step, snapshot, nodes)
+            self._evict(step, snapshot, budgets, nodes)
             self._lift(step)
         except ClusterError as error:
             log.warning("gangs: %s; trying again", error)
@@ -135,13 +139,16 @@ class GangWrites:
             self.own.placed(uid, None, None)
         return [Write(step.found.pods[uid], None) for uid in step.decisions.settle]
 
-    def _evict(self, step: _Step, snapshot: Snapshot, changed: Iterable[str]) -> None:
+    def _evict(
+        self, step: _Step, snapshot: Snapshot, budgets: Sequence[Budget], changed: Iterable[str]
+    ) -> None:
         """Evict pods once the filter knows what is kept on the nodes that changed."""
         if not step.decisions.evict:
             return
         self._source.locked.publish(changed)
         on_nodes = {pod.uid: pod for node in snapshot.nodes.values() for pod in node.info.pods}
-        self._execution.evict(step.decisions.evict, {**on_nodes, **step.found.pods}, self.own.gone)
+        pods: dict[str, NamedPod] = {**on_nodes, **step.found.pods}
+        self._execution.evict(step.decisions.evict, pods, budgets, self.own.gone)
 
     def _keep(self, step: _Step, pause_s: float = 0.0) -> set[str]:
         """Keep the places of members, with and without nominations, until the next step after a pause;

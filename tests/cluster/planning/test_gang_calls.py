@@ -14,6 +14,7 @@ from scheduler_ext.cluster.planning.gang_pods import GangPods
 from scheduler_ext.cluster.planning.named_pod import NamedPod
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.planning.gang import GATE, GangKey
+from scheduler_ext.core.preemption.disruption import Budget, Selector
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_pod import GangPod, gang_pod
@@ -108,6 +109,29 @@ def test_no_victim_is_evicted_if_a_budget_refuses_one(server: ApiServer, transpo
     assert refusal is not None
     assert refusal.startswith("pod default/b may not be evicted now")
     assert leaving(server) == []
+
+
+@pytest.mark.parametrize(
+    ("known", "is_current"),
+    [
+        pytest.param({"web": 1, "api": 0}, True, id="as the API server has them"),
+        pytest.param({"web": 2, "api": 0}, False, id="another number of disruptions"),
+        pytest.param({"web": 1}, False, id="one less"),
+        pytest.param({"web": 1, "api": 0, "gone": 1}, False, id="one more"),
+    ],
+)
+def test_budgets_of_several_victims_are_those_of_the_api_server(
+    server: ApiServer, transport: Transport, known: dict[str, int], is_current: bool
+) -> None:
+    budget(server, "web", 1)
+    budget(server, "api", 0)
+    victims = [running(server, "a", app="web"), running(server, "b", app="web")]
+    others = Budget("elsewhere", "web", Selector({}), 0)
+    budgets = [Budget("default", app, Selector({"app": app}), left) for app, left in known.items()]
+    calls = GangCalls(transport)
+    assert calls.are_current([*budgets, others], victims) is is_current
+    # The API server judges a single eviction.
+    assert calls.are_current([], victims[:1])
 
 
 def test_a_victim_that_is_gone_holds_up_no_other(server: ApiServer, transport: Transport) -> None:
