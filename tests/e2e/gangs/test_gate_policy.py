@@ -32,6 +32,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareCluster]:
             accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
             eventually(lambda: cluster.api.items(accounts), "the namespace has its ServiceAccount")  # noqa: B023
         eventually(lambda: gates(created(cluster, OURS)) == [GATE], "the policy works")
+        path = f"{PODS}/{created(cluster)['metadata']['name']}"
+        label = {"metadata": {"labels": {"a": "b"}}}
+        eventually(lambda: refusal(cluster, path, label, MERGE), "the policy of the extender's changes works")
         yield cluster
 
 
