@@ -244,7 +244,7 @@ class Planning(Background):
                 uid = each_kept.pod.uid
                 if gangs is not None and gangs.is_member(uid):
                     members[uid] = each_kept
-                elif each_kept.node in snapshot.nodes:
+                elif each_kept.node in snapshot.nodes and self._followed.rooms.has_node(each_kept.node):
                     kept[uid] = each_kept
                 else:
                     lost.append(uid)

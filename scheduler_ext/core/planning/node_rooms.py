@@ -75,6 +75,11 @@ class NodeRooms:
             free[index] = self._left(index, resource)
         self._drop_if_unused(index)
 
+    def has_node(self, name: str) -> bool:
+        """Whether a Node exists."""
+        index = self._index.get(name)
+        return index is not None and self._facts[index] is not None
+
     def place(self, uid: str, node: str, amounts: Amounts) -> None:
         """A pod takes these amounts of a node."""
         before = self._pods.get(uid)

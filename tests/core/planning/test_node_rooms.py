@@ -49,6 +49,7 @@ def test_rooms_are_what_nodes_offer_less_what_pods_take(
             rooms.place(name, node, amounts)
     copy = rooms.copy(RESOURCES)
     assert set(rooms.pods()) == pods.keys()
+    assert {name for name in NODES if rooms.has_node(name)} == nodes.keys()
     for name in NODES:
         index = copy.index.get(name)
         if index is None:
