@@ -328,6 +328,8 @@ class _Asking(msgspec.Struct):
     resources: kube.ResourceRequirements | None
 
 
+# Larger pods are not remembered: most ask in a few hundred bytes, and a user may create others.
+_REMEMBERED_BYTES = 8 * 1024
 _encoder = msgspec.json.Encoder()
 _asking = msgspec.json.Decoder(_Asking)
 
@@ -335,12 +337,11 @@ _asking = msgspec.json.Decoder(_Asking)
 def pod_amounts(spec: kube.PodSpec) -> dict[str, Fraction]:
     """The effective requests of a pod for every resource. Raises QuantityError naming the resource."""
     asking = _Asking(spec.containers, spec.init_containers, spec.overhead, spec.resources)
-    return dict(_amounts(_encoder.encode(asking)))
+    key = _encoder.encode(asking)
+    return dict(_remembered_amounts(key) if len(key) <= _REMEMBERED_BYTES else _amounts(key))
 
 
-@lru_cache(maxsize=1024)
 def _amounts(asking: bytes) -> Mapping[str, Fraction]:
-    """Most pods are equal to others, and to compute with fractions takes long."""
     spec = _asking.decode(asking)
     asked = [(_all_amounts(container.resources), role) for container, role in _containers(spec)]
     return effective_requests(
@@ -349,6 +350,10 @@ def _amounts(asking: bytes) -> Mapping[str, Fraction]:
         quantities(spec.overhead),
         pod_level=_all_amounts(spec.resources) if spec.resources is not None else None,
     )
+
+
+# Most pods are equal to others, and to compute with fractions takes long.
+_remembered_amounts = lru_cache(maxsize=1024)(_amounts)
 
 
 def _all_amounts(asked: kube.ResourceRequirements | None) -> dict[str, Fraction]:

@@ -321,7 +321,7 @@ class Planning(Background):
         if server_now is not None:
             end = server_now + self._ttl_s
             writes += [
-                Write(given.pod, PlannedPlace(given.node, end), races=not given.soon)
+                Write(given.pod, PlannedPlace(given.node, end), races=given.races)
                 for step in steps
                 for given in step.write
             ]

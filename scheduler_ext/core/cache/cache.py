@@ -84,7 +84,7 @@ class Cache(Ledger):
         self._allow_unreported = allow_unreported
         self._entries: dict[str, _Entry] = {}
         self._pending: dict[str, PendingPod] = {}
-        # What is still written on waiting pods of places that were given up.
+        # The places that were given up and are still written on waiting pods.
         self._given_up: dict[str, PlannedPlace] = {}
         self._readings: dict[str, tuple[Readings, ...]] = {}
         self._held = HeldRooms()

@@ -25,7 +25,7 @@ class Sizing:
 
     def resolved(self, info: NodeInfo, known: dict[tuple[str, Hashable], Slot] | None = None) -> Node:
         """The node in the state that its pods leave, planned ones included. `known` are slots of the same
-        report, by device and what is held of it; those that are not known yet are added."""
+        report, by device and its holdings; those that are not known yet are added."""
         node = resolve(with_planned(info, self.resources), self.resources, self.headroom_percent, known)
         return node if node.info is info else replace(node, info=info)
 

@@ -37,13 +37,13 @@ _STALE_S, _AGAIN_STALE_S = 0.5, 5.0
 
 @dataclass(frozen=True, slots=True)
 class GivenPlace:
-    """A place to keep and to write on a pod; `soon` where kube-scheduler waits for it, and does not come to
-    the pod by itself."""
+    """A place to keep and to write on a pod; with `races`, kube-scheduler may come to the pod before it knows
+    the place."""
 
     ask: WaitingPod
     pod: BoundPod
     node: str
-    soon: bool = True
+    races: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ class Planner:
                 continue
             pod = cluster.planned_on(node, ask.uid) or ask.pod
             self._given[ask.uid] = _Given(ask, node, now + self._ttl_s, devices=pod.devices)
-            nominate.append(GivenPlace(ask, pod, node, ask.was_tried))
+            nominate.append(GivenPlace(ask, pod, node, races=not ask.was_tried))
         return Step(withdrawn, nominate, more=True)
 
     def waits(self, asks: Iterable[WaitingPod], now: float) -> bool:

@@ -1,4 +1,4 @@
-"""Nodes that are kept from step to step are as if they were resolved anew."""
+"""Nodes that are kept from step to step are as if they were resolved for the first time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _nodes = st.lists(
 
 
 @given(_nodes)
-def test_a_node_is_as_if_it_was_resolved_anew(
+def test_a_node_is_as_if_it_was_resolved_for_the_first_time(
     nodes: list[tuple[str, int, list[BoundPod], list[BoundPod], bool]],
 ) -> None:
     known = PlannedNodes(SIZING)

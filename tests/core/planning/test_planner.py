@@ -38,7 +38,7 @@ class Run:
     more: bool = False
     version: int = 0
     wrote: list[str] = field(default_factory=list)
-    soon: dict[str, bool] = field(default_factory=dict)
+    races: dict[str, bool] = field(default_factory=dict)
 
     def ask(self, *asks: WaitingPod) -> None:
         """These pods wait."""
@@ -52,7 +52,7 @@ class Run:
         step = self.planner.step(self.now, order, self.version, self._cluster)
         self.more = step.more
         self.wrote += [each.ask.uid for each in step.write]
-        self.soon |= {each.ask.uid: each.soon for each in step.write}
+        self.races |= {each.ask.uid: each.races for each in step.write}
         for uid in step.withdraw:
             self._keep(uid, None)
         for each in step.nominate:
@@ -107,6 +107,15 @@ class Run:
 def run(*gpus: int) -> Run:
     """Nodes a, b, ... of so many GPUs."""
     return Run(PlanningLab([gpus_node("abcdef"[i], count) for i, count in enumerate(gpus)]))
+
+
+def large(nodes: int) -> Run:
+    """So many nodes of eight GPUs."""
+    found = run()
+    found.lab.infos = {f"n{i}": gpus_node(f"n{i}", 8) for i in range(nodes)}
+    for name in found.lab.infos:
+        found.lab.show(name)
+    return found
 
 
 def test_pods_get_places_by_priority_then_by_age() -> None:
@@ -266,10 +275,7 @@ def test_a_nomination_without_a_place_is_withdrawn() -> None:
 
 def test_no_more_pods_are_planned_than_kube_scheduler_takes_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner_module, "_LEAST_AHEAD", 64)
-    found = run()
-    found.lab.infos = {f"n{i}": gpus_node(f"n{i}", 8) for i in range(40)}
-    for name in found.lab.infos:
-        found.lab.show(name)
+    found = large(40)
     found.ask(*(waiting(f"p{i}", number=i, cpu=0) for i in range(300)))
     ahead = []
     for _ in range(4):
@@ -280,11 +286,11 @@ def test_no_more_pods_are_planned_than_kube_scheduler_takes_in_time(monkeypatch:
     assert ahead == [64, 64, 128, 44]
 
 
-def test_places_of_tried_pods_are_written_soon_and_those_of_others_race() -> None:
+def test_only_places_of_pods_that_were_not_tried_race() -> None:
     found = run(8)
     found.ask(waiting("p", number=0), waiting("q", number=1, was_tried=True))
     found.step(written=False)
-    assert found.soon == {"p": False, "q": True}
+    assert found.races == {"p": True, "q": False}
 
 
 def test_a_planner_that_does_not_run_ahead_leaves_new_pods_to_kube_scheduler() -> None:
@@ -339,10 +345,7 @@ def test_the_pauses_of_pods_that_are_gone_are_forgotten() -> None:
 
 
 def test_a_planner_has_time_once_half_of_what_it_plans_ahead_is_planned() -> None:
-    found = run()
-    found.lab.infos = {f"n{i}": gpus_node(f"n{i}", 8) for i in range(20)}
-    for name in found.lab.infos:
-        found.lab.show(name)
+    found = large(20)
     found.ask(*(waiting(f"p{i}", number=i, cpu=0) for i in range(160)))
     has_time = []
     for _ in range(5):
