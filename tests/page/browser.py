@@ -56,6 +56,8 @@ class Browser:
     def _start(self) -> None:
         width, height = self._size
         arguments = ["--headless=new", "--hide-scrollbars", f"--window-size={width},{height}"]
+        # A window that Chromium takes for a hidden one draws no frames.
+        arguments += ["--disable-backgrounding-occluded-windows", "--disable-renderer-backgrounding"]
         # Chromium's sandbox refuses to be root's.
         arguments += ["--no-sandbox"] if os.geteuid() == 0 else []
         options = {
