@@ -28,7 +28,7 @@ from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
 from scheduler_ext.core.planning.gang_decisions import Decisions
 from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation
 from scheduler_ext.core.planning.gang_step import GangStep, Policy, Scene
-from scheduler_ext.core.planning.gang_turns import GangTurns
+from scheduler_ext.core.planning.gang_turns import GangTurns, before
 from scheduler_ext.core.planning.plan import Entry, State
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
 from scheduler_ext.core.planning.planner import Planner, Step
@@ -89,6 +89,8 @@ class GangPlanning:
         self._events = GangEvents(write_event)
         self.writes = GangWrites(transport, source, pods, self._events, self._policy)
         self._reservations: Sequence[Reservation[WaitingPod]] = ()
+        # The turn of the first gang that could not be tried in the last step.
+        self._in_line: tuple[int, float] | None = None
         self._found: Assembled[WaitingPod] | None = None
         self._budgets: Sequence[Budget] = ()
         # The pods that name a group, and turned out to belong to no gang.
@@ -112,7 +114,7 @@ class GangPlanning:
 
     def forget(self) -> None:
         """Another extender is active."""
-        self._reservations, self._found, self._alone = (), None, frozenset()
+        self._reservations, self._in_line, self._found, self._alone = (), None, None, frozenset()
         self.writes.forget()
 
     def is_member(self, uid: str) -> bool:
@@ -123,7 +125,8 @@ class GangPlanning:
         """Whether a step for gangs is due."""
         if self.writes.pause_s() or now < self._not_before:
             return False
-        if not (self._pods.any() or self._reservations or self.writes.reserved):
+        kept = self._reservations or self.writes.reserved or self._in_line is not None
+        if not (kept or self._pods.any()):
             return False
         return self._changed or now >= self._looked_at + _LOOK_EVERY_S
 
@@ -137,6 +140,11 @@ class GangPlanning:
             length = self._pods.duration_s(ask.uid)
             found.append(ask if length is None else replace(ask, kind=(ask.kind, length)))
         return found
+
+    def in_turn(self, asks: Sequence[WaitingPod]) -> Sequence[WaitingPod]:
+        """The pods alone that may be tried between two steps for gangs: none that comes after a gang that is
+        to be tried itself."""
+        return asks if self._in_line is None else before(asks, self._in_line)
 
     def beside(self, cluster: PlannedCluster, snapshot: Snapshot) -> PlannedCluster | BackfilledCluster:
         """The cluster as pods alone may use it between two steps for gangs."""
@@ -187,7 +195,7 @@ class GangPlanning:
         decisions = turns.take(found.gangs)
         if {each.key for each in self._reservations} != {each.key for each in decisions.reservations}:
             self.version += 1
-        self._reservations = decisions.reservations
+        self._reservations, self._in_line = decisions.reservations, decisions.in_line
         self.entries.take(decisions.verdicts, found, time.time())
         took = time.monotonic() - began
         self._not_before = time.monotonic() + max(_EVERY_S, _REST * took)

@@ -225,7 +225,7 @@ class Planning(Background):
         def beside() -> TriedCluster:
             return gangs.beside(self._cluster(snapshot, seen), snapshot)
 
-        return [planner.step(now, seen.asks, version, beside)], None
+        return [planner.step(now, gangs.in_turn(seen.asks), version, beside)], None
 
     def _look(self, now: float, snapshot: Snapshot) -> "_Seen":
         """What is waiting and what is kept, after all that became of former nominations."""

@@ -73,3 +73,9 @@ class Decisions(Generic[T]):
     lift: Sequence[Sequence[str]] = ()
     reservations: Sequence[Reservation[T]] = ()
     verdicts: Sequence[Verdict[T]] = ()
+
+    @property
+    def in_line(self) -> tuple[int, float] | None:
+        """The turn of the first gang for which pods that come before it are still to be tried."""
+        turns = (each.gang.turn for each in self.verdicts if each.gang and each.state is State.IN_LINE)
+        return min(turns, default=None)

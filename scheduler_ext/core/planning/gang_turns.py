@@ -1,7 +1,7 @@
 """The turns of gangs and of pods alone in one step of the planner: gangs that have begun first, then all by
 priority and age."""
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from itertools import takewhile
 
 from scheduler_ext.core.planning.backfilled_cluster import BackfilledCluster
@@ -62,7 +62,7 @@ class GangTurns:
 
     def _place_before(self, gang: Gang[WaitingPod]) -> bool:
         """Places for the pods that come before a gang; whether none of them is left to be tried."""
-        return self._place(list(takewhile(lambda ask: ask.rank[:2] < gang.turn, self._asks)))
+        return self._place(before(self._asks, gang.turn))
 
     def _place(self, asks: Sequence[WaitingPod]) -> bool:
         while self._left > 0:
@@ -80,3 +80,8 @@ class GangTurns:
         created_at, length = ask.pod.created_at or 0.0, self._duration_s(ask.uid)
         single = Single(ask.uid, ask, ask.priority, created_at, max_duration_s=length)
         self._planning.hold(single, node)
+
+
+def before(asks: Iterable[WaitingPod], turn: tuple[int, float]) -> list[WaitingPod]:
+    """The pods alone that come before a gang's turn; `asks` are in their order."""
+    return list(takewhile(lambda ask: ask.rank[:2] < turn, asks))

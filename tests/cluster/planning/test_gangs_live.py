@@ -7,6 +7,8 @@ import json
 import time
 from collections.abc import Callable
 
+import pytest
+
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.wire.config import Configuration, GangsSection, NominateSection
 from scheduler_ext.wire.times import time_text
@@ -109,6 +111,36 @@ def test_room_that_is_kept_for_a_gang_is_refused_to_others(make: Callable[..., C
     eventually(lambda: passed() == [])
     cluster.server.store.delete(PODS, "long", "default")
     eventually(lambda: cluster.gated() == set())
+
+
+@pytest.fixture
+def in_line(make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """Two pods are to get places before the gang, and one after it. A step for gangs tries one of them, and
+    the next step for gangs is a second later."""
+    monkeypatch.setattr("scheduler_ext.core.planning.gang_turns._MOST", 1)
+    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_planning._EVERY_S", 1.0)
+    cluster = make("n1", "n2", "n3", "n4")
+    for name, after_s in (("first", -60), ("second", -50), ("late", 60)):
+        found = pod(name, {WHOLE: "1"}, schedulerName="gpu-scheduler")
+        found["metadata"]["creationTimestamp"] = time_text(time.time() + after_s)
+        cluster.server.store.put(PODS, found)
+    cluster.add("a")
+    cluster.add("b")
+    nominate = NominateSection(enabled=True, batch=1, from_nodes=0, gangs=GangsSection(enabled=True))
+    cluster.extender(Configuration(nominate=nominate))
+    return cluster
+
+
+def test_no_later_pod_takes_the_room_of_a_gang_whose_turn_has_not_come(in_line: Cluster) -> None:
+    eventually(lambda: {"a", "b"} <= in_line.places().keys())
+    assert in_line.places().keys() == {"first", "second", "a", "b"}
+
+
+def test_later_pods_wait_no_more_for_a_gang_that_is_gone(in_line: Cluster) -> None:
+    eventually(lambda: "second" in in_line.places())
+    for name in ("a", "b"):
+        in_line.server.store.delete(PODS, name, "default")
+    eventually(lambda: "late" in in_line.places())
 
 
 def test_a_gated_pod_of_no_gang_starts_alone(make: Callable[..., Cluster]) -> None:

@@ -127,6 +127,7 @@ def test_no_later_pod_goes_before_a_gang_that_waits_for_its_turn(monkeypatch: py
     placed, decisions = turns.step(*older, alone("late", created_at=50), gangs=[gang(2)])
     assert (placed, decisions.nominate) == ({"p"}, [])
     assert [each.state for each in decisions.verdicts] == [State.IN_LINE]
+    assert decisions.in_line == (0, 10.0)
 
 
 @pytest.fixture
