@@ -23,7 +23,7 @@ from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.faulty_extender import arm
 from tests.e2e.gangs.faulty_gangs import KILLS
-from tests.e2e.gangs.gang_cluster import Gangs, installed
+from tests.e2e.gangs.gang_cluster import CONFIGURATION, Gangs, installed
 from tests.e2e.gangs.gang_owner import Owner, Planned
 from tests.e2e.gangs.gang_watch import GangWatch
 from tests.e2e.workload import TAINT
@@ -38,6 +38,8 @@ GPUS = 8
 DEADLINE_S, EVICTED_S = 20.0, 10.0
 STARTS_S = 10.0
 LONGEST_S = 120.0 + 12.0 * GANGS
+# No agent renews the reports of these nodes.
+UNRENEWED = CONFIGURATION | {"inventory": {"staleAfter": "12h", "missingAfter": "24h"}}
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def fault(tmp_path: Path) -> Path:
 def gangs(tmp_path: Path, fault: Path) -> Iterator[Gangs]:
     ours = ("-m", "tests.e2e.gangs.faulty_gangs", fault)
     with running_cluster(tmp_path, ours=ours) as cluster:
-        gangs = Gangs(installed(cluster, tmp_path / "overlay"))
+        gangs = Gangs(installed(cluster, tmp_path / "overlay", UNRENEWED))
         yield gangs
         gangs.close()
 
