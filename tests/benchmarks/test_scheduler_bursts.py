@@ -9,7 +9,7 @@ from benchmarks.scheduler.bursts.table import bound_lines, rows, table
 
 
 def burst(contender: str, seconds: float, number: int = 0, *, nodes: int = 5000, bound: int = 1000) -> Burst:
-    nominations = {"bound": 900.0} if contender == "planned" else {}
+    nominations = {"bound": 900.0 if contender == "planned" else 0.0} if contender != "none" else {}
     return Burst(contender, nodes, number, 1000, bound, seconds, 2.0, 0.5, 3, nominations)
 
 
@@ -29,6 +29,12 @@ def test_a_burst_that_was_not_bound_has_no_rate() -> None:
     assert row["podsPerSecond"] is None
     assert row["unbound"] == 1
     assert "-" in table([row])
+
+
+def test_outcomes_of_nominations_are_shown_for_contenders_that_nominate() -> None:
+    text = table(rows([burst("none", 8.0), burst("ours", 20.0), burst("planned", 8.0)]))
+    shown = [line for line in text.splitlines() if "nominations" in line]
+    assert shown == ["5000 nodes, nominations by planned: 900 bound"]
 
 
 @pytest.mark.parametrize(

@@ -100,10 +100,10 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
         shown = (f"{each:.1f}" for each in (sum(used.values()), *used.values()))
         lines_of_cpu.append((str(row["nodes"]), row["contender"], *shown))
     told = [
-        f"{row['nodes']} nodes, nominations: "
+        f"{row['nodes']} nodes, nominations by {row['contender']}: "
         + ", ".join(f"{count:g} {outcome}" for outcome, count in sorted(row["nominations"].items()))
         for row in found
-        if row["nominations"]
+        if any(row["nominations"].values())
     ]
     cpu = ("", "Processor time for each pod, ms:", aligned(lines_of_cpu), "")
     return "\n".join((aligned(lines), *cpu, *told))
