@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 _STEP_EVERY_S, _CALM_STEP_EVERY_S = 0.02, 0.1
 # At the latest, for plans that end and pods that may be tried again.
 _LOOK_EVERY_S = 1.0
+# A reader of the plan waits no longer for the end of a step.
+_READ_S = 0.5
 # More than kube-scheduler asks about between two steps.
 _MOST_ASKED = 4096
 # Sees what is kept for any pod.
@@ -104,6 +106,7 @@ class Planning(Background):
         self._lock = Lock()
         self._since: dict[str, tuple[State, float]] = {}
         self._planned_at = 0.0
+        self._read: Plan | None = None
 
     def start(self) -> None:
         self._writer.start()
@@ -144,13 +147,20 @@ class Planning(Background):
         return _LOOK_EVERY_S if due is None else min(_LOOK_EVERY_S, due - now)
 
     def plan(self) -> Plan:
-        """All waiting pods as they stand now."""
-        now, at = time.monotonic(), time.time()
-        with self._lock:
+        """All waiting pods as they stand now; while a step takes long, as they stood at the last call."""
+        last = self._read
+        if not self._lock.acquire(timeout=-1 if last is None else _READ_S):
+            assert last is not None
+            return last
+        try:
+            now, at = time.monotonic(), time.time()
             with self._source.locked:
                 asks = self._followed.waiting()
             before, self._since = self._since, {}
-            return Plan(self._planned_at, [self._entry(ask, before, now, at) for ask in asks])
+            self._read = Plan(self._planned_at, [self._entry(ask, before, now, at) for ask in asks])
+            return self._read
+        finally:
+            self._lock.release()
 
     def _entry(
         self, ask: WaitingPod, before: Mapping[str, tuple[State, float]], now: float, at: float

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.api.api_faults import Refuse
+from scheduler_ext.cluster.live import LiveInventory
+from scheduler_ext.cluster.planning import group_sizes
+from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_requests import Request
 from tests.cluster.following import eventually
@@ -131,3 +134,35 @@ def test_nominations_are_not_remembered_for_longer_than_their_writes_take(
     assert live.planning.gangs is not None
     writes = live.planning.gangs.writes
     eventually(lambda: writes._asked == {})
+
+
+def names(live: LiveInventory) -> list[str]:
+    plan = live.plan()
+    assert plan is not None
+    return [entry.name for entry in plan.entries]
+
+
+def test_a_step_that_takes_long_does_not_keep_readers_waiting(
+    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the search for victims does on a large cluster; here the API server does not answer about a
+    JobSet."""
+    monkeypatch.setattr(group_sizes, "_CALL_S", 60.0)
+    cluster = make("n1")
+    cluster.add("a", size=5)
+    live = cluster.extender()
+    eventually(lambda: names(live) == ["a"])
+
+    def is_about_group(request: Request) -> bool:
+        return "/jobsets/" in request.path
+
+    hung = cluster.server.faults.place(Hang(), is_about_group)
+    member = pod("b", {WHOLE: "1"}, schedulerName="gpu-scheduler")
+    member["metadata"]["labels"] = {"jobset.sigs.k8s.io/jobset-name": "train"}
+    cluster.server.store.put(PODS, member)
+    eventually(lambda: hung.hits > 0)
+    found: list[list[str]] = []
+    reader = threading.Thread(target=lambda: found.append(names(live)))
+    reader.start()
+    reader.join(10.0)
+    assert found == [["a"]]
