@@ -32,7 +32,7 @@ from scheduler_ext.core.planning.gang_turns import GangTurns, before
 from scheduler_ext.core.planning.plan import Entry, State
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
 from scheduler_ext.core.planning.planner import Planner, Step
-from scheduler_ext.core.planning.victim_proposals import node_proposals
+from scheduler_ext.core.planning.victim_proposals import NodeProposals
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
@@ -186,10 +186,14 @@ class GangPlanning:
         topology = topology_of((gang.wish for gang in found.gangs), infos, self._source.latest_facts)
         budgets = self._budgets = self._source.budgets()
 
-        def proposals(ask: WaitingPod, some: Any, left: Any) -> Any:
-            return node_proposals(ask.pod, some, left, cluster.info, self._sizing)
-
-        scene = Scene(cluster, running, topology, budgets, proposals)
+        proposals = NodeProposals(cluster.info, self._sizing)
+        scene = Scene(
+            cluster,
+            running,
+            topology,
+            budgets,
+            lambda ask, some, left: proposals.of(ask.pod, some, left),
+        )
         planning = GangStep(self._wall(), scene, self._policy, self._reservations)
         turns = GangTurns(planning, planner, self.alone(asks), cluster, self._pods.duration_s, now, version)
         decisions = turns.take(found.gangs)

@@ -5,7 +5,7 @@ PodDisruptionBudgets are kept: a set that violates one is no answer."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from scheduler_ext.core.planning.draining import Draining, Running, Topology, remove_all
@@ -51,14 +51,24 @@ class _Search(Generic[T]):
     topology: Topology
     part: frozenset[str]
     budgets: Sequence[Budget]
+    # A bit of each pod that was removed in a trial, and the results of trials by the bits of their pods:
+    # both searches try many sets, and the last steps of each try sets again.
+    _bits: dict[str, int] = field(default_factory=dict)
+    _tried: dict[int, GangFit | None] = field(default_factory=dict)
 
-    def fits_without(self, gone: Iterable[Running]) -> GangFit | None:
-        """The places of the gang once these have left; the cluster is unchanged."""
-        mark = self.cluster.mark()
-        remove_all(self.cluster, gone)
-        found = fit(self.gang, self.cluster, self.topology, self.part)
-        self.cluster.rollback(mark)
-        return found if isinstance(found, GangFit) else None
+    def fits_without(self, gone: Sequence[Running]) -> GangFit | None:
+        """The places of the gang once these have left, on the cluster as it is at the start of the search;
+        the cluster is unchanged."""
+        key = 0
+        for pod in gone:
+            key |= self._bits.setdefault(pod.uid, 1 << len(self._bits))
+        if key not in self._tried:
+            mark = self.cluster.mark()
+            remove_all(self.cluster, gone)
+            found = fit(self.gang, self.cluster, self.topology, self.part)
+            self.cluster.rollback(mark)
+            self._tried[key] = found if isinstance(found, GangFit) else None
+        return self._tried[key]
 
     def spare(self, units: Sequence[_Unit]) -> list[_Unit]:
         """The units that remain when every one that need not leave is spared: first those that exceed a

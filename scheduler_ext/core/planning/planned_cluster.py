@@ -69,6 +69,8 @@ class PlannedCluster:
         self._changed = [snapshot.row_of[name] for name in seen]
         self._totals: dict[GpuRequest, _Totals] = {}
         self._undo: list[Callable[[], None]] = []
+        # The last set of nodes, and its rows: searches ask within one set thousands of times.
+        self._among: tuple[frozenset[str] | None, Bools] = None, np.zeros(0, np.bool_)
 
     @property
     def nodes(self) -> Collection[str]:
@@ -226,7 +228,11 @@ class PlannedCluster:
         return self._names[row]
 
     def _rows(self, names: Collection[str]) -> Bools:
-        among = np.zeros(len(self._snapshot.nodes), np.bool_)
-        rows = self._snapshot.rows(list(names))
-        among[rows[rows >= 0]] = True
-        return among
+        if names is not self._among[0]:
+            among = np.zeros(len(self._snapshot.nodes), np.bool_)
+            rows = self._snapshot.rows(list(names))
+            among[rows[rows >= 0]] = True
+            if not isinstance(names, frozenset):
+                return among
+            self._among = names, among
+        return self._among[1]

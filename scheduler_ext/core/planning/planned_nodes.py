@@ -1,23 +1,26 @@
 """Nodes with their planned pods as they were resolved last, for plans that are made again and again."""
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from scheduler_ext.core.cycle.placement import Sizing
+from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import Node, NodeInfo, Slot
 
 # More than the nodes that have planned pods at one time.
 _REMEMBERED = 1024
+# States of one node: searches for victims try the same few again and again.
+_STATES = 4
 
 
 @dataclass(slots=True)
 class _Known:
-    """A node as it was resolved last, and the states of its GPUs so far."""
+    """The latest states of a node, and those of its GPUs in this report."""
 
-    info: NodeInfo
-    node: Node
-    slots: dict[tuple[str, Hashable], Slot]
+    report: Report | None
+    slots: dict[tuple[str, Hashable], Slot] = field(default_factory=dict)
+    states: deque[tuple[NodeInfo, Node]] = field(default_factory=lambda: deque(maxlen=_STATES))
 
 
 class PlannedNodes:
@@ -31,13 +34,17 @@ class PlannedNodes:
     def resolved(self, info: NodeInfo) -> Node:
         """A node in the state that its pods leave, planned ones included."""
         known = self._nodes.get(info.name)
-        # Most of the compared fields are the same objects.
-        if known is not None and known.info == info:
-            return known.node
-        slots = known.slots if known is not None and known.info.report is info.report else {}
-        node = self._sizing.resolved(info, slots)
-        self._nodes[info.name] = _Known(info, node, slots)
+        if known is None:
+            known = self._nodes[info.name] = _Known(info.report)
+            if len(self._nodes) > _REMEMBERED:
+                self._nodes.popitem(last=False)
+        for was, node in known.states:
+            # Most of the compared fields are the same objects.
+            if was == info:
+                return node
+        if known.report is not info.report:
+            known.report, known.slots = info.report, {}
+        node = self._sizing.resolved(info, known.slots)
+        known.states.appendleft((info, node))
         self._nodes.move_to_end(info.name)
-        if len(self._nodes) > _REMEMBERED:
-            self._nodes.popitem(last=False)
         return node

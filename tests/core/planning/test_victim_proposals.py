@@ -13,7 +13,7 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Holder
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.planning.draining import Running
-from scheduler_ext.core.planning.victim_proposals import node_proposals
+from scheduler_ext.core.planning.victim_proposals import NodeProposals
 from scheduler_ext.core.preemption.disruption import Budget, Selector
 from tests.core.reported import NAMES, WHOLE, bound, device, node, wants
 
@@ -28,15 +28,27 @@ def gpus(name: str, *pods: BoundPod) -> NodeInfo:
     return replace(node(*devices, pods=pods, allocatable={WHOLE: len(pods)}), name=name)
 
 
-def proposed(
-    count: int, infos: Sequence[NodeInfo], staying: Sequence[str] = (), budgets: Sequence[Budget] = ()
-) -> list[tuple[str, set[str]]]:
-    asking = bound("me", wants(count, WHOLE), priority=100)
-    asking = replace(asking, request=replace(asking.request, priority=100))
-    running = [Running(pod, info.name) for info in infos for pod in info.pods if pod.name not in staying]
-    by_name = {info.name: info for info in infos}
-    found = node_proposals(asking, running, budgets, by_name.__getitem__, Sizing(Policy(), NAMES, 10))
-    return [(name, {uid.removeprefix("uid-") for uid in uids}) for name, uids in found]
+class Trials:
+    """One step's proposals on nodes that change from one trial to the next."""
+
+    def __init__(self) -> None:
+        self._infos: dict[str, NodeInfo] = {}
+        self._proposals = NodeProposals(self._infos.__getitem__, Sizing(Policy(), NAMES, 10))
+
+    def proposed(
+        self,
+        count: int,
+        infos: Sequence[NodeInfo],
+        staying: Sequence[str] = (),
+        budgets: Sequence[Budget] = (),
+        uid: str = "me",
+    ) -> list[tuple[str, set[str]]]:
+        asking = bound(uid, wants(count, WHOLE), priority=100)
+        asking = replace(asking, request=replace(asking.request, priority=100))
+        running = [Running(pod, info.name) for info in infos for pod in info.pods if pod.name not in staying]
+        self._infos.update({info.name: info for info in infos})
+        found = self._proposals.of(asking, running, budgets)
+        return [(name, {uid.removeprefix("uid-") for uid in uids}) for name, uids in found]
 
 
 LOW = gpus("low", holder("a", 1), holder("b", 2))
@@ -63,4 +75,27 @@ def test_nodes_are_proposed_with_their_cheapest_victims(
     count: int, staying: list[str], allowed: int, expected: list[tuple[str, set[str]]]
 ) -> None:
     budget = Budget("ns", "web", Selector({"app": "web"}), allowed)
-    assert proposed(count, [LOW, HIGH], staying, [budget]) == expected
+    assert Trials().proposed(count, [LOW, HIGH], staying, [budget]) == expected
+
+
+_ASKING = bound("me", wants(1, WHOLE), priority=100)
+# The pod has a place on a node, which others may not take.
+_PLANNED = replace(LOW, planned=(replace(_ASKING, request=replace(_ASKING.request, priority=100)),))
+_WEB = (Budget("ns", "web", Selector({"app": "web"}), 0),)
+_SITUATIONS: Sequence[tuple[Any, ...]] = [
+    (1, [LOW, HIGH]),
+    (2, [LOW, HIGH]),
+    (1, [gpus("low", holder("b", 2)), HIGH]),
+    (1, [LOW, HIGH], ["a"]),
+    (1, [LOW, HIGH], [], _WEB),
+    (1, [_PLANNED, HIGH], [], (), "me"),
+    (1, [_PLANNED, HIGH], [], (), "other"),
+]
+
+
+@pytest.mark.parametrize("first", _SITUATIONS)
+@pytest.mark.parametrize("second", _SITUATIONS)
+def test_trials_of_one_step_do_not_change_each_other(first: tuple[Any, ...], second: tuple[Any, ...]) -> None:
+    trials = Trials()
+    for situation in (first, second, first):
+        assert trials.proposed(*situation) == Trials().proposed(*situation)
