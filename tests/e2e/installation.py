@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,17 @@ class Installation:
             return self.generations() == before
 
         eventually(settled, f"every extender knows {gpu_nodes or 'the'} nodes with GPUs, as they are now")
+
+    def filter(self, extender: RunningPod, asking: Json, names: Sequence[str]) -> list[str]:
+        """The nodes that one extender leaves of these, asked about a pod as by kube-scheduler."""
+        body = {"Pod": asking, "Nodes": None, "NodeNames": names}
+        answer: Json = json.loads(unverified.post(f"{self.extender_url(extender)}/filter", body))
+        left: list[str] = answer["NodeNames"]
+        return left
+
+    def refuses(self, asking: Json, names: Sequence[str]) -> bool:
+        """Whether every extender refuses all of these nodes."""
+        return not any(self.filter(extender, asking, names) for extender in self.pods())
 
     def explain(self, pod: Json) -> Json:
         """The output of `scheduler-ext explain` for a pod on the present cluster."""

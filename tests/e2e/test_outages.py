@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from tests.agent.nvml_mock.presets import t4
 from tests.e2e.agents.gpu_host import GpuHost
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster import unverified
-from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.ports import LOOPBACK, free_ports
 from tests.e2e.cluster.running_pod import RunningPod
@@ -39,17 +38,6 @@ def workload(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workload]:
         workload = Workload(installation)
         yield workload
         workload.close()
-
-
-def filtered(installation: Installation, pod: RunningPod, asking: Json, names: list[str]) -> Json:
-    """The reply of one extender to a request in kube-scheduler's form."""
-    body = {"Pod": asking, "Nodes": None, "NodeNames": names}
-    answer: Json = json.loads(unverified.post(f"{installation.extender_url(pod)}/filter", body))
-    return answer
-
-
-def refuses(installation: Installation, pod: RunningPod, asking: Json, name: str) -> bool:
-    return not filtered(installation, pod, asking, [name])["NodeNames"]
 
 
 def readyz(pod: RunningPod) -> str:
@@ -75,7 +63,7 @@ def test_everything_goes_on_after_an_api_server_that_was_away(workload: Workload
     time.sleep(AWAY_S / 2)
     # Known data is served on, and the probe reports the state.
     for each in installation.pods():
-        assert filtered(installation, each, pod, [host.name])["NodeNames"] == [host.name]
+        assert installation.filter(each, pod, [host.name]) == [host.name]
         assert "the last state stays in force" in readyz(each)
         assert installation.metric("gpu_extender_watch_connected") == 0
     host.machine.events.append((79, "GPU-t4-0"))
@@ -96,8 +84,7 @@ def test_everything_goes_on_after_an_api_server_that_was_away(workload: Workload
         lambda: installation.metric("gpu_extender_watch_connected") == watches, "every watch goes on", 60.0
     )
     assert installation.metric("gpu_extender_watch_restarts_total", reason="expired") > 0
-    for each in installation.pods():
-        eventually(partial(refuses, installation, each, pod, host.name), "it knows that the GPU is sick")
+    eventually(lambda: installation.refuses(pod, [host.name]), "every extender knows that the GPU is sick")
     assert [container.restarts for container in (*extenders, agent)] == restarts
     name = workload.create(pod)
     late = workload.add_whole("late", 1)

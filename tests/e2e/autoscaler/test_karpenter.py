@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -166,15 +167,18 @@ def use_memory_unaccounted(market: Market) -> None:
 
 def refused_pods(market: Market, workload: ShareWorkload) -> dict[str, str]:
     """Pods that the extender alone refuses, by the reason. New nodes would take them."""
-    before = market.installation.generations()
+    installation = market.installation
     make_gpus_sick(market, workload)
     use_memory_unaccounted(market)
-    market.installation.await_inventory(None, before)
     pods = {
         SICKNESS: workload.pod({GPU: "1"}, nodeSelector=model("H100-80GB")),
         MEMORY: workload.share(70000),
         WISH: workload.pod({GPU: "1"}, annotations={f"{ANNOTATION}model": "A100-80GB"}),
     }
+    for reason, group in ((SICKNESS, "h100"), (MEMORY, "shares")):
+        # A pod that is judged before the change is known would be bound.
+        known = partial(installation.refuses, pods[reason], market.nodes.names(group))
+        eventually(known, f"every extender knows: {reason}", 60.0)
     names = {reason: workload.create(pod) for reason, pod in pods.items()}
 
     def messages() -> dict[str, str]:
@@ -184,8 +188,6 @@ def refused_pods(market: Market, workload: ShareWorkload) -> dict[str, str]:
         return all(reason in message for reason, message in messages().items())
 
     try:
-        # On a busy machine a pod may be judged before the last change of a node is known. kube-scheduler asks
-        # about it again after the next change.
         eventually(all_refused, "each pod is refused for its reason", 120.0)
     except AssertionError as error:
         raise AssertionError(f"{error}: {messages()}") from None
