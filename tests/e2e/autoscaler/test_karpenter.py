@@ -172,7 +172,8 @@ def refused_pods(market: Market, workload: ShareWorkload) -> dict[str, str]:
     use_memory_unaccounted(market)
     pods = {
         SICKNESS: workload.pod({GPU: "1"}, nodeSelector=model("H100-80GB")),
-        MEMORY: workload.share(70000),
+        # Less than a node has left where each has three of the six shares, and more than any GPU has.
+        MEMORY: workload.share(50000),
         WISH: workload.pod({GPU: "1"}, annotations={f"{ANNOTATION}model": "A100-80GB"}),
     }
     for reason, group in ((SICKNESS, "h100"), (MEMORY, "shares")):
