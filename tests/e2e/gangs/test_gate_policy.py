@@ -33,8 +33,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareCluster]:
             eventually(lambda: cluster.api.items(accounts), "the namespace has its ServiceAccount")  # noqa: B023
         eventually(lambda: gates(created(cluster, OURS)) == [GATE], "the policy works")
         path = f"{PODS}/{created(cluster)['metadata']['name']}"
-        label = {"metadata": {"labels": {"a": "b"}}}
-        eventually(lambda: refusal(cluster, path, label, MERGE), "the policy of the extender's changes works")
+
+        def is_refused() -> bool:
+            # Another value each time: what changes nothing is never refused.
+            label = {"metadata": {"labels": {"a": f"b{next(_numbers)}"}}}
+            return bool(refusal(cluster, path, label, MERGE))
+
+        eventually(is_refused, "the policy of the extender's changes works")
         yield cluster
 
 
