@@ -13,14 +13,14 @@ from scheduler_ext.cli import main
 from scheduler_ext.cluster.client.transport import Transport
 from tests.e2e.faulty_extender import Faults, die
 
-# In the order of a step.
+# Each gang that starts has the first four; few gangs evict.
 KILLS = (
-    "before-eviction",
-    "after-eviction",
     "before-nomination",
     "after-nomination",
     "before-lift",
     "after-lift",
+    "before-eviction",
+    "after-eviction",
 )
 
 
