@@ -22,11 +22,11 @@ run: .venv ## Serve a sample cluster, print the decisions for 15 pods, in a term
 
 # Four workers for two cores, because many tests wait for a process. A file's tests share their servers.
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/e2e
-test: .venv ## Run the tests (two and a half minutes on two cores)
+test: .venv ## Run the tests (two to three minutes on two cores)
 	@$(PYTEST) -m "not e2e and not browser and not process and not image" $(ARGS)
 	@echo "not run here: slow tests (make test-process), a browser (make test-page), a control plane (make e2e)"
 
-test-process: .venv ## Run the slow tests: most start a server, an agent or a benchmark (three minutes)
+test-process: .venv ## Run the slow tests: most start a server, an agent or a benchmark (five minutes)
 	@$(PYTEST) -m process $(ARGS)
 
 test-page: .venv ## Open the live page in a browser and use it (half a minute, chromium and chromedriver)
@@ -34,11 +34,13 @@ test-page: .venv ## Open the live page in a browser and use it (half a minute, c
 
 # The laws counted in tests/examples.py with all their examples, and the orders of events that are too many for
 # every change.
-LONG := $(addprefix tests/, core/preemption/test_preemption_oracle.py binding/test_bind_exploration.py \
-	whatif/test_copies.py whatif/test_what_if.py defrag/test_plan_laws.py binding/test_promises.py explain/test_replay.py \
-	explain/test_diagnosis.py explain/test_preferred_affinity.py sim/test_whole_runs.py agent/test_crd_rules.py \
-	cluster/leases/test_own_lease_order.py wire/test_yaml_fuzz.py core/planning/test_gang_machine.py \
-	core/planning/test_gang_fit.py core/planning/test_gang_reservation.py core/planning/test_gang_victims.py)
+LONG := $(addprefix tests/, core/preemption/test_preemption_oracle.py core/preemption/test_preemption_idle.py \
+	binding/test_bind_exploration.py whatif/test_copies.py whatif/test_what_if.py whatif/test_gangs_placed.py \
+	defrag/test_plan_laws.py binding/test_promises.py explain/test_replay.py explain/test_diagnosis.py \
+	explain/test_preferred_affinity.py sim/test_whole_runs.py agent/test_crd_rules.py \
+	cluster/leases/test_own_lease_order.py wire/test_yaml_fuzz.py core/planning/test_planner.py \
+	core/planning/test_gang_machine.py core/planning/test_gang_fit.py core/planning/test_gang_reservation.py \
+	core/planning/test_gang_victims.py)
 test-long: .venv ## Try many more orders of events for a GPU that is promised twice, and other laws (minutes)
 	@$(BIN)/python -m pytest --hypothesis-profile=long --numprocesses auto --maxprocesses 4 -rP \
 		$(LONG) $(ARGS)

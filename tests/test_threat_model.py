@@ -259,6 +259,7 @@ def test_annotations_only_restrict(cluster: Sequence[NodeInfo], asked: list[GpuR
 OF_THE_POD = ("units", "shares", "priority", "cpu_milli", "by_container")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("most", "named"),
     [

@@ -18,6 +18,8 @@ from benchmarks.inventory import write_inventory
 from benchmarks.latency import Settings, measure_growth, measure_rows
 from benchmarks.processes import ProcessError, measure, noop_command, running_server
 
+pytestmark = pytest.mark.process
+
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 ROW_KEYS = {
     "verb",
@@ -58,7 +60,6 @@ def _settings(dialect: str, **changes: Any) -> Settings:
     return Settings(**{**chosen, **changes}, serve=_fake(dialect), note=lambda _: None)
 
 
-@pytest.mark.process
 def test_every_combination_gets_a_complete_row_without_errors(noop_url: str) -> None:
     settings = _settings("exact", nodes=(12, 240), kinds=("whole", "share", "mig"), connections=(1, 5))
     rows = measure_rows(settings, noop_url)
@@ -82,7 +83,6 @@ def test_every_combination_gets_a_complete_row_without_errors(noop_url: str) -> 
     assert {row.request_names for row in rows if row.verb == "prioritize"} == {6, 100}
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_real_server_rejects_exactly_the_nodes_without_room(kind: str, noop_url: str) -> None:
     told: list[str] = []
@@ -116,7 +116,6 @@ def test_a_foreign_extender_is_measured_by_its_url(noop_url: str, tmp_path: Path
     assert rows[1].request_names == 8
 
 
-@pytest.mark.process
 def test_growth_varies_names_and_states_apart(noop_url: str) -> None:
     points = measure_growth(_settings("exact", nodes=(40, 80), connections=(8,)), noop_url)
     assert [(point.axis, point.row.nodes, point.distinct_states) for point in points] == [
@@ -142,7 +141,6 @@ def test_a_server_that_does_not_start_is_reported_with_its_last_lines() -> None:
         pytest.fail("there is no server")
 
 
-@pytest.mark.process
 def test_the_command_writes_report_and_picture_and_exits_0(noop_url: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="pictures need the bench extra")
     write_inventory(tmp_path / "inventory.json", "mig", 20, seed=4)
@@ -162,7 +160,6 @@ def test_the_command_writes_report_and_picture_and_exits_0(noop_url: str, tmp_pa
     assert len([line for line in done.stdout.splitlines() if line.startswith(("filter", "prioritize"))]) == 8
 
 
-@pytest.mark.process
 def test_the_command_exits_1_when_answers_are_wrong(noop_url: str, tmp_path: Path) -> None:
     write_inventory(tmp_path / "inventory.json", "mig", 20, seed=4)
     with running_server(_fake("failing")(tmp_path / "inventory.json"), "api") as url:

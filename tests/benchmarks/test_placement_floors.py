@@ -19,6 +19,8 @@ from benchmarks.placement.verdicts import verdict_of
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.simulation_report import Run
 
+pytestmark = pytest.mark.process
+
 INFLATION, RANDOM_TIES = Condition(), Condition(ties="random")
 FLOOR = Floor(group="inflation", what="a floor", condition=INFLATION, at="100")
 

@@ -23,6 +23,8 @@ from tests.kube_objects import gpu, gpu_node, inventory, node
 from tests.pages import ROOT
 from tests.server.process.server_process import eventually
 
+pytestmark = pytest.mark.process
+
 LOST = "GPU is lost; needs a reset or a reboot of the node"
 TRAIN = {"namespace": "ml", "name": "train", "container": "main"}
 
@@ -63,7 +65,6 @@ class TestOnce:
         assert status["devices"][1]["holders"] == [TRAIN]
         assert world.server.log.count() == 0
 
-    @pytest.mark.process
     def test_without_a_driver_it_says_so(self, world: World) -> None:
         world.driver.faults = {"nvmlInitWithFlags": 9}
         world.driver.write()
@@ -76,7 +77,6 @@ class TestOnce:
         finally:
             agent.close()
 
-    @pytest.mark.process
     def test_in_a_cluster_it_prints_what_would_be_written(self, world: World) -> None:
         labels = {"nvidia.com/mig.strategy": "single", "nvidia.com/gpu.replicas": "4"}
         world.server.store.put(NODES, node("n", uid="uid-1", labels=labels))
@@ -100,7 +100,6 @@ class TestOnce:
         assert printed["sequence"] == written["sequence"] + 1
         assert {request.method for request in world.server.log.all()} == {"GET"}
 
-    @pytest.mark.process
     def test_a_cluster_that_is_not_there_is_an_error(self, world: World) -> None:
         done = self.once(world, "--kubeconfig", "/nonexistent")
         assert (done.returncode, done.stdout) == (1, "")
@@ -122,7 +121,6 @@ class TestOnce:
 
 
 class TestOnANode:
-    @pytest.mark.process
     def test_the_agent_reports_changes_that_matter_at_once(self, world: World) -> None:
         world.kubelet.start()
         world.on_node()
@@ -143,7 +141,6 @@ class TestOnANode:
         world.driver.write()
         world.reported(lambda status: status["devices"][0]["mig"]["enabled"] is False)
 
-    @pytest.mark.process
     def test_an_api_server_that_goes_and_comes_back(self, world: World) -> None:
         agent = world.on_node()
         world.reported()
@@ -155,7 +152,6 @@ class TestOnANode:
         world.reported(healthy(1))
         agent.wait_for_line("reports are written again")
 
-    @pytest.mark.process
     def test_a_report_that_was_deleted_with_its_node_or_alone(self, world: World) -> None:
         world.on_node()
         world.reported()
@@ -172,7 +168,6 @@ class TestOnANode:
         world.reported(lambda status: healthy(0)(status) and status["sequence"] == 1)
         assert world.owners() == ["uid-1", "uid-2", "uid-2"]
 
-    @pytest.mark.process
     def test_a_new_agent_does_not_forget_a_lost_gpu(self, world: World) -> None:
         agent = world.on_node()
         world.reported()
@@ -190,7 +185,6 @@ class TestOnANode:
         ]
         assert after[1]["model"] == before[1]["model"] == "H100-80GB"
 
-    @pytest.mark.process
     def test_gpus_that_were_never_known_are_not_written_off(self, world: World) -> None:
         for lost in world.driver.gpus:
             lost.faults = {"nvmlDeviceGetHandleByIndex_v2": 15}
@@ -199,7 +193,6 @@ class TestOnANode:
         agent.wait_for_line("no GPU of this node can be used: no GPU returns its UUID: GPU is lost")
         assert world.server.log.all(lambda request: request.path.endswith("/status")) == []
 
-    @pytest.mark.process
     def test_plugins_that_register_again_change_nothing(self, world: World) -> None:
         world.kubelet.offered = devices(GPU, "GPU-h100-1::0", "GPU-h100-1::1")
         world.kubelet.start()
@@ -214,7 +207,6 @@ class TestOnANode:
         written = world.reported(lambda status: status["devices"][0]["mig"]["enabled"] is False)
         assert written["sharing"] == {"strategy": "time-slicing", "replicas": 2}
 
-    @pytest.mark.process
     def test_looks_cost_next_to_nothing(self, world: World) -> None:
         world.kubelet.start()
         agent = world.on_node()
@@ -235,7 +227,6 @@ class TestOnANode:
         (resident,) = re.findall(r"^VmHWM:\s+([0-9]+) kB", status, re.MULTILINE)
         assert int(resident) < 90 * 1024
 
-    @pytest.mark.process
     def test_a_driver_of_another_version_ends_it(self, world: World) -> None:
         agent = world.on_node()
         world.reported()
@@ -244,7 +235,6 @@ class TestOnANode:
         assert agent.wait() == 1
         assert "the driver was replaced while this process ran; exiting" in agent.stderr
 
-    @pytest.mark.process
     def test_a_kubelet_that_restarts(self, world: World) -> None:
         world.kubelet.start()
         world.on_node()
@@ -265,7 +255,6 @@ class TestTheEnd:
         agent.signal(signal.SIGTERM)
         assert agent.wait(40) == 0
 
-    @pytest.mark.process
     def test_while_the_api_server_does_not_answer(self, world: World) -> None:
         world.server.faults.place(Hang(), times=None)
         agent = world.on_node()
@@ -317,7 +306,6 @@ class TestFake:
         path.write_bytes(inventory(gpu_node("n", [gpu(0)]), gpu_node("m", [gpu(0), gpu(1)])))
         return path
 
-    @pytest.mark.process
     def test_many_nodes_and_a_file_that_changes(self, world: World, file: Path) -> None:
         agent = world.agent("--fake", str(file))
         world.reported()
@@ -334,7 +322,6 @@ class TestFake:
         agent.signal(signal.SIGTERM)
         assert agent.wait() == 0
 
-    @pytest.mark.process
     def test_only_those_that_are_named(self, world: World, file: Path) -> None:
         world.server.store.put(NODES, node("m", uid="uid-m"))
         world.agent("--fake", str(file), "--node-name", "m")
@@ -346,7 +333,6 @@ class TestFake:
         }
         assert world.server.log.all(lambda request: "/n" in request.path.replace("/nodes", "")) == []
 
-    @pytest.mark.process
     def test_a_name_that_is_not_in_the_file(self, world: World, file: Path) -> None:
         agent = world.agent("--fake", str(file), "--node-name", "x")
         assert agent.wait() == 1

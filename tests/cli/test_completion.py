@@ -21,6 +21,8 @@ from tests.cluster.api.api_requests import Request
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import Json, node
 
+pytestmark = pytest.mark.process
+
 PODS = {"team": ["train-1", "train-2", "web"], "other": ["train-9"]}
 SCRIPTS = Path(sys.executable).parent
 

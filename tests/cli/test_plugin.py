@@ -19,6 +19,8 @@ from tests.cluster.api.api_paths import GPU_NODES, NODES
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import gpu, gpu_node, node, pod
 
+pytestmark = pytest.mark.process
+
 SCRIPTS = Path(sys.executable).parent
 
 

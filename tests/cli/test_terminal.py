@@ -109,9 +109,7 @@ def test_tables_shrink_to_the_terminal(
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(
-    "columns", [60, *(pytest.param(wide, marks=pytest.mark.process) for wide in (80, 120, 200))]
-)
+@pytest.mark.parametrize("columns", [60, 80, 120, 200])
 def test_the_table_of_the_demo_shrinks_to_the_terminal(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # The demo handles SIGTERM; the process of the tests must not.
     monkeypatch.setattr(signal, "signal", lambda *_: None)
@@ -197,6 +195,7 @@ def test_names_do_not_act_on_a_terminal(tmp_path: Path, written: Written, argume
     assert "\u202e" not in shown
 
 
+@pytest.mark.process
 def test_a_reader_that_goes_away_ends_it_silently(cluster: Path) -> None:
     ours, theirs = os.pipe()
     os.close(ours)
@@ -211,6 +210,7 @@ def test_a_reader_that_goes_away_ends_it_silently(cluster: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "arguments",
     [

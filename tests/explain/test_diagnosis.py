@@ -196,7 +196,7 @@ def test_unnamed_pods_that_are_alike_are_counted() -> None:
     assert len(explanation["nearest"]["wouldFitWithout"]) == 2
 
 
-@examples(50, long=150)
+@examples(20, long=150)
 @given(clusters(), askers())
 def test_a_pod_fits_on_the_nearest_node_without_the_pods_in_the_way_and_not_with_one_of_them(
     objects: list[Json], asking: Json
@@ -224,7 +224,7 @@ def test_a_pod_fits_on_the_nearest_node_without_the_pods_in_the_way_and_not_with
         assert not fits_without([other for other in names if other != name])
 
 
-@examples(50, long=150)
+@examples(20, long=150)
 @given(clusters(), askers(), st.sampled_from(["A100-40GB", "H100", "A100"]))
 def test_the_suggested_amounts_do_fit(objects: list[Json], asking: Json, model: str) -> None:
     asking["metadata"]["annotations"] = {"gpu.scheduler-ext.io/model": model}

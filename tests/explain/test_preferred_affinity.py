@@ -128,7 +128,7 @@ _zones = st.sampled_from(("a", "b", "c"))
 _terms = st.lists(st.tuples(st.sampled_from((1, 2, 50, 100)), st.lists(_zones, min_size=1)), max_size=4)
 
 
-@examples(30, long=300)
+@examples(15, long=300)
 @given(
     st.lists(st.tuples(_zones, st.integers(1, 3)), min_size=1, max_size=4),
     st.lists(_terms, min_size=1, max_size=3),

@@ -112,7 +112,7 @@ def situations(draw: st.DrawFn) -> tuple[list[Json], list[Json], Configuration]:
     return objects, pods, config
 
 
-@examples(25, long=400)
+@examples(10, long=400)
 @given(situations(), st.data())
 def test_a_replay_answers_as_the_extender_did(
     situation: tuple[list[Json], list[Json], Configuration], data: st.DataObject
@@ -144,7 +144,7 @@ def test_a_replay_answers_as_the_extender_did(
     assert elsewhere.of_manifest(other) == there.explainer().of_manifest(other)
 
 
-@examples(25, long=400)
+@examples(10, long=400)
 @given(clusters(), askers())
 def test_filter_and_prioritize_would_have_answered_the_same(objects: list[Json], asking: Json) -> None:
     there = running(*objects)

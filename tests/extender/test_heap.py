@@ -20,6 +20,8 @@ from scheduler_ext.wire.config import Configuration, InspectionSection
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.kube_objects import Json, gpu, gpu_node, inventory, names_body, node, pod
 
+pytestmark = pytest.mark.process
+
 WHOLE = "nvidia.com/gpu"
 FOREVER = float("inf")
 
@@ -69,7 +71,6 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> InventorySource:
     return InventorySource(path, Extender(Configuration()), ResourceNames())
 
 
-@pytest.mark.process
 def test_garbage_between_two_reloads_is_freed_by_the_second(source: InventorySource) -> None:
     source.load()
     garbage = weakref.ref(Cycle())
@@ -78,7 +79,6 @@ def test_garbage_between_two_reloads_is_freed_by_the_second(source: InventorySou
     assert garbage() is None
 
 
-@pytest.mark.process
 def test_objects_that_became_garbage_between_two_reloads_are_freed(source: InventorySource) -> None:
     cycle = Cycle()
     alive = weakref.ref(cycle)
@@ -88,7 +88,6 @@ def test_objects_that_became_garbage_between_two_reloads_are_freed(source: Inven
     assert alive() is None
 
 
-@pytest.mark.process
 def test_living_objects_are_not_walked_again(source: InventorySource) -> None:
     source.load()
     frozen = gc.get_freeze_count()

@@ -77,6 +77,7 @@ def test_two_components_in_any_order_are_both_there(pair: tuple[str, str]) -> No
     assert [lacks(component, objects) for component in pair] == [[], []]
 
 
+@pytest.mark.process
 def test_all_components_together() -> None:
     for order in itertools.permutations(AGENTS):
         objects = with_components(*order)

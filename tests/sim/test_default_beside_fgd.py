@@ -9,6 +9,8 @@ from scheduler_ext.sim.generator import GENERATED, generate_traces
 from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.scheduler import Settings
 
+pytestmark = pytest.mark.process
+
 SEEDS = (42, 43, 44)
 # Nodes, and the seed of the generator. Small clusters differ: on the first, the default is behind at 100 per
 # cent, because pods without wishes leave valuable GPUs alone.

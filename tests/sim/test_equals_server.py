@@ -39,6 +39,8 @@ from tests.sim.server_side import (
     workloads,
 )
 
+pytestmark = pytest.mark.process
+
 _HEADROOM = 0
 _SHIPPED = ScoreSection()
 
@@ -241,10 +243,8 @@ def test_the_fewer_gpus_of_a_model_are_idle_the_scarcer_it_is() -> None:
     [
         pytest.param("first", _SHIPPED, MIXED, id="first"),
         pytest.param("first", _SHIPPED, "cpu-tight", id="short of CPU"),
-        pytest.param("random", _SHIPPED, MIXED, id="random", marks=pytest.mark.process),
-        pytest.param(
-            "first", ScoreSection(strategy="binpack"), MIXED, id="binpack", marks=pytest.mark.process
-        ),
+        pytest.param("random", _SHIPPED, MIXED, id="random"),
+        pytest.param("first", ScoreSection(strategy="binpack"), MIXED, id="binpack"),
     ],
 )
 def test_a_whole_run_of_the_simulator_is_one_of_the_server(

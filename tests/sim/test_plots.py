@@ -19,10 +19,11 @@ from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 from tests.sim.test_protocols import SMALL
 
+pytestmark = pytest.mark.process
+
 PNG = b"\x89PNG"
 
 
-@pytest.mark.process
 def test_a_trace_has_three_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     outcomes = [

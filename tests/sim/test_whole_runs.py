@@ -71,7 +71,7 @@ def without_pace(run: Run) -> Run:
     return structs.replace(run, decisions_per_second=0.0, p99_ms=0.0)
 
 
-@examples(100, long=1000)
+@examples(30, long=1000)
 @given(protocols, experiments)
 def test_all_that_arrives_is_placed_where_it_fits_or_rejected(protocol: str, experiment: Experiment) -> None:
     seen, outcome = run_of(protocol, experiment)
@@ -88,7 +88,7 @@ def test_all_that_arrives_is_placed_where_it_fits_or_rejected(protocol: str, exp
         assert held == run.allocated_milli
 
 
-@examples(50, long=500)
+@examples(20, long=500)
 @given(experiments, st.sampled_from((1.3, 3.0)), st.sampled_from((0.0, 0.5)))
 def test_allocated_demand_that_neither_ended_nor_was_evicted_is_held(
     experiment: Experiment, load: float, warm_up: float
@@ -107,7 +107,7 @@ def test_allocated_demand_that_neither_ended_nor_was_evicted_is_held(
     assert sum(1000 - room for left in seen.left for room in left.rooms_milli) == held
 
 
-@examples(30, long=300)
+@examples(20, long=300)
 @given(protocols, experiments)
 def test_a_seed_decides_every_placement(protocol: str, experiment: Experiment) -> None:
     (seen, outcome), (again, other) = run_of(protocol, experiment), run_of(protocol, experiment)
@@ -118,7 +118,7 @@ def test_a_seed_decides_every_placement(protocol: str, experiment: Experiment) -
 _some_pods = st.lists(kinds.map(lambda kind: TracePod("p", kind)), max_size=20)
 
 
-@examples(50, long=500)
+@examples(20, long=500)
 @given(
     experiments,
     st.sampled_from(("online", "first:1", "first:5", "first:30")),

@@ -74,9 +74,13 @@ def test_an_unchanged_file_is_not_read_again(served: Served) -> None:
     ("text", "problem"),
     [
         pytest.param(b"kind: [", "neither YAML nor JSON", id="broken YAML"),
-        pytest.param(b"a: \xff", "neither YAML nor JSON", id="bytes that are no text"),
-        pytest.param(b"", "empty", id="a file that is only about to be written"),
-        pytest.param(b"kind: Node", "without metadata.name", id="an object without a name"),
+        pytest.param(
+            b"a: \xff", "neither YAML nor JSON", id="bytes that are no text", marks=pytest.mark.process
+        ),
+        pytest.param(b"", "empty", id="a file that is only about to be written", marks=pytest.mark.process),
+        pytest.param(
+            b"kind: Node", "without metadata.name", id="an object without a name", marks=pytest.mark.process
+        ),
         pytest.param(
             inventory(gpu_node("b", [gpu(0), gpu(0)])),
             r"GPUNode b: status\.devices\[1\]\.uuid",
@@ -104,6 +108,7 @@ def test_a_file_that_is_gone_changes_nothing(served: Served) -> None:
     assert served.source.snapshot is before
 
 
+@pytest.mark.process
 def test_a_sequence_that_goes_back_refuses_the_file_until_it_is_mended(served: Served) -> None:
     def write(sequence: int, boot: str = "one", *, nodes: str = "a") -> None:
         items = [gpu_node(name, [gpu(0)], sequence=sequence, bootID=boot) for name in nodes]
@@ -138,6 +143,7 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.process
 def test_a_running_source_follows_its_file(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -227,6 +233,7 @@ def answering(served: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[threa
     answering.set()
 
 
+@pytest.mark.process
 def test_a_mount_that_does_not_answer_is_said_until_it_does(
     served: Served,
     answering: threading.Event,
@@ -259,6 +266,7 @@ def test_a_start_on_a_mount_that_does_not_answer_is_an_error(
         served.source.load()
 
 
+@pytest.mark.process
 def test_a_file_that_may_not_be_read_any_more_is_a_problem(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

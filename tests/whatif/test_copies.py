@@ -100,7 +100,7 @@ def share_nodes(draw: DrawFn) -> NodeInfo:
     return NodeInfo("node", report=Report(tuple(devices)), allocatable=allocatable, pods=tuple(pods))
 
 
-@examples(60, long=1500)
+@examples(25, long=1500)
 @given(share_nodes(), share_asks(), st.sampled_from(STRATEGIES), st.sampled_from((0, 0, 15_000)))
 def test_as_many_shares_as_one_by_one(
     info: NodeInfo, shares: ShareAsk, strategy: str, min_free_mib: int
@@ -171,7 +171,7 @@ def test_as_many_where_gpus_are_nearly_alike(
     check(info, request, sizing)
 
 
-@examples(50, long=500)
+@examples(20, long=500)
 @given(clusters(), requests(), st.sampled_from(STRATEGIES), st.sampled_from((0, 10)))
 def test_as_many_as_one_by_one(
     infos: tuple[NodeInfo, ...], request: GpuRequest, strategy: str, headroom_percent: int

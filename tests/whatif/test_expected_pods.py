@@ -53,6 +53,15 @@ def served(path: Path, *objects: Json) -> Extender:
     return extender
 
 
+def read_here(path: Path, *objects: Json) -> Extender:
+    """The same without the child process that reads a served file."""
+    path.write_bytes(inventory(*objects))
+    state = file_state(path, Configuration().resource_names())
+    extender = Extender(Configuration())
+    extender.replace_nodes(state.infos.values(), Forecast(state.workload, ()))
+    return extender
+
+
 def best(extender: Extender, asking: Json = SMALL) -> str:
     answer = extender.prioritize(names_body(asking, ["empty", "used"]), time.monotonic() + 60)
     points: dict[str, int] = {entry["Host"]: entry["Score"] for entry in json.loads(answer.body)}
@@ -93,7 +102,7 @@ def test_a_file_counts_pods_that_wait_as_well(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("mib", "node_name"), SPOILS)
 def test_another_forecast_is_another_generation(tmp_path: Path, mib: int, node_name: str) -> None:
-    extender = served(tmp_path / "inventory.yaml", *NODES)
+    extender = read_here(tmp_path / "inventory.yaml", *NODES)
     before = extender.snapshot
     assert before is not None
     assert before.forecast.workload == UNKNOWN
@@ -149,7 +158,7 @@ ASKING = [
 class TestNoDecisionMakesATable:
     @pytest.fixture
     def extender(self, tmp_path: Path) -> Extender:
-        extender = served(tmp_path / "inventory.yaml", *MIXED, *came(8192))
+        extender = read_here(tmp_path / "inventory.yaml", *MIXED, *came(8192))
         extender.expect(
             Forecast(Workload.of({TaskClass(4000, shares_mib=(7000,)): 1, TaskClass(gpus=2): 1}), ())
         )
@@ -185,7 +194,7 @@ class TestNoDecisionMakesATable:
 
 
 def test_a_view_of_an_older_snapshot_expects_the_same(tmp_path: Path) -> None:
-    extender = served(tmp_path / "inventory.yaml", *MIXED, *came(8192))
+    extender = read_here(tmp_path / "inventory.yaml", *MIXED, *came(8192))
     older, generation = extender.snapshot, extender._generation
     assert older is not None
     assert generation is not None

@@ -190,7 +190,7 @@ def test_a_gang_that_cannot_be_read_is_an_invalid_request() -> None:
     assert "gang-size without a gang" in item["message"]
 
 
-@examples(40, long=400)
+@examples(20, long=400)
 @given(
     st.lists(st.sampled_from((1, 2, 3)), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(2, 4), st.sampled_from((1, 2))), min_size=1, max_size=3),

@@ -52,7 +52,7 @@ def numbered(asking: Json, number: int) -> Json:
 # Beside the other commands
 
 
-@examples(30, long=300)
+@examples(15, long=300)
 @given(clusters(), askers())
 def test_the_first_pod_goes_where_explain_says(objects: list[Json], asking: Json) -> None:
     asking = never(asking)
@@ -72,7 +72,7 @@ def test_the_first_pod_goes_where_explain_says(objects: list[Json], asking: Json
         assert (item["reason"], item["nearestMiss"]) == (entry["reason"], entry["nearestMiss"])
 
 
-@examples(30, long=300)
+@examples(15, long=300)
 @given(clusters(), askers())
 def test_more_than_none_fit_where_explain_says_so(objects: list[Json], asking: Json) -> None:
     explanation, answer = explained(asking, *objects), counted(asking, *objects)
@@ -83,7 +83,7 @@ def test_more_than_none_fit_where_explain_says_so(objects: list[Json], asking: J
     assert refused == {each["node"]: each["limit"] for each in answer["nodes"] if each["count"] == 0}
 
 
-@examples(30, long=300)
+@examples(15, long=300)
 @given(clusters(most=1), askers())
 def test_a_node_takes_as_many_as_come_one_after_the_other(objects: list[Json], asking: Json) -> None:
     items = foreseen([numbered(never(asking), i) for i in range(_MANY)], *objects)
@@ -101,7 +101,7 @@ def test_a_node_takes_as_many_as_come_one_after_the_other(objects: list[Json], a
 # Existing objects
 
 
-@examples(30, long=300)
+@examples(15, long=300)
 @given(clusters(), st.lists(askers(), min_size=1, max_size=8))
 def test_nothing_is_promised_twice(objects: list[Json], pods: list[Json]) -> None:
     cluster, resources = WhatIf(state_of(*objects), Configuration()), Configuration().resource_names()
@@ -116,7 +116,7 @@ def test_nothing_is_promised_twice(objects: list[Json], pods: list[Json]) -> Non
             assert overallocated(before, cluster.infos[best].pods[-1], resources) is None
 
 
-@examples(30, long=300)
+@examples(15, long=300)
 @given(clusters(), st.lists(askers(), min_size=1, max_size=6), st.booleans())
 def test_victims_were_on_the_node_and_have_lower_priority(
     objects: list[Json], pods: list[Json], empty_victims: bool

@@ -110,7 +110,7 @@ def problem_of(kind: str, text: bytes) -> str:
 def test_a_text_is_a_value_or_one_line(kind: str, parser: type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml_values, "_LOADER", parser)
 
-    @examples(300, 3000)
+    @examples(100, 3000)
     @given(texts)
     def holds(text: bytes) -> None:
         problem = problem_of(kind, text)

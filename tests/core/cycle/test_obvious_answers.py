@@ -444,7 +444,10 @@ def test_a_share_leaves_an_unused_node_alone_where_all_pods_ask_small_shares(gpu
 @pytest.mark.parametrize(
     "priorities",
     [
-        *(pytest.param((priority,), id=f"all of priority {priority}") for priority in PRIORITIES),
+        *(
+            pytest.param((priority,), id=f"all of priority {priority}", marks=pytest.mark.process)
+            for priority in PRIORITIES
+        ),
         pytest.param(PRIORITIES, id="priorities mixed"),
         pytest.param((-100, 0, 100), id="low, none and high"),
     ],
@@ -467,7 +470,9 @@ def test_forty_small_pods_leave_room_for_fifteen_large_ones(priorities: tuple[in
     assert large.count(True) == 15
 
 
-@pytest.mark.parametrize("part", [pytest.param(2, id="halves"), pytest.param(4, id="quarters")])
+@pytest.mark.parametrize(
+    "part", [pytest.param(2, id="halves"), pytest.param(4, id="quarters", marks=pytest.mark.process)]
+)
 def test_shares_leave_room_for_fifteen_large_pods(part: int) -> None:
     """Twenty nodes of eight H100: shares for forty GPUs, then fifteen pods of eight."""
     mib = 72_000 // part

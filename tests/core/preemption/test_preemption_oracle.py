@@ -94,19 +94,19 @@ def test_whole_gpus_cost_the_least(question: Question) -> None:
     check_exact(question)
 
 
-@examples(50, 500)
+@examples(25, 500)
 @given(KINDS["mig"])
 def test_mig_instances_cost_the_least(question: Question) -> None:
     check_exact(question)
 
 
-@examples(50, 500)
+@examples(25, 500)
 @given(KINDS["shares"])
 def test_shares_cost_the_least(question: Question) -> None:
     check_exact(question)
 
 
-@examples(50, 500)
+@examples(25, 500)
 @given(KINDS["mixed"])
 def test_shares_beside_whole_gpus_cost_the_least(question: Question) -> None:
     check_exact(question)

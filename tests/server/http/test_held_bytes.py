@@ -23,6 +23,8 @@ from tests.server.process.server_process import (
     request,
 )
 
+pytestmark = pytest.mark.process
+
 # No slow machine reaches this bound: the requests of these tests take seconds.
 TIMEOUT_S = 60
 CONNECTIONS = 256
@@ -93,7 +95,6 @@ def test_unread_replies_are_held_up_to_a_bound(server: ServerProcess) -> None:
     assert get(server.health, "/livez").body == b"ok"
 
 
-@pytest.mark.process
 def test_a_reply_larger_than_the_bound_arrives_whole(server: ServerProcess) -> None:
     with NonReaders() as clients:
         (sock,) = clients.ask(server.health, request(f"/large/{2 * HELD_MIB}", method="GET"), 1)
@@ -144,7 +145,6 @@ def test_a_probe_does_not_wait_for_other_replies(server: ServerProcess) -> None:
             assert read_reply(sock).body == b"ok"
 
 
-@pytest.mark.process
 def test_unread_scrapes_share_their_text(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.json"
     write_cluster(inventory, 1500)

@@ -24,6 +24,8 @@ from tests.server.process.server_process import (
     timed,
 )
 
+pytestmark = pytest.mark.process
+
 TIMEOUT_S = 1.5
 LENGTH_100 = request("/length", b"x" * 100)
 CHUNKED = b"POST /length HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -109,7 +111,6 @@ def test_slow_clients_of_health_do_not_delay_it(server: ServerProcess) -> None:
         assert usual_s(probe_s, 1.0) < TIMEOUT_S / 2
 
 
-@pytest.mark.process
 def test_idle_connections_stay_and_serve_later(server: ServerProcess) -> None:
     with contextlib.ExitStack() as stack:
         unused = [stack.enter_context(connect(server.api)) for _ in range(CLIENTS)]

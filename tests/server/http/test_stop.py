@@ -14,6 +14,8 @@ from scheduler_ext.server.server_options import TlsFiles
 from tests.server.http.authority import Authority
 from tests.server.process.server_process import ServerProcess, call, connect, eventually, read_reply, request
 
+pytestmark = pytest.mark.process
+
 
 class ClosedLoopClient(threading.Thread):
     """Sends a request after each reply until its connection is refused; any other end is a loss."""
@@ -69,7 +71,7 @@ def server(request: pytest.FixtureRequest, authority: Authority, files: TlsFiles
         yield process.ready()
 
 
-@pytest.mark.parametrize("repetition", [0, pytest.param(1, marks=pytest.mark.process)])
+@pytest.mark.parametrize("repetition", [0, 1])
 def test_no_answer_is_lost_under_load(server: ServerProcess, repetition: int) -> None:
     clients = [ClosedLoopClient(server, path) for path in ("/length", "/sleep/3", "/now", "/length") * 2]
     for client in clients:
@@ -117,13 +119,11 @@ def test_requests_without_keep_alive_are_not_lost_either(server: ServerProcess) 
     "signals",
     [
         pytest.param([signal.SIGTERM], id="SIGTERM"),
-        pytest.param([signal.SIGINT], id="SIGINT", marks=pytest.mark.process),
-        pytest.param([signal.SIGTERM, signal.SIGTERM], id="SIGTERM twice", marks=pytest.mark.process),
-        pytest.param([signal.SIGINT, signal.SIGINT], id="SIGINT twice", marks=pytest.mark.process),
+        pytest.param([signal.SIGINT], id="SIGINT"),
+        pytest.param([signal.SIGTERM, signal.SIGTERM], id="SIGTERM twice"),
+        pytest.param([signal.SIGINT, signal.SIGINT], id="SIGINT twice"),
         pytest.param(
-            [signal.SIGHUP, signal.SIGTTIN, signal.SIGUSR2, signal.SIGTERM],
-            id="ignored ones first",
-            marks=pytest.mark.process,
+            [signal.SIGHUP, signal.SIGTTIN, signal.SIGUSR2, signal.SIGTERM], id="ignored ones first"
         ),
     ],
 )
@@ -180,7 +180,6 @@ def test_an_idle_connection_gets_two_seconds_for_a_request_on_its_way() -> None:
             assert (used.recv(1), unused.recv(1)) == (b"", b"")
 
 
-@pytest.mark.process
 def test_an_unfinished_handshake_does_not_delay_the_stop_longer(
     authority: Authority, files: TlsFiles
 ) -> None:
@@ -195,9 +194,7 @@ def test_an_unfinished_handshake_does_not_delay_the_stop_longer(
             assert server.wait() == 0
 
 
-@pytest.mark.parametrize(
-    "after_s", [0.3, *(pytest.param(each, marks=pytest.mark.process) for each in (0.4, 0.5))]
-)
+@pytest.mark.parametrize("after_s", [0.3, 0.4, 0.5])
 def test_sigterm_while_starting_is_not_lost(after_s: float) -> None:
     with ServerProcess("--slow-start-s", "0.3") as server:
         time.sleep(after_s)

@@ -23,6 +23,8 @@ from tests.server.http.handmade_tls import (
 )
 from tests.server.process.server_process import ServerProcess, call, connect, get, request
 
+pytestmark = pytest.mark.process
+
 Spoil = Callable[[bytes], bytes]
 TIMEOUT_S = 1.5
 BODY = b"x" * 40_000

@@ -30,6 +30,8 @@ from tests.server.process.server_process import (
     request,
 )
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
@@ -216,7 +218,6 @@ def test_413_reaches_a_client_that_is_still_sending(
         assert sock.recv(1) == b""
 
 
-@pytest.mark.process
 def test_413_reaches_a_client_that_sends_for_seconds_before_it_reads(server: ServerProcess) -> None:
     raw = request("/length", b"x" * (MAX_BODY_BYTES * 2))
     pieces = 6

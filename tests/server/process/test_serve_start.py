@@ -13,6 +13,8 @@ from scheduler_ext import __version__
 from tests.server.process.product import GOOD, Product, assert_well, config_file, usage_error
 from tests.server.process.server_process import READY, call, connect, get, request
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Product]:
@@ -138,9 +140,7 @@ def test_a_contradictory_command_line_is_a_usage_error(
     assert needle in usage_error(*arguments, env=env)
 
 
-@pytest.mark.parametrize(
-    "address", ["0.0.0.0:0", pytest.param("[::]:0", marks=pytest.mark.process)], ids=["all", "and by IPv6"]
-)
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "[::]:0"], ids=["all", "and by IPv6"])
 def test_inspection_for_others_is_a_usage_error(address: str) -> None:
     with Product("--inspect-listen", address) as server:
         assert server.wait() == 2
@@ -152,14 +152,9 @@ def test_inspection_for_others_is_a_usage_error(address: str) -> None:
 @pytest.mark.parametrize(
     ("inventory", "problem"),
     [
-        pytest.param(None, "No such file or directory", id="no file", marks=pytest.mark.process),
+        pytest.param(None, "No such file or directory", id="no file"),
         pytest.param("a: [b", "neither YAML nor JSON", id="no YAML"),
-        pytest.param(
-            "kind: GPUNode",
-            "GPUNode without metadata.name",
-            id="a node without name",
-            marks=pytest.mark.process,
-        ),
+        pytest.param("kind: GPUNode", "GPUNode without metadata.name", id="a node without name"),
     ],
 )
 def test_an_inventory_that_cannot_be_read_is_one_line_and_status_1(
@@ -178,19 +173,9 @@ def test_an_inventory_that_cannot_be_read_is_one_line_and_status_1(
 @pytest.mark.parametrize(
     ("section", "problem"),
     [
-        pytest.param(
-            {"maxBodyBytes": 1},
-            "server.maxBodyBytes: Expected `int` >= 1024",
-            id="out of bounds",
-            marks=pytest.mark.process,
-        ),
+        pytest.param({"maxBodyBytes": 1}, "server.maxBodyBytes: Expected `int` >= 1024", id="out of bounds"),
         pytest.param({"readTimeout": "5"}, "server.readTimeout: '5' is no duration", id="without a unit"),
-        pytest.param(
-            {"workers": 2},
-            "server.workers: unknown key",
-            id="a key that does not exist",
-            marks=pytest.mark.process,
-        ),
+        pytest.param({"workers": 2}, "server.workers: unknown key", id="a key that does not exist"),
     ],
 )
 def test_a_configuration_that_cannot_be_meant_is_one_line_and_status_1(
@@ -212,7 +197,6 @@ def test_a_taken_port_is_one_line_and_status_1(server: Product, option: str, nam
         assert line.startswith(f"error: cannot listen on {taken} for {name}: Address already in use")
 
 
-@pytest.mark.process
 def test_json_logs_are_json_but_for_the_ready_line(tmp_path: Path) -> None:
     with Product(
         "--log-format", "json", config=config_file(tmp_path, server={"readTimeout": "200ms"})

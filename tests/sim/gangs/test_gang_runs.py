@@ -27,6 +27,8 @@ from scheduler_ext.sim.world import Cluster, NodeShape, World
 from tests.sim.small import share, whole
 from tests.sim.watched import watched
 
+pytestmark = pytest.mark.process
+
 NODES = tuple(
     NodeShape(f"n{number}", 64_000, 64_000, 4, "A100" if number < 4 else "T4") for number in range(6)
 )
