@@ -147,7 +147,7 @@ PODS = st.lists(
 ARRIVALS = st.lists(st.tuples(st.integers(1, 4), st.none() | st.integers(1, 60).map(float)), max_size=12)
 
 
-@examples(150, 20_000)
+@examples(150, 8000)
 @given(pods=PODS, count=st.integers(1, 3), gpus=st.integers(1, 8), arrivals=ARRIVALS, data=st.data())
 def test_backfill_never_delays_a_gang_beyond_its_estimate(
     pods: list[tuple[int, int, float | None]],

@@ -197,7 +197,7 @@ def sufficient(whole: Gang[Ask], pods: Pods, budgets: Sequence[Budget]) -> list[
     return found
 
 
-@examples(50, 10_000)
+@examples(50, 3000)
 @given(rows=PODS, gpus=GPUS, budgets=BUDGETS, required=st.sampled_from([None, ZONE]))
 def test_victims_suffice_and_none_is_in_vain(
     rows: list[tuple[int, int, int, bool, bool]], gpus: list[int], budgets: list[Budget], required: str | None

@@ -385,7 +385,7 @@ _gpus = st.lists(st.integers(0, 4), min_size=1, max_size=4)
 
 
 @given(_gpus, _pods)
-@examples(25, 2000)
+@examples(25, 500)
 def test_places_are_never_given_twice_and_never_keep_a_higher_pod_waiting(
     gpus: list[int], pods: list[tuple[int, int, int, bool]]
 ) -> None:
@@ -421,7 +421,7 @@ def _fits_beside(found: Run, ask: WaitingPod, higher: dict[str, str], gpus: Sequ
 
 
 @given(_gpus, _pods)
-@examples(25, 2000)
+@examples(25, 500)
 def test_batches_place_no_fewer_gpus_than_one_pod_after_the_other(
     gpus: list[int], pods: list[tuple[int, int, int, bool]]
 ) -> None:

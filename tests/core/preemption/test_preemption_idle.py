@@ -26,7 +26,7 @@ from tests.examples import examples
 data = st.data()
 
 
-@examples(25, 500)
+@examples(25, 200)
 @pytest.mark.parametrize("kind", KINDS)
 @given(data)
 def test_of_equal_sets_the_one_with_the_fewest_busy_pods_goes(kind: str, data: DataObject) -> None:
