@@ -84,7 +84,8 @@ bench-filter: .venv ## Measure filter for pods that fit everywhere and nowhere (
 
 # Pods that are equal except for their names, or all different (ASKS=different); default topology spread off, as
 # shipped, or on (SPREAD=default); GPUs per pod (GPUS=8: each pod fills its node). PLANNED=1: bursts of 1,000 pods
-# on clusters that the extender follows, with its planner and without.
+# on clusters that the extender follows, with its planner and without; ARGS="--apart --json FILE" gives the API
+# server a core of its own.
 ASKS ?= alike
 SPREAD ?= shipped
 GPUS ?= 1

@@ -13,6 +13,8 @@ noop-100: an extender that returns the first 100 names
 ours: this extender, with the shipped configuration
 planned: the same with `nominate.enabled`
 
+With `--apart`, the API server and etcd have one core, and kube-scheduler and the extender another.
+
 Each contender's processes run only for its turn, after a warm-up on other pods; the order rotates from round
 to round, and ratios are taken within a round.
 """

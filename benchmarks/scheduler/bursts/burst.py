@@ -14,6 +14,7 @@ from typing import Any
 from benchmarks.scheduler.binding_watch import BindingWatch
 from benchmarks.scheduler.block import Running
 from benchmarks.scheduler.bursts.contenders import RunningContender
+from benchmarks.scheduler.bursts.cores import Cores, started_on
 from benchmarks.scheduler.bursts.creation import create_pods
 from benchmarks.scheduler.bursts.processor_time import processor_time
 from benchmarks.scheduler.exposition import Exposition
@@ -74,12 +75,19 @@ class Burst:
 
 
 def run_burst(
-    plane: ControlPlane, directory: Path, contender: RunningContender, nodes: int, number: int, pods: int
+    plane: ControlPlane,
+    directory: Path,
+    contender: RunningContender,
+    nodes: int,
+    number: int,
+    pods: int,
+    cores: Cores,
 ) -> Burst:
-    """Start kube-scheduler, warm it up on other pods, and let it bind the burst; all pods are deleted at the
-    end. Raises ChildError, OSError or ApiError if a part does not answer."""
+    """Start kube-scheduler on its cores, warm it up on other pods, and let it bind the burst; all pods are
+    deleted at the end. Raises ChildError, OSError or ApiError if a part does not answer."""
     running = contender.running
-    scheduler = SchedulerProcess(plane, directory, contender.name, running.url, spread=running.spread)
+    with started_on(cores.scheduler):
+        scheduler = SchedulerProcess(plane, directory, contender.name, running.url, spread=running.spread)
     groups = [each for each in (scheduler.pid, contender.pid) if each is not None]
     try:
         scheduler.wait_ready()
