@@ -39,8 +39,6 @@ from tests.sim.server_side import (
     workloads,
 )
 
-pytestmark = pytest.mark.process
-
 _HEADROOM = 0
 _SHIPPED = ScoreSection()
 
@@ -238,6 +236,7 @@ def test_the_fewer_gpus_of_a_model_are_idle_the_scarcer_it_is() -> None:
     assert scarcity() == {first: 1.0, second: 0.0}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("ties", "score", "family"),
     [

@@ -69,7 +69,6 @@ def test_all_parts_together_are_worth_the_gpus(case: tuple[Snapshot, NodeReading
     assert found(case).total.total == pytest.approx(PER_UNIT * sum(map(worth, infos)), abs=1e-6)
 
 
-@pytest.mark.process
 @given(priced())
 def test_namespaces_pay_for_what_is_allocated_of_each_model(case: tuple[Snapshot, NodeReadings]) -> None:
     ledger = found(case)
