@@ -35,9 +35,9 @@ settings.register_profile(
     "full", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_QUIET
 )
 settings.register_profile(
-    "long", max_examples=2000, derandomize=True, deadline=None, suppress_health_check=_QUIET
+    "long", max_examples=1000, derandomize=True, deadline=None, suppress_health_check=_QUIET
 )
-settings.register_profile("fresh", max_examples=2000, deadline=None, suppress_health_check=_QUIET)
+settings.register_profile("fresh", max_examples=1000, deadline=None, suppress_health_check=_QUIET)
 settings.load_profile("default")
 
 

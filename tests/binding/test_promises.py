@@ -586,7 +586,7 @@ def deadline() -> float:
 
 
 def test_promises_hold() -> None:
-    examples = 4000 if LONG else 20
+    examples = 2600 if LONG else 20
     Promises.steps_taken = 0
     run_state_machine_as_test(Promises, settings=settings(max_examples=examples, stateful_step_count=50))
     print(f"{Promises.steps_taken} steps")

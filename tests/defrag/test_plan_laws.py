@@ -65,7 +65,7 @@ def followed(cluster: SmallCluster, plan: Plan) -> tuple[SmallPod, ...]:
 
 
 @given(seeds)
-@examples(6, 300)
+@examples(6, 100)
 def test_each_step_of_a_plan_has_room_keeps_budgets_and_moves_movable_pods(seed: int) -> None:
     cluster = hard_cluster(seed)
     plan, _ = plan_of(cluster)
@@ -77,7 +77,7 @@ def test_each_step_of_a_plan_has_room_keeps_budgets_and_moves_movable_pods(seed:
 
 
 @given(seeds)
-@examples(6, 300)
+@examples(6, 100)
 def test_the_cache_promises_each_place_of_a_plan(seed: int) -> None:
     """As bind does: the evicted pod has departed, and the place is checked as a promise to the new one."""
     cluster = hard_cluster(seed)
@@ -101,7 +101,7 @@ def test_the_cache_promises_each_place_of_a_plan(seed: int) -> None:
 
 
 @given(seeds)
-@examples(30, 3000)
+@examples(30, 1000)
 def test_a_pod_that_fits_needs_no_move(seed: int) -> None:
     cluster = small_cluster(seed)
     if fewest_moves(cluster, 0) == 0:
@@ -111,7 +111,7 @@ def test_a_pod_that_fits_needs_no_move(seed: int) -> None:
 
 
 @given(seeds)
-@examples(6, 300)
+@examples(6, 100)
 def test_a_plan_holds_on_the_cluster_that_it_was_made_for(seed: int) -> None:
     plan, found = plan_of(hard_cluster(seed))
     (outcome,) = plan.outcomes
