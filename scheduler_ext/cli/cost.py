@@ -1,6 +1,5 @@
 """`scheduler-ext cost`: the value of GPUs per hour, by model and by namespace."""
 
-import time
 from typing import Any
 
 import click
@@ -24,7 +23,7 @@ def cost(source: Source, config: Configuration, output: str) -> None:
     """
     state = source.state(config)
     snapshot = state.snapshot(config.sizing())
-    report = cost_report(snapshot, state.readings, state.facts, config, time.time())
+    report = cost_report(snapshot, state.readings, state.facts, config, source.moment(state))
     print_output(output, report, "namespace", (each["namespace"] for each in report["namespaces"]), _print)
 
 

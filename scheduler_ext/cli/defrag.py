@@ -2,7 +2,6 @@
 
 import signal
 import sys
-import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -147,7 +146,7 @@ def defrag(
         raise click.UsageError("--execute: needs a live cluster and pods that wait there; use --for")
 
     def rules() -> Rules:
-        return Rules(min_age_s, time.time())
+        return Rules(min_age_s, source.moment(state))
 
     manifests = asked.manifests(source)
     claims = manifests[0].claims if manifests else ()

@@ -1,6 +1,5 @@
 """`scheduler-ext idle`: pods that hold GPUs and compute nothing."""
 
-import time
 from typing import Any
 
 import click
@@ -26,7 +25,7 @@ def idle(source: Source, config: Configuration, namespace: str | None, output: s
     """
     state = source.state(config)
     nodes = state.snapshot(config.sizing()).nodes.values()
-    listing = idle_pod_list(nodes, config, state.readings, state.facts, time.time(), namespace)
+    listing = idle_pod_list(nodes, config, state.readings, state.facts, source.moment(state), namespace)
     names = (item["name"] for item in listing["items"])
     print_output(output, listing, "pod", names, _print)
 

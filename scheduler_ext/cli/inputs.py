@@ -1,6 +1,7 @@
 """The inputs of commands: a configuration, pods, and a cluster, from a file or live."""
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ from scheduler_ext.core.errors import (
     SchedulerExtError,
     SnapshotFileError,
 )
-from scheduler_ext.sources.clusterstate import ClusterState, file_state, state_of
+from scheduler_ext.sources.clusterstate import ClusterState, file_state, state_of, written_at
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, load_config
 from scheduler_ext.wire.files import MAX_CONFIGURATION_BYTES, read_file, read_stream
@@ -152,6 +153,12 @@ class Source:
         for problem in state.problems.values():
             show(f"warning: {problem}", err=True)
         return state
+
+    def moment(self, state: ClusterState) -> float:
+        """Now, in seconds of wall time; of a file, when the newest report in it was written, because the
+        times of a saved cluster end there."""
+        saved_at = written_at(state.objects) if self.inventory is not None else 0.0
+        return saved_at or time.time()
 
 
 def source_options(flag: str = "--inventory", file_option: Decorator = inventory_option) -> Decorator:

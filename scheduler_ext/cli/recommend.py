@@ -1,6 +1,5 @@
 """`scheduler-ext recommend`: how much GPU memory workloads should ask."""
 
-import time
 from typing import Any
 
 import click
@@ -8,10 +7,8 @@ import click
 from scheduler_ext.cli.inputs import Source, config_option, source_options
 from scheduler_ext.cli.options import duration, output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
-from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.views.recommendations import recommendation_list
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.times import seconds
 
 
 @click.command()
@@ -31,19 +28,9 @@ def recommend(source: Source, min_age: float, config: Configuration, output: str
     request with what that would free. Nothing is applied.
     """
     state = source.state(config, with_controllers=True)
-    found = recommendation_list(state, config, _moment(state, source), min_age)
+    found = recommendation_list(state, config, source.moment(state), min_age)
     names = (_name(item) for item in found["items"])
     print_output(output, found, "workload", names, _print)
-
-
-def _moment(state: ClusterState, source: Source) -> float:
-    """Now, in seconds of wall time; of a file, when the newest report in it was written."""
-    if source.inventory is not None:
-        statuses = [each.status for each in state.objects.gpu_nodes.values() if each.status is not None]
-        times = [at for status in statuses if (at := seconds(status.reported_at)) is not None]
-        if times:
-            return max(times)
-    return time.time()
 
 
 def _name(item: dict[str, Any]) -> str:

@@ -146,11 +146,11 @@ def state_of(
         claims=index,
         readings=readings_of(objects.gpu_nodes),
         facts={pod_uid(pod): pod_facts(pod) for pods in objects.pods_by_node().values() for pod in pods},
-        held=held_pods(written, _written_at(objects), pending),
+        held=held_pods(written, written_at(objects), pending),
     )
 
 
-def _written_at(objects: Objects) -> float:
+def written_at(objects: Objects) -> float:
     """When a file was written, as far as its reports say: the time of the latest; 0 without any."""
     statuses = [node.status for node in objects.gpu_nodes.values() if node.status is not None]
     return max((seconds(status.reported_at) or 0.0 for status in statuses), default=0.0)

@@ -15,8 +15,9 @@ from tests.cli.commands import run
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_idle import CLUSTER
-from tests.kube_objects import gpu, gpu_node, inventory, pod
+from tests.kube_objects import gpu, gpu_node, holder, inventory, node, pod
 
+GPU = "nvidia.com/gpu"
 CONFIG = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
 
 
@@ -109,3 +110,25 @@ def test_a_pod_that_began_a_minute_ago_on_an_idle_gpu_is_idle_in_no_command(tmp_
         assert [item["name"] for item in listing["items"]] == expected
         cost = json.loads(run("cost", "--inventory", path, "-o", "json").stdout)
         assert cost["total"]["idle"] == 3.4 * len(expected)
+
+
+def test_times_of_a_saved_cluster_end_with_its_newest_report(tmp_path: Path) -> None:
+    device = gpu(0, model="H100-80GB", holders=[holder("p")], idleSeconds=7200)
+    running = pod("p", {GPU: "1"}, on="n", schedulerName="gpu-scheduler")
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+    running["metadata"]["ownerReferences"] = [owner]
+    running["status"]["startTime"] = "2026-01-05T11:55:00Z"
+    saved = (gpu_node("n", [device, gpu(1)], reportedAt="2026-01-05T12:00:00Z"), node("n", {GPU: "2"}))
+    path = tmp_path / "inventory.json"
+    path.write_bytes(inventory(*saved, running))
+    shown = {
+        command: json.loads(run(command, "--inventory", path, "-o", "json", *more).stdout)
+        for command, more in (("idle", ()), ("cost", ()), ("defrag", ("--for", "2")))
+    }
+    assert shown["idle"]["items"] == [], "the pod ran for five minutes"
+    assert shown["cost"]["total"]["idle"] == 0
+    assert shown["defrag"]["staying"] == [{"reason": "is younger than 600 s", "pods": 1}]
+    running["status"]["startTime"] = "2026-01-05T09:00:00Z"
+    path.write_bytes(inventory(*saved, running))
+    (item,) = json.loads(run("idle", "--inventory", path, "-o", "json").stdout)["items"]
+    assert (item["since"], item["wastedValue"]) == ("2026-01-05T10:00:00Z", 13.8)
