@@ -194,8 +194,8 @@ def _why_not(each: _Json, answer: _Json) -> str:
     else:
         parts.append("It would fit on no node, even if all pods that may be moved left.")
     if answer["staying"]:
-        worst = answer["staying"][0]
-        parts.append(f"Of the pods with GPUs, {worst['pods']} may not be moved: each {worst['reason']}.")
+        stay = (f"{these['pods']} may not be moved: each {these['reason']}" for these in answer["staying"])
+        parts.append(f"Of the pods with GPUs, {'; '.join(stay)}.")
     if each["exhausted"]:
         parts.append("The search ended at its bound; --thorough searches longer.")
     return " ".join(parts)

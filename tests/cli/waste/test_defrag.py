@@ -108,6 +108,16 @@ def test_why_other_pods_stay_is_counted(tmp_path: Path) -> None:
     assert "1 may not be moved: each has no controller that would create it again" in said
 
 
+def test_every_reason_to_stay_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "staying.json"
+    bare, kept = pod("x", {WHOLE: "1"}, on="a"), whole_pod("y", "a")
+    kept["metadata"]["annotations"] = {"gpu.scheduler-ext.io/movable": "false"}
+    path.write_bytes(inventory(*whole_node("a", 3, "x", "y"), bare, kept, pod("w", {WHOLE: "3"})))
+    said = run("defrag", "--for", "w", "--inventory", path).stdout
+    assert "1 may not be moved: each has no controller that would create it again" in said
+    assert "1 may not be moved: each has the annotation gpu.scheduler-ext.io/movable" in said
+
+
 def test_a_pod_of_a_file_that_is_not_created_yet(fragmented: Path, written: Written) -> None:
     asking = written("pod.yaml", pod("new", {WHOLE: "2"}))
     assert answered("-f", asking, "--inventory", fragmented)["pods"][0]["pod"] == "default/new"
