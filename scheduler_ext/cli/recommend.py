@@ -7,6 +7,7 @@ import click
 from scheduler_ext.cli.inputs import Source, config_option, source_options
 from scheduler_ext.cli.options import duration, output_option
 from scheduler_ext.cli.output import Columns, print_items, print_notes, print_output
+from scheduler_ext.core.request.resource_names import MIG_PREFIX
 from scheduler_ext.views.recommendations import recommendation_list
 from scheduler_ext.wire.config import Configuration
 
@@ -66,7 +67,13 @@ def _amounts(resources: dict[str, Any] | None) -> str:
 def _target(line: dict[str, Any]) -> str:
     option = line["option"]
     if option is None:
-        return _amounts(line["target"]) if line["verdict"] == "raise" else "-"
+        if line["verdict"] != "raise":
+            return "-"
+        ((resource, amount),) = line["target"].items()
+        if resource in line["request"] or resource.startswith(MIG_PREFIX):
+            return _amounts(line["target"])
+        # Of a whole GPU, the target is the memory of each.
+        return f"{_amounts(line['request'])} min-memory={amount}Mi"
     model = f" on {option['model']}" if option["kind"] == "model" else ""
     return _amounts(option["resources"]) + model
 

@@ -9,12 +9,13 @@ from scheduler_ext.core.gpu.gpu import Device, Holder
 from scheduler_ext.core.gpu.readings import Readings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.quantity import QuantityError
+from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.controllers import Controller, top_controller
 from scheduler_ext.wire.gpu_memory_failures import gpu_memory_failures
-from scheduler_ext.wire.pod import bound_pod
+from scheduler_ext.wire.pod import bound_pod, pod_request
 from scheduler_ext.wire.times import seconds
 
 UNSEEN = "no agent has seen how much memory it uses"
@@ -27,7 +28,7 @@ class Observed:
     """One container of one pod on a node. `peak_mib` is the most that it used on one GPU or MIG instance;
     None for the reason in `problem`. `age_s` is the time since the pod started, `busy_percent` how much its
     GPUs computed in about the last minute; None if unknown. A finished pod only has its `failures`:
-    terminations for lack of GPU memory."""
+    terminations for lack of GPU memory. `min_compute_capability` is the pod's own wish."""
 
     workload: Controller
     container: str
@@ -40,6 +41,7 @@ class Observed:
     peak_mib: int | None = None
     problem: str | None = UNSEEN
     busy_percent: float | None = None
+    min_compute_capability: tuple[int, int] = (0, 0)
 
 
 def observed(state: ClusterState, resources: ResourceNames, now: float) -> Iterator[Observed]:
@@ -50,14 +52,15 @@ def observed(state: ClusterState, resources: ResourceNames, now: float) -> Itera
         if info is None:
             continue
         try:
-            bound = bound_pod(pod, resources)
+            bound, request = bound_pod(pod, resources), pod_request(pod, resources)
         except QuantityError:
             continue
         metadata = pod.metadata or kube.ObjectMeta()
         itself = Controller(metadata.namespace or "default", "Pod", metadata.name or "")
         workload = top_controller(metadata, state.objects.controllers) or itself
         readings = state.readings.get(info.name, ())
-        yield from _of_pod(pod, bound, info, readings, workload, now)
+        lowest = None if isinstance(request, InvalidRequest) else request.min_compute_capability
+        yield from _of_pod(pod, bound, info, readings, workload, now, lowest or (0, 0))
 
 
 def _of_pod(
@@ -67,6 +70,7 @@ def _of_pod(
     readings: Sequence[Readings],
     workload: Controller,
     now: float,
+    lowest: tuple[int, int],
 ) -> Iterator[Observed]:
     asks: dict[str, list[tuple[str, int]]] = {}
     for name, resource, amount in bound.request.by_container:
@@ -90,6 +94,7 @@ def _of_pod(
             peak_mib=max(own.values()) if own and problem is None else None,
             problem=problem if own or problem else UNSEEN,
             busy_percent=_busy_percent(places, readings),
+            min_compute_capability=lowest,
         )
 
 

@@ -1,5 +1,6 @@
 """What the nodes of a cluster offer: whole GPUs, parts of GPUs as memory shares, and MIG instances."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
@@ -15,7 +16,7 @@ OfferKind = Literal["share", "mig", "model"]
 class Offer(NamedTuple):
     """A GPU that gives shares, a MIG instance, or a whole GPU of a `model`. One pod can have `memory_mib` of
     it. `part` is a MIG instance's part of its GPU, `value` the price of the GPU per hour, `resource` the name
-    of the instance."""
+    of the instance, `on_node` the number of such GPUs of its node."""
 
     kind: OfferKind
     model: str
@@ -23,6 +24,10 @@ class Offer(NamedTuple):
     value: float
     part: float = 1.0
     resource: str = ""
+    on_node: int = 1
+    vendor: str = "nvidia"
+    # (0, 0) if it is unknown.
+    compute_capability: tuple[int, int] = (0, 0)
 
     def gpus(self, needed_mib: int) -> float:
         """The part of a GPU that so much memory takes: all of it, except for a share."""
@@ -47,7 +52,9 @@ def offers(infos: Iterable[NodeInfo], sizing: Sizing, factor: float) -> tuple[Of
 
 def _of_node(info: NodeInfo, sizing: Sizing, factor: float) -> Iterator[Offer]:
     assert info.report is not None
+    alike = Counter(device.model.name for device in info.devices if not device.mig.enabled)
     for device in info.devices:
+        capability = device.compute_capability or (0, 0)
         value, model = gpu_price(info, device.model, sizing, factor), device.model.name
         if device.mig.enabled:
             slots = sum(each.size for each in device.mig.instances)
@@ -55,9 +62,12 @@ def _of_node(info: NodeInfo, sizing: Sizing, factor: float) -> Iterator[Offer]:
                 memory_mib = device.instance_memory_mib(each)
                 if memory_mib:
                     resource = resource_from_profile(each.profile)
-                    yield Offer("mig", model, memory_mib, value, each.size / slots, resource)
+                    part = each.size / slots
+                    yield Offer("mig", model, memory_mib, value, part, resource, 1, device.vendor, capability)
         else:
             percent = sizing.headroom_percent if info.share_node else 0
             room = Room.of(device.memory, NOTHING_HELD, percent)
             if room.share_total:
-                yield Offer("share" if info.share_node else "model", model, room.share_total, value)
+                kind: OfferKind = "share" if info.share_node else "model"
+                mib, on_node = room.share_total, alike[model]
+                yield Offer(kind, model, mib, value, 1.0, "", on_node, device.vendor, capability)

@@ -35,7 +35,8 @@ _BOUNDS = ("target", "lowerBound", "upperBound", "uncappedTarget")
 @dataclass(frozen=True, slots=True)
 class _Ask:
     """What one container asks: `amount` of a resource. It can have `memory_mib` of one GPU or instance, and
-    takes `gpus` GPUs, or a part of one, of a `model`, which `cost` so much per hour."""
+    takes `gpus` GPUs, or a part of one, of a `model`, which `cost` so much per hour. Its pod wants at least
+    a compute capability, (0, 0) if any will do."""
 
     resource: str
     amount: int
@@ -43,6 +44,8 @@ class _Ask:
     gpus: float
     cost: float
     model: str
+    vendor: str = "nvidia"
+    min_compute_capability: tuple[int, int] = (0, 0)
 
 
 def recommendation_list(
@@ -90,6 +93,8 @@ class _Advisor:
         latest = min(pods or seen, key=lambda each: each.age_s if each.age_s is not None else 0.0)
         ask = self._mean(latest, pods)
         failures = sum(each.failures for each in seen)
+        # What was too little before the request was raised does not make the present one too small.
+        lacked = sum(each.failures for each in seen if each.asks == latest.asks)
         observed_s = max((each.age_s or 0.0 for each in known), default=0.0)
         peak = max((each.peak_mib or 0 for each in known), default=None)
         busy = [each.busy_percent for each in pods if each.busy_percent is not None]
@@ -111,13 +116,11 @@ class _Advisor:
         }
         if isinstance(ask, str):
             return found | {"reason": ask}
-        if peak is None and not failures:
+        if peak is None and not lacked:
             return found | {"reason": next(each.problem or "" for each in seen)}
-        least = 0.0
-        if failures:
-            least = ask.memory_mib * AFTER_FAILURE
+        least = ask.memory_mib * AFTER_FAILURE if lacked else 0.0
         sized = bounds(peak or 0, observed_s, least, self._most_mib(ask))
-        found |= self._sized(ask, sized, found)
+        found |= self._sized(ask, sized, found, lacked)
         return found | {"notes": _notes(ask, self._share, found)}
 
     def _sized(
@@ -125,11 +128,13 @@ class _Advisor:
         ask: _Ask,
         sized: Bounds,
         seen: dict[str, Any],
+        lacked: int,
     ) -> dict[str, Any]:
-        """The fields that follow from the bounds, and from those that say what was seen."""
+        """The fields that follow from the bounds, and from those that say what was seen; with the present
+        request, pods `lacked` memory so often."""
         peak, failures, observed_s = seen["peakMiB"], seen["outOfMemory"], seen["observedSeconds"]
         pods, busy_percent = seen["pods"], seen["utilizationPercent"]
-        too_small = failures > 0 or (peak or 0) > ask.memory_mib
+        too_small = lacked > 0 or (peak or 0) > ask.memory_mib
         if not too_small and observed_s < self._min_age_s:
             return {"reason": f"seen for {_hours(observed_s)}, of at least {_hours(self._min_age_s)}"}
         amounts = (sized.target, sized.lower, sized.upper, sized.uncapped)
@@ -139,7 +144,9 @@ class _Advisor:
         if peak is None:
             found["uncappedTarget"] = None
         if too_small:
-            reason = "used more than it asks" if not failures else f"ran out of GPU memory {failures} times"
+            reason = f"ran out of GPU memory {_times(lacked)}" if lacked else "used more than it asks"
+            if sized.target <= ask.memory_mib or found["target"] == {ask.resource: str(ask.amount)}:
+                reason += ", and the cluster has nothing larger"
             return found | {"verdict": "raise", "reason": reason}
         used = f"used {peak} of {ask.memory_mib} MiB"
         if ask.resource != self._share and busy_percent is not None and busy_percent >= _BUSY_PERCENT:
@@ -148,7 +155,9 @@ class _Advisor:
                 "verdict": "keep",
                 "reason": f"{used}, and computed {busy_percent:.0f} % of the time",
             }
-        if options := self._options(ask, sized.target, pods):
+        if failures:
+            used += f", and ran out of GPU memory {_times(failures)} with another request"
+        elif options := self._options(ask, sized.target, pods):
             return found | {
                 "verdict": "lower",
                 "reason": used,
@@ -166,7 +175,14 @@ class _Advisor:
             return ask
         asks = [self._ask(each) for each in pods if each.asks == latest.asks]
         known = [each for each in asks if isinstance(each, _Ask)] or [ask]
-        return replace(ask, gpus=fmean(each.gpus for each in known), cost=fmean(each.cost for each in known))
+        device = latest.device
+        return replace(
+            ask,
+            gpus=fmean(each.gpus for each in known),
+            cost=fmean(each.cost for each in known),
+            vendor=device.vendor if device is not None else ask.vendor,
+            min_compute_capability=latest.min_compute_capability,
+        )
 
     def _ask(self, of: Observed) -> _Ask | str:
         """What a container asks, or why it cannot be compared."""
@@ -199,7 +215,8 @@ class _Advisor:
     def _most_mib(self, ask: _Ask) -> int | None:
         """What the largest GPU for such a request has; None if none is known."""
         shares = ask.resource == self._share
-        fitting = (each.memory_mib for each in self._offers if not shares or each.kind == "share")
+        of_vendor = (each for each in self._offers if each.vendor == ask.vendor)
+        fitting = (each.memory_mib for each in of_vendor if not shares or each.kind == "share")
         return max(fitting, default=None)
 
     def _resources(self, ask: _Ask, mib: int) -> dict[str, str]:
@@ -227,11 +244,13 @@ class _Advisor:
             elif ask.resource.startswith(MIG_PREFIX):
                 wanted = each.kind == "mig" and ask.amount == 1 and each.resource != ask.resource
             elif each.kind == "model":
-                wanted = each.model != ask.model
+                # On one node, as all GPUs of a pod.
+                wanted = each.model != ask.model and each.on_node >= ask.amount
             else:
                 wanted = ask.amount == 1
             cost = each.cost(target_mib) * ask.amount if each.kind == "model" else each.cost(target_mib)
-            if wanted and each.memory_mib >= target_mib and cost < ask.cost - _CENT:
+            suits = each.vendor == ask.vendor and each.compute_capability >= ask.min_compute_capability
+            if wanted and suits and each.memory_mib >= target_mib and cost < ask.cost - _CENT:
                 before = best.get(each.kind)
                 if before is None or each.cost(target_mib) < before.cost(target_mib):
                     best[each.kind] = each
@@ -274,6 +293,10 @@ def _notes(ask: _Ask, share: str, found: dict[str, Any]) -> list[str]:
     if (found["peakMiB"] or 0) >= _RESERVED * ask.memory_mib:
         notes.append("it may have reserved memory in advance, as vLLM and JAX do: then it may need less")
     return notes
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def _hours(seconds: float) -> str:

@@ -134,6 +134,22 @@ def test_the_pods_that_failed_count_after_their_end() -> None:
     assert (found["verdict"], found["pods"], found["outOfMemory"]) == ("raise", 1, 1)
 
 
+def test_a_failure_with_less_memory_than_now_asks_for_no_more() -> None:
+    job = terminated(share("old", 5120), LACKED, running=False)
+    job["status"]["phase"] = "Failed"
+    found = one(
+        *share_node(used("new", 6000)), owned(job, "Job", "train"), owned(share("new", 10240), "Job", "train")
+    )
+    assert (found["verdict"], found["outOfMemory"], found["options"]) == ("keep", 1, [])
+    assert found["reason"] == "used 6000 of 10240 MiB, and ran out of GPU memory once with another request"
+
+
+def test_a_failure_on_the_largest_gpu_says_that_nothing_is_larger() -> None:
+    found = one(*share_node(used("p", 72000)), terminated(share("p", 73728), LACKED))
+    assert (found["verdict"], found["target"]) == ("raise", {SHARE: "73728"})
+    assert found["reason"] == "ran out of GPU memory once, and the cluster has nothing larger"
+
+
 def test_no_recommendation_exceeds_the_largest_gpu_for_shares() -> None:
     found = one(*share_node(used("p", 72000)), share("p", 40000))
     assert (found["target"], found["uncappedTarget"]) == ({SHARE: "73728"}, {SHARE: "82944"})
@@ -178,6 +194,11 @@ def test_containers_on_two_gpus_have_their_own_peaks() -> None:
 def whole(peak: int, count: int = 1, **device: Any) -> tuple[Json, Json]:
     devices = [gpu(i, holders=[holder("p"), used("p", peak - i)], **device) for i in range(count)]
     return gpu_node("n", devices), since(DAY_AGO, pod("p", {WHOLE: str(count)}, on="n"))
+
+
+def wishing(objects: tuple[Json, Json], wish: str, value: str) -> tuple[Json, Json]:
+    objects[1]["metadata"]["annotations"][f"gpu.scheduler-ext.io/{wish}"] = value
+    return objects
 
 
 SMALL = gpu_node("small", [gpu(7, model="T4", total=15360)])
@@ -236,12 +257,44 @@ def test_a_whole_gpu(peak: int, others: tuple[Json, ...], options: list[tuple[st
 
 
 def test_several_whole_gpus_can_only_be_of_another_model() -> None:
-    found = one(*whole(6000, 2), SMALL, *SHARED, SLICED)
+    two = gpu_node("two", [gpu(i, model="T4", total=15360) for i in (11, 12)])
+    found = one(*whole(6000, 2), two, *SHARED, SLICED)
     assert [(each["kind"], each["resources"]) for each in found["options"]] == [("model", {WHOLE: "2"})]
     assert (found["peakMiB"], found["frees"]) == (
         6000,
         {"memoryMiB": 133120, "gpus": 0.0, "valuePerHour": 5.8},
     )
+
+
+@pytest.mark.parametrize(
+    ("objects", "options"),
+    [
+        pytest.param((*whole(6000, 2), SMALL), 0, id="two GPUs of a model with one on each node"),
+        pytest.param(
+            (*whole(6000), gpu_node("amd", [gpu(7, model="MI210", vendor="amd", total=65536)])),
+            0,
+            id="a GPU of another vendor",
+        ),
+        pytest.param(
+            (
+                *wishing(whole(6000), "min-compute-capability", "8.0"),
+                gpu_node("old", [gpu(7, model="T4", total=15360, computeCapability="7.5")]),
+            ),
+            0,
+            id="a compute capability below the pod's wish",
+        ),
+        pytest.param(
+            (
+                *wishing(whole(6000), "min-compute-capability", "7.5"),
+                gpu_node("old", [gpu(7, model="T4", total=15360, computeCapability="7.5")]),
+            ),
+            1,
+            id="a compute capability that the pod wishes",
+        ),
+    ],
+)
+def test_only_what_the_pod_can_use_is_an_option(objects: tuple[Json, ...], options: int) -> None:
+    assert len(one(*objects)["options"]) == options
 
 
 def test_busy_gpus_are_not_replaced_by_smaller_ones() -> None:

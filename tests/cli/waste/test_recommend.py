@@ -13,7 +13,7 @@ from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import lists
 from tests.cluster.api.api_server import ApiServer
-from tests.kube_objects import Json, gpu, gpu_node, node, pod
+from tests.kube_objects import Json, gpu, gpu_node, node, pod, terminated
 from tests.pages import SAMPLE
 
 WHOLE = "nvidia.com/gpu"
@@ -53,6 +53,16 @@ def test_the_table_has_a_line_for_each_container_and_wide_one_for_each_option() 
     wide = [line.split() for line in recommend("--inventory", str(SAMPLE), "-o", "wide").output.splitlines()]
     instead = [line[8:10] for line in wide if line[0] == "research/Pod/notebook-1"]
     assert [words[0] for words in instead] == ["memory-mib=11008", "gpu=1", "mig-1g.24gb=1"]
+
+
+def test_a_whole_gpu_that_is_too_small_is_raised_by_an_annotation() -> None:
+    lacking = terminated(pod("p", {WHOLE: "1"}, on="n"), "torch.OutOfMemoryError: CUDA out of memory.")
+    small, large = gpu(0, model="T4", total=15360), gpu(1, model="L40S", total=46068)
+    text = "\n---\n".join(
+        json.dumps(each) for each in (gpu_node("n", [small]), gpu_node("m", [large]), lacking)
+    )
+    shown = CliRunner().invoke(main, ["recommend", "--inventory", "-"], input=text).stdout
+    assert "raise     gpu=1 min-memory=18432Mi" in shown, "no node of the cluster has shares"
 
 
 def test_a_file_without_pods_says_so() -> None:
