@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler_ext.core.node.estimate import estimate_from_labels
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.starting import missing_at_start
 from tests.core.asked import labelled
@@ -16,11 +17,20 @@ SLICED = device(0, mig=sliced(("1g.10gb", 0)))
 NO_REPORT = "no agent has reported its GPUs"
 
 
+def of_amd(allocatable: dict[str, int]) -> NodeInfo:
+    labels = {"gpu.scheduler-ext.io/model": "MI300X"}
+    return NodeInfo("n", estimate=estimate_from_labels(labels, allocatable), allocatable=allocatable)
+
+
 @pytest.mark.parametrize(
     ("info", "missing"),
     [
         pytest.param(node(device(0), allocatable={WHOLE: 1}), None, id="report and plugin are there"),
         pytest.param(replace(labelled("NVIDIA-L4"), allocatable={WHOLE: 8}), NO_REPORT, id="no report yet"),
+        pytest.param(
+            of_amd({}), "its device plugin does not hand out amd.com/gpu yet", id="AMD, no plugin yet"
+        ),
+        pytest.param(of_amd({"amd.com/gpu": 8}), None, id="AMD GPUs, which have no agent"),
         pytest.param(
             node(device(0), allocatable={WHOLE: 1}, freshness="Stale"), NO_REPORT, id="an old report"
         ),
