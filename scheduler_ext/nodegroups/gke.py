@@ -29,6 +29,8 @@ _ACCELERATORS: Final = {
 }
 _MEGA: Final = {"nvidia-h100-80gb": ("a3-megagpu-", "nvidia-h100-mega-80gb")}
 _MACHINE_TYPE: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)+")
+# Containers that may share a GPU by time.
+_MOST_CLIENTS: Final = 48
 _NO_PLUGIN: Final = {"gke-no-default-nvidia-gpu-device-plugin": "true"}
 
 
@@ -159,5 +161,10 @@ def _accelerator_option(i: int, group: NodeGroup) -> str:
             )
         parts.append(f"gpu-partition-size={next(iter(group.mig.profiles))}")
     if group.replicas is not None:
+        if group.replicas > _MOST_CLIENTS:
+            raise ConfigError(
+                f"groups[{i}].replicas: at most {_MOST_CLIENTS} containers share a GPU on GKE; "
+                f"write {_MOST_CLIENTS} or less"
+            )
         parts += ["gpu-sharing-strategy=time-sharing", f"max-shared-clients-per-gpu={group.replicas}"]
     return ",".join([*parts, "gpu-driver-version=default"])

@@ -72,7 +72,8 @@ def resources(group: NodeGroup, headroom_percent: int) -> dict[str, int]:
 
 def ordered(groups: Sequence[NodeGroup]) -> list[NodeGroup]:
     """The groups in the order in which a pod that fits several gets a node: the least valuable GPUs first, of
-    equal ones spot before on-demand, and time-sliced ones last, because they suit the fewest pods."""
+    equal ones the smallest nodes, of these spot before on-demand, and time-sliced ones last, because they
+    suit the fewest pods."""
 
     def key(group: NodeGroup) -> tuple[object, ...]:
         return (

@@ -13,7 +13,7 @@ from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for
 from scheduler_ext.core.gpu.mig_profile import parse_profile
 from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, MODEL_ROWS
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
-from scheduler_ext.core.node.node_labels import MODEL_LABEL, STARTING_TAINT
+from scheduler_ext.core.node.node_labels import AGENT_LABEL, MODEL_LABEL, STARTING_TAINT
 from scheduler_ext.wire.decoding import explained
 from scheduler_ext.wire.documents import json_documents
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
@@ -49,8 +49,19 @@ _WORDS: Final = {
         ("strategy", Strategy),
     )
 }
+# Of fields with a pattern: what to write.
+_EXAMPLES: Final = {
+    "name": "lower-case letters, digits and hyphens, such as a100-mig",
+    "instanceTypes": "a type such as g6.12xlarge",
+    "zones": "a zone such as europe-west4-a",
+    "location": "a zone or region such as europe-west4",
+    "cluster": "lower-case letters, digits and hyphens, such as my-cluster",
+    "consolidateAfter": "a duration such as 5m, or Never",
+    "cpu": 'an amount such as "96"',
+    "memory": "an amount such as 1152Gi",
+}
 # What the command states itself.
-_OWN_LABELS: Final = (MODEL_LABEL, SHARE_NODE_LABEL)
+_OWN_LABELS: Final = (MODEL_LABEL, SHARE_NODE_LABEL, AGENT_LABEL)
 
 
 class _Section(Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
@@ -170,8 +181,11 @@ def load_node_groups(text: bytes) -> NodeGroups:
 
 
 def _with_words(problem: str) -> str:
-    """The message about a value that is none of a few words, with these words."""
+    """The message about a value that is none of a few words, or against a pattern, with what to write."""
     field, _, said = problem.partition(": ")
+    example = _EXAMPLES.get(field.rpartition(".")[2].partition("[")[0])
+    if example is not None and "matching regex" in said:
+        return f"{field}: not of the expected form; write {example}"
     words = _WORDS.get(field.rpartition(".")[2]) if said.startswith("Invalid enum value") else None
     return f"{problem}; write {', '.join(words[:-1])} or {words[-1]}" if words else problem
 

@@ -57,15 +57,23 @@ def test_the_shares_of_a_node_are_those_that_the_extender_will_advertise() -> No
     assert resources(table(group(**SHARES, memoryMiB=20000)).groups[0], 10)[SHARE] == 36000
 
 
-def test_cheap_groups_come_first_and_of_equal_ones_spot() -> None:
+def test_cheap_groups_come_first_then_small_nodes_and_of_equal_ones_spot() -> None:
     groups = table(
         group("h100", model="H100-80GB"),
         group("slices", **SLICES),
         group("l4"),
         group("l4-spot", **SPOT),
+        group("l4-large-spot", gpusPerNode=4, **SPOT),
         group("t4", model="T4"),
     ).groups
-    assert [each.name for each in ordered(groups)] == ["t4", "l4-spot", "l4", "h100", "slices"]
+    assert [each.name for each in ordered(groups)] == [
+        "t4",
+        "l4-spot",
+        "l4",
+        "l4-large-spot",
+        "h100",
+        "slices",
+    ]
 
 
 def of_kind(objects: Json, kind: str) -> dict[str, Json]:
@@ -325,6 +333,11 @@ def test_gke_leaves_its_device_plugin_away_from_shares() -> None:
             "groups[0].mig.strategy: GKE cuts every GPU into one profile and names it nvidia.com/gpu; "
             "write single, with one profile",
             id="mixed MIG",
+        ),
+        pytest.param(
+            {"handOut": "time-slicing", "replicas": 49},
+            "groups[0].replicas: at most 48 containers share a GPU on GKE; write 48 or less",
+            id="more time slices than GKE takes",
         ),
     ],
 )

@@ -56,6 +56,16 @@ WRONG = [
         id="a label of the command",
     ),
     pytest.param(
+        group(labels={"gpu.scheduler-ext.io/agent": "false"}),
+        "groups[0].labels: gpu.scheduler-ext.io/agent follows from model and handOut; remove it",
+        id="a label without which the startup taint stays",
+    ),
+    pytest.param(
+        group(instanceTypes=["g6 12xlarge"]),
+        "groups[0].instanceTypes[0]: not of the expected form; write a type such as g6.12xlarge",
+        id="a machine type with a space",
+    ),
+    pytest.param(
         group(taints=[{"key": "gpu.scheduler-ext.io/starting", "effect": "NoSchedule"}]),
         "groups[0].taints[0].key: gpu.scheduler-ext.io/starting does not stay, and every group has it;",
         id="the startup taint as one that stays",
@@ -111,7 +121,11 @@ WRONG = [
         "groups[0].memoryMiB: the memory of L2 is not in the table; add it, in MiB",
         id="shares of unknown memory",
     ),
-    pytest.param(group(name="A"), "groups[0].name: Expected `str` matching regex", id="no name of an object"),
+    pytest.param(
+        group(name="A"),
+        "groups[0].name: not of the expected form; write lower-case letters, digits and hyphens, such as",
+        id="no name of an object",
+    ),
     pytest.param(
         group(taints=[{"key": "a", "effect": "Never"}]),
         "groups[0].taints[0].effect: Invalid enum value 'Never'",
