@@ -11,7 +11,7 @@ from scheduler_ext.core.filters import FILTERS
 from scheduler_ext.core.filters.counts import offers
 from scheduler_ext.core.framework.criterion import Trial
 from scheduler_ext.core.framework.refusal import few
-from scheduler_ext.core.intree import InTreeRejection, PodNeeds
+from scheduler_ext.core.intree import InTreeRejection, PodNeeds, is_passing
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
@@ -145,6 +145,11 @@ def remedy(example: Refused, alike: Sequence[Refused], needs: PodNeeds) -> str:
     match rejection.plugin:
         case "NodeUnschedulable":
             return f"uncordon it with `kubectl uncordon {example.node.info.name}`, or use others"
+        case "TaintToleration" if rejection.have and is_passing(_taint_key(rejection.have)):
+            return (
+                "wait, because the taint is that of a node which starts, has a problem or ends; "
+                f"`kubectl describe node {example.node.info.name}` says which"
+            )
         case "TaintToleration" if rejection.have:
             return f"if the pod may run there, add to its spec.tolerations: {_toleration(rejection.have)}"
         case "NodeResourcesFit" if rejection.alone:
@@ -152,6 +157,10 @@ def remedy(example: Refused, alike: Sequence[Refused], needs: PodNeeds) -> str:
         case "NodeAffinity":
             return f"{_REMEDIES['NodeAffinity']}{_labels(alike, needs)}"
     return _REMEDIES.get(rejection.plugin, "see the pod's events")
+
+
+def _taint_key(taint: str) -> str:
+    return taint.rpartition(":")[0].partition("=")[0]
 
 
 def _toleration(taint: str) -> str:

@@ -18,6 +18,7 @@ from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, node, pod
 WHOLE = "nvidia.com/gpu"
 ONE_G = "nvidia.com/mig-1g.10gb"
 TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
+STARTING = {"key": "gpu.scheduler-ext.io/starting", "value": "true", "effect": "NoSchedule"}
 SICK = {"state": "Unhealthy", "reason": "XID 79"}
 
 
@@ -106,6 +107,17 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
                 "operator: Exists, effect: NoSchedule}"
             ],
             id="an untolerated taint: the toleration",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1"}),
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, taints=[STARTING])],
+            "n: node(s) had untolerated taint(s) (has gpu.scheduler-ext.io/starting=true:NoSchedule)",
+            [
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) had untolerated "
+                "taint(s)): wait, because the taint is that of a node which starts, has a problem or ends; "
+                "`kubectl describe node n` says which"
+            ],
+            id="a taint that passes: no toleration",
         ),
         pytest.param(
             pod("p", {WHOLE: "1", "cpu": "100"}),

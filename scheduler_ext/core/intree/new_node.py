@@ -30,19 +30,22 @@ _PASSING: Final = frozenset(
 )
 
 
+def is_passing(taint_key: str) -> bool:
+    """Whether a taint is that of a state which passes."""
+    return (
+        taint_key in _PASSING
+        or taint_key.startswith(_PASSING_PREFIXES)
+        or taint_key.endswith(_PASSING_SUFFIX)
+    )
+
+
 def facts_as_new(node: NodeFacts) -> NodeFacts:
     """The node after its start, with the same labels and lasting taints."""
     return replace(
         node,
         name=_NAME,
         labels={**node.labels, _HOSTNAME: _NAME} if _HOSTNAME in node.labels else node.labels,
-        taints=tuple(
-            taint
-            for taint in node.taints
-            if taint.key not in _PASSING
-            and not taint.key.startswith(_PASSING_PREFIXES)
-            and not taint.key.endswith(_PASSING_SUFFIX)
-        ),
+        taints=tuple(taint for taint in node.taints if not is_passing(taint.key)),
         unschedulable=False,
         requested={},
         pod_count=0,
