@@ -16,6 +16,8 @@ from scheduler_ext.wire.gpunode import DeviceStatus, HolderStatus, XidCount
 _MEAN_S = 60.0
 # After a longer pause, an agent does not know the activity in between: idle times begin at 0.
 _KNOWN_S = 150.0
+# Longer than kubelet's longest pause between two runs of a container, and the start of a large one.
+_BETWEEN_RUNS_S = 3600.0
 _WHOLE = ""
 _MEANS = ("utilization_percent", "memory_utilization_percent", "power_watts")
 
@@ -35,13 +37,15 @@ UNOBSERVED = Observed()
 @dataclass(slots=True)
 class _Gpu:
     """`busy_at` and `pods_busy_at` are when the whole GPU, its instances by UUID, and its pods by UID last
-    computed, by the clock, as far as known. `peaks_mib` are by instance and UID."""
+    computed, by the clock, as far as known. `peaks_mib` are by instance and pod, `held_at` is when each of
+    these pods was last seen there."""
 
     sampled_at: float = -math.inf
     means: dict[str, float] = field(default_factory=dict)
     busy_at: dict[str, float] = field(default_factory=dict)
     pods_busy_at: dict[str, float] = field(default_factory=dict)
     peaks_mib: dict[tuple[str, str], int] = field(default_factory=dict)
+    held_at: dict[tuple[str, str], float] = field(default_factory=dict)
     xids: dict[int, int] = field(default_factory=dict)
 
 
@@ -59,10 +63,9 @@ class Activity:
         held = [(_WHOLE, holder) for holder in device.holders or ()]
         held += [(each.uuid, each.holder) for each in instances if each.holder is not None]
         gpu.peaks_mib = {
-            (where, holder.uid): holder.peak_mib
-            for where, holder in held
-            if holder.uid is not None and holder.peak_mib is not None
+            (where, _pod(holder)): holder.peak_mib for where, holder in held if holder.peak_mib is not None
         }
+        gpu.held_at = dict.fromkeys(gpu.peaks_mib, now)
         if 0 <= age_s <= _KNOWN_S:
             idle_s = {_WHOLE: device.idle_seconds, **{each.uuid: each.idle_seconds for each in instances}}
             pods_idle_s = {each.uid: each.idle_seconds for each in device.holders or ()}
@@ -85,8 +88,7 @@ class Activity:
         gpu.busy_at = _followed(gpu.busy_at, computing, now)
         uids = {holder.uid for holder in held.holders if holder.uid is not None}
         gpu.pods_busy_at = _followed(gpu.pods_busy_at, _computing(uids, device.samples, pod_of), now)
-        peaks = dict(_peaks(gpu.peaks_mib, held))
-        gpu.peaks_mib = peaks
+        peaks = _follow_peaks(gpu, held, now)
 
         def idle_s(busy_at: Mapping[str, float], key: str | None) -> int | None:
             at = busy_at.get(key) if key is not None else None
@@ -94,7 +96,7 @@ class Activity:
 
         def with_past(where: str, holder: HolderStatus) -> HolderStatus:
             idle = idle_s(gpu.pods_busy_at, holder.uid) if where == _WHOLE else None
-            return holder.but(idle_seconds=idle, peak_mib=peaks.get((where, holder.uid or "")))
+            return holder.but(idle_seconds=idle, peak_mib=peaks.get((where, _pod(holder))))
 
         instances = {where: with_past(where, holder) for where, holder in held.instances.items()}
         return Observed(
@@ -147,11 +149,27 @@ def _computing(uids: Iterable[str], samples: Samples, pod_of: PodOf | None) -> d
     return {uid: None in pods or uid in pods for uid in uids}
 
 
-def _peaks(before: Mapping[tuple[str, str], int], held: Holdings) -> Iterable[tuple[tuple[str, str], int]]:
-    for where, holder in [*((_WHOLE, each) for each in held.holders), *held.instances.items()]:
-        if holder.uid is not None and holder.memory_mib is not None:
-            key = where, holder.uid
-            yield key, max(before.get(key, 0), holder.memory_mib)
+def _pod(holder: HolderStatus) -> str:
+    """The pod of a holder: by its UID, or by its name, which no UID contains."""
+    return holder.uid or f"{holder.namespace}/{holder.name}"
+
+
+def _follow_peaks(gpu: _Gpu, held: Holdings, now: float) -> Mapping[tuple[str, str], int]:
+    """The peaks of all pods that hold something, or did a while ago: between two runs of a container, no
+    process shows its pod. A name is forgotten at once, because the next pod may have it."""
+    holders = [*((_WHOLE, each) for each in held.holders), *held.instances.items()]
+    here = {(where, _pod(holder)): holder.memory_mib for where, holder in holders}
+    for key, mib in here.items():
+        if mib is not None:
+            gpu.peaks_mib[key] = max(gpu.peaks_mib.get(key, 0), mib)
+        gpu.held_at[key] = now
+    gpu.held_at = {
+        key: at
+        for key, at in gpu.held_at.items()
+        if key in here or ("/" not in key[1] and now - at < _BETWEEN_RUNS_S)
+    }
+    gpu.peaks_mib = {key: mib for key, mib in gpu.peaks_mib.items() if key in gpu.held_at}
+    return gpu.peaks_mib
 
 
 def _measured(samples: Samples, means: Mapping[str, float]) -> dict[str, Any]:

@@ -22,7 +22,8 @@ _UID = re.compile(r"[^\x00-\x1f\x7f]{1,128}")
 @dataclass(frozen=True, slots=True)
 class Holdings:
     """The holders of one device and, by UUID, of its instances; memory used outside pods in MiB, None if
-    unknown. A holder's memory is the known use of its processes, None for what the kubelet allocated."""
+    unknown. A holder's memory is the known use of its processes, None for what the kubelet allocated of a
+    device; of an instance, it is that of the only pod which uses it."""
 
     holders: tuple[HolderStatus, ...] = ()
     instances: Mapping[str, HolderStatus] = field(default_factory=dict)
@@ -40,8 +41,8 @@ def find_holdings(
     A device has one holder for each id that a container was given, so that a container with two replicas of a
     GPU appears twice, then one for each pod with processes on it. The kubelet knows names, processes lead to
     UIDs: the same pod may appear by name without memory and by UID with memory, and only a reader that knows
-    the pods can join the two. An instance has one holder: the container that was given it, otherwise the pod
-    that uses most."""
+    the pods can join the two. An instance has one holder: the container that was given it, with the memory of
+    the pod that uses it, if there is one of each; otherwise the pod that uses most."""
     ids = DeviceIds(reading)
     given: dict[Place, list[HolderStatus]] = {}
     for allocation in sorted(allocations or ()):
@@ -67,7 +68,10 @@ def _holdings_of(
         pods, pods_mib = _use(instance.processes, pod_of, device.total_mib)
         used_by_pods_mib.append(pods_mib)
         pods.sort(key=lambda pod: -(pod.memory_mib or 0))
-        if users := given.get(Place(device.uuid, instance.uuid), []) + pods:
+        here = given.get(Place(device.uuid, instance.uuid), [])
+        if len(pods) == 1 and len({(each.namespace, each.name) for each in here}) == 1:
+            instances[instance.uuid] = here[0].but(memory_mib=pods[0].memory_mib)
+        elif users := here + pods:
             instances[instance.uuid] = users[0]
     # The processes of a partitioned device are those of its instances.
     if not device.instances:

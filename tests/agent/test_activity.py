@@ -129,18 +129,34 @@ def test_a_value_without_a_sample_is_not_reported() -> None:
     assert {name: value for name, value in fields.items() if value is not None} == {}
 
 
-def test_peaks_are_kept_as_long_as_the_pod_holds_memory() -> None:
+def test_peaks_are_kept_while_a_container_of_the_pod_runs_again() -> None:
     gpu = Gpu()
 
-    def peaks(held: Holdings) -> list[int | None]:
-        return [holder.peak_mib for holder in gpu.after(5, IDLE, held).held.holders]
+    def peaks(held: Holdings, after_s: float = 5) -> list[int | None]:
+        return [holder.peak_mib for holder in gpu.after(after_s, IDLE, held).held.holders]
 
     assert peaks(used_by(anna=100, bert=5)) == [100, 5]
     assert peaks(used_by(anna=70, bert=6)) == [100, 6]
     assert peaks(used_by(bert=1)) == [6]
-    assert peaks(used_by(anna=50)) == [50]
+    assert peaks(used_by(anna=50), 3000) == [100]
     allocated = Holdings((HolderStatus(namespace="ml", name="train"),))
     assert peaks(allocated) == [None]
+    assert peaks(NO_HOLDERS, 3600) == []
+    assert peaks(used_by(anna=50)) == [50], "the pod was gone"
+
+
+def test_a_pod_of_an_instance_keeps_its_peak_as_long_as_kubelet_names_it() -> None:
+    gpu = Gpu()
+    named = HolderStatus(namespace="ml", name="train", container="main")
+
+    def peak(holder: HolderStatus | None) -> int | None:
+        instances = {} if holder is None else {"MIG-a": holder}
+        found = gpu.after(5, IDLE, Holdings((), instances)).held.instances.get("MIG-a")
+        return found.peak_mib if found is not None else None
+
+    assert [peak(named.but(memory_mib=mib)) for mib in (100, 70, None, 30)] == [100] * 4
+    assert peak(None) is None
+    assert peak(named.but(memory_mib=20)) == 20, "another pod may have the name"
 
 
 def test_an_instance_has_its_own_use_and_its_holder_a_peak() -> None:

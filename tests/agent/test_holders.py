@@ -184,7 +184,18 @@ MIG = train("MIG-0")
             {"MIG-0": HolderStatus("uid-a", memory_mib=7)},
             id="a pod by its processes",
         ),
-        pytest.param(partitioned((Process(201, 9),)), [MIG], {"MIG-0": TRAIN}, id="kubelet before processes"),
+        pytest.param(
+            partitioned((Process(201, 5), Process(202, 4))),
+            [MIG],
+            {"MIG-0": TRAIN.but(memory_mib=9)},
+            id="the container that has it, with the use of the pod on it",
+        ),
+        pytest.param(
+            partitioned((Process(101, 9), Process(201, 4))),
+            [MIG],
+            {"MIG-0": TRAIN},
+            id="kubelet before processes of several pods",
+        ),
         pytest.param(
             partitioned(()),
             [train("MIG-0::1", pod="zz"), train("MIG-0::0", pod="aa")],
@@ -275,8 +286,9 @@ def test_nothing_is_made_up(device: DeviceReading, given_to: list[Allocation], p
         assert 0 <= found.unaccounted_mib <= device.used_mib
     assert set(found.instances) <= {instance.uuid for instance in device.instances}
     for holder in (*found.holders, *found.instances.values()):
-        # By name without memory, from the kubelet; or by UID with memory, from processes.
-        assert (holder.uid is None) == (holder.memory_mib is None)
+        # By name from the kubelet, without memory on a device; or by UID with memory, from processes.
+        assert holder.uid is None or holder.memory_mib is not None
+        assert holder.uid is not None or holder.memory_mib is None or holder in found.instances.values()
         assert holder.uid is None or (pods and holder.name is holder.namespace is holder.container is None)
         assert holder.uid in (None, "uid-a", "uid-b")
         assert holder.memory_mib is None or 0 <= holder.memory_mib <= device.total_mib
