@@ -17,6 +17,7 @@ from scheduler_ext.nodegroups.cluster_autoscaler import (
 )
 from scheduler_ext.nodegroups.gke import gke_commands, gke_notes, gke_settings
 from scheduler_ext.nodegroups.karpenter import karpenter_notes, karpenter_objects
+from scheduler_ext.nodegroups.node_facts import memory_notes
 from scheduler_ext.wire.node_groups import NodeGroups, load_node_groups
 
 
@@ -68,7 +69,7 @@ def autoscaler_config(autoscaler: str, filename: Path, output: str | None) -> No
     chosen = _AUTOSCALERS[autoscaler]
     with naming(filename, ConfigError):
         table = load_node_groups(read_input(filename))
-        for note in chosen.notes(table):
+        for note in (*chosen.notes(table), *memory_notes(table.groups)):
             show(f"Note: {note}", err=True)
         if output is not None or chosen.commands is None:
             print_structured(chosen.settings(table), output or "yaml")

@@ -70,6 +70,17 @@ def resources(group: NodeGroup, headroom_percent: int) -> dict[str, int]:
     return {whole: gpus}
 
 
+def memory_notes(groups: Sequence[NodeGroup]) -> list[str]:
+    """Where the table says more memory than nodes will hand out: a pod that asks the difference would get new
+    nodes again and again, and fit on none."""
+    return [
+        f"groups[{i}].memoryMiB: not given, so shares are parts of {group.gpu_mib} MiB, of which the driver "
+        "reserves some; write what `scheduler-ext inventory` shows as FREE of an empty GPU"
+        for i, group in enumerate(groups)
+        if group.hand_out == "memory-shares" and group.memory_mi_b is None
+    ]
+
+
 def ordered(groups: Sequence[NodeGroup]) -> list[NodeGroup]:
     """The groups in the order in which a pod that fits several gets a node: the least valuable GPUs first, of
     equal ones the smallest nodes, of these spot before on-demand, and time-sliced ones last, because they

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from scheduler_ext.cli import main
-from tests.nodegroups.tables import group, table_bytes
+from tests.nodegroups.tables import SHARES, group, table_bytes
 from tests.pages import ROOT
 
 SHIPPED = ROOT / "config" / "node-groups.yaml"
@@ -44,6 +44,14 @@ def test_notes_go_to_stderr() -> None:
     result = run("--for", "karpenter", "-f", "-", given=table_bytes(group(min=1)))
     assert result.stderr.startswith("Note: groups[0].min: Karpenter keeps no minimum")
     assert "Note" not in result.stdout
+
+
+@pytest.mark.parametrize("autoscaler", ["karpenter", "cluster-autoscaler", "gke"])
+def test_a_note_names_shares_of_more_memory_than_drivers_leave(autoscaler: str) -> None:
+    shares, known = group(**SHARES, min=1), group("known", **SHARES, min=1, memoryMiB=22500)
+    said = run("--for", autoscaler, "-f", "-", given=table_bytes(shares, known)).stderr
+    assert "groups[0].memoryMiB: not given, so shares are parts of 23034 MiB" in said
+    assert "groups[1].memoryMiB" not in said
 
 
 def test_an_error_names_the_file(tmp_path: Path) -> None:
