@@ -224,6 +224,9 @@ class _Advisor:
         if not ask.resource.startswith(MIG_PREFIX):
             return {self._share: str(mib)}
         instances = [each for each in self._offers if each.kind == "mig"]
+        if not instances:
+            # The pod's own is on a node that offers none any more.
+            return {ask.resource: str(ask.amount)}
         holding = [each for each in instances if each.memory_mib >= mib]
         if holding:
             best = min(holding, key=lambda each: (each.cost(mib), each.memory_mib))

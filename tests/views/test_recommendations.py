@@ -391,6 +391,14 @@ def test_what_pods_on_nodes_with_their_own_prices_free() -> None:
     assert one(*nodes, SMALL, *pods)["frees"]["valuePerHour"] == pytest.approx(3.4 + 1.0 - 2 * 0.5)
 
 
+@pytest.mark.parametrize("strategy", ["none", "single"])
+def test_a_pod_on_a_node_that_offers_no_instance_any_more_keeps_its_own(strategy: str) -> None:
+    report, asking = sliced("2g.20gb", 6000)
+    report["status"]["migStrategy"] = strategy
+    found = one(report, asking)
+    assert (found["verdict"], found["target"]) == ("keep", {"nvidia.com/mig-2g.20gb": "1"})
+
+
 def test_an_instance_that_ran_out_of_memory_leads_to_a_larger_one() -> None:
     report, asking = sliced("2g.20gb", 6000)
     found = one(report, terminated(asking, LACKED))
