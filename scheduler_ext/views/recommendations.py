@@ -143,9 +143,10 @@ class _Advisor:
         }
         if peak is None:
             found["uncappedTarget"] = None
+        is_largest = found["target"] == {ask.resource: str(ask.amount)}
         if too_small:
             reason = f"ran out of GPU memory {_times(lacked)}" if lacked else "used more than it asks"
-            if sized.target <= ask.memory_mib or found["target"] == {ask.resource: str(ask.amount)}:
+            if sized.target <= ask.memory_mib or is_largest:
                 reason += ", and the cluster has nothing larger"
             return found | {"verdict": "raise", "reason": reason}
         used = f"used {peak} of {ask.memory_mib} MiB"
@@ -164,7 +165,7 @@ class _Advisor:
                 "frees": options[0]["frees"],
                 "options": options,
             }
-        if sized.target > ask.memory_mib and is_worth(ask.memory_mib, sized.target):
+        if not is_largest and sized.target > ask.memory_mib and is_worth(ask.memory_mib, sized.target):
             return found | {"verdict": "raise", "reason": f"{used}, which leaves no margin"}
         return found | {"verdict": "keep", "reason": used}
 

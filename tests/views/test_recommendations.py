@@ -343,6 +343,8 @@ def sliced(profile: str, peak: int, **status: Any) -> tuple[Json, Json]:
         pytest.param("3g.40gb", 12000, "lower", "2g.20gb", id="the next one"),
         pytest.param("3g.40gb", 30000, "keep", "3g.40gb", id="none smaller"),
         pytest.param("1g.10gb", 6000, "keep", "1g.10gb", id="the smallest one already"),
+        pytest.param("2g.20gb", 19000, "raise", "3g.40gb", id="no margin"),
+        pytest.param("3g.40gb", 39000, "keep", "3g.40gb", id="no margin, but none larger"),
     ],
 )
 def test_a_mig_instance(profile: str, peak: int, verdict: str, target: str) -> None:
@@ -393,10 +395,9 @@ def test_what_pods_on_nodes_with_their_own_prices_free() -> None:
 
 @pytest.mark.parametrize("strategy", ["none", "single"])
 def test_a_pod_on_a_node_that_offers_no_instance_any_more_keeps_its_own(strategy: str) -> None:
-    report, asking = sliced("2g.20gb", 6000)
-    report["status"]["migStrategy"] = strategy
-    found = one(report, asking)
-    assert (found["verdict"], found["target"]) == ("keep", {"nvidia.com/mig-2g.20gb": "1"})
+    for peak in (6000, 19000):
+        found = one(*sliced("2g.20gb", peak, migStrategy=strategy))
+        assert (found["verdict"], found["target"]) == ("keep", {"nvidia.com/mig-2g.20gb": "1"})
 
 
 def test_an_instance_that_ran_out_of_memory_leads_to_a_larger_one() -> None:
