@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from scheduler_ext.core.planning.gang import GATE, GangKey, GangWish, InvalidGang, OnDeadline
+from scheduler_ext.core.request.wishes import shown
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_groups import declared_group
 from scheduler_ext.wire.gangs import DeclaredGroup, Group, gang_wish, max_duration_s
@@ -138,6 +139,16 @@ def test_a_pod_says_which_gang_it_belongs_to(of: kube.Pod, expected: GangWish | 
             pod(ours(gang="t", gang_size="1001")),
             f"annotation {OURS}gang-size: '1001' is no number of pods from 1 to 1000",
             id="too large a size",
+        ),
+        pytest.param(
+            pod(ours(gang="t", gang_size="00000000199999")),
+            f"annotation {OURS}gang-size: '00000000199999' is no number of pods from 1 to 1000",
+            id="too many pods behind zeros",
+        ),
+        pytest.param(
+            pod(ours(gang="t", gang_size="000000001" + "9" * 5000)),
+            f"annotation {OURS}gang-size: {shown('000000001' + '9' * 5000)} is no number of pods from 1 to 1000",
+            id="more digits than a number may have",
         ),
         pytest.param(
             pod(ours(gang="a b", gang_size="2")),
