@@ -79,6 +79,17 @@ def test_a_late_gang_is_evicted_whole(make: Callable[..., Cluster]) -> None:
     eventually(lambda: all("deletionTimestamp" in cluster.get(each)["metadata"] for each in "ab"))
 
 
+def test_a_deadline_that_a_user_wrote_beyond_all_years_harms_no_other_pod(
+    make: Callable[..., Cluster],
+) -> None:
+    cluster = make("n1", "n2")
+    never = {f"{OURS}gang-start-by": "9999-12-31T23:59:59-12:00"}
+    cluster.add("a", ungated=True, notes=never)
+    cluster.add("b", ungated=True, notes=never)
+    cluster.extender()
+    eventually(lambda: len(cluster.places()) == 2)
+
+
 def test_the_deadline_goes_once_all_members_run(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
     cluster.add("a")
