@@ -146,8 +146,8 @@ def test_a_pod_says_which_gang_it_belongs_to(of: kube.Pod, expected: GangWish | 
             id="too many pods behind zeros",
         ),
         pytest.param(
-            pod(ours(gang="t", gang_size="000000001" + "9" * 5000)),
-            f"annotation {OURS}gang-size: {shown('000000001' + '9' * 5000)} is no number of pods from 1 to 1000",
+            pod(ours(gang="t", gang_size=f"000000001{1:05000}")),
+            f"annotation {OURS}gang-size: {shown(f'000000001{1:05000}')} is no number of pods from 1 to 1000",
             id="more digits than a number may have",
         ),
         pytest.param(
