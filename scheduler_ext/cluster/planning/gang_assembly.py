@@ -58,10 +58,10 @@ def assemble(
     read. A pod of the watch that is not yet known as waiting comes later."""
     members: list[tuple[GangWish, Member[Ask]]] = []
     companions: dict[GangKey, list[GangPod]] = {}
-    wishes: dict[GangKey, GangWish] = {}
     problems: dict[GangKey, str] = {}
     found: Assembled[Ask] = Assembled([], companions, [], [], [], {})
     kept: dict[str, GangPod] = {}
+    named: list[tuple[GangWish, GangPod]] = []
     for pod in pods:
         try:
             wish = wish_of(pod)
@@ -76,9 +76,12 @@ def assemble(
         if isinstance(wish, InvalidGang):
             found.invalid.append((pod, wish.message))
             continue
-        if pod.state is None:
+        if pod.state is not None:
+            named.append((wish, pod))
+    former = _former(named)
+    for wish, pod in named:
+        if pod.uid in former:
             continue
-        wishes.setdefault(wish.key, wish)
         if not pod.asks_gpu:
             companions.setdefault(wish.key, []).append(pod)
         elif (problem := waiting.problems.get(pod.uid)) is not None and pod.node is None:
@@ -87,6 +90,33 @@ def assemble(
             members.append((wish, member))
     gangs = [_whole(gang, companions, problems) for gang in gangs_of(members)]
     return replace(found, gangs=gangs, pods=kept)
+
+
+def _former(named: Iterable[tuple[GangWish, GangPod]]) -> set[str]:
+    """The pods that ended well in former runs of their gang: a CronJob's pods have one gang in all of its
+    runs. These are pods of other owners, once they or the others are a whole gang."""
+    ended: dict[GangKey, list[tuple[GangWish, GangPod]]] = {}
+    owners: dict[GangKey, list[str]] = {}
+    for wish, pod in named:
+        if pod.state is MemberState.DONE:
+            ended.setdefault(wish.key, []).append((wish, pod))
+        else:
+            owners.setdefault(wish.key, []).append(_owner(pod))
+    former: set[str] = set()
+    for key, each in ended.items():
+        others = owners.get(key, [])
+        size = min(wish.size for wish, _ in each)
+        gone = [pod for _, pod in each if not _owner(pod) or _owner(pod) not in others]
+        gone.sort(key=lambda pod: pod.created_at)
+        count = len(gone) if len(others) >= size else len(gone) // size * size
+        former.update(pod.uid for pod in gone[:count])
+    return former
+
+
+def _owner(pod: GangPod) -> str:
+    """The uid of the controller of a pod; empty without one."""
+    owners = (pod.named.metadata.owner_references if pod.named.metadata is not None else None) or ()
+    return next((owner.uid or "" for owner in owners if owner.controller), "")
 
 
 def _member(

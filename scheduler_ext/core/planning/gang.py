@@ -126,9 +126,11 @@ class Gang(Generic[T]):
 
     @property
     def has_started(self) -> bool:
-        """Whether all of it ran at one time: then its members have no deadline any more."""
+        """Whether all of it ran at one time: then its members have no deadline any more, or have ended."""
         running = self.bound
-        return bool(running) and all(member.deadline is None for member in running)
+        if not running:
+            return sum(member.state is MemberState.DONE for member in self.members) >= self.wish.size
+        return all(member.deadline is None for member in running)
 
     @property
     def is_partial(self) -> bool:
