@@ -1,6 +1,6 @@
 """The gangs of a cluster, from their pods."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -78,39 +78,50 @@ def assemble(
             continue
         if pod.state is not None:
             named.append((wish, pod))
-    former = _former(named)
+    named = _of_last_runs(named)
     for wish, pod in named:
-        if pod.uid in former:
-            continue
         if not pod.asks_gpu:
             companions.setdefault(wish.key, []).append(pod)
         elif (problem := waiting.problems.get(pod.uid)) is not None and pod.node is None:
-            problems.setdefault(wish.key, f"pod {pod.name}: {problem}")
+            text = f"pod {pod.name}: {problem}"
+            found.invalid.append((pod, text))
+            problems.setdefault(wish.key, text)
         elif (member := _member(pod, waiting, duration_s)) is not None:
             members.append((wish, member))
     gangs = [_whole(gang, companions, problems) for gang in gangs_of(members)]
+    found.alone.extend(_without_gpus(named, companions))
     return replace(found, gangs=gangs, pods=kept)
 
 
-def _former(named: Iterable[tuple[GangWish, GangPod]]) -> set[str]:
-    """The pods that ended well in former runs of their gang: a CronJob's pods have one gang in all of its
-    runs. These are pods of other owners, once they or the others are a whole gang."""
-    ended: dict[GangKey, list[tuple[GangWish, GangPod]]] = {}
+def _of_last_runs(named: Sequence[tuple[GangWish, GangPod]]) -> list[tuple[GangWish, GangPod]]:
+    """These without the pods that ended well in former runs of their gang: a CronJob's pods have one gang in
+    all of its runs. These are pods of other owners, once they or the others are a whole gang."""
+    ended: dict[GangKey, list[GangPod]] = {}
     owners: dict[GangKey, list[str]] = {}
+    sizes = {wish.key: wish.size for wish, _ in named}
     for wish, pod in named:
         if pod.state is MemberState.DONE:
-            ended.setdefault(wish.key, []).append((wish, pod))
+            ended.setdefault(wish.key, []).append(pod)
         else:
             owners.setdefault(wish.key, []).append(_owner(pod))
     former: set[str] = set()
-    for key, each in ended.items():
-        others = owners.get(key, [])
-        size = min(wish.size for wish, _ in each)
-        gone = [pod for _, pod in each if not _owner(pod) or _owner(pod) not in others]
+    for key, pods in ended.items():
+        others, size = owners.get(key, []), sizes[key]
+        gone = [pod for pod in pods if not _owner(pod) or _owner(pod) not in others]
         gone.sort(key=lambda pod: pod.created_at)
         count = len(gone) if len(others) >= size else len(gone) // size * size
         former.update(pod.uid for pod in gone[:count])
-    return former
+    return [(wish, pod) for wish, pod in named if pod.uid not in former]
+
+
+def _without_gpus(
+    named: Sequence[tuple[GangWish, GangPod]], companions: Mapping[GangKey, list[GangPod]]
+) -> list[GangPod]:
+    """The pods of whole gangs of which none asks GPUs: they need no places, and no member starts them."""
+    sizes = {wish.key: wish.size for wish, _ in named}
+    asking = {wish.key for wish, pod in named if pod.asks_gpu}
+    whole = [pods for key, pods in companions.items() if key not in asking and len(pods) >= sizes[key]]
+    return [pod for pods in whole for pod in pods]
 
 
 def _owner(pod: GangPod) -> str:

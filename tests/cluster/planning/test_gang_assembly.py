@@ -126,6 +126,28 @@ def test_a_member_that_is_not_modelled_is_the_gangs_problem() -> None:
     assert found.gangs[0].problem == "pod b: it asks host ports"
 
 
+def test_every_member_that_is_not_modelled_is_named_though_no_other_exists() -> None:
+    found = Scene(
+        [member("a"), member("b")], problems=dict.fromkeys(("uid-a", "uid-b"), "host ports")
+    ).assemble()
+    assert [(each.name, text) for each, text in found.invalid] == [
+        ("a", "pod a: host ports"),
+        ("b", "pod b: host ports"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pods", "alone"),
+    [
+        pytest.param([member("a", gpus=0), member("b", gpus=0)], ["a", "b"], id="all pods exist"),
+        pytest.param([member("a", gpus=0)], [], id="another one is to come, and may ask GPUs"),
+        pytest.param([member("a", gpus=0), member("b")], [], id="one asks GPUs"),
+    ],
+)
+def test_a_gang_without_gpus_needs_no_places(pods: list[GangPod], alone: list[str]) -> None:
+    assert [each.name for each in Scene(pods).assemble().alone] == alone
+
+
 def test_members_that_contradict_each_other_are_a_problem() -> None:
     (gang,) = Scene([member("a", size=2), member("b", size=3)]).assemble().gangs
     assert gang.problem is not None
