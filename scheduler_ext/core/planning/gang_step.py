@@ -134,14 +134,26 @@ class GangStep(Generic[T]):
     def _keep(self, gang: Gang[T]) -> dict[str, str]:
         """The places of members that their nominations still keep, put on the cluster."""
         places = {}
-        for member in gang.joining:
-            node = member.node
-            if node is None or node not in self._cluster.nodes:
-                continue
+        for member, node in self._nominated(gang):
             if self._cluster.best(member.ask, (node,)) is not None:
                 self._cluster.put(member.ask, node)
                 places[member.uid] = node
         return places
+
+    def _nominated(self, gang: Gang[T]) -> list[tuple[Member[T], str]]:
+        """The joining members with a nomination, and its node. Where the gang requires one domain, some may
+        in another: a nomination of a former step was not written, or the label of a node has changed."""
+        nodes = self._cluster.nodes
+        found = [(each, each.node) for each in gang.joining if each.node is not None and each.node in nodes]
+        if gang.wish.required_topology is None:
+            return found
+        values = self._scene.topology.get(gang.wish.required_topology, {})
+        domains = {values.get(each.node or "") for each in gang.bound} - {None}
+        if not domains:
+            domains = {values.get(node) for _, node in found}
+            if len(domains) > 1:
+                return []
+        return [(each, node) for each, node in found if node in values and values[node] in domains]
 
     def _complete(self, gang: Gang[T], places: dict[str, str]) -> None:
         """Places for the members of a gang that has begun. Its gates go once all have one."""

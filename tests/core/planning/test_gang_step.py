@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.planning.draining import Running
-from scheduler_ext.core.planning.gang import Gang, MemberState
+from scheduler_ext.core.planning.gang import Gang, Member, MemberState
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
 from scheduler_ext.core.planning.gang_decisions import Decisions, Single
 from scheduler_ext.core.planning.gang_step import Policy, Scene, step
@@ -109,6 +109,32 @@ def test_a_nearest_miss_names_the_zone_where_most_members_fit() -> None:
     hosts = {"a1": Host(8, zone="a"), "b1": Host(4, zone="b")}
     found = decide([gang(*team(3, 4), required=ZONE)], hosts=hosts)
     assert words(found)[0].startswith("2 of 3 members fit in zone=a; 4 × GPU short")
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param(
+            [member("x", node="a1"), member("y", node="b1")],
+            id="of a gang behind its gates, one nomination of two was written",
+        ),
+        pytest.param(
+            [member("x", state=WAITING, node="a1"), member("y", state=WAITING, node="b1")],
+            id="the gates went, and the label of a node changed",
+        ),
+        pytest.param(
+            [member("x", state=BOUND, node="a1"), member("y", state=WAITING, node="b1", created_at=90.0)],
+            id="one member runs",
+        ),
+        pytest.param([member("x", node="c1"), member("y", node="c1")], id="the node has lost its label"),
+    ],
+)
+def test_nominations_in_two_zones_are_not_kept_where_one_is_required(members: list[Member[Ask]]) -> None:
+    hosts = {"a1": Host(2, zone="a"), "b1": Host(2, zone="b"), "c1": Host(2)}
+    found = decide([gang(*members, required=ZONE)], hosts=hosts)
+    nodes = {each.node for each in found.nominate} | {each.node for each in members if each.state is BOUND}
+    assert len({hosts[node or ""].zone for node in nodes} - {""}) == 1
+    assert "c1" not in nodes
 
 
 def test_smaller_pods_do_not_take_the_places_of_a_gang() -> None:
