@@ -96,6 +96,7 @@ class GangPlanning:
         # The pods that name a group, and turned out to belong to no gang.
         self._alone: frozenset[str] = frozenset()
         self._not_before = 0.0
+        self._next_s = 0.0
         self._looked_at = 0.0
         self._changed = True
         # Differs once other room is kept for gangs.
@@ -203,6 +204,8 @@ class GangPlanning:
         self.entries.take(decisions.verdicts, found, time.time())
         took = time.monotonic() - began
         self._not_before = time.monotonic() + max(_EVERY_S, _REST * took)
+        # The next step may take as long as this one.
+        self._next_s = self._not_before - began
         return turns.steps, decisions
 
     def _wall(self) -> float:
@@ -250,7 +253,8 @@ class GangPlanning:
         assert self._found is not None
         if decisions.evict:
             self._changed = True
-        written = self.writes.carry_out(decisions, self._found, snapshot, self._budgets, self._wall())
+        wall, next_s = self._wall(), self._next_s
+        written = self.writes.carry_out(decisions, self._found, snapshot, self._budgets, wall, next_s)
         self._tell(self._found)
         return written
 

@@ -105,6 +105,21 @@ def test_the_deadline_goes_once_all_members_run(make: Callable[..., Cluster]) ->
     )
 
 
+def test_kept_room_is_kept_until_the_next_step_however_long_one_takes(
+    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_planning._REST", 1e6)
+    cluster = make("n1", "n2")
+    cluster.server.store.put(PODS, pod("old", {WHOLE: "1"}, on="n1"))
+    cluster.add("a")
+    cluster.add("b")
+    live = cluster.extender()
+    eventually(lambda: live.locked.cache.all_kept() != [])
+    assert live.planning is not None
+    assert live.planning.gangs is not None
+    assert all(each.until > live.planning.gangs._not_before for each in live.locked.cache.all_kept())
+
+
 def test_room_that_is_kept_for_a_gang_is_refused_to_others(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
     cluster.server.store.put(PODS, pod("long", {WHOLE: "1"}, on="n1"))
