@@ -120,9 +120,7 @@ BEFORE = "the run times of pods before it in the queue are unknown"
         ),
     ],
 )
-def test_a_pod_waits_for_those_before_it_on_a_node_without_others(
-    waiters: list[Waiter], reason: str
-) -> None:
+def test_a_pod_waits_for_those_before_it_on_a_node_without_others(waiters: list[Waiter], reason: str) -> None:
     assert made([], past(), waiters, free=1)[-1].unknown == reason
 
 
