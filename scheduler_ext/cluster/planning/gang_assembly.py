@@ -1,6 +1,6 @@
 """The gangs of a cluster, from their pods."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -22,11 +22,12 @@ Ask = TypeVar("Ask", bound=Asked)
 @dataclass(frozen=True, slots=True)
 class Waiting(Generic[Ask]):
     """The pods that wait for GPUs: what each of them asks by uid, or why that is not modelled. `assumed` are
-    the nodes of those whose binding is in flight."""
+    the nodes of those whose binding is in flight, and `foreign` those that another component nominated."""
 
     asks: Mapping[str, Ask]
     problems: Mapping[str, str] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
+    foreign: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,7 @@ def _member(
         duration_s(pod.uid),
         ask.kind if ask is not None else None,
         pod.preempts,
+        state is MemberState.WAITING and pod.uid in waiting.foreign,
     )
 
 

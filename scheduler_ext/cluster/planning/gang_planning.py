@@ -226,7 +226,9 @@ class GangPlanning:
             for ask in asks
             if ask.invalid is not None or ask.not_modelled
         }
-        waiting = Waiting({ask.uid: ask for ask in asks if ask.uid not in problems}, problems, assumed)
+        foreign = frozenset(ask.uid for ask in asks if ask.is_foreign)
+        known = {ask.uid: ask for ask in asks if ask.uid not in problems}
+        waiting = Waiting(known, problems, assumed, foreign)
         planned = {
             ask.uid: ask.planned.node for ask in asks if ask.planned is not None and not ask.is_foreign
         }

@@ -69,7 +69,8 @@ class Member(Generic[T]):
     or where a nomination of the planner keeps its place. `deadline` is written when the gates go: the time
     by which the whole gang must have started, None before that and again once it has (seconds of wall
     time). `max_duration_s` is the longest time that it runs, if stated. Members of one `kind` ask the same;
-    None: unknown. `preempts` is False for one that may not cause evictions."""
+    None: unknown. `preempts` is False for one that may not cause evictions. One that `has_other_place` was
+    nominated by another component, and that place is held already."""
 
     uid: str
     ask: T
@@ -81,6 +82,7 @@ class Member(Generic[T]):
     max_duration_s: float | None = None
     kind: Hashable = None
     preempts: bool = True
+    has_other_place: bool = False
 
     @property
     def is_unbound(self) -> bool:
@@ -108,7 +110,7 @@ class Gang(Generic[T]):
     def joining(self) -> tuple[Member[T], ...]:
         """The members that have no node yet and are to get one."""
         among = self.members if self.has_started else self.team
-        return tuple(member for member in among if member.is_unbound)
+        return tuple(member for member in among if member.is_unbound and not member.has_other_place)
 
     @property
     def bound(self) -> tuple[Member[T], ...]:

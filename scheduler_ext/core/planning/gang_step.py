@@ -272,8 +272,8 @@ class GangStep(Generic[T]):
             return None
         evicted = [Evict(pod.uid, gang.key) for pod in found.victims]
         for key in dict.fromkeys(pod.gang for pod in found.victims):
-            waiting = self._by_key[key].joining if key in self._by_key else ()
-            evicted += [Evict(each.uid, gang.key) for each in waiting if each.state in _LEAVING]
+            members = self._by_key[key].members if key in self._by_key else ()
+            evicted += [Evict(each.uid, gang.key) for each in members if each.state is MemberState.WAITING]
         self._leave(evicted)
         places = {uid: place.node for uid, place in found.fit.places.items()}
         nodes = set(places.values())

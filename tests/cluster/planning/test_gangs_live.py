@@ -17,8 +17,10 @@ from tests.cluster.api.api_requests import writes
 from tests.cluster.following import eventually
 from tests.cluster.planning.gangs_followed import (
     OURS,
+    PREEMPTING,
     WHOLE,
     Cluster,
+    is_eviction,
     is_lift,
 )
 from tests.kube_objects import names_body, pod
@@ -88,6 +90,25 @@ def test_a_deadline_that_a_user_wrote_beyond_all_years_harms_no_other_pod(
     cluster.add("b", ungated=True, notes=never)
     cluster.extender()
     eventually(lambda: len(cluster.places()) == 2)
+
+
+def test_no_pod_is_evicted_for_a_member_that_preemption_has_nominated(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2", "n3")
+    cluster.server.store.put(PODS, pod("other", {WHOLE: "1"}, on="n3"))
+    later = {f"{OURS}gang-start-by": time_text(time.time() + 100)}
+    cluster.add("a", notes=later, ungated=True, priority=10)
+    cluster.bind("a", "n1")
+    cluster.add("b", notes=later, ungated=True, priority=10)
+    cluster.server.store.update(
+        PODS, "b", lambda old: old | {"status": old["status"] | {"nominatedNodeName": "n2"}}, "default"
+    )
+    live = cluster.extender(PREEMPTING)
+    planning = live.planning
+    assert planning is not None
+    expected = [(State.NOMINATED_ELSEWHERE, "n2")]
+    eventually(lambda: [(entry.state, entry.node) for entry in planning.plan().entries] == expected)
+    time.sleep(0.5)
+    assert not cluster.server.log.all(is_eviction)
 
 
 def test_the_deadline_goes_once_all_members_run(make: Callable[..., Cluster]) -> None:
