@@ -9,7 +9,7 @@ from scheduler_ext.core.errors import ConfigError
 DURATION = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-# 0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z: times beyond cannot be written, and another zone can name some.
+# 0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z: times beyond, which other zones can name, cannot be written.
 _FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
 
 

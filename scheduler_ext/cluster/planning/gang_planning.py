@@ -37,7 +37,7 @@ from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.gang_pod import GangPod
+from scheduler_ext.wire.gang_pod import GangPod, names_in
 from scheduler_ext.wire.gangs import gang_wish
 
 log = logging.getLogger(__name__)
@@ -233,8 +233,15 @@ class GangPlanning:
             ask.uid: ask.planned.node for ask in asks if ask.planned is not None and not ask.is_foreign
         }
         pods = []
-        for pod in self.writes.own.over(self._pods.all()):
-            if pod.scheduler_name in self._names:
+        every = self.writes.own.over(self._pods.all())
+        ours = [pod for pod in every if pod.scheduler_name in self._names]
+        named = {name for pod in ours for name in names_in(pod)}
+        for pod in every:
+            if pod.scheduler_name not in self._names:
+                # A launcher needs no GPU, and so no scheduler that knows them.
+                if not (pod.asks_gpu or pod.is_gated) and not named.isdisjoint(names_in(pod)):
+                    pods.append(pod)
+            else:
                 place = kept.get(pod.uid)
                 node = planned.get(pod.uid)
                 if place is not None and not place.pod.expected:

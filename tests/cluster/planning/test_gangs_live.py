@@ -208,6 +208,15 @@ def test_a_pod_without_a_gate_that_names_a_gang_of_one_is_planned_alone(make: Ca
     assert not cluster.server.log.all(is_lift)
 
 
+def test_a_launcher_of_another_scheduler_counts_as_a_member(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1")
+    cluster.add("a", size=2)
+    notes = {f"{OURS}gang": "train", f"{OURS}gang-size": "2"}
+    cluster.server.store.put(PODS, pod("launcher", {}, annotations=notes, schedulerName="default-scheduler"))
+    cluster.extender()
+    eventually(lambda: cluster.gated() == set())
+
+
 def test_pods_of_other_schedulers_stay_as_they_are(make: Callable[..., Cluster]) -> None:
     cluster = make("n1")
     cluster.add("a", size=1, schedulerName="other")
