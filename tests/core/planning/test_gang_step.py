@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.planning.draining import Running
-from scheduler_ext.core.planning.gang import Gang, Member, MemberState
+from scheduler_ext.core.planning.gang import NODE_POOL, Gang, Member, MemberState
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
 from scheduler_ext.core.planning.gang_decisions import Decisions, Single
 from scheduler_ext.core.planning.gang_step import Policy, Scene, step
@@ -93,6 +93,22 @@ def test_a_gang_that_fits_gets_places_and_then_loses_its_gates() -> None:
             State.UNSCHEDULABLE,
             "2 of 3 members fit; 8 × GPU short; the gang would not fit if all other pods left",
             id="the cluster is too small",
+        ),
+        pytest.param(
+            gang(*team(2), required="zoone"),
+            [],
+            State.UNSCHEDULABLE,
+            "no node that could take a member has the label zoone, as the gang requires; "
+            "correct its required topology, or label the nodes",
+            id="no node has the label of the required domain",
+        ),
+        pytest.param(
+            gang(*team(2), required=NODE_POOL),
+            [],
+            State.UNSCHEDULABLE,
+            "no node that could take a member is in a node pool, as the gang requires; "
+            "correct its required topology, or label the nodes",
+            id="no node is in a pool",
         ),
     ],
 )
