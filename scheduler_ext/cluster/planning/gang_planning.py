@@ -39,6 +39,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gang_pod import GangPod, names_in
 from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.pod import PREFERENCES
 
 log = logging.getLogger(__name__)
 
@@ -221,11 +222,7 @@ class GangPlanning:
         self, asks: Sequence[WaitingPod], kept: Mapping[str, KeptPlace], assumed: Mapping[str, str]
     ) -> Assembled[WaitingPod]:
         self._sizes.look()
-        problems = {
-            ask.uid: ask.invalid or f"it asks {', '.join(ask.not_modelled)}, which the planner does not know"
-            for ask in asks
-            if ask.invalid is not None or ask.not_modelled
-        }
+        problems = {ask.uid: problem for ask in asks if (problem := _problem(ask)) is not None}
         foreign = frozenset(ask.uid for ask in asks if ask.is_foreign)
         known = {ask.uid: ask for ask in asks if ask.uid not in problems}
         waiting = Waiting(known, problems, assumed, foreign)
@@ -281,3 +278,9 @@ class GangPlanning:
     def entry(self, ask: WaitingPod, at: float) -> Entry:
         """How a member stands, for those who read the plan."""
         return self.entries.entry(ask, at)
+
+
+def _problem(ask: WaitingPod) -> str | None:
+    """Why a member cannot be planned. kube-scheduler may weigh its preferences; a gang does without."""
+    unknown = ", ".join(each for each in ask.not_modelled if each not in PREFERENCES)
+    return ask.invalid or (f"it asks {unknown}, which the planner does not know" if unknown else None)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -215,6 +216,45 @@ def test_a_launcher_of_another_scheduler_counts_as_a_member(make: Callable[..., 
     cluster.server.store.put(PODS, pod("launcher", {}, annotations=notes, schedulerName="default-scheduler"))
     cluster.extender()
     eventually(lambda: cluster.gated() == set())
+
+
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "labelSelector": {}}
+APART = {"podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}, "weight": 1}
+
+
+@pytest.mark.parametrize(
+    ("asking", "starts"),
+    [
+        pytest.param(
+            {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [APART]}}},
+            True,
+            id="preferred pod anti-affinity",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]},
+            True,
+            id="a spread where possible",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]},
+            False,
+            id="a spread that is required",
+        ),
+    ],
+)
+def test_a_preference_that_is_not_modelled_does_not_keep_a_gang_from_its_start(
+    make: Callable[..., Cluster], asking: dict[str, Any], starts: bool
+) -> None:
+    cluster = make("n1", "n2")
+    cluster.add("a", **asking)
+    cluster.add("b", **asking)
+    cluster.extender()
+    if starts:
+        eventually(lambda: cluster.gated() == set())
+    else:
+        eventually(lambda: len(cluster.events("GPUGangWaiting")) == 2)
+        assert cluster.gated() == {"a", "b"}
+        assert "asks topology spread constraints" in cluster.events("GPUGangWaiting")[0]["note"]
 
 
 def test_pods_of_other_schedulers_stay_as_they_are(make: Callable[..., Cluster]) -> None:
