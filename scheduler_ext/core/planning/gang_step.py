@@ -186,6 +186,33 @@ class GangStep(Generic[T]):
         self._planned(gang, places)
         self._nominate_all(gang, places, self._policy.deadlines.start_by(gang, self._now))
 
+    def in_the_way(self, gang: Gang[T], held: Sequence[tuple[T, str]]) -> list[tuple[T, str]]:
+        """Which of these pods, that have been put on nodes and come after the gang, have to leave so that it
+        starts; none if it fits beside them, or not even without them."""
+        if not held or gang.problem is not None or gang.missing:
+            return []
+        cluster, topology = self._cluster, self._scene.topology
+        among = self.backfill.open_nodes(gang.priority, gang.max_duration_s)
+        mark = cluster.mark()
+        found = []
+        if isinstance(fit(gang, cluster, topology, among), GangMiss):
+            for ask, node in held:
+                cluster.take_back(ask, node)
+            if isinstance(fit(gang, cluster, topology, among), GangFit):
+                for ask, node in held:
+                    if cluster.best(ask, (node,)) is None:
+                        found.append((ask, node))
+                    else:
+                        cluster.put(ask, node)
+        cluster.rollback(mark)
+        return found
+
+    def release(self, uid: str, ask: T, node: str) -> None:
+        """A pod that was held has lost its place."""
+        self._cluster.take_back(ask, node)
+        self._running = [pod for pod in self._running if pod.uid != uid]
+        self.backfill.remove(uid, node)
+
     def postpone(self, gang: Gang[T]) -> None:
         """Pods before a gang that has not begun are still to be tried: it does not start, and of its former
         places it keeps those that these pods did not get."""

@@ -257,6 +257,37 @@ def test_a_preference_that_is_not_modelled_does_not_keep_a_gang_from_its_start(
         assert "asks topology spread constraints" in cluster.events("GPUGangWaiting")[0]["note"]
 
 
+@pytest.mark.parametrize(
+    ("priority", "nodes", "stays"),
+    [
+        pytest.param(10, ("n1", "n2"), False, id="of lower priority, in its way"),
+        pytest.param(10, ("n1", "n2", "n3"), True, id="of lower priority, beside it"),
+        pytest.param(10, ("n1",), True, id="of lower priority, where the gang does not fit anyway"),
+        pytest.param(0, ("n1", "n2"), True, id="of its own priority"),
+    ],
+)
+def test_a_pod_that_has_only_a_place_loses_it_to_a_gang(
+    make: Callable[..., Cluster], priority: int, nodes: tuple[str, ...], stays: bool
+) -> None:
+    cluster = make(*nodes)
+    alone = pod("p", {WHOLE: "1"}, schedulerName="gpu-scheduler")
+    alone["metadata"]["creationTimestamp"] = time_text(time.time())
+    tried = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    cluster.server.store.put(PODS, alone | {"status": {"phase": "Pending", "conditions": [tried]}})
+    live = cluster.extender()
+    eventually(lambda: "p" in cluster.places())
+    cluster.add("a", priority=priority)
+    cluster.add("b", priority=priority)
+    if stays:
+        eventually(lambda: live.locked.cache.kept("uid-a") is not None or len(nodes) == 1)
+        time.sleep(0.5)
+    else:
+        eventually(lambda: set(cluster.places()) == {"a", "b"})
+    assert ("p" in cluster.places()) is stays
+    if not stays or len(nodes) == 3:
+        eventually(lambda: cluster.gated() == set())
+
+
 def test_pods_of_other_schedulers_stay_as_they_are(make: Callable[..., Cluster]) -> None:
     cluster = make("n1")
     cluster.add("a", size=1, schedulerName="other")
