@@ -228,7 +228,7 @@ class GangWrites:
     def _lift(self, step: _Step) -> None:
         """Remove the gates of gangs whose nominations are all written, and those of pods that need none."""
         given, pods = step.given, step.found.pods
-        begun = {gang.key for gang in step.found.gangs if gang.has_begun}
+        begun = {gang.key for gang in step.found.gangs if gang.has_begun or gang.has_started}
         for uids in step.decisions.lift:
             gang = step.gangs[uids[0]]
             joining = [given[member.uid] for member in gang.joining if member.uid in given]

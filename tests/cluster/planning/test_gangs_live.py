@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from scheduler_ext.core.planning.gang import GATE
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.wire.config import Configuration, GangsSection, NominateSection
 from scheduler_ext.wire.times import time_text
@@ -286,6 +287,23 @@ def test_a_pod_that_has_only_a_place_loses_it_to_a_gang(
     assert ("p" in cluster.places()) is stays
     if not stays or len(nodes) == 3:
         eventually(lambda: cluster.gated() == set())
+
+
+def test_a_launcher_that_comes_back_starts_though_all_other_members_have_ended(
+    make: Callable[..., Cluster],
+) -> None:
+    cluster = make("n1")
+    cluster.add("worker", ungated=True)
+    cluster.bind("worker", "n1")
+    cluster.server.store.update(
+        PODS, "worker", lambda old: old | {"status": {"phase": "Succeeded"}}, "default"
+    )
+    notes = {f"{OURS}gang": "train", f"{OURS}gang-size": "2"}
+    gates = [{"name": GATE}]
+    launcher = pod("launcher", {}, annotations=notes, schedulerName="gpu-scheduler", schedulingGates=gates)
+    cluster.server.store.put(PODS, launcher)
+    cluster.extender()
+    eventually(lambda: cluster.gated() == set())
 
 
 def test_pods_of_other_schedulers_stay_as_they_are(make: Callable[..., Cluster]) -> None:
