@@ -127,6 +127,16 @@ class Gang(Generic[T]):
         return any(member.state in (MemberState.WAITING, MemberState.BOUND) for member in self.members)
 
     @property
+    def is_promised(self) -> bool:
+        """Whether it holds GPUs, or its gates went and it has until its deadline. Pods that had no gate have
+        begun without that."""
+        return any(
+            member.state is MemberState.BOUND
+            or (member.state is MemberState.WAITING and member.deadline is not None)
+            for member in self.members
+        )
+
+    @property
     def has_started(self) -> bool:
         """Whether all of it ran at one time: then its members have no deadline any more, or have ended."""
         running = self.bound

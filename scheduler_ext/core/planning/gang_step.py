@@ -280,7 +280,7 @@ class GangStep(Generic[T]):
             # Others are in the way, so pods that it would evict may come. If all that is awaited leaves, they
             # may not: the gang would evict such pods again and again.
             mine = replace(mine, evicts_below=gang.priority)
-        mine = replace(mine, turn=None if gang.has_begun else gang.turn)
+        mine = replace(mine, turn=None if gang.is_promised else gang.turn)
         self.backfill.reservations.append(mine)
         self._verdicts.append(Verdict(state, gang, miss=miss, reservation=mine))
 
