@@ -121,6 +121,13 @@ def _read_of(fields: kube.Strings | None) -> kube.Strings | None:
     return {key: value for key, value in (fields or {}).items() if key in READ} or None
 
 
+def names_in(pod: GangPod) -> set[tuple[str, str, str]]:
+    """What may name the gang of a pod: its namespace with each such label and annotation."""
+    metadata = pod.named.metadata or kube.ObjectMeta()
+    fields = (*strings(metadata.labels).items(), *strings(metadata.annotations).items())
+    return {(pod.namespace, key, value) for key, value in fields if key in NAMING}
+
+
 def only_node(pod: kube.Pod) -> str | None:
     """The node that alone takes a member of a gang, "" for none; None: any."""
     return strings((pod.metadata or kube.ObjectMeta()).annotations).get(ONLY_NODE)

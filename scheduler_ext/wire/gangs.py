@@ -246,7 +246,8 @@ def _wish(found: _Found, ours: Mapping[str, str], groups: Groups, *, must_say: b
 
 
 def _size(key: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_SIZE):
+    # int() refuses some thousand digits, zeros in front included.
+    if not (len(text) <= 9 and text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_SIZE):
         raise _BadFieldError(f"annotation {key}: {shown(text)} is no number of pods from 1 to {MAX_SIZE}")
     return int(text)
 

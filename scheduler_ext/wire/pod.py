@@ -390,6 +390,12 @@ def _unknown_devices(spec: kube.PodSpec, claims: ClaimLookup | None) -> Iterator
                 yield f"a selector ({problem}) of the DeviceClass of {name}"
 
 
+PREFERENCES = frozenset(
+    ("preferred pod affinity", "preferred pod anti-affinity", "topology spread with ScheduleAnyway")
+)
+"""What `not_modelled` names and a pod may do without."""
+
+
 def not_modelled(pod: kube.Pod, claims: ClaimLookup | None = None) -> list[str]:
     """Features of the pod, and of its claims, that kube-scheduler checks and this package does not."""
     spec = pod.spec or kube.PodSpec()

@@ -9,15 +9,21 @@ from scheduler_ext.core.errors import ConfigError
 DURATION = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$"
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h)")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+# 0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z: times beyond, which other zones can name, cannot be written.
+_FIRST_S, _LAST_S = -62_135_596_800.0, 253_402_300_799.0
 
 
 def seconds(text: str | None) -> float | None:
-    """Seconds since 1970 of a time such as 2026-11-21T07:13:08Z; None for any other text."""
+    """Seconds since 1970 of a time such as 2026-11-21T07:13:08Z; None for any other text,
+    and for a time that cannot be written in UTC."""
     try:
         moment = datetime.fromisoformat(text or "")
     except ValueError:
         return None
-    return moment.timestamp() if moment.tzinfo is not None else None
+    if moment.tzinfo is None:
+        return None
+    at = moment.timestamp()
+    return at if _FIRST_S <= at <= _LAST_S else None
 
 
 def micro_time(at: float) -> str:

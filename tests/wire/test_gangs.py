@@ -140,6 +140,16 @@ def test_a_pod_says_which_gang_it_belongs_to(of: kube.Pod, expected: GangWish | 
             id="too large a size",
         ),
         pytest.param(
+            pod(ours(gang="t", gang_size="00000000199999")),
+            f"annotation {OURS}gang-size: '00000000199999' is no number of pods from 1 to 1000",
+            id="too many pods behind zeros",
+        ),
+        pytest.param(
+            pod(ours(gang="t", gang_size="0" * 5000 + "1")),
+            f"annotation {OURS}gang-size: '{'0' * 77}...' is no number of pods from 1 to 1000",
+            id="more digits than a number may have",
+        ),
+        pytest.param(
             pod(ours(gang="a b", gang_size="2")),
             f"annotation {OURS}gang: 'a b' is no name; use letters, digits, '-', '_' and '.', at "
             "most 253 of them",

@@ -1,6 +1,6 @@
 """The gangs of a cluster, from their pods."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -22,11 +22,12 @@ Ask = TypeVar("Ask", bound=Asked)
 @dataclass(frozen=True, slots=True)
 class Waiting(Generic[Ask]):
     """The pods that wait for GPUs: what each of them asks by uid, or why that is not modelled. `assumed` are
-    the nodes of those whose binding is in flight."""
+    the nodes of those whose binding is in flight, and `foreign` those that another component nominated."""
 
     asks: Mapping[str, Ask]
     problems: Mapping[str, str] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
+    foreign: Collection[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +59,10 @@ def assemble(
     read. A pod of the watch that is not yet known as waiting comes later."""
     members: list[tuple[GangWish, Member[Ask]]] = []
     companions: dict[GangKey, list[GangPod]] = {}
-    wishes: dict[GangKey, GangWish] = {}
     problems: dict[GangKey, str] = {}
     found: Assembled[Ask] = Assembled([], companions, [], [], [], {})
     kept: dict[str, GangPod] = {}
+    named: list[tuple[GangWish, GangPod]] = []
     for pod in pods:
         try:
             wish = wish_of(pod)
@@ -76,17 +77,58 @@ def assemble(
         if isinstance(wish, InvalidGang):
             found.invalid.append((pod, wish.message))
             continue
-        if pod.state is None:
-            continue
-        wishes.setdefault(wish.key, wish)
+        if pod.state is not None:
+            named.append((wish, pod))
+    named = _of_last_runs(named)
+    for wish, pod in named:
         if not pod.asks_gpu:
             companions.setdefault(wish.key, []).append(pod)
         elif (problem := waiting.problems.get(pod.uid)) is not None and pod.node is None:
-            problems.setdefault(wish.key, f"pod {pod.name}: {problem}")
+            text = f"pod {pod.name}: {problem}"
+            found.invalid.append((pod, text))
+            problems.setdefault(wish.key, text)
         elif (member := _member(pod, waiting, duration_s)) is not None:
             members.append((wish, member))
     gangs = [_whole(gang, companions, problems) for gang in gangs_of(members)]
+    found.alone.extend(_without_gpus(named, companions))
     return replace(found, gangs=gangs, pods=kept)
+
+
+def _of_last_runs(named: Sequence[tuple[GangWish, GangPod]]) -> list[tuple[GangWish, GangPod]]:
+    """These without the pods that ended well in former runs of their gang: a CronJob's pods have one gang in
+    all of its runs. These are pods of other owners, once they or the others are a whole gang."""
+    ended: dict[GangKey, list[GangPod]] = {}
+    owners: dict[GangKey, list[str]] = {}
+    sizes = {wish.key: wish.size for wish, _ in named}
+    for wish, pod in named:
+        if pod.state is MemberState.DONE:
+            ended.setdefault(wish.key, []).append(pod)
+        else:
+            owners.setdefault(wish.key, []).append(_owner(pod))
+    former: set[str] = set()
+    for key, pods in ended.items():
+        others, size = owners.get(key, []), sizes[key]
+        gone = [pod for pod in pods if not _owner(pod) or _owner(pod) not in others]
+        gone.sort(key=lambda pod: pod.created_at)
+        count = len(gone) if len(others) >= size else len(gone) // size * size
+        former.update(pod.uid for pod in gone[:count])
+    return [(wish, pod) for wish, pod in named if pod.uid not in former]
+
+
+def _without_gpus(
+    named: Sequence[tuple[GangWish, GangPod]], companions: Mapping[GangKey, list[GangPod]]
+) -> list[GangPod]:
+    """The pods of whole gangs of which none asks GPUs: they need no places, and no member starts them."""
+    sizes = {wish.key: wish.size for wish, _ in named}
+    asking = {wish.key for wish, pod in named if pod.asks_gpu}
+    whole = [pods for key, pods in companions.items() if key not in asking and len(pods) >= sizes[key]]
+    return [pod for pods in whole for pod in pods]
+
+
+def _owner(pod: GangPod) -> str:
+    """The uid of the controller of a pod; empty without one."""
+    owners = (pod.named.metadata.owner_references if pod.named.metadata is not None else None) or ()
+    return next((owner.uid or "" for owner in owners if owner.controller), "")
 
 
 def _member(
@@ -111,6 +153,7 @@ def _member(
         duration_s(pod.uid),
         ask.kind if ask is not None else None,
         pod.preempts,
+        state is MemberState.WAITING and pod.uid in waiting.foreign,
     )
 
 

@@ -88,6 +88,8 @@ class GangEntries:
         """How a member stands."""
         pod = ask.pod
         stands = self._stands.get(ask.uid) or _Stands(State.GATED if ask.gated else State.WAITING, "")
+        if ask.is_foreign and not ask.gated:
+            stands = _Stands(State.NOMINATED_ELSEWHERE, "", stands.gang, ask.nominated or "", stands.deadline)
         since = self._since.get(ask.uid)
         return Entry(
             pod.uid,

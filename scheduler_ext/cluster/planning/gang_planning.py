@@ -37,8 +37,9 @@ from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.gang_pod import GangPod
+from scheduler_ext.wire.gang_pod import GangPod, names_in
 from scheduler_ext.wire.gangs import gang_wish
+from scheduler_ext.wire.pod import PREFERENCES
 
 log = logging.getLogger(__name__)
 
@@ -96,6 +97,7 @@ class GangPlanning:
         # The pods that name a group, and turned out to belong to no gang.
         self._alone: frozenset[str] = frozenset()
         self._not_before = 0.0
+        self._next_s = 0.0
         self._looked_at = 0.0
         self._changed = True
         # Differs once other room is kept for gangs.
@@ -203,6 +205,8 @@ class GangPlanning:
         self.entries.take(decisions.verdicts, found, time.time())
         took = time.monotonic() - began
         self._not_before = time.monotonic() + max(_EVERY_S, _REST * took)
+        # The next step may take as long as this one.
+        self._next_s = self._not_before - began
         return turns.steps, decisions
 
     def _wall(self) -> float:
@@ -218,18 +222,23 @@ class GangPlanning:
         self, asks: Sequence[WaitingPod], kept: Mapping[str, KeptPlace], assumed: Mapping[str, str]
     ) -> Assembled[WaitingPod]:
         self._sizes.look()
-        problems = {
-            ask.uid: ask.invalid or f"it asks {', '.join(ask.not_modelled)}, which the planner does not know"
-            for ask in asks
-            if ask.invalid is not None or ask.not_modelled
-        }
-        waiting = Waiting({ask.uid: ask for ask in asks if ask.uid not in problems}, problems, assumed)
+        problems = {ask.uid: problem for ask in asks if (problem := _problem(ask)) is not None}
+        foreign = frozenset(ask.uid for ask in asks if ask.is_foreign)
+        known = {ask.uid: ask for ask in asks if ask.uid not in problems}
+        waiting = Waiting(known, problems, assumed, foreign)
         planned = {
             ask.uid: ask.planned.node for ask in asks if ask.planned is not None and not ask.is_foreign
         }
         pods = []
-        for pod in self.writes.own.over(self._pods.all()):
-            if pod.scheduler_name in self._names:
+        every = self.writes.own.over(self._pods.all())
+        ours = [pod for pod in every if pod.scheduler_name in self._names]
+        named = {name for pod in ours for name in names_in(pod)}
+        for pod in every:
+            if pod.scheduler_name not in self._names:
+                # A launcher needs no GPU, and so no scheduler that knows them.
+                if not (pod.asks_gpu or pod.is_gated) and not named.isdisjoint(names_in(pod)):
+                    pods.append(pod)
+            else:
                 place = kept.get(pod.uid)
                 node = planned.get(pod.uid)
                 if place is not None and not place.pod.expected:
@@ -250,7 +259,8 @@ class GangPlanning:
         assert self._found is not None
         if decisions.evict:
             self._changed = True
-        written = self.writes.carry_out(decisions, self._found, snapshot, self._budgets, self._wall())
+        wall, next_s = self._wall(), self._next_s
+        written = self.writes.carry_out(decisions, self._found, snapshot, self._budgets, wall, next_s)
         self._tell(self._found)
         return written
 
@@ -268,3 +278,9 @@ class GangPlanning:
     def entry(self, ask: WaitingPod, at: float) -> Entry:
         """How a member stands, for those who read the plan."""
         return self.entries.entry(ask, at)
+
+
+def _problem(ask: WaitingPod) -> str | None:
+    """Why a member cannot be planned. kube-scheduler may weigh its preferences; a gang does without."""
+    unknown = ", ".join(each for each in ask.not_modelled if each not in PREFERENCES)
+    return ask.invalid or (f"it asks {unknown}, which the planner does not know" if unknown else None)

@@ -61,13 +61,14 @@ class _Asked:
 @dataclass(frozen=True, slots=True)
 class _Step:
     """What was decided, and about which gangs: `gangs` by the uids of their members. `server_now` is the API
-    server's time."""
+    server's time, and the next step ends in `next_s`."""
 
     decisions: Decisions[WaitingPod]
     found: Assembled[WaitingPod]
     gangs: Mapping[str, Gang[WaitingPod]]
     now: float
     server_now: float
+    next_s: float
 
     @property
     def given(self) -> dict[str, GivenPlace]:
@@ -111,13 +112,14 @@ class GangWrites:
         snapshot: Snapshot,
         budgets: Sequence[Budget],
         server_now: float,
+        next_s: float,
     ) -> tuple[list[Write], set[str]]:
-        """Do what was decided with these budgets. Returns the nominations to write, and the nodes whose
-        places changed."""
+        """Do what was decided with these budgets; the next step ends in `next_s` or so. Returns the
+        nominations to write, and the nodes whose places changed."""
         gangs = {member.uid: gang for gang in found.gangs for member in gang.members}
         now = time.monotonic()
         self._asked = {uid: asked for uid, asked in self._asked.items() if now < asked.at + _WRITTEN_S}
-        step = _Step(decisions, found, gangs, now, server_now)
+        step = _Step(decisions, found, gangs, now, server_now, next_s)
         writes = self._settled(step)
         nodes: set[str] = set()
         try:
@@ -167,7 +169,8 @@ class GangWrites:
             for uid in over:
                 cache.unplan(uid)
             for uid, node in reserved.items():
-                cache.plan(replace(asks[uid].pod, expected=True), node, step.now + pause_s + _RESERVED_S)
+                until = step.now + step.next_s + pause_s + _RESERVED_S
+                cache.plan(replace(asks[uid].pod, expected=True), node, until)
             for uid, each in given.items():
                 cache.plan(asks[uid].pod, each.node, step.now + self._kept_s(each, step))
         self.reserved = frozenset(reserved)
@@ -225,7 +228,7 @@ class GangWrites:
     def _lift(self, step: _Step) -> None:
         """Remove the gates of gangs whose nominations are all written, and those of pods that need none."""
         given, pods = step.given, step.found.pods
-        begun = {gang.key for gang in step.found.gangs if gang.has_begun}
+        begun = {gang.key for gang in step.found.gangs if gang.has_begun or gang.has_started}
         for uids in step.decisions.lift:
             gang = step.gangs[uids[0]]
             joining = [given[member.uid] for member in gang.joining if member.uid in given]

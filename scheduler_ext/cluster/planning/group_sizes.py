@@ -21,8 +21,8 @@ _CALL_S = 2.0
 _KNOWN_S, _UNKNOWN_S = 60.0, 15.0
 # Objects of one look. Gangs whose objects are read later are planned later.
 _MOST = 10
-# After a failure of the server.
-_RETRY_S = 2.0
+# After a failure of the server; an object that fails again and again waits twice as long each time.
+_RETRY_S, _LONGEST_RETRY_S = 2.0, 60.0
 # The answers that are kept.
 _KEPT = 5000
 
@@ -45,6 +45,12 @@ class _Answer:
     until: float
 
 
+@dataclass(slots=True)
+class _Failure:
+    pause_s: float
+    until: float
+
+
 class GroupSizes:
     """For one thread. `look` begins a look, in which some more objects may be read."""
 
@@ -52,6 +58,7 @@ class GroupSizes:
         self._transport = transport
         self._monotonic = monotonic
         self._answers: dict[Group, _Answer] = {}
+        self._failures: dict[Group, _Failure] = {}
         self._left = _MOST
         self._not_before = 0.0
         # Whether an answer is still to come.
@@ -62,6 +69,8 @@ class GroupSizes:
         self._left, self.unread = _MOST, False
         if len(self._answers) > _KEPT:
             self._answers.clear()
+        if len(self._failures) > _KEPT:
+            self._failures.clear()
 
     def of(self, pod: kube.Pod) -> Callable[[Group], DeclaredGroup | None]:
         """The objects of groups, for this pod. Raises UnknownYetError for one that is read in a later
@@ -76,15 +85,20 @@ class GroupSizes:
         known, now = self._answers.get(group), self._monotonic()
         if known is not None and now < known.until:
             return known.group
-        if self._left <= 0 or now < self._not_before:
+        failure = self._failures.get(group)
+        if self._left <= 0 or now < max(self._not_before, failure.until if failure else 0.0):
             return self._later(known)
         self._left -= 1
         try:
             found = self._read(group, kind)
         except ClusterError as error:
             log.warning("the %s %s/%s is not read, trying again: %s", *group, error)
-            self._not_before = self._monotonic() + _RETRY_S
+            now = self._monotonic()
+            self._not_before = now + _RETRY_S
+            pause_s = min(_LONGEST_RETRY_S, 2 * failure.pause_s) if failure else _RETRY_S
+            self._failures[group] = _Failure(pause_s, now + pause_s)
             return self._later(known)
+        self._failures.pop(group, None)
         declared = _size_in(found)
         held_s = _KNOWN_S if declared is not None else _UNKNOWN_S
         self._answers[group] = _Answer(declared, self._monotonic() + held_s)

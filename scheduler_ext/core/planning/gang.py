@@ -69,7 +69,8 @@ class Member(Generic[T]):
     or where a nomination of the planner keeps its place. `deadline` is written when the gates go: the time
     by which the whole gang must have started, None before that and again once it has (seconds of wall
     time). `max_duration_s` is the longest time that it runs, if stated. Members of one `kind` ask the same;
-    None: unknown. `preempts` is False for one that may not cause evictions."""
+    None: unknown. `preempts` is False for one that may not cause evictions. One that `has_other_place` was
+    nominated by another component, and that place is held already."""
 
     uid: str
     ask: T
@@ -81,6 +82,7 @@ class Member(Generic[T]):
     max_duration_s: float | None = None
     kind: Hashable = None
     preempts: bool = True
+    has_other_place: bool = False
 
     @property
     def is_unbound(self) -> bool:
@@ -108,7 +110,7 @@ class Gang(Generic[T]):
     def joining(self) -> tuple[Member[T], ...]:
         """The members that have no node yet and are to get one."""
         among = self.members if self.has_started else self.team
-        return tuple(member for member in among if member.is_unbound)
+        return tuple(member for member in among if member.is_unbound and not member.has_other_place)
 
     @property
     def bound(self) -> tuple[Member[T], ...]:
@@ -125,10 +127,22 @@ class Gang(Generic[T]):
         return any(member.state in (MemberState.WAITING, MemberState.BOUND) for member in self.members)
 
     @property
+    def is_promised(self) -> bool:
+        """Whether it holds GPUs, or its gates went and it has until its deadline. Pods that had no gate have
+        begun without that."""
+        return any(
+            member.state is MemberState.BOUND
+            or (member.state is MemberState.WAITING and member.deadline is not None)
+            for member in self.members
+        )
+
+    @property
     def has_started(self) -> bool:
-        """Whether all of it ran at one time: then its members have no deadline any more."""
+        """Whether all of it ran at one time: then its members have no deadline any more, or have ended."""
         running = self.bound
-        return bool(running) and all(member.deadline is None for member in running)
+        if not running:
+            return sum(member.state is MemberState.DONE for member in self.members) >= self.wish.size
+        return all(member.deadline is None for member in running)
 
     @property
     def is_partial(self) -> bool:

@@ -224,6 +224,10 @@ class Backfill(Generic[T]):
         """A further pod that gangs may wait for."""
         self._running.setdefault(pod.node, []).append(pod)
 
+    def remove(self, uid: str, node: str) -> None:
+        """A pod is not there any more."""
+        self._running[node] = [pod for pod in self._running.get(node, ()) if pod.uid != uid]
+
     def place(
         self,
         ask: T,

@@ -134,14 +134,26 @@ class GangStep(Generic[T]):
     def _keep(self, gang: Gang[T]) -> dict[str, str]:
         """The places of members that their nominations still keep, put on the cluster."""
         places = {}
-        for member in gang.joining:
-            node = member.node
-            if node is None or node not in self._cluster.nodes:
-                continue
+        for member, node in self._nominated(gang):
             if self._cluster.best(member.ask, (node,)) is not None:
                 self._cluster.put(member.ask, node)
                 places[member.uid] = node
         return places
+
+    def _nominated(self, gang: Gang[T]) -> list[tuple[Member[T], str]]:
+        """The joining members with a nomination, and its node. Where the gang requires one domain, some may
+        in another: a nomination of a former step was not written, or the label of a node has changed."""
+        nodes = self._cluster.nodes
+        found = [(each, each.node) for each in gang.joining if each.node is not None and each.node in nodes]
+        if gang.wish.required_topology is None:
+            return found
+        values = self._scene.topology.get(gang.wish.required_topology, {})
+        domains = {values.get(each.node or "") for each in gang.bound} - {None}
+        if not domains:
+            domains = {values.get(node) for _, node in found}
+            if len(domains) > 1:
+                return []
+        return [(each, node) for each, node in found if node in values and values[node] in domains]
 
     def _complete(self, gang: Gang[T], places: dict[str, str]) -> None:
         """Places for the members of a gang that has begun. Its gates go once all have one."""
@@ -173,6 +185,33 @@ class GangStep(Generic[T]):
             places = {uid: place.node for uid, place in found.places.items()}
         self._planned(gang, places)
         self._nominate_all(gang, places, self._policy.deadlines.start_by(gang, self._now))
+
+    def in_the_way(self, gang: Gang[T], held: Sequence[tuple[T, str]]) -> list[tuple[T, str]]:
+        """Which of these pods, that have been put on nodes and come after the gang, have to leave so that it
+        starts; none if it fits beside them, or not even without them."""
+        if not held or gang.problem is not None or gang.missing:
+            return []
+        cluster, topology = self._cluster, self._scene.topology
+        among = self.backfill.open_nodes(gang.priority, gang.max_duration_s)
+        mark = cluster.mark()
+        found = []
+        if isinstance(fit(gang, cluster, topology, among), GangMiss):
+            for ask, node in held:
+                cluster.take_back(ask, node)
+            if isinstance(fit(gang, cluster, topology, among), GangFit):
+                for ask, node in held:
+                    if cluster.best(ask, (node,)) is None:
+                        found.append((ask, node))
+                    else:
+                        cluster.put(ask, node)
+        cluster.rollback(mark)
+        return found
+
+    def release(self, uid: str, ask: T, node: str) -> None:
+        """A pod that was held has lost its place."""
+        self._cluster.take_back(ask, node)
+        self._running = [pod for pod in self._running if pod.uid != uid]
+        self.backfill.remove(uid, node)
 
     def postpone(self, gang: Gang[T]) -> None:
         """Pods before a gang that has not begun are still to be tried: it does not start, and of its former
@@ -241,7 +280,7 @@ class GangStep(Generic[T]):
             # Others are in the way, so pods that it would evict may come. If all that is awaited leaves, they
             # may not: the gang would evict such pods again and again.
             mine = replace(mine, evicts_below=gang.priority)
-        mine = replace(mine, turn=None if gang.has_begun else gang.turn)
+        mine = replace(mine, turn=None if gang.is_promised else gang.turn)
         self.backfill.reservations.append(mine)
         self._verdicts.append(Verdict(state, gang, miss=miss, reservation=mine))
 
@@ -260,8 +299,8 @@ class GangStep(Generic[T]):
             return None
         evicted = [Evict(pod.uid, gang.key) for pod in found.victims]
         for key in dict.fromkeys(pod.gang for pod in found.victims):
-            waiting = self._by_key[key].joining if key in self._by_key else ()
-            evicted += [Evict(each.uid, gang.key) for each in waiting if each.state in _LEAVING]
+            members = self._by_key[key].members if key in self._by_key else ()
+            evicted += [Evict(each.uid, gang.key) for each in members if each.state is MemberState.WAITING]
         self._leave(evicted)
         places = {uid: place.node for uid, place in found.fit.places.items()}
         nodes = set(places.values())

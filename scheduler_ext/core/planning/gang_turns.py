@@ -8,6 +8,7 @@ from scheduler_ext.core.planning.backfilled_cluster import BackfilledCluster
 from scheduler_ext.core.planning.gang import Gang
 from scheduler_ext.core.planning.gang_decisions import Decisions, Single
 from scheduler_ext.core.planning.gang_step import GangStep
+from scheduler_ext.core.planning.outcomes import Outcome
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
 from scheduler_ext.core.planning.planner import Planner, Step
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
@@ -52,6 +53,7 @@ class GangTurns:
                 continue
             in_turn = in_turn and self._place_before(gang)
             if in_turn:
+                self._make_room(gang)
                 self._planning.start(gang)
             else:
                 # Pods that come first are still to be tried, and none that comes later may go before.
@@ -59,6 +61,20 @@ class GangTurns:
         if in_turn:
             self._place(self._asks)
         return self._planning.decisions()
+
+    def _make_room(self, gang: Gang[WaitingPod]) -> None:
+        """Pods alone of lower priority lose the places with which the gang would not fit."""
+        held = [
+            (ask, node)
+            for ask, node in self._planner.places_below(gang.priority)
+            if self._cluster.planned_on(node, ask.uid) is not None
+        ]
+        lost = self._planning.in_the_way(gang, held)
+        for ask, node in lost:
+            self._planning.release(ask.uid, ask, node)
+            self._planner.ended(ask.uid, Outcome.WITHDRAWN, self._now)
+        if lost:
+            self.steps.append(Step(withdraw=[ask.uid for ask, _ in lost], more=True))
 
     def _place_before(self, gang: Gang[WaitingPod]) -> bool:
         """Places for the pods that come before a gang; whether none of them is left to be tried."""

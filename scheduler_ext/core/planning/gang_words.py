@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from scheduler_ext.core.planning.gang import Gang
+from scheduler_ext.core.planning.gang import NODE_POOL, Gang
 from scheduler_ext.core.planning.gang_decisions import Verdict
 from scheduler_ext.core.planning.gang_fit import GangMiss
 from scheduler_ext.core.planning.plan import State
@@ -42,6 +42,8 @@ def sentence(verdict: Verdict[T], amounts: Amounts[T]) -> str:
             return f"all {gang.wish.size} members have places"
         case State.GIVEN_UP:
             return f"{_begun(gang)}, and the deadline has passed: the gang is evicted whole"
+        case State.UNSCHEDULABLE if gang.wish.required_topology and _has_no_domain(verdict.miss):
+            return _no_domain(gang.wish.required_topology)
     words = [nearest_miss(verdict.miss, amounts)] if verdict.miss is not None else []
     if verdict.state is State.BEHIND:
         words.append(f"behind gang {verdict.behind}, for which places are kept")
@@ -56,6 +58,18 @@ def sentence(verdict: Verdict[T], amounts: Amounts[T]) -> str:
         if verdict.state is State.RESERVED and kept.starts_at is None:
             words.append("the time is unknown, because some of these pods state no max-duration")
     return "; ".join(words)
+
+
+def _has_no_domain(miss: GangMiss[T] | None) -> bool:
+    return miss is not None and miss.domain.key is None
+
+
+def _no_domain(key: str) -> str:
+    has = "is in a node pool" if key == NODE_POOL else f"has the label {key}"
+    return (
+        f"no node that could take a member {has}, as the gang requires; correct its required topology, "
+        "or label the nodes"
+    )
 
 
 def assembling(gang: Gang[T]) -> str:

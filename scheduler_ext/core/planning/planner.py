@@ -151,6 +151,16 @@ class Planner:
         given = self._given.get(uid)
         return None if given is None else (given.node, given.until)
 
+    def places_below(self, priority: int) -> list[tuple[WaitingPod, str]]:
+        """The pods of lower priority that have a place, and its node, the first in their order first; without
+        those that kube-scheduler has come to, because they are about to be bound."""
+        found = [
+            (given.ask, given.node)
+            for uid, given in self._given.items()
+            if given.ask.priority < priority and uid not in self._asked
+        ]
+        return sorted(found, key=lambda each: each[0].rank)
+
     def devices_of(self, uid: str) -> Mapping[str, tuple[str, ...]]:
         """The GPU of each share of a pod that has a place, by container."""
         given = self._given.get(uid)

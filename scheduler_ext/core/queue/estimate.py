@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_ext.core.queue.replay import NEVER, Arrival, Basis, Moment, Queue
-from scheduler_ext.core.queue.room import Amounts, Arrivals, Holder, Waiter, fits
+from scheduler_ext.core.queue.room import Amounts, Arrivals, Holder, Waiter, fits, less
 from scheduler_ext.core.queue.run_times import ENOUGH, RunKind, RunTimes
 from scheduler_ext.core.queue.survival import Floats, Survival
 
@@ -177,9 +177,9 @@ class _Reasons:
 
     def of(self, position: int) -> str:
         waiter = self._queue.waiters[position]
-        nodes = [node for node in waiter.within if self._could_take(waiter, node)]
+        nodes = [node for node in sorted(waiter.within) if self._could_take(waiter, node)]
         holders = [holder for node in nodes for holder in self._by_node.get(node, ())]
-        if not holders:
+        if not self._take_whole(waiter, nodes):
             return NOTHING_HELPS
         unclear = sum(self._is_unclear(holder) for holder in holders)
         if not unclear:
@@ -193,9 +193,21 @@ class _Reasons:
 
     def _could_take(self, waiter: Waiter, node: str) -> bool:
         """Whether an empty node takes one of its pods."""
-        held = [holder.amounts for holder in self._by_node.get(node, ())]
-        free = tuple(map(sum, zip(self._free[node], *held, strict=True)))
+        free = self._emptied(node)
         return any(fits(free, ask) for ask in waiter.asks)
+
+    def _take_whole(self, waiter: Waiter, nodes: Sequence[str]) -> bool:
+        """Whether these nodes take all of its pods when they are empty."""
+        asks = list(waiter.asks)
+        for node in nodes:
+            free = self._emptied(node)
+            while asks and fits(free, asks[-1]):
+                free = less(free, asks.pop())
+        return not asks
+
+    def _emptied(self, node: str) -> Amounts:
+        held = [holder.amounts for holder in self._by_node.get(node, ())]
+        return tuple(map(sum, zip(self._free[node], *held, strict=True)))
 
     def _is_unclear(self, holder: Holder) -> bool:
         if holder.limit_s is not None or holder.leaving:

@@ -41,6 +41,10 @@ class RoomOfNodes:
         self._facts = facts
         self._snapshot = snapshot
 
+    def has(self, name: str) -> bool:
+        """Whether there is such a node; a plan may be older."""
+        return name in self._by_name
+
     @property
     def free(self) -> dict[str, Amounts]:
         """What each node has left, in thousandths of a GPU and of a CPU."""

@@ -174,7 +174,7 @@ class _Asked:
         limit_s = max_duration_s(pod)
         within, memory_mib = self._nodes(first, pod)
         places = tuple(entry.node for entry in row.entries if entry.node)
-        placed = row.state in _PLACED and len(places) == len(row.pods)
+        placed = row.state in _PLACED and len(places) == len(row.pods) and all(map(self._room.has, places))
         if row.state is State.NOMINATED_ELSEWHERE and first.nominated_node is not None:
             within &= {first.nominated_node}
         return Waiter(

@@ -126,6 +126,28 @@ def test_a_member_that_is_not_modelled_is_the_gangs_problem() -> None:
     assert found.gangs[0].problem == "pod b: it asks host ports"
 
 
+def test_every_member_that_is_not_modelled_is_named_though_no_other_exists() -> None:
+    found = Scene(
+        [member("a"), member("b")], problems=dict.fromkeys(("uid-a", "uid-b"), "host ports")
+    ).assemble()
+    assert [(each.name, text) for each, text in found.invalid] == [
+        ("a", "pod a: host ports"),
+        ("b", "pod b: host ports"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pods", "alone"),
+    [
+        pytest.param([member("a", gpus=0), member("b", gpus=0)], ["a", "b"], id="all pods exist"),
+        pytest.param([member("a", gpus=0)], [], id="another one is to come, and may ask GPUs"),
+        pytest.param([member("a", gpus=0), member("b")], [], id="one asks GPUs"),
+    ],
+)
+def test_a_gang_without_gpus_needs_no_places(pods: list[GangPod], alone: list[str]) -> None:
+    assert [each.name for each in Scene(pods).assemble().alone] == alone
+
+
 def test_members_that_contradict_each_other_are_a_problem() -> None:
     (gang,) = Scene([member("a", size=2), member("b", size=3)]).assemble().gangs
     assert gang.problem is not None
@@ -143,3 +165,69 @@ def test_a_group_that_is_still_to_be_read_waits() -> None:
 def test_a_member_that_ended_well_still_counts(phase: str) -> None:
     (gang,) = Scene([member("a"), member("b", on="n1", phase=phase)]).assemble().gangs
     assert gang.missing == (phase == "Failed")
+
+
+def ended(name: str, **more: Any) -> GangPod:
+    return member(name, on="n1", phase="Succeeded", **more)
+
+
+def owned(of: GangPod, owner: str) -> GangPod:
+    metadata = of.named.metadata
+    assert metadata is not None
+    metadata.owner_references = [kube.OwnerReference("Job", owner, f"uid-{owner}", True)]
+    return of
+
+
+@pytest.mark.parametrize(
+    ("pods", "joining", "missing"),
+    [
+        pytest.param(
+            [
+                *(owned(ended(name), "run-1") for name in "ab"),
+                *(owned(member(name), "run-2") for name in "cd"),
+            ],
+            {"uid-c", "uid-d"},
+            0,
+            id="the pods of a CronJob's last run do not count for the next one",
+        ),
+        pytest.param(
+            [*(owned(ended(name), "run-1") for name in "ab"), owned(member("c"), "run-2")],
+            {"uid-c"},
+            1,
+            id="so its first pod waits for the second",
+        ),
+        pytest.param(
+            [owned(ended("a"), "run-1"), *(owned(member(name), "run-2") for name in "cd")],
+            {"uid-c", "uid-d"},
+            0,
+            id="of a run that failed in part, too, once all pods of the next one exist",
+        ),
+        pytest.param(
+            [ended("a"), ended("b"), member("c"), member("d")],
+            {"uid-c", "uid-d"},
+            0,
+            id="pods without an owner are of a former run as well",
+        ),
+        pytest.param(
+            [owned(ended("a"), "driver"), owned(member("c"), "workers")],
+            {"uid-c"},
+            0,
+            id="a Job whose pods have all ended counts for the others of its gang",
+        ),
+        pytest.param(
+            [*(owned(ended(name), "job") for name in "ab"), owned(member("c"), "job")],
+            {"uid-c"},
+            0,
+            id="a further pod of a Job starts though those before it have ended together",
+        ),
+    ],
+)
+def test_pods_of_former_runs_take_no_part(pods: list[GangPod], joining: set[str], missing: int) -> None:
+    (gang,) = Scene(pods).assemble().gangs
+    assert ({each.uid for each in gang.joining}, gang.missing) == (joining, missing)
+
+
+def test_a_launcher_of_a_former_run_does_not_count() -> None:
+    pods = [owned(ended(name, gpus=gpus), "run-1") for name, gpus in (("a", 1), ("b", 0))]
+    (gang,) = Scene([*pods, owned(member("c"), "run-2")]).assemble().gangs
+    assert gang.missing == 1

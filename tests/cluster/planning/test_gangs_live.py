@@ -6,9 +6,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from scheduler_ext.core.planning.gang import GATE
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.wire.config import Configuration, GangsSection, NominateSection
 from scheduler_ext.wire.times import time_text
@@ -17,8 +19,10 @@ from tests.cluster.api.api_requests import writes
 from tests.cluster.following import eventually
 from tests.cluster.planning.gangs_followed import (
     OURS,
+    PREEMPTING,
     WHOLE,
     Cluster,
+    is_eviction,
     is_lift,
 )
 from tests.kube_objects import names_body, pod
@@ -79,6 +83,36 @@ def test_a_late_gang_is_evicted_whole(make: Callable[..., Cluster]) -> None:
     eventually(lambda: all("deletionTimestamp" in cluster.get(each)["metadata"] for each in "ab"))
 
 
+def test_a_deadline_that_a_user_wrote_beyond_all_years_harms_no_other_pod(
+    make: Callable[..., Cluster],
+) -> None:
+    cluster = make("n1", "n2")
+    never = {f"{OURS}gang-start-by": "9999-12-31T23:59:59-12:00"}
+    cluster.add("a", ungated=True, notes=never)
+    cluster.add("b", ungated=True, notes=never)
+    cluster.extender()
+    eventually(lambda: len(cluster.places()) == 2)
+
+
+def test_no_pod_is_evicted_for_a_member_that_preemption_has_nominated(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2", "n3")
+    cluster.server.store.put(PODS, pod("other", {WHOLE: "1"}, on="n3"))
+    later = {f"{OURS}gang-start-by": time_text(time.time() + 100)}
+    cluster.add("a", notes=later, ungated=True, priority=10)
+    cluster.bind("a", "n1")
+    cluster.add("b", notes=later, ungated=True, priority=10)
+    cluster.server.store.update(
+        PODS, "b", lambda old: old | {"status": old["status"] | {"nominatedNodeName": "n2"}}, "default"
+    )
+    live = cluster.extender(PREEMPTING)
+    planning = live.planning
+    assert planning is not None
+    expected = [(State.NOMINATED_ELSEWHERE, "n2")]
+    eventually(lambda: [(entry.state, entry.node) for entry in planning.plan().entries] == expected)
+    time.sleep(0.5)
+    assert not cluster.server.log.all(is_eviction)
+
+
 def test_the_deadline_goes_once_all_members_run(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
     cluster.add("a")
@@ -92,6 +126,21 @@ def test_the_deadline_goes_once_all_members_run(make: Callable[..., Cluster]) ->
             not any(f"{OURS}gang-start-by" in cluster.get(name)["metadata"]["annotations"] for name in "ab")
         )
     )
+
+
+def test_kept_room_is_kept_until_the_next_step_however_long_one_takes(
+    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_planning._REST", 1e6)
+    cluster = make("n1", "n2")
+    cluster.server.store.put(PODS, pod("old", {WHOLE: "1"}, on="n1"))
+    cluster.add("a")
+    cluster.add("b")
+    live = cluster.extender()
+    eventually(lambda: live.locked.cache.all_kept() != [])
+    assert live.planning is not None
+    assert live.planning.gangs is not None
+    assert all(each.until > live.planning.gangs._not_before for each in live.locked.cache.all_kept())
 
 
 def test_room_that_is_kept_for_a_gang_is_refused_to_others(make: Callable[..., Cluster]) -> None:
@@ -159,6 +208,102 @@ def test_a_pod_without_a_gate_that_names_a_gang_of_one_is_planned_alone(make: Ca
     )
     eventually(lambda: cluster.places() == {"a": "n1"})
     assert not cluster.server.log.all(is_lift)
+
+
+def test_a_launcher_of_another_scheduler_counts_as_a_member(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1")
+    cluster.add("a", size=2)
+    notes = {f"{OURS}gang": "train", f"{OURS}gang-size": "2"}
+    cluster.server.store.put(PODS, pod("launcher", {}, annotations=notes, schedulerName="default-scheduler"))
+    cluster.extender()
+    eventually(lambda: cluster.gated() == set())
+
+
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "labelSelector": {}}
+APART = {"podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}, "weight": 1}
+
+
+@pytest.mark.parametrize(
+    ("asking", "starts"),
+    [
+        pytest.param(
+            {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [APART]}}},
+            True,
+            id="preferred pod anti-affinity",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]},
+            True,
+            id="a spread where possible",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]},
+            False,
+            id="a spread that is required",
+        ),
+    ],
+)
+def test_a_preference_that_is_not_modelled_does_not_keep_a_gang_from_its_start(
+    make: Callable[..., Cluster], asking: dict[str, Any], starts: bool
+) -> None:
+    cluster = make("n1", "n2")
+    cluster.add("a", **asking)
+    cluster.add("b", **asking)
+    cluster.extender()
+    if starts:
+        eventually(lambda: cluster.gated() == set())
+    else:
+        eventually(lambda: len(cluster.events("GPUGangWaiting")) == 2)
+        assert cluster.gated() == {"a", "b"}
+        assert "asks topology spread constraints" in cluster.events("GPUGangWaiting")[0]["note"]
+
+
+@pytest.mark.parametrize(
+    ("priority", "nodes", "stays"),
+    [
+        pytest.param(10, ("n1", "n2"), False, id="of lower priority, in its way"),
+        pytest.param(10, ("n1", "n2", "n3"), True, id="of lower priority, beside it"),
+        pytest.param(10, ("n1",), True, id="of lower priority, where the gang does not fit anyway"),
+        pytest.param(0, ("n1", "n2"), True, id="of its own priority"),
+    ],
+)
+def test_a_pod_that_has_only_a_place_loses_it_to_a_gang(
+    make: Callable[..., Cluster], priority: int, nodes: tuple[str, ...], stays: bool
+) -> None:
+    cluster = make(*nodes)
+    alone = pod("p", {WHOLE: "1"}, schedulerName="gpu-scheduler")
+    alone["metadata"]["creationTimestamp"] = time_text(time.time())
+    tried = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    cluster.server.store.put(PODS, alone | {"status": {"phase": "Pending", "conditions": [tried]}})
+    live = cluster.extender()
+    eventually(lambda: "p" in cluster.places())
+    cluster.add("a", priority=priority)
+    cluster.add("b", priority=priority)
+    if stays:
+        eventually(lambda: live.locked.cache.kept("uid-a") is not None or len(nodes) == 1)
+        time.sleep(0.5)
+    else:
+        eventually(lambda: set(cluster.places()) == {"a", "b"})
+    assert ("p" in cluster.places()) is stays
+    if not stays or len(nodes) == 3:
+        eventually(lambda: cluster.gated() == set())
+
+
+def test_a_launcher_that_comes_back_starts_though_all_other_members_have_ended(
+    make: Callable[..., Cluster],
+) -> None:
+    cluster = make("n1")
+    cluster.add("worker", ungated=True)
+    cluster.bind("worker", "n1")
+    cluster.server.store.update(
+        PODS, "worker", lambda old: old | {"status": {"phase": "Succeeded"}}, "default"
+    )
+    notes = {f"{OURS}gang": "train", f"{OURS}gang-size": "2"}
+    gates = [{"name": GATE}]
+    launcher = pod("launcher", {}, annotations=notes, schedulerName="gpu-scheduler", schedulingGates=gates)
+    cluster.server.store.put(PODS, launcher)
+    cluster.extender()
+    eventually(lambda: cluster.gated() == set())
 
 
 def test_pods_of_other_schedulers_stay_as_they_are(make: Callable[..., Cluster]) -> None:

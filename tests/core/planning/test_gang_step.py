@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.planning.draining import Running
-from scheduler_ext.core.planning.gang import Gang, MemberState
+from scheduler_ext.core.planning.gang import NODE_POOL, Gang, Member, MemberState
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy
 from scheduler_ext.core.planning.gang_decisions import Decisions, Single
 from scheduler_ext.core.planning.gang_step import Policy, Scene, step
@@ -94,6 +94,22 @@ def test_a_gang_that_fits_gets_places_and_then_loses_its_gates() -> None:
             "2 of 3 members fit; 8 × GPU short; the gang would not fit if all other pods left",
             id="the cluster is too small",
         ),
+        pytest.param(
+            gang(*team(2), required="zoone"),
+            [],
+            State.UNSCHEDULABLE,
+            "no node that could take a member has the label zoone, as the gang requires; "
+            "correct its required topology, or label the nodes",
+            id="no node has the label of the required domain",
+        ),
+        pytest.param(
+            gang(*team(2), required=NODE_POOL),
+            [],
+            State.UNSCHEDULABLE,
+            "no node that could take a member is in a node pool, as the gang requires; "
+            "correct its required topology, or label the nodes",
+            id="no node is in a pool",
+        ),
     ],
 )
 def test_a_gang_that_waits_says_what_is_missing(
@@ -109,6 +125,32 @@ def test_a_nearest_miss_names_the_zone_where_most_members_fit() -> None:
     hosts = {"a1": Host(8, zone="a"), "b1": Host(4, zone="b")}
     found = decide([gang(*team(3, 4), required=ZONE)], hosts=hosts)
     assert words(found)[0].startswith("2 of 3 members fit in zone=a; 4 × GPU short")
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        pytest.param(
+            [member("x", node="a1"), member("y", node="b1")],
+            id="of a gang behind its gates, one nomination of two was written",
+        ),
+        pytest.param(
+            [member("x", state=WAITING, node="a1"), member("y", state=WAITING, node="b1")],
+            id="the gates went, and the label of a node changed",
+        ),
+        pytest.param(
+            [member("x", state=BOUND, node="a1"), member("y", state=WAITING, node="b1", created_at=90.0)],
+            id="one member runs",
+        ),
+        pytest.param([member("x", node="c1"), member("y", node="c1")], id="the node has lost its label"),
+    ],
+)
+def test_nominations_in_two_zones_are_not_kept_where_one_is_required(members: list[Member[Ask]]) -> None:
+    hosts = {"a1": Host(2, zone="a"), "b1": Host(2, zone="b"), "c1": Host(2)}
+    found = decide([gang(*members, required=ZONE)], hosts=hosts)
+    nodes = {each.node for each in found.nominate} | {each.node for each in members if each.state is BOUND}
+    assert len({hosts[node or ""].zone for node in nodes} - {""}) == 1
+    assert "c1" not in nodes
 
 
 def test_smaller_pods_do_not_take_the_places_of_a_gang() -> None:

@@ -191,3 +191,22 @@ def test_a_reservation_does_not_bind_pods_that_come_before_its_gang() -> None:
     assert beside.best(alone("older", created_at=5)) is not None
     assert beside.best(alone("urgent", priority=1, created_at=50)) is not None
     assert beside.best(alone("younger", created_at=50)) is None
+
+
+@pytest.mark.parametrize(
+    ("deadline", "expected"),
+    [
+        pytest.param(None, {"older", "urgent"}, id="nothing was promised to a gang whose pods had no gates"),
+        pytest.param(399.0, set(), id="a gang whose gates went has until its deadline"),
+    ],
+)
+def test_a_gang_that_has_begun_keeps_places_from_earlier_pods(
+    deadline: float | None, expected: set[str]
+) -> None:
+    turns = Turns("a", "b", "c")
+    turns.run(a="r1")
+    members = tuple(replace(each, state=MemberState.WAITING, deadline=deadline) for each in gang(3).members)
+    pods = alone("older", created_at=5), alone("urgent", priority=1, created_at=50)
+    placed, decisions = turns.step(*pods, gangs=[replace(gang(3), members=members)])
+    assert [each.state for each in decisions.verdicts] == [State.RESERVED]
+    assert placed == expected

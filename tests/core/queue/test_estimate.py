@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -104,6 +105,23 @@ def test_reasons_of_an_unknown_start(holders: list[Holder], gpus: int, reason: s
 def test_an_unknown_run_ahead_in_the_queue_is_named() -> None:
     _, second = made([holder(limit_s=9.0)], past(), [waiter(), waiter()])
     assert second.unknown == "the run times of pods before it in the queue are unknown"
+
+
+BEFORE = "the run times of pods before it in the queue are unknown"
+
+
+@pytest.mark.parametrize(
+    ("waiters", "reason"),
+    [
+        pytest.param([replace(waiter(), places=("a",)), waiter()], BEFORE, id="a planned pod is in its way"),
+        pytest.param([waiter(), waiter()], BEFORE, id="a pod before it takes the free node"),
+        pytest.param(
+            [replace(waiter(), asks=((1,), (1,)))], NOTHING_HELPS, id="the node takes one of two members"
+        ),
+    ],
+)
+def test_a_pod_waits_for_those_before_it_on_a_node_without_others(waiters: list[Waiter], reason: str) -> None:
+    assert made([], past(), waiters, free=1)[-1].unknown == reason
 
 
 def test_a_few_past_runs_are_too_few() -> None:

@@ -239,6 +239,11 @@ class TestStarts:
         assert start(listing, "p")["latest"] == start(listing, "p")["earliest"]
         assert start(listing, "w")["latest"] > start(listing, "p")["latest"]
 
+    def test_a_planned_place_on_a_node_that_is_gone_harms_no_estimate(self) -> None:
+        plan = Plan(time.time(), [entry("w", State.WAITING), entry("p", State.PLANNED, node="gone")])
+        listing = listed(waits("p"), waits("w"), FIRST, plan=plan)
+        assert start(listing, "w")["unknown"] is None
+
     def test_a_failure_leaves_the_queue(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def fails(*_: object) -> None:
             raise ZeroDivisionError
