@@ -191,7 +191,7 @@ def _build(minor: str) -> Path:
     flags = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in stamp.items())
     sources = [VERSIONS / minor / "go.mod", VERSIONS / minor / "go.sum"]
     name = f"kubernetes-{version}"
-    return _built(name, sources, BUILT, "tool", f"-s -w {flags}", "about six minutes on two cores, once")
+    return _built(name, sources, BUILT, "tool", f"-s -w {flags}", "about five minutes on two cores, once")
 
 
 def _built(
@@ -215,8 +215,10 @@ def _built(
         for left_over in caches.glob(f"{_UNFINISHED}*"):
             shutil.rmtree(left_over)
         with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=caches) as unfinished:
+            # The linker leaves this debugging information out; without it the compiler takes a fifth less time.
+            compiler = "-gcflags=all=-dwarf=false"
             built = subprocess.run(
-                [go, "build", "-trimpath", "-ldflags", flags, "-o", f"{unfinished}/", packages],
+                [go, "build", "-trimpath", compiler, "-ldflags", flags, "-o", f"{unfinished}/", packages],
                 cwd=sources[0].parent,
                 # Independent of the environment's other builds: this one needs its own go.mod, and no C.
                 env={**os.environ, "GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0"},
