@@ -15,6 +15,7 @@ from tests.manifests.shipped import base, monitoring, standalone
 from tests.monitoring.component import alerts, queries, rules_file, variables
 from tests.monitoring.prometheus import needs_prometheus, promtool
 from tests.monitoring.promql import labels_in, metrics_in
+from tests.pages import ROOT
 
 # Others' metrics, in panels that say so.
 OTHERS = {
@@ -125,3 +126,9 @@ def test_every_extender_is_scraped(objects: Iterable[dict[str, object]]) -> None
 
 def test_the_component_keeps_the_policy() -> None:
     assert violations([*base(), *monitoring()]) == []
+
+
+def test_keda_keeps_the_workers_while_no_extender_is_scraped() -> None:
+    """Its default takes the empty answer for 0, and ends all workers."""
+    sample = yaml.safe_load((ROOT / "manifests" / "samples" / "keda.yaml").read_bytes())
+    assert [each["metadata"].get("ignoreNullValues") for each in sample["spec"]["triggers"]] == ["false"]
