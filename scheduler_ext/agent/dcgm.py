@@ -119,12 +119,16 @@ def with_brackets(url: str) -> str:
 def _parsed(text: str) -> dict[_Key, dict[str, float]]:
     """Finite values by name, of each GPU and instance. Raises ValueError for another format."""
     found: dict[_Key, dict[str, float]] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            number = sample.labels.get("GPU_I_ID", "")
-            key = sample.labels.get("UUID", ""), int(number) if number.isdecimal() else None
-            if sample.name.startswith("DCGM_FI_") and key[0] and math.isfinite(sample.value):
-                found.setdefault(key, {})[sample.name] = sample.value
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                number = sample.labels.get("GPU_I_ID", "")
+                key = sample.labels.get("UUID", ""), int(number) if number.isdecimal() else None
+                if sample.name.startswith("DCGM_FI_") and key[0] and math.isfinite(sample.value):
+                    found.setdefault(key, {})[sample.name] = sample.value
+    except (ValueError, IndexError) as error:
+        # The parser has both, some without a text.
+        raise ValueError(f"not in Prometheus' text format: {str(error) or type(error).__name__}") from error
     return found
 
 

@@ -163,6 +163,7 @@ def test_whether_it_computes(
         pytest.param(TEXT.replace("97", "ninety"), 200, id="no number"),
         pytest.param(TEXT.replace("GPU-0", "GPU-x"), 200, id="the exporter of another node"),
         pytest.param("", 200, id="nothing"),
+        pytest.param('{"DCGM_FI_DEV_GPU_UTIL", =UUID="GPU-0"} 4', 200, id="a label without a name"),
         pytest.param(
             TEXT.replace("97", "NaN").split("\n")[2] + "\n", 200, id="a value that DCGM does not have"
         ),
@@ -173,6 +174,16 @@ def test_without_usable_samples_those_of_nvml_stay(exporter: Exporter, text: str
     assert exporter.applied(GPU) == (GPU,)
     exporter.text, exporter.status = TEXT, 200
     assert exporter.applied(GPU)[0].samples.utilization_percent == 97
+
+
+@pytest.mark.parametrize("text", ["{", '{"DCGM_FI_DEV_GPU_UTIL", =UUID="GPU-0"} 4'])
+def test_the_log_says_that_it_is_another_format(
+    exporter: Exporter, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    exporter.text = text
+    exporter.applied(GPU)
+    (record,) = caplog.records
+    assert "using NVML's: not in Prometheus' text format" in record.getMessage()
 
 
 def test_an_exporter_that_is_away(exporter: Exporter, caplog: pytest.LogCaptureFixture) -> None:
