@@ -93,7 +93,7 @@ def test_a_busy_process_of_no_known_pod_may_be_any_pods() -> None:
 
 
 def test_work_of_no_known_process_may_be_any_pods() -> None:
-    """Of a process whose use rounds to 0, of an engine that no process has samples of, or seen by DCGM alone."""
+    """Of a process whose use rounds to 0, of an engine without samples of processes, or that DCGM saw."""
     gpu, held = Gpu(), used_by(anna=100, bert=200)
     gpu.after(0, IDLE, held)
     assert pods_idle_s(gpu.after(60, busy(percent=1), held)) == {ANNA: 0, BERT: 0}
