@@ -207,7 +207,7 @@ class PlaceholderWriter(Background):
         allowed = self._budget.take(len(wanted)) if wanted else 0
         if held_back := len(wanted) - allowed:
             self.placeholders.inc("over-budget", by=held_back)
-        created = {}
+        created: dict[str, str] = {}
         for each in wanted[:allowed]:
             job = placeholder_job(each, self._config.scheduler_names[0], self._ttl_s)
             try:
@@ -215,6 +215,8 @@ class PlaceholderWriter(Background):
             except RefusedError as error:
                 # Another extender was faster.
                 if error.status != HTTPStatus.CONFLICT:
+                    if not is_transient(error):
+                        self._budget.release(allowed - len(created))
                     raise
             else:
                 self.placeholders.inc("created")

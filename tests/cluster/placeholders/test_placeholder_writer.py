@@ -262,6 +262,19 @@ def test_nothing_is_created_beyond_the_hourly_budget_and_nothing_stays(scaling: 
     eventually(lambda: scaling.jobs() == ["default/third"])
 
 
+def test_what_the_api_server_refuses_uses_up_no_budget(scaling: Scaling) -> None:
+    """As a ResourceQuota does."""
+    living = scaling.start(per_hour=1)
+
+    def is_create(request: Request) -> bool:
+        return request.method == "POST" and request.path.endswith("/jobs")
+
+    scaling.server.faults.place(Refuse(403, "Forbidden", "exceeded quota"), is_create, times=3)
+    scaling.wait(living, LARGE)
+    eventually(lambda: scaling.jobs() == ["default/large"])
+    assert scaling.noted() == 1
+
+
 def test_two_extenders_create_one_placeholder(scaling: Scaling) -> None:
     """Both believe to be active, as for a moment after a change of the leader. Each may note one in the
     budget before it finds that the other has created it."""
