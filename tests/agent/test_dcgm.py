@@ -222,7 +222,14 @@ def test_an_address_of_something_else(answer: bytes, said: str, caplog: pytest.L
     assert said in record.getMessage()
 
 
-def test_an_answer_in_drops_is_given_up() -> None:
+@pytest.mark.parametrize(
+    "begin",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n", id="its body"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nX: ", id="its head"),
+    ],
+)
+def test_an_answer_in_drops_is_given_up(begin: bytes) -> None:
     given_up = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -230,7 +237,7 @@ def test_an_answer_in_drops_is_given_up() -> None:
             connection, _ = server.accept()
             with connection, contextlib.suppress(OSError):
                 connection.recv(4096)
-                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                connection.sendall(begin)
                 # A drop comes before each limit of one read.
                 while not given_up.wait(0.05):
                     connection.sendall(b"#")
@@ -238,7 +245,12 @@ def test_an_answer_in_drops_is_given_up() -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         dcgm = DcgmExporter(f"http://127.0.0.1:{server.getsockname()[1]}/metrics")
+        # Otherwise a failure would never end.
+        guard = threading.Timer(5.0, given_up.set)
+        guard.start()
         assert dcgm.applied(NodeReading((GPU,))).devices == (GPU,)
+        assert not given_up.is_set()
+        guard.cancel()
         given_up.set()
         thread.join()
 
