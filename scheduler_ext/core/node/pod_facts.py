@@ -18,8 +18,8 @@ class PodFacts:
 
     @property
     def returns(self) -> bool:
-        """Whether the pod comes back to its node at once: one of a DaemonSet, or a static pod, whose object in
-        the API server its Node owns."""
+        """Whether the pod comes back to its node at once: one of a DaemonSet, or a static pod, which its Node
+        owns in the API server."""
         return self.owner.startswith(("DaemonSet/", "Node/"))
 
 
