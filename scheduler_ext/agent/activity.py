@@ -142,11 +142,13 @@ def _followed(
 
 
 def _computing(uids: Iterable[str], samples: Samples, pod_of: PodOf | None) -> dict[str, bool | None]:
-    """Whether each pod's processes computed. A busy process of an unknown pod may be any pod's."""
+    """Whether each pod's processes computed. A busy process of an unknown pod may be any pod's, and so may
+    work of no known process."""
     if samples.busy_pids is None or pod_of is None:
         return dict.fromkeys(uids)
     pods = {pod_of(pid) for pid in samples.busy_pids}
-    return {uid: None in pods or uid in pods for uid in uids}
+    any_pods = None in pods or (bool(samples.computing) and not pods)
+    return {uid: any_pods or uid in pods for uid in uids}
 
 
 def _pod(holder: HolderStatus) -> str:

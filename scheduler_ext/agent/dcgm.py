@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, NodeReading, Samples
 from scheduler_ext.agent.nvml import throttle_words
+from scheduler_ext.background import Background
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +32,23 @@ _REASONS = ("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REAS
 _Key = tuple[str, int | None]
 
 
+class _Request(Background):
+    """A request in a thread of its own: no time limit of a socket holds for the lookup of a name, or for a
+    head that comes in drops. Both `answer` and `problem` are None until it ends."""
+
+    def __init__(self, text: Callable[[], str]) -> None:
+        super().__init__("dcgm")
+        self._text = text
+        self.answer: str | None = None
+        self.problem: str | None = None
+
+    def run(self) -> None:
+        try:
+            self.answer = self._text()
+        except (OSError, HTTPException, ValueError) as error:
+            self.problem = _reason(error)
+
+
 class DcgmExporter:
     """One exporter, by the address of its metrics; for one thread."""
 
@@ -42,6 +60,7 @@ class DcgmExporter:
         self._read_at = -math.inf
         self._values: Mapping[_Key, Mapping[str, float]] = {}
         self._problem: str | None = None
+        self._request: _Request | None = None
 
     def applied(self, reading: NodeReading) -> NodeReading:
         """The reading with the exporter's samples in place of others, for the GPUs that it knows."""
@@ -54,9 +73,9 @@ class DcgmExporter:
     def _read(self) -> Mapping[_Key, Mapping[str, float]]:
         """Nothing if there is no usable answer: NVML's samples stay."""
         try:
-            values = _parsed(self._text())
-        except (OSError, HTTPException, ValueError) as error:
-            problem = str(error.reason if isinstance(error, URLError) else error) or type(error).__name__
+            values = _parsed(self._in_time())
+        except (OSError, ValueError) as error:
+            problem = _reason(error)
             if problem != self._problem:
                 log.warning("%s: no samples from the DCGM exporter, using NVML's: %s", self._url, problem)
             self._problem = problem
@@ -65,6 +84,19 @@ class DcgmExporter:
             log.info("%s: the DCGM exporter answers again", self._url)
         self._problem = None
         return values
+
+    def _in_time(self) -> str:
+        """The metrics, within the time limit. Raises OSError."""
+        if self._request is not None and self._request.is_alive:
+            raise TimeoutError("the last request has not ended yet")
+        request = self._request = _Request(self._text)
+        request.start()
+        request.join(_TIMEOUT_S)
+        if request.answer is None:
+            raise OSError(request.problem or f"the answer takes longer than {_TIMEOUT_S:g} s")
+        # It is megabytes on a large node.
+        self._request = None
+        return request.answer
 
     def _text(self) -> str:
         """The metrics. Raises OSError, HTTPException or ValueError, also for one too slow or too large."""
@@ -102,6 +134,10 @@ class DcgmExporter:
         return replace(instance, samples=samples)
 
 
+def _reason(error: Exception) -> str:
+    return str(error.reason if isinstance(error, URLError) else error) or type(error).__name__
+
+
 def with_brackets(url: str) -> str:
     """The address of an exporter, with the brackets that a URL has around an address of IPv6 (RFC 3986,
     3.2.2). Kubernetes gives the address of a host without them, so manifests cannot add them for IPv6 alone.
@@ -119,12 +155,16 @@ def with_brackets(url: str) -> str:
 def _parsed(text: str) -> dict[_Key, dict[str, float]]:
     """Finite values by name, of each GPU and instance. Raises ValueError for another format."""
     found: dict[_Key, dict[str, float]] = {}
-    for family in text_string_to_metric_families(text):
-        for sample in family.samples:
-            number = sample.labels.get("GPU_I_ID", "")
-            key = sample.labels.get("UUID", ""), int(number) if number.isdecimal() else None
-            if sample.name.startswith("DCGM_FI_") and key[0] and math.isfinite(sample.value):
-                found.setdefault(key, {})[sample.name] = sample.value
+    try:
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                number = sample.labels.get("GPU_I_ID", "")
+                key = sample.labels.get("UUID", ""), int(number) if number.isdecimal() else None
+                if sample.name.startswith("DCGM_FI_") and key[0] and math.isfinite(sample.value):
+                    found.setdefault(key, {})[sample.name] = sample.value
+    except (ValueError, IndexError) as error:
+        # The parser has both, some without a text.
+        raise ValueError(f"not in Prometheus' text format: {str(error) or type(error).__name__}") from error
     return found
 
 

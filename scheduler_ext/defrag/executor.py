@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from scheduler_ext.cluster.api_paths import pod_path
-from scheduler_ext.cluster.client.transport import RefusedError, Transport
+from scheduler_ext.cluster.api_paths import GPU_NODES, pod_path
+from scheduler_ext.cluster.client.transport import RefusedError, Transport, is_transient
 from scheduler_ext.cluster.one_shot import cluster_state
-from scheduler_ext.core.errors import ClusterError
+from scheduler_ext.core.errors import ClusterError, InventoryError, PodError
 from scheduler_ext.defrag.evictions import NOT_FOUND, POLL_S, evict
 from scheduler_ext.defrag.live_rooms import LiveRooms
 from scheduler_ext.defrag.movable import Rules
@@ -20,9 +20,13 @@ from scheduler_ext.defrag.plan import Outcome, Wanted
 from scheduler_ext.defrag.recheck import broken, names, still_waiting
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.gpunode import read_gpu_node
+from scheduler_ext.wire.report import read_report
 
 # Extenders hear of a held room from their watch, usually within a fraction of this.
 SETTLE_S = 2.0
+# Agents read their node every 5 s, and write a change at once.
+REPORTED_S = 15.0
 # A room has to outlive the step that it was written for.
 _SPARE_S = 60.0
 
@@ -80,7 +84,7 @@ class Executor:
             before = len(execution.done)
             try:
                 self._let_in(outcome.wanted, outcome.node, outcome.moves, execution)
-            except (_StoppedError, ClusterError) as error:
+            except (_StoppedError, ClusterError, InventoryError, PodError) as error:
                 execution.problem = str(error)
                 made = len(execution.done) - before
                 later = [move for each in outcomes[i + 1 :] for move in each.moves]
@@ -160,16 +164,37 @@ class Executor:
         if refused is not None:
             raise _StoppedError(f"the eviction of {names([move])} is refused: {refused}")
         while True:
-            gone = (self._pod(bound.namespace, bound.name) or {"metadata": {"uid": ""}})["metadata"]["uid"]
-            new = [pod for pod in self._of_owner(move) if pod["metadata"]["uid"] not in before]
+            try:
+                there = self._pod(bound.namespace, bound.name)
+                new = [pod for pod in self._of_owner(move) if pod["metadata"]["uid"] not in before]
+            except ClusterError as error:
+                if not is_transient(error) or time.monotonic() > until:
+                    problem = f"pod {names([move])} was evicted, and it is unknown whether it is back"
+                    raise _StoppedError(f"{problem}: {error}") from None
+                time.sleep(POLL_S)
+                continue
+            gone = there is None or there["metadata"]["uid"] != bound.uid
             placed = next((pod for pod in new if pod["spec"].get("nodeName")), None)
-            if placed is not None and gone != bound.uid:
+            if placed is not None and gone:
                 name = f"{bound.namespace}/{placed['metadata']['name']}"
                 execution.done.append(Done(move, name, placed["spec"]["nodeName"]))
                 self._say(f"{number}: {name} is on node {placed['spec']['nodeName']}")
+                self._await_report(move)
                 return
             if time.monotonic() > until:
-                raise _StoppedError(_late(move, new, still_there=gone == bound.uid))
+                raise _StoppedError(_late(move, new, still_there=not gone))
+            time.sleep(POLL_S)
+
+    def _await_report(self, move: Move) -> None:
+        """Wait until the report of the node no longer has the pod that has left, and which counts as a
+        stranger on its GPUs meanwhile."""
+        until = time.monotonic() + REPORTED_S
+        path = f"{GPU_NODES}/{quote(move.pod.node, safe='')}"
+        while time.monotonic() < until:
+            node = read_gpu_node(self._transport.get(path).body)
+            report = read_report(node)
+            if report is None or not any(map(move.pod.bound.is_on, report.devices)):
+                return
             time.sleep(POLL_S)
 
     def _pod(self, namespace: str, name: str) -> dict[str, Any] | None:

@@ -53,9 +53,9 @@ class Ledgers:
         return last[3]
 
     def _is_new(self, pod: BoundPod, facts: FactsOfPods, now: float) -> bool:
-        """Whether the pod runs for less than the window, or its node still prepares it."""
+        """Whether the pod runs for less than the window, or is not known to run."""
         since = facts.get(pod.uid, NO_FACTS).running_since
-        return pod.started_at is not None if since is None else now - since < self._idle_after_s
+        return since is None or now - since < self._idle_after_s
 
     def _nodes(
         self, snapshot: Snapshot, readings: NodeReadings, new: Mapping[str, frozenset[str]]

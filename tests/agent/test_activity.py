@@ -92,6 +92,13 @@ def test_a_busy_process_of_no_known_pod_may_be_any_pods() -> None:
     assert pods_idle_s(gpu.after(60, busy(4), held)) == {ANNA: 0}
 
 
+def test_work_of_no_known_process_may_be_any_pods() -> None:
+    """Of a process whose use rounds to 0, of an engine without samples of processes, or that DCGM saw."""
+    gpu, held = Gpu(), used_by(anna=100, bert=200)
+    gpu.after(0, IDLE, held)
+    assert pods_idle_s(gpu.after(60, busy(percent=1), held)) == {ANNA: 0, BERT: 0}
+
+
 @pytest.mark.parametrize(
     ("pod_of", "samples"),
     [

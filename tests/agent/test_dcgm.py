@@ -163,6 +163,7 @@ def test_whether_it_computes(
         pytest.param(TEXT.replace("97", "ninety"), 200, id="no number"),
         pytest.param(TEXT.replace("GPU-0", "GPU-x"), 200, id="the exporter of another node"),
         pytest.param("", 200, id="nothing"),
+        pytest.param('{"DCGM_FI_DEV_GPU_UTIL", =UUID="GPU-0"} 4', 200, id="a label without a name"),
         pytest.param(
             TEXT.replace("97", "NaN").split("\n")[2] + "\n", 200, id="a value that DCGM does not have"
         ),
@@ -173,6 +174,16 @@ def test_without_usable_samples_those_of_nvml_stay(exporter: Exporter, text: str
     assert exporter.applied(GPU) == (GPU,)
     exporter.text, exporter.status = TEXT, 200
     assert exporter.applied(GPU)[0].samples.utilization_percent == 97
+
+
+@pytest.mark.parametrize("text", ["{", '{"DCGM_FI_DEV_GPU_UTIL", =UUID="GPU-0"} 4'])
+def test_the_log_says_that_it_is_another_format(
+    exporter: Exporter, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    exporter.text = text
+    exporter.applied(GPU)
+    (record,) = caplog.records
+    assert "using NVML's: not in Prometheus' text format" in record.getMessage()
 
 
 def test_an_exporter_that_is_away(exporter: Exporter, caplog: pytest.LogCaptureFixture) -> None:
@@ -211,7 +222,14 @@ def test_an_address_of_something_else(answer: bytes, said: str, caplog: pytest.L
     assert said in record.getMessage()
 
 
-def test_an_answer_in_drops_is_given_up() -> None:
+@pytest.mark.parametrize(
+    "begin",
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\n\r\n", id="its body"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nX: ", id="its head"),
+    ],
+)
+def test_an_answer_in_drops_is_given_up(begin: bytes) -> None:
     given_up = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -219,7 +237,7 @@ def test_an_answer_in_drops_is_given_up() -> None:
             connection, _ = server.accept()
             with connection, contextlib.suppress(OSError):
                 connection.recv(4096)
-                connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                connection.sendall(begin)
                 # A drop comes before each limit of one read.
                 while not given_up.wait(0.05):
                     connection.sendall(b"#")
@@ -227,7 +245,12 @@ def test_an_answer_in_drops_is_given_up() -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         dcgm = DcgmExporter(f"http://127.0.0.1:{server.getsockname()[1]}/metrics")
+        # Otherwise a failure would never end.
+        guard = threading.Timer(5.0, given_up.set)
+        guard.start()
         assert dcgm.applied(NodeReading((GPU,))).devices == (GPU,)
+        assert not given_up.is_set()
+        guard.cancel()
         given_up.set()
         thread.join()
 

@@ -15,6 +15,7 @@ from tests.manifests.shipped import base, monitoring, standalone
 from tests.monitoring.component import alerts, queries, rules_file, variables
 from tests.monitoring.prometheus import needs_prometheus, promtool
 from tests.monitoring.promql import labels_in, metrics_in
+from tests.pages import ROOT
 
 # Others' metrics, in panels that say so.
 OTHERS = {
@@ -125,3 +126,37 @@ def test_every_extender_is_scraped(objects: Iterable[dict[str, object]]) -> None
 
 def test_the_component_keeps_the_policy() -> None:
     assert violations([*base(), *monitoring()]) == []
+
+
+def test_keda_keeps_the_workers_while_no_extender_is_scraped() -> None:
+    """Its default takes the empty answer for 0, and ends all workers."""
+    sample = yaml.safe_load((ROOT / "manifests" / "samples" / "keda.yaml").read_bytes())
+    assert [each["metadata"].get("ignoreNullValues") for each in sample["spec"]["triggers"]] == ["false"]
+
+
+@needs_prometheus
+@pytest.mark.parametrize(
+    ("gpus", "expected"),
+    [
+        pytest.param({',UUID="a",gpu="0"': (1, 80), ',UUID="b",gpu="1"': (0, 0)}, [1.0], id="by GPU"),
+        pytest.param({"": (0.5, 80)}, [], id="by node, the mean also has GPUs that no pod holds"),
+    ],
+)
+def test_an_autoscaler_learns_only_of_gpus_that_pods_hold(
+    gpus: dict[str, tuple[float, int]], expected: list[float], tmp_path: Path
+) -> None:
+    """A node has two GPUs, of which one is held and busy."""
+    rules = yaml.safe_load((ROOT / "manifests/samples/prometheus-adapter.yaml").read_bytes())["externalRules"]
+    (rule,) = (each for each in rules if each["name"]["as"] == "gpu_utilization")
+    names = ("gpu_extender_device_utilization_ratio", "gpu_extender_device_memory_requested_bytes")
+    query = rule["metricsQuery"].replace("<<.Series>>", names[0]).replace("<<.LabelMatchers>>", "")
+    series = [
+        {"series": f'{name}{{hostname="n",modelName="NVIDIA H100 80GB HBM3"{labels}}}', "values": str(value)}
+        for labels, values in gpus.items()
+        for name, value in zip(names, values, strict=True)
+    ]
+    samples = [{"labels": "{}", "value": value} for value in expected]
+    asked = {"expr": query, "eval_time": "0s", "exp_samples": samples}
+    path = tmp_path / "test.yaml"
+    path.write_text(yaml.safe_dump({"tests": [{"input_series": series, "promql_expr_test": [asked]}]}))
+    promtool("test", "rules", path)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.gpu.readings import InstanceReadings, NodeReadings, Readings
 from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.views.cost_report import Ledgers
 from scheduler_ext.views.history import fragmentation_by_node
@@ -45,7 +46,10 @@ def priced(draw: st.DrawFn) -> tuple[Snapshot, NodeReadings]:
 
 
 def found(case: tuple[Snapshot, NodeReadings]) -> Ledger:
-    return Ledgers(CONFIG).of(*case, {}, 0.0)
+    """Of pods that have all run for long."""
+    pods = (pod for node in case[0].nodes.values() for pod in node.info.pods)
+    facts = {pod.uid: PodFacts(running_since=-86_400.0) for pod in pods}
+    return Ledgers(CONFIG).of(*case, facts, 0.0)
 
 
 def worth(info: NodeInfo) -> float:

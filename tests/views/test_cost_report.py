@@ -10,6 +10,7 @@ import pytest
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.views.cost_report import Ledgers, cost_report
+from scheduler_ext.views.idle_pods import idle_pod_list
 from scheduler_ext.wire.config import Configuration, CostSection
 from scheduler_ext.wire.objects import read_objects
 from scheduler_ext.wire.times import time_text
@@ -31,6 +32,12 @@ SHARE_NODE = {"gpu.scheduler-ext.io/sharing": "memory"}
 
 def in_namespace(namespace: str, each: Json) -> Json:
     each["metadata"]["namespace"] = namespace
+    return each
+
+
+def since_long(each: Json) -> Json:
+    """The pod, which has run for a day."""
+    each["status"]["startTime"] = time_text(NOW - 24 * HOUR)
     return each
 
 
@@ -66,7 +73,7 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
         pytest.param(
             [
                 gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=HOUR)]),
-                pod("p", {WHOLE: "1"}, on="n"),
+                since_long(pod("p", {WHOLE: "1"}, on="n")),
             ],
             {"allocated": 3.4, "idle": 3.4, "total": 3.4},
             id="a held GPU that computed nothing for an hour is idle",
@@ -74,7 +81,7 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
         pytest.param(
             [
                 gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=60)]),
-                pod("p", {WHOLE: "1"}, on="n"),
+                since_long(pod("p", {WHOLE: "1"}, on="n")),
             ],
             {"allocated": 3.4, "total": 3.4},
             id="a minute without computing is a pause",
@@ -169,7 +176,7 @@ def test_each_namespace_pays_for_its_pods() -> None:
         gpu(2, model="T4", total=15360, holders=[holder("c", "serving")], idleSeconds=HOUR),
     ]
     pods = [
-        in_namespace(namespace, pod(name, {WHOLE: "1"}, on="n"))
+        since_long(in_namespace(namespace, pod(name, {WHOLE: "1"}, on="n")))
         for name, namespace in (("a", "research"), ("b", "serving"), ("c", "serving"))
     ]
     found = report(gpu_node("n", devices), *pods)["namespaces"]
@@ -192,8 +199,8 @@ def test_two_shares_of_one_gpu_pay_in_proportion_and_idle_by_their_own_processes
     found = report(
         gpu_node("n", [gpu(0, holders=holders, idleSeconds=5)]),
         node("n", {SHARE: "73728"}, labels=SHARE_NODE),
-        in_namespace("small", pod("a", {SHARE: "18432"}, on="n", annotations=where)),
-        in_namespace("large", pod("b", {SHARE: "36864"}, on="n", annotations=where)),
+        since_long(in_namespace("small", pod("a", {SHARE: "18432"}, on="n", annotations=where))),
+        since_long(in_namespace("large", pod("b", {SHARE: "36864"}, on="n", annotations=where))),
     )
     assert [(each["namespace"], amounts(each)) for each in found["namespaces"]] == [
         ("large", {"allocated": 1.7}),
@@ -324,12 +331,19 @@ def ran(for_s: float | None, phase: str = "Running") -> Json:
         pytest.param(ran(HOUR), 3.4, id="a pod that ran for longer than the window"),
         pytest.param(ran(60), 0.0, id="a pod that began on a GPU that was idle before"),
         pytest.param(ran(HOUR, "Pending"), 0.0, id="a pod whose image is still pulled"),
-        pytest.param(ran(None), 3.4, id="a pod without times counts by its GPU"),
+        pytest.param(ran(None), 0.0, id="a pod that is not known to run"),
     ],
 )
 def test_a_pod_is_idle_only_after_it_ran_for_the_window(each: Json, idle: float) -> None:
-    total = report(gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), each)["total"]
+    """As in the list of idle pods."""
+    objects = gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), each
+    total = report(*objects)["total"]
     assert amounts(total) == ({"allocated": 3.4, "total": 3.4} | ({"idle": idle} if idle else {}))
+    config = Configuration()
+    state = state_of(read_objects(inventory(*objects)), "test", config.resource_names())
+    nodes = state.snapshot(config.sizing()).nodes.values()
+    listed = idle_pod_list(nodes, config, state.readings, state.facts, NOW)["items"]
+    assert sum(each["valuePerHour"] for each in listed) == idle
 
 
 def test_a_pod_becomes_idle_without_any_change_but_the_time() -> None:

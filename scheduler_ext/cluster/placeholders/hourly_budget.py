@@ -22,23 +22,35 @@ class HourlyBudget:
         self._path = f"/api/v1/namespaces/{namespace}/configmaps/{NAME}"
         self._per_hour = per_hour
         self.wall = time.time
+        self._last = 0.0
 
     def take(self, wanted: int) -> int:
         """Note up to so many that will be created now, and return how many may be. Raises ClusterError, also
         if another extender has noted some meanwhile."""
         found = self._transport.json(self._path, timeout_s=_CALL_S)
         now = self.wall()
-        recent = [at for at in _times(found) if now - _HOUR_S < at <= now]
+        # The clock of another extender may be ahead; what is further away is of a clock that was wrong.
+        recent = [at for at in _times(found) if abs(now - at) < _HOUR_S]
         allowed = max(0, min(wanted, self._per_hour - len(recent)))
         if not allowed:
             return 0
-        noted = json.dumps([*recent, *[round(now, 3)] * allowed])
-        patch = {
-            "metadata": {"resourceVersion": found["metadata"]["resourceVersion"]},
-            "data": {_KEY: noted},
-        }
-        self._transport.send("PATCH", self._path, patch, MERGE, timeout_s=_CALL_S)
+        self._last = round(now, 3)
+        self._write(found, [*recent, *[self._last] * allowed])
         return allowed
+
+    def release(self, unused: int) -> None:
+        """So many of the last ones were not created, and will not be. Raises ClusterError."""
+        found = self._transport.json(self._path, timeout_s=_CALL_S)
+        times = _times(found)
+        for _ in range(min(unused, times.count(self._last))):
+            times.remove(self._last)
+        self._write(found, times)
+
+    def _write(self, found: dict[str, Any], times: list[float]) -> None:
+        """Note these times, if the ConfigMap is still as it was found."""
+        version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+        patch = {"metadata": version, "data": {_KEY: json.dumps(times)}}
+        self._transport.send("PATCH", self._path, patch, MERGE, timeout_s=_CALL_S)
 
 
 def _times(found: dict[str, Any]) -> list[float]:

@@ -97,6 +97,8 @@ class PlaceholderWriter(Background):
         # The placeholders of the last look, each with the uid of its pod; None: not looked at yet.
         self._known: dict[str, str] | None = None
         self._tries: Tally[str] = Tally()
+        # When each waiting pod was last seen behind its gates, by uid.
+        self._gated_at: dict[str, float] = {}
         self._problem: str | None = None
 
     def run(self) -> None:
@@ -156,15 +158,19 @@ class PlaceholderWriter(Background):
         """The pods that wait because of the extender alone, and for long enough; and the uids of those that
         this extender was not asked about, as after a change of the active one."""
         now = time.time()
-        found, undecided = [], set()
+        found, undecided, gated_at = [], set(), {}
         for each in self._cluster.pending():
             pod = each.pod
+            # No scheduler tried it before.
+            since = now if each.gated else self._gated_at.get(pod.uid)
+            if since is not None:
+                gated_at[pod.uid] = since
             if (
                 each.scheduler_name not in self._config.scheduler_names
                 or each.gated
                 or each.invalid is not None
                 or each.nominated_node is not None
-                or now - (pod.created_at or now) < self._after_s
+                or now - max(pod.created_at or now, since or 0.0) < self._after_s
             ):
                 continue
             entry = self._record.of_pod(pod)
@@ -172,6 +178,7 @@ class PlaceholderWriter(Background):
                 undecided.add(pod.uid)
             elif entry.nodes_in and not entry.nodes_out and entry.offered is not None:
                 found.append(Refused(each, entry.offered.passed))
+        self._gated_at = gated_at
         return found, undecided
 
     def _existing(self) -> dict[str, str]:
@@ -200,7 +207,7 @@ class PlaceholderWriter(Background):
         allowed = self._budget.take(len(wanted)) if wanted else 0
         if held_back := len(wanted) - allowed:
             self.placeholders.inc("over-budget", by=held_back)
-        created = {}
+        created: dict[str, str] = {}
         for each in wanted[:allowed]:
             job = placeholder_job(each, self._config.scheduler_names[0], self._ttl_s)
             try:
@@ -208,6 +215,8 @@ class PlaceholderWriter(Background):
             except RefusedError as error:
                 # Another extender was faster.
                 if error.status != HTTPStatus.CONFLICT:
+                    if not is_transient(error):
+                        self._budget.release(allowed - len(created))
                     raise
             else:
                 self.placeholders.inc("created")

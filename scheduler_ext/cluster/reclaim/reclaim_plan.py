@@ -126,7 +126,9 @@ class Planner:
         # A report that is old says nothing, and a pod that ends needs nothing.
         if info.freshness == "Fresh" and info.name in ages_s and pod.holds and not pod.terminating:
             idle_since = None
-            if idle is not None and opted_in(namespace, pod.labels.get(RECLAIM_LABEL)):
+            # The eviction of a pod that comes back at once frees nothing.
+            may_go = opted_in(namespace, pod.labels.get(RECLAIM_LABEL)) and not facts.returns
+            if idle is not None and may_go:
                 idle_since = now - ages_s[info.name] - idle.idle_s
             step = next_step(
                 self._policy,

@@ -16,7 +16,7 @@ from typing import Any
 
 from scheduler_ext.background import Background
 from scheduler_ext.cluster.client.retry import Backoff, Retry
-from scheduler_ext.cluster.client.transport import RefusedError, Transport
+from scheduler_ext.cluster.client.transport import RefusedError, Transport, is_transient
 from scheduler_ext.cluster.reclaim.reclaim_calls import FoundPod, ReclaimCalls, is_held_by_budget
 from scheduler_ext.cluster.reclaim.reclaim_events import (
     cancelled_event,
@@ -116,6 +116,7 @@ class Reclaimer(Background):
         due = [each for each in plan if self._is_due(each)]
         due.sort(key=lambda each: (_ORDER[each.step], -each.value, each.pod.uid))
         left = _MOST
+        refused: RefusedError | None = None
         for planned in due:
             if self.stopped.is_set() or not self._active():
                 return
@@ -124,7 +125,15 @@ class Reclaimer(Background):
                 self._wait_for_the_hour(planned.pod.uid)
             elif left:
                 left -= 1
-                self._step(planned, seen, namespaces)
+                try:
+                    self._step(planned, seen, namespaces)
+                except RefusedError as error:
+                    if is_transient(error):
+                        raise
+                    # It may concern this pod alone, as an admission webhook does.
+                    refused = refused or error
+        if refused is not None:
+            raise refused
         self._done()
 
     def _is_due(self, planned: Planned) -> bool:

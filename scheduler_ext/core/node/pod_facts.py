@@ -16,6 +16,12 @@ class PodFacts:
     reclaim_at: str | None = None
     max_duration_s: float | None = None
 
+    @property
+    def returns(self) -> bool:
+        """Whether the pod comes back to its node at once: one of a DaemonSet, or a static pod, which its Node
+        owns in the API server."""
+        return self.owner.startswith(("DaemonSet/", "Node/"))
+
 
 FactsOfPods: TypeAlias = Mapping[str, PodFacts]
 """By the uid of the pod."""

@@ -32,9 +32,10 @@ def held(*idle_s: int | None) -> bytes:
     devices: list[Json] = [
         gpu(i, holders=[holder(f"p{i}")], idleSeconds=each) for i, each in enumerate(idle_s)
     ]
-    return inventory(
-        gpu_node("n", devices), *(pod(f"p{i}", {WHOLE: "1"}, on="n") for i in range(len(idle_s)))
-    )
+    pods = [pod(f"p{i}", {WHOLE: "1"}, on="n") for i in range(len(idle_s))]
+    for each in pods:
+        each["status"]["startTime"] = "2026-01-01T00:00:00Z"
+    return inventory(gpu_node("n", devices), *pods)
 
 
 def test_the_parts_of_the_sample_cluster_are_its_whole_value() -> None:

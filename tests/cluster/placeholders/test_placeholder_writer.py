@@ -13,6 +13,7 @@ from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.placeholders import placeholder_writer as writer_module
 from scheduler_ext.cluster.placeholders.hourly_budget import NAME as BUDGET
+from scheduler_ext.cluster.placeholders.hourly_budget import HourlyBudget
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import AutoscalerSection, Configuration, PlaceholdersSection
 from tests.cluster.api.api_faults import Refuse
@@ -209,6 +210,38 @@ def test_a_pod_that_waits_since_a_moment_gets_none_yet(scaling: Scaling) -> None
     eventually(lambda: scaling.jobs() == ["default/other"])
 
 
+def test_the_wait_of_a_gated_pod_begins_without_its_gates(scaling: Scaling) -> None:
+    """No autoscaler saw that it waits, and kube-scheduler did not try it."""
+    living = scaling.start(after="1h")
+    metadata = {"creationTimestamp": "2026-01-01T00:00:00Z"}
+    gated = LARGE | {"metadata": LARGE["metadata"] | metadata}
+    scaling.server.store.put(PODS, gated | {"spec": gated["spec"] | {"schedulingGates": [{"name": "a/b"}]}})
+    eventually(lambda: [each.gated for each in living.live.pending()] == [True])
+    # One that has a placeholder, so that there was a round.
+    scaling.wait(living, OTHER | {"metadata": OTHER["metadata"] | metadata})
+    eventually(lambda: scaling.jobs() == ["default/other"])
+    scaling.wait(living, gated)
+    eventually(lambda: not any(each.gated for each in living.live.pending()))
+    scaling.looks(living)
+    assert scaling.jobs() == ["default/other"]
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "left"),
+    [
+        pytest.param(60, 0, id="a clock that is ahead by a minute"),
+        pytest.param(5 * 365 * 86_400, 1, id="a clock that was wrong by years"),
+    ],
+)
+def test_the_budget_counts_what_another_extender_created_by(
+    scaling: Scaling, transport: Transport, ahead_s: float, left: int
+) -> None:
+    budgets = [HourlyBudget(transport, NAMESPACE, 1) for _ in range(2)]
+    budgets[0].wall = lambda: time.time() + ahead_s
+    assert [each.take(1) for each in budgets] == [1, left]
+    assert scaling.noted() == 1
+
+
 def test_nothing_is_created_beyond_the_hourly_budget_and_nothing_stays(scaling: Scaling) -> None:
     living = scaling.start(per_hour=1)
     scaling.wait(living, LARGE)
@@ -227,6 +260,19 @@ def test_nothing_is_created_beyond_the_hourly_budget_and_nothing_stays(scaling: 
     budget.wall = lambda: time.time() + 3601
     scaling.wait(living, pod("third", {WHOLE: "2"}, schedulerName="gpu-scheduler"))
     eventually(lambda: scaling.jobs() == ["default/third"])
+
+
+def test_what_the_api_server_refuses_uses_up_no_budget(scaling: Scaling) -> None:
+    """As a ResourceQuota does."""
+    living = scaling.start(per_hour=1)
+
+    def is_create(request: Request) -> bool:
+        return request.method == "POST" and request.path.endswith("/jobs")
+
+    scaling.server.faults.place(Refuse(403, "Forbidden", "exceeded quota"), is_create, times=3)
+    scaling.wait(living, LARGE)
+    eventually(lambda: scaling.jobs() == ["default/large"])
+    assert scaling.noted() == 1
 
 
 def test_two_extenders_create_one_placeholder(scaling: Scaling) -> None:

@@ -70,6 +70,16 @@ def test_the_number_survives_a_restart(cluster: Cluster) -> None:
     assert len(cluster.leaving()) == 3
 
 
+def test_a_record_of_a_clock_that_was_wrong_by_years_holds_nothing_back(cluster: Cluster) -> None:
+    extender = warned(cluster, "lazy", per_hour=1)
+    years_s = 5 * 365 * 24 * HOUR_S
+    cluster.now += years_s
+    extender.reclaimer._record.take("uid-before", cluster.now)
+    cluster.now -= years_s
+    extender.look()
+    assert cluster.leaving() == ["lazy"]
+
+
 # A budget in the way
 
 
@@ -114,6 +124,18 @@ def test_a_pod_with_several_budgets_holds_back_no_other(cluster: Cluster, at_onc
         extender.look()
     assert cluster.leaving() == ["lazy"]
     assert cluster.recorded() == ["uid-lazy"]
+
+
+def test_a_pod_that_may_not_be_evicted_holds_back_no_other(cluster: Cluster, at_once: None) -> None:
+    """As in kube-system, or by an admission webhook. The error is said nevertheless."""
+    extender = warned(cluster, *SEVERAL, per_hour=3)
+    refusal = Refuse(403, "Forbidden", "admission webhook denied the request")
+    cluster.server.faults.place(refusal, evictions("lazy-0"), times=None)
+    for _ in range(2):
+        with pytest.raises(RefusedError, match="webhook denied"):
+            extender.look()
+    assert cluster.leaving() == ["lazy-1", "lazy-2"]
+    assert cluster.recorded() == ["uid-lazy-1", "uid-lazy-2"]
 
 
 # An extender that ends

@@ -148,6 +148,28 @@ def test_a_namespace_that_forbids_it_comes_before_its_pods(cluster: Cluster) -> 
     assert cluster.warned() == {}
 
 
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        pytest.param("DaemonSet", [], id="a pod of a DaemonSet comes back to its node at once"),
+        pytest.param("Node", [], id="a static pod comes back to its node at once"),
+        pytest.param("StatefulSet", ["lazy"], id="a pod of a StatefulSet may be placed elsewhere"),
+    ],
+)
+def test_only_pods_that_leave_their_node_are_reclaimed(
+    cluster: Cluster, kind: str, expected: list[str]
+) -> None:
+    """Even if it opted in itself."""
+    owner = {"apiVersion": "v1", "kind": kind, "name": "owner", "uid": "o", "controller": True}
+    cluster.add("lazy", ownerReferences=[owner], labels={RECLAIM: "true"})
+    extender = Extending(cluster)
+    extender.look()
+    assert list(cluster.warned()) == expected
+    cluster.age(WARN_S)
+    extender.look()
+    assert (cluster.leaving(), len(cluster.recorded())) == (expected, len(expected))
+
+
 def test_nothing_happens_while_an_agent_is_silent(cluster: Cluster) -> None:
     """Neither an eviction nor the end of a warning; a new report then counts."""
     cluster.add("lazy")
