@@ -10,6 +10,7 @@ whose label Kubeflow's Trainer 2.2 sets, and of Kubernetes itself (core/v1/types
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -120,17 +121,16 @@ def gang_wish(pod: kube.Pod, groups: Groups = no_groups) -> GangWish | InvalidGa
     return wish if wish is not None and wish.size > 1 else None
 
 
-def max_duration_s(pod: kube.Pod) -> float | InvalidGang | None:
+def max_duration_s(pod: kube.Pod) -> float | None:
     """The longest time in seconds that a pod runs: the annotation, or `spec.activeDeadlineSeconds`, after
-    which the kubelet ends it, whichever is less. None without either."""
+    which the kubelet ends it, whichever is less. None without either; an annotation that cannot be read
+    states nothing."""
     spec = pod.spec or kube.PodSpec()
     limits = [float(spec.active_deadline_seconds)] if spec.active_deadline_seconds is not None else []
     text = strings((pod.metadata or kube.ObjectMeta()).annotations).get(MAX_DURATION)
     if text is not None:
-        try:
+        with suppress(_BadFieldError):
             limits.append(_duration(MAX_DURATION, text, *DURATION_BOUNDS_S))
-        except _BadFieldError as error:
-            return InvalidGang(str(error))
     return min(limits, default=None)
 
 

@@ -15,12 +15,11 @@ def pod_facts(pod: kube.Pod) -> PodFacts:
     """The facts about a pod on a node."""
     metadata = pod.metadata or kube.ObjectMeta()
     owner = top_controller(metadata, {})
-    limit_s = max_duration_s(pod)
     return PodFacts(
         f"{owner.kind}/{owner.name}" if owner is not None else "",
         running_since(pod),
         strings(metadata.annotations).get(RECLAIM_AT_ANNOTATION),
-        limit_s if isinstance(limit_s, float) else None,
+        max_duration_s(pod),
     )
 
 

@@ -133,7 +133,7 @@ class GangExecution:
         for pod, done in [(pod, pool.submit(self._lift_one, pod)) for pod in due]:
             # One pod that is refused holds up no other: their gang has its places now.
             try:
-                done.result()
+                went = done.result()
             except ClusterError as error:
                 if isinstance(error, RefusedError) and not is_transient(error):
                     log.warning("%s", _refusal(pod, error))
@@ -142,14 +142,16 @@ class GangExecution:
                 else:
                     failed = failed or error
             else:
-                lifted.append(pod)
+                lifted += [pod] if went else []
         if failed is not None:
             raise failed
         return lifted
 
-    def _lift_one(self, pod: GangPod) -> None:
-        if self._active() and self._calls.lift(pod):
+    def _lift_one(self, pod: GangPod) -> bool:
+        went = self._active() and self._calls.lift(pod)
+        if went:
             self.lifted.inc()
+        return went
 
 
 def _refusal(pod: GangPod, error: RefusedError) -> str:

@@ -5,7 +5,7 @@ pods of the watch ──► gangs ──► GangTurns ──► places in the ca
 import logging
 import time
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from scheduler_ext.binding.locked_cache import LockedCache
@@ -49,6 +49,9 @@ _EVERY_S, _REST = 0.1, 3.0
 _LOOK_EVERY_S = 1.0
 # The pods of a gang are created within this time, usually.
 _SOON_S = 5.0
+# After a second conflict a member is not nominated for this time. A nomination by another component makes a
+# first one, and then the watch shows it.
+_CONFLICT_S = 60.0
 
 
 class Source(Protocol):
@@ -96,6 +99,7 @@ class GangPlanning:
         self._budgets: Sequence[Budget] = ()
         # The pods that name a group, and turned out to belong to no gang.
         self._alone: frozenset[str] = frozenset()
+        self._conflicts: dict[str, _Conflict] = {}
         self._not_before = 0.0
         self._next_s = 0.0
         self._looked_at = 0.0
@@ -114,8 +118,16 @@ class GangPlanning:
         """Something changed that gangs may depend on."""
         self._changed = True
 
+    def conflict(self, uid: str, why: str, now: float) -> None:
+        """The API server has refused the nomination of a member, because another field manager owns a part
+        of it."""
+        last = self._conflicts.get(uid)
+        again = last is not None and now < last.until
+        self._conflicts[uid] = _Conflict(why, again, now + _CONFLICT_S)
+
     def forget(self) -> None:
         """Another extender is active."""
+        self._conflicts.clear()
         self._reservations, self._in_line, self._found, self._alone = (), None, None, frozenset()
         self.writes.forget()
 
@@ -222,7 +234,9 @@ class GangPlanning:
         self, asks: Sequence[WaitingPod], kept: Mapping[str, KeptPlace], assumed: Mapping[str, str]
     ) -> Assembled[WaitingPod]:
         self._sizes.look()
-        problems = {ask.uid: problem for ask in asks if (problem := _problem(ask)) is not None}
+        now = time.monotonic()
+        self._conflicts = {uid: each for uid, each in self._conflicts.items() if now < each.until}
+        problems = {ask.uid: problem for ask in asks if (problem := self._problem(ask)) is not None}
         foreign = frozenset(ask.uid for ask in asks if ask.is_foreign)
         known = {ask.uid: ask for ask in asks if ask.uid not in problems}
         waiting = Waiting(known, problems, assumed, foreign)
@@ -279,8 +293,22 @@ class GangPlanning:
         """How a member stands, for those who read the plan."""
         return self.entries.entry(ask, at)
 
+    def _problem(self, ask: WaitingPod) -> str | None:
+        """Why a member cannot be planned. kube-scheduler may weigh its preferences; a gang does without."""
+        if ask.invalid is not None:
+            return ask.invalid
+        if unknown := ", ".join(each for each in ask.not_modelled if each not in PREFERENCES):
+            return f"it asks {unknown}, which the planner does not know"
+        conflict = self._conflicts.get(ask.uid)
+        if conflict is None or not conflict.again or ask.is_foreign:
+            return None
+        return f"the API server refuses its nomination: {conflict.why}"
 
-def _problem(ask: WaitingPod) -> str | None:
-    """Why a member cannot be planned. kube-scheduler may weigh its preferences; a gang does without."""
-    unknown = ", ".join(each for each in ask.not_modelled if each not in PREFERENCES)
-    return ask.invalid or (f"it asks {unknown}, which the planner does not know" if unknown else None)
+
+@dataclass(frozen=True, slots=True)
+class _Conflict:
+    """Why a nomination was refused, and whether it was `again`."""
+
+    why: str
+    again: bool
+    until: float

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 
-from scheduler_ext.core.planning.gang import InvalidGang
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_pod import GangPod, gang_pod, names_gang
@@ -24,7 +23,7 @@ class GangPods:
         else:
             self._pods.pop(uid, None)
         duration = max_duration_s(pod)
-        if duration is None or isinstance(duration, InvalidGang):
+        if duration is None:
             self._durations.pop(uid, None)
         else:
             self._durations[uid] = duration

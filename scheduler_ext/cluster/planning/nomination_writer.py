@@ -42,11 +42,12 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A nomination that was not written."""
+    """A nomination that was not written, and why."""
 
     uid: str
     place: PlannedPlace | None
     outcome: Outcome
+    why: str
 
 
 class NominationWriter(Background):
@@ -135,7 +136,7 @@ class NominationWriter(Background):
             log.warning("nominations are not written%s: %s", _hint(error), error)
             self._problem = str(error)
         with self._has_work:
-            self._failed.append(Failed(write.pod.uid, write.place, outcome))
+            self._failed.append(Failed(write.pod.uid, write.place, outcome, str(error)))
 
 
 def _hint(error: ClusterError) -> str:

@@ -70,7 +70,7 @@ class Planning(Background):
 
     nominations = Counter(
         "gpu_extender_nominations",
-        "Nominations of the planner by what became of them.",
+        "Nominations of the planner for pods of no gang, by what became of them.",
         ("outcome",),
         [outcome.value for outcome in Outcome],
     )
@@ -279,6 +279,8 @@ class Planning(Background):
                 # Its step looks at once, and writes the same again after a while.
                 gangs.changed()
                 cache.unplan(each.uid)
+                if each.outcome is Outcome.CONFLICT and each.place is not None:
+                    gangs.conflict(each.uid, each.why, now)
                 continue
             place = planner.place_of(each.uid)
             if place is not None and each.place is not None and place[0] == each.place.node:

@@ -171,7 +171,6 @@ class _Asked:
         """A row of the queue."""
         first = row.pods[0]
         pod = read_redacted(first.manifest)
-        limit_s = max_duration_s(pod)
         within, memory_mib = self._nodes(first, pod)
         places = tuple(entry.node for entry in row.entries if entry.node)
         placed = row.state in _PLACED and len(places) == len(row.pods) and all(map(self._room.has, places))
@@ -182,7 +181,7 @@ class _Asked:
             within=within,
             kind=waiting_kind(first),
             priority=first.pod.priority,
-            limit_s=limit_s if isinstance(limit_s, float) else None,
+            limit_s=max_duration_s(pod),
             places=places if placed else (),
             kept=frozenset(places) if not placed else frozenset(),
         )

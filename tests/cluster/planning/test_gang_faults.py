@@ -104,6 +104,16 @@ def test_a_refused_gate_is_tried_again(make: Callable[..., Cluster], monkeypatch
     eventually(lambda: cluster.gated() == set())
 
 
+def test_no_start_is_reported_where_no_gate_went(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2")
+    cluster.server.faults.place(Refuse(422), is_lift, times=None)
+    cluster.add("a")
+    cluster.add("b")
+    cluster.extender()
+    eventually(lambda: len(cluster.server.log.all(is_lift)) >= 4)
+    assert not cluster.events("GPUGangStarting")
+
+
 def test_no_gate_goes_while_a_nomination_fails(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
     fault = cluster.server.faults.place(
@@ -117,6 +127,25 @@ def test_no_gate_goes_while_a_nomination_fails(make: Callable[..., Cluster]) -> 
     assert cluster.gated() == {"a", "b"}
     fault.lift()
     eventually(lambda: cluster.gated() == set())
+
+
+def test_a_gang_whose_nominations_conflict_keeps_no_room_from_others(
+    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a manifest has the planner's annotations."""
+    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_writes._WRITTEN_S", 0.1)
+    cluster = make("n1", "n2")
+    cluster.server.faults.place(
+        Refuse(409), lambda each: is_nomination(each) and "/b/" in each.path, times=None
+    )
+    cluster.add("a", priority=10)
+    cluster.add("b", priority=10)
+    other = {f"{OURS}gang": "other"}
+    cluster.add("c", notes=other)
+    cluster.add("d", notes=other)
+    live = cluster.extender()
+    eventually(lambda: cluster.gated() == {"a", "b"})
+    assert any("pod b: the API server refuses its nomination: 409" in note for note in live.notes_on("uid-a"))
 
 
 def test_nominations_are_not_remembered_for_longer_than_their_writes_take(

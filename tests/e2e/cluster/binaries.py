@@ -215,7 +215,7 @@ def _built(
         for left_over in caches.glob(f"{_UNFINISHED}*"):
             shutil.rmtree(left_over)
         with tempfile.TemporaryDirectory(prefix=_UNFINISHED, dir=caches) as unfinished:
-            # The linker leaves this debugging information out; without it the compiler takes a fifth less time.
+            # The linker leaves this debugging information out; without it the compiler takes a fifth less.
             compiler = "-gcflags=all=-dwarf=false"
             built = subprocess.run(
                 [go, "build", "-trimpath", compiler, "-ldflags", flags, "-o", f"{unfinished}/", packages],
