@@ -5,10 +5,13 @@ Two runs side by side share nothing but the built binaries: ports are free ones,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from tests.e2e.cluster.api import Api
 from tests.e2e.cluster.control_plane import ControlPlane
@@ -20,6 +23,7 @@ from tests.e2e.shares.share_workload import ShareWorkload, running_share_install
 from tests.e2e.workload import Workload
 
 HERE = Path(__file__).parent
+_WITH_SHARES = re.compile(r"\b(?:shares: ShareCluster|share_installation: |share_workload: )")
 # The longest first: a file that started last would leave the other workers idle.
 LONG = [
     HERE / name
@@ -54,6 +58,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.e2e)
     items.sort(key=lambda item: LONG.index(item.path) if item.path in LONG else len(LONG))
+
+
+class _FilesOfOneWorker(LoadFileScheduling):  # type: ignore[misc]
+    """A file's tests run on one worker, and so do all files that use the common installations of shares: a
+    cluster lasts to the end of its worker, and takes processor time without any test.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        path = self.config.rootpath / file
+        return "shares" if _WITH_SHARES.search(path.read_text(encoding="utf-8")) else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    return _FilesOfOneWorker(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -84,7 +84,8 @@ def test_the_page_on_idle_gpus(reader: Reader, lab: Lab) -> None:
     assert lab.warned().items() <= times.items(), "its successor keeps the other times"
     left = lab.eventually(lambda: len(lab.pods()) == 5 and lab.pods(), "two pods are evicted")
     assert {"busy", "held", "keep", "woken"} < left
-    assert lab.events("GPUReclaimCancelled") == {"keep", "woken"}
+    # The Event about `keep` may have died with the extender.
+    assert {"woken"} <= lab.events("GPUReclaimCancelled") <= {"keep", "woken"}
     assert lab.installation.metric("gpu_extender_reclaims_total", result="budget") >= 1
     lab.eventually(
         lambda: lab.installation.metric("gpu_extender_reclaims_total", result="limited") >= 1, "one waits"
