@@ -187,14 +187,18 @@ class Executor:
 
     def _await_report(self, move: Move) -> None:
         """Wait until the report of the node no longer has the pod that has left, and which counts as a
-        stranger on its GPUs meanwhile."""
+        stranger on its GPUs meanwhile. Without an answer, the next check decides."""
         until = time.monotonic() + REPORTED_S
         path = f"{GPU_NODES}/{quote(move.pod.node, safe='')}"
         while time.monotonic() < until:
-            node = read_gpu_node(self._transport.get(path).body)
-            report = read_report(node)
-            if report is None or not any(map(move.pod.bound.is_on, report.devices)):
-                return
+            try:
+                report = read_report(read_gpu_node(self._transport.get(path).body))
+            except ClusterError as error:
+                if not is_transient(error):
+                    return
+            else:
+                if report is None or not any(map(move.pod.bound.is_on, report.devices)):
+                    return
             time.sleep(POLL_S)
 
     def _pod(self, namespace: str, name: str) -> dict[str, Any] | None:

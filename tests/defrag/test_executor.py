@@ -37,6 +37,11 @@ def is_poll(request: Request) -> bool:
     return request.method == "GET" and request.path.endswith("/pods/x")
 
 
+def is_report(request: Request) -> bool:
+    """A look for the report of the old node."""
+    return request.method == "GET" and request.path.endswith("/gpunodes/a")
+
+
 class Fragmented:
     """Two nodes of two GPUs, of which one is held by x and one by y, and a pod w of two GPUs. A controller
     creates x again, and a scheduler places it and w, before the request after the first eviction. The agent
@@ -46,7 +51,7 @@ class Fragmented:
         self.server, self._transport = server, transport
         self.said: list[str] = []
         self._evicted, self._again, self._reads = False, False, 0
-        self.meanwhile: Callable[[], None] = lambda: None
+        self.meanwhile: Callable[[], object] = lambda: None
         again = whole_pod("x", "b")
         again["metadata"]["uid"] = "uid-again"
         self.again: Json = again
@@ -140,6 +145,25 @@ def test_an_eviction_that_was_granted_is_no_refusal(fragmented: Fragmented, faul
 def test_an_api_server_that_is_away_for_a_moment(fragmented: Fragmented) -> None:
     fragmented.server.faults.place(Refuse(503), is_poll, times=3)
     assert outcome(fragmented.run()) == DONE
+
+
+def test_a_report_that_the_api_server_does_not_return_for_a_moment(fragmented: Fragmented) -> None:
+    fragmented.meanwhile = lambda: fragmented.server.faults.place(Refuse(503), is_report, times=2)
+    assert outcome(fragmented.run()) == DONE
+
+
+def test_a_node_that_is_deleted_after_the_move(fragmented: Fragmented) -> None:
+    """The check of the rest of the plan names it."""
+
+    def delete() -> None:
+        fragmented.server.store.delete(GPU_NODES, "a")
+        fragmented.server.store.delete(NODES, "a")
+
+    fragmented.meanwhile = delete
+    execution = fragmented.run()
+    assert execution.problem is not None
+    assert "404" not in execution.problem
+    assert [each.replaced_by for each in execution.done] == ["default/x"]
 
 
 def test_an_api_server_that_stays_away_leaves_an_evicted_pod(fragmented: Fragmented) -> None:
