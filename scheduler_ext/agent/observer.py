@@ -74,16 +74,19 @@ class Observer:
         allocatable = self._kubelet.allocatable()
         wall, now = self._wall_clock(), self._clock()
         holdings = find_holdings(reading, self._kubelet.read(), self._pod_of)
+        shared = sharing(labels, allocatable)
+        # Under MPS, the process that computes may be the server's, for any client.
+        worker_of = None if shared is not None and shared.strategy == "mps" else self._pod_of
         status = node_status(
             reading,
             {
-                device.uuid: self._activity.observe(device, holdings[device.uuid], self._pod_of, now)
+                device.uuid: self._activity.observe(device, holdings[device.uuid], worker_of, now)
                 for device in reading.devices
             },
             self._health,
             now,
             mig_strategy(labels, allocatable),
-            sharing(labels, allocatable),
+            shared,
             wall,
             repairs(repaired, wall),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,24 @@ def test_in_a_pid_namespace_of_its_own_use_is_not_attributed(rig: Rig) -> None:
     gpu = rig.gpu()
     assert gpu.holders == [TRAIN]
     assert (gpu.memory.used_mib, gpu.memory.unaccounted_mib) == (3000, None)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "idle_s"),
+    [
+        pytest.param("time-slicing", 60, id="another process computes, so the pod does not"),
+        pytest.param("mps", None, id="the process of the MPS server may compute for the pod"),
+    ],
+)
+def test_a_pod_is_idle_by_its_own_processes(rig: Rig, strategy: str, idle_s: int | None) -> None:
+    (device,) = rig.source.reading.devices
+    samples = Samples(50, computing=True, busy_pids=frozenset({200}))
+    rig.source.reading = NodeReading((replace(device, samples=samples),))
+    labels = {"nvidia.com/gpu.sharing-strategy": strategy, "nvidia.com/gpu.replicas": "4"}
+    rig.observer.observe(labels)
+    rig.now += 60
+    (gpu,) = rig.observer.observe(labels).devices or []
+    assert [holder.idle_seconds for holder in gpu.holders or ()] == [idle_s]
 
 
 def test_a_process_that_is_gone_leaves_use_unattributed(rig: Rig) -> None:
