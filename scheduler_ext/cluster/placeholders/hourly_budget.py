@@ -29,7 +29,7 @@ class HourlyBudget:
         if another extender has noted some meanwhile."""
         found = self._transport.json(self._path, timeout_s=_CALL_S)
         now = self.wall()
-        # The clock of another extender may be ahead; what is further away is of a clock that was wrong.
+        # The clock of another extender may be ahead; times further away come from a clock that was wrong.
         recent = [at for at in _times(found) if abs(now - at) < _HOUR_S]
         allowed = max(0, min(wanted, self._per_hour - len(recent)))
         if not allowed:

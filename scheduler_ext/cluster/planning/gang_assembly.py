@@ -118,7 +118,7 @@ def _of_last_runs(named: Sequence[tuple[GangWish, GangPod]]) -> list[tuple[GangW
 def _without_gpus(
     named: Sequence[tuple[GangWish, GangPod]], companions: Mapping[GangKey, list[GangPod]]
 ) -> list[GangPod]:
-    """The pods of whole gangs of which none asks GPUs: they need no places, and no member starts them."""
+    """The pods of whole gangs that ask no GPUs: they need no places, and no member starts them."""
     sizes = {wish.key: wish.size for wish, _ in named}
     asking = {wish.key for wish, pod in named if pod.asks_gpu}
     whole = [pods for key, pods in companions.items() if key not in asking and len(pods) >= sizes[key]]

@@ -45,7 +45,7 @@ class ReclaimRecord:
 
     def _recent(self, lease: dict[str, Any] | None, now: float) -> dict[str, float]:
         found = recorded_evictions(lease) if lease is not None else {}
-        # What lies further ahead is of a clock that was wrong, and would count for as long.
+        # Times further ahead come from a clock that was wrong, and would count for as long.
         return {uid: at for uid, at in found.items() if abs(now - at) < _HOUR_S}
 
     def _read(self) -> dict[str, Any] | None:
