@@ -1,7 +1,8 @@
 """Parallel simulations: on the cores of this machine, or on others by joblib's backends."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 from scheduler_ext.core.errors import SimulationError
@@ -39,6 +40,22 @@ def run_all(
     if lost:
         raise SimulationError(f"backend {backend}: {lost} of {len(tasks)} runs never came back; run it again")
     return results
+
+
+@contextmanager
+def _loky(_: str | None) -> Iterator[None]:
+    # At the end of a failed run, joblib's tracker may warn of semaphores that are gone already: a thread of
+    # its queue unlinked one, and was ended before it could report that. Processes inherit the filter.
+    inherited = os.environ.get("PYTHONWARNINGS")
+    ours = "ignore:resource_tracker:UserWarning"
+    os.environ["PYTHONWARNINGS"] = f"{inherited},{ours}" if inherited else ours
+    try:
+        yield
+    finally:
+        if inherited is None:
+            del os.environ["PYTHONWARNINGS"]
+        else:
+            os.environ["PYTHONWARNINGS"] = inherited
 
 
 @contextmanager
@@ -85,7 +102,7 @@ def _ray(scheduler: str | None) -> Iterator[None]:
 
 
 _BACKENDS: Mapping[str, Callable[[str | None], AbstractContextManager[object]]] = {
-    "loky": nullcontext,
+    "loky": _loky,
     "dask": _dask,
     "ray": _ray,
 }

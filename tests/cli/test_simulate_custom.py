@@ -75,6 +75,17 @@ def test_an_exception_of_a_policy_is_one_line(mine: Path, jobs: str) -> None:
     assert done.stderr == f"Error: {mine}, line 10: NameError: name 'idle' is not defined\n"
 
 
+def test_a_semaphore_that_joblib_lost_is_no_message_to_the_user(mine: Path) -> None:
+    body = """        from joblib.externals.loky.backend import resource_tracker
+
+        resource_tracker.register("/gone", "semlock")
+"""
+    mine.write_text(BROKEN.replace("        idle_milli =", body + "        idle_milli ="), encoding="utf-8")
+    program = [sys.executable, "-m", "scheduler_ext", *FEW, "--policy", f"fgd,{mine}", "--jobs", "2"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.stderr == f"Error: {mine}, line 13: NameError: name 'idle' is not defined\n"
+
+
 def test_an_entry_point_works_in_processes(mine: Path) -> None:
     folder = mine.parent
     info = folder / "gentle-1.0.dist-info"

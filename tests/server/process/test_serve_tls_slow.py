@@ -221,14 +221,14 @@ def test_a_client_that_reads_slowly_but_in_time_gets_it_all(patient: ServerProce
                 time.sleep(0.001)
 
 
-def test_strangers_do_not_push_out_who_has_shaken_hands(server: ServerProcess) -> None:
+def test_strangers_do_not_push_out_who_has_shaken_hands(patient: ServerProcess) -> None:
     with contextlib.ExitStack() as stack:
-        unused = stack.enter_context(server.connect())
+        unused = stack.enter_context(patient.connect())
         for _ in range(1100):
-            stack.enter_context(connect(server.api))
-        eventually(lambda: cuts(server)["pressure"] >= 100)
+            stack.enter_context(connect(patient.api))
+        eventually(lambda: cuts(patient)["pressure"] >= 100)
         assert call(unused, request("/first")).status == 200
-        assert get(server.health, "/livez").body == b"ok"
+        assert get(patient.health, "/livez").body == b"ok"
 
 
 def test_strangers_take_little_memory(server: ServerProcess, hello: bytes) -> None:
