@@ -18,7 +18,7 @@ from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire.config import load_config
 from scheduler_ext.wire.objects import assemble, read_objects, read_pods
-from scheduler_ext.wire.pod import pod_request
+from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.pages import FENCE, PAGES, PENDING, ROOT, SAMPLE, blocks
 
 

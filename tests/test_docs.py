@@ -47,7 +47,8 @@ from scheduler_ext.wire.gangs import (
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
-from scheduler_ext.wire.pod import DEVICES_PREFIX, pod_request
+from scheduler_ext.wire.pod.cached_pod import DEVICES_PREFIX
+from scheduler_ext.wire.pod.pod_request import pod_request
 from scheduler_ext.wire.pod_facts import RECLAIM_AT_ANNOTATION
 from scheduler_ext.wire.report import CORDONED_ANNOTATION
 from tests.exposition import exposition

@@ -36,7 +36,9 @@ from scheduler_ext.counters import Counter
 from scheduler_ext.extender.answer import Answer, Bound
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire import binding, kube
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name, pod_uid
+from scheduler_ext.wire.pod.cached_pod import bound_pod, pending_pod
+from scheduler_ext.wire.pod.pod_identity import is_finished, pod_name, pod_uid
+from scheduler_ext.wire.pod.pod_request import asks_gpu
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -36,7 +36,9 @@ from scheduler_ext.views.queue.start_estimates import StartEstimates
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
-from scheduler_ext.wire.pod import ClaimLookup, asks_gpu, is_finished
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
+from scheduler_ext.wire.pod.pod_identity import is_finished
+from scheduler_ext.wire.pod.pod_request import asks_gpu
 
 if TYPE_CHECKING:
     from scheduler_ext.cluster.active_extender import ActiveExtender

@@ -25,7 +25,7 @@ from scheduler_ext.defrag.rights import RIGHTS, missing_rights
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.manifests import Manifest, every_pod
-from scheduler_ext.wire.pod import is_finished, is_terminating, pod_name
+from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_name
 
 _MOST_GPUS = 1024
 _DAY_S = 86_400.0

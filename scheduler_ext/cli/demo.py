@@ -32,7 +32,8 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node_info import node_facts
 from scheduler_ext.wire.objects import Objects, read_objects, read_pods
-from scheduler_ext.wire.pod import pod_ask, pod_needs
+from scheduler_ext.wire.pod.pod_needs import pod_needs
+from scheduler_ext.wire.pod.pod_request import pod_ask
 
 _HEADER = ("POD", "ASKS", "FITS", "BEST (SCORE)", "BECAUSE", "WHY NOT THE OTHERS")
 

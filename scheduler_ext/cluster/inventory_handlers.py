@@ -34,7 +34,9 @@ from scheduler_ext.wire.gpunode import GpuNode, GpuNodeMeta
 from scheduler_ext.wire.held_annotation import WrittenRoom, written_rooms
 from scheduler_ext.wire.kube import owner_uid
 from scheduler_ext.wire.node_info import node_constraints, node_record
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, is_finished, pending_pod, pod_name
+from scheduler_ext.wire.pod.cached_pod import bound_pod, pending_pod
+from scheduler_ext.wire.pod.pod_identity import is_finished, pod_name
+from scheduler_ext.wire.pod.pod_request import asks_gpu
 from scheduler_ext.wire.pod_facts import pod_facts
 from scheduler_ext.wire.readings import read_readings
 from scheduler_ext.wire.report import read_report

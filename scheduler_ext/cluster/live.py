@@ -49,7 +49,7 @@ from scheduler_ext.sources.source_status import Check, Problem, SourceStatus, Wa
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gpunode import GpuNode
 from scheduler_ext.wire.kube import Node, Pod, PodDisruptionBudget
-from scheduler_ext.wire.pod import ClaimLookup
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 from scheduler_ext.wire.watching import Decoder
 
 log = logging.getLogger(__name__)

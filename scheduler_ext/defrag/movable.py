@@ -18,7 +18,10 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.controllers import controlling_owner
 from scheduler_ext.wire.kube import strings
-from scheduler_ext.wire.pod import DEVICES_PREFIX, is_terminating, pod_name, pod_needs, pod_request, pod_uid
+from scheduler_ext.wire.pod.cached_pod import DEVICES_PREFIX
+from scheduler_ext.wire.pod.pod_identity import is_terminating, pod_name, pod_uid
+from scheduler_ext.wire.pod.pod_needs import pod_needs
+from scheduler_ext.wire.pod.pod_request import pod_request
 from scheduler_ext.wire.times import seconds
 
 MOVABLE_ANNOTATION = "gpu.scheduler-ext.io/movable"

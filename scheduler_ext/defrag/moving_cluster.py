@@ -17,7 +17,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import bound_pod
+from scheduler_ext.wire.pod.cached_pod import bound_pod
 
 # Below every priority: such a pod sees all that is held.
 _LOWEST = -(2**31)

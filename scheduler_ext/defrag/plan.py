@@ -23,7 +23,9 @@ from scheduler_ext.whatif.whatif import Asker
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_pods
-from scheduler_ext.wire.pod import is_finished, is_terminating, pod_name, pod_needs, pod_request, pod_uid
+from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_name, pod_uid
+from scheduler_ext.wire.pod.pod_needs import pod_needs
+from scheduler_ext.wire.pod.pod_request import pod_request
 
 # Other waiting pods that are looked at, in the order of their priorities.
 _OTHERS = 100

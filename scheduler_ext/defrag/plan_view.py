@@ -16,7 +16,8 @@ from scheduler_ext.explain.in_words import devices as devices_in_words
 from scheduler_ext.explain.in_words import shortfall
 from scheduler_ext.whatif.whatif import name_of
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import not_modelled, pod_name
+from scheduler_ext.wire.pod.pod_identity import pod_name
+from scheduler_ext.wire.pod.pod_needs import not_modelled
 
 _Json = dict[str, Any]
 # What a pod holds of a GPU that is shared in this way, for people.

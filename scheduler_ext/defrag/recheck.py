@@ -8,7 +8,7 @@ from scheduler_ext.defrag.moving_cluster import MovingCluster
 from scheduler_ext.defrag.plan import Wanted, waiting_pod
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import pod_uid
+from scheduler_ext.wire.pod.pod_identity import pod_uid
 
 
 def still_waiting(wanted: Wanted, state: ClusterState) -> tuple[str | None, str | None]:

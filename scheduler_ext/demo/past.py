@@ -13,7 +13,8 @@ from scheduler_ext.views.history import EVERY_S, Sample, sample
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import pod_needs, pod_request
+from scheduler_ext.wire.pod.pod_needs import pod_needs
+from scheduler_ext.wire.pod.pod_request import pod_request
 
 PAST_S = 3 * 3600.0
 # Pods arrive in one wave, which is over this long before the demo begins.

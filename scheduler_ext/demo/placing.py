@@ -10,7 +10,7 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import DEVICES_PREFIX
+from scheduler_ext.wire.pod.cached_pod import DEVICES_PREFIX
 from scheduler_ext.wire.times import micro_time
 
 Json = dict[str, Any]

@@ -26,15 +26,10 @@ from scheduler_ext.extender.new_nodes import Cure, NewNodes
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import (
-    ClaimLookup,
-    not_modelled,
-    pod_name,
-    pod_needs,
-    pod_priority,
-    pod_request,
-    pod_uid,
-)
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
+from scheduler_ext.wire.pod.pod_identity import pod_name, pod_priority, pod_uid
+from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
+from scheduler_ext.wire.pod.pod_request import pod_request
 
 API_VERSION = "cli.scheduler-ext.io/v1alpha1"
 # kube-scheduler's scores are 0 to 100 (k8s.io/kube-scheduler/framework, MaxNodeScore).

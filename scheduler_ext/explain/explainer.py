@@ -25,7 +25,8 @@ from scheduler_ext.extender.places import Places
 from scheduler_ext.extender.record import Record, Recorded
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import ClaimLookup, pod_priority, pod_uid
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
+from scheduler_ext.wire.pod.pod_identity import pod_priority, pod_uid
 from scheduler_ext.wire.redacted import read_redacted
 from scheduler_ext.wire.snapshot_file import encode_snapshot_file
 from scheduler_ext.wire.times import time_text

@@ -11,7 +11,8 @@ from scheduler_ext.explain.sentences import expected_name
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
-from scheduler_ext.wire.pod import pod_priority, resource_names
+from scheduler_ext.wire.pod.pod_identity import pod_priority
+from scheduler_ext.wire.pod.pod_request import resource_names
 
 
 def warnings(

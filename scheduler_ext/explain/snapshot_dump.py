@@ -17,7 +17,7 @@ from scheduler_ext.extender.record import Offered, Record, Recorded
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node_info import node_constraints
-from scheduler_ext.wire.pod import ClaimLookup
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,9 @@ from scheduler_ext.wire.extender_args import (
 )
 from scheduler_ext.wire.gang_pod import ONLY_NODE, only_node
 from scheduler_ext.wire.node_info import with_node
-from scheduler_ext.wire.pod import ClaimLookup, claim_names, pod_name, pod_priority, pod_request, pod_uid
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup, claim_names
+from scheduler_ext.wire.pod.pod_identity import pod_name, pod_priority, pod_uid
+from scheduler_ext.wire.pod.pod_request import pod_request
 
 log = logging.getLogger(__name__)
 

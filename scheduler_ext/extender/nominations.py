@@ -12,7 +12,7 @@ from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
 from scheduler_ext.extender.generation import Generation
 from scheduler_ext.extender.places import Places
 from scheduler_ext.wire.extender_args import ExtenderArgs
-from scheduler_ext.wire.pod import pod_priority, pod_uid
+from scheduler_ext.wire.pod.pod_identity import pod_priority, pod_uid
 
 # Occurs in the bytes of every pod with a nomination and of few others, so that few pods are decoded.
 NOMINATED = b'"nominatedNodeName"'

@@ -24,7 +24,10 @@ from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.places import BEHIND_S, Places, likeliest
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender_args import PreemptionArgs, decode_preemption, encode_victims
-from scheduler_ext.wire.pod import bound_pod, may_preempt, other_requests, pod_priority, pod_request, pod_uid
+from scheduler_ext.wire.pod.cached_pod import bound_pod
+from scheduler_ext.wire.pod.pod_amounts import other_requests
+from scheduler_ext.wire.pod.pod_identity import may_preempt, pod_priority, pod_uid
+from scheduler_ext.wire.pod.pod_request import pod_request
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.extender.answer import Answer, Bound, Candidate, Names, best_of
 from scheduler_ext.wire.extender_args import decode_pod
-from scheduler_ext.wire.pod import pod_name, pod_uid
+from scheduler_ext.wire.pod.pod_identity import pod_name, pod_uid
 from scheduler_ext.wire.redacted import redacted_pod
 
 log = logging.getLogger(__name__)

@@ -22,17 +22,11 @@ from scheduler_ext.sim.world import NodeShape, World
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import gang_wish
-from scheduler_ext.wire.pod import (
-    asks_gpu,
-    bound_pod,
-    is_finished,
-    not_modelled,
-    pod_amounts,
-    pod_name,
-    pod_priority,
-    pod_request,
-    quantities,
-)
+from scheduler_ext.wire.pod.cached_pod import bound_pod
+from scheduler_ext.wire.pod.pod_amounts import pod_amounts, quantities
+from scheduler_ext.wire.pod.pod_identity import is_finished, pod_name, pod_priority
+from scheduler_ext.wire.pod.pod_needs import not_modelled
+from scheduler_ext.wire.pod.pod_request import asks_gpu, pod_request
 
 _MIB = 2**20
 # The main memory of a node without a Node object, which limits nothing.

@@ -29,7 +29,7 @@ from scheduler_ext.wire.objects import (
     waiting,
     workload_of,
 )
-from scheduler_ext.wire.pod import pod_name, pod_uid
+from scheduler_ext.wire.pod.pod_identity import pod_name, pod_uid
 from scheduler_ext.wire.pod_facts import pod_facts
 from scheduler_ext.wire.readings import readings_of
 from scheduler_ext.wire.times import seconds

@@ -20,7 +20,7 @@ from scheduler_ext.extender.heap import settle_heap
 from scheduler_ext.sources.inventory_file import Sequences, read_nodes_apart
 from scheduler_ext.sources.source_status import Check, Problem, SourceStatus
 from scheduler_ext.wire.files import FileLook, Identity, UnansweredError
-from scheduler_ext.wire.pod import ClaimLookup
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 
 log = logging.getLogger(__name__)
 

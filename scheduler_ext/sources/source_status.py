@@ -12,7 +12,7 @@ from scheduler_ext.core.node.pod_facts import FactsOfPods
 from scheduler_ext.core.planning.plan import Plan
 from scheduler_ext.core.queue.run_times import PastRuns
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.wire.pod import ClaimLookup
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 
 
 @dataclass(frozen=True, slots=True)

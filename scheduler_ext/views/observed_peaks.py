@@ -15,7 +15,8 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.controllers import Controller, top_controller
 from scheduler_ext.wire.gpu_memory_failures import gpu_memory_failures
-from scheduler_ext.wire.pod import bound_pod, pod_request
+from scheduler_ext.wire.pod.cached_pod import bound_pod
+from scheduler_ext.wire.pod.pod_request import pod_request
 from scheduler_ext.wire.times import seconds
 
 UNSEEN = "no agent has seen how much memory it uses"

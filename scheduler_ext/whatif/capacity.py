@@ -19,7 +19,8 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.copies import NO_LIMIT, Vessel, fill_all, filled, gpus_used
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import not_modelled, pod_name, pod_priority
+from scheduler_ext.wire.pod.pod_identity import pod_name, pod_priority
+from scheduler_ext.wire.pod.pod_needs import not_modelled
 
 
 def capacity(pod: kube.Pod, state: ClusterState, config: Configuration) -> dict[str, Any]:

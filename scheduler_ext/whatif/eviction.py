@@ -16,7 +16,8 @@ from scheduler_ext.extender.places import cost_of
 from scheduler_ext.extender.preemptor import by_cost
 from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.pod import may_preempt, other_requests
+from scheduler_ext.wire.pod.pod_amounts import other_requests
+from scheduler_ext.wire.pod.pod_identity import may_preempt
 
 # kube-scheduler looks at a hundred candidates or a tenth of the nodes, whichever is more.
 _CANDIDATES = 100

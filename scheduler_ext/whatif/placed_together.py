@@ -14,7 +14,7 @@ from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import gang_wish
 from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod import is_finished, pod_uid
+from scheduler_ext.wire.pod.pod_identity import is_finished, pod_uid
 
 Json = dict[str, Any]
 

@@ -15,7 +15,7 @@ from scheduler_ext.explain.intree_nodes import CPU, with_cpu
 from scheduler_ext.whatif.copies import NO_LIMIT, Vessel, fill_all
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration, counted_pod
-from scheduler_ext.wire.pod import ClaimLookup
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 
 log = logging.getLogger(__name__)
 

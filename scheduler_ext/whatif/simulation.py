@@ -21,18 +21,10 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import gang_wish, is_gated
 from scheduler_ext.wire.objects import Objects
-from scheduler_ext.wire.pod import (
-    ClaimLookup,
-    claim_names,
-    is_finished,
-    is_terminating,
-    not_modelled,
-    pod_name,
-    pod_needs,
-    pod_priority,
-    pod_request,
-    pod_uid,
-)
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup, claim_names
+from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_name, pod_priority, pod_uid
+from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
+from scheduler_ext.wire.pod.pod_request import pod_request
 
 Json = dict[str, Any]
 

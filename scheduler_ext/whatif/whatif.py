@@ -28,7 +28,9 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.cost import value_per_hour
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import bound_pod, pod_amounts, pod_name, pod_uid
+from scheduler_ext.wire.pod.cached_pod import bound_pod
+from scheduler_ext.wire.pod.pod_amounts import pod_amounts
+from scheduler_ext.wire.pod.pod_identity import pod_name, pod_uid
 
 # So few nodes are compared with kube-scheduler's own filters one by one. The verdicts of more are kept for
 # the next pod with equal needs.

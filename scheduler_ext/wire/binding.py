@@ -12,7 +12,7 @@ from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_answer, decode_body
-from scheduler_ext.wire.pod import DEVICES_PREFIX
+from scheduler_ext.wire.pod.cached_pod import DEVICES_PREFIX
 
 ASSIGNED_ANNOTATION = "gpu.scheduler-ext.io/assigned"
 # The values become parts of paths and selectors. \Z, because $ would accept a trailing line feed.

@@ -29,7 +29,7 @@ from scheduler_ext.core.scores import DEFAULT_WEIGHTS
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import located
 from scheduler_ext.wire.documents import json_documents
-from scheduler_ext.wire.pod import pod_request
+from scheduler_ext.wire.pod.pod_request import pod_request
 from scheduler_ext.wire.times import DURATION, duration_s
 from scheduler_ext.wire.yaml_values import CONFIGURATION
 

@@ -9,7 +9,8 @@ from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.gangs import NAMING, READ, START_BY, gates, is_gated
 from scheduler_ext.wire.kube import strings
-from scheduler_ext.wire.pod import asks_gpu, is_terminating, may_preempt, pod_priority
+from scheduler_ext.wire.pod.pod_identity import is_terminating, may_preempt, pod_priority
+from scheduler_ext.wire.pod.pod_request import asks_gpu
 from scheduler_ext.wire.reclaim import eviction_body
 from scheduler_ext.wire.times import seconds
 

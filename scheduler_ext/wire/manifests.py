@@ -18,7 +18,7 @@ from scheduler_ext.core.dra.published import Claim
 from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.decoding import decode_object
-from scheduler_ext.wire.pod import pod_name
+from scheduler_ext.wire.pod.pod_identity import pod_name
 
 # A simulation takes some milliseconds for each pod.
 _MAX_PODS = 100_000

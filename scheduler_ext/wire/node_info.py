@@ -26,7 +26,7 @@ from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames,
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.cpu import allocatable_cpu_milli
 from scheduler_ext.wire.kube import strings
-from scheduler_ext.wire.pod import pod_amounts, quantities
+from scheduler_ext.wire.pod.pod_amounts import pod_amounts, quantities
 
 SHARE_NODE_LABEL = "gpu.scheduler-ext.io/sharing"
 _UNKNOWN = canonical_model("unknown", vendor="nvidia")

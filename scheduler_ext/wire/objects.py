@@ -32,7 +32,10 @@ from scheduler_ext.wire.dra.taint_rule import RuleObject, read_rule
 from scheduler_ext.wire.kube import PodDisruptionBudget, budget
 from scheduler_ext.wire.manifests import Manifest, distinct, refuse_same_pods, template_manifests
 from scheduler_ext.wire.node_info import node_info
-from scheduler_ext.wire.pod import asks_gpu, bound_pod, claim_names, is_finished, pending_pod, unreadable_pod
+from scheduler_ext.wire.pod.cached_pod import bound_pod, pending_pod, unreadable_pod
+from scheduler_ext.wire.pod.pod_claims import claim_names
+from scheduler_ext.wire.pod.pod_identity import is_finished
+from scheduler_ext.wire.pod.pod_request import asks_gpu
 from scheduler_ext.wire.report import read_report
 from scheduler_ext.wire.yaml_values import FILE, Limits
 

@@ -23,7 +23,8 @@ from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.binding import device_annotations, read_pod
-from scheduler_ext.wire.pod import bound_pod, is_finished, pending_pod
+from scheduler_ext.wire.pod.cached_pod import bound_pod, pending_pod
+from scheduler_ext.wire.pod.pod_identity import is_finished
 from scheduler_ext.wire.reservation import read_reservation, reservation_body
 from tests.binding.promise_cluster import Cluster
 from tests.kube_objects import Json

@@ -21,7 +21,7 @@ from scheduler_ext.core.gpu.gpu import Memory, Report
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.binding import read_pod
 from scheduler_ext.wire.config import Configuration, MemorySection
-from scheduler_ext.wire.pod import bound_pod, pending_pod
+from scheduler_ext.wire.pod.cached_pod import bound_pod, pending_pod
 from tests.cluster.api.api_faults import After, Delay, Hang, Refuse, Reset
 from tests.cluster.api.api_paths import GPU_RESERVATIONS, PODS
 from tests.cluster.api.api_requests import Match, Request, lists, writes

@@ -10,7 +10,7 @@ from scheduler_ext.defrag.plan import Plan, free_gpus, make_plan, waiting_pod
 from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.wire.config import Configuration, MemorySection
 from scheduler_ext.wire.objects import read_objects
-from scheduler_ext.wire.pod import pod_name
+from scheduler_ext.wire.pod.pod_identity import pod_name
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"

@@ -15,7 +15,7 @@ from scheduler_ext.defrag import executor as executor_module
 from scheduler_ext.defrag.executor import Execution, Executor
 from scheduler_ext.defrag.movable import Rules
 from scheduler_ext.defrag.plan import make_plan, waiting_pod
-from scheduler_ext.wire.pod import pod_name
+from scheduler_ext.wire.pod.pod_identity import pod_name
 from tests.cluster.api.api_faults import After, Refuse, Reset
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS

@@ -17,7 +17,8 @@ from scheduler_ext.defrag.movable import Rules
 from scheduler_ext.defrag.plan import Plan, make_plan, waiting_pod
 from scheduler_ext.defrag.recheck import broken
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.wire.pod import bound_pod, pod_name
+from scheduler_ext.wire.pod.cached_pod import bound_pod
+from scheduler_ext.wire.pod.pod_identity import pod_name
 from tests.defrag.exhaustive import fewest_moves
 from tests.defrag.planning import CONFIGURATION, state
 from tests.defrag.small_clusters import SmallCluster, SmallPod, accepts, objects, rooms, small_cluster

@@ -15,7 +15,8 @@ from scheduler_ext.defrag import movable
 from scheduler_ext.views.node_value import pod_values
 from scheduler_ext.whatif import whatif
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.pod import bound_pod, pod_name
+from scheduler_ext.wire.pod.cached_pod import bound_pod
+from scheduler_ext.wire.pod.pod_identity import pod_name
 from scheduler_ext.wire.times import time_text
 from tests.defrag.planning import (
     CONFIGURATION,

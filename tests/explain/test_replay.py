@@ -26,7 +26,8 @@ from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.wire.config import Configuration, InspectionSection, ScoreSection
 from scheduler_ext.wire.node_info import node_constraints
 from scheduler_ext.wire.objects import assemble, device_index, read_objects, waiting, workload_of
-from scheduler_ext.wire.pod import ClaimLookup, pod_request
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
+from scheduler_ext.wire.pod.pod_request import pod_request
 from scheduler_ext.wire.snapshot_file import decode_snapshot_file, encode_snapshot_file
 from tests.dra_objects import device_class, gpu_device, request, resource_claim, resource_slice
 from tests.examples import examples

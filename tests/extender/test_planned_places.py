@@ -17,7 +17,7 @@ from scheduler_ext.core.snapshot.table import Table
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
-from scheduler_ext.wire.pod import pending_pod
+from scheduler_ext.wire.pod.cached_pod import pending_pod
 from tests.extender.foreseeing import read
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod
 

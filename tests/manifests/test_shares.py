@@ -11,7 +11,7 @@ from scheduler_ext.core.cache.intent import MAX_INTENTS
 from scheduler_ext.core.request.quantity import MAX_COUNT
 from scheduler_ext.core.request.request import MAX_SHARES
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE
-from scheduler_ext.wire.pod import DEVICES_PREFIX
+from scheduler_ext.wire.pod.cached_pod import DEVICES_PREFIX
 from tests.manifests.objects import Json, of_kind
 from tests.manifests.policy import violations
 from tests.manifests.shipped import REPOSITORY, SHARES_CDI, shares

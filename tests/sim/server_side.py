@@ -24,7 +24,7 @@ from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, task_class
 from scheduler_ext.sim.world import Cluster, NodeShape, World
 from scheduler_ext.wire.config import Configuration, FilterSection, MemorySection, ScoreSection
 from scheduler_ext.wire.extender_args import ExtenderArgs, decode_args
-from scheduler_ext.wire.pod import bound_pod
+from scheduler_ext.wire.pod.cached_pod import bound_pod
 from tests.kube_objects import ANNOTATION, SHARE, Json, names_body, pod
 from tests.sim.small import fits
 

@@ -21,7 +21,7 @@ from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, read_pods
-from scheduler_ext.wire.pod import pod_needs
+from scheduler_ext.wire.pod.pod_needs import pod_needs
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, names_body, node, nodes_body, pod
 
 WHOLE = "nvidia.com/gpu"

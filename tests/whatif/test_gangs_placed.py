@@ -15,7 +15,9 @@ from scheduler_ext.whatif.placed_together import GangsOfCluster, Missed
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import gang_wish
-from scheduler_ext.wire.pod import pod_name, pod_needs, pod_request
+from scheduler_ext.wire.pod.pod_identity import pod_name
+from scheduler_ext.wire.pod.pod_needs import pod_needs
+from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.examples import examples
 from tests.extender.foreseeing import WHOLE, foreseen, read, state_of
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod

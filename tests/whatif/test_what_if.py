@@ -14,7 +14,8 @@ from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.whatif.simulation import by_priority
 from scheduler_ext.whatif.whatif import Asker, WhatIf
 from scheduler_ext.wire.config import Configuration, PreemptionSection
-from scheduler_ext.wire.pod import pod_needs, pod_request
+from scheduler_ext.wire.pod.pod_needs import pod_needs
+from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.examples import examples
 from tests.explain.explaining import explained
 from tests.extender.foreseeing import (

@@ -20,7 +20,8 @@ from scheduler_ext.wire.binding import (
     read_pod,
 )
 from scheduler_ext.wire.kube import ObjectMeta, Pod
-from scheduler_ext.wire.pod import bound_pod, pod_request
+from scheduler_ext.wire.pod.cached_pod import bound_pod
+from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.core.reported import ONE_G, SHARE, WHOLE
 from tests.kube_objects import Json, pod
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.node.node import UNLIMITED
 from scheduler_ext.wire.cpu import allocatable_cpu_milli, pod_cpu_milli
-from scheduler_ext.wire.pod import pod_amounts
+from scheduler_ext.wire.pod.pod_amounts import pod_amounts
 from tests.kube_objects import Json, node
 from tests.wire.decoded_pods import container, with_spec
 from tests.wire.test_node_info import record

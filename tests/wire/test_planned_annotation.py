@@ -11,7 +11,7 @@ from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION, nomination, read_planned
-from scheduler_ext.wire.pod import pending_pod
+from scheduler_ext.wire.pod.cached_pod import pending_pod
 from tests.kube_objects import pod
 
 UNTIL = 1_795_000_000.25

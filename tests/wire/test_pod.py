@@ -9,7 +9,9 @@ import pytest
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest, InitShare, InvalidRequest, Role, ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.wire.pod import bound_pod, pod_ask, pod_name, pod_request
+from scheduler_ext.wire.pod.cached_pod import bound_pod
+from scheduler_ext.wire.pod.pod_identity import pod_name
+from scheduler_ext.wire.pod.pod_request import pod_ask, pod_request
 from tests.kube_objects import ANNOTATION, SHARE, Json
 from tests.wire.decoded_pods import container, decoded, with_spec
 

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from scheduler_ext.wire import kube
-from scheduler_ext.wire import pod as pod_module
-from scheduler_ext.wire.pod import pod_amounts
+from scheduler_ext.wire.pod import pod_amounts as amounts
+from scheduler_ext.wire.pod.pod_amounts import pod_amounts
 
 
 def spec(containers: int) -> kube.PodSpec:
@@ -23,10 +23,10 @@ def spec(containers: int) -> kube.PodSpec:
     [pytest.param(2, 1, id="a usual pod"), pytest.param(1000, 0, id="a pod of a thousand containers")],
 )
 def test_only_usual_pods_are_remembered(containers: int, remembered: int) -> None:
-    pod_module._remembered_amounts.cache_clear()
+    amounts._remembered_amounts.cache_clear()
     first = pod_amounts(spec(containers))
     assert first == {"cpu": Fraction(containers, 4)}
     # The caller may change the answer.
     first.clear()
     assert pod_amounts(spec(containers)) == {"cpu": Fraction(containers, 4)}
-    assert pod_module._remembered_amounts.cache_info().currsize == remembered
+    assert amounts._remembered_amounts.cache_info().currsize == remembered

@@ -9,7 +9,9 @@ import pytest
 from scheduler_ext.core.intree import NodeSelectorTerm, PreferredTerm, Requirement
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.wire.pod import has_soft_preferences, not_modelled, pod_amounts, pod_ask, pod_needs
+from scheduler_ext.wire.pod.pod_amounts import pod_amounts
+from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
+from scheduler_ext.wire.pod.pod_request import has_soft_preferences, pod_ask
 from tests.kube_objects import Json
 from tests.wire.decoded_pods import container, with_spec
 

@@ -18,7 +18,8 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import yaml_values
 from scheduler_ext.wire.config import load_config
 from scheduler_ext.wire.objects import assemble, read_manifests, read_objects
-from scheduler_ext.wire.pod import pod_needs, pod_request
+from scheduler_ext.wire.pod.pod_needs import pod_needs
+from scheduler_ext.wire.pod.pod_request import pod_request
 from scheduler_ext.wire.yaml_values import FILE, POSTED, Limits
 from tests.examples import examples
 from tests.kube_objects import SHARE, gpu, gpu_node, node, pod

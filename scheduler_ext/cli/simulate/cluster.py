@@ -26,7 +26,7 @@ from scheduler_ext.whatif.simulation import by_priority, refuse_running
 from scheduler_ext.whatif.simulation import simulate as simulate_pods
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.manifests import every_pod
-from scheduler_ext.wire.pod import pod_name
+from scheduler_ext.wire.pod.pod_identity import pod_name
 
 _SHOWN_NOTES = 5
 

@@ -23,7 +23,8 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.autoscaling import cure_of
 from scheduler_ext.explain.intree_nodes import CPU, with_cpu
 from scheduler_ext.extender.new_nodes import NewNodes
-from scheduler_ext.wire.pod import ClaimLookup, not_modelled, pod_needs
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
+from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
 from scheduler_ext.wire.redacted import read_redacted
 
 _INSTANCE_TYPE = "node.kubernetes.io/instance-type"

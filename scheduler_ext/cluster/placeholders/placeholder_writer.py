@@ -24,7 +24,7 @@ from scheduler_ext.counters import Counter
 from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.extender.record import Record
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.pod import ClaimLookup
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 
 log = logging.getLogger(__name__)
 

@@ -24,7 +24,9 @@ from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.wire import kube
-from scheduler_ext.wire.pod import is_finished, not_modelled, other_requests, pod_needs, quantities
+from scheduler_ext.wire.pod.pod_amounts import other_requests, quantities
+from scheduler_ext.wire.pod.pod_identity import is_finished
+from scheduler_ext.wire.pod.pod_needs import not_modelled, pod_needs
 from scheduler_ext.wire.redacted import spec_key
 
 _REMEMBERED = 512

@@ -39,7 +39,7 @@ from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gang_pod import GangPod, names_in
 from scheduler_ext.wire.gangs import gang_wish
-from scheduler_ext.wire.pod import PREFERENCES
+from scheduler_ext.wire.pod.pod_needs import PREFERENCES
 
 log = logging.getLogger(__name__)
 

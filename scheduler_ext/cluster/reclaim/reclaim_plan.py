@@ -13,7 +13,7 @@ from scheduler_ext.core.node.reclaim import RECLAIM_LABEL, ReclaimPolicy, Step, 
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.kube import strings
-from scheduler_ext.wire.pod import is_finished, is_terminating
+from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating
 from scheduler_ext.wire.pod_facts import pod_facts
 from scheduler_ext.wire.times import seconds
 

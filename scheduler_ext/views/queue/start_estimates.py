@@ -21,7 +21,7 @@ from scheduler_ext.views.queue.room_of_nodes import RoomOfNodes, amounts_of
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.gangs import max_duration_s
-from scheduler_ext.wire.pod import ClaimLookup
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 from scheduler_ext.wire.redacted import read_redacted
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, read_pods
-from scheduler_ext.wire.pod import pod_request
+from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.living import ONE, SICK, Living
 from tests.kube_objects import gpu, gpu_node, inventory

@@ -15,7 +15,7 @@ from scheduler_ext.extender.new_nodes import NewNodes
 from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_objects
-from scheduler_ext.wire.pod import pod_request
+from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, node, pod
 from tests.wire.decoded_pods import decoded
 

@@ -12,7 +12,8 @@ from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.node_info import node_facts
 from scheduler_ext.wire.objects import read_objects, read_pods
-from scheduler_ext.wire.pod import pod_needs, pod_request
+from scheduler_ext.wire.pod.pod_needs import pod_needs
+from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.dra_objects import device_class, gpu_device, resource_slice
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 

@@ -26,7 +26,7 @@ from scheduler_ext.views.queue.queue_list import QueueView
 from scheduler_ext.views.queue.start_estimates import MOST, TOO_FAR, StartEstimates
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_objects
-from scheduler_ext.wire.pod import ClaimLookup
+from scheduler_ext.wire.pod.pod_claims import ClaimLookup
 from tests.kube_idle import ago, running
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 

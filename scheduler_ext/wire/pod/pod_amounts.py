@@ -1,0 +1,83 @@
+"""The amounts of all resources that a pod asks, with the rules of kube-scheduler for its containers."""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from functools import lru_cache
+
+import msgspec
+
+from scheduler_ext.core.intree import effective_requests
+from scheduler_ext.core.request.quantity import QuantityError, parse_quantity
+from scheduler_ext.core.request.request import Role
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.core.request.wishes import resource_hint
+from scheduler_ext.wire import kube
+from scheduler_ext.wire.kube import quantity_text
+from scheduler_ext.wire.pod.pod_containers import all_containers
+
+# The longest legal resource name is shown whole: a domain of 253, a slash, a name of 63 characters.
+SHOWN_CHARS = 317
+
+# Larger pods are not remembered: most ask in a few hundred bytes, and a user may create others.
+_REMEMBERED_BYTES = 8 * 1024
+
+
+class _Asking(msgspec.Struct):
+    """What the effective requests of a pod depend on."""
+
+    containers: list[kube.Container | None] | None
+    init_containers: list[kube.Container | None] | None
+    overhead: kube.Quantities | None
+    resources: kube.ResourceRequirements | None
+
+
+_encoder = msgspec.json.Encoder()
+_asking = msgspec.json.Decoder(_Asking)
+
+
+def pod_amounts(spec: kube.PodSpec) -> dict[str, Fraction]:
+    """The effective requests of a pod for every resource. Raises QuantityError naming the resource."""
+    asking = _Asking(spec.containers, spec.init_containers, spec.overhead, spec.resources)
+    key = _encoder.encode(asking)
+    return dict(_remembered_amounts(key) if len(key) <= _REMEMBERED_BYTES else _amounts(key))
+
+
+def _amounts(asking: bytes) -> Mapping[str, Fraction]:
+    spec = _asking.decode(asking)
+    asked = [(_all_amounts(container.resources), role) for container, role in all_containers(spec)]
+    return effective_requests(
+        [amounts for amounts, role in asked if role is Role.APP],
+        [(amounts, role is Role.SIDECAR) for amounts, role in asked if role is not Role.APP],
+        quantities(spec.overhead),
+        pod_level=_all_amounts(spec.resources) if spec.resources is not None else None,
+    )
+
+
+# Most pods are equal to others, and to compute with fractions takes long.
+_remembered_amounts = lru_cache(maxsize=1024)(_amounts)
+
+
+def _all_amounts(asked: kube.ResourceRequirements | None) -> dict[str, Fraction]:
+    """Requests, defaulted from limits as in the API server."""
+    return {**quantities(asked.limits), **quantities(asked.requests)} if asked is not None else {}
+
+
+def quantities(amounts: kube.Quantities | None) -> dict[str, Fraction]:
+    """Every quantity of a resource list, read. Raises QuantityError naming the resource."""
+    read = {}
+    for name, raw in (amounts or {}).items():
+        try:
+            read[name] = parse_quantity(quantity_text(raw))
+        except QuantityError as error:
+            hint = resource_hint(name)
+            raise QuantityError(f"{name[:SHOWN_CHARS]}: {error}{f'; {hint}' if hint else ''}") from None
+    return read
+
+
+def other_requests(spec: kube.PodSpec, resources: ResourceNames) -> Mapping[str, Fraction]:
+    """The pod's other requests on its node. An unreadable amount counts as 0, as with GPUs."""
+    try:
+        amounts = pod_amounts(spec)
+    except QuantityError:
+        return {}
+    return {name: amount for name, amount in amounts.items() if not resources.is_gpu(name)}

@@ -1,0 +1,48 @@
+"""The ResourceClaims of a pod, and what it asks through them."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from scheduler_ext.core.dra.known_claims import Asked
+from scheduler_ext.core.dra.published import TEMPLATE_PREFIX
+from scheduler_ext.wire import kube
+
+
+class ClaimLookup(Protocol):
+    """The claims of a cluster."""
+
+    def asked(self, namespace: str, names: Iterable[str]) -> Asked:
+        """The requests of the claims with these names."""
+
+    def problem(self, resource: str) -> str | None:
+        """Why devices of a resource are unknown."""
+
+
+def asked_through(pod: kube.Pod, claims: ClaimLookup | None) -> Asked:
+    """The requests of a pod's claims, as far as they are known."""
+    names = claim_names(pod)
+    if not names:
+        return Asked()
+    if claims is None:
+        return Asked(not_modelled=("resource claims (DRA)",))
+    namespace = (pod.metadata.namespace if pod.metadata else None) or "default"
+    return claims.asked(namespace, names)
+
+
+def claim_names(pod: kube.Pod) -> list[str]:
+    """The names of the pod's claims; for one that is still to be made, that of its template. A template
+    that made none is left out."""
+    made = {
+        each.name: each.resource_claim_name
+        for each in (pod.status.resource_claim_statuses if pod.status is not None else None) or ()
+    }
+    names: list[str] = []
+    for entry in (pod.spec.resource_claims if pod.spec is not None else None) or ():
+        claim = entry or kube.PodResourceClaim()
+        if claim.resource_claim_name:
+            names.append(claim.resource_claim_name)
+        elif claim.name not in made:
+            names.append(TEMPLATE_PREFIX + (claim.resource_claim_template_name or ""))
+        elif name := made[claim.name]:
+            names.append(name)
+    return names
