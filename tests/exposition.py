@@ -16,7 +16,7 @@ from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
 from scheduler_ext.cluster.failure_count import FailureCount
-from scheduler_ext.cluster.inventory_handlers import BudgetHandler
+from scheduler_ext.cluster.inventory.budget_handler import BudgetHandler
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.filters import REASONS

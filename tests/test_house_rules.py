@@ -56,6 +56,11 @@ def test_no_folder_has_more_than_34_python_files() -> None:
     assert {str(folder): size for folder, size in sizes.items() if size > 34} == {}
 
 
+def test_no_file_of_the_product_has_400_lines_or_more() -> None:
+    sizes = {str(path): len(path.read_text().splitlines()) for path in PRODUCT.rglob("*.py")}
+    assert {path: size for path, size in sizes.items() if size >= 400} == {}
+
+
 def test_at_most_14_file_names_of_the_product_occur_twice() -> None:
     names = Counter(path.name for path in PRODUCT.rglob("*.py") if path.name != "__init__.py")
     assert len([name for name, count in names.items() if count > 1]) <= 14

@@ -21,13 +21,11 @@ from scheduler_ext.cluster.dra.device_watches import DeviceWatches
 from scheduler_ext.cluster.enforcing import Enforcing
 from scheduler_ext.cluster.forecasting import Forecasting
 from scheduler_ext.cluster.idle_on_node import idle_on_node
-from scheduler_ext.cluster.inventory_handlers import (
-    BudgetHandler,
-    NodeHandler,
-    PodHandler,
-    ReportHandler,
-    scheduler_cache,
-)
+from scheduler_ext.cluster.inventory.budget_handler import BudgetHandler
+from scheduler_ext.cluster.inventory.cache_handler import scheduler_cache
+from scheduler_ext.cluster.inventory.node_handler import NodeHandler
+from scheduler_ext.cluster.inventory.pod_handler import PodHandler
+from scheduler_ext.cluster.inventory.report_handler import ReportHandler
 from scheduler_ext.cluster.own_lease import Election
 from scheduler_ext.cluster.planning.followed_cluster import FollowedCluster
 from scheduler_ext.cluster.planning.gang_planning import GangPlanning

@@ -10,16 +10,9 @@ from scheduler_ext.cluster.api_paths import BUDGETS, GPU_NODES, NODES, PODS
 from scheduler_ext.cluster.client.transport import RefusedError, ServerClock, Transport
 from scheduler_ext.cluster.dra.device_handlers import KINDS
 from scheduler_ext.cluster.dra.discovery import discovered
-from scheduler_ext.cluster.inventory_handlers import (
-    PodState,
-    created_at,
-    holds_gpus,
-    planned_until,
-    pod_state,
-    received_at,
-    scheduler_cache,
-    update_pod,
-)
+from scheduler_ext.cluster.inventory.cache_handler import scheduler_cache
+from scheduler_ext.cluster.inventory.pod_state import PodState, holds_gpus, pod_state, update_pod
+from scheduler_ext.cluster.inventory.server_times import created_at, planned_until, received_at
 from scheduler_ext.cluster.reflector import PAGE
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.device_index import DeviceIndex

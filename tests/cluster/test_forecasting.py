@@ -10,7 +10,7 @@ from scheduler_ext.background import RateLimiter
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.forecasting import EVERY_S, Forecasting
-from scheduler_ext.cluster.inventory_handlers import PodHandler
+from scheduler_ext.cluster.inventory.pod_handler import PodHandler
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.core.request.resource_names import ResourceNames

@@ -12,7 +12,9 @@ import pytest
 from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.cluster.events.inventory_events import ReportProblems
-from scheduler_ext.cluster.inventory_handlers import NodeHandler, PodHandler, ReportHandler
+from scheduler_ext.cluster.inventory.node_handler import NodeHandler
+from scheduler_ext.cluster.inventory.pod_handler import PodHandler
+from scheduler_ext.cluster.inventory.report_handler import ReportHandler
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.extender import Extender

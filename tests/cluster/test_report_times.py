@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.cluster.client.transport import ServerClock
-from scheduler_ext.cluster.inventory_handlers import received_at
+from scheduler_ext.cluster.inventory.server_times import received_at
 from scheduler_ext.wire.gpunode import GpuNodeMeta, ManagedFields
 from tests.cluster.test_inventory_handlers import NOON, Told, at, reported
 from tests.kube_objects import Json, gpu, gpu_node, node

@@ -131,7 +131,7 @@ def test_a_pod_that_avoids_spot_nodes() -> None:
 
 _COUNTER_TEST = '''"""Changes of PodDisruptionBudgets."""
 
-from scheduler_ext.cluster.inventory_handlers import BudgetHandler
+from scheduler_ext.cluster.inventory.budget_handler import BudgetHandler
 from scheduler_ext.cluster.client.transport import ServerClock
 from scheduler_ext.wire.kube import PodDisruptionBudget
 from tests.exposition import exposition
@@ -319,7 +319,7 @@ def test_an_annotation(scratch: Scratch) -> None:
 
 
 def test_a_counter(scratch: Scratch) -> None:
-    handlers = "scheduler_ext/cluster/inventory_handlers.py"
+    handlers = "scheduler_ext/cluster/inventory/budget_handler.py"
     scratch.insert(
         handlers,
         "from scheduler_ext.wire import kube",

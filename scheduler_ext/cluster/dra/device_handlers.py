@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from scheduler_ext.cluster.client.transport import ServerClock
-from scheduler_ext.cluster.inventory_handlers import CacheHandler
+from scheduler_ext.cluster.inventory.cache_handler import CacheHandler
 from scheduler_ext.core.cache.device_index import DeviceIndex
 from scheduler_ext.wire.dra.claim_object import ClaimObject, read_claim
 from scheduler_ext.wire.dra.class_object import ClassObject, read_class

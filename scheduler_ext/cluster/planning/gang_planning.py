@@ -29,9 +29,10 @@ from scheduler_ext.core.planning.gang_decisions import Decisions
 from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation
 from scheduler_ext.core.planning.gang_step import GangStep, Policy, Scene
 from scheduler_ext.core.planning.gang_turns import GangTurns, before
+from scheduler_ext.core.planning.given_places import Step
 from scheduler_ext.core.planning.plan import Entry, State
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
-from scheduler_ext.core.planning.planner import Planner, Step
+from scheduler_ext.core.planning.planner import Planner
 from scheduler_ext.core.planning.victim_proposals import NodeProposals
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.preemption.disruption import Budget

@@ -10,12 +10,13 @@ caller's monotonic time in seconds. The age of a report counts from when the API
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from scheduler_ext.core.cache.device_index import DeviceIndex, with_claims
 from scheduler_ext.core.cache.held_rooms import HeldRoom, HeldRooms
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import Cause, Ledger
+from scheduler_ext.core.cache.node_entry import NO_ENTRY, NodeEntry
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cache.observed_demand import ObservedDemand
 from scheduler_ext.core.cache.other_cpu import OtherCpu
@@ -27,33 +28,10 @@ from scheduler_ext.core.gpu.readings import NodeReadings, Readings
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod, PlannedPlace
 from scheduler_ext.core.node.promisable import is_of_shares, overallocated
 from scheduler_ext.core.node.state import coarse_free_milli
-from scheduler_ext.core.node.unreported import REPORTED_VENDORS
 from scheduler_ext.core.request.resource_names import ResourceNames
 
 # The nodes of DRA that learn new names with one publication: 0.1 s of work at most.
 _RENAMED_AT_ONCE = 100
-
-
-@dataclass(slots=True)
-class _Entry:
-    """All sources of one node. `since` is when the Node was created; `owner_uid` is the uid of the Node that
-    the report belongs to."""
-
-    since: float = 0.0
-    record: NodeRecord | None = None
-    report: Report | None = None
-    received_at: float = 0.0
-    owner_uid: str | None = None
-    freshness: str = "Fresh"
-
-    def own_report(self) -> Report | None:
-        """The report, unless it belongs to a former node of the same name."""
-        if self.record is None or self.owner_uid in (None, self.record.uid):
-            return self.report
-        return None
-
-
-_NO_ENTRY = _Entry()
 
 
 def _follow_nothing(_expressions: Sequence[str]) -> Selector:
@@ -82,7 +60,7 @@ class Cache(Ledger):
         self._resources = resources or ResourceNames()
         self._enforcing = enforcing
         self._allow_unreported = allow_unreported
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, NodeEntry] = {}
         self._pending: dict[str, PendingPod] = {}
         # The places that were given up and are still written on waiting pods.
         self._given_up: dict[str, PlannedPlace] = {}
@@ -112,7 +90,7 @@ class Cache(Ledger):
     def update_node(self, name: str, record: NodeRecord, now: float, created_at: float | None = None) -> None:
         """A Node was added or changed; a Node of another uid is another node. Without `created_at` it counts
         as created when it is first seen."""
-        entry = self._entries.setdefault(name, _Entry())
+        entry = self._entries.setdefault(name, NodeEntry())
         if entry.record is None or entry.record.uid != record.uid:
             entry.since = now if created_at is None else min(created_at, now)
         if entry.record != record:
@@ -139,7 +117,7 @@ class Cache(Ledger):
         """A report, received at `received_at`; `owner_uid` is the uid of the Node it belongs to. Its readings
         alone change nothing."""
         self._readings[name] = readings
-        entry = self._entries.setdefault(name, _Entry(since=now))
+        entry = self._entries.setdefault(name, NodeEntry(since=now))
         entry.received_at = received_at
         if entry.report is not None and entry.report.devices == report.devices:
             # Keep the equal devices that exist: thousands of new ones would burden the garbage collector.
@@ -208,7 +186,7 @@ class Cache(Ledger):
             waited = True
             self._touch_held(pending.pod)
         node = super().remove_pod(uid, now, waited)
-        if node is not None and self._entries.get(node, _NO_ENTRY).report is None:
+        if node is not None and self._entries.get(node, NO_ENTRY).report is None:
             self.report_received(node, None, now)
         return node
 
@@ -255,11 +233,11 @@ class Cache(Ledger):
         return (info for name in self._entries if (info := self.info(name)) is not None)
 
     def record(self, name: str) -> NodeRecord | None:
-        return self._entries.get(name, _NO_ENTRY).record
+        return self._entries.get(name, NO_ENTRY).record
 
     def last_report(self, name: str) -> tuple[Report | None, float]:
         """The last good report of a name, and when it was received; 0 without a report."""
-        entry = self._entries.get(name, _NO_ENTRY)
+        entry = self._entries.get(name, NO_ENTRY)
         return entry.report, entry.received_at
 
     def ages(self, now: float) -> dict[str, float]:
@@ -340,26 +318,15 @@ class Cache(Ledger):
         for name in self._held.nodes_for(pod):
             self._touch(name, Cause.REPORT)
 
-    def _judge(self, name: str, entry: _Entry, now: float) -> None:
+    def _judge(self, name: str, entry: NodeEntry, now: float) -> None:
         if self._held.expire(name, now):
             self._touch(name, Cause.AGE)
-        freshness = self._freshness(name, entry, now)
+        freshness = entry.freshness_at(
+            now, self._stale_after_s, self._missing_after_s, self.devices.has_devices(name)
+        )
         if freshness != entry.freshness:
             entry.freshness = freshness
             self._touch(name, Cause.AGE)
-
-    def _freshness(self, name: str, entry: _Entry, now: float) -> str:
-        if entry.own_report() is not None:
-            age_s = now - entry.received_at
-            if age_s < self._stale_after_s:
-                return "Fresh"
-            return "Stale" if age_s < self._missing_after_s else "Missing"
-        estimate = entry.record.estimate if entry.record is not None else None
-        if self.devices.has_devices(name):
-            return "Fresh"
-        if estimate is None or estimate.vendor not in REPORTED_VENDORS:
-            return "Fresh"
-        return "Fresh" if now - entry.since < self._missing_after_s else "Missing"
 
     def _count(self, pod: BoundPod) -> None:
         """Count a pod as demand the first time it appears."""
@@ -408,6 +375,6 @@ class Cache(Ledger):
         if coarse_free_milli(cpu_milli, asked) != coarse_free_milli(cpu_milli, asked - more_milli):
             self._touch(name, Cause.POD)
 
-    def _drop_without_sources(self, name: str, entry: _Entry) -> None:
+    def _drop_without_sources(self, name: str, entry: NodeEntry) -> None:
         if entry.record is None and entry.report is None:
             del self._entries[name]

@@ -8,9 +8,10 @@ from scheduler_ext.core.planning.backfilled_cluster import BackfilledCluster
 from scheduler_ext.core.planning.gang import Gang
 from scheduler_ext.core.planning.gang_decisions import Decisions, Single
 from scheduler_ext.core.planning.gang_step import GangStep
+from scheduler_ext.core.planning.given_places import Step
 from scheduler_ext.core.planning.outcomes import Outcome
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
-from scheduler_ext.core.planning.planner import Planner, Step
+from scheduler_ext.core.planning.planner import Planner
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 
 # Batches of pods alone in one step. What is left comes with the next step.

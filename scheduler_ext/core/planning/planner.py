@@ -7,16 +7,14 @@ that it has given and follows what becomes of them.
 
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice, takewhile
 from math import inf
-from typing import Protocol
 
 from scheduler_ext.core.cache.kept_places import KeptPlace
-from scheduler_ext.core.node.node import BoundPod
+from scheduler_ext.core.planning.given_places import Given, GivenPlace, Step, TriedCluster, put_again
 from scheduler_ext.core.planning.joint import choose
 from scheduler_ext.core.planning.outcomes import BACKING_OFF, Outcome, Pauses
-from scheduler_ext.core.planning.placing import Placing
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 
@@ -36,41 +34,6 @@ _STALE_S, _AGAIN_STALE_S = 0.5, 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class GivenPlace:
-    """A place to keep and to write on a pod; with `races`, kube-scheduler may come to the pod before it knows
-    the place."""
-
-    ask: WaitingPod
-    pod: BoundPod
-    node: str
-    races: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What to do now: places that are not kept any more, then new ones to keep, and kept ones to write on
-    their pods. `more`: another step would find more to do at once."""
-
-    withdraw: Sequence[str] = ()
-    nominate: Sequence[GivenPlace] = ()
-    write: Sequence[GivenPlace] = ()
-    more: bool = False
-
-
-@dataclass(slots=True)
-class _Given:
-    """A place that was given, and until when it is kept; `written` once the pod shows it. With `write_at` it
-    is not on its way to the pod, and is written from then on if the pod still waits."""
-
-    ask: WaitingPod
-    node: str
-    until: float
-    written: bool = False
-    write_at: float | None = None
-    devices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class _Round:
     """A try to place all pods, on a cluster of this version; the next one begins at `due`, once it is
     over."""
@@ -80,26 +43,13 @@ class _Round:
     due: float | None = None
 
 
-class TriedCluster(Placing[WaitingPod], Protocol):
-    """A cluster on which places are tried."""
-
-    def take_back(self, ask: WaitingPod, node: str) -> None:
-        """The place of a pod is not kept any more."""
-
-    def planned_on(self, node: str, uid: str) -> BoundPod | None:
-        """The pod of this uid that has a place on a node, with the GPUs of its shares."""
-
-    def refusals(self, ask: WaitingPod) -> Counter[str]:
-        """The number of nodes that refuse a pod, by reason."""
-
-
 class Planner:
     """One thread at a time; times are monotonic."""
 
     def __init__(self, batch: int, ttl_s: float) -> None:
         self._batch = batch
         self._ttl_s = ttl_s
-        self._given: dict[str, _Given] = {}
+        self._given: dict[str, Given] = {}
         self._pauses = Pauses()
         # When kube-scheduler came to the pods that are being bound, and to all of the last ones.
         self._asked: dict[str, float] = {}
@@ -229,11 +179,11 @@ class Planner:
         for uid, place in kept.items():
             if uid not in self._given and uid in asks:
                 # From before this planner was active, or of a former process.
-                self._given[uid] = _Given(
+                self._given[uid] = Given(
                     asks[uid], place.node, place.until, place.written, None, place.pod.devices
                 )
 
-    def _lost(self, given: _Given, ask: WaitingPod, now: float) -> Outcome:
+    def _lost(self, given: Given, ask: WaitingPod, now: float) -> Outcome:
         if ask.is_foreign:
             return Outcome.CONFLICT
         return Outcome.EXPIRED if now >= given.until else Outcome.MISFIT
@@ -296,7 +246,7 @@ class Planner:
                 self._refused.setdefault(ask.kind, cluster.refusals(ask))
                 continue
             pod = cluster.planned_on(node, ask.uid) or ask.pod
-            self._given[ask.uid] = _Given(ask, node, now + self._ttl_s, devices=pod.devices)
+            self._given[ask.uid] = Given(ask, node, now + self._ttl_s, devices=pod.devices)
             nominate.append(GivenPlace(ask, pod, node, races=not ask.was_tried))
         return Step(withdrawn, nominate, more=True)
 
@@ -390,17 +340,4 @@ class Planner:
             cluster.rollback(mark)
             return {}, []
         lower.sort(key=lambda given: given.ask.rank)
-        return more, [given.ask.uid for given in lower if not _put_again(given, before, cluster)]
-
-
-def _put_again(given: _Given, before: Mapping[str, BoundPod | None], cluster: TriedCluster) -> bool:
-    """Keep a place, if the pod still fits there, on the same GPUs."""
-    uid, mark = given.ask.uid, cluster.mark()
-    if cluster.best(given.ask, (given.node,)) is None:
-        return False
-    cluster.put(given.ask, given.node)
-    was, now = before[uid], cluster.planned_on(given.node, uid)
-    same = was is None or now is None or was.devices == now.devices
-    if not same:
-        cluster.rollback(mark)
-    return same
+        return more, [given.ask.uid for given in lower if not put_again(given, before, cluster)]
