@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import socket
-import sys
 import uuid
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -29,21 +26,16 @@ from scheduler_ext.cli.options import (
     log_format_option,
 )
 from scheduler_ext.core.errors import ConfigError
-from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.extender.heap import share_one_arena
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration
 
 if TYPE_CHECKING:
+    from scheduler_ext.cli.serving_apps import BuildSource
     from scheduler_ext.cluster.live import BuildLeader, LiveInventory
-    from scheduler_ext.server.server_options import TlsFiles
+    from scheduler_ext.server.server_options import Apps, TlsFiles
 
 log = logging.getLogger(__name__)
-
-BuildSource = Callable[[Extender, Configuration], "InventorySource | LiveInventory"]
-"""Makes the source of an extender's nodes; runs in the worker process."""
 
 
 def _listen(text: str) -> tuple[str, int]:
@@ -169,7 +161,14 @@ def serve(
         if inventory_file
         else partial(_cluster_source, kubeconfig, context, lease, own_lease, pod_name)
     )
-    run_server(options, lambda: _build_apps(config, build_source, tls.cert_file if tls else None, past))
+
+    def build_apps() -> Apps:
+        # The worker process imports this; the one that watches over it stays small.
+        from scheduler_ext.cli.serving_apps import serving_apps
+
+        return serving_apps(config, build_source, tls.cert_file if tls else None, past)
+
+    run_server(options, build_apps)
 
 
 def _tls_files(cert_file: Path | None, key_file: Path | None, client_ca_file: Path | None) -> TlsFiles | None:
@@ -222,81 +221,3 @@ def _cluster_source(
     live = LiveInventory(transport, extender, config, leader, pod_name)
     live.start()
     return live
-
-
-def _build_apps(
-    config: Configuration,
-    build_source: BuildSource,
-    certificate_file: Path | None = None,
-    past: Path | None = None,
-) -> Any:
-    """The three applications over one extender and its source; `past` is a JSON array of earlier samples.
-    Raises InventoryError, ClusterError."""
-    from scheduler_ext.server.app import api_app, health_app, inspect_app
-    from scheduler_ext.server.explaining import Explaining
-    from scheduler_ext.server.inspect_routes import explanations_blueprint, questions_blueprint
-    from scheduler_ext.server.metrics.registry import Metrics
-    from scheduler_ext.server.page.feed import PageFeed
-    from scheduler_ext.server.page.pod_routes import pods_blueprint
-    from scheduler_ext.server.page.routes import page_blueprint
-    from scheduler_ext.server.queue_routes import queue_blueprint
-    from scheduler_ext.server.runbook_routes import runbooks_blueprint
-    from scheduler_ext.server.server_options import Apps
-    from scheduler_ext.views.history import Sample
-    from scheduler_ext.views.queue.queue_list import QueueView
-    from scheduler_ext.views.queue.start_estimates import StartEstimates
-    from scheduler_ext.whatif.schedulable import SchedulableReplicas
-
-    share_one_arena()
-    # Other threads decode for long stretches; waiting requests get the interpreter sooner this way.
-    sys.setswitchinterval(0.0002)
-    extender = Extender(config)
-    source = build_source(extender, config)
-    deadline_s = config.duration_s("server.decisionDeadline")
-    explainer = Explainer(
-        source, extender.record, config, extender.places, extender.new_nodes, source.notes_on
-    )
-    explaining = Explaining(explainer)
-    waiting = Waiting(source, extender.record, explainer)
-    queue = QueueView(source, waiting.lines, StartEstimates(source, config))
-    longest = partial(waiting.longest, most=config.metrics.waiting_pods)
-    workloads = partial(waiting.by_workload, config.metrics.waiting_pods)
-    replicas = SchedulableReplicas(source, config)
-    metrics = Metrics(
-        source, config, waiting.reasons, certificate_file, longest, workloads, replicas.counts, source.plan
-    )
-    feed = PageFeed(
-        source,
-        extender.record,
-        waiting.lines,
-        config.resource_names(),
-        config.memory.headroom_percent,
-        config.idle_after_s(),
-    )
-    for earlier in json.loads(past.read_bytes()) if past is not None else ():
-        feed.history.add(Sample(*earlier))
-    extender.record.start()
-    extender.blind_rejections.start()
-    replicas.start()
-    feed.start()
-
-    def close() -> None:
-        replicas.stop()
-        feed.stop()
-        source.stop()
-        extender.record.stop(1.0)
-        extender.blind_rejections.stop(1.0)
-
-    return Apps(
-        api=api_app(extender, source.binder, metrics, config.server.max_body_bytes, deadline_s),
-        health=health_app(source, metrics),
-        inspect=inspect_app(
-            explanations_blueprint(explaining),
-            questions_blueprint(source, config, explainer, waiting),
-            queue_blueprint(queue),
-            page_blueprint(feed, config),
-            runbooks_blueprint(),
-            pods_blueprint(source, explaining),
-        ),
-        close=close,
-    )

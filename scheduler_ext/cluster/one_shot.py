@@ -59,13 +59,7 @@ def cluster_state(
     cache = scheduler_cache(config)
     objects = Objects()
     now = time.monotonic()
-    for node, clock in _list(transport, NODES, Decoder(kube.Node)):
-        metadata = node.metadata or kube.ObjectMeta()
-        name = metadata.name or ""
-        if with_objects:
-            objects.nodes[name] = node
-        with _named(f"{source}: Node {name}: status"):
-            cache.update_node(name, node_record(node, resources), now, created_at(node, clock, now))
+    _read_nodes(transport, source, cache, resources, now, objects.nodes if with_objects else None)
     facts: dict[str, PodFacts] = {}
     cache.demand.hold()
     for pod, state, clock in _pods(transport, source, resources):
@@ -106,6 +100,24 @@ def cluster_state(
         facts,
         held_pods(rooms, said, pending),
     )
+
+
+def _read_nodes(
+    transport: Transport,
+    source: str,
+    cache: Cache,
+    resources: ResourceNames,
+    now: float,
+    nodes: dict[str, kube.Node] | None,
+) -> None:
+    """Put all Nodes into the cache, and into `nodes` by name."""
+    for node, clock in _list(transport, NODES, Decoder(kube.Node)):
+        metadata = node.metadata or kube.ObjectMeta()
+        name = metadata.name or ""
+        if nodes is not None:
+            nodes[name] = node
+        with _named(f"{source}: Node {name}: status"):
+            cache.update_node(name, node_record(node, resources), now, created_at(node, clock, now))
 
 
 def _pods(

@@ -102,18 +102,9 @@ def explanation(
     or with so many at `most`, those that refuse it nearest first, and the number of the others in
     `nodesLeftOut`. Without dry runs, `resolvable` is None where the extender refuses a node. Raises PodError
     for a quantity of the pod."""
-    snapshot, request = decision.snapshot, decision.request
+    request = decision.request
     fitting = _fitting(decision, kube_view)
-    refused = [
-        Refused(
-            node,
-            int(decision.verdict[snapshot.state_at(name)]),
-            kube_view.refused.get(name),
-            kube_view.facts.get(name),
-        )
-        for name, node in sorted(snapshot.nodes.items())
-        if name in kube_view.refused or not _passes(decision, name)
-    ]
+    refused = _all_refused(decision, kube_view)
     needs = needs_of(pod, claims) if isinstance(request, GpuRequest) else None
     cures = {each.node.info.name: _cure(each, needs, kube_view) for each in refused}
     verdicts = summary(cures.items())
@@ -147,6 +138,21 @@ def explanation(
         "notModelled": not_modelled(pod, claims),
         "warnings": warned,
     }
+
+
+def _all_refused(decision: Decision, kube_view: KubeView) -> list[Refused]:
+    """The nodes that this extender or kube-scheduler's own filters refuse, by name."""
+    snapshot = decision.snapshot
+    return [
+        Refused(
+            node,
+            int(decision.verdict[snapshot.state_at(name)]),
+            kube_view.refused.get(name),
+            kube_view.facts.get(name),
+        )
+        for name, node in sorted(snapshot.nodes.items())
+        if name in kube_view.refused or not _passes(decision, name)
+    ]
 
 
 def _cure(refused: Refused, needs: PodNeeds | None, kube_view: KubeView) -> Cure:
