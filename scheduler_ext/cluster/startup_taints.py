@@ -2,6 +2,7 @@
 taint for one that still starts: it places no pod there, and adds no second node for the pods that wait."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -31,6 +32,7 @@ LATE_S = 600.0
 # The most nodes between two looks.
 _MOST = 20
 _CALL_S = 5.0
+_CHANGED = (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 Say = Callable[[Callable[[], dict[str, Any]]], None]
 Warn = Callable[[str, str | None, str, str], None]
@@ -76,6 +78,10 @@ class StartupTaints(Background):
         self._retry = Retry(transport.server, Backoff(), probes=False)
         # Since when each node with the taint is seen.
         self._since: dict[str, float] = {}
+        # When the write to such a node was last refused, and each Node of which the API server last said that
+        # it has changed.
+        self._refused_at: dict[str, float] = {}
+        self._changed: dict[str, NodeFacts] = {}
         self._problem: str | None = None
 
     def run(self) -> None:
@@ -95,9 +101,12 @@ class StartupTaints(Background):
             if any(taint.key in TAINTS for taint in facts.taints)
         }
         self._since = {name: self._since.get(name, now) for name in tainted}
+        self._refused_at = {name: at for name, at in self._refused_at.items() if name in tainted}
+        self._changed = {name: facts for name, facts in self._changed.items() if name in tainted}
         left = _MOST
-        for name, facts in tainted.items():
-            node = snapshot.nodes.get(name)
+        # What refuses one node, such as an admission webhook, may accept the others.
+        for name in sorted(tainted, key=lambda name: self._refused_at.get(name, -math.inf)):
+            facts, node = tainted[name], snapshot.nodes.get(name)
             if node is None or self.stopped.is_set():
                 continue
             missing = missing_at_start(node.info, self._resources)
@@ -121,7 +130,7 @@ class StartupTaints(Background):
                 timeout_s=_CALL_S,
             )
         except ClusterError as error:
-            return self._not_removed(name, error)
+            return self._not_removed(name, facts, error)
         self._retry.reset()
         self.taints.inc("removed")
         if self._problem is not None:
@@ -130,11 +139,16 @@ class StartupTaints(Background):
         self._say(lambda: _event(name, uid))
         return True
 
-    def _not_removed(self, name: str, error: ClusterError) -> bool:
+    def _not_removed(self, name: str, facts: NodeFacts, error: ClusterError) -> bool:
         status = error.status if isinstance(error, RefusedError) else None
-        if status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
-            # The node is gone, or its taints have changed since; the watch brings them.
+        if status == HTTPStatus.NOT_FOUND:
             return True
+        if status in _CHANGED and self._changed.get(name) is not facts:
+            # Its taints have changed since; the watch brings them. Otherwise something refuses the write in
+            # the same way, as an admission policy does.
+            self._changed[name] = facts
+            return True
+        self._refused_at[name] = time.monotonic()
         self.taints.inc("failed" if is_transient(error) else "refused")
         if self._problem is None:
             log.warning("the startup taint of node %s is not removed, trying again: %s", name, error)

@@ -104,6 +104,35 @@ def test_a_refused_write_is_tried_again(living: Living) -> None:
     eventually(lambda: counted(living) == {"removed": 1, "refused": 2, "failed": 0})
 
 
+def test_a_node_whose_write_is_refused_for_good_holds_back_no_other(living: Living) -> None:
+    """As by an admission webhook for the nodes of one pool."""
+    for name in ("c", "d"):
+        new_node(living, name, STARTING)
+        living.report(name, gpu(0))
+    refusal = Refuse(403, "Forbidden", "admission webhook denied the request")
+
+    def is_of_c(request: Request) -> bool:
+        return is_removal(request) and request.path.endswith("/c")
+
+    living.server.faults.place(refusal, is_of_c, times=None)
+    living.start()
+    eventually(lambda: taints(living, "d") == [])
+    assert taints(living, "c") == [STARTING]
+
+
+def test_a_write_that_is_always_invalid_is_counted_and_logged(
+    living: Living, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An admission policy answers like a test of a JSON patch that fails."""
+    new_node(living, "c", STARTING)
+    living.report("c", gpu(0))
+    refusal = Refuse(422, "Invalid", "ValidatingAdmissionPolicy denied the request")
+    living.server.faults.place(refusal, is_removal, times=None)
+    living.start()
+    eventually(lambda: counted(living)["refused"] > 0)
+    eventually(lambda: "ValidatingAdmissionPolicy denied" in caplog.text)
+
+
 def test_a_node_that_does_not_start_gets_an_event(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(taints_module, "LATE_S", 0.05)
     new_node(living, "c", STARTING)
