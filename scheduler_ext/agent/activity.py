@@ -56,17 +56,20 @@ class Activity:
         self._gpus: dict[str, _Gpu] = {}
 
     def remember(self, device: DeviceStatus, now: float, age_s: float) -> None:
-        """Go on from a device of this boot's last report, which is `age_s` old."""
+        """Go on from a device of this boot's last report, which is `age_s` old. What was seen before the API
+        server returned the report stays."""
         gpu = self._gpus.setdefault(device.uuid, _Gpu())
-        gpu.xids = {each.xid: each.count for each in device.xids or ()}
+        for each in device.xids or ():
+            gpu.xids[each.xid] = gpu.xids.get(each.xid, 0) + each.count
         instances = (device.mig.instances if device.mig is not None else None) or ()
         held = [(_WHOLE, holder) for holder in device.holders or ()]
         held += [(each.uuid, each.holder) for each in instances if each.holder is not None]
-        gpu.peaks_mib = {
-            (where, _pod(holder)): holder.peak_mib for where, holder in held if holder.peak_mib is not None
-        }
-        gpu.held_at = dict.fromkeys(gpu.peaks_mib, now)
-        if 0 <= age_s <= _KNOWN_S:
+        for where, holder in held:
+            if holder.peak_mib is not None:
+                key = where, _pod(holder)
+                gpu.peaks_mib[key] = max(holder.peak_mib, gpu.peaks_mib.get(key, 0))
+                gpu.held_at[key] = now
+        if 0 <= age_s <= _KNOWN_S and gpu.sampled_at == -math.inf:
             idle_s = {_WHOLE: device.idle_seconds, **{each.uuid: each.idle_seconds for each in instances}}
             pods_idle_s = {each.uid: each.idle_seconds for each in device.holders or ()}
             reported_at = now - age_s

@@ -142,7 +142,9 @@ def test_a_pod_that_may_not_be_evicted_holds_back_no_other(cluster: Cluster, at_
     ("code", "message"),
     [
         pytest.param(403, "admission webhook denied the request", id="for good"),
-        pytest.param(500, 'failed calling webhook "x": connection refused', id="as long as a webhook is away"),
+        pytest.param(
+            500, 'failed calling webhook "x": connection refused', id="as long as a webhook is away"
+        ),
     ],
 )
 def test_an_eviction_that_always_fails_holds_back_no_other(
