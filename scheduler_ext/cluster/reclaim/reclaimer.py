@@ -40,6 +40,8 @@ EVERY_S = 5.0
 _MOST = 20
 # How long a pod waits whose warning or eviction was refused.
 AGAIN_S = 15.0
+# The Event of a dry run is written again after this time: API servers keep Events for an hour.
+_EVENT_S = 3000.0
 _ORDER: dict[Step, int] = {"cancel": 0, "evict": 1, "warn": 2, "wait": 3}
 
 Say = Callable[[Callable[[], dict[str, Any]]], None]
@@ -79,7 +81,8 @@ class Reclaimer(Background):
         self._said: dict[str, float] = {}
         # By uid and step: when one that failed is tried again.
         self._not_before: dict[tuple[str, Step], float] = {}
-        self._would: set[str] = set()
+        # By uid: when the Event of a dry run was written.
+        self._would: dict[str, float] = {}
         # Pods whose eviction waits because of its number in an hour.
         self._limited: set[str] = set()
         self._full = False
@@ -158,12 +161,18 @@ class Reclaimer(Background):
         self._not_before[planned.pod.uid, planned.step] = time.monotonic() + seconds
 
     def _tell(self, plan: list[Planned]) -> None:
-        """Write an Event about each pod that would be warned now."""
-        for planned in plan:
-            if planned.step == "warn" and planned.pod.uid not in self._would:
-                self._would.add(planned.pod.uid)
+        """Write an Event about pods that would be warned now: of more at once, the recorder drops some."""
+        now = time.monotonic()
+        new = [
+            each
+            for each in plan
+            if each.step == "warn" and now - self._would.get(each.pod.uid, -math.inf) >= _EVENT_S
+        ]
+        for planned in new[:_MOST]:
+            if planned.pod.uid not in self._would:
                 self.reclaims.inc("dry_run")
-                self._say(lambda planned=planned: dry_run_event(planned, self._warn_for_s))  # type: ignore[misc]
+            self._would[planned.pod.uid] = now
+            self._say(lambda planned=planned: dry_run_event(planned, self._warn_for_s))  # type: ignore[misc]
 
     def _step(self, planned: Planned, seen: Seen, namespaces: Mapping[str, str]) -> None:
         pod = planned.pod
@@ -252,7 +261,7 @@ class Reclaimer(Background):
 
     def _forget(self, kept: set[str]) -> None:
         """Remember nothing of pods that are neither idle nor warned."""
-        self._would &= kept
+        self._would = {uid: at for uid, at in self._would.items() if uid in kept}
         self._limited &= kept
         self._said = {uid: at for uid, at in self._said.items() if uid in kept}
         self._not_before = {key: at for key, at in self._not_before.items() if key[0] in kept}
