@@ -90,7 +90,9 @@ class Activity:
         computing |= {each.uuid: each.samples.computing for each in device.instances}
         gpu.busy_at = _followed(gpu.busy_at, computing, now)
         uids = {holder.uid for holder in held.holders if holder.uid is not None}
-        gpu.pods_busy_at = _followed(gpu.pods_busy_at, _computing(uids, device.samples, pod_of), now)
+        # The work of an MPS server may be that of any client.
+        worker_of = None if any(each.mps for each in device.processes or ()) else pod_of
+        gpu.pods_busy_at = _followed(gpu.pods_busy_at, _computing(uids, device.samples, worker_of), now)
         peaks = _follow_peaks(gpu, held, now)
 
         def idle_s(busy_at: Mapping[str, float], key: str | None) -> int | None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler_ext.agent.activity import Activity, Observed
 from scheduler_ext.agent.holders import Holdings
-from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, Samples
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, Process, Samples
 from scheduler_ext.wire.gpunode import (
     DeviceStatus,
     HolderStatus,
@@ -117,6 +117,15 @@ def test_pods_whose_processes_cannot_be_told_apart(
     pod_of: Callable[[int], str | None] | None, samples: Samples
 ) -> None:
     assert pods_idle_s(Gpu(pod_of).after(0, samples, used_by(anna=1))) == {ANNA: None}
+
+
+def test_work_of_an_mps_server_may_be_any_clients() -> None:
+    """Of a server that no label knows of, such as one on the host."""
+    gpu, held = Gpu(), used_by(anna=100)
+    clients = (Process(1, 100, mps=True),)
+    gpu.after(0, IDLE, held, processes=clients)
+    observed = gpu.after(60, busy(3), held, processes=clients)
+    assert (idle_s(observed), pods_idle_s(observed)) == (0, {ANNA: None})
 
 
 def test_means_follow_about_the_last_minute() -> None:
