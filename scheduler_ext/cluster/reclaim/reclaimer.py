@@ -81,6 +81,8 @@ class Reclaimer(Background):
         self._said: dict[str, float] = {}
         # By uid and step: when one that failed is tried again.
         self._not_before: dict[tuple[str, Step], float] = {}
+        # Steps that the API server refuses, by uid.
+        self._refused: set[tuple[str, Step]] = set()
         # By uid: when the Event of a dry run was written.
         self._would: dict[str, float] = {}
         # Pods whose eviction waits because of its number in an hour.
@@ -129,14 +131,17 @@ class Reclaimer(Background):
                 self._wait_for_the_hour(planned.pod.uid)
             elif left:
                 left -= 1
+                key = planned.pod.uid, planned.step
                 try:
                     self._step(planned, seen, namespaces)
+                    self._refused.discard(key)
                 except ClusterError as error:
                     # It may concern this pod alone, as an admission webhook does.
                     if not isinstance(error, RefusedError) or is_transient(error):
                         self._hold_back(planned, 0.0)
                         raise
                     self._hold_back(planned, AGAIN_S)
+                    self._refused.add(key)
                     refused = refused or error
         if refused is not None:
             raise refused
@@ -265,6 +270,7 @@ class Reclaimer(Background):
         self._limited &= kept
         self._said = {uid: at for uid, at in self._said.items() if uid in kept}
         self._not_before = {key: at for key, at in self._not_before.items() if key[0] in kept}
+        self._refused = {key for key in self._refused if key[0] in kept}
 
     def _not_done(self, error: ClusterError) -> None:
         if isinstance(error, RefusedError) and error.status == HTTPStatus.CONFLICT:
@@ -278,6 +284,6 @@ class Reclaimer(Background):
 
     def _done(self) -> None:
         self._retry.reset()
-        if self._problem is not None:
+        if self._problem is not None and not self._refused:
             log.info("idle pods are reclaimed again")
             self._problem = None

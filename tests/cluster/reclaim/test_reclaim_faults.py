@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
 import pytest
 
 from scheduler_ext.cluster.client.transport import RefusedError
+from scheduler_ext.cluster.reclaim import reclaimer as reclaimer_module
 from scheduler_ext.core.errors import ClusterError
 from tests.cluster.api.api_faults import After, Refuse, Reset
 from tests.cluster.api.api_handler import Answer
@@ -174,6 +176,23 @@ def test_pods_that_may_not_be_warned_hold_back_no_others(cluster: Cluster) -> No
         extender.look()
     extender.look()
     assert list(cluster.warned()) == ["lazy"]
+
+
+def test_a_pod_that_stays_refused_is_logged_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """It waits between its tries, and nothing else fails meanwhile."""
+    caplog.set_level(logging.INFO, logger=reclaimer_module.__name__)
+    cluster.add("kept")
+    refusal = cluster.server.faults.place(Refuse(403, "Forbidden", "denied"), writes(PODS), times=None)
+    extender = Extending(cluster)
+    with pytest.raises(RefusedError) as refused:
+        extender.look()
+    extender.reclaimer._not_done(refused.value)
+    extender.look()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    refusal.lift()
+    extender.reclaimer._not_before.clear()
+    extender.look()
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
 def test_many_pods_that_budgets_hold_take_turns_and_hold_back_no_others(
