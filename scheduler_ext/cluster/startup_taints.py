@@ -120,7 +120,9 @@ class StartupTaints(Background):
 
     def _remove(self, name: str, uid: str | None, facts: NodeFacts) -> bool:
         """Remove the taint of one node; False where the next one has to wait as well."""
-        patch = [operation for i in reversed(_places(facts)) for operation in _removal(i, facts)]
+        # Another node of the same name has a taint of its own.
+        patch: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": uid}] if uid else []
+        patch += [operation for i in reversed(_places(facts)) for operation in _removal(i, facts)]
         try:
             self._transport.send(
                 "PATCH",

@@ -95,6 +95,32 @@ def test_taints_that_changed_meanwhile_are_looked_at_again(living: Living) -> No
     eventually(lambda: counted(living) == {"removed": 1, "refused": 0, "failed": 0})
 
 
+def test_another_node_of_the_same_name_keeps_its_taint(living: Living) -> None:
+    """It replaces the one that had started, and the watch does not show it yet."""
+    new_node(living, "c", STARTING)
+    living.report("c", gpu(0))
+    changed: list[bool] = []
+
+    def before_the_first_write(request: Request) -> Answer | None:
+        if is_removal(request) and not changed:
+            changed.append(True)
+            living.server.store.delete(NODES, "c")
+            living.server.store.put(NODES, node("c", {}, uid="uid-next", taints=[STARTING]))
+        return None
+
+    living.server.hook = before_the_first_write
+    living.start()
+    eventually(lambda: bool(changed))
+
+    def is_seen() -> bool:
+        snapshot = living.live.snapshot
+        seen = snapshot.nodes.get("c") if snapshot is not None else None
+        return seen is not None and seen.info.uid == "uid-next"
+
+    eventually(is_seen)
+    assert taints(living, "c") == [STARTING]
+
+
 def test_a_refused_write_is_tried_again(living: Living) -> None:
     new_node(living, "c", STARTING)
     living.report("c", gpu(0))
