@@ -33,6 +33,8 @@ LATE_S = 600.0
 _MOST = 20
 _CALL_S = 5.0
 _CHANGED = (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
+# In this time the watch brings a change.
+WATCH_S = 10.0
 
 Say = Callable[[Callable[[], dict[str, Any]]], None]
 Warn = Callable[[str, str | None, str, str], None]
@@ -78,10 +80,10 @@ class StartupTaints(Background):
         self._retry = Retry(transport.server, Backoff(), probes=False)
         # Since when each node with the taint is seen.
         self._since: dict[str, float] = {}
-        # When the write to such a node was last refused, and each Node of which the API server last said that
-        # it has changed.
+        # When the write to such a node was last refused, and each Node of which the API server said that it has
+        # changed, as it was then, with the time.
         self._refused_at: dict[str, float] = {}
-        self._changed: dict[str, NodeFacts] = {}
+        self._changed: dict[str, tuple[NodeFacts, float]] = {}
         self._problem: str | None = None
 
     def run(self) -> None:
@@ -102,7 +104,7 @@ class StartupTaints(Background):
         }
         self._since = {name: self._since.get(name, now) for name in tainted}
         self._refused_at = {name: at for name, at in self._refused_at.items() if name in tainted}
-        self._changed = {name: facts for name, facts in self._changed.items() if name in tainted}
+        self._changed = {name: change for name, change in self._changed.items() if name in tainted}
         left = _MOST
         # What refuses one node, such as an admission webhook, may accept the others.
         for name in sorted(tainted, key=lambda name: self._refused_at.get(name, -math.inf)):
@@ -145,12 +147,17 @@ class StartupTaints(Background):
         status = error.status if isinstance(error, RefusedError) else None
         if status == HTTPStatus.NOT_FOUND:
             return True
-        if status in _CHANGED and self._changed.get(name) is not facts:
-            # Its taints have changed since; the watch brings them. Otherwise something refuses the write in
-            # the same way, as an admission policy does.
-            self._changed[name] = facts
-            return True
-        self._refused_at[name] = time.monotonic()
+        now = time.monotonic()
+        if status in _CHANGED:
+            # Its taints have changed since, and the watch brings them; or something refuses the write in the
+            # same way, as an admission policy does.
+            before, since = self._changed.get(name, (None, now))
+            if before != facts:
+                self._changed[name] = facts, now
+                return True
+            if now - since < WATCH_S:
+                return True
+        self._refused_at[name] = now
         self.taints.inc("failed" if is_transient(error) else "refused")
         if self._problem is None:
             log.warning("the startup taint of node %s is not removed, trying again: %s", name, error)

@@ -147,9 +147,10 @@ def test_a_node_whose_write_is_refused_for_good_holds_back_no_other(living: Livi
 
 
 def test_a_write_that_is_always_invalid_is_counted_and_logged(
-    living: Living, caplog: pytest.LogCaptureFixture
+    living: Living, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An admission policy answers like a test of a JSON patch that fails."""
+    monkeypatch.setattr(taints_module, "WATCH_S", 0.05)
     new_node(living, "c", STARTING)
     living.report("c", gpu(0))
     refusal = Refuse(422, "Invalid", "ValidatingAdmissionPolicy denied the request")
