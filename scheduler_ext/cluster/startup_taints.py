@@ -80,9 +80,9 @@ class StartupTaints(Background):
         self._retry = Retry(transport.server, Backoff(), probes=False)
         # Since when each node with the taint is seen.
         self._since: dict[str, float] = {}
-        # When the write to such a node was last refused, and each Node of which the API server said that it has
-        # changed, as it was then, with the time.
+        # When the write to such a node was last refused.
         self._refused_at: dict[str, float] = {}
+        # Nodes that have changed, as the API server says: as they were known then, with the time.
         self._changed: dict[str, tuple[NodeFacts, float]] = {}
         self._problem: str | None = None
 
