@@ -148,8 +148,8 @@ def _followed(
 
 def _computing(uids: Iterable[str], samples: Samples, pod_of: PodOf | None) -> dict[str, bool | None]:
     """Whether each pod's processes computed. A busy process of an unknown pod may be any pod's, and so may
-    work of no known process."""
-    if samples.busy_pids is None or pod_of is None:
+    work of no known process, which only the utilisation of the GPU shows."""
+    if samples.busy_pids is None or samples.computing is None or pod_of is None:
         return dict.fromkeys(uids)
     pods = {pod_of(pid) for pid in samples.busy_pids}
     any_pods = None in pods or (bool(samples.computing) and not pods)

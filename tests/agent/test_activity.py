@@ -111,6 +111,11 @@ def test_work_of_no_known_process_may_be_any_pods() -> None:
     [
         pytest.param(None, busy(1), id="the host's processes are hidden"),
         pytest.param(PODS.get, Samples(50, computing=True), id="the driver has no samples of processes"),
+        pytest.param(
+            PODS.get,
+            Samples(busy_pids=frozenset()),
+            id="no utilisation shows work that is in no sample of a process",
+        ),
     ],
 )
 def test_pods_whose_processes_cannot_be_told_apart(
