@@ -119,6 +119,21 @@ def test_readings_come_before_memory(device: Json, expected: int) -> None:
     assert found['gpus_idle{hostname="n",modelName="T4"}'] == expected
 
 
+@pytest.mark.parametrize("other_idle_s", [60, 9000], ids=["beside a busy GPU", "beside an idle GPU"])
+def test_a_gpu_with_readings_never_counts_by_memory(other_idle_s: int) -> None:
+    """The pod `pair` has a second GPU that no agent has seen, so it is not judged, and its GPU is unopened."""
+    gpus = [
+        gpu(0, "GPU-0", idleSeconds=other_idle_s, holders=[holder("lazy")]),
+        gpu(1, "GPU-1", idleSeconds=60, holders=[holder("pair")]),
+        gpu(2, "GPU-2"),
+    ]
+    pair = running("pair", "n", 9000)
+    pair["spec"]["containers"][0]["resources"] = {"limits": {WHOLE: "2"}}
+    source = Followed([node("n", {WHOLE: "3"}), gpu_node("n", gpus), running("lazy", "n", 9000), pair])
+    (idle,) = (each for name, each in scraped(source).items() if name.startswith("gpus_idle"))
+    assert idle == (other_idle_s == 9000)
+
+
 def test_many_namespaces_are_combined() -> None:
     source = Followed(
         [
