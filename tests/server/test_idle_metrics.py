@@ -121,7 +121,7 @@ def test_readings_come_before_memory(device: Json, expected: int) -> None:
 
 @pytest.mark.parametrize("other_idle_s", [60, 9000], ids=["beside a busy GPU", "beside an idle GPU"])
 def test_a_gpu_with_readings_never_counts_by_memory(other_idle_s: int) -> None:
-    """The pod `pair` has a second GPU that no agent has seen, so it is not judged, and its GPU is unopened."""
+    """The pod `pair` has a second GPU that no agent has seen: it is not judged, and its GPU is unopened."""
     gpus = [
         gpu(0, "GPU-0", idleSeconds=other_idle_s, holders=[holder("lazy")]),
         gpu(1, "GPU-1", idleSeconds=60, holders=[holder("pair")]),
