@@ -56,17 +56,20 @@ class Activity:
         self._gpus: dict[str, _Gpu] = {}
 
     def remember(self, device: DeviceStatus, now: float, age_s: float) -> None:
-        """Go on from a device of this boot's last report, which is `age_s` old."""
+        """Go on from a device of this boot's last report, which is `age_s` old. What was seen before the API
+        server returned the report stays."""
         gpu = self._gpus.setdefault(device.uuid, _Gpu())
-        gpu.xids = {each.xid: each.count for each in device.xids or ()}
+        for each in device.xids or ():
+            gpu.xids[each.xid] = gpu.xids.get(each.xid, 0) + each.count
         instances = (device.mig.instances if device.mig is not None else None) or ()
         held = [(_WHOLE, holder) for holder in device.holders or ()]
         held += [(each.uuid, each.holder) for each in instances if each.holder is not None]
-        gpu.peaks_mib = {
-            (where, _pod(holder)): holder.peak_mib for where, holder in held if holder.peak_mib is not None
-        }
-        gpu.held_at = dict.fromkeys(gpu.peaks_mib, now)
-        if 0 <= age_s <= _KNOWN_S:
+        for where, holder in held:
+            if holder.peak_mib is not None:
+                key = where, _pod(holder)
+                gpu.peaks_mib[key] = max(holder.peak_mib, gpu.peaks_mib.get(key, 0))
+                gpu.held_at[key] = now
+        if 0 <= age_s <= _KNOWN_S and gpu.sampled_at == -math.inf:
             idle_s = {_WHOLE: device.idle_seconds, **{each.uuid: each.idle_seconds for each in instances}}
             pods_idle_s = {each.uid: each.idle_seconds for each in device.holders or ()}
             reported_at = now - age_s
@@ -87,7 +90,9 @@ class Activity:
         computing |= {each.uuid: each.samples.computing for each in device.instances}
         gpu.busy_at = _followed(gpu.busy_at, computing, now)
         uids = {holder.uid for holder in held.holders if holder.uid is not None}
-        gpu.pods_busy_at = _followed(gpu.pods_busy_at, _computing(uids, device.samples, pod_of), now)
+        # The work of an MPS server may be that of any client.
+        worker_of = None if any(each.mps for each in device.processes or ()) else pod_of
+        gpu.pods_busy_at = _followed(gpu.pods_busy_at, _computing(uids, device.samples, worker_of), now)
         peaks = _follow_peaks(gpu, held, now)
 
         def idle_s(busy_at: Mapping[str, float], key: str | None) -> int | None:
@@ -143,8 +148,8 @@ def _followed(
 
 def _computing(uids: Iterable[str], samples: Samples, pod_of: PodOf | None) -> dict[str, bool | None]:
     """Whether each pod's processes computed. A busy process of an unknown pod may be any pod's, and so may
-    work of no known process."""
-    if samples.busy_pids is None or pod_of is None:
+    work of no known process, which only the utilisation of the GPU shows."""
+    if samples.busy_pids is None or samples.computing is None or pod_of is None:
         return dict.fromkeys(uids)
     pods = {pod_of(pid) for pid in samples.busy_pids}
     any_pods = None in pods or (bool(samples.computing) and not pods)

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that uses a device or an instance: its PID on the host and its memory in MiB."""
+    """A process that uses a device or an instance: its PID on the host, its memory in MiB, and whether it is
+    a client of an MPS server, which computes for it."""
 
     pid: int
     used_mib: int | None = None
+    mps: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,11 @@ class Nvml:
         for entry in chain.from_iterable(entries or () for entries in lists):
             sizes = (used.get(entry.pid), entry.usedGpuMemory)
             used[entry.pid] = max((size for size in sizes if size is not None), default=None)
-        return tuple(Process(pid, None if size is None else _mib(size)) for pid, size in sorted(used.items()))
+        clients = {entry.pid for entry in lists[2] or ()}
+        return tuple(
+            Process(pid, None if size is None else _mib(size), pid in clients)
+            for pid, size in sorted(used.items())
+        )
 
     def busy_processes(self, gpu: Handle, since_us: int) -> tuple[frozenset[int], int] | None:
         """The PIDs that used any engine in samples after this time, and the time of the newest sample, in

@@ -1,5 +1,6 @@
 """The activity of a GPU at this moment. NVML's utilisation calls do not cover MIG instances."""
 
+import time
 from dataclasses import replace
 
 from scheduler_ext.agent.node_reading import Samples
@@ -26,7 +27,8 @@ class Sampler:
     def _with_use(self, samples: Samples, nvml: Nvml, gpu: Handle) -> Samples:
         rates = nvml.get("nvmlDeviceGetUtilizationRates", gpu)
         busy_pids = None
-        found = nvml.busy_processes(gpu, self._since_us)
+        # Samples have the host's time. Where that was set back, later ones than the last are in the future.
+        found = nvml.busy_processes(gpu, min(self._since_us, int(time.time() * 1e6)))
         if found is not None:
             busy_pids, self._since_us = found
         computing = None if rates is None else rates.gpu > 0 or bool(busy_pids) or _codes(nvml, gpu)

@@ -2,6 +2,7 @@
 taint for one that still starts: it places no pod there, and adds no second node for the pods that wait."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
@@ -31,6 +32,9 @@ LATE_S = 600.0
 # The most nodes between two looks.
 _MOST = 20
 _CALL_S = 5.0
+_CHANGED = (HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY)
+# In this time the watch brings a change.
+WATCH_S = 10.0
 
 Say = Callable[[Callable[[], dict[str, Any]]], None]
 Warn = Callable[[str, str | None, str, str], None]
@@ -76,6 +80,10 @@ class StartupTaints(Background):
         self._retry = Retry(transport.server, Backoff(), probes=False)
         # Since when each node with the taint is seen.
         self._since: dict[str, float] = {}
+        # When the write to such a node was last refused.
+        self._refused_at: dict[str, float] = {}
+        # Nodes that have changed, as the API server says: as they were known then, with the time.
+        self._changed: dict[str, tuple[NodeFacts, float]] = {}
         self._problem: str | None = None
 
     def run(self) -> None:
@@ -95,9 +103,12 @@ class StartupTaints(Background):
             if any(taint.key in TAINTS for taint in facts.taints)
         }
         self._since = {name: self._since.get(name, now) for name in tainted}
+        self._refused_at = {name: at for name, at in self._refused_at.items() if name in tainted}
+        self._changed = {name: change for name, change in self._changed.items() if name in tainted}
         left = _MOST
-        for name, facts in tainted.items():
-            node = snapshot.nodes.get(name)
+        # What refuses one node, such as an admission webhook, may accept the others.
+        for name in sorted(tainted, key=lambda name: self._refused_at.get(name, -math.inf)):
+            facts, node = tainted[name], snapshot.nodes.get(name)
             if node is None or self.stopped.is_set():
                 continue
             missing = missing_at_start(node.info, self._resources)
@@ -111,7 +122,9 @@ class StartupTaints(Background):
 
     def _remove(self, name: str, uid: str | None, facts: NodeFacts) -> bool:
         """Remove the taint of one node; False where the next one has to wait as well."""
-        patch = [operation for i in reversed(_places(facts)) for operation in _removal(i, facts)]
+        # Another node of the same name has a taint of its own.
+        patch: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": uid}] if uid else []
+        patch += [operation for i in reversed(_places(facts)) for operation in _removal(i, facts)]
         try:
             self._transport.send(
                 "PATCH",
@@ -121,7 +134,7 @@ class StartupTaints(Background):
                 timeout_s=_CALL_S,
             )
         except ClusterError as error:
-            return self._not_removed(name, error)
+            return self._not_removed(name, facts, error)
         self._retry.reset()
         self.taints.inc("removed")
         if self._problem is not None:
@@ -130,11 +143,21 @@ class StartupTaints(Background):
         self._say(lambda: _event(name, uid))
         return True
 
-    def _not_removed(self, name: str, error: ClusterError) -> bool:
+    def _not_removed(self, name: str, facts: NodeFacts, error: ClusterError) -> bool:
         status = error.status if isinstance(error, RefusedError) else None
-        if status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY):
-            # The node is gone, or its taints have changed since; the watch brings them.
+        if status == HTTPStatus.NOT_FOUND:
             return True
+        now = time.monotonic()
+        if status in _CHANGED:
+            # Its taints have changed since, and the watch brings them; or something refuses the write in the
+            # same way, as an admission policy does.
+            before, since = self._changed.get(name, (None, now))
+            if before != facts:
+                self._changed[name] = facts, now
+                return True
+            if now - since < WATCH_S:
+                return True
+        self._refused_at[name] = now
         self.taints.inc("failed" if is_transient(error) else "refused")
         if self._problem is None:
             log.warning("the startup taint of node %s is not removed, trying again: %s", name, error)

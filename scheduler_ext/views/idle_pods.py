@@ -1,6 +1,7 @@
 """The idle pods of a cluster, for people and programs: since when, and the value that they waste."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from scheduler_ext.core.gpu.readings import NodeReadings, Readings
@@ -152,7 +153,8 @@ class IdleNodes:
         if not any(idle_s >= self._after_s for each in did for idle_s in each.idle_times_s):
             # Of most nodes in use, this is the answer, and takes a tenth of the time.
             return Idleness(known=known) if known else NOT_IDLE
-        return idleness(info, did, facts, now, self._after_s)
+        found = idleness(info, did, facts, now, self._after_s)
+        return replace(found, known=found.known | known)
 
 
 def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:

@@ -44,7 +44,8 @@ class SchedulableReplicas(Background):
         self._config = config
         self._sizing = config.sizing()
         self._pods = {name: counted_pod(name, config) for name in config.metrics.schedulable_replicas}
-        self._counted: Snapshot | None = None
+        # The cluster at the last count: a cordon, a taint or a label changes no snapshot.
+        self._counted: tuple[Snapshot, Mapping[str, NodeFacts]] | None = None
         self._counts: Mapping[str, int] = {}
 
     def counts(self) -> Mapping[str, int]:
@@ -61,11 +62,14 @@ class SchedulableReplicas(Background):
     def count(self) -> None:
         """Count now, if the cluster has changed since."""
         snapshot = self._source.snapshot
-        if snapshot is None or snapshot is self._counted:
+        if snapshot is None:
             return
         facts = self._source.node_facts()
+        before = self._counted
+        if before is not None and before[0] is snapshot and before[1] == facts:
+            return
         self._counts = {name: self._count(pod, snapshot, facts) for name, pod in self._pods.items()}
-        self._counted = snapshot
+        self._counted = snapshot, facts
 
     def _count(self, pod: kube.Pod, snapshot: Snapshot, facts: Mapping[str, NodeFacts]) -> int:
         request = wish(pod, self._config, self._source.claims)

@@ -9,6 +9,8 @@ from scheduler_ext.wire.kube import strings
 # Written by the Deployment controller, which names a ReplicaSet DEPLOYMENT-HASH
 # (pkg/controller/deployment/sync.go of Kubernetes).
 _HASH_LABEL = "pod-template-hash"
+# Limits of objects' names, which the API server does not apply to references.
+_NAME_CHARS, _KIND_CHARS = 253, 63
 
 
 class Controller(NamedTuple):
@@ -32,6 +34,8 @@ def controller_of(metadata: kube.ObjectMeta) -> Controller | None:
     """The object that controls this one; None without one."""
     owner = controlling_owner(metadata)
     if owner is None or not (owner.kind and owner.name):
+        return None
+    if len(owner.name) > _NAME_CHARS or len(owner.kind) > _KIND_CHARS:
         return None
     return Controller(metadata.namespace or "default", owner.kind, owner.name)
 

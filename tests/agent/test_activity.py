@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 
 from scheduler_ext.agent.activity import Activity, Observed
 from scheduler_ext.agent.holders import Holdings
-from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, Samples
-from scheduler_ext.wire.gpunode import DeviceStatus, HolderStatus, InstanceStatus, MemoryStatus, MigStatus
+from scheduler_ext.agent.node_reading import DeviceReading, InstanceReading, Process, Samples
+from scheduler_ext.wire.gpunode import (
+    DeviceStatus,
+    HolderStatus,
+    InstanceStatus,
+    MemoryStatus,
+    MigStatus,
+    XidCount,
+)
 
 NO_HOLDERS = Holdings()
 GPU = DeviceReading("GPU-0", 0, 81920)
@@ -104,12 +111,26 @@ def test_work_of_no_known_process_may_be_any_pods() -> None:
     [
         pytest.param(None, busy(1), id="the host's processes are hidden"),
         pytest.param(PODS.get, Samples(50, computing=True), id="the driver has no samples of processes"),
+        pytest.param(
+            PODS.get,
+            Samples(busy_pids=frozenset()),
+            id="no utilisation shows work that is in no sample of a process",
+        ),
     ],
 )
 def test_pods_whose_processes_cannot_be_told_apart(
     pod_of: Callable[[int], str | None] | None, samples: Samples
 ) -> None:
     assert pods_idle_s(Gpu(pod_of).after(0, samples, used_by(anna=1))) == {ANNA: None}
+
+
+def test_work_of_an_mps_server_may_be_any_clients() -> None:
+    """Of a server that no label knows of, such as one on the host."""
+    gpu, held = Gpu(), used_by(anna=100)
+    clients = (Process(1, 100, mps=True),)
+    gpu.after(0, IDLE, held, processes=clients)
+    observed = gpu.after(60, busy(3), held, processes=clients)
+    assert (idle_s(observed), pods_idle_s(observed)) == (0, {ANNA: None})
 
 
 def test_means_follow_about_the_last_minute() -> None:
@@ -216,6 +237,17 @@ def test_a_new_agent_goes_on_from_the_last_report(age_s: int, gpu_idle_s: int, p
     observed = gpu.after(5, IDLE, used_by(anna=20))
     assert (idle_s(observed), pods_idle_s(observed)) == (gpu_idle_s, {ANNA: pod_idle_s})
     assert observed.held.holders[0].peak_mib == 900
+
+
+def test_a_report_that_comes_late_hides_no_work_and_no_error() -> None:
+    """An agent reads GPUs before the API server gives it the last report."""
+    gpu = Gpu()
+    gpu.after(0, busy(1), used_by(anna=950), xids=(31, 79))
+    gpu.activity.remember(WRITTEN.but(xids=[XidCount(31, 2)]), gpu.now_s + 60, 100)
+    observed = gpu.after(60, IDLE, used_by(anna=20))
+    assert (idle_s(observed), pods_idle_s(observed)) == (60, {ANNA: 60})
+    assert observed.held.holders[0].peak_mib == 950
+    assert observed.fields["xids"] == [XidCount(31, 3), XidCount(79, 1)]
 
 
 @given(st.lists(st.tuples(st.floats(0, 200), st.sampled_from((True, False, None))), max_size=20))

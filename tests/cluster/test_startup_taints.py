@@ -95,6 +95,32 @@ def test_taints_that_changed_meanwhile_are_looked_at_again(living: Living) -> No
     eventually(lambda: counted(living) == {"removed": 1, "refused": 0, "failed": 0})
 
 
+def test_another_node_of_the_same_name_keeps_its_taint(living: Living) -> None:
+    """It replaces the one that had started, and the watch does not show it yet."""
+    new_node(living, "c", STARTING)
+    living.report("c", gpu(0))
+    changed: list[bool] = []
+
+    def before_the_first_write(request: Request) -> Answer | None:
+        if is_removal(request) and not changed:
+            changed.append(True)
+            living.server.store.delete(NODES, "c")
+            living.server.store.put(NODES, node("c", {}, uid="uid-next", taints=[STARTING]))
+        return None
+
+    living.server.hook = before_the_first_write
+    living.start()
+    eventually(lambda: bool(changed))
+
+    def is_seen() -> bool:
+        snapshot = living.live.snapshot
+        seen = snapshot.nodes.get("c") if snapshot is not None else None
+        return seen is not None and seen.info.uid == "uid-next"
+
+    eventually(is_seen)
+    assert taints(living, "c") == [STARTING]
+
+
 def test_a_refused_write_is_tried_again(living: Living) -> None:
     new_node(living, "c", STARTING)
     living.report("c", gpu(0))
@@ -102,6 +128,36 @@ def test_a_refused_write_is_tried_again(living: Living) -> None:
     living.start()
     eventually(lambda: taints(living, "c") == [])
     eventually(lambda: counted(living) == {"removed": 1, "refused": 2, "failed": 0})
+
+
+def test_a_node_whose_write_is_refused_for_good_holds_back_no_other(living: Living) -> None:
+    """As by an admission webhook for the nodes of one pool."""
+    for name in ("c", "d"):
+        new_node(living, name, STARTING)
+        living.report(name, gpu(0))
+    refusal = Refuse(403, "Forbidden", "admission webhook denied the request")
+
+    def is_of_c(request: Request) -> bool:
+        return is_removal(request) and request.path.endswith("/c")
+
+    living.server.faults.place(refusal, is_of_c, times=None)
+    living.start()
+    eventually(lambda: taints(living, "d") == [])
+    assert taints(living, "c") == [STARTING]
+
+
+def test_a_write_that_is_always_invalid_is_counted_and_logged(
+    living: Living, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An admission policy answers like a test of a JSON patch that fails."""
+    monkeypatch.setattr(taints_module, "WATCH_S", 0.05)
+    new_node(living, "c", STARTING)
+    living.report("c", gpu(0))
+    refusal = Refuse(422, "Invalid", "ValidatingAdmissionPolicy denied the request")
+    living.server.faults.place(refusal, is_removal, times=None)
+    living.start()
+    eventually(lambda: counted(living)["refused"] > 0)
+    eventually(lambda: "ValidatingAdmissionPolicy denied" in caplog.text)
 
 
 def test_a_node_that_does_not_start_gets_an_event(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:

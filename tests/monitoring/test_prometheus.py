@@ -345,7 +345,7 @@ def test_the_adapter_finds_the_metric_that_the_autoscaler_asks() -> None:
     [
         ("gpus_for_workers", "gpu_extender_gpus_unallocated"),
         ("gpu_schedulable_replicas", "gpu_extender_schedulable_replicas"),
-        ("gpu_waiting_pods", "gpu_extender_waiting_pods"),
+        ("gpu_waiting_pods", "gpu_extender_active"),
         ("gpu_utilization", "gpu_extender_device_utilization_ratio"),
         ("gpu_memory_used_bytes", "gpu_extender_device_memory_used_bytes"),
     ],
@@ -362,11 +362,18 @@ def test_an_autoscaler_learns_of_replicas_that_fit(prometheus: Prometheus) -> No
     assert prometheus.query(query) == [({"workload": "spare-gpu-worker"}, 11.0)]
 
 
-def test_an_autoscaler_learns_of_waiting_pods(prometheus: Prometheus) -> None:
+@pytest.mark.parametrize(
+    ("owner", "expected"),
+    [
+        pytest.param("train", 2.0, id="two pods wait"),
+        pytest.param("serve", 0.0, id="none waits, which is no missing metric"),
+    ],
+)
+def test_an_autoscaler_learns_of_waiting_pods(prometheus: Prometheus, owner: str, expected: float) -> None:
     rule = adapter_rule("gpu_waiting_pods")
     text = rule["metricsQuery"].replace("<<.Series>>", rule["seriesQuery"])
-    query = text.replace("<<.LabelMatchers>>", 'namespace="default",owner_name="train"')
-    assert prometheus.query(query) == [({}, 2.0)]
+    query = text.replace("<<.LabelMatchers>>", f'namespace="default",owner_name="{owner}"')
+    assert prometheus.query(query) == [({}, expected)]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.wire.config import Configuration, IdleSection
 from scheduler_ext.wire.objects import read_objects
-from tests.kube_idle import CLUSTER
-from tests.kube_objects import gpu, gpu_node, inventory
+from tests.kube_idle import CLUSTER, WHOLE, running
+from tests.kube_objects import gpu, gpu_node, inventory, node
 from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.page_server import PageServer
 from tests.page.reading import card, details, names, opened
@@ -34,6 +34,23 @@ def test_an_idle_gpu_is_marked(browser: Browser, some: PageServer) -> None:
     assert "1 idle" in card(browser, "h100")
     assert card(browser, "t4").count("Idle:") == 1, "its second GPU has a pod that has just come"
     assert "idle" not in card(browser, "plain").lower()
+
+
+def test_a_gpu_on_which_only_others_compute_has_no_idle_time_of_its_own(browser: Browser) -> None:
+    """A process of the host is busy, and the pod is not."""
+    mine = {"uid": "uid-lazy", "memoryMiB": 100, "idleSeconds": 7200}
+    shared = gpu_node("shared", [gpu(0, idleSeconds=5, utilizationPercent=90, holders=[mine])])
+    lazy = running("lazy", "shared", 90_000)
+    state = state_of(
+        read_objects(inventory(shared, node("shared", {WHOLE: "1"}), lazy)),
+        "test",
+        Configuration().resource_names(),
+    )
+    server = PageServer(state.infos.values())
+    server.readings, server.facts = state.readings, state.facts
+    with server as found:
+        opened(browser, found.url)
+        assert "90 % busy. Idle: its pods have computed nothing." in card(browser, "shared")
 
 
 def test_a_filter_leaves_nodes_with_idle_gpus(browser: Browser, some: PageServer) -> None:

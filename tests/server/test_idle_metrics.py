@@ -79,9 +79,9 @@ def test_the_level_of_clusters() -> None:
     }
 
 
-def test_readings_of_an_old_report_make_nothing_idle() -> None:
+def test_an_old_report_makes_nothing_idle() -> None:
     found = scraped(Followed(CLUSTER, freshness="Stale"))
-    assert found['gpus_idle{hostname="h100",modelName="H100-80GB"}'] == 0
+    assert {each for name, each in found.items() if name.startswith("gpus_idle")} == {0}
     assert not any(name.startswith("idle_pods") for name in found)
 
 
@@ -117,6 +117,21 @@ def test_readings_come_before_memory(device: Json, expected: int) -> None:
     built = gpu(0, model="T4", total=15360, holders=[holder("p")]) | device
     found = scraped(Followed([node("n", {WHOLE: "1"}), gpu_node("n", [built]), running("p", "n", 9000)]))
     assert found['gpus_idle{hostname="n",modelName="T4"}'] == expected
+
+
+@pytest.mark.parametrize("other_idle_s", [60, 9000], ids=["beside a busy GPU", "beside an idle GPU"])
+def test_a_gpu_with_readings_never_counts_by_memory(other_idle_s: int) -> None:
+    """The pod `pair` has a second GPU that no agent has seen: it is not judged, and its GPU is unopened."""
+    gpus = [
+        gpu(0, "GPU-0", idleSeconds=other_idle_s, holders=[holder("lazy")]),
+        gpu(1, "GPU-1", idleSeconds=60, holders=[holder("pair")]),
+        gpu(2, "GPU-2"),
+    ]
+    pair = running("pair", "n", 9000)
+    pair["spec"]["containers"][0]["resources"] = {"limits": {WHOLE: "2"}}
+    source = Followed([node("n", {WHOLE: "3"}), gpu_node("n", gpus), running("lazy", "n", 9000), pair])
+    (idle,) = (each for name, each in scraped(source).items() if name.startswith("gpus_idle"))
+    assert idle == (other_idle_s == 9000)
 
 
 def test_many_namespaces_are_combined() -> None:

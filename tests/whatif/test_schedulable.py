@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
 
 from scheduler_ext.core.errors import ConfigError
+from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.explain.snapshot_dump import read_moment
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.whatif.capacity import capacity
@@ -90,6 +93,27 @@ def test_nothing_is_counted_again_while_nothing_changes() -> None:
     first = replicas.counts()
     replicas.count()
     assert replicas.counts() is first
+
+
+def test_a_cordon_counts_though_the_gpus_are_the_same() -> None:
+    config = config_with(p=template({WHOLE: "1"}))
+    objects = read_objects(NODES)
+    moment = read_moment(
+        ClusterState("inventory.yaml", objects, assemble(objects, config.resource_names())), config
+    )
+    facts = dict(moment.node_facts())
+
+    class Followed:
+        snapshot, claims = moment.snapshot, moment.claims
+
+        def node_facts(self) -> Mapping[str, NodeFacts]:
+            return dict(facts)
+
+    replicas = SchedulableReplicas(Followed(), config)
+    replicas.count()
+    facts["a"] = replace(facts["a"], unschedulable=True)
+    replicas.count()
+    assert replicas.counts() == {"p": 5}
 
 
 @pytest.mark.parametrize(

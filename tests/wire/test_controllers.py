@@ -38,6 +38,13 @@ def named(each: Json, *owners: Json, labels: Json | None = None) -> Json:
             named(pod("p"), owner("StatefulSet", "web")), [], ("StatefulSet", "web"), id="a StatefulSet"
         ),
         pytest.param(
+            named(pod("p"), owner("StatefulSet", "w" * 254)),
+            [],
+            None,
+            id="a name longer than any object's, which the API server takes: it would be a label of a metric",
+        ),
+        pytest.param(named(pod("p"), owner("K" * 64, "web")), [], None, id="a kind longer than any"),
+        pytest.param(
             named(pod("p"), owner("ReplicaSet", "web-5d4f")),
             [made("ReplicaSet", "web-5d4f", owner("Deployment", "web"))],
             ("Deployment", "web"),

@@ -26,6 +26,8 @@ NUDGE_ANNOTATION = "gpu.scheduler-ext.io/inventory-changed"
 _EVENTS = "/apis/events.k8s.io/v1"
 _NOTE_CHARS = 1024
 _QUEUED = 100
+# Namespaces without Events that are remembered.
+_NAMESPACES = 1000
 # Events on pods, because hundreds may be bound at once: this many per second, after a first burst.
 _POD_EVENTS_PER_S = 10.0
 _POD_EVENTS_AT_ONCE = 50.0
@@ -78,14 +80,15 @@ class EventRecorder(Background):
         # By node, the next one first.
         self._nudges: OrderedDict[str, _Nudge] = OrderedDict()
         self._nudge_retry = Retry(transport.server, Backoff(), probes=False)
-        # An account that may not write Events tries it seldom.
-        self._event_retry = Retry(transport.server, Backoff(), probes=False)
+        # By namespace: an account that may not write Events tries it seldom. A namespace that ends, or has a
+        # quota of Events, takes none.
+        self._event_retries: dict[str, Retry] = {}
         self._events: deque[Callable[[], dict[str, Any]]] = deque(maxlen=_QUEUED)
         self._tokens, self._tokens_at = _POD_EVENTS_AT_ONCE, time.monotonic()
         self._written: TTLCache[tuple[str, str, str], bool] = TTLCache(1000, _EVENT_EVERY_S)
-        # Why nudges, and Events, cannot be written; logged once.
+        # Why nudges, and Events, by where, cannot be written; logged once.
         self._nudge_problem: str | None = None
-        self._event_problem: str | None = None
+        self._event_problems: dict[str, str] = {}
 
     def stop(self, wait_s: float = 0.0) -> None:
         with self._wake:
@@ -164,27 +167,37 @@ class EventRecorder(Background):
 
     def _post(self, make: Callable[[], dict[str, Any]]) -> str:
         """Write an Event; returns the outcome."""
-        if self._event_retry.left_s():
-            return "refused"
         try:
             event = make()
-            path = f"{_EVENTS}/namespaces/{event['metadata']['namespace']}/events"
+            namespace: str = event["metadata"]["namespace"]
+            if namespace in self._event_retries and self._event_retries[namespace].left_s():
+                return "refused"
+            path = f"{_EVENTS}/namespaces/{namespace}/events"
             self._transport.send("POST", path, event, JSON, timeout_s=_WRITE_S)
         except ClusterError as error:
-            if isinstance(error, RefusedError) and error.status == _FORBIDDEN:
-                self._event_retry.failed(error)
-            if self._event_problem is None:
-                log.warning("Events are not written: %s", error)
-            self._event_problem = str(error)
+            self._not_posted(namespace, error)
             return _word(error)
         except Exception:
             log.exception("an Event was not written")
             return "failed"
-        self._event_retry.reset()
-        if self._event_problem is not None:
-            log.info("Events are written again")
-            self._event_problem = None
+        self._event_retries.pop(namespace, None)
+        for where in ("", _in(namespace)):
+            if self._event_problems.pop(where, None) is not None:
+                log.info("Events are written again%s", where)
         return "written"
+
+    def _not_posted(self, namespace: str, error: ClusterError) -> None:
+        if len(self._event_problems) >= _NAMESPACES:
+            self._event_retries.clear()
+            self._event_problems.clear()
+        where = ""
+        if isinstance(error, RefusedError) and error.status == _FORBIDDEN:
+            where = _in(namespace)
+            retry = Retry(self._transport.server, Backoff(), probes=False)
+            self._event_retries.setdefault(namespace, retry).failed(error)
+        if where not in self._event_problems:
+            log.warning("Events are not written%s: %s", where, error)
+        self._event_problems[where] = str(error)
 
     def _annotate(self, node: str, nudge: _Nudge) -> None:
         if not self._active():
@@ -221,6 +234,10 @@ class EventRecorder(Background):
                 self.nudge_failures.inc("dropped")
             elif node not in self._nudges:
                 self._queue(node, nudge)
+
+
+def _in(namespace: str) -> str:
+    return f" in namespace {namespace}"
 
 
 def _word(error: ClusterError) -> str:

@@ -97,6 +97,8 @@ class PlaceholderWriter(Background):
         # The placeholders of the last look, each with the uid of its pod; None: not looked at yet.
         self._known: dict[str, str] | None = None
         self._tries: Tally[str] = Tally()
+        # Those that the API server refused: the budget is for others first.
+        self._refused_names: set[str] = set()
         # When each waiting pod was last seen behind its gates, by uid.
         self._gated_at: dict[str, float] = {}
         self._problem: str | None = None
@@ -132,6 +134,8 @@ class PlaceholderWriter(Background):
             if name not in existing:
                 self.placeholders.inc("expired")
                 self._tries[uid] += 1
+        # At once, so that what fails below lets none of them expire again.
+        known = self._known = dict(existing)
         planner = Planner(
             snapshot,
             self._cluster.node_facts(),
@@ -148,11 +152,12 @@ class PlaceholderWriter(Background):
         for name, uid in existing.items():
             if name not in needed and uid not in undecided:
                 self._remove(name)
+                del known[name]
         waiting = {each.waiting.pod.uid for each in refused}
         self._tries = Tally({uid: count for uid, count in self._tries.items() if uid in waiting})
-        created = self._create([each for name, each in needed.items() if name not in existing])
-        kept = {name: uid for name, uid in existing.items() if name in needed or uid in undecided}
-        self._known = kept | created
+        self._refused_names &= needed.keys()
+        new = [each for name, each in needed.items() if name not in existing]
+        self._create(sorted(new, key=lambda each: each.name in self._refused_names), known)
 
     def _refused(self) -> tuple[list[Refused], set[str]]:
         """The pods that wait because of the extender alone, and for long enough; and the uids of those that
@@ -202,27 +207,32 @@ class PlaceholderWriter(Background):
             return
         self.placeholders.inc("removed")
 
-    def _create(self, wanted: Sequence[NeededNode]) -> dict[str, str]:
-        """Create as many as the budget allows; returns them as `_existing` does."""
+    def _create(self, wanted: Sequence[NeededNode], known: dict[str, str]) -> None:
+        """Create as many as the budget allows, and add them to `known`."""
         allowed = self._budget.take(len(wanted)) if wanted else 0
         if held_back := len(wanted) - allowed:
             self.placeholders.inc("over-budget", by=held_back)
-        created: dict[str, str] = {}
+        refused: list[RefusedError] = []
         for each in wanted[:allowed]:
             job = placeholder_job(each, self._config.scheduler_names[0], self._ttl_s)
             try:
                 self._transport.send("POST", self._jobs, job, JSON, timeout_s=_CALL_S)
             except RefusedError as error:
-                # Another extender was faster.
+                # At a conflict, another extender was faster.
                 if error.status != HTTPStatus.CONFLICT:
-                    if not is_transient(error):
-                        self._budget.release(allowed - len(created))
-                    raise
+                    if is_transient(error):
+                        raise
+                    # It may concern this one alone, which has the tolerations of its pod.
+                    self._refused_names.add(each.name)
+                    refused.append(error)
+                    continue
             else:
                 self.placeholders.inc("created")
                 self._tell(each)
-            created[each.name] = each.pod.pod.uid
-        return created
+            known[each.name] = each.pod.pod.uid
+        if refused:
+            self._budget.release(len(refused))
+            raise refused[0]
 
     def _tell(self, needed: NeededNode) -> None:
         pod, kind = needed.pod.pod, ", ".join(f"{key}={value}" for key, value in needed.labels)

@@ -95,7 +95,8 @@ class Planner:
             finished=is_finished(pod),
         )
         info = planned.info
-        others = {each.uid: seen.facts[each.uid] for each in info.pods if each.uid in seen.facts}
+        # The watch may remove one meanwhile.
+        others = {each.uid: seen.facts.get(each.uid, NO_FACTS) for each in info.pods}
         found = self._idle(info, seen, others | {latest.uid: facts}, now).pods
         idle = next((each for each in found if each.pod.uid == latest.uid), None)
         return self._planned(latest, info, idle, facts, namespaces.get(latest.namespace), seen.ages_s, now)

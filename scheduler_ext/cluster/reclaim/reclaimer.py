@@ -38,8 +38,10 @@ log = logging.getLogger(__name__)
 EVERY_S = 5.0
 # The most pods that are written about between two looks.
 _MOST = 20
-# How long a pod waits whose budget refused its eviction.
+# How long a pod waits whose warning or eviction was refused.
 AGAIN_S = 15.0
+# The Event of a dry run is written again after this time: API servers keep Events for an hour.
+_EVENT_S = 3000.0
 _ORDER: dict[Step, int] = {"cancel": 0, "evict": 1, "warn": 2, "wait": 3}
 
 Say = Callable[[Callable[[], dict[str, Any]]], None]
@@ -75,10 +77,14 @@ class Reclaimer(Background):
         self._source = source
         self._say = say
         self._retry = Retry(transport.server, Backoff(), probes=False)
-        # By uid: the warning that has an Event of this extender, and when a refused eviction is tried again.
+        # By uid: the warning that has an Event of this extender.
         self._said: dict[str, float] = {}
-        self._not_before: dict[str, float] = {}
-        self._would: set[str] = set()
+        # By uid and step: when one that failed is tried again.
+        self._not_before: dict[tuple[str, Step], float] = {}
+        # Steps that the API server refuses, by uid.
+        self._refused: set[tuple[str, Step]] = set()
+        # By uid: when the Event of a dry run was written.
+        self._would: dict[str, float] = {}
         # Pods whose eviction waits because of its number in an hour.
         self._limited: set[str] = set()
         self._full = False
@@ -114,7 +120,7 @@ class Reclaimer(Background):
         if self._dry:
             self._tell(plan)
         due = [each for each in plan if self._is_due(each)]
-        due.sort(key=lambda each: (_ORDER[each.step], -each.value, each.pod.uid))
+        due.sort(key=self._turn)
         left = _MOST
         refused: RefusedError | None = None
         for planned in due:
@@ -125,12 +131,17 @@ class Reclaimer(Background):
                 self._wait_for_the_hour(planned.pod.uid)
             elif left:
                 left -= 1
+                key = planned.pod.uid, planned.step
                 try:
                     self._step(planned, seen, namespaces)
-                except RefusedError as error:
-                    if is_transient(error):
-                        raise
+                    self._refused.discard(key)
+                except ClusterError as error:
                     # It may concern this pod alone, as an admission webhook does.
+                    if not isinstance(error, RefusedError) or is_transient(error):
+                        self._hold_back(planned, 0.0)
+                        raise
+                    self._hold_back(planned, AGAIN_S)
+                    self._refused.add(key)
                     refused = refused or error
         if refused is not None:
             raise refused
@@ -141,19 +152,32 @@ class Reclaimer(Background):
         uid = planned.pod.uid
         if self._dry:
             return planned.step != "none" and planned.evict_at is not None
-        if planned.step == "evict":
-            return time.monotonic() >= self._not_before.get(uid, -math.inf)
         if planned.step == "wait":
             return self._said.get(uid) != planned.evict_at
-        return planned.step != "none"
+        not_before = self._not_before.get((uid, planned.step), -math.inf)
+        return planned.step != "none" and time.monotonic() >= not_before
+
+    def _turn(self, planned: Planned) -> tuple[float, int, float, str]:
+        """What failed before comes last, so that it holds nothing back."""
+        uid, step = planned.pod.uid, planned.step
+        return self._not_before.get((uid, step), -math.inf), _ORDER[step], -planned.value, uid
+
+    def _hold_back(self, planned: Planned, seconds: float) -> None:
+        self._not_before[planned.pod.uid, planned.step] = time.monotonic() + seconds
 
     def _tell(self, plan: list[Planned]) -> None:
-        """Write an Event about each pod that would be warned now."""
-        for planned in plan:
-            if planned.step == "warn" and planned.pod.uid not in self._would:
-                self._would.add(planned.pod.uid)
+        """Write an Event about pods that would be warned now: of more at once, the recorder drops some."""
+        now = time.monotonic()
+        new = [
+            each
+            for each in plan
+            if each.step == "warn" and now - self._would.get(each.pod.uid, -math.inf) >= _EVENT_S
+        ]
+        for planned in new[:_MOST]:
+            if planned.pod.uid not in self._would:
                 self.reclaims.inc("dry_run")
-                self._say(lambda planned=planned: dry_run_event(planned, self._warn_for_s))  # type: ignore[misc]
+            self._would[planned.pod.uid] = now
+            self._say(lambda planned=planned: dry_run_event(planned, self._warn_for_s))  # type: ignore[misc]
 
     def _step(self, planned: Planned, seen: Seen, namespaces: Mapping[str, str]) -> None:
         pod = planned.pod
@@ -226,7 +250,7 @@ class Reclaimer(Background):
         held = is_held_by_budget(error)
         if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not held:
             raise error
-        self._not_before[pod.uid] = time.monotonic() + AGAIN_S
+        self._hold_back(planned, AGAIN_S)
         self._record.release(pod.uid, found.now)
         if held:
             self.reclaims.inc("budget")
@@ -242,11 +266,11 @@ class Reclaimer(Background):
 
     def _forget(self, kept: set[str]) -> None:
         """Remember nothing of pods that are neither idle nor warned."""
-        self._would &= kept
+        self._would = {uid: at for uid, at in self._would.items() if uid in kept}
         self._limited &= kept
-        for known in (self._said, self._not_before):
-            for uid in known.keys() - kept:
-                del known[uid]
+        self._said = {uid: at for uid, at in self._said.items() if uid in kept}
+        self._not_before = {key: at for key, at in self._not_before.items() if key[0] in kept}
+        self._refused = {key for key in self._refused if key[0] in kept}
 
     def _not_done(self, error: ClusterError) -> None:
         if isinstance(error, RefusedError) and error.status == HTTPStatus.CONFLICT:
@@ -260,6 +284,6 @@ class Reclaimer(Background):
 
     def _done(self) -> None:
         self._retry.reset()
-        if self._problem is not None:
+        if self._problem is not None and not self._refused:
             log.info("idle pods are reclaimed again")
             self._problem = None

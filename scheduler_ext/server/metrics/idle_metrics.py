@@ -88,8 +88,10 @@ class IdleText:
 
 
 def _idle_gpus(info: NodeInfo, text: NodeText, idle: Idleness) -> dict[str, int]:
-    """The number of idle GPUs of each model that the node counts with."""
+    """The number of idle GPUs of each model that the node counts with; none by a report that is old."""
     found = dict.fromkeys(text.by_model, 0)
+    if info.freshness != "Fresh":
+        return found
     for device in info.devices:
         if device.product in found:
             by_readings = device.uuid in idle.known

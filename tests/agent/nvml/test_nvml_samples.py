@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import fields, replace
 
 import pytest
@@ -59,6 +60,15 @@ def test_a_sample_counts_once(rig: Rig) -> None:
     assert rig.device(gpu).samples.busy_pids == frozenset({100})
     assert rig.device(gpu).samples.busy_pids == frozenset()
     gpu.busy_at += 1
+    assert rig.device(gpu).samples.busy_pids == frozenset({100})
+
+
+def test_a_clock_that_was_ahead_hides_no_process(rig: Rig) -> None:
+    """The driver stamps samples with the time of the host."""
+    gpu = h100()
+    gpu.busy, gpu.busy_at = {100: (90, 0)}, int((time.time() + 3600) * 1e6)
+    rig.device(gpu)
+    gpu.busy_at = int((time.time() + 5) * 1e6)
     assert rig.device(gpu).samples.busy_pids == frozenset({100})
 
 

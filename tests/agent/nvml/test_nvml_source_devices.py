@@ -99,7 +99,7 @@ def test_a_node_without_gpus(rig: Rig) -> None:
                 "graphics": [(5, 9 * MIB), (6, MIB)],
                 "mps": [(5, None), (8, 2 * MIB)],
             },
-            (Process(5, 9), Process(6, 1), Process(8, 2)),
+            (Process(5, 9, mps=True), Process(6, 1), Process(8, 2, mps=True)),
             id="a process in several lists has its largest memory",
         ),
         pytest.param(

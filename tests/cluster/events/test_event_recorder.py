@@ -10,7 +10,7 @@ import pytest
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events import event_recorder as event_recorder_module
-from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION, EventRecorder
+from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION, EventRecorder, event_body
 from scheduler_ext.wire.times import seconds
 from tests.cluster.api.api_entry import Entry
 from tests.cluster.api.api_faults import Hang, Refuse, Reset
@@ -191,7 +191,8 @@ class TestEventsThatAreForbidden:
     def test_unsent_events_do_not_count_as_written(
         self, writing: Writing, caplog: pytest.LogCaptureFixture
     ) -> None:
-        writing.recorder._event_retry = Retry(writing.transport.server, Backoff(600.0, 600.0), probes=False)
+        retry = Retry(writing.transport.server, Backoff(600.0, 600.0), probes=False)
+        writing.recorder._event_retries["default"] = retry
         writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(EVENTS), times=None)
         self.tell(writing, 5)
         writing.recorder.start()
@@ -201,16 +202,32 @@ class TestEventsThatAreForbidden:
         assert len(caplog.records) == 1
 
     def test_events_are_written_soon_after_the_right_is_given(self, writing: Writing) -> None:
-        writing.recorder._event_retry = Retry(writing.transport.server, Noted(), probes=False)
+        retry = writing.recorder._event_retries["default"] = Retry(
+            writing.transport.server, Noted(), probes=False
+        )
         writing.server.faults.place(Refuse(403, "Forbidden", "may not"), writes(EVENTS))
         self.tell(writing, 2)
         writing.recorder.start()
         eventually(lambda: writing.recorder.events["refused"] == 2)
-        eventually(lambda: not writing.recorder._event_retry.left_s())
+        eventually(lambda: not retry.left_s())
         self.tell(writing, 5)
         eventually(lambda: writing.recorder.events.total() == 5)
         assert +writing.recorder.events == {"refused": 2, "written": 3}
         assert len(writing.kept(EVENTS)) == 3
+
+    def test_a_namespace_that_ends_holds_back_no_event_of_another(self, writing: Writing) -> None:
+        """The API server forbids new objects there."""
+
+        def ends(request: Request) -> bool:
+            return writes(EVENTS)(request) and "/namespaces/ends/" in request.path
+
+        writing.server.faults.place(Refuse(403, "Forbidden", "it is being terminated"), ends, times=None)
+        for namespace in ("ends", "stays"):
+            event = event_body("Normal", "R", "A", "note", {"name": "p", "namespace": namespace})
+            writing.recorder.write(lambda event=event: event)  # type: ignore[misc]
+        writing.recorder.start()
+        eventually(lambda: writing.recorder.events.total() == 2)
+        assert +writing.recorder.events == {"refused": 1, "written": 1}
 
 
 @pytest.mark.parametrize(

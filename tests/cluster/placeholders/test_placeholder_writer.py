@@ -265,14 +265,46 @@ def test_nothing_is_created_beyond_the_hourly_budget_and_nothing_stays(scaling: 
 def test_what_the_api_server_refuses_uses_up_no_budget(scaling: Scaling) -> None:
     """As a ResourceQuota does."""
     living = scaling.start(per_hour=1)
-
-    def is_create(request: Request) -> bool:
-        return request.method == "POST" and request.path.endswith("/jobs")
-
     scaling.server.faults.place(Refuse(403, "Forbidden", "exceeded quota"), is_create, times=3)
     scaling.wait(living, LARGE)
     eventually(lambda: scaling.jobs() == ["default/large"])
     assert scaling.noted() == 1
+
+
+def is_create(request: Request) -> bool:
+    return request.method == "POST" and request.path.endswith("/jobs")
+
+
+def test_a_placeholder_that_is_refused_for_good_holds_back_no_other(scaling: Scaling) -> None:
+    """As by a policy on the tolerations, which it has from its pod."""
+    living = scaling.start(per_hour=1)
+    first = LARGE | {"spec": LARGE["spec"] | {"priority": 10, "tolerations": [{"key": "no"}]}}
+
+    def of_the_first(request: Request) -> bool:
+        return is_create(request) and b"default/large" in request.body
+
+    scaling.server.faults.place(Refuse(403, "Forbidden", "policy denied"), of_the_first, times=None)
+    scaling.wait(living, first)
+    eventually(lambda: scaling.counted(living).get("refused", 0) > 0)
+    scaling.wait(living, OTHER)
+    eventually(lambda: scaling.jobs() == ["default/other"])
+
+
+def test_a_removed_placeholder_did_not_expire_though_another_is_refused(scaling: Scaling) -> None:
+    """Otherwise its pod would get one of another kind next."""
+    living = scaling.start()
+    scaling.wait(living, LARGE)
+    eventually(lambda: scaling.jobs() == ["default/large"])
+    scaling.server.faults.place(Refuse(403, "Forbidden", "exceeded quota"), is_create, times=None)
+    scaling.wait(living, OTHER)
+    eventually(lambda: scaling.counted(living).get("refused", 0) > 0)
+    delete(scaling, "large")
+    eventually(lambda: scaling.jobs() == [])
+    scaling.looks(living)
+    scaling.server.faults.lift()
+    eventually(lambda: scaling.jobs() == ["default/other"])
+    counted = scaling.counted(living)
+    assert (counted["created"], counted["removed"], counted.get("expired")) == (2, 1, None)
 
 
 def test_two_extenders_create_one_placeholder(scaling: Scaling) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
 import pytest
 
 from scheduler_ext.cluster.client.transport import RefusedError
+from scheduler_ext.cluster.reclaim import reclaimer as reclaimer_module
 from scheduler_ext.core.errors import ClusterError
 from tests.cluster.api.api_faults import After, Refuse, Reset
 from tests.cluster.api.api_handler import Answer
@@ -136,6 +138,80 @@ def test_a_pod_that_may_not_be_evicted_holds_back_no_other(cluster: Cluster, at_
             extender.look()
     assert cluster.leaving() == ["lazy-1", "lazy-2"]
     assert cluster.recorded() == ["uid-lazy-1", "uid-lazy-2"]
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        pytest.param(403, "admission webhook denied the request", id="for good"),
+        pytest.param(
+            500, 'failed calling webhook "x": connection refused', id="as long as a webhook is away"
+        ),
+    ],
+)
+def test_an_eviction_that_always_fails_holds_back_no_other(
+    cluster: Cluster, at_once: None, code: int, message: str
+) -> None:
+    extender = warned(cluster, *SEVERAL, per_hour=4)
+    cluster.server.faults.place(Refuse(code, "Failed", message), evictions("lazy-0"), times=None)
+    for _ in range(3):
+        with pytest.raises(RefusedError):
+            extender.look()
+    assert cluster.leaving() == ["lazy-1", "lazy-2"]
+
+
+def test_pods_that_may_not_be_warned_hold_back_no_others(cluster: Cluster) -> None:
+    """More of them than a look writes about, as in a namespace whose webhook refuses changes."""
+    for i in range(20):
+        cluster.add(f"kept-{i:02}")
+    cluster.add("lazy")
+    refusal = Refuse(403, "Forbidden", "admission webhook denied the request")
+
+    def of_the_kept(request: Request) -> bool:
+        return writes(PODS, "PATCH")(request) and "/kept-" in request.path
+
+    cluster.server.faults.place(refusal, of_the_kept, times=None)
+    extender = Extending(cluster)
+    with pytest.raises(RefusedError, match="webhook denied"):
+        extender.look()
+    extender.look()
+    assert list(cluster.warned()) == ["lazy"]
+
+
+def test_a_pod_that_stays_refused_is_logged_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    """It waits between its tries, and nothing else fails meanwhile."""
+    caplog.set_level(logging.INFO, logger=reclaimer_module.__name__)
+    cluster.add("kept")
+    refusal = cluster.server.faults.place(Refuse(403, "Forbidden", "denied"), writes(PODS), times=None)
+    extender = Extending(cluster)
+    with pytest.raises(RefusedError) as refused:
+        extender.look()
+    extender.reclaimer._not_done(refused.value)
+    extender.look()
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    refusal.lift()
+    extender.reclaimer._not_before.clear()
+    extender.look()
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+
+
+def test_many_pods_that_budgets_hold_take_turns_and_hold_back_no_others(
+    cluster: Cluster, at_once: None
+) -> None:
+    """More of them than a look writes about."""
+    cluster.budget("x", allowed=0)
+    extender = Extending(cluster)
+    for i in range(25):
+        cluster.add(f"held-{i:02}", labels={"app": "x"})
+    for _ in range(2):
+        extender.look()
+    cluster.age(WARN_S)
+    extender.look()
+    cluster.add("late")
+    for _ in range(2):
+        extender.look()
+    assert len({each.path for each in cluster.server.log.all(evictions())}) == 25
+    assert cluster.warned()["late"] == WARN_S
 
 
 # An extender that ends

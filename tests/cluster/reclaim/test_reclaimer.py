@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from scheduler_ext.cluster.client.transport import RefusedError
+from scheduler_ext.cluster.reclaim import reclaimer as reclaimer_module
 from scheduler_ext.core.errors import ClusterError
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import LEASES, NAMESPACES, PODS
@@ -38,6 +39,29 @@ def test_a_dry_run_says_once_what_it_would_do(cluster: Cluster) -> None:
     )
     assert extender.counts == {"dry_run": 1}
     assert not cluster.server.log.all(writes(PODS))
+
+
+def test_a_dry_run_writes_no_more_events_at_once_than_are_kept(cluster: Cluster) -> None:
+    """The recorder drops Events beyond a rate, and the list would lack these pods."""
+    for i in range(25):
+        cluster.add(f"lazy-{i}")
+    extender = Extending(cluster, "dry-run")
+    extender.look()
+    assert len(extender.events) == 20
+    extender.look()
+    assert len(set(extender.events)) == len(extender.events) == 25
+
+
+def test_a_dry_run_says_it_again_before_the_event_expires(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reclaimer_module, "_EVENT_S", 0.0)
+    cluster.add("lazy")
+    extender = Extending(cluster, "dry-run")
+    for _ in range(2):
+        extender.look()
+    assert extender.events == [("GPUReclaimDryRun", "lazy")] * 2
+    assert extender.counts == {"dry_run": 1}
 
 
 def test_a_dry_run_ends_the_warnings_of_the_mode_before(cluster: Cluster) -> None:

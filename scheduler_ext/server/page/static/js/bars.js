@@ -41,7 +41,7 @@ export function described(device) {
 /** What an agent reports of a GPU's work, if it does. */
 const busyText = ({ busy, celsius, watts, idle, wasted }) => [
   busy === null ? "" : ` ${busy} % busy.`,
-  wasted ? ` Idle: its pods have computed nothing${idle === null ? "" : ` for ${ago(idle)}`}.`
+  wasted ? ` Idle: its pods have computed nothing${isLongIdle(idle) ? ` for ${ago(idle)}` : ""}.`
     : isLongIdle(idle) ? ` Has computed nothing for ${ago(idle)}.` : "",
   celsius === null ? "" : ` ${celsius} °C.`,
   watts === null ? "" : ` ${watts} W.`,
