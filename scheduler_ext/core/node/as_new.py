@@ -12,7 +12,7 @@ from scheduler_ext.core.node.estimate import MAX_COUNT, Estimate
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.promisable import advertised_mib
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
 
 # In place of a value that no source states: no pod can ask for more.
 _ANY_VERSION = (999,)
@@ -175,6 +175,11 @@ def _hands_out(info: NodeInfo, vendors: Collection[str]) -> bool:
     return any(count > 0 and vendor_of(name) in (None, *vendors) for name, count in info.allocatable.items())
 
 
+def _instances(info: NodeInfo) -> int:
+    """The MIG instances that a device plugin hands out."""
+    return sum(count for name, count in (info.allocatable or {}).items() if name.startswith(MIG_PREFIX))
+
+
 def _idle(device: Device) -> Device:
     """The GPU of a new node."""
     memory = replace(device.memory, used_mib=0, unaccounted_mib=0)
@@ -197,7 +202,9 @@ def _with_capability(device: Device) -> Device:
 def _estimated(info: NodeInfo, estimate: Estimate) -> AsNew:
     """Labels say what a new node has; a report of it would also allow memory shares and MIG instances."""
     model = estimate.model
-    is_open = not estimate.count or not _hands_out(info, {estimate.vendor})
+    # A node whose GPUs are all in MIG mode hands out none of them whole.
+    counted = estimate.count or _instances(info)
+    is_open = not counted or not _hands_out(info, {estimate.vendor})
     # With `by_allocatable`, the MIG instances of its allocatable count as well.
     least = None if is_open else replace(info, by_allocatable=True)
     wider = replace(
