@@ -172,6 +172,18 @@ ROWS = [
         id="a MIG instance on a node without a report, whose GPUs are all in MIG mode",
     ),
     pytest.param(
+        pod("p", {TWO_G: "1"}),
+        [node("n", {WHOLE: "0"}, labels=MIXED)],
+        "unknown",
+        id="a MIG instance on a node whose device plugin has yet to start",
+    ),
+    pytest.param(
+        wishes({TWO_G: "1"}, model="H100"),
+        [node("n", {WHOLE: "0"}, labels=MIXED)],
+        "incurable",
+        id="a MIG instance of another model, before the device plugin starts",
+    ),
+    pytest.param(
         pod("p", {"nvidia.com/mig-1g.10gb": "1"}),
         [node("n", {WHOLE: "0", TWO_G: "3"}, labels=MIXED)],
         "incurable",

@@ -8,6 +8,7 @@ from operator import attrgetter
 
 from scheduler_ext.core.dra.device import NodeDevices
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
+from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.estimate import MAX_COUNT, Estimate
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.promisable import advertised_mib
@@ -26,11 +27,13 @@ _UNNAMED = "UNKNOWN"
 @dataclass(frozen=True, slots=True)
 class AsNew:
     """What is known of a new node of a kind. `least` has only what its sources state; `most` also has all
-    that they leave open; None if nothing is known. `any_model`: no source names the model of some GPU."""
+    that they leave open; None if nothing is known. `any_model`: no source names the model of some GPU.
+    `uncut`: the model of GPUs whose MIG layout no source states yet."""
 
     least: NodeInfo | None
     most: NodeInfo | None
     any_model: bool = False
+    uncut: GpuModel | None = None
 
 
 _DEVICE = attrgetter(
@@ -220,7 +223,8 @@ def _estimated(info: NodeInfo, estimate: Estimate) -> AsNew:
         most = replace(info, report=_as_report(wider), estimate=None)
     if is_open or info.share_node:
         most = replace(most, allocatable=None)
-    return AsNew(least, most, model.name == _UNNAMED)
+    is_uncut = is_open and not info.share_node and model.mig_table is not None and not model.is_mig_slice
+    return AsNew(least, most, model.name == _UNNAMED, model if is_uncut else None)
 
 
 def _as_report(estimate: Estimate) -> Report:
