@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_ext.core.errors import PodError
-from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.defrag.movable import Rules, movable_pods
 from scheduler_ext.defrag.moves import Effort, Move, Stuck
 from scheduler_ext.defrag.moving_cluster import MovingCluster
@@ -116,7 +117,8 @@ def doubt(outcome: Outcome, config: Configuration) -> str | None:
 
 
 def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
-    """A number of whole GPUs on one node, free for any pod that tolerates the taints of GPU nodes."""
+    """A number of whole GPUs on one node, free for any pod that tolerates the taints of GPU nodes. Time
+    slices, parts by MPS and MIG instances that are offered as GPUs are none."""
     resource = config.resource_names().whole[0]
     keys = {
         taint.key
@@ -124,11 +126,17 @@ def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
         for taint in (node.spec.taints if node.spec is not None else None) or ()
         if taint.key and not taint.key.startswith(_CLOSING_TAINTS)
     }
+    cut = [name for name, info in state.infos.items() if _offers_instances(info)]
+    others = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in cut]
+    terms = {"nodeSelectorTerms": [{"matchFields": others}]}
     # Written as a manifest, because amounts are read from their text.
     manifest = {
         "kind": "Pod",
-        "metadata": {"name": f"gpus-{count}"},
+        "metadata": {"name": f"gpus-{count}", "annotations": {f"{ANNOTATION_PREFIX}sharing": "exclusive"}},
         "spec": {
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+            if cut
+            else None,
             "containers": [{"name": "gpus", "resources": {"limits": {resource: str(count)}}}],
             "tolerations": [{"key": key, "operator": "Exists"} for key in sorted(keys)],
         },
@@ -136,6 +144,13 @@ def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
     (pod,) = read_pods(json.dumps(manifest).encode())
     wanted = waiting_pod(pod, state, config)
     return Wanted(wanted.asker, count)
+
+
+def _offers_instances(info: NodeInfo) -> bool:
+    """Whether a node offers MIG instances as GPUs (strategy single)."""
+    if info.report is None:
+        return info.estimate is not None and info.estimate.model.is_mig_slice
+    return info.report.mig_strategy == "single" and any(device.mig.enabled for device in info.devices)
 
 
 def make_plan(

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from scheduler_ext.core.intree import OTHER_NODES
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
@@ -180,7 +181,10 @@ def verdicts(answer: _Json) -> Iterator[str]:
 
 def _why_not(each: _Json, answer: _Json) -> str:
     parts = []
-    if each["reason"] is not None:
+    if each["gpus"] is not None and each["reason"] == OTHER_NODES:
+        # The only nodes that the pod of a number leaves out.
+        parts.append(f"Nearest now: node {each['nearestNode']} offers MIG instances in place of GPUs.")
+    elif each["reason"] is not None:
         miss = f" ({shortfall(each['nearestMiss'])})" if each["nearestMiss"] is not None else ""
         where = f" on {each['nearestNode']}" if each["nearestNode"] else ""
         parts.append(f"Nearest now: {each['reason']}{where}{miss}.")

@@ -13,7 +13,8 @@ from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.defrag.planning import owned, whole_node, whole_pod
 from tests.defrag.test_plans import MIG_HALF, mig_node
-from tests.kube_objects import Json, inventory, pod
+from tests.explain.explaining import mig
+from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
 
 KINDS = {"Node": NODES, "GPUNode": GPU_NODES, "Pod": PODS}
 CONFIGURED: Json = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
@@ -90,6 +91,38 @@ def test_verdicts(fragmented: Path, asked: list[str], status: int, verdict: str)
     result = run("defrag", *asked, "--inventory", fragmented)
     assert result.exit_code == status
     assert any(line.startswith(verdict) for line in result.stdout.splitlines()), result.stdout
+
+
+@pytest.mark.parametrize(
+    ("labels", "nearest"),
+    [
+        pytest.param(
+            {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.product": "Tesla-T4-SHARED"},
+            "node(s) had GPUs in another sharing mode on a",
+            id="slices",
+        ),
+        pytest.param(
+            {
+                "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb",
+                "nvidia.com/gpu.count": "7",
+                "nvidia.com/mig.strategy": "single",
+            },
+            "node a offers MIG instances in place of GPUs.",
+            id="MIG instances by labels",
+        ),
+        pytest.param({}, "node a offers MIG instances in place of GPUs.", id="MIG instances of a report"),
+    ],
+)
+def test_parts_of_gpus_are_no_whole_ones(tmp_path: Path, labels: dict[str, str], nearest: str) -> None:
+    objects = [node("a", {WHOLE: "4"}, labels=labels)]
+    if not labels:
+        cut = mig(("1g.10gb", 0, 1), ("1g.10gb", 1, 1))
+        objects.append(gpu_node("a", [gpu(0, mig=cut)], migStrategy="single"))
+    path = tmp_path / "parts.json"
+    path.write_bytes(inventory(*objects))
+    result = run("defrag", "--for", "1", "--inventory", path)
+    assert result.exit_code == 3, result.stdout
+    assert result.stdout.startswith(f"1 free GPU on one node: no plan. Nearest now: {nearest}")
 
 
 def test_without_a_plan_the_cheapest_set_that_did_not_suffice_is_named(tmp_path: Path) -> None:
