@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.gpu.gpu import Device, Holder
-from scheduler_ext.core.gpu.models import GpuModel, canonical_model
-from scheduler_ext.core.gpu.value_table import value_of
+from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.gpu.value_table import part_of_gpu, value_of
 from scheduler_ext.core.node.attribution import attribute
 from scheduler_ext.core.node.claimed import ClaimedGpu, claimed_gpus
 from scheduler_ext.core.node.columns import loose_gpus
@@ -66,7 +66,7 @@ def pod_values(node: Node, sizing: Sizing, factor: float) -> dict[str, float]:
 
 def _estimated(node: Node, estimate: Estimate, sizing: Sizing, factor: float) -> NodeValue:
     """Of labels: pods hold a number of GPUs, or of their replicas."""
-    price = gpu_price(node.info, estimate.model, sizing, factor) * _part_of_gpu(estimate.model)
+    price = gpu_price(node.info, estimate.model, sizing, factor) * part_of_gpu(estimate.model)
     kind = Kind(estimate.model.name, estimate.model.name)
     held = min(float(estimate.count), node.state.adrift)
     usable = min(estimate.count - held, loose_gpus(node.state))
@@ -77,12 +77,6 @@ def _estimated(node: Node, estimate: Estimate, sizing: Sizing, factor: float) ->
         unheld={kind: usable * price},
         unavailable={kind: (estimate.count - held - usable) * price},
     )
-
-
-def _part_of_gpu(model: GpuModel) -> float:
-    """Of a MIG instance that is offered as a GPU: its part of the GPU's memory."""
-    whole = canonical_model(model.name.partition("-MIG-")[0]).memory_mib
-    return min(1.0, model.memory_mib / whole) if model.is_mig_slice and model.memory_mib and whole else 1.0
 
 
 class _Tally:

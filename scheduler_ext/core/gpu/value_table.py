@@ -81,9 +81,15 @@ def unlisted(names: Iterable[str]) -> list[str]:
 def value_of(model: GpuModel, configured: Mapping[str, float]) -> float:
     """The value of one GPU of this model, `configured` by name or family, or that of the table. A MIG
     instance that is offered as a GPU has the model of its whole GPU."""
-    name = model.name.partition("-MIG-")[0]
-    family = model.family.partition("-MIG-")[0]
+    # A slice is its own family.
+    whole = canonical_model(model.name.partition("-MIG-")[0]) if model.is_mig_slice else model
     for known in (configured, VALUES, _FAMILIES):
-        if (value := known.get(name) or known.get(family)) is not None:
+        if (value := known.get(whole.name) or known.get(whole.family)) is not None:
             return value
     return model.memory_mib / 1024 * _VALUE_PER_GIB if model.memory_mib else _UNKNOWN
+
+
+def part_of_gpu(model: GpuModel) -> float:
+    """Of a MIG instance that is offered as a GPU: its part of the GPU's memory, 0 to 1."""
+    whole = canonical_model(model.name.partition("-MIG-")[0]).memory_mib
+    return min(1.0, model.memory_mib / whole) if model.is_mig_slice and model.memory_mib and whole else 1.0
