@@ -212,6 +212,37 @@ def test_cluster_api_states_one_resource() -> None:
     ]
 
 
+def test_two_effects_of_one_taint_are_noted_for_the_tags() -> None:
+    taints = [{"key": "a", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+    noted = cluster_autoscaler_notes(table(group(taints=[*taints, {"key": "b", "effect": "NoSchedule"}])))
+    assert noted == [
+        "groups[0].taints: a tag of an Auto Scaling group has one effect of a; cluster-autoscaler knows the "
+        "last one only"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "is_noted"),
+    [
+        ("node-role.kubernetes.io/gpu", True),
+        ("node-restriction.kubernetes.io/team", True),
+        ("k8s.io/team", True),
+        ("kubernetes.io/team", True),
+        ("kubernetes.io/os", False),
+        ("node.kubernetes.io/pool", False),
+        ("topology.kubernetes.io/zone", False),
+        ("k8s.amazonaws.com/accelerator", False),
+        ("team", False),
+    ],
+)
+def test_labels_with_which_no_kubelet_starts_are_noted(label: str, is_noted: bool) -> None:
+    noted = cluster_autoscaler_notes(table(group(labels={label: "x"})))
+    assert bool(noted) is is_noted
+    assert all(
+        each.startswith(f"groups[0].labels: a kubelet with {label} in --node-labels") for each in noted
+    )
+
+
 def gke(*groups: Json, location: str = "europe-west4") -> NodeGroups:
     return table(*groups, gke={"cluster": "c", "location": location, "maxCpu": 96})
 
