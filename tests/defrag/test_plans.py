@@ -175,6 +175,13 @@ def owner_kind(kind: str) -> Callable[[Json], None]:
             id="a pod with claims",
         ),
         pytest.param(
+            lambda made: made["metadata"]["annotations"].update(
+                {f"{ANNOTATION}gang": "train", f"{ANNOTATION}gang-size": "4"}
+            ),
+            "belongs to a gang",
+            id="a member of a gang, whose others would end with it",
+        ),
+        pytest.param(
             lambda made: made["status"].update({"startTime": time_text(time.time() - 60)}),
             "is younger than 600 s",
             id="a pod that started a minute ago",
