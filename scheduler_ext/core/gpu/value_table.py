@@ -7,6 +7,7 @@ memory and more compute (V100, P100, K80), the value is lowered to that of the n
 
 from collections.abc import Iterable, Mapping
 
+from scheduler_ext.core.gpu.mig_profile import least_memory_mib
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 
 VALUES: dict[str, float] = {
@@ -91,5 +92,8 @@ def value_of(model: GpuModel, configured: Mapping[str, float]) -> float:
 
 def part_of_gpu(model: GpuModel) -> float:
     """Of a MIG instance that is offered as a GPU: its part of the GPU's memory, 0 to 1."""
+    if not model.is_mig_slice:
+        return 1.0
     whole = canonical_model(model.name.partition("-MIG-")[0]).memory_mib
-    return min(1.0, model.memory_mib / whole) if model.is_mig_slice and model.memory_mib and whole else 1.0
+    own = model.memory_mib or least_memory_mib(model.name)
+    return min(1.0, own / whole) if own and whole else 1.0
