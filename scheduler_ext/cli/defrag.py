@@ -28,6 +28,7 @@ from scheduler_ext.wire.manifests import Manifest, every_pod
 from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_name
 
 _MOST_GPUS = 1024
+_MOST_DIGITS = 9
 _DAY_S = 86_400.0
 
 
@@ -57,7 +58,8 @@ class Asked:
         """The waiting pods. Raises PodError, InventoryError."""
         found = [waiting_pod(pod, state, config) for pod in every_pod(manifests)] if manifests else []
         for name in self.names:
-            if name.isdigit():
+            # Other scripts have digits too, and int() refuses some thousands of them.
+            if name.isascii() and name.isdigit() and len(name) <= _MOST_DIGITS:
                 if not 1 <= int(name) <= _MOST_GPUS:
                     raise click.UsageError(f"--for {name}: give 1 to {_MOST_GPUS} GPUs, or a pod")
                 found.append(free_gpus(int(name), state, config))

@@ -125,6 +125,13 @@ def test_parts_of_gpus_are_no_whole_ones(tmp_path: Path, labels: dict[str, str],
     assert result.stdout.startswith(f"1 free GPU on one node: no plan. Nearest now: {nearest}")
 
 
+@pytest.mark.parametrize("name", ["²", "٣", "9" * 5000])
+def test_what_is_no_number_is_a_name(fragmented: Path, name: str) -> None:
+    result = run("defrag", "--for", name, "--inventory", fragmented)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "there is no such pod that waits" in result.stderr
+
+
 def test_without_a_plan_the_cheapest_set_that_did_not_suffice_is_named(tmp_path: Path) -> None:
     path = tmp_path / "full.json"
     path.write_bytes(inventory(*whole_node("a", 2, "x"), whole_pod("x", "a"), pod("w", {WHOLE: "2"})))
