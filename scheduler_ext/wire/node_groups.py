@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from scheduler_ext.core.errors import ConfigError, DocumentError
+from scheduler_ext.core.gpu.gpu import Memory
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for
 from scheduler_ext.core.gpu.mig_profile import parse_profile
 from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, MODEL_ROWS, ModelRow
@@ -126,6 +127,14 @@ class NodeGroup(_Section, frozen=True):
     def gpu_mib(self) -> int:
         """The memory of one GPU for pods: as stated, or the total of the table; 0 if neither is known."""
         return self.memory_mi_b or self.gpu.memory_mib or 0
+
+    @property
+    def gpu_memory(self) -> Memory:
+        """The memory of one GPU as its driver will count it: of the table's total, what is not for pods is
+        reserved. The headroom is a part of the total."""
+        parts = max(map(_fraction, self.instance_types))
+        total_mib = max(self.gpu_mib, (self.gpu.memory_mib or 0) // parts)
+        return Memory(total_mib, total_mib - self.gpu_mib)
 
 
 class NodeClass(_Section, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -54,7 +55,11 @@ def test_the_shares_of_a_node_are_those_that_the_extender_will_advertise() -> No
     for percent in (0, 10, 33):
         found = resources(table(group(**SHARES)).groups[0], percent)
         assert found == {GPU: 0, SHARE: 2 * shareable_mib(gpu, percent)}
-    assert resources(table(group(**SHARES, memoryMiB=20000)).groups[0], 10)[SHARE] == 36000
+    # The headroom is a tenth of the total of 23,034 MiB.
+    assert resources(table(group(**SHARES, memoryMiB=20000)).groups[0], 10)[SHARE] == 2 * (20000 - 2304)
+    reserved = replace(gpu, memory=Memory(23034, 334))
+    known = resources(table(group(**SHARES, memoryMiB=23034 - 334)).groups[0], 10)
+    assert known[SHARE] == 2 * shareable_mib(reserved, 10)
 
 
 def test_cheap_groups_come_first_then_small_nodes_and_of_equal_ones_spot() -> None:
