@@ -7,7 +7,13 @@ from typing import Final
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile
 from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
 from scheduler_ext.core.gpu.value_table import value_of
-from scheduler_ext.core.node.node_labels import AGENT_LABEL, MODEL_LABEL, STARTING_TAINT
+from scheduler_ext.core.node.node_labels import (
+    AGENT_LABEL,
+    MODEL_LABEL,
+    STARTING_TAINT,
+    stated_value,
+    value_text,
+)
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE
 from scheduler_ext.wire.node_groups import NodeGroup
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
@@ -88,7 +94,7 @@ def ordered(groups: Sequence[NodeGroup]) -> list[NodeGroup]:
     def key(group: NodeGroup) -> tuple[object, ...]:
         return (
             group.hand_out == "time-slicing",
-            value_of(group.gpu, {}),
+            stated_value(value_text(group.labels, {})) or value_of(group.gpu, {}),
             group.gpus_per_node,
             group.capacity_type != "spot",
             group.hand_out,

@@ -85,6 +85,12 @@ def of_kind(objects: Json, kind: str) -> dict[str, Json]:
     return {each["metadata"]["name"]: each["spec"] for each in objects["items"] if each["kind"] == kind}
 
 
+def test_a_price_in_the_labels_of_a_group_comes_before_that_of_its_model() -> None:
+    dear = group("dear", labels={"gpu.scheduler-ext.io/value": "5"})
+    groups = table(dear, group("a100", model="A100-80GB")).groups
+    assert [each.name for each in ordered(groups)] == ["a100", "dear"]
+
+
 def test_karpenter_gets_a_pool_for_each_group() -> None:
     objects = karpenter_objects(
         table(
