@@ -461,6 +461,11 @@ def counted(blind: BlindRejections) -> dict[Any, int]:
             id="some kinds help",
         ),
         pytest.param(
+            {"curable": 30, "incurable": 0, "unknown": 0, "like": [f"n{i}" for i in range(20)]},
+            "A new node of the kind of n0, n1, n2 or 27 more would take the pod.",
+            id="more nodes than are named",
+        ),
+        pytest.param(
             {"curable": 0, "incurable": 1, "unknown": 1, "like": ["a"]},
             "Whether a new node of the kind of a would take the pod is not known.",
             id="one kind may help",
