@@ -141,7 +141,7 @@ class _Tally:
             claims = [each for each in self._claimed if each.device.uuid == instance.uuid]
             who: dict[Who, float] = {}
             if claims:
-                who = {_claimant(claims[0]): 1.0}
+                who = _claimants(claims[0])
             elif instance.holder is not None:
                 who = {self._holder(instance.holder): 1.0}
                 self._seen.update(each.uid for each in who if each.uid is not None)
@@ -155,7 +155,8 @@ class _Tally:
         by_claim: set[str] = set()
         for each in self._claimed:
             if each.device.on == device.uuid:
-                who[_claimant(each)] = who.get(_claimant(each), 0.0) + claimed_part(each, self._info)[0]
+                for one, part in _claimants(each).items():
+                    who[one] = who.get(one, 0.0) + part * claimed_part(each, self._info)[0]
                 by_claim.update(uid for uid, _ in each.claim.pods)
         size = max(1, device.memory.total_mib - device.memory.reserved_mib)
         for pod in self._info.pods:
@@ -188,9 +189,10 @@ class _Tally:
         return Who(holder.namespace or UNKNOWN, holder.uid)
 
 
-def _claimant(each: ClaimedGpu) -> Who:
-    """One of the pods of a claim; all of them are in its namespace."""
-    return Who(each.claim.namespace, min((uid for uid, _ in each.claim.pods), default=None))
+def _claimants(each: ClaimedGpu) -> dict[Who, float]:
+    """The pods of a claim, all in its namespace, with equal parts of what it holds."""
+    uids = [uid for uid, _ in each.claim.pods] or [None]
+    return {Who(each.claim.namespace, uid): 1 / len(uids) for uid in uids}
 
 
 def _unseen(info: NodeInfo, seen: Mapping[str, int]) -> dict[Who, float]:
