@@ -2,7 +2,7 @@
 a factor; a part of a GPU has its part of the price."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler_ext.core.cycle.placement import Sizing
@@ -191,7 +191,7 @@ class _Tally:
 
 def _claimants(each: ClaimedGpu) -> dict[Who, float]:
     """The pods of a claim, all in its namespace, with equal parts of what it holds."""
-    uids = [uid for uid, _ in each.claim.pods] or [None]
+    uids: Sequence[str | None] = [uid for uid, _ in each.claim.pods] or [None]
     return {Who(each.claim.namespace, uid): 1 / len(uids) for uid in uids}
 
 
