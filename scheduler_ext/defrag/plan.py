@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_ext.core.errors import PodError
+from scheduler_ext.core.intree import is_passing
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
@@ -30,8 +31,6 @@ from scheduler_ext.wire.pod.pod_request import pod_request
 
 # Other waiting pods that are looked at, in the order of their priorities.
 _OTHERS = 100
-# Taints with these prefixes keep every new pod away, whatever it asks.
-_CLOSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +123,8 @@ def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
         taint.key
         for node in state.objects.nodes.values()
         for taint in (node.spec.taints if node.spec is not None else None) or ()
-        if taint.key and not taint.key.startswith(_CLOSING_TAINTS)
+        # Nodes that start, end or fail are closed to every new pod, whatever it asks.
+        if taint.key and not is_passing(taint.key)
     }
     cut = [name for name, info in state.infos.items() if _offers_instances(info)]
     others = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in cut]

@@ -125,6 +125,24 @@ def test_parts_of_gpus_are_no_whole_ones(tmp_path: Path, labels: dict[str, str],
     assert result.stdout.startswith(f"1 free GPU on one node: no plan. Nearest now: {nearest}")
 
 
+@pytest.mark.parametrize(
+    ("key", "status"),
+    [
+        ("nvidia.com/gpu", 0),
+        ("node.kubernetes.io/not-ready", 3),
+        ("karpenter.sh/disrupted", 3),
+        ("ToBeDeletedByClusterAutoscaler", 3),
+        ("gpu.scheduler-ext.io/starting", 3),
+    ],
+)
+def test_gpus_of_nodes_that_start_or_end_are_not_free(tmp_path: Path, key: str, status: int) -> None:
+    report, there = whole_node("a", 2)
+    there["spec"] = {"taints": [{"key": key, "effect": "NoSchedule"}]}
+    path = tmp_path / "tainted.json"
+    path.write_bytes(inventory(report, there))
+    assert run("defrag", "--for", "2", "--inventory", path).exit_code == status
+
+
 @pytest.mark.parametrize("name", ["²", "٣", "9" * 5000])
 def test_what_is_no_number_is_a_name(fragmented: Path, name: str) -> None:
     result = run("defrag", "--for", name, "--inventory", fragmented)
