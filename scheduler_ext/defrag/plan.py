@@ -118,7 +118,7 @@ def doubt(outcome: Outcome, config: Configuration) -> str | None:
 def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
     """A number of whole GPUs on one node, free for any pod that tolerates the taints of GPU nodes. Time
     slices, parts by MPS and MIG instances that are offered as GPUs are none."""
-    resource = config.resource_names().whole[0]
+    resource = _whole_resource(state, config)
     keys = {
         taint.key
         for node in state.objects.nodes.values()
@@ -144,6 +144,15 @@ def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
     (pod,) = read_pods(json.dumps(manifest).encode())
     wanted = waiting_pod(pod, state, config)
     return Wanted(wanted.asker, count)
+
+
+def _whole_resource(state: ClusterState, config: Configuration) -> str:
+    """The first resource of whole GPUs that a node hands out, because a cluster may have no GPUs of NVIDIA."""
+    names = [name for name in config.resource_names().whole if not name.endswith(".shared")]
+    there = {
+        name for info in state.infos.values() for name, count in (info.allocatable or {}).items() if count > 0
+    }
+    return next((name for name in names if name in there), config.resource_names().whole[0])
 
 
 def _offers_instances(info: NodeInfo) -> bool:

@@ -143,6 +143,14 @@ def test_gpus_of_nodes_that_start_or_end_are_not_free(tmp_path: Path, key: str, 
     assert run("defrag", "--for", "2", "--inventory", path).exit_code == status
 
 
+def test_free_gpus_are_those_that_the_cluster_has(tmp_path: Path) -> None:
+    labels = {"node.kubernetes.io/instance-type": "Standard_ND96isr_MI300X_v5"}
+    path = tmp_path / "amd.json"
+    path.write_bytes(inventory(node("a", {"amd.com/gpu": "8"}, labels=labels)))
+    said = run("defrag", "--for", "8", "--inventory", path)
+    assert said.stdout == "8 free GPUs on one node: fits already, on node a; no move is needed.\n"
+
+
 @pytest.mark.parametrize("name", ["²", "٣", "9" * 5000])
 def test_what_is_no_number_is_a_name(fragmented: Path, name: str) -> None:
     result = run("defrag", "--for", name, "--inventory", fragmented)
