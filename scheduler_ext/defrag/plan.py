@@ -147,7 +147,7 @@ def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
 
 
 def _whole_resource(state: ClusterState, config: Configuration) -> str:
-    """The first resource of whole GPUs that a node hands out, because a cluster may have no GPUs of NVIDIA."""
+    """The first resource of whole GPUs that a node hands out: a cluster may have no GPUs of NVIDIA."""
     names = [name for name in config.resource_names().whole if not name.endswith(".shared")]
     there = {
         name for info in state.infos.values() for name, count in (info.allocatable or {}).items() if count > 0
