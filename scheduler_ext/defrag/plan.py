@@ -10,7 +10,7 @@ from typing import Any
 
 from scheduler_ext.core.errors import PodError
 from scheduler_ext.core.intree import is_passing
-from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
@@ -68,7 +68,8 @@ class Outcome:
 class Plan:
     """The answer for all waiting pods. `staying` counts pods with GPUs that may not be moved, by reason;
     `also_fit` are other waiting pods that fit after the moves and did not before; `fragmentation` is
-    (unallocated, unusable) in GPUs, before and after; `nodes` are the nodes after the moves."""
+    (unallocated, unusable) in GPUs, before and after; `nodes` are the nodes after the moves, and `rooms`
+    those that other runs hold, with their nodes."""
 
     outcomes: Sequence[Outcome]
     staying: Counter[str] = field(default_factory=Counter)
@@ -77,6 +78,7 @@ class Plan:
     before: tuple[float, float] = (0.0, 0.0)
     after: tuple[float, float] = (0.0, 0.0)
     nodes: Mapping[str, Node] = field(default_factory=dict)
+    rooms: Sequence[tuple[str, BoundPod]] = ()
 
     @property
     def moves(self) -> list[Move]:
@@ -199,6 +201,7 @@ class Planner:
     def plan(self, wanted: Sequence[Wanted]) -> Plan:
         """The moves that let these pods in, one after the other in the order of their priorities."""
         cluster = self.cluster
+        rooms = cluster.hold_rooms(self._state.held, {each.name for each in wanted})
         before = fragmentation(cluster.snapshot)
         others = self._others(wanted)
         fitting = {each.name for each in others if cluster.best(each.asker) is not None}
@@ -213,7 +216,7 @@ class Planner:
             if each.name not in fitting and cluster.best(each.asker) is not None
         ]
         nodes = cluster.snapshot.nodes
-        return Plan(outcomes, self._staying, len(self.pods), also, before, after, nodes)
+        return Plan(outcomes, self._staying, len(self.pods), also, before, after, nodes, rooms)
 
     def _outcome(self, wanted: Wanted) -> Outcome:
         cluster, asker = self.cluster, wanted.asker

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 from scheduler_ext.core.intree import OTHER_NODES
@@ -15,6 +16,7 @@ from scheduler_ext.defrag.plan import Outcome, Plan, doubt, gpus_in_words
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.in_words import devices as devices_in_words
 from scheduler_ext.explain.in_words import shortfall
+from scheduler_ext.explain.ineffective import held_room
 from scheduler_ext.whatif.whatif import name_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_identity import pod_name
@@ -47,7 +49,11 @@ def plan_json(plan: Plan, held: Mapping[str, Sequence[str]], config: Configurati
         },
         "movable": plan.movable,
         "staying": [{"reason": reason, "pods": count} for reason, count in plan.staying.most_common()],
-        "notes": [*notes(plan, config), *_changes_of_sharing(plan.moves, plan.nodes)],
+        "notes": [
+            *starmap(held_room, plan.rooms),
+            *notes(plan, config),
+            *_changes_of_sharing(plan.moves, plan.nodes),
+        ],
         "execution": None,
     }
 
