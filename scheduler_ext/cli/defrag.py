@@ -160,8 +160,9 @@ def defrag(
     answer = plan_json(plan, held, config)
     for manifest in manifests:
         print_notes(manifest.notes())
-    if execute and plan.moves:
-        if output == "table":
+    # Where another run holds room, a run is refused, with and without a plan.
+    if execute and (plan.moves or plan.rooms):
+        if plan.moves and output == "table":
             _print(answer, wide=False)
         waiting = {pod_name(pod) for pod in state.objects.pods if not (pod.spec and pod.spec.node_name)}
         _execute(answer, plan, source, config, rules, timeout_s, waiting)
@@ -201,6 +202,8 @@ def _execute(
         others = executor.rooms.left({outcome.wanted.name for outcome in plan.outcomes}, waiting)
         if others:
             raise ClusterError(f"nothing was moved, because another run is under way: {'; '.join(others)}")
+        if not plan.moves:
+            return
         answer["execution"] = execution_json(executor.run(plan.outcomes))
     say(summary(answer["execution"]))
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from tests.cli.commands import WHOLE, Written, run
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
@@ -302,3 +303,24 @@ def test_budgets_of_a_live_cluster_count(tmp_path: Path) -> None:
         assert answered(*options, status=3)["staying"] == [
             {"reason": "has a PodDisruptionBudget that allows no disruption now", "pods": 2}
         ]
+
+
+def test_a_run_is_refused_where_another_holds_room_also_without_a_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The test server reviews no rights, and has no /version.
+    held = "node a holds room for default/w until 2099-01-01T00:00:00Z"
+    monkeypatch.setattr("scheduler_ext.cli.defrag.missing_rights", lambda *_: [])
+    monkeypatch.setattr("scheduler_ext.defrag.live_rooms.LiveRooms.left", lambda *_: [held])
+    room = [{"for": "default/w", "until": "2099-01-01T00:00:00Z"}]
+    report, there = whole_node("a", 2)
+    report["metadata"]["annotations"] = {HELD_ANNOTATION: json.dumps(room)}
+    with ApiServer() as server:
+        for each in (report, there, pod("w", {WHOLE: "2"}), pod("v", {WHOLE: "2"})):
+            server.store.put(KINDS[each["kind"]], each)
+        options = ("--kubeconfig", server.kubeconfig(tmp_path / "kubeconfig"))
+        planned = answered("--for", "v", *options, status=3)
+        assert any("holds room on a for pod default/w" in note for note in planned["notes"])
+        refused = run("defrag", "--for", "v", "--execute", *options)
+    assert refused.exit_code == 1
+    assert f"another run is under way: {held}" in refused.stderr
