@@ -11,6 +11,7 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.explain.sentences import expected_name
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.gangs import unreadable_max_duration
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.pod.pod_identity import pod_priority
 from scheduler_ext.wire.pod.pod_request import resource_names
@@ -72,6 +73,8 @@ def shortened(problems: Sequence[str], most: int = 3) -> list[str]:
 def pod_warnings(pod: kube.Pod, request: GpuRequest | InvalidRequest, resources: ResourceNames) -> list[str]:
     """Settings of the pod that have no effect."""
     found = misspellings(pod, resources)
+    if (problem := unreadable_max_duration(pod)) is not None:
+        found.append(f"{problem}; it counts as not set")
     if isinstance(request, GpuRequest) and not request.asks_gpu:
         annotations = kube.strings(pod.metadata.annotations) if pod.metadata else {}
         asked = [key for key in annotations if key.startswith(wishes.ANNOTATION_PREFIX)]

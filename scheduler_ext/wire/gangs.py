@@ -127,11 +127,23 @@ def max_duration_s(pod: kube.Pod) -> float | None:
     states nothing."""
     spec = pod.spec or kube.PodSpec()
     limits = [float(spec.active_deadline_seconds)] if spec.active_deadline_seconds is not None else []
-    text = strings((pod.metadata or kube.ObjectMeta()).annotations).get(MAX_DURATION)
-    if text is not None:
-        with suppress(_BadFieldError):
-            limits.append(_duration(MAX_DURATION, text, *DURATION_BOUNDS_S))
+    with suppress(_BadFieldError):
+        limits += _stated_s(pod)
     return min(limits, default=None)
+
+
+def unreadable_max_duration(pod: kube.Pod) -> str | None:
+    """Why the annotation about the longest run states nothing; None if it can be read or is not there."""
+    try:
+        _stated_s(pod)
+    except _BadFieldError as error:
+        return str(error)
+    return None
+
+
+def _stated_s(pod: kube.Pod) -> list[float]:
+    text = strings((pod.metadata or kube.ObjectMeta()).annotations).get(MAX_DURATION)
+    return [] if text is None else [_duration(MAX_DURATION, text, *DURATION_BOUNDS_S)]
 
 
 def is_gated(pod: kube.Pod) -> bool:

@@ -189,6 +189,16 @@ def test_an_unmodelled_feature_is_named_when_the_pod_uses_it() -> None:
             ],
             id="a typo",
         ),
+        pytest.param({WHOLE: "1"}, {"max-duration": "2h"}, [], id="a duration"),
+        pytest.param(
+            {WHOLE: "1"},
+            {"max-duration": "two hours"},
+            [
+                "annotation gpu.scheduler-ext.io/max-duration: 'two hours' is no duration; write one such as "
+                "150s, 2m30s or 500ms; it counts as not set"
+            ],
+            id="words for a duration",
+        ),
         pytest.param({}, {}, ["the pod asks no GPU resource, so every node is fine"], id="no GPU asked"),
         pytest.param(
             {WHOLE: "1", "nvidia.com/GPUs": "1"},

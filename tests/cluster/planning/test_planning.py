@@ -178,7 +178,8 @@ def test_a_place_on_a_node_that_is_gone_ends(ahead: Ahead) -> None:
     ahead.wait("high", priority=9, containers=[{"resources": {"limits": {WHOLE: "9"}}}])
     ahead.wait("next")
     eventually(lambda: ahead.nominated("next") == other)
-    eventually(lambda: outcomes(living)["misfit"] == 1)
+    # Of `next` as well, if it was planned before the watch of nodes showed the deletion.
+    eventually(lambda: outcomes(living)["misfit"] >= 1)
     eventually(lambda: ahead.nominated("low") == other)
 
 
