@@ -69,10 +69,13 @@ def autoscaler_config(autoscaler: str, filename: Path, output: str | None) -> No
     chosen = _AUTOSCALERS[autoscaler]
     with naming(filename, ConfigError):
         table = load_node_groups(read_input(filename))
-        for note in (*chosen.notes(table), *memory_notes(table.groups)):
-            show(f"Note: {note}", err=True)
-        if output is not None or chosen.commands is None:
-            print_structured(chosen.settings(table), output or "yaml")
-            return
-        for command in list(chosen.commands(table)):
-            show(command)
+        notes = (*chosen.notes(table), *memory_notes(table.groups))
+        settings = chosen.settings(table)
+        commands = list(chosen.commands(table)) if output is None and chosen.commands is not None else None
+    for note in notes:
+        show(f"Note: {note}", err=True)
+    if commands is None:
+        print_structured(settings, output or "yaml")
+        return
+    for command in commands:
+        show(command)

@@ -28,6 +28,7 @@ from scheduler_ext.wire.manifests import Manifest, every_pod
 from scheduler_ext.wire.pod.pod_identity import is_finished, is_terminating, pod_name
 
 _MOST_GPUS = 1024
+_MOST_DIGITS = 9
 _DAY_S = 86_400.0
 
 
@@ -57,7 +58,8 @@ class Asked:
         """The waiting pods. Raises PodError, InventoryError."""
         found = [waiting_pod(pod, state, config) for pod in every_pod(manifests)] if manifests else []
         for name in self.names:
-            if name.isdigit():
+            # Other scripts have digits too, and int() refuses some thousands of them.
+            if name.isascii() and name.isdigit() and len(name) <= _MOST_DIGITS:
                 if not 1 <= int(name) <= _MOST_GPUS:
                     raise click.UsageError(f"--for {name}: give 1 to {_MOST_GPUS} GPUs, or a pod")
                 found.append(free_gpus(int(name), state, config))
@@ -158,8 +160,9 @@ def defrag(
     answer = plan_json(plan, held, config)
     for manifest in manifests:
         print_notes(manifest.notes())
-    if execute and plan.moves:
-        if output == "table":
+    # Where another run holds room, a run is refused, with and without a plan.
+    if execute and (plan.moves or plan.rooms):
+        if plan.moves and output == "table":
             _print(answer, wide=False)
         waiting = {pod_name(pod) for pod in state.objects.pods if not (pod.spec and pod.spec.node_name)}
         _execute(answer, plan, source, config, rules, timeout_s, waiting)
@@ -199,6 +202,8 @@ def _execute(
         others = executor.rooms.left({outcome.wanted.name for outcome in plan.outcomes}, waiting)
         if others:
             raise ClusterError(f"nothing was moved, because another run is under way: {'; '.join(others)}")
+        if not plan.moves:
+            return
         answer["execution"] = execution_json(executor.run(plan.outcomes))
     say(summary(answer["execution"]))
 

@@ -1,7 +1,7 @@
 """A dry run on a cluster in which pods move: rooms are held for pods that are to come, and changes are taken
 back. A held room counts against every pod but its own, as a nominated pod does in filter."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -15,7 +15,7 @@ from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.preemption.dry_run import DryRun, Reliefs
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.sources.clusterstate import ClusterState
-from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf
+from scheduler_ext.whatif.whatif import Asker, Resident, WhatIf, name_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 
@@ -50,6 +50,20 @@ class MovingCluster(WhatIf):
             if info.nominated:
                 self._held[name] = info.nominated
                 self._replace(self.infos[name])
+
+    def hold_rooms(
+        self, rooms: Mapping[str, Sequence[BoundPod]], mine: Collection[str]
+    ) -> list[tuple[str, BoundPod]]:
+        """Count the rooms that other runs hold, by node, which are all but those for these names; return
+        them with their nodes."""
+        found = []
+        for name in sorted(self.infos.keys() & rooms.keys()):
+            others = [pod for pod in rooms[name] if (name_of(pod) if pod.namespace else pod.name) not in mine]
+            if others:
+                self._held[name] = (*self._held.get(name, ()), *others)
+                self._replace(self.infos[name])
+                found += [(name, pod) for pod in others]
+        return found
 
     @property
     def held(self) -> Mapping[str, Sequence[BoundPod]]:

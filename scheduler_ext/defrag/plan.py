@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler_ext.core.errors import PodError
-from scheduler_ext.core.node.node import Node
+from scheduler_ext.core.intree import is_passing
+from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.quantity import QuantityError
 from scheduler_ext.core.request.request import InvalidRequest
+from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
 from scheduler_ext.defrag.movable import Rules, movable_pods
 from scheduler_ext.defrag.moves import Effort, Move, Stuck
 from scheduler_ext.defrag.moving_cluster import MovingCluster
@@ -29,8 +31,6 @@ from scheduler_ext.wire.pod.pod_request import pod_request
 
 # Other waiting pods that are looked at, in the order of their priorities.
 _OTHERS = 100
-# Taints with these prefixes keep every new pod away, whatever it asks.
-_CLOSING_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,8 @@ class Outcome:
 class Plan:
     """The answer for all waiting pods. `staying` counts pods with GPUs that may not be moved, by reason;
     `also_fit` are other waiting pods that fit after the moves and did not before; `fragmentation` is
-    (unallocated, unusable) in GPUs, before and after; `nodes` are the nodes after the moves."""
+    (unallocated, unusable) in GPUs, before and after; `nodes` are the nodes after the moves, and `rooms`
+    those that other runs hold, with their nodes."""
 
     outcomes: Sequence[Outcome]
     staying: Counter[str] = field(default_factory=Counter)
@@ -77,6 +78,7 @@ class Plan:
     before: tuple[float, float] = (0.0, 0.0)
     after: tuple[float, float] = (0.0, 0.0)
     nodes: Mapping[str, Node] = field(default_factory=dict)
+    rooms: Sequence[tuple[str, BoundPod]] = ()
 
     @property
     def moves(self) -> list[Move]:
@@ -116,19 +118,27 @@ def doubt(outcome: Outcome, config: Configuration) -> str | None:
 
 
 def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
-    """A number of whole GPUs on one node, free for any pod that tolerates the taints of GPU nodes."""
-    resource = config.resource_names().whole[0]
+    """A number of whole GPUs on one node, free for any pod that tolerates the taints of GPU nodes. Time
+    slices, parts by MPS and MIG instances that are offered as GPUs are none."""
+    resource = _whole_resource(state, config)
     keys = {
         taint.key
         for node in state.objects.nodes.values()
         for taint in (node.spec.taints if node.spec is not None else None) or ()
-        if taint.key and not taint.key.startswith(_CLOSING_TAINTS)
+        # Nodes that start, end or fail are closed to every new pod, whatever it asks.
+        if taint.key and not is_passing(taint.key)
     }
+    cut = [name for name, info in state.infos.items() if _offers_instances(info)]
+    others = [{"key": "metadata.name", "operator": "NotIn", "values": [name]} for name in cut]
+    terms = {"nodeSelectorTerms": [{"matchFields": others}]}
     # Written as a manifest, because amounts are read from their text.
     manifest = {
         "kind": "Pod",
-        "metadata": {"name": f"gpus-{count}"},
+        "metadata": {"name": f"gpus-{count}", "annotations": {f"{ANNOTATION_PREFIX}sharing": "exclusive"}},
         "spec": {
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+            if cut
+            else None,
             "containers": [{"name": "gpus", "resources": {"limits": {resource: str(count)}}}],
             "tolerations": [{"key": key, "operator": "Exists"} for key in sorted(keys)],
         },
@@ -136,6 +146,22 @@ def free_gpus(count: int, state: ClusterState, config: Configuration) -> Wanted:
     (pod,) = read_pods(json.dumps(manifest).encode())
     wanted = waiting_pod(pod, state, config)
     return Wanted(wanted.asker, count)
+
+
+def _whole_resource(state: ClusterState, config: Configuration) -> str:
+    """The first resource of whole GPUs that a node hands out: a cluster may have no GPUs of NVIDIA."""
+    names = [name for name in config.resource_names().whole if not name.endswith(".shared")]
+    there = {
+        name for info in state.infos.values() for name, count in (info.allocatable or {}).items() if count > 0
+    }
+    return next((name for name in names if name in there), config.resource_names().whole[0])
+
+
+def _offers_instances(info: NodeInfo) -> bool:
+    """Whether a node offers MIG instances as GPUs (strategy single)."""
+    if info.report is None:
+        return info.estimate is not None and info.estimate.model.is_mig_slice
+    return info.report.mig_strategy == "single" and any(device.mig.enabled for device in info.devices)
 
 
 def make_plan(
@@ -175,6 +201,7 @@ class Planner:
     def plan(self, wanted: Sequence[Wanted]) -> Plan:
         """The moves that let these pods in, one after the other in the order of their priorities."""
         cluster = self.cluster
+        rooms = cluster.hold_rooms(self._state.held, {each.name for each in wanted})
         before = fragmentation(cluster.snapshot)
         others = self._others(wanted)
         fitting = {each.name for each in others if cluster.best(each.asker) is not None}
@@ -189,7 +216,7 @@ class Planner:
             if each.name not in fitting and cluster.best(each.asker) is not None
         ]
         nodes = cluster.snapshot.nodes
-        return Plan(outcomes, self._staying, len(self.pods), also, before, after, nodes)
+        return Plan(outcomes, self._staying, len(self.pods), also, before, after, nodes, rooms)
 
     def _outcome(self, wanted: Wanted) -> Outcome:
         cluster, asker = self.cluster, wanted.asker

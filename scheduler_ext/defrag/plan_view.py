@@ -2,8 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
+from scheduler_ext.core.intree import OTHER_NODES
 from scheduler_ext.core.node.node import Node
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.request.wishes import ANNOTATION_PREFIX
@@ -14,6 +16,7 @@ from scheduler_ext.defrag.plan import Outcome, Plan, doubt, gpus_in_words
 from scheduler_ext.explain.explain import API_VERSION
 from scheduler_ext.explain.in_words import devices as devices_in_words
 from scheduler_ext.explain.in_words import shortfall
+from scheduler_ext.explain.ineffective import held_room
 from scheduler_ext.whatif.whatif import name_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.pod.pod_identity import pod_name
@@ -46,7 +49,11 @@ def plan_json(plan: Plan, held: Mapping[str, Sequence[str]], config: Configurati
         },
         "movable": plan.movable,
         "staying": [{"reason": reason, "pods": count} for reason, count in plan.staying.most_common()],
-        "notes": [*notes(plan, config), *_changes_of_sharing(plan.moves, plan.nodes)],
+        "notes": [
+            *starmap(held_room, plan.rooms),
+            *notes(plan, config),
+            *_changes_of_sharing(plan.moves, plan.nodes),
+        ],
         "execution": None,
     }
 
@@ -180,7 +187,10 @@ def verdicts(answer: _Json) -> Iterator[str]:
 
 def _why_not(each: _Json, answer: _Json) -> str:
     parts = []
-    if each["reason"] is not None:
+    if each["gpus"] is not None and each["reason"] == OTHER_NODES:
+        # The only nodes that the pod of a number leaves out.
+        parts.append(f"Nearest now: node {each['nearestNode']} offers MIG instances in place of GPUs.")
+    elif each["reason"] is not None:
         miss = f" ({shortfall(each['nearestMiss'])})" if each["nearestMiss"] is not None else ""
         where = f" on {each['nearestNode']}" if each["nearestNode"] else ""
         parts.append(f"Nearest now: {each['reason']}{where}{miss}.")

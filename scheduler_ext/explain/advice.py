@@ -38,7 +38,7 @@ _REMEDIES = {
     "NodeName": "leave spec.nodeName out; with it, a pod skips the scheduler",
     "TaintToleration": "tolerate the taint in spec.tolerations, if the pod may run there",
     "NodeAffinity": "change spec.nodeSelector or the node affinity, or label nodes to match",
-    "NodeResourcesFit": "ask less of it, wait for other pods, or add nodes",
+    "NodeResourcesFit": "ask less of it",
 }
 
 
@@ -152,8 +152,8 @@ def remedy(example: Refused, alike: Sequence[Refused], needs: PodNeeds) -> str:
             )
         case "TaintToleration" if rejection.have:
             return f"if the pod may run there, add to its spec.tolerations: {_toleration(rejection.have)}"
-        case "NodeResourcesFit" if rejection.alone:
-            return _less(rejection)
+        case "NodeResourcesFit":
+            return f"{_less(rejection)}{_or_wait(alike)}"
         case "NodeAffinity":
             return f"{_REMEDIES['NodeAffinity']}{_labels(alike, needs)}"
     return _REMEDIES.get(rejection.plugin, "see the pod's events")
@@ -175,9 +175,17 @@ def _less(rejection: InTreeRejection) -> str:
     """With the amount that would fit, if there is one resource that is partly free."""
     resource = rejection.reason.removeprefix("Insufficient ")
     have = rejection.have or ""
-    if resource == rejection.reason or "," in have or not have.strip("0") or have.startswith("-"):
+    is_partly_free = "," not in have and have.strip("0") and not have.startswith("-")
+    if not rejection.alone or resource == rejection.reason or not is_partly_free:
         return _REMEDIES["NodeResourcesFit"]
-    return f"ask at most {have} {resource}, wait for other pods, or add nodes"
+    return f"ask at most {have} {resource}"
+
+
+def _or_wait(alike: Sequence[Refused]) -> str:
+    """Whether the pod fits on one of these nodes after others leave."""
+    if any(each.in_tree is not None and each.in_tree.resolvable for each in alike):
+        return ", wait for other pods, or add nodes"
+    return ", or add larger nodes"
 
 
 def _labels(alike: Sequence[Refused], needs: PodNeeds) -> str:

@@ -45,7 +45,10 @@ def new_node_in_words(verdicts: Mapping[str, Any]) -> str:
     """The sentence for a `summary`."""
     if not (verdicts["curable"] or verdicts["unknown"]):
         return "No node of these kinds ever takes the pod."
-    kinds = listed(verdicts["like"], "or", _NAMED)
+    # Of many nodes, `like` has the first ones only.
+    named = verdicts["like"][:_NAMED]
+    more = (verdicts["curable"] or verdicts["unknown"]) - len(named)
+    kinds = listed([*named, f"{more} more"] if more else named, "or")
     if verdicts["curable"]:
         return f"A new node of the kind of {kinds} would take the pod."
     return f"Whether a new node of the kind of {kinds} would take the pod is not known."

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from difflib import get_close_matches
 
+from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.node.node_labels import VALUE_LABEL, stated_value, value_text
 from scheduler_ext.core.request import wishes
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
@@ -44,12 +45,19 @@ def warnings(
     return found
 
 
+def held_room(node: str, room: BoundPod) -> str:
+    """The sentence about a room that a defragmentation holds."""
+    return (
+        f"a defragmentation holds room on {node} for {expected_name(room)} (annotation {HELD_ANNOTATION} of "
+        "its GPUNode), as if a pod had it"
+    )
+
+
 def _held_rooms(pod: kube.Pod, state: ClusterState) -> list[str]:
     """The rooms that a defragmentation holds against the pod."""
     uid, priority = state.waiting_uid(pod), pod_priority(pod)
     return [
-        f"a defragmentation holds room on {node} for {expected_name(each)} (annotation {HELD_ANNOTATION} of "
-        "its GPUNode), as if a pod had it"
+        held_room(node, each)
         for node, pods in sorted(state.held.items())
         for each in pods
         if each.priority >= priority and (not uid or each.uid != uid)

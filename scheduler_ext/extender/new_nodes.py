@@ -12,6 +12,7 @@ from cachetools import LRUCache
 from scheduler_ext.core.cycle.cycle import FITS, Decision, filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.filters import REASONS
+from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.as_new import as_new, kind_key
 from scheduler_ext.core.node.columns import Ints
 from scheduler_ext.core.node.node import Node, NodeInfo, NodeState
@@ -38,6 +39,14 @@ class _Kind(NamedTuple):
     least: NodeState | None
     most: NodeState | None
     any_model: bool
+    uncut: GpuModel | None
+
+    def may_be_cut_for(self, request: GpuRequest) -> bool:
+        """Whether a MIG layout that is still to come may have what a pod asks."""
+        is_mig = any(ask.profile is not None for ask in request.units)
+        if self.uncut is None or not is_mig:
+            return False
+        return not request.models or request.model_rank(self.uncut) is not None
 
 
 class NewNodes:
@@ -108,7 +117,7 @@ class NewNodes:
 
     def _computed_kind(self, info: NodeInfo) -> int:
         copy = as_new(info, self._sizing.resources, self._sizing.headroom_percent)
-        kind = _Kind(self._state(copy.least), self._state(copy.most), copy.any_model)
+        kind = _Kind(self._state(copy.least), self._state(copy.most), copy.any_model, copy.uncut)
         if kind not in self._kinds:
             self._kinds[kind] = len(self._kinds)
             self._states = None
@@ -131,7 +140,9 @@ class NewNodes:
                 "curable"
                 if kind.least in takes
                 else "unknown"
-                if kind.most is None or kind.most in (any_model if kind.any_model else takes)
+                if kind.most is None
+                or kind.most in (any_model if kind.any_model else takes)
+                or kind.may_be_cut_for(request)
                 else "incurable"
                 for kind in self._kinds
             ]

@@ -2,6 +2,7 @@
 group will be, so that a group at zero can grow: tags of an Auto Scaling group, or annotations of Cluster API.
 Sources: cluster-autoscaler, FAQ, and the pages of both providers."""
 
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,12 @@ from scheduler_ext.wire.node_groups import API_VERSION, NodeGroup, NodeGroups
 _TEMPLATE = "k8s.io/cluster-autoscaler/node-template"
 _CAPI = "capacity.cluster-autoscaler.kubernetes.io"
 _CAPI_SIZE = "cluster.x-k8s.io/cluster-api-autoscaler-node-group"
+_KUBELET_LABELS = {
+    *(f"kubernetes.io/{name}" for name in ("arch", "hostname", "os")),
+    *(f"beta.kubernetes.io/{name}" for name in ("arch", "instance-type", "os")),
+    *(f"topology.kubernetes.io/{name}" for name in ("region", "zone")),
+    *(f"failure-domain.beta.kubernetes.io/{name}" for name in ("region", "zone")),
+}
 _FLAGS = ("--expander=priority", f"--startup-taint={STARTING_TAINT}")
 
 
@@ -39,13 +46,36 @@ def cluster_autoscaler_settings(table: NodeGroups) -> dict[str, Any]:
 
 
 def cluster_autoscaler_notes(table: NodeGroups) -> list[str]:
-    """What one provider cannot state."""
-    return [
+    """What one provider cannot state, and labels with which kubelets do not start."""
+    notes = [
         f"groups[{i}].mig.profiles: an annotation of Cluster API names one resource, so the group states "
         f"{next(iter(_handed_out(group, table)))} only"
         for i, group in enumerate(table.groups)
         if len(_handed_out(group, table)) > 1
     ]
+    for i, group in enumerate(table.groups):
+        keys = [each.key for each in group.taints]
+        notes += [
+            f"groups[{i}].taints: a tag of an Auto Scaling group has one effect of {key}; cluster-autoscaler "
+            "knows the last one only"
+            for key in dict.fromkeys(keys)
+            if keys.count(key) > 1
+        ]
+        notes += [
+            f"groups[{i}].labels: a kubelet with {label} in --node-labels does not start; use another "
+            "domain, or label the nodes in another way"
+            for label in group.labels
+            if _is_reserved(label)
+        ]
+    return notes
+
+
+def _is_reserved(label: str) -> bool:
+    """Whether a kubelet may not give itself this label (k8s.io/kubelet, pkg/apis/well_known_labels.go)."""
+    domain = label.rpartition("/")[0]
+    if not re.fullmatch(r"(.+\.)?(kubernetes|k8s)\.io", domain) or label in _KUBELET_LABELS:
+        return False
+    return not re.fullmatch(r"(.+\.)?(kubelet|node)\.kubernetes\.io", domain)
 
 
 def cluster_autoscaler_commands(table: NodeGroups) -> Iterator[str]:

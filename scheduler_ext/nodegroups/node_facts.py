@@ -4,11 +4,16 @@ which groups are bought."""
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from scheduler_ext.core.gpu.gpu import Memory
 from scheduler_ext.core.gpu.mig_profile import resource_from_profile
 from scheduler_ext.core.gpu.room import NOTHING_HELD, Room
 from scheduler_ext.core.gpu.value_table import value_of
-from scheduler_ext.core.node.node_labels import AGENT_LABEL, MODEL_LABEL, STARTING_TAINT
+from scheduler_ext.core.node.node_labels import (
+    AGENT_LABEL,
+    MODEL_LABEL,
+    STARTING_TAINT,
+    stated_value,
+    value_text,
+)
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE
 from scheduler_ext.wire.node_groups import NodeGroup
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
@@ -56,7 +61,7 @@ def resources(group: NodeGroup, headroom_percent: int) -> dict[str, int]:
     whole, gpus = _WHOLE[group.gpu.vendor], group.gpus_per_node
     match group.hand_out:
         case "memory-shares":
-            mib = Room.of(Memory(group.gpu_mib), NOTHING_HELD, headroom_percent).share_total
+            mib = Room.of(group.gpu_memory, NOTHING_HELD, headroom_percent).share_total
             return {whole: 0, DEFAULT_SHARE: gpus * mib}
         case "time-slicing":
             return {whole: gpus * (group.replicas or 1)}
@@ -75,7 +80,7 @@ def memory_notes(groups: Sequence[NodeGroup]) -> list[str]:
     nodes again and again, and fit on none."""
     return [
         f"groups[{i}].memoryMiB: not given, so shares are parts of {group.gpu_mib} MiB, of which the driver "
-        "reserves some; write what `scheduler-ext inventory` shows as FREE of an empty GPU"
+        "reserves some; write totalMiB less reservedMiB of such a GPU, from `kubectl get gpunodes -o yaml`"
         for i, group in enumerate(groups)
         if group.hand_out == "memory-shares" and group.memory_mi_b is None
     ]
@@ -89,7 +94,7 @@ def ordered(groups: Sequence[NodeGroup]) -> list[NodeGroup]:
     def key(group: NodeGroup) -> tuple[object, ...]:
         return (
             group.hand_out == "time-slicing",
-            value_of(group.gpu, {}),
+            stated_value(value_text(group.labels, {})) or value_of(group.gpu, {}),
             group.gpus_per_node,
             group.capacity_type != "spot",
             group.hand_out,

@@ -2,13 +2,13 @@
 a factor; a part of a GPU has its part of the price."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from scheduler_ext.core.cycle.placement import Sizing
 from scheduler_ext.core.gpu.gpu import Device, Holder
-from scheduler_ext.core.gpu.models import GpuModel, canonical_model
-from scheduler_ext.core.gpu.value_table import value_of
+from scheduler_ext.core.gpu.models import GpuModel
+from scheduler_ext.core.gpu.value_table import part_of_gpu, value_of
 from scheduler_ext.core.node.attribution import attribute
 from scheduler_ext.core.node.claimed import ClaimedGpu, claimed_gpus
 from scheduler_ext.core.node.columns import loose_gpus
@@ -66,7 +66,7 @@ def pod_values(node: Node, sizing: Sizing, factor: float) -> dict[str, float]:
 
 def _estimated(node: Node, estimate: Estimate, sizing: Sizing, factor: float) -> NodeValue:
     """Of labels: pods hold a number of GPUs, or of their replicas."""
-    price = gpu_price(node.info, estimate.model, sizing, factor) * _part_of_gpu(estimate.model)
+    price = gpu_price(node.info, estimate.model, sizing, factor) * part_of_gpu(estimate.model)
     kind = Kind(estimate.model.name, estimate.model.name)
     held = min(float(estimate.count), node.state.adrift)
     usable = min(estimate.count - held, loose_gpus(node.state))
@@ -77,12 +77,6 @@ def _estimated(node: Node, estimate: Estimate, sizing: Sizing, factor: float) ->
         unheld={kind: usable * price},
         unavailable={kind: (estimate.count - held - usable) * price},
     )
-
-
-def _part_of_gpu(model: GpuModel) -> float:
-    """Of a MIG instance that is offered as a GPU: its part of the GPU's memory."""
-    whole = canonical_model(model.name.partition("-MIG-")[0]).memory_mib
-    return min(1.0, model.memory_mib / whole) if model.is_mig_slice and model.memory_mib and whole else 1.0
 
 
 class _Tally:
@@ -147,7 +141,7 @@ class _Tally:
             claims = [each for each in self._claimed if each.device.uuid == instance.uuid]
             who: dict[Who, float] = {}
             if claims:
-                who = {_claimant(claims[0]): 1.0}
+                who = _claimants(claims[0])
             elif instance.holder is not None:
                 who = {self._holder(instance.holder): 1.0}
                 self._seen.update(each.uid for each in who if each.uid is not None)
@@ -161,7 +155,8 @@ class _Tally:
         by_claim: set[str] = set()
         for each in self._claimed:
             if each.device.on == device.uuid:
-                who[_claimant(each)] = who.get(_claimant(each), 0.0) + claimed_part(each, self._info)[0]
+                for one, part in _claimants(each).items():
+                    who[one] = who.get(one, 0.0) + part * claimed_part(each, self._info)[0]
                 by_claim.update(uid for uid, _ in each.claim.pods)
         size = max(1, device.memory.total_mib - device.memory.reserved_mib)
         for pod in self._info.pods:
@@ -194,9 +189,10 @@ class _Tally:
         return Who(holder.namespace or UNKNOWN, holder.uid)
 
 
-def _claimant(each: ClaimedGpu) -> Who:
-    """One of the pods of a claim; all of them are in its namespace."""
-    return Who(each.claim.namespace, min((uid for uid, _ in each.claim.pods), default=None))
+def _claimants(each: ClaimedGpu) -> dict[Who, float]:
+    """The pods of a claim, all in its namespace, with equal parts of what it holds."""
+    uids: Sequence[str | None] = [uid for uid, _ in each.claim.pods] or [None]
+    return {Who(each.claim.namespace, uid): 1 / len(uids) for uid in uids}
 
 
 def _unseen(info: NodeInfo, seen: Mapping[str, int]) -> dict[Who, float]:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from scheduler_ext.core.cycle.cycle import Decision
-from scheduler_ext.core.gpu.value_table import value_of
+from scheduler_ext.core.gpu.value_table import part_of_gpu, value_of
 
 
 def value_per_hour(decision: Decision, state: int) -> float:
@@ -13,5 +13,7 @@ def value_per_hour(decision: Decision, state: int) -> float:
     scoring, snapshot = decision.scoring, decision.snapshot
     of_models = np.array([value_of(model, scoring.values) for model in snapshot.models])
     stated = snapshot.node.value
-    each = np.where(stated > 0, stated, of_models[snapshot.devices.model])
+    # Of MIG instances that are offered as GPUs, a node without a report has one for each.
+    parts = np.array([part_of_gpu(model) for model in snapshot.models])[snapshot.devices.model]
+    each = np.where(stated > 0, stated, of_models[snapshot.devices.model]) * parts
     return float((scoring.of_units(each) + scoring.of_shares(each))[state])

@@ -11,7 +11,8 @@ _T = TypeVar("_T")
 
 def located(error: Exception, prefix: str = "") -> tuple[str, str]:
     """The field of an error of msgspec, "" for the whole document, and the problem."""
-    problem, _, path = str(error).partition(" - at `$")
+    # Of a key, the mapping that has it.
+    problem, _, path = str(error).replace(" - at `key` in `$", " - at `$").partition(" - at `$")
     return (prefix + path.rstrip("`").lstrip(".")).rstrip("."), problem
 
 

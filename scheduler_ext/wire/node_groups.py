@@ -9,11 +9,17 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from scheduler_ext.core.errors import ConfigError, DocumentError
+from scheduler_ext.core.gpu.gpu import Memory
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for
 from scheduler_ext.core.gpu.mig_profile import parse_profile
-from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, MODEL_ROWS
+from scheduler_ext.core.gpu.model_table import INSTANCE_TYPE_ROWS, MODEL_ROWS, ModelRow
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
-from scheduler_ext.core.node.node_labels import AGENT_LABEL, MODEL_LABEL, STARTING_TAINT
+from scheduler_ext.core.node.node_labels import (
+    AGENT_LABEL,
+    MANAGED_STARTING_TAINT,
+    MODEL_LABEL,
+    STARTING_TAINT,
+)
 from scheduler_ext.wire.decoding import explained
 from scheduler_ext.wire.documents import json_documents
 from scheduler_ext.wire.node_info import SHARE_NODE_LABEL
@@ -49,6 +55,7 @@ _WORDS: Final = {
         ("strategy", Strategy),
     )
 }
+_VALUE: Final = "at most 63 letters, digits, '-', '_' and '.'"
 # Of fields with a pattern: what to write.
 _EXAMPLES: Final = {
     "name": "lower-case letters, digits and hyphens, such as a100-mig",
@@ -59,9 +66,17 @@ _EXAMPLES: Final = {
     "consolidateAfter": "a duration such as 5m, or Never",
     "cpu": 'an amount such as "96"',
     "memory": "an amount such as 1152Gi",
+    "labels": f"keys such as example.com/team, and values of {_VALUE}",
+    "key": "a key such as example.com/team",
+    "value": _VALUE,
+    "group": "a group such as karpenter.k8s.aws",
+    "kind": "a kind such as EC2NodeClass",
 }
 # What the command states itself.
 _OWN_LABELS: Final = (MODEL_LABEL, SHARE_NODE_LABEL, AGENT_LABEL)
+_OWN_TAINTS: Final = (STARTING_TAINT, MANAGED_STARTING_TAINT)
+# Drivers of one model differ by less in what they report as its memory.
+_SAME_MEMORY = 1.02
 
 
 class _Section(Struct, rename="camel", forbid_unknown_fields=True, frozen=True):
@@ -112,6 +127,14 @@ class NodeGroup(_Section, frozen=True):
     def gpu_mib(self) -> int:
         """The memory of one GPU for pods: as stated, or the total of the table; 0 if neither is known."""
         return self.memory_mi_b or self.gpu.memory_mib or 0
+
+    @property
+    def gpu_memory(self) -> Memory:
+        """The memory of one GPU as its driver will count it: of the table's total, what is not for pods is
+        reserved. The headroom is a part of the total."""
+        parts = max(map(_fraction, self.instance_types))
+        total_mib = max(self.gpu_mib, (self.gpu.memory_mib or 0) // parts)
+        return Memory(total_mib, total_mib - self.gpu_mib)
 
 
 class NodeClass(_Section, frozen=True):
@@ -183,7 +206,7 @@ def load_node_groups(text: bytes) -> NodeGroups:
 def _with_words(problem: str) -> str:
     """The message about a value that is none of a few words, or against a pattern, with what to write."""
     field, _, said = problem.partition(": ")
-    example = _EXAMPLES.get(field.rpartition(".")[2].partition("[")[0])
+    example = _EXAMPLES.get(field.removesuffix("[...]").rpartition(".")[2].partition("[")[0])
     if example is not None and "matching regex" in said:
         return f"{field}: not of the expected form; write {example}"
     words = _WORDS.get(field.rpartition(".")[2]) if said.startswith("Invalid enum value") else None
@@ -201,6 +224,7 @@ def _problems(group: NodeGroup) -> Iterator[str]:
         return
     yield from _machine_problems(group, row.name)
     yield from _own_problems(group)
+    yield from _memory_problems(group, row)
     if group.max < group.min:
         yield f"max: {group.max} is below min; write at least {group.min}"
     if group.hand_out != "whole" and row.vendor != "nvidia":
@@ -238,9 +262,32 @@ def _own_problems(group: NodeGroup) -> Iterator[str]:
     for label in _OWN_LABELS:
         if label in group.labels:
             yield f"labels: {label} follows from model and handOut; remove it"
+    known: dict[tuple[str, str], int] = {}
     for i, taint in enumerate(group.taints):
-        if taint.key == STARTING_TAINT:
-            yield f"taints[{i}].key: {STARTING_TAINT} does not stay, and every group has it; remove it"
+        if taint.key in _OWN_TAINTS:
+            yield f"taints[{i}].key: {taint.key} does not stay, and every group has it; remove it"
+        first = known.setdefault((taint.key, taint.effect), i)
+        if first != i:
+            yield f"taints[{i}]: taints[{first}] has this key and effect already; remove one of both"
+
+
+def _memory_problems(group: NodeGroup, row: ModelRow) -> Iterator[str]:
+    """Memory of one GPU that no GPU of these machines has."""
+    cut = [(i, name, part) for i, name in enumerate(group.instance_types) if (part := _fraction(name)) > 1]
+    for i, name, _ in cut if group.hand_out == "mig" else ():
+        yield f"instanceTypes[{i}]: {name} has a part of a GPU, without MIG; name another machine type"
+    if group.hand_out == "memory-shares" and cut and group.memory_mi_b is None:
+        i, name, _ = cut[0]
+        yield f"memoryMiB: {name} (instanceTypes[{i}]) has a part of a GPU; add its memory, in MiB"
+    most = (row.memory_mib or _MIB_AT_MOST) // max([1, *(part for _, _, part in cut)])
+    if group.memory_mi_b is not None and group.memory_mi_b > most * _SAME_MEMORY:
+        yield f"memoryMiB: {group.memory_mi_b}, but one GPU has {most}; write the memory of one GPU, in MiB"
+
+
+def _fraction(machine: str) -> int:
+    """n where a machine type has 1/n of a GPU; 1 for others, and where it is not known."""
+    known = (each.fraction for each in INSTANCE_TYPE_ROWS if re.fullmatch(each.pattern, machine.lower()))
+    return next(known, 1)
 
 
 def _layout_problems(layout: MigLayout, model: str, geometry: Geometry | None) -> Iterator[str]:

@@ -23,18 +23,20 @@ _MERGE_KEY: Final = object()
 class Limits:
     """Limits of a YAML text. `depth` is the number of nesting levels; `values` the number of scalars,
     lists and mappings that the text itself may have, None for any number; `repeated_bytes` the memory that
-    aliases and merge keys may add, None if both are refused."""
+    aliases and merge keys may add, None if both are refused. `unique_keys`: a key twice in one mapping is
+    refused; otherwise the last one counts, as for Kubernetes."""
 
     depth: int
     values: int | None
     repeated_bytes: int | None
+    unique_keys: bool = False
 
 
 # Kubernetes objects have some 20 levels; much deeper ones could overflow the stack of a later reader. The
 # anchors of a file with 5,000 nodes of eight GPUs, each with 25 fields, repeat 84 MiB.
 FILE: Final = Limits(depth=500, values=None, repeated_bytes=128 * 2**20)
-# A configuration has fewer than a hundred keys.
-CONFIGURATION: Final = Limits(depth=100, values=20_000, repeated_bytes=2**20)
+# A configuration has fewer than a hundred keys. Of a section that is there twice, one would be lost.
+CONFIGURATION: Final = Limits(depth=100, values=20_000, repeated_bytes=2**20, unique_keys=True)
 # One manifest from the network. The largest pods have a few thousand values.
 POSTED: Final = Limits(depth=100, values=20_000, repeated_bytes=None)
 
@@ -190,6 +192,8 @@ class _Builder:
         elif into.key is None:
             if type(value) is not str and value is not _MERGE_KEY:
                 raise _problem(event, "a key that is no text; write a text")
+            if self._limits.unique_keys and value in into.value:
+                raise _problem(event, f"key {shown(str(value))} is there twice; keep one")
             into.key = value
         elif into.key is _MERGE_KEY:
             mappings = value if type(value) is list else [value]

@@ -51,7 +51,19 @@ def test_a_note_names_shares_of_more_memory_than_drivers_leave(autoscaler: str) 
     shares, known = group(**SHARES, min=1), group("known", **SHARES, min=1, memoryMiB=22500)
     said = run("--for", autoscaler, "-f", "-", given=table_bytes(shares, known)).stderr
     assert "groups[0].memoryMiB: not given, so shares are parts of 23034 MiB" in said
+    assert "write totalMiB less reservedMiB of such a GPU" in said
     assert "groups[1].memoryMiB" not in said
+
+
+@pytest.mark.parametrize("autoscaler", ["karpenter", "gke"])
+def test_a_full_output_is_no_error_of_the_file(autoscaler: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for name in ("show", "print_structured"):
+        monkeypatch.setattr(f"scheduler_ext.cli.autoscaler_config.{name}", full)
+    result = run("--for", autoscaler, "-f", "-", given=table_bytes(group()))
+    assert "-: No space left" not in result.stderr
 
 
 def test_an_error_names_the_file(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 from scheduler_ext.core.node.node import BoundPod, Node
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.defrag import movable
+from scheduler_ext.defrag.plan_view import plan_json
 from scheduler_ext.views.node_value import pod_values
 from scheduler_ext.whatif import whatif
 from scheduler_ext.wire import kube
+from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 from scheduler_ext.wire.pod.pod_identity import pod_name
 from scheduler_ext.wire.times import time_text
@@ -173,6 +176,13 @@ def owner_kind(kind: str) -> Callable[[Json], None]:
             lambda made: made["spec"].update({"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}),
             "uses ResourceClaims",
             id="a pod with claims",
+        ),
+        pytest.param(
+            lambda made: made["metadata"]["annotations"].update(
+                {f"{ANNOTATION}gang": "train", f"{ANNOTATION}gang-size": "4"}
+            ),
+            "belongs to a gang",
+            id="a member of a gang, whose others would end with it",
         ),
         pytest.param(
             lambda made: made["status"].update({"startTime": time_text(time.time() - 60)}),
@@ -339,3 +349,28 @@ def test_pods_of_the_cluster_are_not_read_again(monkeypatch: pytest.MonkeyPatch)
     cluster = whatif.WhatIf(found, CONFIGURATION)
     assert {uid for here in cluster.residents.values() for uid in here} == {"uid-x", "uid-y"}
     assert again == []
+
+
+@pytest.mark.parametrize(
+    ("room", "asks", "fits"),
+    [
+        pytest.param({"for": "default/other"}, "default/w", False, id="for another pod"),
+        pytest.param({"for": "default/w"}, "default/w", True, id="that a former run left for this pod"),
+        pytest.param(
+            {"for": "2 free GPUs on one node", "units": {WHOLE: 2}}, "default/w", False, id="for GPUs"
+        ),
+        pytest.param({"for": "2 free GPUs on one node", "units": {WHOLE: 2}}, 2, True, id="for these GPUs"),
+        pytest.param({"for": "default/gone"}, "default/w", True, id="for a pod that waits no longer"),
+    ],
+)
+def test_room_that_another_run_holds_is_not_free(room: Json, asks: str | int, fits: bool) -> None:
+    report, there = whole_node("a", 2)
+    report["status"]["reportedAt"] = time_text(time.time())
+    until = time_text(time.time() + 600)
+    text = json.dumps([room | {"priority": 10, "until": until}])
+    report["metadata"]["annotations"] = {HELD_ANNOTATION: text}
+    other = pod("other", {WHOLE: "2"})
+    plan = planned(report, there, waits({WHOLE: "2"}), other, asks=asks)
+    assert (plan.complete, plan.moves) == (fits, [])
+    said = [note for note in plan_json(plan, {}, CONFIGURATION)["notes"] if "holds room on a for" in note]
+    assert len(said) == (not fits)

@@ -125,7 +125,17 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
             "a: Insufficient cpu (needs 100, has 64)",
             [
                 "The GPUs of 1 node would do, but kube-scheduler refuses it (Insufficient cpu): ask at most "
-                "64 cpu, wait for other pods, or add nodes"
+                "64 cpu, or add larger nodes"
+            ],
+            id="more CPU than a node has: no other pod is in the way",
+        ),
+        pytest.param(
+            pod("p", {WHOLE: "1", "cpu": "40"}),
+            [*whole_node("a", None), pod("other", {"cpu": "40"}, on="a")],
+            "a: Insufficient cpu (needs 40, has 24)",
+            [
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (Insufficient cpu): ask at most "
+                "24 cpu, wait for other pods, or add nodes"
             ],
             id="too little CPU beside free GPUs",
         ),

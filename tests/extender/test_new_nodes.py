@@ -29,6 +29,12 @@ WHOLE = "nvidia.com/gpu"
 TWO_G = "nvidia.com/mig-2g.20gb"
 SIZING: Sizing = Configuration().sizing()
 SHARES = {"gpu.scheduler-ext.io/sharing": "memory"}
+MIXED = {
+    "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",
+    "nvidia.com/gpu.count": "1",
+    "nvidia.com/mig.strategy": "mixed",
+    "nvidia.com/mig-2g.20gb.count": "3",
+}
 SICK = {"state": "Unhealthy", "reason": "XID 79"}
 USED: Json = {"memory": {"totalMiB": 81920, "usedMiB": 80000, "unaccountedMiB": 80000}}
 
@@ -158,6 +164,30 @@ ROWS = [
         ],
         "incurable",
         id="a profile that the layout does not have",
+    ),
+    pytest.param(
+        pod("p", {TWO_G: "1"}),
+        [node("n", {WHOLE: "0", TWO_G: "3"}, labels=MIXED)],
+        "curable",
+        id="a MIG instance on a node without a report, whose GPUs are all in MIG mode",
+    ),
+    pytest.param(
+        pod("p", {TWO_G: "1"}),
+        [node("n", {WHOLE: "0"}, labels=MIXED)],
+        "unknown",
+        id="a MIG instance on a node whose device plugin has yet to start",
+    ),
+    pytest.param(
+        wishes({TWO_G: "1"}, model="H100"),
+        [node("n", {WHOLE: "0"}, labels=MIXED)],
+        "incurable",
+        id="a MIG instance of another model, before the device plugin starts",
+    ),
+    pytest.param(
+        pod("p", {"nvidia.com/mig-1g.10gb": "1"}),
+        [node("n", {WHOLE: "0", TWO_G: "3"}, labels=MIXED)],
+        "incurable",
+        id="a profile that a node without a report does not hand out",
     ),
     pytest.param(
         pod("p", {SHARE: "20000"}),
@@ -429,6 +459,11 @@ def counted(blind: BlindRejections) -> dict[Any, int]:
             {"curable": 5, "incurable": 1, "unknown": 1, "like": ["a", "b", "c", "d", "e"]},
             "A new node of the kind of a, b, c or 2 more would take the pod.",
             id="some kinds help",
+        ),
+        pytest.param(
+            {"curable": 30, "incurable": 0, "unknown": 0, "like": [f"n{i}" for i in range(20)]},
+            "A new node of the kind of n0, n1, n2 or 27 more would take the pod.",
+            id="more nodes than are named",
         ),
         pytest.param(
             {"curable": 0, "incurable": 1, "unknown": 1, "like": ["a"]},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 import yaml
@@ -54,7 +55,11 @@ def test_the_shares_of_a_node_are_those_that_the_extender_will_advertise() -> No
     for percent in (0, 10, 33):
         found = resources(table(group(**SHARES)).groups[0], percent)
         assert found == {GPU: 0, SHARE: 2 * shareable_mib(gpu, percent)}
-    assert resources(table(group(**SHARES, memoryMiB=20000)).groups[0], 10)[SHARE] == 36000
+    # The headroom is a tenth of the total of 23,034 MiB.
+    assert resources(table(group(**SHARES, memoryMiB=20000)).groups[0], 10)[SHARE] == 2 * (20000 - 2304)
+    reserved = replace(gpu, memory=Memory(23034, 334))
+    known = resources(table(group(**SHARES, memoryMiB=23034 - 334)).groups[0], 10)
+    assert known[SHARE] == 2 * shareable_mib(reserved, 10)
 
 
 def test_cheap_groups_come_first_then_small_nodes_and_of_equal_ones_spot() -> None:
@@ -78,6 +83,12 @@ def test_cheap_groups_come_first_then_small_nodes_and_of_equal_ones_spot() -> No
 
 def of_kind(objects: Json, kind: str) -> dict[str, Json]:
     return {each["metadata"]["name"]: each["spec"] for each in objects["items"] if each["kind"] == kind}
+
+
+def test_a_price_in_the_labels_of_a_group_comes_before_that_of_its_model() -> None:
+    dear = group("dear", labels={"gpu.scheduler-ext.io/value": "5"})
+    groups = table(dear, group("a100", model="A100-80GB")).groups
+    assert [each.name for each in ordered(groups)] == ["a100", "dear"]
 
 
 def test_karpenter_gets_a_pool_for_each_group() -> None:
@@ -210,6 +221,37 @@ def test_cluster_api_states_one_resource() -> None:
         "groups[1].mig.profiles: an annotation of Cluster API names one resource, so the group states "
         "nvidia.com/mig-3g.40gb only"
     ]
+
+
+def test_two_effects_of_one_taint_are_noted_for_the_tags() -> None:
+    taints = [{"key": "a", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+    noted = cluster_autoscaler_notes(table(group(taints=[*taints, {"key": "b", "effect": "NoSchedule"}])))
+    assert noted == [
+        "groups[0].taints: a tag of an Auto Scaling group has one effect of a; cluster-autoscaler knows the "
+        "last one only"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "is_noted"),
+    [
+        ("node-role.kubernetes.io/gpu", True),
+        ("node-restriction.kubernetes.io/team", True),
+        ("k8s.io/team", True),
+        ("kubernetes.io/team", True),
+        ("kubernetes.io/os", False),
+        ("node.kubernetes.io/pool", False),
+        ("topology.kubernetes.io/zone", False),
+        ("k8s.amazonaws.com/accelerator", False),
+        ("team", False),
+    ],
+)
+def test_labels_with_which_no_kubelet_starts_are_noted(label: str, is_noted: bool) -> None:
+    noted = cluster_autoscaler_notes(table(group(labels={label: "x"})))
+    assert bool(noted) is is_noted
+    assert all(
+        each.startswith(f"groups[0].labels: a kubelet with {label} in --node-labels") for each in noted
+    )
 
 
 def gke(*groups: Json, location: str = "europe-west4") -> NodeGroups:

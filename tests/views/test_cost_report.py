@@ -157,6 +157,20 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
         ),
         pytest.param(
             [
+                node(
+                    "n",
+                    {WHOLE: "4"},
+                    labels={
+                        "cloud.google.com/gke-accelerator": "nvidia-a100-80gb",
+                        "cloud.google.com/gke-gpu-partition-size": "3g.40gb",
+                    },
+                )
+            ],
+            {"free": 5.95, "total": 5.95},
+            id="MIG instances that labels offer as GPUs cost the part that their name states",
+        ),
+        pytest.param(
+            [
                 gpu_node("n", [gpu(0)]),
                 node("n", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/value": "1.25"}),
             ],

@@ -15,6 +15,7 @@ from scheduler_ext.whatif.whatif import WhatIf
 from scheduler_ext.wire.config import Configuration, CostSection
 from scheduler_ext.wire.objects import read_objects, read_pods
 from scheduler_ext.wire.times import time_text
+from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
 
 WHOLE, ONE_G = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
@@ -90,3 +91,20 @@ def test_the_value_per_hour(
     empty = state(gpu_node("n", [device(held=False, **fields)], **status), *others)
     (placed,) = simulate(read_pods(inventory(pod("new", asks))), empty, CONFIG)["items"]
     assert placed["valuePerHour"] == value
+
+
+def test_the_pods_of_one_claim_share_the_value_of_its_gpu() -> None:
+    claim = resource_claim("c", on="n", devices=["gpu-0"], pod="a")
+    claim["status"]["reservedFor"].append({"resource": "pods", "name": "b", "uid": "uid-b"})
+    pods = [pod(name, {}, on="n") for name in ("a", "b")]
+    for each in pods:
+        each["spec"]["resourceClaims"] = [{"name": "c", "resourceClaimName": "c"}]
+        each["status"]["startTime"] = time_text(NOW - HOURS * HOUR)
+    published = resource_slice("n", [gpu_device(0)])
+    reported = gpu_node("n", [gpu(0, model="T4", idleSeconds=HOUR)])
+    there = state(node("n", {}), device_class(), published, reported, claim, *pods)
+    snapshot = there.snapshot(CONFIG.sizing())
+    found = idle_pod_list(snapshot.nodes.values(), CONFIG, there.readings, there.facts, NOW)
+    assert [(item["gpus"], item["valuePerHour"]) for item in found["items"]] == [(0.5, 0.5), (0.5, 0.5)]
+    cost = cost_report(snapshot, there.readings, there.facts, CONFIG, NOW)
+    assert (cost["total"]["allocated"], cost["total"]["idle"]) == (1.0, 1.0)

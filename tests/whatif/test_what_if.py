@@ -278,6 +278,13 @@ def test_without_nodes_the_reason_is_that_there_are_none() -> None:
 
 PRICE = {"gpu.scheduler-ext.io/value": "2.5"}
 PRICED = node("priced", {WHOLE: "8"}, labels=PRICE)
+# Three instances of 19,456 of 81,920 MiB.
+CUT = {
+    "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-2g.20gb",
+    "nvidia.com/gpu.count": "3",
+    "nvidia.com/gpu.memory": "19456",
+    "nvidia.com/mig.strategy": "single",
+}
 ANNOTATED = node("priced", {WHOLE: "8"})
 ANNOTATED["metadata"]["annotations"] = PRICE
 
@@ -305,6 +312,13 @@ ANNOTATED["metadata"]["annotations"] = PRICE
         ),
         pytest.param({SHARE: str(ROOM_MIB // 2)}, share_node("n", 1), {}, 1.7, id="half a GPU"),
         pytest.param({SHARE: "8"}, share_node("n", 1), {}, 0.0004, id="a small share, below a cent"),
+        pytest.param(
+            {WHOLE: "2"},
+            [node("n", {WHOLE: "3"}, labels=CUT)],
+            {"A100": 1.0},
+            0.475,
+            id="MIG instances that labels offer as GPUs",
+        ),
         pytest.param({WHOLE: "9"}, whole_node("n", None), {}, None, id="a pod that fits nowhere"),
         pytest.param({}, whole_node("n", None), {}, 0.0, id="a pod without GPUs"),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.core.errors import ConfigError
+from scheduler_ext.core.node.node_labels import MANAGED_STARTING_TAINT
 from scheduler_ext.wire.node_groups import load_node_groups
 from tests.kube_objects import Json
 from tests.nodegroups.tables import SHARES, SLICES, group, sliced, table, table_bytes
@@ -71,6 +72,53 @@ WRONG = [
         id="the startup taint as one that stays",
     ),
     pytest.param(
+        group(taints=[{"key": MANAGED_STARTING_TAINT, "effect": "NoSchedule"}]),
+        f"groups[0].taints[0].key: {MANAGED_STARTING_TAINT} does not stay, and every group has it;",
+        id="the startup taint of GKE as one that stays",
+    ),
+    pytest.param(
+        group(
+            taints=[{"key": "a", "effect": "NoSchedule"}, {"key": "a", "effect": "NoSchedule", "value": "b"}]
+        ),
+        "groups[0].taints[1]: taints[0] has this key and effect already; remove one of both",
+        id="a taint twice, with which no node can register",
+    ),
+    pytest.param(
+        group(labels={"a b": "x"}),
+        "groups[0].labels: not of the expected form; write keys such as example.com/team, and values",
+        id="a label with a space in its key",
+    ),
+    pytest.param(
+        group(labels={"a": "x y"}),
+        "groups[0].labels[...]: not of the expected form; write keys such as example.com/team, and",
+        id="a label with a space in its value",
+    ),
+    pytest.param(
+        group(taints=[{"key": "a b", "effect": "NoSchedule"}]),
+        "groups[0].taints[0].key: not of the expected form; write a key such as example.com/team",
+        id="a taint with a space in its key",
+    ),
+    pytest.param(
+        group(**SHARES, memoryMiB=2 * 23034),
+        "groups[0].memoryMiB: 46068, but one GPU has 23034; write the memory of one GPU, in MiB",
+        id="the memory of all GPUs of the machine",
+    ),
+    pytest.param(
+        group(**SHARES, instanceTypes=["g6f.2xlarge"], gpusPerNode=1),
+        "groups[0].memoryMiB: g6f.2xlarge (instanceTypes[0]) has a part of a GPU; add its memory, in MiB",
+        id="shares of a part of a GPU",
+    ),
+    pytest.param(
+        group(**SHARES, instanceTypes=["g6f.2xlarge"], gpusPerNode=1, memoryMiB=23034),
+        "groups[0].memoryMiB: 23034, but one GPU has 5758; write the memory of one GPU, in MiB",
+        id="the memory of the whole GPU beside a part of it",
+    ),
+    pytest.param(
+        group(**sliced(model="RTX-PRO-6000", p1g_24gb=1), instanceTypes=["g4-standard-12"], gpusPerNode=1),
+        "groups[0].instanceTypes[0]: g4-standard-12 has a part of a GPU, without MIG; name another",
+        id="MIG of a part of a GPU",
+    ),
+    pytest.param(
         group(min=4), "groups[0].max: 3 is below min; write at least 4", id="more at least than at most"
     ),
     pytest.param(
@@ -132,6 +180,19 @@ WRONG = [
         id="an unknown effect",
     ),
 ]
+
+
+@pytest.mark.parametrize(
+    ("karpenter", "message"),
+    [
+        pytest.param({"group": "a b"}, "group: not of the expected form; write a group such as", id="group"),
+        pytest.param({"kind": "ec2"}, "kind: not of the expected form; write a kind such as", id="kind"),
+    ],
+)
+def test_an_error_in_the_node_class(karpenter: Json, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        table(group(), karpenter={"nodeClass": karpenter})
+    assert str(caught.value).startswith(f"karpenter.nodeClass.{message}")
 
 
 @pytest.mark.parametrize(("wrong", "message"), WRONG)

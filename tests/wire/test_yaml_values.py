@@ -99,6 +99,26 @@ def test_values_are_those_of_pyyaml_where_json_has_them() -> None:
 
 
 @pytest.mark.usefixtures("parser")
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("idle: {after: 4h}\ncost: {}\nidle: {reclaim: {mode: evict}}\n", id="a section"),
+        pytest.param("groups:\n- name: a\n  max: 1\n  name: b\n", id="a field of an item"),
+    ],
+)
+def test_a_key_of_a_configuration_is_there_once(text: str) -> None:
+    line = text.count("\n")
+    assert refusal(text, CONFIGURATION).startswith(f"YAML, line {line}: key '")
+    assert refusal(text, CONFIGURATION).endswith("' is there twice; keep one")
+    assert list(json_documents(text.encode(), FILE))
+
+
+def test_own_keys_beside_a_merge_key_are_there_once() -> None:
+    text = "a: &a {b: 1, c: 2}\nd: {<<: *a, b: 3}\n"
+    assert value_of(text, CONFIGURATION)["d"] == {"b": 3, "c": 2}
+
+
 def test_merge_keys_of_files_are_read_as_by_pyyaml() -> None:
     text = """
 base: &base {a: 1, b: {c: 2}}

@@ -7,6 +7,7 @@ memory and more compute (V100, P100, K80), the value is lowered to that of the n
 
 from collections.abc import Iterable, Mapping
 
+from scheduler_ext.core.gpu.mig_profile import least_memory_mib
 from scheduler_ext.core.gpu.models import GpuModel, canonical_model
 
 VALUES: dict[str, float] = {
@@ -81,9 +82,18 @@ def unlisted(names: Iterable[str]) -> list[str]:
 def value_of(model: GpuModel, configured: Mapping[str, float]) -> float:
     """The value of one GPU of this model, `configured` by name or family, or that of the table. A MIG
     instance that is offered as a GPU has the model of its whole GPU."""
-    name = model.name.partition("-MIG-")[0]
-    family = model.family.partition("-MIG-")[0]
+    # A slice is its own family.
+    whole = canonical_model(model.name.partition("-MIG-")[0]) if model.is_mig_slice else model
     for known in (configured, VALUES, _FAMILIES):
-        if (value := known.get(name) or known.get(family)) is not None:
+        if (value := known.get(whole.name) or known.get(whole.family)) is not None:
             return value
     return model.memory_mib / 1024 * _VALUE_PER_GIB if model.memory_mib else _UNKNOWN
+
+
+def part_of_gpu(model: GpuModel) -> float:
+    """Of a MIG instance that is offered as a GPU: its part of the GPU's memory, 0 to 1."""
+    if not model.is_mig_slice:
+        return 1.0
+    whole = canonical_model(model.name.partition("-MIG-")[0]).memory_mib
+    own = model.memory_mib or least_memory_mib(model.name)
+    return min(1.0, own / whole) if own and whole else 1.0

@@ -12,6 +12,7 @@ from scheduler_ext.core.intree.new_node import facts_as_new as facts_as_new
 from scheduler_ext.core.intree.new_node import is_passing as is_passing
 from scheduler_ext.core.intree.resource_fit import effective_requests as effective_requests
 from scheduler_ext.core.intree.verdict import NO_NODES as NO_NODES
+from scheduler_ext.core.intree.verdict import OTHER_NODES as OTHER_NODES
 from scheduler_ext.core.intree.verdict import InTreeRejection as InTreeRejection
 from scheduler_ext.core.intree.verdict import NodeFacts as NodeFacts
 from scheduler_ext.core.intree.verdict import PodNeeds as PodNeeds

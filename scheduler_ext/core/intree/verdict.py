@@ -18,6 +18,7 @@ from scheduler_ext.core.intree.resource_fit import shortages
 
 # kube-scheduler's message for a cluster without nodes (pkg/scheduler/schedule_one.go, ErrNoNodesAvailable).
 NO_NODES: Final = "no nodes available to schedule pods"
+OTHER_NODES: Final = "node(s) didn't match Pod's node affinity/selector"
 _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", value="", effect="NoSchedule")
 
 
@@ -166,8 +167,7 @@ def _labels_text(node: NodeFacts, keys: list[str]) -> str | None:
 
 
 def _affinity_mismatch(needed: str | None, have: str | None) -> InTreeRejection:
-    reason = "node(s) didn't match Pod's node affinity/selector"
-    return InTreeRejection("NodeAffinity", reason, needed=needed, have=have)
+    return InTreeRejection("NodeAffinity", OTHER_NODES, needed=needed, have=have)
 
 
 _PLUGINS: Final[tuple[Callable[[PodNeeds, NodeFacts], InTreeRejection | None], ...]] = (

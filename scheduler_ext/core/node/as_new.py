@@ -8,11 +8,12 @@ from operator import attrgetter
 
 from scheduler_ext.core.dra.device import NodeDevices
 from scheduler_ext.core.gpu.gpu import Device, Memory, Report
+from scheduler_ext.core.gpu.models import GpuModel
 from scheduler_ext.core.node.estimate import MAX_COUNT, Estimate
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.promisable import advertised_mib
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.resource_names import ResourceNames, vendor_of
+from scheduler_ext.core.request.resource_names import MIG_PREFIX, ResourceNames, vendor_of
 
 # In place of a value that no source states: no pod can ask for more.
 _ANY_VERSION = (999,)
@@ -26,11 +27,13 @@ _UNNAMED = "UNKNOWN"
 @dataclass(frozen=True, slots=True)
 class AsNew:
     """What is known of a new node of a kind. `least` has only what its sources state; `most` also has all
-    that they leave open; None if nothing is known. `any_model`: no source names the model of some GPU."""
+    that they leave open; None if nothing is known. `any_model`: no source names the model of some GPU.
+    `uncut`: the model of GPUs whose MIG layout no source states yet."""
 
     least: NodeInfo | None
     most: NodeInfo | None
     any_model: bool = False
+    uncut: GpuModel | None = None
 
 
 _DEVICE = attrgetter(
@@ -175,6 +178,11 @@ def _hands_out(info: NodeInfo, vendors: Collection[str]) -> bool:
     return any(count > 0 and vendor_of(name) in (None, *vendors) for name, count in info.allocatable.items())
 
 
+def _instances(info: NodeInfo) -> int:
+    """The MIG instances that a device plugin hands out."""
+    return sum(count for name, count in (info.allocatable or {}).items() if name.startswith(MIG_PREFIX))
+
+
 def _idle(device: Device) -> Device:
     """The GPU of a new node."""
     memory = replace(device.memory, used_mib=0, unaccounted_mib=0)
@@ -197,7 +205,9 @@ def _with_capability(device: Device) -> Device:
 def _estimated(info: NodeInfo, estimate: Estimate) -> AsNew:
     """Labels say what a new node has; a report of it would also allow memory shares and MIG instances."""
     model = estimate.model
-    is_open = not estimate.count or not _hands_out(info, {estimate.vendor})
+    # A node whose GPUs are all in MIG mode hands out none of them whole.
+    counted = estimate.count or _instances(info)
+    is_open = not counted or not _hands_out(info, {estimate.vendor})
     # With `by_allocatable`, the MIG instances of its allocatable count as well.
     least = None if is_open else replace(info, by_allocatable=True)
     wider = replace(
@@ -213,7 +223,8 @@ def _estimated(info: NodeInfo, estimate: Estimate) -> AsNew:
         most = replace(info, report=_as_report(wider), estimate=None)
     if is_open or info.share_node:
         most = replace(most, allocatable=None)
-    return AsNew(least, most, model.name == _UNNAMED)
+    is_uncut = is_open and not info.share_node and model.mig_table is not None and not model.is_mig_slice
+    return AsNew(least, most, model.name == _UNNAMED, model if is_uncut else None)
 
 
 def _as_report(estimate: Estimate) -> Report:

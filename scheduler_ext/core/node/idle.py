@@ -217,7 +217,9 @@ def _claimed_parts(pod: BoundPod, info: NodeInfo) -> Iterator[Part | None]:
             part = published.get(held.id)
             on = devices.get(part.on) if part is not None else None
             if part is not None and on is not None:
-                yield _claimed_part(part, on, held)
+                whole = _claimed_part(part, on, held)
+                # The pods of a claim have equal parts of what it holds.
+                yield None if whole is None else whole._replace(gpus=whole.gpus / len(claim.pods))
             elif part is not None or held.id.driver in GPU_DRIVERS:
                 yield None
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from tests.cli.commands import WHOLE, Written, run
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.defrag.planning import owned, whole_node, whole_pod
 from tests.defrag.test_plans import MIG_HALF, mig_node
-from tests.kube_objects import Json, inventory, pod
+from tests.explain.explaining import mig
+from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
 
 KINDS = {"Node": NODES, "GPUNode": GPU_NODES, "Pod": PODS}
 CONFIGURED: Json = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
@@ -90,6 +92,71 @@ def test_verdicts(fragmented: Path, asked: list[str], status: int, verdict: str)
     result = run("defrag", *asked, "--inventory", fragmented)
     assert result.exit_code == status
     assert any(line.startswith(verdict) for line in result.stdout.splitlines()), result.stdout
+
+
+@pytest.mark.parametrize(
+    ("labels", "nearest"),
+    [
+        pytest.param(
+            {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.product": "Tesla-T4-SHARED"},
+            "node(s) had GPUs in another sharing mode on a",
+            id="slices",
+        ),
+        pytest.param(
+            {
+                "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb",
+                "nvidia.com/gpu.count": "7",
+                "nvidia.com/mig.strategy": "single",
+            },
+            "node a offers MIG instances in place of GPUs.",
+            id="MIG instances by labels",
+        ),
+        pytest.param({}, "node a offers MIG instances in place of GPUs.", id="MIG instances of a report"),
+    ],
+)
+def test_parts_of_gpus_are_no_whole_ones(tmp_path: Path, labels: dict[str, str], nearest: str) -> None:
+    objects = [node("a", {WHOLE: "4"}, labels=labels)]
+    if not labels:
+        cut = mig(("1g.10gb", 0, 1), ("1g.10gb", 1, 1))
+        objects.append(gpu_node("a", [gpu(0, mig=cut)], migStrategy="single"))
+    path = tmp_path / "parts.json"
+    path.write_bytes(inventory(*objects))
+    result = run("defrag", "--for", "1", "--inventory", path)
+    assert result.exit_code == 3, result.stdout
+    assert result.stdout.startswith(f"1 free GPU on one node: no plan. Nearest now: {nearest}")
+
+
+@pytest.mark.parametrize(
+    ("key", "status"),
+    [
+        ("nvidia.com/gpu", 0),
+        ("node.kubernetes.io/not-ready", 3),
+        ("karpenter.sh/disrupted", 3),
+        ("ToBeDeletedByClusterAutoscaler", 3),
+        ("gpu.scheduler-ext.io/starting", 3),
+    ],
+)
+def test_gpus_of_nodes_that_start_or_end_are_not_free(tmp_path: Path, key: str, status: int) -> None:
+    report, there = whole_node("a", 2)
+    there["spec"] = {"taints": [{"key": key, "effect": "NoSchedule"}]}
+    path = tmp_path / "tainted.json"
+    path.write_bytes(inventory(report, there))
+    assert run("defrag", "--for", "2", "--inventory", path).exit_code == status
+
+
+def test_free_gpus_are_those_that_the_cluster_has(tmp_path: Path) -> None:
+    labels = {"node.kubernetes.io/instance-type": "Standard_ND96isr_MI300X_v5"}
+    path = tmp_path / "amd.json"
+    path.write_bytes(inventory(node("a", {"amd.com/gpu": "8"}, labels=labels)))
+    said = run("defrag", "--for", "8", "--inventory", path)
+    assert said.stdout == "8 free GPUs on one node: fits already, on node a; no move is needed.\n"
+
+
+@pytest.mark.parametrize("name", ["²", "٣", "9" * 5000])
+def test_what_is_no_number_is_a_name(fragmented: Path, name: str) -> None:
+    result = run("defrag", "--for", name, "--inventory", fragmented)
+    assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
+    assert "there is no such pod that waits" in result.stderr
 
 
 def test_without_a_plan_the_cheapest_set_that_did_not_suffice_is_named(tmp_path: Path) -> None:
@@ -236,3 +303,24 @@ def test_budgets_of_a_live_cluster_count(tmp_path: Path) -> None:
         assert answered(*options, status=3)["staying"] == [
             {"reason": "has a PodDisruptionBudget that allows no disruption now", "pods": 2}
         ]
+
+
+def test_a_run_is_refused_where_another_holds_room_also_without_a_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The test server reviews no rights, and has no /version.
+    held = "node a holds room for default/w until 2099-01-01T00:00:00Z"
+    monkeypatch.setattr("scheduler_ext.cli.defrag.missing_rights", lambda *_: [])
+    monkeypatch.setattr("scheduler_ext.defrag.live_rooms.LiveRooms.left", lambda *_: [held])
+    room = [{"for": "default/w", "until": "2099-01-01T00:00:00Z"}]
+    report, there = whole_node("a", 2)
+    report["metadata"]["annotations"] = {HELD_ANNOTATION: json.dumps(room)}
+    with ApiServer() as server:
+        for each in (report, there, pod("w", {WHOLE: "2"}), pod("v", {WHOLE: "2"})):
+            server.store.put(KINDS[each["kind"]], each)
+        options = ("--kubeconfig", server.kubeconfig(tmp_path / "kubeconfig"))
+        planned = answered("--for", "v", *options, status=3)
+        assert any("holds room on a for pod default/w" in note for note in planned["notes"])
+        refused = run("defrag", "--for", "v", "--execute", *options)
+    assert refused.exit_code == 1
+    assert f"another run is under way: {held}" in refused.stderr
