@@ -22,12 +22,14 @@ Ask = TypeVar("Ask", bound=Asked)
 @dataclass(frozen=True, slots=True)
 class Waiting(Generic[Ask]):
     """The pods that wait for GPUs: what each of them asks by uid, or why that is not modelled. `assumed` are
-    the nodes of those whose binding is in flight, and `foreign` those that another component nominated."""
+    the nodes of those whose binding is in flight, and `foreign` those that another component nominated. A
+    gang with one of `refused`, which has the reasons, does not begin."""
 
     asks: Mapping[str, Ask]
     problems: Mapping[str, str] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
     foreign: Collection[str] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,8 @@ def assemble(
             problems.setdefault(wish.key, text)
         elif (member := _member(pod, waiting, duration_s)) is not None:
             members.append((wish, member))
+            if (refusal := waiting.refused.get(pod.uid)) is not None:
+                problems.setdefault(wish.key, f"pod {pod.name}: {refusal}")
     gangs = [_whole(gang, companions, problems) for gang in gangs_of(members)]
     found.alone.extend(_without_gpus(named, companions))
     return replace(found, gangs=gangs, pods=kept)

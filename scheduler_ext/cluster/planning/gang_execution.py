@@ -45,8 +45,8 @@ class GangExecution:
         self._events = events
         self._active = active
         self._not_before: dict[GangKey, float] = {}
-        # The pods whose gates the API server refused to remove, and until when they are left alone.
-        self._refused: dict[str, float] = {}
+        # The pods whose gates the API server refused to remove, why, and until when they are left alone.
+        self._refused: dict[str, tuple[str, float]] = {}
 
     def evict(
         self,
@@ -122,12 +122,18 @@ class GangExecution:
             self._events.not_starting_alone(pod, _refusal(pod, error))
         return lifted
 
+    def refused(self) -> dict[str, str]:
+        """Why the gates of pods stay for now, by uid."""
+        now = time.monotonic()
+        self._refused = {uid: each for uid, each in self._refused.items() if each[1] > now}
+        return {uid: why for uid, (why, _) in self._refused.items()}
+
     def _lift_all(
         self, pods: Collection[GangPod], pool: Executor, refused: list[tuple[GangPod, RefusedError]]
     ) -> list[GangPod]:
         now = time.monotonic()
-        self._refused = {uid: until for uid, until in self._refused.items() if until > now}
-        due = [pod for pod in pods if pod.uid not in self._refused]
+        refused_before = self.refused()
+        due = [pod for pod in pods if pod.uid not in refused_before]
         lifted: list[GangPod] = []
         failed: ClusterError | None = None
         for pod, done in [(pod, pool.submit(self._lift_one, pod)) for pod in due]:
@@ -137,7 +143,7 @@ class GangExecution:
             except ClusterError as error:
                 if isinstance(error, RefusedError) and not is_transient(error):
                     log.warning("%s", _refusal(pod, error))
-                    self._refused[pod.uid] = now + AGAIN_S
+                    self._refused[pod.uid] = str(error), now + AGAIN_S
                     refused.append((pod, error))
                 else:
                     failed = failed or error

@@ -105,6 +105,10 @@ class GangWrites:
         """The time until something may be written, after the API server refused it."""
         return self._retry.left_s()
 
+    def refused(self) -> dict[str, str]:
+        """Why the API server refuses for now to remove the gates of pods, by uid."""
+        return self._execution.refused()
+
     def carry_out(
         self,
         decisions: Decisions[WaitingPod],

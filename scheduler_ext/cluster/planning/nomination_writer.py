@@ -42,12 +42,15 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A nomination that was not written, and why."""
+    """A nomination that was not written, and why. A `lasting` failure is one that the next write would meet,
+    too. The pod of one that `may_be_bound` needs no nomination then, as the watch will show."""
 
     uid: str
     place: PlannedPlace | None
     outcome: Outcome
     why: str
+    lasting: bool
+    may_be_bound: bool
 
 
 class NominationWriter(Background):
@@ -126,17 +129,18 @@ class NominationWriter(Background):
 
     def _note(self, write: Write, error: ClusterError) -> None:
         status = error.status if isinstance(error, RefusedError) else None
-        if status == HTTPStatus.UNPROCESSABLE_ENTITY:
-            # The pod has been bound meanwhile, as the watch will show.
-            return
+        # With this status the API server refuses nominations of bound pods; policies may use it, too.
+        may_be_bound = status == HTTPStatus.UNPROCESSABLE_ENTITY
         outcome = Outcome.FAILED
         if status in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
             outcome = Outcome.CONFLICT
-        elif self._problem is None:
+        elif self._problem is None and not may_be_bound:
             log.warning("nominations are not written%s: %s", _hint(error), error)
             self._problem = str(error)
+        lasting = outcome is Outcome.CONFLICT or not is_transient(error)
+        failed = Failed(write.pod.uid, write.place, outcome, str(error), lasting, may_be_bound)
         with self._has_work:
-            self._failed.append(Failed(write.pod.uid, write.place, outcome, str(error)))
+            self._failed.append(failed)
 
 
 def _hint(error: ClusterError) -> str:

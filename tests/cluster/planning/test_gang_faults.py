@@ -104,9 +104,37 @@ def test_a_refused_gate_is_tried_again(make: Callable[..., Cluster], monkeypatch
     eventually(lambda: cluster.gated() == set())
 
 
+def test_a_gang_whose_gates_are_refused_keeps_no_room_from_others(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2")
+    cluster.server.faults.place(
+        Refuse(403), lambda each: is_lift(each) and each.path.endswith(("/a", "/b")), times=None
+    )
+    cluster.add("a", priority=10)
+    cluster.add("b", priority=10)
+    other = {f"{OURS}gang": "other"}
+    cluster.add("c", notes=other)
+    cluster.add("d", notes=other)
+    live = cluster.extender()
+    eventually(lambda: cluster.gated() == {"a", "b"})
+    assert any("the API server refuses to remove its gate: 403" in note for note in live.notes_on("uid-a"))
+    assert cluster.places().keys() == {"c", "d"}
+
+
+def test_a_policy_that_names_no_status_refuses_the_end_of_a_gate(make: Callable[..., Cluster]) -> None:
+    """A ValidatingAdmissionPolicy without a reason answers 422, as for a pod that has changed."""
+    cluster = make("n1", "n2")
+    denied = "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no"
+    cluster.server.faults.place(Refuse(422, "Invalid", denied), is_lift, times=None)
+    cluster.add("a")
+    cluster.add("b")
+    cluster.extender()
+    eventually(lambda: len(cluster.events("GPUGangNotStarting")) == 2)
+
+
 def test_no_start_is_reported_where_no_gate_went(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
-    cluster.server.faults.place(Refuse(422), is_lift, times=None)
+    changed = "the server rejected our request due to an error in our request"
+    cluster.server.faults.place(Refuse(422, "Invalid", changed), is_lift, times=None)
     cluster.add("a")
     cluster.add("b")
     cluster.extender()
@@ -146,6 +174,27 @@ def test_a_gang_whose_nominations_conflict_keeps_no_room_from_others(
     live = cluster.extender()
     eventually(lambda: cluster.gated() == {"a", "b"})
     assert any("pod b: the API server refuses its nomination: 409" in note for note in live.notes_on("uid-a"))
+
+
+@pytest.mark.parametrize("status", [403, 422])
+def test_a_gang_whose_nominations_are_refused_keeps_no_room_from_others(
+    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """As by a policy of the namespace."""
+    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_writes._WRITTEN_S", 0.1)
+    cluster = make("n1", "n2")
+    cluster.server.faults.place(
+        Refuse(status), lambda each: is_nomination(each) and "/b/" in each.path, times=None
+    )
+    cluster.add("a", priority=10)
+    cluster.add("b", priority=10)
+    other = {f"{OURS}gang": "other"}
+    cluster.add("c", notes=other)
+    cluster.add("d", notes=other)
+    live = cluster.extender()
+    eventually(lambda: cluster.gated() == {"a", "b"})
+    refusal = f"pod b: the API server refuses its nomination: {status}"
+    eventually(lambda: any(refusal in note for note in live.notes_on("uid-a")))
 
 
 def test_nominations_are_not_remembered_for_longer_than_their_writes_take(
