@@ -233,6 +233,16 @@ def test_a_pod_of_higher_priority_has_the_place_of_a_lower_one() -> None:
     assert found.state("low") is State.WAITING
 
 
+def test_a_lower_pod_that_is_about_to_be_bound_keeps_its_place() -> None:
+    found = run(1)
+    found.ask(waiting("low"))
+    assert found.plan() == {"low": "a"}
+    found.planner.asked(found.now, ["low"])
+    found.ask(waiting("urgent", priority=5))
+    assert found.step() == {}
+    assert found.kept.keys() == {"low"}
+
+
 def test_a_lower_pod_that_loses_its_place_gets_another_one() -> None:
     found = run(1, 1)
     found.lab.show("b", taints=())
