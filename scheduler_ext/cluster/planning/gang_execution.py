@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from scheduler_ext.cluster.client.transport import RefusedError, is_transient
+from scheduler_ext.cluster.client.transport import RefusedError, UnreachableError, is_transient
 from scheduler_ext.cluster.planning.gang_calls import GangCalls
 from scheduler_ext.cluster.planning.gang_events import GangEvents
 from scheduler_ext.cluster.planning.named_pod import NamedPod
@@ -81,6 +81,10 @@ class GangExecution:
 
         try:
             refusal = self._calls.evict_all(some, key, evicted)
+        except UnreachableError:
+            # A webhook for some namespaces may hang: what others wait for goes on in the next step.
+            self._not_before[key] = time.monotonic() + AGAIN_S
+            raise
         finally:
             if left:
                 self._report_evicted(key, overdue, left)
@@ -100,27 +104,38 @@ class GangExecution:
         log.info("%s (%d pods)", why, len(some))
         self._events.evicted(key, some, why)
 
-    def lift(self, gang: Gang[Any], pods: Collection[GangPod], pool: Executor) -> list[GangPod]:
-        """Remove the gates of these pods, whose nominations are written; returns the pods whose gates went.
-        A gate whose removal is refused, by a policy for instance, is tried again later. Raises ClusterError
-        where any other removal may fail too."""
+    def lift(
+        self, gang: Gang[Any], pods: Collection[GangPod], pool: Executor, gone: Callable[[str], None]
+    ) -> bool:
+        """Remove the gates of these pods, whose nominations are written; whether some went. `gone` is called
+        with the uid of each pod whose gate went. A gate whose removal is refused, by a policy for instance,
+        is tried again later. Raises ClusterError where any other removal may fail too."""
         refused: list[tuple[GangPod, RefusedError]] = []
-        lifted = self._lift_all(pods, pool, refused)
-        if lifted:
-            log.info("gang %s starts: the gates of %d pods went", gang.key, len(lifted))
-            self._events.starting(gang.key, lifted, gang.wish.size)
-        if refused:
-            pod, error = refused[0]
-            self._events.not_starting(gang.key, [pod for pod, _ in refused], _refusal(pod, error))
-        return lifted
+        lifted: list[GangPod] = []
+        try:
+            self._lift_all(pods, pool, lifted, refused)
+        finally:
+            for pod in lifted:
+                gone(pod.uid)
+            if lifted:
+                log.info("gang %s starts: the gates of %d pods went", gang.key, len(lifted))
+                self._events.starting(gang.key, lifted, gang.wish.size)
+            if refused:
+                pod, error = refused[0]
+                self._events.not_starting(gang.key, [pod for pod, _ in refused], _refusal(pod, error))
+        return bool(lifted)
 
-    def lift_alone(self, pods: Collection[GangPod], pool: Executor) -> list[GangPod]:
+    def lift_alone(self, pods: Collection[GangPod], pool: Executor, gone: Callable[[str], None]) -> None:
         """The same for pods that need no place with others."""
         refused: list[tuple[GangPod, RefusedError]] = []
-        lifted = self._lift_all(pods, pool, refused)
-        for pod, error in refused:
-            self._events.not_starting_alone(pod, _refusal(pod, error))
-        return lifted
+        lifted: list[GangPod] = []
+        try:
+            self._lift_all(pods, pool, lifted, refused)
+        finally:
+            for pod in lifted:
+                gone(pod.uid)
+            for pod, error in refused:
+                self._events.not_starting_alone(pod, _refusal(pod, error))
 
     def refused(self) -> dict[str, str]:
         """Why the gates of pods stay for now, by uid."""
@@ -129,12 +144,15 @@ class GangExecution:
         return {uid: why for uid, (why, _) in self._refused.items()}
 
     def _lift_all(
-        self, pods: Collection[GangPod], pool: Executor, refused: list[tuple[GangPod, RefusedError]]
-    ) -> list[GangPod]:
+        self,
+        pods: Collection[GangPod],
+        pool: Executor,
+        lifted: list[GangPod],
+        refused: list[tuple[GangPod, RefusedError]],
+    ) -> None:
         now = time.monotonic()
         refused_before = self.refused()
         due = [pod for pod in pods if pod.uid not in refused_before]
-        lifted: list[GangPod] = []
         failed: ClusterError | None = None
         for pod, done in [(pod, pool.submit(self._lift_one, pod)) for pod in due]:
             # One pod that is refused holds up no other: their gang has its places now.
@@ -151,7 +169,6 @@ class GangExecution:
                 lifted += [pod] if went else []
         if failed is not None:
             raise failed
-        return lifted
 
     def _lift_one(self, pod: GangPod) -> bool:
         went = self._active() and self._calls.lift(pod)

@@ -10,6 +10,7 @@ import pytest
 
 from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.planning import group_sizes
+from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_requests import Request
@@ -92,6 +93,58 @@ def test_a_gang_whose_gates_are_refused_holds_up_no_other(make: Callable[..., Cl
     lifts = [each.path for each in cluster.server.log.all(is_lift)]
     assert len(lifts) == len(set(lifts)), "a refused removal was repeated at once"
     refused.lift()
+
+
+def test_a_gang_whose_gates_fail_holds_up_no_other(make: Callable[..., Cluster]) -> None:
+    """As where a webhook for some namespaces does not answer the API server."""
+    cluster = make("n1", "n2", "n3", "n4")
+    failing = cluster.server.faults.place(
+        Refuse(500), lambda each: is_lift(each) and each.path.endswith(("/a", "/b")), times=None
+    )
+    cluster.add("a", priority=10)
+    cluster.add("b", priority=10)
+    cluster.extender()
+    eventually(lambda: failing.hits > 0)
+    other = {f"{OURS}gang": "other"}
+    cluster.add("c", notes=other)
+    cluster.add("d", notes=other)
+    cluster.add("alone", size=1)
+    eventually(lambda: cluster.gated() == {"a", "b"})
+
+
+def test_a_gate_that_went_is_known_though_another_one_fails(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2")
+    cluster.server.faults.place(
+        Refuse(503, retry_after_s=60), lambda each: is_lift(each) and each.path.endswith("/b"), times=None
+    )
+    cluster.add("a")
+    cluster.add("b")
+    live = cluster.extender()
+    eventually(lambda: cluster.gated() == {"b"})
+    planning = live.planning
+    assert planning is not None
+    assert planning.gangs is not None
+    written = planning.gangs.writes.own
+    eventually(lambda: "uid-a" in written._by_uid and written._by_uid["uid-a"].lifted)
+    eventually(lambda: [each["regarding"]["name"] for each in cluster.events("GPUGangStarting")] == ["a"])
+
+
+def test_evictions_that_fail_hold_up_no_other_gang(
+    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a webhook for some namespaces hangs."""
+    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_calls._CALL_S", 0.2)
+    cluster = make("n1", "n2", "n3")
+    cluster.server.faults.place(Hang(), lambda each: "/eviction" in each.path, times=None)
+    late = {f"{OURS}gang-start-by": time_text(time.time() - 1)}
+    cluster.add("a", notes=late, ungated=True)
+    cluster.add("b", notes=late, ungated=True)
+    cluster.bind("a", "n1")
+    other = {f"{OURS}gang": "other"}
+    cluster.add("c", notes=other)
+    cluster.add("d", notes=other)
+    cluster.extender()
+    eventually(lambda: cluster.gated() == set())
 
 
 def test_a_refused_gate_is_tried_again(make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch) -> None:
