@@ -262,7 +262,7 @@ class GangStep(Generic[T]):
         """The gang does not fit: the first such gang of its part of the cluster makes room, or keeps it."""
         part = part_of(gang, self._cluster)
         for other in self.backfill.reservations:
-            if other.part & part:
+            if not other.part.isdisjoint(part):
                 self._verdicts.append(Verdict(State.BEHIND, gang, miss=miss, behind=other.key))
                 return
         mine = self._preempt(gang, part)
