@@ -45,7 +45,7 @@ _UNKNOWN = {
     State.INVALID: "its request, or its gang, cannot be read",
     State.ASSEMBLING: "some pods of its gang do not exist yet",
     State.GIVEN_UP: "its gang is evicted",
-    State.UNSCHEDULABLE: "its gang would not fit if all other pods left",
+    State.UNSCHEDULABLE: "its gang would not fit if all other pods with GPUs left",
 }
 
 

@@ -91,7 +91,7 @@ def test_a_gang_that_fits_gets_places_and_then_loses_its_gates() -> None:
             gang(*team(3, 8)),
             [],
             State.UNSCHEDULABLE,
-            "2 of 3 members fit; 8 × GPU short; the gang would not fit if all other pods left",
+            "2 of 3 members fit; 8 × GPU short; the gang would not fit if all other pods with GPUs left",
             id="the cluster is too small",
         ),
         pytest.param(
