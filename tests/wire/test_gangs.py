@@ -300,6 +300,19 @@ def jobs(*rows: tuple[int, int | None, int | None], **more: Any) -> dict[str, An
         ),
         pytest.param(
             document(
+                "kubeflow.org/v2beta1",
+                "MPIJob",
+                {
+                    "launcherCreationPolicy": "WaitForWorkersReady",
+                    "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 8}},
+                },
+            ),
+            "training job",
+            DeclaredGroup(8),
+            id="a launcher that is created once the workers run",
+        ),
+        pytest.param(
+            document(
                 "scheduling.k8s.io/v1beta1",
                 "PodGroup",
                 {
