@@ -58,15 +58,17 @@ def _jobset(spec: Json) -> DeclaredGroup:
 
 
 def _training_pods(spec: Json) -> int:
-    """The replicas of every role, except a launcher that is created once the workers run; `minAvailable` where
-    the job sets it."""
+    """The replicas of every role, except a launcher that is created once the workers run; `minAvailable`
+    where the job sets it."""
     policy = _object(_object(spec, "runPolicy"), "schedulingPolicy")
     if policy.get("minAvailable") is not None:
         return _count(policy["minAvailable"])
     later = ("Launcher",) if spec.get("launcherCreationPolicy") == "WaitForWorkersReady" else ()
     roles = [each for key in spec if key.endswith("ReplicaSpecs") for each in _object(spec, key).items()]
     return sum(
-        _count(role.get("replicas", 1)) for name, role in roles if isinstance(role, dict) and name not in later
+        _count(role.get("replicas", 1))
+        for name, role in roles
+        if isinstance(role, dict) and name not in later
     )
 
 

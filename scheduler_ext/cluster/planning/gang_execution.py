@@ -58,8 +58,7 @@ class GangExecution:
         """Evict these pods, those of each gang together; `pods` are all pods by uid. `gone` is called with
         the uid of each one that leaves. A set that was refused is tried again later, and one that was chosen
         by outdated `budgets` is left to the next step. Raises ClusterError."""
-        now = time.monotonic()
-        self._not_before = {key: at for key, at in self._not_before.items() if at > now}
+        self.left_alone()
         sets: dict[tuple[GangKey, bool], list[NamedPod]] = {}
         for each in evicted:
             if each.uid in pods:
@@ -69,6 +68,12 @@ class GangExecution:
                 continue
             if overdue or self._calls.are_current(budgets, some):
                 self._evict_set(key, overdue, some, gone)
+
+    def left_alone(self) -> Collection[GangKey]:
+        """The gangs whose evictions were refused, or failed, and are not tried now."""
+        now = time.monotonic()
+        self._not_before = {key: at for key, at in self._not_before.items() if at > now}
+        return self._not_before.keys()
 
     def _evict_set(
         self, key: GangKey, overdue: bool, some: Sequence[NamedPod], gone: Callable[[str], None]

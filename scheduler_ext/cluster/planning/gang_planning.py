@@ -209,6 +209,7 @@ class GangPlanning:
             topology,
             budgets,
             lambda ask, some, left: proposals.of(ask.pod, some, left),
+            self.writes.not_evicted(),
         )
         planning = GangStep(self._wall(), scene, self._policy, self._reservations)
         turns = GangTurns(planning, planner, self.alone(asks), cluster, self._pods.duration_s, now, version)

@@ -3,7 +3,7 @@ which go once the watch shows the nominations of all members."""
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -106,6 +106,10 @@ class GangWrites:
     def pause_s(self) -> float:
         """The time until something may be written, after the API server refused it."""
         return self._retry.left_s()
+
+    def not_evicted(self) -> Collection[GangKey]:
+        """The gangs whose evictions the API server refused a short time ago."""
+        return self._execution.left_alone()
 
     def refused(self) -> dict[str, str]:
         """Why the API server refuses for now to remove the gates of pods, by uid."""

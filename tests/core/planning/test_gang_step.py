@@ -262,6 +262,27 @@ def test_a_gang_that_is_late_is_evicted_whole_but_for_pods_behind_gates() -> Non
     assert words(found) == ["1 of 3 members run, and the deadline has passed: the gang is evicted whole"]
 
 
+@pytest.mark.parametrize(
+    ("refused", "state"),
+    [
+        pytest.param(False, State.EVICTING, id="as long as it is not known whether that gang leaves"),
+        pytest.param(True, State.RESERVED, id="nor after its eviction was refused"),
+    ],
+)
+def test_no_pod_is_evicted_beside_a_late_gang_that_may_stay(refused: bool, state: State) -> None:
+    late = gang(
+        member("x0", 8, BOUND, node="n1", deadline=90.0, priority=20),
+        member("x1", 8, WAITING, deadline=90.0, priority=20),
+        name="late",
+    )
+    pods = [running("x0", "n1", 8, gang=late.key, priority=20), running("low", "n2", 8)]
+    scene = Scene(MemoryCluster(TWO, pods), [pod for pod, _ in pods], topology(TWO))
+    scene = replace(scene, refused=(late.key,) if refused else ())
+    found = step(NOW, [late, gang(*team(2, 8, priority=10))], [], scene, PREEMPTING)
+    assert {each.uid for each in found.evict} == {"x0", "x1"}
+    assert states(found)["train"] is state
+
+
 def test_a_gang_that_runs_whole_loses_its_deadline() -> None:
     members = [member(f"m{i}", 8, BOUND, node=f"n{i + 1}", deadline=150.0) for i in range(2)]
     found = decide([gang(*members)], [], [running("m0", "n1", 8), running("m1", "n2", 8)])
