@@ -280,8 +280,7 @@ class Planning(Background):
                 # Its step looks at once, and writes the same again after a while.
                 gangs.changed()
                 lasting = each.lasting and each.place is not None
-                again = lasting and gangs.refused(each.uid, each.why, now)
-                if again or not each.may_be_bound:
+                if lasting and gangs.refused(each.uid, each.why, now):
                     cache.unplan(each.uid)
                 continue
             if each.may_be_bound:

@@ -210,6 +210,24 @@ def test_no_gate_goes_while_a_nomination_fails(make: Callable[..., Cluster]) -> 
     eventually(lambda: cluster.gated() == set())
 
 
+def test_a_place_is_kept_though_its_nomination_fails(
+    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next step for gangs, which writes it again, may be seconds away."""
+    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_planning._REST", 1e6)
+    cluster = make("n1", "n2")
+    fault = cluster.server.faults.place(Refuse(503), is_nomination, times=None)
+    cluster.add("a")
+    cluster.add("b")
+    live = cluster.extender()
+    eventually(lambda: fault.hits >= 2)
+    assert live.planning is not None
+    time.sleep(0.1)
+    live.planning.wake()
+    time.sleep(0.3)
+    assert {place.pod.uid for place in live.locked.cache.all_kept()} == {"uid-a", "uid-b"}
+
+
 def test_a_gang_whose_nominations_conflict_keeps_no_room_from_others(
     make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
