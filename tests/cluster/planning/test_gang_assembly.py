@@ -248,8 +248,8 @@ RUNNING = [owned(member(name, on="n1"), "job") for name in "ab"]
         pytest.param([*RUNNING, member("c")], [], id="it is not known who made the pod"),
         pytest.param(
             [
-                owned(member(name, notes={f"{OURS}gang-required-topology": "zone"}, **more), "job")
-                for name, more in (("a", {"on": "n1"}), ("b", {"on": "n1"}), ("c", {}))
+                owned(member(name, on=on, notes={f"{OURS}gang-required-topology": "zone"}), "job")
+                for name, on in (("a", "n1"), ("b", "n1"), ("c", None))
             ],
             [],
             id="all of them have to be in one zone",
