@@ -132,6 +132,7 @@ class GangPlanning:
         self._conflicts.clear()
         self._reservations, self._in_line, self._found, self._alone = (), None, None, frozenset()
         self.writes.forget()
+        self.entries.forget()
 
     def is_member(self, uid: str) -> bool:
         """Whether a pod is planned with a gang, and not alone."""

@@ -55,6 +55,21 @@ def test_no_gate_goes_while_the_gang_does_not_fit(make: Callable[..., Cluster]) 
     eventually(lambda: cluster.gated() == set())
 
 
+def test_an_extender_that_is_no_longer_active_does_not_say_what_gangs_lacked(
+    make: Callable[..., Cluster],
+) -> None:
+    cluster = make("n1")
+    cluster.add("a")
+    cluster.add("b")
+    live = cluster.extender()
+    eventually(lambda: bool(live.notes_on("uid-a")))
+    planning = live.planning
+    assert planning is not None
+    planning.stop(5.0)
+    planning._give_up()
+    assert live.notes_on("uid-a") == ()
+
+
 def test_a_gang_that_pods_without_gpus_keep_waiting_does_not_count_them(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
     cluster.server.store.put(PODS, pod("web", {"cpu": "8"}, on="n1"))
