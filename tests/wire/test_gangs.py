@@ -337,6 +337,19 @@ def jobs(*rows: tuple[int, int | None, int | None], **more: Any) -> dict[str, An
         ),
         pytest.param(
             document(
+                "kubeflow.org/v1",
+                "PyTorchJob",
+                {
+                    "elasticPolicy": {"minReplicas": 2, "maxReplicas": 8},
+                    "pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 6}},
+                },
+            ),
+            "training job",
+            DeclaredGroup(3),
+            id="an elastic job: the workers that it runs with at least",
+        ),
+        pytest.param(
+            document(
                 "scheduling.k8s.io/v1beta1",
                 "PodGroup",
                 {
