@@ -146,7 +146,8 @@ class PlannedCluster:
 
     def planned_on(self, node: str, uid: str) -> BoundPod | None:
         """The pod of this uid that has a place on a node, with the GPUs of its shares."""
-        return next((pod for pod in self.info(node).planned if pod.uid == uid), None)
+        there = self.info(node).planned if node in self._snapshot.nodes else ()
+        return next((pod for pod in there if pod.uid == uid), None)
 
     def refusals(self, ask: WaitingPod) -> Counter[str]:
         """The number of nodes that refuse a pod, by reason: kube-scheduler's own, then those of GPUs."""
