@@ -63,6 +63,8 @@ class NominationWriter(Background):
         self._transport = transport
         self._waiting: OrderedDict[str, Write] = OrderedDict()
         self._racing: OrderedDict[str, Write] = OrderedDict()
+        # The pods that are being written: a second write must not overtake the first.
+        self._in_flight: set[str] = set()
         self._has_work = Condition()
         self._failed: list[Failed] = []
         self._problem: str | None = None
@@ -110,11 +112,25 @@ class NominationWriter(Background):
     def run(self) -> None:
         while not self.stopped.is_set():
             with self._has_work:
-                if not (self._waiting or self._racing):
+                write = self._next()
+                if write is None:
                     self._has_work.wait()
                     continue
-                _, write = self._waiting.popitem(last=False) if self._waiting else self._racing.popitem()
-            self._write(write)
+                self._in_flight.add(write.pod.uid)
+            try:
+                self._write(write)
+            finally:
+                with self._has_work:
+                    self._in_flight.remove(write.pod.uid)
+                    self._has_work.notify()
+
+    def _next(self) -> Write | None:
+        """The next write of a pod that is not being written."""
+        for queue, order in ((self._waiting, self._waiting), (self._racing, reversed(self._racing))):
+            uid = next((uid for uid in order if uid not in self._in_flight), None)
+            if uid is not None:
+                return queue.pop(uid)
+        return None
 
     def _write(self, write: Write) -> None:
         pod = write.pod
