@@ -76,7 +76,8 @@ def _notes(listing: dict[str, Any]) -> list[str]:
 
 
 def _name(item: dict[str, Any]) -> str:
-    return f"{item['name']} (gang of {len(item['members'])})" if item["gang"] else str(item["name"])
+    # Its other pods run, or do not exist yet.
+    return f"{item['name']} ({len(item['members'])} of a gang)" if item["gang"] else str(item["name"])
 
 
 def _node(item: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from scheduler_ext.core.cycle.cycle import Decision, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.request.request import GpuRequest, InvalidRequest
+from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.generation import Generation
 from scheduler_ext.extender.places import Places
 from scheduler_ext.wire.extender_args import ExtenderArgs
@@ -50,7 +51,7 @@ class Nominations:
         planned = None
         if self.planned or snapshot.planned:
             uid = pod_uid(args.pod)
-            planned = self.planned.get(uid) or snapshot.planned.node_of(uid)
+            planned = self.planned.get(uid) or _given_to(uid, snapshot)
         node = nominated or planned
         if node is None or node not in snapshot.nodes:
             return None
@@ -75,6 +76,15 @@ class Nominations:
         info = seen_by(info, pod_uid(args.pod), pod_priority(args.pod))
         decision = filter_nodes(request, generation.alone(node, info), self._policy)
         return OnePlace(args.names.index(node), decision)
+
+
+def _given_to(uid: str, snapshot: Snapshot) -> str | None:
+    """The node where a pod has a place; room that its gang still waits for is none."""
+    node = snapshot.planned.node_of(uid)
+    if node is None or node not in snapshot.nodes:
+        return None
+    planned = snapshot.nodes[node].info.planned
+    return None if any(pod.uid == uid and pod.expected for pod in planned) else node
 
 
 def _nominated_to(args: ExtenderArgs) -> str | None:

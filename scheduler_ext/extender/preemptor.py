@@ -24,6 +24,7 @@ from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.places import BEHIND_S, Places, likeliest
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.extender_args import PreemptionArgs, decode_preemption, encode_victims
+from scheduler_ext.wire.gang_pod import ONLY_NODE, only_node
 from scheduler_ext.wire.pod.cached_pod import bound_pod
 from scheduler_ext.wire.pod.pod_amounts import other_requests
 from scheduler_ext.wire.pod.pod_identity import may_preempt, pod_priority, pod_uid
@@ -40,6 +41,8 @@ _RESCUE_S = 0.25
 _RESERVED = 0.1
 # The number of remembered refusals by filter, each of one pod on a node where it has its place.
 _REMEMBERED = 1024
+# Occurs in the bytes of few pods.
+_ONLY_NODE = f'"{ONLY_NODE}"'.encode()
 
 
 class Preemptor:
@@ -59,7 +62,7 @@ class Preemptor:
         """The reply to preempt. Past the deadline (monotonic) the results so far; RequestError 503 if there
         are none. Raises RequestError (400) naming the field."""
         began = time.monotonic()
-        args = decode_preemption(body)
+        args = _in_place(decode_preemption(body))
         snapshot = self._snapshot()
         if snapshot is None:
             raise RequestError(503, "no inventory yet; try again")
@@ -256,6 +259,16 @@ class Admissible:
     violations: int
     staying: tuple[Mapping[str, Fraction], ...]
     price: tuple[int, ...]
+
+
+def _in_place(args: PreemptionArgs) -> PreemptionArgs:
+    """The request for the place of a gang's member alone, where filter refuses every other node to it."""
+    only = only_node(args.pod) if _ONLY_NODE in args.raw_pod else None
+    if only is None:
+        return args
+    return PreemptionArgs(
+        args.raw_pod, {each: args.proposals[each] for each in args.proposals if each == only}
+    )
 
 
 def admissible(

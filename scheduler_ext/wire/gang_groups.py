@@ -58,12 +58,18 @@ def _jobset(spec: Json) -> DeclaredGroup:
 
 
 def _training_pods(spec: Json) -> int:
-    """The replicas of every role; `minAvailable` where the job sets it."""
+    """The replicas of every role, of an elastic job the least, except a launcher that is created once the
+    workers run; `minAvailable` where the job sets it."""
     policy = _object(_object(spec, "runPolicy"), "schedulingPolicy")
     if policy.get("minAvailable") is not None:
         return _count(policy["minAvailable"])
-    roles = [role for key in spec if key.endswith("ReplicaSpecs") for role in _object(spec, key).values()]
-    return sum(_count(role.get("replicas", 1)) for role in roles if isinstance(role, dict))
+    roles = [each for key in spec if key.endswith("ReplicaSpecs") for each in _object(spec, key).items()]
+    counts = {name: _count(role.get("replicas", 1)) for name, role in roles if isinstance(role, dict)}
+    if spec.get("launcherCreationPolicy") == "WaitForWorkersReady":
+        counts.pop("Launcher", None)
+    if "Worker" in counts and (least := _count(_object(spec, "elasticPolicy").get("minReplicas"))):
+        counts["Worker"] = min(counts["Worker"], least)
+    return sum(counts.values())
 
 
 def _object(value: Json, key: str) -> Json:

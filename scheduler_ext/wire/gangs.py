@@ -49,11 +49,19 @@ _KUEUE_REQUIRED = "kueue.x-k8s.io/podset-required-topology"
 _KUEUE_PREFERRED = "kueue.x-k8s.io/podset-preferred-topology"
 _KUBEFLOW_JOB = "training.kubeflow.org/job-name"
 _COSCHEDULING = "scheduling.x-k8s.io/pod-group"
+# With these, the first pod has a node before others are created, unless labels of nodes say where they go.
+_LWS_EXCLUSIVE = "leaderworkerset.sigs.k8s.io/exclusive-topology"
+_JOBSET_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+_JOBSET_BY_LABELS = "alpha.jobset.sigs.k8s.io/node-selector"
 
 # Every field of metadata by which a pod names a gang.
 NAMING = frozenset((*_OURS, _JOBSET, _LWS_INDEX, _KUEUE_GROUP, _KUBEFLOW_JOB, _COSCHEDULING))
 # All fields of metadata that the gang of a pod follows from.
-READ = NAMING | {_LWS_NAME, _LWS_SIZE, _KUEUE_SIZE, _KUEUE_REQUIRED, _KUEUE_PREFERRED}
+READ = NAMING | {
+    *(_LWS_NAME, _LWS_SIZE, _LWS_EXCLUSIVE),
+    *(_KUEUE_SIZE, _KUEUE_REQUIRED, _KUEUE_PREFERRED),
+    *(_JOBSET_EXCLUSIVE, _JOBSET_BY_LABELS),
+}
 
 # A DNS subdomain with underscores, so that each name of an object or a label value is one.
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
@@ -216,12 +224,15 @@ def _groups_of_others(pod: kube.Pod, metadata: kube.ObjectMeta, namespace: str) 
         )
     if (of := labels.get(_LWS_NAME)) and (index := labels.get(_LWS_INDEX)):
         group = Group("LeaderWorkerSet", namespace, f"{of}-{index}")
-        yield _Found(group, f"label {_LWS_INDEX}", annotations.get(_LWS_SIZE), _LWS_SIZE)
+        if _LWS_EXCLUSIVE not in annotations:
+            yield _Found(group, f"label {_LWS_INDEX}", annotations.get(_LWS_SIZE), _LWS_SIZE)
     for kind, key in (
         ("coscheduling PodGroup", _COSCHEDULING),
         ("JobSet", _JOBSET),
         ("training job", _KUBEFLOW_JOB),
     ):
+        if key == _JOBSET and _JOBSET_EXCLUSIVE in annotations and _JOBSET_BY_LABELS not in annotations:
+            continue
         if name := labels.get(key):
             yield _Found(Group(kind, namespace, name), f"label {key}")
 

@@ -67,6 +67,17 @@ def test_a_planned_place_is_kept_from_pods_of_no_higher_priority() -> None:
     assert there.fitting(asking("p", 5, "n0"), ["n0"]) == ["n0"]
 
 
+def test_room_that_a_gang_waits_for_is_no_place_of_its_member_yet() -> None:
+    """A member without a gate that kube-scheduler tries meanwhile must not end what is kept for it."""
+    there = Planned()
+    kept = changed(planned_pod(asking("p")), expected=True)
+    there.extender.update_nodes({"n3": changed(there.infos["n3"], planned=(kept,))})
+    assert there.fitting(asking("p")) == NAMES
+    assert there.fitting(asking("p"), NAMES[:3]) == NAMES[:3]
+    assert there.extender.nominations.take_misfits() == []
+    assert "n3" not in there.fitting(asking("other"))
+
+
 def test_a_pod_whose_nomination_is_not_known_yet_gets_its_place_alone() -> None:
     there = Planned()
     there.plan("n3", asking("p"))

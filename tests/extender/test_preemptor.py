@@ -96,6 +96,22 @@ def test_complete_pods_have_their_priority(
     assert preempt(extender, asking, proposed, whole_pods=True) == victims
 
 
+@pytest.mark.parametrize(
+    ("place", "victims"),
+    [
+        pytest.param("n2", {"n2": ["b"]}, id="on its place"),
+        pytest.param("", {}, id="on no node while it has none"),
+        pytest.param("n9", {}, id="on no other node"),
+    ],
+)
+def test_for_a_member_that_filter_lets_to_its_place_alone_pods_leave(
+    place: str, victims: dict[str, list[str]]
+) -> None:
+    notes = {"gpu.scheduler-ext.io/gang-node": place}
+    asking = pod("urgent", {WHOLE: "1"}, priority=100, annotations=notes)
+    assert preempt(extender_on(*TWO), asking, {"n1": uids("a"), "n2": uids("b")}) == victims
+
+
 def test_other_resources_that_the_pod_requests_must_be_freed_too() -> None:
     """Of two holders of a GPU, the one whose CPU kube-scheduler counts on, though the other is cheaper."""
     dear = on_gpu("b", "n1", 5)

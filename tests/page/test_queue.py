@@ -58,7 +58,7 @@ def test_the_rows_of_a_plan(page: Browser, server: PageServer) -> None:
         assert first[:2] == ["1", "research/wants 4 × nvidia.com/gpu · priority 9"]
         assert first[2:4] == ["nominated", "roomy"]
         assert first[5] == "now"
-        assert gang[1] == f"batch/{IMAGE} gang of 2: batch/m0, batch/m1 1 × nvidia.com/gpu each"
+        assert gang[1] == f"batch/{IMAGE} 2 of a gang: batch/m0, batch/m1 1 × nvidia.com/gpu each"
         assert gang[2:4] == ["reserved", "busy × 2"]
         assert gang[6] == "1 of 2 fit"
         assert last[5].startswith("unknown")

@@ -33,6 +33,7 @@ def key(source: str, name: str) -> GangKey:
 
 
 LWS = {"leaderworkerset.sigs.k8s.io/name": "llm", "leaderworkerset.sigs.k8s.io/group-index": "1"}
+JOBSET_EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 KUEUE = {"kueue.x-k8s.io/pod-group-name": "g"}
 JOBSET = {"jobset.sigs.k8s.io/jobset-name": "train"}
 KUBEFLOW = {"training.kubeflow.org/job-name": "bert"}
@@ -62,6 +63,17 @@ COSCHEDULING = {"scheduling.x-k8s.io/pod-group": "bert"}
             ),
             GangWish(key("gang", "t"), 8, ZONE, "node-pool", 150.0, OnDeadline.HOLD),
             id="all wishes",
+        ),
+        pytest.param(
+            pod(
+                {
+                    "leaderworkerset.sigs.k8s.io/size": "3",
+                    "leaderworkerset.sigs.k8s.io/exclusive-topology": ZONE,
+                },
+                LWS,
+            ),
+            None,
+            id="a LeaderWorkerSet that creates its workers once the leader has a node",
         ),
         pytest.param(
             pod({"leaderworkerset.sigs.k8s.io/size": "3"}, LWS),
@@ -207,6 +219,18 @@ def test_a_bad_value_is_named_with_its_fix(of: kube.Pod, message: str) -> None:
         ),
         pytest.param(pod(labels=JOBSET), DeclaredGroup(None), None, id="a group whose pods start one by one"),
         pytest.param(
+            pod({JOBSET_EXCLUSIVE: ZONE}, JOBSET),
+            DeclaredGroup(6),
+            None,
+            id="a JobSet whose first pod has to have a node before the others are admitted",
+        ),
+        pytest.param(
+            pod({JOBSET_EXCLUSIVE: ZONE, "alpha.jobset.sigs.k8s.io/node-selector": "true"}, JOBSET),
+            DeclaredGroup(6),
+            GangWish(key("JobSet", "train"), 6),
+            id="a JobSet whose nodes are labelled for it",
+        ),
+        pytest.param(
             pod(schedulingGroup={"podGroupName": "w"}),
             DeclaredGroup(2, ZONE),
             GangWish(key("PodGroup", "w"), 2, ZONE),
@@ -297,6 +321,32 @@ def jobs(*rows: tuple[int, int | None, int | None], **more: Any) -> dict[str, An
             "training job",
             DeclaredGroup(8),
             id="what a job of Kubeflow needs at least",
+        ),
+        pytest.param(
+            document(
+                "kubeflow.org/v2beta1",
+                "MPIJob",
+                {
+                    "launcherCreationPolicy": "WaitForWorkersReady",
+                    "mpiReplicaSpecs": {"Launcher": {"replicas": 1}, "Worker": {"replicas": 8}},
+                },
+            ),
+            "training job",
+            DeclaredGroup(8),
+            id="a launcher that is created once the workers run",
+        ),
+        pytest.param(
+            document(
+                "kubeflow.org/v1",
+                "PyTorchJob",
+                {
+                    "elasticPolicy": {"minReplicas": 2, "maxReplicas": 8},
+                    "pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas": 6}},
+                },
+            ),
+            "training job",
+            DeclaredGroup(3),
+            id="an elastic job: the workers that it runs with at least",
         ),
         pytest.param(
             document(

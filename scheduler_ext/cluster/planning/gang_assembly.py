@@ -22,12 +22,14 @@ Ask = TypeVar("Ask", bound=Asked)
 @dataclass(frozen=True, slots=True)
 class Waiting(Generic[Ask]):
     """The pods that wait for GPUs: what each of them asks by uid, or why that is not modelled. `assumed` are
-    the nodes of those whose binding is in flight, and `foreign` those that another component nominated."""
+    the nodes of those whose binding is in flight, and `foreign` those that another component nominated. A
+    gang with one of `refused`, which has the reasons, does not begin."""
 
     asks: Mapping[str, Ask]
     problems: Mapping[str, str] = field(default_factory=dict)
     assumed: Mapping[str, str] = field(default_factory=dict)
     foreign: Collection[str] = ()
+    refused: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,12 @@ def assemble(
             problems.setdefault(wish.key, text)
         elif (member := _member(pod, waiting, duration_s)) is not None:
             members.append((wish, member))
+            if (refusal := waiting.refused.get(pod.uid)) is not None:
+                problems.setdefault(wish.key, f"pod {pod.name}: {refusal}")
     gangs = [_whole(gang, companions, problems) for gang in gangs_of(members)]
+    further = [uid for gang in gangs for uid in _further(gang, kept)]
+    gangs = [_without(gang, further) for gang in gangs]
+    found.alone.extend(kept.pop(uid) for uid in further)
     found.alone.extend(_without_gpus(named, companions))
     return replace(found, gangs=gangs, pods=kept)
 
@@ -123,6 +130,21 @@ def _without_gpus(
     asking = {wish.key for wish, pod in named if pod.asks_gpu}
     whole = [pods for key, pods in companions.items() if key not in asking and len(pods) >= sizes[key]]
     return [pod for pods in whole for pod in pods]
+
+
+def _further(gang: Gang[Ask], pods: Mapping[str, GangPod]) -> list[str]:
+    """The pods that a gang which runs whole has got since, from those who made the others: none of them waits
+    for another, and no GPU for them. In one domain with the others they have to be placed as members."""
+    is_whole = gang.has_started and not any(each.is_unbound for each in gang.team)
+    if not is_whole or gang.wish.required_topology is not None:
+        return []
+    owners = {_owner(pods[each.uid]) for each in gang.bound} - {""}
+    return [each.uid for each in gang.members if each.is_unbound and _owner(pods[each.uid]) in owners]
+
+
+def _without(gang: Gang[Ask], uids: Collection[str]) -> Gang[Ask]:
+    members = tuple(each for each in gang.members if each.uid not in uids)
+    return gang if len(members) == len(gang.members) else replace(gang, members=members)
 
 
 def _owner(pod: GangPod) -> str:

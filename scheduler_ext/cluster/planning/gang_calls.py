@@ -18,9 +18,10 @@ log = logging.getLogger(__name__)
 
 _CALL_S = 5.0
 _BUDGETS = Decoder(kube.PodDisruptionBudget)
-# The pod is gone, or another one of its name has come; or its gate has gone meanwhile.
+# The pod is gone, or another one of its name has come.
 _OVER = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
-_CHANGED = (*_OVER, HTTPStatus.UNPROCESSABLE_ENTITY)
+# The API server's words, with status 422, for a JSON patch whose test fails. Policies refuse with 422, too.
+_NO_MATCH = "the server rejected our request due to an error in our request"
 
 
 class GangCalls:
@@ -40,7 +41,7 @@ class GangCalls:
                 timeout_s=_CALL_S,
             )
         except RefusedError as error:
-            if error.status in _CHANGED:
+            if error.status in _OVER or _is_mismatch(error):
                 return False
             raise
         return True
@@ -84,3 +85,8 @@ class GangCalls:
         body = gang_eviction(victim.namespace, victim.name, victim.uid, str(of))
         query = {"dryRun": "All"} if dry_run else {}
         self._transport.send("POST", path, body, JSON, query, timeout_s=_CALL_S)
+
+
+def _is_mismatch(error: RefusedError) -> bool:
+    """Whether the pod has another uid, or its gate has gone meanwhile."""
+    return error.status == HTTPStatus.UNPROCESSABLE_ENTITY and _NO_MATCH in str(error)

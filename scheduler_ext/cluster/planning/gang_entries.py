@@ -73,6 +73,11 @@ class GangEntries:
             node = kept.places.get(uid, node)
         return _Stands(state, reason, gang.key, node, member.deadline)
 
+    def forget(self) -> None:
+        """Another extender decides about gangs."""
+        self._stands, self._gangs = {}, ()
+        self._since = {}
+
     def gangs(self) -> Sequence[tuple[Gang[WaitingPod], State, str]]:
         """The gangs that wait, with their state and a sentence."""
         return self._gangs

@@ -1,7 +1,9 @@
 """Events on the pods of gangs: a start, a wait with its reason, an eviction. The same Event is written once
-in ten minutes."""
+in ten minutes, and one whose text changes again and again ever more seldom."""
 
+import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cachetools import TTLCache
@@ -17,18 +19,31 @@ NOT_EVICTED = "GPUGangNotEvicted"
 NOT_STARTING = "GPUGangNotStarting"
 
 _EVERY_S = 600.0
+# After the second text of an Event, the next one waits so long, and each further one twice as long. What a
+# gang lacks changes with each pod that comes or goes.
+_CHANGED_S = 10.0
 # The first pods of a gang have its Events; a gang of a thousand would use up all others' share.
 _PODS = 16
 
 Write = Callable[[Callable[[], dict[str, Any]]], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """The last text of an Event, the time of its next one, and the wait before that."""
+
+    note: str
+    next_at: float
+    wait_s: float
+
+
 class GangEvents:
     """For one thread. `write` takes a function that makes the Event when it is written."""
 
-    def __init__(self, write: Write) -> None:
+    def __init__(self, write: Write, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._write = write
-        self._said: TTLCache[tuple[GangKey, str], str] = TTLCache(5000, _EVERY_S)
+        self._monotonic = monotonic
+        self._said: TTLCache[tuple[GangKey, str], _Said] = TTLCache(5000, _EVERY_S, monotonic)
 
     def starting(self, gang: GangKey, pods: Sequence[NamedPod], size: int) -> None:
         """The gates of these pods went."""
@@ -69,9 +84,11 @@ class GangEvents:
         *,
         again: bool = False,
     ) -> None:
-        if not again and self._said.get((gang, reason)) == note:
+        now, last = self._monotonic(), self._said.get((gang, reason))
+        if last is not None and not again and (last.note == note or now < last.next_at):
             return
-        self._said[gang, reason] = note
+        wait_s = min(_EVERY_S / 2, 2 * last.wait_s or _CHANGED_S) if last is not None else 0.0
+        self._said[gang, reason] = _Said(note, now + wait_s, wait_s)
         for pod in pods[:_PODS]:
             regarding = {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid}
             self._write(lambda about=regarding: event_body(kind, reason, "Gang", note, about))  # type: ignore[misc]

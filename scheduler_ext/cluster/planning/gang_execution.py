@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
-from scheduler_ext.cluster.client.transport import RefusedError, is_transient
+from scheduler_ext.cluster.client.transport import RefusedError, UnreachableError, is_transient
 from scheduler_ext.cluster.planning.gang_calls import GangCalls
 from scheduler_ext.cluster.planning.gang_events import GangEvents
 from scheduler_ext.cluster.planning.named_pod import NamedPod
@@ -45,8 +45,8 @@ class GangExecution:
         self._events = events
         self._active = active
         self._not_before: dict[GangKey, float] = {}
-        # The pods whose gates the API server refused to remove, and until when they are left alone.
-        self._refused: dict[str, float] = {}
+        # The pods whose gates the API server refused to remove, why, and until when they are left alone.
+        self._refused: dict[str, tuple[str, float]] = {}
 
     def evict(
         self,
@@ -58,8 +58,7 @@ class GangExecution:
         """Evict these pods, those of each gang together; `pods` are all pods by uid. `gone` is called with
         the uid of each one that leaves. A set that was refused is tried again later, and one that was chosen
         by outdated `budgets` is left to the next step. Raises ClusterError."""
-        now = time.monotonic()
-        self._not_before = {key: at for key, at in self._not_before.items() if at > now}
+        self.left_alone()
         sets: dict[tuple[GangKey, bool], list[NamedPod]] = {}
         for each in evicted:
             if each.uid in pods:
@@ -69,6 +68,12 @@ class GangExecution:
                 continue
             if overdue or self._calls.are_current(budgets, some):
                 self._evict_set(key, overdue, some, gone)
+
+    def left_alone(self) -> Collection[GangKey]:
+        """The gangs whose evictions were refused, or failed, and are not tried now."""
+        now = time.monotonic()
+        self._not_before = {key: at for key, at in self._not_before.items() if at > now}
+        return self._not_before.keys()
 
     def _evict_set(
         self, key: GangKey, overdue: bool, some: Sequence[NamedPod], gone: Callable[[str], None]
@@ -81,6 +86,10 @@ class GangExecution:
 
         try:
             refusal = self._calls.evict_all(some, key, evicted)
+        except UnreachableError:
+            # A webhook for some namespaces may hang: what others wait for goes on in the next step.
+            self._not_before[key] = time.monotonic() + AGAIN_S
+            raise
         finally:
             if left:
                 self._report_evicted(key, overdue, left)
@@ -100,35 +109,55 @@ class GangExecution:
         log.info("%s (%d pods)", why, len(some))
         self._events.evicted(key, some, why)
 
-    def lift(self, gang: Gang[Any], pods: Collection[GangPod], pool: Executor) -> list[GangPod]:
-        """Remove the gates of these pods, whose nominations are written; returns the pods whose gates went.
-        A gate whose removal is refused, by a policy for instance, is tried again later. Raises ClusterError
-        where any other removal may fail too."""
+    def lift(
+        self, gang: Gang[Any], pods: Collection[GangPod], pool: Executor, gone: Callable[[str], None]
+    ) -> bool:
+        """Remove the gates of these pods, whose nominations are written; whether some went. `gone` is called
+        with the uid of each pod whose gate went. A gate whose removal is refused, by a policy for instance,
+        is tried again later. Raises ClusterError where any other removal may fail too."""
         refused: list[tuple[GangPod, RefusedError]] = []
-        lifted = self._lift_all(pods, pool, refused)
-        if lifted:
-            log.info("gang %s starts: the gates of %d pods went", gang.key, len(lifted))
-            self._events.starting(gang.key, lifted, gang.wish.size)
-        if refused:
-            pod, error = refused[0]
-            self._events.not_starting(gang.key, [pod for pod, _ in refused], _refusal(pod, error))
-        return lifted
+        lifted: list[GangPod] = []
+        try:
+            self._lift_all(pods, pool, lifted, refused)
+        finally:
+            for pod in lifted:
+                gone(pod.uid)
+            if lifted:
+                log.info("gang %s starts: the gates of %d pods went", gang.key, len(lifted))
+                self._events.starting(gang.key, lifted, gang.wish.size)
+            if refused:
+                pod, error = refused[0]
+                self._events.not_starting(gang.key, [pod for pod, _ in refused], _refusal(pod, error))
+        return bool(lifted)
 
-    def lift_alone(self, pods: Collection[GangPod], pool: Executor) -> list[GangPod]:
+    def lift_alone(self, pods: Collection[GangPod], pool: Executor, gone: Callable[[str], None]) -> None:
         """The same for pods that need no place with others."""
         refused: list[tuple[GangPod, RefusedError]] = []
-        lifted = self._lift_all(pods, pool, refused)
-        for pod, error in refused:
-            self._events.not_starting_alone(pod, _refusal(pod, error))
-        return lifted
+        lifted: list[GangPod] = []
+        try:
+            self._lift_all(pods, pool, lifted, refused)
+        finally:
+            for pod in lifted:
+                gone(pod.uid)
+            for pod, error in refused:
+                self._events.not_starting_alone(pod, _refusal(pod, error))
+
+    def refused(self) -> dict[str, str]:
+        """Why the gates of pods stay for now, by uid."""
+        now = time.monotonic()
+        self._refused = {uid: each for uid, each in self._refused.items() if each[1] > now}
+        return {uid: why for uid, (why, _) in self._refused.items()}
 
     def _lift_all(
-        self, pods: Collection[GangPod], pool: Executor, refused: list[tuple[GangPod, RefusedError]]
-    ) -> list[GangPod]:
+        self,
+        pods: Collection[GangPod],
+        pool: Executor,
+        lifted: list[GangPod],
+        refused: list[tuple[GangPod, RefusedError]],
+    ) -> None:
         now = time.monotonic()
-        self._refused = {uid: until for uid, until in self._refused.items() if until > now}
-        due = [pod for pod in pods if pod.uid not in self._refused]
-        lifted: list[GangPod] = []
+        refused_before = self.refused()
+        due = [pod for pod in pods if pod.uid not in refused_before]
         failed: ClusterError | None = None
         for pod, done in [(pod, pool.submit(self._lift_one, pod)) for pod in due]:
             # One pod that is refused holds up no other: their gang has its places now.
@@ -137,7 +166,7 @@ class GangExecution:
             except ClusterError as error:
                 if isinstance(error, RefusedError) and not is_transient(error):
                     log.warning("%s", _refusal(pod, error))
-                    self._refused[pod.uid] = now + AGAIN_S
+                    self._refused[pod.uid] = str(error), now + AGAIN_S
                     refused.append((pod, error))
                 else:
                     failed = failed or error
@@ -145,7 +174,6 @@ class GangExecution:
                 lifted += [pod] if went else []
         if failed is not None:
             raise failed
-        return lifted
 
     def _lift_one(self, pod: GangPod) -> bool:
         went = self._active() and self._calls.lift(pod)

@@ -50,8 +50,8 @@ _EVERY_S, _REST = 0.1, 3.0
 _LOOK_EVERY_S = 1.0
 # The pods of a gang are created within this time, usually.
 _SOON_S = 5.0
-# After a second conflict a member is not nominated for this time. A nomination by another component makes a
-# first one, and then the watch shows it.
+# After a second refusal a member is not nominated for this time. A nomination by another component, or the
+# binding of the pod, makes a first one, and then the watch shows it.
 _CONFLICT_S = 60.0
 
 
@@ -119,18 +119,20 @@ class GangPlanning:
         """Something changed that gangs may depend on."""
         self._changed = True
 
-    def conflict(self, uid: str, why: str, now: float) -> None:
-        """The API server has refused the nomination of a member, because another field manager owns a part
-        of it."""
+    def refused(self, uid: str, why: str, now: float) -> bool:
+        """The API server has refused the nomination of a member, because another field manager owns a part of
+        it, or by a policy; whether not for the first time."""
         last = self._conflicts.get(uid)
         again = last is not None and now < last.until
         self._conflicts[uid] = _Conflict(why, again, now + _CONFLICT_S)
+        return again
 
     def forget(self) -> None:
         """Another extender is active."""
         self._conflicts.clear()
         self._reservations, self._in_line, self._found, self._alone = (), None, None, frozenset()
         self.writes.forget()
+        self.entries.forget()
 
     def is_member(self, uid: str) -> bool:
         """Whether a pod is planned with a gang, and not alone."""
@@ -208,6 +210,7 @@ class GangPlanning:
             topology,
             budgets,
             lambda ask, some, left: proposals.of(ask.pod, some, left),
+            self.writes.not_evicted(),
         )
         planning = GangStep(self._wall(), scene, self._policy, self._reservations)
         turns = GangTurns(planning, planner, self.alone(asks), cluster, self._pods.duration_s, now, version)
@@ -240,7 +243,7 @@ class GangPlanning:
         problems = {ask.uid: problem for ask in asks if (problem := self._problem(ask)) is not None}
         foreign = frozenset(ask.uid for ask in asks if ask.is_foreign)
         known = {ask.uid: ask for ask in asks if ask.uid not in problems}
-        waiting = Waiting(known, problems, assumed, foreign)
+        waiting = Waiting(known, problems, assumed, foreign, self._refused())
         planned = {
             ask.uid: ask.planned.node for ask in asks if ask.planned is not None and not ask.is_foreign
         }
@@ -293,6 +296,11 @@ class GangPlanning:
     def entry(self, ask: WaitingPod, at: float) -> Entry:
         """How a member stands, for those who read the plan."""
         return self.entries.entry(ask, at)
+
+    def _refused(self) -> dict[str, str]:
+        """Why gates stay: a gang that cannot begin keeps no room meanwhile."""
+        refused = self.writes.refused().items()
+        return {uid: f"the API server refuses to remove its gate: {why}" for uid, why in refused}
 
     def _problem(self, ask: WaitingPod) -> str | None:
         """Why a member cannot be planned. kube-scheduler may weigh its preferences; a gang does without."""

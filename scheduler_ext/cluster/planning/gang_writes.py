@@ -3,7 +3,7 @@ which go once the watch shows the nominations of all members."""
 
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -21,13 +21,13 @@ from scheduler_ext.cluster.planning.nomination_writer import Write
 from scheduler_ext.cluster.planning.own_writes import OwnWrites
 from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.core.node.node import PlannedPlace
-from scheduler_ext.core.planning.gang import Gang, MemberState
+from scheduler_ext.core.planning.gang import Gang, GangKey, MemberState
 from scheduler_ext.core.planning.gang_decisions import Decisions, GivenPlace
 from scheduler_ext.core.planning.gang_step import Policy
 from scheduler_ext.core.planning.waiting_pod import WaitingPod
 from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.wire.gang_pod import ONLY_NODE, GangPod
+from scheduler_ext.wire.gang_pod import ONLY_NODE
 from scheduler_ext.wire.gangs import START_BY
 from scheduler_ext.wire.times import time_text
 
@@ -89,6 +89,8 @@ class GangWrites:
         self._pool = ThreadPoolExecutor(_LIFTS_AT_ONCE, thread_name_prefix="gates")
         self._retry = Retry(transport.server, Backoff(), probes=False)
         self._asked: dict[str, _Asked] = {}
+        # When the removal of gates failed.
+        self._failed_at: dict[GangKey, float] = {}
         self.own = OwnWrites()
         self.reserved: frozenset[str] = frozenset()
         """The members whose places are kept without a nomination."""
@@ -104,6 +106,14 @@ class GangWrites:
     def pause_s(self) -> float:
         """The time until something may be written, after the API server refused it."""
         return self._retry.left_s()
+
+    def not_evicted(self) -> Collection[GangKey]:
+        """The gangs whose evictions the API server refused a short time ago."""
+        return self._execution.left_alone()
+
+    def refused(self) -> dict[str, str]:
+        """Why the API server refuses for now to remove the gates of pods, by uid."""
+        return self._execution.refused()
 
     def carry_out(
         self,
@@ -229,21 +239,28 @@ class GangWrites:
         """Remove the gates of gangs whose nominations are all written, and those of pods that need none."""
         given, pods = step.given, step.found.pods
         begun = {gang.key for gang in step.found.gangs if gang.has_begun or gang.has_started}
-        for uids in step.decisions.lift:
-            gang = step.gangs[uids[0]]
+        failed: ClusterError | None = None
+        # Those whose gates failed come last, in turns: the gates of some namespaces alone may fail.
+        gangs = {step.gangs[uids[0]].key: uids for uids in step.decisions.lift}
+        self._failed_at = {key: at for key, at in self._failed_at.items() if key in gangs}
+        for key in sorted(gangs, key=lambda key: self._failed_at.get(key, 0.0)):
+            gang = step.gangs[gangs[key][0]]
             joining = [given[member.uid] for member in gang.joining if member.uid in given]
-            if all(self._is_written(each) for each in joining):
-                lifted = self._execution.lift(gang, [pods[uid] for uid in uids], self._pool)
-                self._lifted(lifted)
-                if lifted:
-                    begun.add(gang.key)
+            if not all(self._is_written(each) for each in joining):
+                continue
+            try:
+                some = [pods[uid] for uid in gangs[key]]
+                if self._execution.lift(gang, some, self._pool, self.own.lifted):
+                    begun.add(key)
+            except ClusterError as error:
+                self._failed_at[key] = step.now
+                failed = error
+                break
         beside = [pod for key, some in step.found.companions.items() if key in begun for pod in some]
         if free := [pod for pod in (*beside, *step.found.alone) if pod.is_gated]:
-            self._lifted(self._execution.lift_alone(free, self._pool))
-
-    def _lifted(self, pods: Iterable[GangPod]) -> None:
-        for pod in pods:
-            self.own.lifted(pod.uid)
+            self._execution.lift_alone(free, self._pool, self.own.lifted)
+        if failed is not None:
+            raise failed
 
 
 def _notes(deadline: float | None, node: str, gang: Gang[WaitingPod]) -> dict[str, str]:

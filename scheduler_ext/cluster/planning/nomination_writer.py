@@ -42,12 +42,15 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A nomination that was not written, and why."""
+    """A nomination that was not written, and why. A `lasting` failure is one that the next write would meet,
+    too. The pod of one that `may_be_bound` needs no nomination then, as the watch will show."""
 
     uid: str
     place: PlannedPlace | None
     outcome: Outcome
     why: str
+    lasting: bool
+    may_be_bound: bool
 
 
 class NominationWriter(Background):
@@ -60,6 +63,8 @@ class NominationWriter(Background):
         self._transport = transport
         self._waiting: OrderedDict[str, Write] = OrderedDict()
         self._racing: OrderedDict[str, Write] = OrderedDict()
+        # The pods that are being written: a second write must not overtake the first.
+        self._in_flight: set[str] = set()
         self._has_work = Condition()
         self._failed: list[Failed] = []
         self._problem: str | None = None
@@ -107,11 +112,25 @@ class NominationWriter(Background):
     def run(self) -> None:
         while not self.stopped.is_set():
             with self._has_work:
-                if not (self._waiting or self._racing):
+                write = self._next()
+                if write is None:
                     self._has_work.wait()
                     continue
-                _, write = self._waiting.popitem(last=False) if self._waiting else self._racing.popitem()
-            self._write(write)
+                self._in_flight.add(write.pod.uid)
+            try:
+                self._write(write)
+            finally:
+                with self._has_work:
+                    self._in_flight.remove(write.pod.uid)
+                    self._has_work.notify()
+
+    def _next(self) -> Write | None:
+        """The next write of a pod that is not being written."""
+        for queue, order in ((self._waiting, self._waiting), (self._racing, reversed(self._racing))):
+            uid = next((uid for uid in order if uid not in self._in_flight), None)
+            if uid is not None:
+                return queue.pop(uid)
+        return None
 
     def _write(self, write: Write) -> None:
         pod = write.pod
@@ -126,17 +145,18 @@ class NominationWriter(Background):
 
     def _note(self, write: Write, error: ClusterError) -> None:
         status = error.status if isinstance(error, RefusedError) else None
-        if status == HTTPStatus.UNPROCESSABLE_ENTITY:
-            # The pod has been bound meanwhile, as the watch will show.
-            return
+        # With this status the API server refuses nominations of bound pods; policies may use it, too.
+        may_be_bound = status == HTTPStatus.UNPROCESSABLE_ENTITY
         outcome = Outcome.FAILED
         if status in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
             outcome = Outcome.CONFLICT
-        elif self._problem is None:
+        elif self._problem is None and not may_be_bound:
             log.warning("nominations are not written%s: %s", _hint(error), error)
             self._problem = str(error)
+        lasting = outcome is Outcome.CONFLICT or not is_transient(error)
+        failed = Failed(write.pod.uid, write.place, outcome, str(error), lasting, may_be_bound)
         with self._has_work:
-            self._failed.append(Failed(write.pod.uid, write.place, outcome, str(error)))
+            self._failed.append(failed)
 
 
 def _hint(error: ClusterError) -> str:

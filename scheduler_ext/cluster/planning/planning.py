@@ -279,9 +279,11 @@ class Planning(Background):
             if gangs is not None and gangs.is_member(each.uid):
                 # Its step looks at once, and writes the same again after a while.
                 gangs.changed()
-                cache.unplan(each.uid)
-                if each.outcome is Outcome.CONFLICT and each.place is not None:
-                    gangs.conflict(each.uid, each.why, now)
+                lasting = each.lasting and each.place is not None
+                if lasting and gangs.refused(each.uid, each.why, now):
+                    cache.unplan(each.uid)
+                continue
+            if each.may_be_bound:
                 continue
             place = planner.place_of(each.uid)
             if place is not None and each.place is not None and place[0] == each.place.node:

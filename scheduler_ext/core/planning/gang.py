@@ -108,8 +108,9 @@ class Gang(Generic[T]):
 
     @property
     def joining(self) -> tuple[Member[T], ...]:
-        """The members that have no node yet and are to get one."""
-        among = self.members if self.has_started else self.team
+        """The members that have no node yet and are to get one: further ones once all of the team have."""
+        is_whole = self.has_started and not any(member.is_unbound for member in self.team)
+        among = self.members if is_whole else self.team
         return tuple(member for member in among if member.is_unbound and not member.has_other_place)
 
     @property

@@ -70,8 +70,13 @@ def deadline(gang: Gang[T], policy: DeadlinePolicy) -> float | None:
     """The time by which a gang that has begun must have started. None if it began without the planner: its
     pods had no gate, so nothing was promised to them."""
     if gang.has_started:
-        joined = [member.created_at for member in gang.team if member.is_unbound]
-        return min(joined) + policy.seconds(gang) if joined else None
+        lost = sum(member.is_unbound for member in gang.team)
+        # Further pods may have waited since long before the gang lost some: without a gate, they were alone;
+        # otherwise those that came back are newer.
+        unbound = (member for member in gang.members if member.is_unbound)
+        back = [each for each in unbound if each.state is MemberState.GATED or each.deadline is not None]
+        joined = sorted(each.created_at for each in back)[-lost:] if lost else []
+        return joined[0] + policy.seconds(gang) if joined else None
     begun = [
         member.deadline
         for member in gang.members

@@ -40,12 +40,13 @@ class Reservation(Generic[T]):
 def part_of(gang: Gang[T], cluster: Draining[T]) -> frozenset[str]:
     """The nodes that could take one of the joining members."""
     seen: set[object] = set()
-    nodes: set[str] = set()
+    nodes: frozenset[str] = frozenset()
     for member in gang.joining:
         if member.kind is None or member.kind not in seen:
             seen.add(member.kind)
-            nodes.update(cluster.within_reach(member.ask))
-    return frozenset(nodes)
+            more = frozenset(cluster.within_reach(member.ask))
+            nodes = nodes | more if nodes else more
+    return nodes
 
 
 def reserve(
@@ -219,6 +220,8 @@ class Backfill(Generic[T]):
         for pod in running:
             self.add(pod)
         self.reservations: list[Reservation[T]] = []
+        # The last nodes with places, and those without: they are the same for many gangs.
+        self._open: tuple[frozenset[str], frozenset[str]] | None = None
 
     def add(self, pod: Running) -> None:
         """A further pod that gangs may wait for."""
@@ -262,7 +265,11 @@ class Backfill(Generic[T]):
                 if not self._ends_before(each, priority, max_duration_s)
             )
         )
-        return frozenset(self._cluster.nodes) - kept if kept else None
+        if not kept:
+            return None
+        if self._open is None or self._open[0] != kept:
+            self._open = kept, frozenset(self._cluster.nodes) - kept
+        return self._open[1]
 
     def _ends_before(self, kept: Reservation[T], priority: int, max_duration_s: float | None) -> bool:
         if kept.evicts_below is not None and priority < kept.evicts_below:

@@ -2,7 +2,7 @@
 planner that takes over from another goes on where that one stopped: gates, nominations with deadlines and
 bound members say how far each gang is."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
@@ -37,13 +37,15 @@ class Policy:
 @dataclass(frozen=True, slots=True)
 class Scene(Generic[T]):
     """The cluster at one time: pods on nodes are on `cluster`, and so are nominations by others, but those of
-    the planner are not. `running` are the pods on nodes that may be waited for or evicted."""
+    the planner are not. `running` are the pods on nodes that may be waited for or evicted. The evictions of
+    late gangs in `refused` were refused a short time ago."""
 
     cluster: Draining[T]
     running: Sequence[Running]
     topology: Topology
     budgets: Sequence[Budget] = ()
     proposals: Proposals[T] | None = None
+    refused: Collection[GangKey] = ()
 
 
 def step(
@@ -94,6 +96,8 @@ class GangStep(Generic[T]):
         self._singles: list[Single[T]] = []
         self._settle: list[str] = []
         self._evict: list[Evict] = []
+        # The pods of late gangs that leave, unless the API server refuses that.
+        self._unsure: set[str] = set()
         self._nominate: list[GivenPlace] = []
         self._lift: list[tuple[str, ...]] = []
         self._verdicts: list[Verdict[T]] = []
@@ -112,8 +116,13 @@ class GangStep(Generic[T]):
         policy = self._policy.deadlines
         overdue = given_up(begun, self._now, policy, self._reach)
         for gang in overdue:
-            leaving = [member for member in gang.members if member.state in _LEAVING]
-            self._leave([Evict(member.uid, gang.key, overdue=True) for member in leaving])
+            leaving = [member.uid for member in gang.members if member.state in _LEAVING]
+            evicted = [Evict(uid, gang.key, overdue=True) for uid in leaving]
+            if gang.key in self._scene.refused:
+                self._evict += evicted
+            else:
+                self._leave(evicted)
+                self._unsure.update(leaving)
             self._verdicts.append(Verdict(State.GIVEN_UP, gang))
         starting = []
         for gang in begun:
@@ -262,7 +271,7 @@ class GangStep(Generic[T]):
         """The gang does not fit: the first such gang of its part of the cluster makes room, or keeps it."""
         part = part_of(gang, self._cluster)
         for other in self.backfill.reservations:
-            if other.part & part:
+            if not other.part.isdisjoint(part):
                 self._verdicts.append(Verdict(State.BEHIND, gang, miss=miss, behind=other.key))
                 return
         mine = self._preempt(gang, part)
@@ -297,15 +306,22 @@ class GangStep(Generic[T]):
         )
         if found is None:
             return None
-        evicted = [Evict(pod.uid, gang.key) for pod in found.victims]
-        for key in dict.fromkeys(pod.gang for pod in found.victims):
-            members = self._by_key[key].members if key in self._by_key else ()
-            evicted += [Evict(each.uid, gang.key) for each in members if each.state is MemberState.WAITING]
-        self._leave(evicted)
         places = {uid: place.node for uid, place in found.fit.places.items()}
         nodes = set(places.values())
-        awaited = frozenset(pod.uid for pod in self._running if pod.leaving and pod.node in nodes)
+        going = {pod.uid for pod in self._running if pod.leaving} | {pod.uid for pod in found.victims}
+        awaited = frozenset(pod.uid for pod in self._running if pod.uid in going and pod.node in nodes)
+        # Where a late gang does not leave, the victims would leave in vain.
+        if awaited.isdisjoint(self._unsure):
+            self._leave(self._evictions(gang, found.victims))
         return Reservation(gang.key, gang.joining, places, awaited, None, part)
+
+    def _evictions(self, gang: Gang[T], victims: Sequence[Running]) -> list[Evict]:
+        """The victims of a gang, with those members of their gangs that wait for a node."""
+        evicted = [Evict(pod.uid, gang.key) for pod in victims]
+        for key in dict.fromkeys(pod.gang for pod in victims):
+            members = self._by_key[key].members if key in self._by_key else ()
+            evicted += [Evict(each.uid, gang.key) for each in members if each.state is MemberState.WAITING]
+        return evicted
 
     def place(self, single: Single[T]) -> None:
         """The place that a pod has already, or the best one that backfill allows."""

@@ -1,8 +1,8 @@
 """The turns of gangs and of pods alone in one step of the planner: gangs that have begun first, then all by
 priority and age."""
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from itertools import takewhile
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Sequence
 
 from scheduler_ext.core.planning.backfilled_cluster import BackfilledCluster
 from scheduler_ext.core.planning.gang import Gang
@@ -39,6 +39,8 @@ class GangTurns:
         self._duration_s = duration_s
         self._cluster = BackfilledCluster(cluster, planning.backfill, duration_s)
         self._left = _MOST
+        # The first pods, of which none is left to be tried.
+        self._tried = 0
         self.steps: list[Step] = []
 
     def take(self, gangs: Sequence[Gang[WaitingPod]]) -> Decisions[WaitingPod]:
@@ -79,7 +81,14 @@ class GangTurns:
 
     def _place_before(self, gang: Gang[WaitingPod]) -> bool:
         """Places for the pods that come before a gang; whether none of them is left to be tried."""
-        return self._place(before(self._asks, gang.turn))
+        end = len(before(self._asks, gang.turn))
+        asks = self._asks[self._tried : end]
+        if self._tried and not self._planner.waits(asks, self._now):
+            self._tried = end
+            return True
+        in_turn = self._place(asks)
+        self._tried = end if in_turn else self._tried
+        return in_turn
 
     def _place(self, asks: Sequence[WaitingPod]) -> bool:
         while self._left > 0:
@@ -99,6 +108,6 @@ class GangTurns:
         self._planning.hold(single, node)
 
 
-def before(asks: Iterable[WaitingPod], turn: tuple[int, float]) -> list[WaitingPod]:
+def before(asks: Sequence[WaitingPod], turn: tuple[int, float]) -> Sequence[WaitingPod]:
     """The pods alone that come before a gang's turn; `asks` are in their order."""
-    return list(takewhile(lambda ask: ask.rank[:2] < turn, asks))
+    return asks[: bisect_left(asks, turn, key=lambda ask: ask.rank[:2])]

@@ -50,7 +50,7 @@ def sentence(verdict: Verdict[T], amounts: Amounts[T]) -> str:
     elif verdict.state is State.IN_LINE:
         words.append("pods that come before the gang are still to be tried")
     elif verdict.state is State.UNSCHEDULABLE:
-        words.append("the gang would not fit if all other pods left")
+        words.append("the gang would not fit if all other pods with GPUs left")
     if verdict.reservation is not None:
         kept = verdict.reservation
         pods = f"{len(kept.awaited)} pod{'s' * (len(kept.awaited) != 1)}"

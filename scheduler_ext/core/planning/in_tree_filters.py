@@ -92,6 +92,8 @@ class InTreeView:
             for resource, free in rooms.free.items()
         }
         self._passed: dict[Hashable, Bools] = {}
+        # What does not depend on pods: many gangs that wait ask the same.
+        self._possible: dict[Hashable, Bools] = {}
         self._preferences: dict[Hashable, Ints] = {}
 
     def take(self, row: int, amounts: Amounts, pods: int = 1) -> None:
@@ -109,11 +111,13 @@ class InTreeView:
 
     def could_pass(self, pod: WaitingPod) -> Bools:
         """The nodes that would pass a pod if all other pods left, `[row]`."""
-        possible = self._allowed(pod.needs).copy()
-        for row in np.flatnonzero(possible).tolist():
-            offered = self._rooms.offered[self._rows[row]]
-            possible[row] = all(offered.get(name, 0) >= amount for name, amount in pod.amounts.items())
-        return possible
+        key = constraints_key(pod.needs), tuple(pod.amounts.items())
+        if key not in self._possible:
+            possible = self._possible[key] = self._allowed(pod.needs).copy()
+            for row in np.flatnonzero(possible).tolist():
+                offered = self._rooms.offered[self._rows[row]]
+                possible[row] = all(offered.get(name, 0) >= amount for name, amount in pod.amounts.items())
+        return self._possible[key]
 
     def refusals(self, pod: WaitingPod) -> Counter[str]:
         """The number of nodes that refuse a pod for each reason."""

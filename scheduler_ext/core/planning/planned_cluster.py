@@ -71,6 +71,8 @@ class PlannedCluster:
         self._undo: list[Callable[[], None]] = []
         # The last set of nodes, and its rows: searches ask within one set thousands of times.
         self._among: tuple[frozenset[str] | None, Bools] = None, np.zeros(0, np.bool_)
+        # The last nodes within reach: many gangs that wait have the same.
+        self._reach: tuple[Bools, frozenset[str]] | None = None
 
     @property
     def nodes(self) -> Collection[str]:
@@ -144,7 +146,8 @@ class PlannedCluster:
 
     def planned_on(self, node: str, uid: str) -> BoundPod | None:
         """The pod of this uid that has a place on a node, with the GPUs of its shares."""
-        return next((pod for pod in self.info(node).planned if pod.uid == uid), None)
+        there = self.info(node).planned if node in self._snapshot.nodes else ()
+        return next((pod for pod in there if pod.uid == uid), None)
 
     def refusals(self, ask: WaitingPod) -> Counter[str]:
         """The number of nodes that refuse a pod, by reason: kube-scheduler's own, then those of GPUs."""
@@ -156,12 +159,15 @@ class PlannedCluster:
                 found[REASONS[code - 1].text] += count
         return found
 
-    def within_reach(self, ask: WaitingPod) -> Collection[str]:
+    def within_reach(self, ask: WaitingPod) -> frozenset[str]:
         """The nodes that take a pod now, or would if other pods left."""
         assert self._emptied is not None
         possible = self._in_tree.could_pass(ask) & self._emptied.fits(self._snapshot, ask.request)
         possible |= self._in_tree.passed(ask) & (self._totals_of(ask.request).totals > -np.inf)
-        return [self._name(row) for row in np.flatnonzero(possible).tolist()]
+        if self._reach is None or not np.array_equal(possible, self._reach[0]):
+            names = frozenset(self._name(row) for row in np.flatnonzero(possible).tolist())
+            self._reach = possible, names
+        return self._reach[1]
 
     def info(self, node: str) -> NodeInfo:
         """A node as it is now."""

@@ -328,7 +328,14 @@ class Planner:
         self, batch: Sequence[WaitingPod], found: Mapping[str, str], cluster: TriedCluster
     ) -> tuple[dict[str, str], list[str]]:
         """Places for the rest of a batch that pods of lower priority have, and the pods that lose theirs."""
-        lower = [given for given in self._given.values() if given.ask.priority < batch[0].priority]
+        # Those that kube-scheduler has come to are about to be bound, or are being bound.
+        lower = [
+            given
+            for uid, given in self._given.items()
+            if given.ask.priority < batch[0].priority
+            and uid not in self._asked
+            and cluster.planned_on(given.node, uid) is not None
+        ]
         if not lower:
             return {}, []
         mark = cluster.mark()

@@ -110,7 +110,7 @@ def _item(position: int, row: Waiting, line: Mapping[str, Any] | None, now: floa
         "uid": None if gang is not None else first.uid,
         "gang": {"source": gang.source, "name": gang.name} if gang is not None else None,
         "members": _members(row) if gang is not None else [],
-        "asks": asks(first.request) + (" each" if gang is not None else ""),
+        "asks": _asks(row) if gang is not None else asks(first.request),
         "priority": min(each.pod.priority for each in row.pods),
         "state": row.state.value,
         "nodes": dict(Counter(_nodes(row))),
@@ -121,6 +121,14 @@ def _item(position: int, row: Waiting, line: Mapping[str, Any] | None, now: floa
         "reason": _reason(row.state, entry, line),
         "refusals": dict(entry.refusals) if entry is not None else {},
     }
+
+
+def _asks(row: Waiting) -> str:
+    """What the pods of a gang ask."""
+    found = Counter(asks(each.pod.request) for each in row.pods)
+    if len(found) == 1:
+        return f"{next(iter(found))} each"
+    return "; ".join(f"{count} pod{'s' * (count > 1)}: {text}" for text, count in found.items())
 
 
 def _nodes(row: Waiting) -> list[str]:

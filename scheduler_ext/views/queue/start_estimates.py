@@ -14,6 +14,7 @@ from scheduler_ext.core.planning.plan import Entry, Plan, State
 from scheduler_ext.core.queue.estimate import Estimate, estimates
 from scheduler_ext.core.queue.room import Amounts, Arrivals, Holder, Waiter
 from scheduler_ext.core.queue.run_times import PastRuns, Run, RunKind
+from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.explain import needs_of
 from scheduler_ext.sources.source_status import SourceStatus
@@ -39,13 +40,14 @@ _SOON_S = 0.3
 # After each future, so that decisions do not wait long for the interpreter.
 _PAUSE_S = 0.002
 
+_APART = "the pods of its gang go to different nodes, which estimates do not follow"
 _PLACED = (State.PLANNED, State.NOMINATED)
 _UNKNOWN = {
     State.GATED: "it has scheduling gates",
     State.INVALID: "its request, or its gang, cannot be read",
     State.ASSEMBLING: "some pods of its gang do not exist yet",
     State.GIVEN_UP: "its gang is evicted",
-    State.UNSCHEDULABLE: "its gang would not fit if all other pods left",
+    State.UNSCHEDULABLE: "its gang would not fit if all other pods with GPUs left",
 }
 
 
@@ -156,6 +158,9 @@ class StartEstimates:
             lambda: time.sleep(_PAUSE_S),
         )
         found |= {row.pods[0].pod.uid: each for row, each in zip(queue, made, strict=True)}
+        for row, waiter in zip(queue, waiters, strict=True):
+            if not waiter.places and asked.go_apart(row):
+                found[row.pods[0].pod.uid] = Estimate(unknown=_APART)
         return Estimated(now, found)
 
 
@@ -171,13 +176,17 @@ class _Asked:
         """A row of the queue."""
         first = row.pods[0]
         pod = read_redacted(first.manifest)
-        within, memory_mib = self._nodes(first, pod)
+        of_each = self._of_each(row)
+        within = frozenset[str]().union(*(nodes for nodes, _ in of_each.values()))
         places = tuple(entry.node for entry in row.entries if entry.node)
         placed = row.state in _PLACED and len(places) == len(row.pods) and all(map(self._room.has, places))
         if row.state is State.NOMINATED_ELSEWHERE and first.nominated_node is not None:
             within &= {first.nominated_node}
         return Waiter(
-            asks=tuple(amounts_of(each.pod.request, each.pod.cpu_milli, memory_mib) for each in row.pods),
+            asks=tuple(
+                amounts_of(each.pod.request, each.pod.cpu_milli, of_each[each.pod.request][1])
+                for each in row.pods
+            ),
             within=within,
             kind=waiting_kind(first),
             priority=first.pod.priority,
@@ -185,6 +194,15 @@ class _Asked:
             places=places if placed else (),
             kept=frozenset(places) if not placed else frozenset(),
         )
+
+    def go_apart(self, row: Waiting) -> bool:
+        """Whether the pods of a row go to different nodes."""
+        return len({nodes for nodes, _ in self._of_each(row).values()}) > 1
+
+    def _of_each(self, row: Waiting) -> dict[GpuRequest, tuple[frozenset[str], int]]:
+        """The nodes for each request in a row. Pods of one request are taken for equal."""
+        pods = {each.pod.request: each for each in reversed(row.pods)}
+        return {each: self._nodes(pod, read_redacted(pod.manifest)) for each, pod in pods.items()}
 
     def _nodes(self, waiting: PendingPod, pod: kube.Pod) -> tuple[frozenset[str], int]:
         """The nodes that would take a pod if they were empty, and the memory of their largest GPU."""

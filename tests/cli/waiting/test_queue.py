@@ -96,7 +96,7 @@ def test_a_gang_is_a_row_and_its_members_are_in_the_wide_table() -> None:
         nodes={"n0": 2, "n1": 1},
     )
     lines = printed(gang)
-    assert "train (gang of 3)" in lines[1]
+    assert "train (3 of a gang)" in lines[1]
     assert "  2 nodes  " in lines[1]
     assert len(lines) == 2
     wide = printed(gang, wide=True)

@@ -19,6 +19,7 @@ from scheduler_ext.wire.gangs import gang_wish
 from tests.kube_objects import pod
 
 OURS = "gpu.scheduler-ext.io/"
+LATER = "2100-01-01T00:00:00Z"
 RESOURCES = ResourceNames()
 
 
@@ -225,6 +226,52 @@ def owned(of: GangPod, owner: str) -> GangPod:
 def test_pods_of_former_runs_take_no_part(pods: list[GangPod], joining: set[str], missing: int) -> None:
     (gang,) = Scene(pods).assemble().gangs
     assert ({each.uid for each in gang.joining}, gang.missing) == (joining, missing)
+
+
+RUNNING = [owned(member(name, on="n1"), "job") for name in "ab"]
+
+
+@pytest.mark.parametrize(
+    ("pods", "alone"),
+    [
+        pytest.param(
+            [*RUNNING, owned(member("c"), "job"), owned(member("d", gates=()), "job")],
+            ["c", "d"],
+            id="no GPU waits for the further pods of an elastic job",
+        ),
+        pytest.param([*RUNNING[:1], owned(member("c"), "job")], [], id="one of the first ones has come back"),
+        pytest.param(
+            [*RUNNING, *(owned(member(name), "next") for name in "cd")],
+            [],
+            id="another run has begun beside it",
+        ),
+        pytest.param([*RUNNING, member("c")], [], id="it is not known who made the pod"),
+        pytest.param(
+            [
+                owned(member(name, on=on, notes={f"{OURS}gang-required-topology": "zone"}), "job")
+                for name, on in (("a", "n1"), ("b", "n1"), ("c", None))
+            ],
+            [],
+            id="all of them have to be in one zone",
+        ),
+        pytest.param(
+            [
+                *(
+                    owned(member(name, on="n1", notes={f"{OURS}gang-start-by": LATER}), "job")
+                    for name in "ab"
+                ),
+                owned(member("c"), "job"),
+            ],
+            [],
+            id="the gang has not started as a whole yet",
+        ),
+    ],
+)
+def test_pods_that_join_a_gang_that_runs_whole_are_alone(pods: list[GangPod], alone: list[str]) -> None:
+    found = Scene(pods).assemble()
+    assert sorted(each.name for each in found.alone) == alone
+    there = {each.uid for gang in found.gangs for each in gang.members}
+    assert there == {each.uid for each in pods if each.name not in alone}
 
 
 def test_a_launcher_of_a_former_run_does_not_count() -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.planning import group_sizes
+from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_requests import Request
@@ -94,6 +95,58 @@ def test_a_gang_whose_gates_are_refused_holds_up_no_other(make: Callable[..., Cl
     refused.lift()
 
 
+def test_a_gang_whose_gates_fail_holds_up_no_other(make: Callable[..., Cluster]) -> None:
+    """As where a webhook for some namespaces does not answer the API server."""
+    cluster = make("n1", "n2", "n3", "n4")
+    failing = cluster.server.faults.place(
+        Refuse(500), lambda each: is_lift(each) and each.path.endswith(("/a", "/b")), times=None
+    )
+    cluster.add("a", priority=10)
+    cluster.add("b", priority=10)
+    cluster.extender()
+    eventually(lambda: failing.hits > 0)
+    other = {f"{OURS}gang": "other"}
+    cluster.add("c", notes=other)
+    cluster.add("d", notes=other)
+    cluster.add("alone", size=1)
+    eventually(lambda: cluster.gated() == {"a", "b"})
+
+
+def test_a_gate_that_went_is_known_though_another_one_fails(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2")
+    cluster.server.faults.place(
+        Refuse(503, retry_after_s=60), lambda each: is_lift(each) and each.path.endswith("/b"), times=None
+    )
+    cluster.add("a")
+    cluster.add("b")
+    live = cluster.extender()
+    eventually(lambda: cluster.gated() == {"b"})
+    planning = live.planning
+    assert planning is not None
+    assert planning.gangs is not None
+    written = planning.gangs.writes.own
+    eventually(lambda: "uid-a" in written._by_uid and written._by_uid["uid-a"].lifted)
+    eventually(lambda: [each["regarding"]["name"] for each in cluster.events("GPUGangStarting")] == ["a"])
+
+
+def test_evictions_that_fail_hold_up_no_other_gang(
+    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a webhook for some namespaces hangs."""
+    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_calls._CALL_S", 0.2)
+    cluster = make("n1", "n2", "n3")
+    cluster.server.faults.place(Hang(), lambda each: "/eviction" in each.path, times=None)
+    late = {f"{OURS}gang-start-by": time_text(time.time() - 1)}
+    cluster.add("a", notes=late, ungated=True)
+    cluster.add("b", notes=late, ungated=True)
+    cluster.bind("a", "n1")
+    other = {f"{OURS}gang": "other"}
+    cluster.add("c", notes=other)
+    cluster.add("d", notes=other)
+    cluster.extender()
+    eventually(lambda: cluster.gated() == set())
+
+
 def test_a_refused_gate_is_tried_again(make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler_ext.cluster.planning.gang_execution.AGAIN_S", 0.1)
     cluster = make("n1", "n2")
@@ -104,9 +157,37 @@ def test_a_refused_gate_is_tried_again(make: Callable[..., Cluster], monkeypatch
     eventually(lambda: cluster.gated() == set())
 
 
+def test_a_gang_whose_gates_are_refused_keeps_no_room_from_others(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2")
+    cluster.server.faults.place(
+        Refuse(403), lambda each: is_lift(each) and each.path.endswith(("/a", "/b")), times=None
+    )
+    cluster.add("a", priority=10)
+    cluster.add("b", priority=10)
+    other = {f"{OURS}gang": "other"}
+    cluster.add("c", notes=other)
+    cluster.add("d", notes=other)
+    live = cluster.extender()
+    eventually(lambda: cluster.gated() == {"a", "b"})
+    assert any("the API server refuses to remove its gate: 403" in note for note in live.notes_on("uid-a"))
+    assert cluster.places().keys() == {"c", "d"}
+
+
+def test_a_policy_that_names_no_status_refuses_the_end_of_a_gate(make: Callable[..., Cluster]) -> None:
+    """A ValidatingAdmissionPolicy without a reason answers 422, as for a pod that has changed."""
+    cluster = make("n1", "n2")
+    denied = "pods \"a\" is forbidden: ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no"
+    cluster.server.faults.place(Refuse(422, "Invalid", denied), is_lift, times=None)
+    cluster.add("a")
+    cluster.add("b")
+    cluster.extender()
+    eventually(lambda: len(cluster.events("GPUGangNotStarting")) == 2)
+
+
 def test_no_start_is_reported_where_no_gate_went(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
-    cluster.server.faults.place(Refuse(422), is_lift, times=None)
+    changed = "the server rejected our request due to an error in our request"
+    cluster.server.faults.place(Refuse(422, "Invalid", changed), is_lift, times=None)
     cluster.add("a")
     cluster.add("b")
     cluster.extender()
@@ -129,6 +210,24 @@ def test_no_gate_goes_while_a_nomination_fails(make: Callable[..., Cluster]) -> 
     eventually(lambda: cluster.gated() == set())
 
 
+def test_a_place_is_kept_though_its_nomination_fails(
+    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next step for gangs, which writes it again, may be seconds away."""
+    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_planning._REST", 1e6)
+    cluster = make("n1", "n2")
+    fault = cluster.server.faults.place(Refuse(503), is_nomination, times=None)
+    cluster.add("a")
+    cluster.add("b")
+    live = cluster.extender()
+    eventually(lambda: fault.hits >= 2)
+    assert live.planning is not None
+    time.sleep(0.1)
+    live.planning.wake()
+    time.sleep(0.3)
+    assert {place.pod.uid for place in live.locked.cache.all_kept()} == {"uid-a", "uid-b"}
+
+
 def test_a_gang_whose_nominations_conflict_keeps_no_room_from_others(
     make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,6 +245,27 @@ def test_a_gang_whose_nominations_conflict_keeps_no_room_from_others(
     live = cluster.extender()
     eventually(lambda: cluster.gated() == {"a", "b"})
     assert any("pod b: the API server refuses its nomination: 409" in note for note in live.notes_on("uid-a"))
+
+
+@pytest.mark.parametrize("status", [403, 422])
+def test_a_gang_whose_nominations_are_refused_keeps_no_room_from_others(
+    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """As by a policy of the namespace."""
+    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_writes._WRITTEN_S", 0.1)
+    cluster = make("n1", "n2")
+    cluster.server.faults.place(
+        Refuse(status), lambda each: is_nomination(each) and "/b/" in each.path, times=None
+    )
+    cluster.add("a", priority=10)
+    cluster.add("b", priority=10)
+    other = {f"{OURS}gang": "other"}
+    cluster.add("c", notes=other)
+    cluster.add("d", notes=other)
+    live = cluster.extender()
+    eventually(lambda: cluster.gated() == {"a", "b"})
+    refusal = f"pod b: the API server refuses its nomination: {status}"
+    eventually(lambda: any(refusal in note for note in live.notes_on("uid-a")))
 
 
 def test_nominations_are_not_remembered_for_longer_than_their_writes_take(

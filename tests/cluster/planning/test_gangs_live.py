@@ -55,6 +55,33 @@ def test_no_gate_goes_while_the_gang_does_not_fit(make: Callable[..., Cluster]) 
     eventually(lambda: cluster.gated() == set())
 
 
+def test_an_extender_that_is_no_longer_active_does_not_say_what_gangs_lacked(
+    make: Callable[..., Cluster],
+) -> None:
+    cluster = make("n1")
+    cluster.add("a")
+    cluster.add("b")
+    live = cluster.extender()
+    eventually(lambda: bool(live.notes_on("uid-a")))
+    planning = live.planning
+    assert planning is not None
+    planning.stop(5.0)
+    planning._give_up()
+    assert live.notes_on("uid-a") == ()
+
+
+def test_a_gang_that_pods_without_gpus_keep_waiting_does_not_count_them(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2")
+    cluster.server.store.put(PODS, pod("web", {"cpu": "8"}, on="n1"))
+    for name in ("a", "b"):
+        cluster.add(name, containers=[{"name": "main", "resources": {"limits": {WHOLE: "1", "cpu": "2"}}}])
+    live = cluster.extender()
+    missing = "the gang would not fit if all other pods with GPUs left"
+    eventually(lambda: any(note.endswith(missing) for note in live.notes_on("uid-a")))
+    cluster.server.store.delete(PODS, "web", "default")
+    eventually(lambda: cluster.gated() == set())
+
+
 def test_a_new_extender_goes_on_after_a_part_of_the_gates_went(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
     later = time_text(time.time() + 100)

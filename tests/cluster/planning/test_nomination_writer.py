@@ -88,3 +88,17 @@ def test_a_write_that_would_be_in_vain_is_dropped(writer: tuple[NominationWriter
     writer[0].put([write("a", races=True), write("b", races=True), write("c"), withdrawal])
     assert [writer[0].drop(name) for name in ("a", "c", "w", "unknown")] == [True, True, False, False]
     assert order(*writer, 2) == ["w", "b"]
+
+
+def test_two_writes_of_one_pod_do_not_overtake_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nomination_writer, "_CONNECTIONS", 2)
+    server = Slow()
+    writer = NominationWriter(server)
+    writer.start()
+    writer.put([write("a")])
+    eventually(lambda: server.written == ["a"])
+    writer.put([Write(Pod("a"), None), write("b")])
+    eventually(lambda: server.written == ["a", "b"])
+    server.answers.release(100)
+    eventually(lambda: server.written == ["a", "b", "a"])
+    writer.stop(5.0)

@@ -56,6 +56,10 @@ def test_further_members_join_a_gang_that_has_started() -> None:
     assert len(states(BOUND, BOUND, GATED, size=2).joining) == 1
 
 
+def test_a_member_that_comes_back_does_not_wait_until_further_members_fit() -> None:
+    assert len(states(BOUND, GATED, GATED, GATED, size=2).joining) == 1
+
+
 def test_gangs_that_have_begun_come_first_then_priority_then_age() -> None:
     def one(name: str, priority: int, created: float, state: MemberState = GATED) -> Gang[Ask]:
         return gang(*team(2, state=state, priority=priority, created_at=created), name=name)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.planning.gang import Gang, MemberState, OnDeadline
+from scheduler_ext.core.planning.gang import Gang, Member, MemberState, OnDeadline
 from scheduler_ext.core.planning.gang_deadline import DeadlinePolicy, Standing, given_up, standing
 from tests.core.planning.memory_cluster import Ask, gang, member
 
@@ -114,3 +114,27 @@ def late(name: str, policy: OnDeadline | None) -> Gang[Ask]:
 def test_late_gangs_are_given_up(gangs: list[Gang[Ask]], reach: dict[str, str], expected: list[str]) -> None:
     found = given_up(gangs, 100.0, POLICY, lambda each: frozenset(reach.get(each.key.name, "")))
     assert [each.key.name for each in found] == expected
+
+
+FIRST = member("m0", state=BOUND, node="n", created_at=50.0)
+
+
+@pytest.mark.parametrize(
+    "further",
+    [
+        pytest.param(member("old", state=WAITING, created_at=100.0), id="a pod alone"),
+        pytest.param(member("old", state=GATED, created_at=100.0), id="a pod behind the gate"),
+    ],
+)
+def test_a_gang_that_lost_a_pod_has_time_though_a_further_one_has_waited_for_long(
+    further: Member[Ask],
+) -> None:
+    back = member("new", state=GATED, created_at=500.0)
+    whole = gang(FIRST, further, back, size=2)
+    assert standing(whole, 559.0, POLICY) is Standing.STARTING
+    assert standing(whole, 560.0, POLICY) is Standing.OVERDUE
+
+
+def test_no_gang_is_late_before_its_pod_has_come_back() -> None:
+    whole = gang(FIRST, member("old", state=WAITING, created_at=100.0), size=2)
+    assert standing(whole, 1e6, POLICY) is Standing.STARTING

@@ -91,7 +91,7 @@ def test_a_gang_that_fits_gets_places_and_then_loses_its_gates() -> None:
             gang(*team(3, 8)),
             [],
             State.UNSCHEDULABLE,
-            "2 of 3 members fit; 8 × GPU short; the gang would not fit if all other pods left",
+            "2 of 3 members fit; 8 × GPU short; the gang would not fit if all other pods with GPUs left",
             id="the cluster is too small",
         ),
         pytest.param(
@@ -260,6 +260,27 @@ def test_a_gang_that_is_late_is_evicted_whole_but_for_pods_behind_gates() -> Non
     assert [(each.uid, each.overdue) for each in found.evict] == [("m0", True), ("m1", True)]
     assert found.withdraw == ["m2"]
     assert words(found) == ["1 of 3 members run, and the deadline has passed: the gang is evicted whole"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "state"),
+    [
+        pytest.param(False, State.EVICTING, id="as long as it is not known whether that gang leaves"),
+        pytest.param(True, State.RESERVED, id="nor after its eviction was refused"),
+    ],
+)
+def test_no_pod_is_evicted_beside_a_late_gang_that_may_stay(refused: bool, state: State) -> None:
+    late = gang(
+        member("x0", 8, BOUND, node="n1", deadline=90.0, priority=20),
+        member("x1", 8, WAITING, deadline=90.0, priority=20),
+        name="late",
+    )
+    pods = [running("x0", "n1", 8, gang=late.key, priority=20), running("low", "n2", 8)]
+    scene = Scene(MemoryCluster(TWO, pods), [pod for pod, _ in pods], topology(TWO))
+    scene = replace(scene, refused=(late.key,) if refused else ())
+    found = step(NOW, [late, gang(*team(2, 8, priority=10))], [], scene, PREEMPTING)
+    assert {each.uid for each in found.evict} == {"x0", "x1"}
+    assert states(found)["train"] is state
 
 
 def test_a_gang_that_runs_whole_loses_its_deadline() -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from scheduler_ext.core.planning.gang_reservation import Backfill, Reservation
 from scheduler_ext.core.planning.gang_step import GangStep, Policy, Scene
 from scheduler_ext.core.planning.gang_turns import GangTurns
 from scheduler_ext.core.planning.gang_words import sentence
+from scheduler_ext.core.planning.given_places import Step
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
 from scheduler_ext.core.planning.planner import Planner
@@ -210,3 +212,33 @@ def test_a_gang_that_has_begun_keeps_places_from_earlier_pods(
     placed, decisions = turns.step(*pods, gangs=[replace(gang(3), members=members)])
     assert [each.state for each in decisions.verdicts] == [State.RESERVED]
     assert placed == expected
+
+
+class Looks(Planner):
+    """Counts the pods that it is asked about."""
+
+    count = 0
+
+    def step(self, now: float, asks: Sequence[WaitingPod], *given: Any) -> Step:
+        self.count += len(asks)
+        return super().step(now, asks, *given)
+
+    def waits(self, asks: Iterable[WaitingPod], now: float) -> bool:
+        asks = list(asks)
+        self.count += len(asks)
+        return super().waits(asks, now)
+
+
+def test_pods_that_come_before_many_gangs_are_not_tried_for_each_of_them() -> None:
+    turns = Turns("a")
+    turns.run(a="r")
+    turns.planner = planner = Looks(32, 30.0)
+    gangs = [
+        replace(gang(2, created_at=100.0 + number), wish=GangWish(KEY._replace(name=f"g{number}"), 2))
+        for number in range(50)
+    ]
+    pods = [alone(f"p{number}", created_at=number) for number in range(100)]
+    _, decisions = turns.step(*pods, gangs=gangs)
+    assert len(decisions.verdicts) == 50
+    assert decisions.in_line is None
+    assert planner.count < 10 * len(pods)

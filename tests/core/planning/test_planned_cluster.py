@@ -21,7 +21,7 @@ from scheduler_ext.core.node.placed import with_pod
 from scheduler_ext.core.planning.draining import Running
 from scheduler_ext.core.planning.emptied_nodes import EmptiedNodes
 from scheduler_ext.core.planning.planned_cluster import PlannedCluster
-from scheduler_ext.core.planning.waiting_pod import WaitingPod
+from scheduler_ext.core.planning.waiting_pod import Amounts, WaitingPod
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.core.asked import share, whole
@@ -171,6 +171,29 @@ def test_the_nodes_within_reach_of_a_pod() -> None:
     assert set(cluster.within_reach(waiting("p", 2))) == {"full", "free"}
     assert set(cluster.within_reach(waiting("p", 2, cpu=70))) == set()
     assert set(cluster.nodes) == {"full", "free", "small"}
+
+
+def test_the_nodes_within_reach_of_many_pods_are_found_once() -> None:
+    """Thousands of waiting gangs ask about all nodes in each step."""
+    runs = bound("r", wants(2, "nvidia.com/gpu"))
+    lab = PlanningLab([gpus_node("full", 2, runs), gpus_node("free", 2), gpus_node("small", 1)])
+    snapshot, rooms = lab.snapshot(), lab.rooms.copy(("cpu", "pods"))
+    asked: list[int] = []
+
+    class Offered(list[Amounts]):
+        """Notes the nodes whose amounts are compared."""
+
+        def __getitem__(self, index: Any) -> Any:
+            asked.append(index)
+            return super().__getitem__(index)
+
+    view = lab.in_tree.at(replace(rooms, offered=Offered(rooms.offered)), snapshot)
+    cluster = PlannedCluster(snapshot, SIZING, view, {}, EmptiedNodes(SIZING))
+    both = [cluster.within_reach(waiting(name, 2)) for name in ("p", "q")]
+    assert both[0] is both[1]
+    assert set(cluster.within_reach(waiting("large", 1))) == {"full", "free", "small"}
+    assert set(cluster.within_reach(waiting("p", 2))) == {"full", "free"}
+    assert len(asked) == len(snapshot.nodes)
 
 
 def test_shares_get_the_gpus_that_bind_would_choose() -> None:

@@ -222,6 +222,19 @@ def test_a_pod_that_is_being_bound_is_no_misfit() -> None:
     assert found.planner.take_outcomes() == {Outcome.MISFIT: 1}
 
 
+def test_a_pod_that_is_being_bound_to_a_node_that_is_gone_harms_no_step() -> None:
+    found = run(1)
+    found.ask(waiting("low"))
+    assert found.plan() == {"low": "a"}
+    found.lose("low")
+    found.lab.infos = {"b": gpus_node("b", 0)}
+    found.lab.show("b")
+    asks = {"low": found.asks["low"], "urgent": waiting("urgent", priority=5)}
+    found.planner.follow(found.now, asks, {}, {}, binding={"low"})
+    step = found.planner.step(found.now, [asks["urgent"], asks["low"]], "later", found.lab.cluster)
+    assert (step.withdraw, step.nominate) == ([], [])
+
+
 def test_a_pod_of_higher_priority_has_the_place_of_a_lower_one() -> None:
     found = run(1, 2)
     found.ask(waiting("low"), waiting("two", 2))
@@ -231,6 +244,16 @@ def test_a_pod_of_higher_priority_has_the_place_of_a_lower_one() -> None:
     assert found.plan() == {"urgent": "a", "two": "b"}
     assert found.planner.take_outcomes() == {Outcome.WITHDRAWN: 1}
     assert found.state("low") is State.WAITING
+
+
+def test_a_lower_pod_that_is_about_to_be_bound_keeps_its_place() -> None:
+    found = run(1)
+    found.ask(waiting("low"))
+    assert found.plan() == {"low": "a"}
+    found.planner.asked(found.now, ["low"])
+    found.ask(waiting("urgent", priority=5))
+    assert found.step() == {}
+    assert found.kept.keys() == {"low"}
 
 
 def test_a_lower_pod_that_loses_its_place_gets_another_one() -> None:

@@ -44,4 +44,4 @@ def test_a_gang_that_waits_is_one_row(gangs: Gangs) -> None:
     assert (item["name"], item["state"]) == ("train", "reserved")
     assert "1 of 2 members fit; 1 × nvidia.com/gpu short" in item["reason"]
     assert sorted(each["name"] for each in item["members"]) == ["train-0", "train-1"]
-    assert "train (gang of 2)" in queue(gangs, "-o", "wide")
+    assert "train (2 of a gang)" in queue(gangs, "-o", "wide")

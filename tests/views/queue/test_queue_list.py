@@ -192,6 +192,11 @@ class TestWithAPlan:
         assert gang["reason"] == short
         assert single["members"] == []
 
+    def test_a_gang_says_what_all_of_its_pods_ask(self) -> None:
+        plan = Plan(time.time(), [entry(name, State.RESERVED, gang=GANG) for name in ("m1", "m2", "m3")])
+        (gang,) = listed(waits("m1"), waits("m2", 8), waits("m3", 8), plan=plan)["items"]
+        assert gang["asks"] == "1 pod: 1 × nvidia.com/gpu; 2 pods: 8 × nvidia.com/gpu"
+
 
 def start(listing: Json, name: str) -> Json:
     (found,) = [item["start"] for item in listing["items"] if item["name"] == name]
@@ -232,6 +237,19 @@ class TestStarts:
     def test_other_nodes_are_no_help(self, asking: Json) -> None:
         listing = listed(waits("w", **asking), FIRST, SECOND)
         assert start(listing, "w")["unknown"] == "it fits on no node, even if all pods there had ended"
+
+    def test_a_gang_whose_pods_go_to_different_nodes_has_no_estimate(self) -> None:
+        plan = Plan(time.time(), [entry(name, State.RESERVED, gang=GANG) for name in ("m1", "m2")])
+        one, other = (
+            waits(name, annotations={"gpu.scheduler-ext.io/model": model})
+            for name, model in (("m1", "A100"), ("m2", "H100"))
+        )
+        devices = gpu_node("b", [gpu(0, "GPU-b", model="H100-80GB")])
+        source = Followed([*cluster(one, other, FIRST, SECOND), node("b", {WHOLE: "1"}), devices], plan)
+        view = QueueView(source, list, StartEstimates(source, CONFIG, 60.0))
+        assert start(view.listed(None, time.time()), "train")["unknown"] == (
+            "the pods of its gang go to different nodes, which estimates do not follow"
+        )
 
     def test_a_planned_place_counts_as_taken(self) -> None:
         plan = Plan(time.time(), [entry("w", State.WAITING), entry("p", State.PLANNED, node="a")])

@@ -55,7 +55,7 @@ function caption({ total, items, planning, within, runTimes }) {
 
 const row = (item, states) => html`<tr>
   <td class="figure" data-head="Position">${count(item.position)}</td>
-  <th scope="row">${item.gang ? html`${visible(`${item.namespace}/${item.name}`)}<br><small>gang of ${count(item.members.length)}: ${members(item)}</small>` : podLink(item)}
+  <th scope="row">${item.gang ? html`${visible(`${item.namespace}/${item.name}`)}<br><small>${count(item.members.length)} of a gang: ${members(item)}</small>` : podLink(item)}
     <br><small>${visible(item.asks)}${item.priority ? ` · priority ${count(item.priority)}` : ""}</small></th>
   <td data-head="State" title=${states[item.state] ?? ""}>${item.state}</td>
   <td data-head="Planned node">${nodes(item)}</td>
