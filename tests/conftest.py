@@ -29,7 +29,7 @@ _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
 # For each change a quarter of the examples that CI tries (full), always the same ones.
 settings.register_profile(
-    "default", max_examples=25, derandomize=True, deadline=None, suppress_health_check=_QUIET
+    "default", max_examples=20, derandomize=True, deadline=None, suppress_health_check=_QUIET
 )
 settings.register_profile(
     "full", max_examples=100, derandomize=True, deadline=None, suppress_health_check=_QUIET

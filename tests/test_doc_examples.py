@@ -90,6 +90,7 @@ def test_the_shell_block_of_the_quickstart_has_a_pod_that_fits() -> None:
     assert (result.exit_code, result.exception) == (0, None)
 
 
+@pytest.mark.process
 def test_the_readme_shows_what_the_demo_prints() -> None:
     command = [sys.executable, "-m", "scheduler_ext", "demo", "--once", "--port", "0"]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout

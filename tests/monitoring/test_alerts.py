@@ -24,6 +24,7 @@ LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 HEADINGS = ("## Meaning", "## Diagnosis", "## Mitigation")
 
 
+@pytest.mark.process
 @needs_prometheus
 @pytest.mark.parametrize("file", UNIT_TESTS, ids=lambda file: str(file.stem))
 def test_alerts_come_when_they_should(file: Path, tmp_path: Path) -> None:
