@@ -115,32 +115,24 @@ class GangExecution:
         """Remove the gates of these pods, whose nominations are written; whether some went. `gone` is called
         with the uid of each pod whose gate went. A gate whose removal is refused, by a policy for instance,
         is tried again later. Raises ClusterError where any other removal may fail too."""
-        refused: list[tuple[GangPod, RefusedError]] = []
-        lifted: list[GangPod] = []
-        try:
-            self._lift_all(pods, pool, lifted, refused)
-        finally:
-            for pod in lifted:
-                gone(pod.uid)
-            if lifted:
-                log.info("gang %s starts: the gates of %d pods went", gang.key, len(lifted))
-                self._events.starting(gang.key, lifted, gang.wish.size)
-            if refused:
-                pod, error = refused[0]
-                self._events.not_starting(gang.key, [pod for pod, _ in refused], _refusal(pod, error))
+        lifted, refused, failed = self._lift_all(pods, pool, gone)
+        if lifted:
+            log.info("gang %s starts: the gates of %d pods went", gang.key, len(lifted))
+            self._events.starting(gang.key, lifted, gang.wish.size)
+        if refused:
+            pod, error = refused[0]
+            self._events.not_starting(gang.key, [pod for pod, _ in refused], _refusal(pod, error))
+        if failed is not None:
+            raise failed
         return bool(lifted)
 
     def lift_alone(self, pods: Collection[GangPod], pool: Executor, gone: Callable[[str], None]) -> None:
         """The same for pods that need no place with others."""
-        refused: list[tuple[GangPod, RefusedError]] = []
-        lifted: list[GangPod] = []
-        try:
-            self._lift_all(pods, pool, lifted, refused)
-        finally:
-            for pod in lifted:
-                gone(pod.uid)
-            for pod, error in refused:
-                self._events.not_starting_alone(pod, _refusal(pod, error))
+        _, refused, failed = self._lift_all(pods, pool, gone)
+        for pod, error in refused:
+            self._events.not_starting_alone(pod, _refusal(pod, error))
+        if failed is not None:
+            raise failed
 
     def refused(self) -> dict[str, str]:
         """Why the gates of pods stay for now, by uid."""
@@ -149,14 +141,13 @@ class GangExecution:
         return {uid: why for uid, (why, _) in self._refused.items()}
 
     def _lift_all(
-        self,
-        pods: Collection[GangPod],
-        pool: Executor,
-        lifted: list[GangPod],
-        refused: list[tuple[GangPod, RefusedError]],
-    ) -> None:
+        self, pods: Collection[GangPod], pool: Executor, gone: Callable[[str], None]
+    ) -> tuple[list[GangPod], list[tuple[GangPod, RefusedError]], ClusterError | None]:
+        """The pods whose gates went, those whose removal is refused, and the first other failure."""
         now = time.monotonic()
         refused_before = self.refused()
+        lifted: list[GangPod] = []
+        refused: list[tuple[GangPod, RefusedError]] = []
         due = [pod for pod in pods if pod.uid not in refused_before]
         failed: ClusterError | None = None
         for pod, done in [(pod, pool.submit(self._lift_one, pod)) for pod in due]:
@@ -172,8 +163,9 @@ class GangExecution:
                     failed = failed or error
             else:
                 lifted += [pod] if went else []
-        if failed is not None:
-            raise failed
+        for pod in lifted:
+            gone(pod.uid)
+        return lifted, refused, failed
 
     def _lift_one(self, pod: GangPod) -> bool:
         went = self._active() and self._calls.lift(pod)

@@ -228,30 +228,11 @@ def test_a_place_is_kept_though_its_nomination_fails(
     assert {place.pod.uid for place in live.locked.cache.all_kept()} == {"uid-a", "uid-b"}
 
 
-def test_a_gang_whose_nominations_conflict_keeps_no_room_from_others(
-    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where a manifest has the planner's annotations."""
-    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_writes._WRITTEN_S", 0.1)
-    cluster = make("n1", "n2")
-    cluster.server.faults.place(
-        Refuse(409), lambda each: is_nomination(each) and "/b/" in each.path, times=None
-    )
-    cluster.add("a", priority=10)
-    cluster.add("b", priority=10)
-    other = {f"{OURS}gang": "other"}
-    cluster.add("c", notes=other)
-    cluster.add("d", notes=other)
-    live = cluster.extender()
-    eventually(lambda: cluster.gated() == {"a", "b"})
-    assert any("pod b: the API server refuses its nomination: 409" in note for note in live.notes_on("uid-a"))
-
-
-@pytest.mark.parametrize("status", [403, 422])
+@pytest.mark.parametrize("status", [403, 409, 422])
 def test_a_gang_whose_nominations_are_refused_keeps_no_room_from_others(
     make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
-    """As by a policy of the namespace."""
+    """As by a policy of the namespace, or where a manifest has the planner's annotations (409)."""
     monkeypatch.setattr("scheduler_ext.cluster.planning.gang_writes._WRITTEN_S", 0.1)
     cluster = make("n1", "n2")
     cluster.server.faults.place(
