@@ -29,7 +29,7 @@ test: .venv ## Run the tests (two to three minutes on two cores)
 test-process: .venv ## Run the slow tests: most start a server, an agent or a benchmark (five minutes)
 	@$(PYTEST) -m process $(ARGS)
 
-test-page: .venv ## Open the live page in a browser and use it (half a minute, chromium and chromedriver)
+test-page: .venv ## Open the live page in a browser and use it (two to three minutes, chromium and chromedriver)
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadscope -m browser tests/page $(ARGS)
 
 # The laws counted in tests/examples.py with all their examples, and the orders of events that are too many for
@@ -41,7 +41,7 @@ LONG := $(addprefix tests/, core/preemption/test_preemption_oracle.py core/preem
 	cluster/leases/test_own_lease_order.py wire/test_yaml_fuzz.py core/planning/test_planner.py \
 	core/planning/test_gang_machine.py core/planning/test_gang_fit.py core/planning/test_gang_reservation.py \
 	core/planning/test_gang_victims.py)
-test-long: .venv ## Try many more orders of events for a GPU that is promised twice, and other laws (minutes)
+test-long: .venv ## Try many more orders of events for a GPU that is promised twice, and other laws (a quarter of an hour)
 	@$(BIN)/python -m pytest --hypothesis-profile=long --numprocesses auto --maxprocesses 4 -rP \
 		$(LONG) $(ARGS)
 
