@@ -8,8 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.binding import BINDERS
 from tests.pages import ROOT
+
+pytestmark = pytest.mark.release
 
 
 def test_the_smoke_run_measures_every_binder(tmp_path: Path) -> None:

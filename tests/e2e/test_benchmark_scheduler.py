@@ -16,8 +16,7 @@ from benchmarks.scheduler.suite import Settings, measure
 from tests.e2e.cluster.binaries import BUILT, find_binaries
 from tests.e2e.cluster.control_plane import running_control_plane
 
-# Its time limits are those of a machine of its own.
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.release
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -10,8 +10,6 @@ from tests.e2e.cluster.api import eventually
 from tests.e2e.shares.share_workload import ROOM_MIB, ShareWorkload
 from tests.e2e.workload import Workload
 
-pytestmark = pytest.mark.decisions
-
 
 def bound(workload: Workload) -> Counter[str]:
     """The number of pods on each node."""

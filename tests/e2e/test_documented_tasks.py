@@ -18,6 +18,8 @@ from tests.e2e.installation import Installation
 from tests.e2e.workload import Workload
 from tests.pages import ROOT, blocks
 
+pytestmark = pytest.mark.release
+
 TASKS = ROOT / "docs" / "tasks"
 RUNBOOKS = ROOT / "docs" / "runbooks"
 # Those with clusters of their own: test_documentation.py, test_shares_page.py, test_dra_page.py,

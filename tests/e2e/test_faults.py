@@ -17,8 +17,6 @@ from tests.e2e.second_scheduler import running_scheduler
 from tests.e2e.workload import SCHEDULER, Workload
 from tests.kube_objects import ANNOTATION
 
-pytestmark = pytest.mark.decisions
-
 # kube-scheduler's own counting would accept any node; only the extender knows the difference.
 WISH = {f"{ANNOTATION}model": "H100"}
 # The shipped httpTimeout.

@@ -15,8 +15,6 @@ from tests.e2e.test_placement import mixed_cluster
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION, SHARE
 
-pytestmark = pytest.mark.decisions
-
 Way = tuple[str, Proxy]
 
 

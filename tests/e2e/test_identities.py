@@ -14,8 +14,6 @@ from tests.e2e.installation import MANIFESTS, NAMESPACE, Installation
 from tests.e2e.shares.share_cluster import ShareCluster, container
 from tests.e2e.workload import Workload
 
-pytestmark = pytest.mark.decisions
-
 EVENTS = {"group": "events.k8s.io", "resource": "events"}
 LEASE = {
     "group": "coordination.k8s.io",

@@ -26,8 +26,7 @@ from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
 from tests.e2e.cluster.ports import LOOPBACK, free_ports
 from tests.kube_objects import gpu, gpu_node
 
-# Its time limits are those of a machine of its own.
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.release
 
 NODES, PODS = 1000, 5000
 READY_S = 15.0

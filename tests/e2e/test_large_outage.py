@@ -17,8 +17,7 @@ from scheduler_ext.wire.config import BindSection, Configuration
 from tests.cluster.large import large, large_outage
 from tests.cluster.large.large_outage import LargeOutage
 
-# Its time limits are those of a machine of its own.
-pytestmark = pytest.mark.alone
+pytestmark = pytest.mark.release
 
 NODES, PODS = 2000, 20_000
 AWAY_S = 10.0

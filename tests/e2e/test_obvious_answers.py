@@ -8,8 +8,6 @@ import pytest
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION, gpu
 
-pytestmark = pytest.mark.decisions
-
 ONE = {"nvidia.com/gpu": "1"}
 SPOT = {"karpenter.sh/capacity-type": "spot"}
 

@@ -1,4 +1,4 @@
-"""An API server that is away for a minute, and forgets the history of watches: on a cluster of its own."""
+"""An API server that is away for a while, and forgets the history of watches: on a cluster of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.e2e.installation import NAMESPACE, Installation
 from tests.e2e.workload import Workload
 from tests.kube_objects import gpu
 
-AWAY_S = 60.0
+AWAY_S = 4.0
 ONE = {"nvidia.com/gpu": "1"}
 
 

@@ -12,7 +12,7 @@ from tests.e2e.installation import filter_calls
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION, SHARE, gpu
 
-pytestmark = [pytest.mark.decisions, pytest.mark.smoke]
+pytestmark = pytest.mark.smoke
 
 MIG = {"enabled": True, "gridSize": 8}
 

@@ -19,8 +19,6 @@ from tests.e2e.shares.share_workload import HALF, ROOM_MIB, ShareWorkload
 from tests.e2e.workload import MIG_HALF, Workload
 from tests.kube_objects import ANNOTATION
 
-pytestmark = pytest.mark.decisions
-
 ONE = {"nvidia.com/gpu": "1"}
 H100 = {f"{ANNOTATION}model": "H100"}
 QUIET_S = 20.0

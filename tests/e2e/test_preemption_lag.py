@@ -29,7 +29,6 @@ from tests.e2e.workload import MIG_HALF, Workload
 from tests.kube_objects import SHARE
 
 # The time limit counts from the end of the lag. The tests mostly wait, so the two classes run side by side.
-pytestmark = [pytest.mark.paired, pytest.mark.decisions]
 
 LAGS_S = (0.0, 1.0, 3.0, 10.0)
 BOUND_S = 10.0

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 
+import pytest
+
 from tests.e2e.cluster.binaries import find_selector_answers
 from tests.wire.test_selector_answers import ANSWERS, SELECTORS
+
+pytestmark = pytest.mark.release
 
 
 def test_the_recorded_answers_are_those_of_kubernetes() -> None:

@@ -15,8 +15,6 @@ from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION
 
-pytestmark = pytest.mark.decisions
-
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -16,7 +16,7 @@ from tests.e2e.second_scheduler import running_scheduler
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION, gpu
 
-pytestmark = [pytest.mark.decisions, pytest.mark.smoke]
+pytestmark = pytest.mark.smoke
 
 H100 = {f"{ANNOTATION}model": "H100"}
 QUIET_S = 20.0

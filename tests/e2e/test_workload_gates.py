@@ -28,7 +28,6 @@ from tests.e2e.shares.share_workload import (
 from tests.kube_objects import ANNOTATION
 
 pytestmark = [
-    pytest.mark.decisions,
     pytest.mark.skipif(release_number(chosen_minor()) < (1, 37), reason="PodGroups are beta from 1.37"),
 ]
 

@@ -20,6 +20,8 @@ from tests.e2e.shares.share_workload import ShareWorkload
 from tests.held import DEVICES
 from tests.kube_objects import ANNOTATION, SHARE, holder
 
+pytestmark = pytest.mark.release
+
 GPU = "nvidia.com/gpu"
 HALF = "nvidia.com/mig-3g.40gb"
 T4 = Machine("g-t4-1", "T4", 1, 0.5)

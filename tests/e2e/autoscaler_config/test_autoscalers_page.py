@@ -21,6 +21,8 @@ from tests.kube_objects import Json
 from tests.nodegroups.tables import SHARES, SLICES, SPOT, group, sliced, table_bytes
 from tests.pages import ROOT, blocks, section
 
+pytestmark = pytest.mark.release
+
 PAGE = ROOT / "docs" / "tasks" / "autoscalers.md"
 KEDA = ROOT / "manifests" / "samples" / "keda.yaml"
 DEFINITIONS = {

@@ -21,6 +21,8 @@ from tests.e2e.installation import Installation, filter_calls
 from tests.kube_objects import GFD_H100
 from tests.pages import ROOT, blocks, section
 
+pytestmark = pytest.mark.release
+
 PAGE = (ROOT / "docs" / "tasks" / "helm.md").read_text()
 CHART = "manifests/charts/gpu-scheduler"
 UPGRADE = f"helm upgrade gpu-scheduler {CHART} --values gpu-scheduler.yaml --namespace {NAMESPACE}"

@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 from scheduler_ext.wire.times import time_text
 from tests.e2e.cluster.whole import Cluster
 from tests.e2e.defrag.fragmented import Fragmented
 from tests.e2e.documented import Reader
 from tests.e2e.workload import Workload
 from tests.pages import ROOT, blocks
+
+pytestmark = pytest.mark.release
 
 PAGE = ROOT / "docs" / "tasks" / "defragment.md"
 

@@ -8,8 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.claims import SCHEDULERS
 from tests.pages import ROOT
+
+pytestmark = pytest.mark.release
 
 
 def test_a_small_run_measures_both_schedulers(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from tests.e2e.dra.dra_workload import CLASSES, DraWorkload
 from tests.e2e.installation import MANIFESTS, Installation
 from tests.kube_objects import gpu
 
-pytestmark = pytest.mark.decisions
 ONE = {"nvidia.com/gpu": "1"}
 SICK = {"health": {"state": "Unhealthy", "reason": "XID 79"}}
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.dra_objects import DRIVER, request
 from tests.e2e.cluster.api import eventually
 from tests.e2e.dra.dra_workload import DraWorkload
 from tests.e2e.installation import filter_calls
 from tests.kube_objects import ANNOTATION, gpu
 
-pytestmark = pytest.mark.decisions
 ONE = {"nvidia.com/gpu": "1"}
 TWICE = "node(s) had GPUs that device plugin and DRA could hand out twice"
 

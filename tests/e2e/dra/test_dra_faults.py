@@ -14,7 +14,6 @@ from tests.e2e.dra.dra_workload import SLICES, DraWorkload
 from tests.e2e.installation import NAMESPACE
 from tests.kube_objects import gpu
 
-pytestmark = pytest.mark.decisions
 ONE = {"nvidia.com/gpu": "1"}
 TWICE = "node(s) had GPUs that device plugin and DRA could hand out twice"
 PLUGIN, CLAIM = "device plugin", "claim"

@@ -15,6 +15,8 @@ from tests.e2e.installation import Installation
 from tests.kube_objects import inventory, pod
 from tests.pages import ROOT, blocks
 
+pytestmark = pytest.mark.release
+
 PAGE = ROOT / "docs" / "tasks" / "dra.md"
 
 

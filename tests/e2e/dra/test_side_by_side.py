@@ -31,7 +31,6 @@ from tests.e2e.dra.side_by_side import (
 from tests.e2e.installation import Installation
 from tests.kube_objects import ANNOTATION, gpu
 
-pytestmark = [pytest.mark.decisions, pytest.mark.newest]
 CASES = cases(seed=21, count=300)
 STOCK = "default-scheduler"
 OURS = "gpu-scheduler"

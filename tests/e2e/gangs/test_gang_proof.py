@@ -28,7 +28,7 @@ from tests.e2e.gangs.gang_owner import Owner, Planned
 from tests.e2e.gangs.gang_watch import GangWatch
 from tests.e2e.workload import TAINT
 
-pytestmark = [pytest.mark.alone]
+pytestmark = pytest.mark.release
 
 GANGS = int(os.environ.get("GANGS", "20"))
 SEED = int(os.environ.get("GANGS_SEED", "3"))

@@ -13,8 +13,6 @@ from tests.e2e.cluster.api import eventually
 from tests.e2e.gangs.gang_cluster import PREFIX, Gangs, running_gang_cluster
 from tests.e2e.installation import Installation
 
-pytestmark = [pytest.mark.decisions]
-
 
 @pytest.fixture(scope="module")
 def gang_installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:

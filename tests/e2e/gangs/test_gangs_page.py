@@ -13,6 +13,8 @@ from tests.e2e.installation import Installation
 from tests.e2e.workload import Workload
 from tests.pages import ROOT, blocks
 
+pytestmark = pytest.mark.release
+
 PAGE = ROOT / "docs" / "tasks" / "gangs.md"
 PODS = "/api/v1/namespaces/train/pods"
 

@@ -13,8 +13,6 @@ from tests.e2e.cluster.api import MERGE, ApiError, Json, eventually
 from tests.e2e.installation import MANIFESTS
 from tests.e2e.shares.share_cluster import NODE, ShareCluster, running_policies
 
-pytestmark = [pytest.mark.decisions]
-
 GATE = "gpu.scheduler-ext.io/gang"
 JSON_PATCH = "application/json-patch+json"
 GANGS = "gangs"

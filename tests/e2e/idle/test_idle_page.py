@@ -16,6 +16,8 @@ from tests.e2e.idle.idle_lab import AT, LAB, LEASE, PODS, Lab
 from tests.e2e.installation import Installation
 from tests.pages import ROOT, blocks
 
+pytestmark = pytest.mark.release
+
 PAGE = ROOT / "docs" / "tasks" / "idle.md"
 # Figures of the page and those that a test can wait for.
 SHORT = {

@@ -19,6 +19,8 @@ from tests.kube_objects import SHARE
 from tests.manifests.objects import Json, of_kind
 from tests.pages import ROOT, blocks
 
+pytestmark = pytest.mark.release
+
 PAGE = (ROOT / "docs" / "tasks" / "kueue.md").read_text()
 SAMPLES = ROOT / "manifests" / "samples" / "kueue"
 DEFINITIONS = "config/components/crd/bases"

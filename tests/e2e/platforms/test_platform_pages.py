@@ -25,6 +25,8 @@ from tests.e2e.platforms.platform_nodes import (
 )
 from tests.pages import ROOT, blocks
 
+pytestmark = pytest.mark.release
+
 PAGES = ROOT / "docs" / "tasks" / "platforms"
 RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 

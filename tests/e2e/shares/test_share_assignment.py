@@ -21,8 +21,6 @@ from tests.e2e.shares.share_cluster import (
 )
 from tests.kube_objects import SHARE
 
-pytestmark = pytest.mark.decisions
-
 
 @pytest.fixture(scope="module")
 def users(shares: ShareCluster) -> Iterator[dict[str, Api]]:

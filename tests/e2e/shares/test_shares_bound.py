@@ -15,8 +15,6 @@ from tests.e2e.workload import MIG_HALF
 from tests.held import DEVICES, held
 from tests.kube_objects import SHARE
 
-pytestmark = pytest.mark.decisions
-
 SIZES_OF = {"beside": 10000, "load": 60000, "check": 20000, "main": 30000}
 EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 

@@ -20,6 +20,8 @@ from tests.manifests.objects import Json, of_kind
 from tests.manifests.policy import violations
 from tests.pages import ROOT, blocks, section
 
+pytestmark = pytest.mark.release
+
 PAGE = (ROOT / "docs" / "tasks" / "shares.md").read_text()
 POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 BOTH = ("gpu-scheduler-shares", "gpu-scheduler-share-pods")

@@ -16,8 +16,6 @@ from tests.e2e.history import Recorder
 from tests.e2e.installation import MANIFESTS, Installation
 from tests.e2e.shares.share_workload import HALF, ShareWorkload, running_share_installation, share_workload_on
 
-pytestmark = pytest.mark.decisions
-
 ROUNDS = 5
 PODS = 16
 # There are fewer whole GPUs than requested.
