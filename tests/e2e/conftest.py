@@ -1,10 +1,11 @@
-"""One cluster and one installation for most end-to-end tests of a run.
+"""One standing cluster for most end-to-end tests of a worker, and for each test what it adds to it.
 
 Two runs side by side share nothing but the built binaries: ports are free ones, directories temporary ones.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,55 +21,53 @@ from tests.e2e.cluster.whole import PLAIN_NODES, Cluster, running_cluster
 from tests.e2e.installation import Installation
 from tests.e2e.shares.share_cluster import SHARES, ShareCluster, running_share_cluster
 from tests.e2e.shares.share_workload import ShareWorkload, running_share_installation, share_workload_on
+from tests.e2e.standing import Standing
 from tests.e2e.workload import Workload
 
 HERE = Path(__file__).parent
-_WITH_SHARES = re.compile(r"\b(?:shares: ShareCluster|share_installation: |share_workload: )")
-# The longest first: a file that started last would leave the other workers idle.
-LONG = [
-    HERE / name
-    for name in (
-        "test_upgrade.py",
-        "dra/test_side_by_side.py",
-        "test_preemption.py",
-        "agents/test_agents.py",
-        "autoscaler/test_karpenter.py",
-        "test_outages.py",
-        "test_documentation.py",
-        "dra/test_dra_faults.py",
-        "chart/test_helm_page.py",
-        "shares/test_shares_page.py",
-        "shares/test_shares_race.py",
-        "shares/test_shares_kills.py",
-        "test_faults.py",
-        "test_identities.py",
-        "test_soft_preferences.py",
-        "idle/test_idle_page.py",
-        "test_documented_tasks.py",
-        "test_full_nodes.py",
-        "test_unschedulable.py",
-    )
-]
+# The fixtures that are a standing cluster.
+STANDING = {"cluster", "shares", "share_installation"}
+_OF_SHARES = {
+    "share_installation": re.compile(r"\b(?:share_installation|share_workload): "),
+    "shares": re.compile(r"\bshares: ShareCluster"),
+}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here is `e2e`, which `make test` leaves out and `make e2e` selects. Long files are first."""
+    """Everything here is `e2e`, which `make test` leaves out and `make e2e` selects.
+
+    Files that share a standing cluster follow each other. Files with clusters of their own, which take long,
+    are before the many short ones.
+    """
+    order = ("share_installation", "shares", "", "cluster")
+    used: dict[Path, set[str]] = {}
     for item in items:
         if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.e2e)
-    items.sort(key=lambda item: LONG.index(item.path) if item.path in LONG else len(LONG))
+            used.setdefault(item.path, set()).update(standing_of(item))
+    items.sort(key=lambda item: order.index(min(used.get(item.path) or {""})))
+
+
+def standing_of(item: pytest.Item) -> set[str]:
+    """The standing clusters that a test uses."""
+    return STANDING.intersection(item.fixturenames) if isinstance(item, pytest.Function) else set()
 
 
 class _FilesOfOneWorker(LoadFileScheduling):  # type: ignore[misc]
-    """A file's tests run on one worker, and so do all files that use the common installations of shares: a
-    cluster lasts to the end of its worker, and takes processor time without any test.
+    """A file's tests run on one worker, and so do all files with shares that use the same standing
+    cluster, so that it starts once.
     """
 
     def _split_scope(self, nodeid: str) -> str:
         file: str = super()._split_scope(nodeid)
-        path = self.config.rootpath / file
-        return "shares" if _WITH_SHARES.search(path.read_text(encoding="utf-8")) else file
+        return standing_for_shares(self.config.rootpath / file) or file
+
+
+def standing_for_shares(path: Path) -> str:
+    """The standing cluster with shares that a file uses; empty if it uses none."""
+    text = path.read_text(encoding="utf-8")
+    return next((kind for kind, uses in _OF_SHARES.items() if uses.search(text)), "")
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
@@ -76,9 +75,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
-        yield cluster
+def standing() -> Iterator[Standing]:
+    standing = Standing()
+    yield standing
+    standing.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_control_plane(request: pytest.FixtureRequest, standing: Standing) -> None:
+    """No cluster stands idle beside those that a file starts itself."""
+    used = {name for item in request.session.items if item.path == request.path for name in standing_of(item)}
+    assert len(used) <= 1, f"{request.path.name} uses {' and '.join(sorted(used))}: split it"
+    if not used:
+        standing.stop()
+
+
+@contextlib.contextmanager
+def running_base(directory: Path) -> Iterator[tuple[Cluster, Installation]]:
+    """A cluster with manifests/base, applied and ready."""
+    with running_cluster(directory) as cluster:
+        installation = Installation(cluster)
+        installation.install("base")
+        yield cluster, installation
         assert left_behind(cluster.plane.api) == []
 
 
@@ -90,36 +108,39 @@ def left_behind(api: Api) -> list[str]:
     return [name for name in names if not name.startswith(ours)]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
+def cluster(standing: Standing, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    cluster, _ = standing.take("base", running_base(tmp_path_factory.mktemp("cluster")))
+    return cluster
+
+
+@pytest.fixture(scope="module")
 def control_plane(cluster: Cluster) -> ControlPlane:
     return cluster.plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kubelet(cluster: Cluster) -> Kubelet:
     return cluster.kubelet
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def installation(cluster: Cluster) -> Installation:
     """manifests/base, applied and ready."""
-    installation = Installation(cluster)
-    installation.install("base")
-    return installation
+    return Installation(cluster)
 
 
-@pytest.fixture(scope="session")
-def shares(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareCluster]:
-    """A cluster of its own with manifests/overlays/shares, but without its workloads."""
-    with running_share_cluster(tmp_path_factory.mktemp("shares"), SHARES) as cluster:
-        yield cluster
+@pytest.fixture(scope="module")
+def shares(standing: Standing, tmp_path_factory: pytest.TempPathFactory) -> ShareCluster:
+    """A cluster with manifests/overlays/shares, but without its workloads."""
+    return standing.take("shares", running_share_cluster(tmp_path_factory.mktemp("shares"), SHARES))
 
 
-@pytest.fixture(scope="session")
-def share_installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
-    """A cluster of its own with manifests/overlays/shares, applied and ready."""
-    with running_share_installation(tmp_path_factory.mktemp("share-installation")) as installation:
-        yield installation
+@pytest.fixture(scope="module")
+def share_installation(standing: Standing, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    """A cluster with manifests/overlays/shares, applied and ready."""
+    directory = tmp_path_factory.mktemp("share-installation")
+    return standing.take("share_installation", running_share_installation(directory))
 
 
 @pytest.fixture

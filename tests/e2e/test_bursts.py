@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from tests.e2e.cluster.api import eventually
-from tests.e2e.shares.share_workload import ROOM_MIB, ShareWorkload
 from tests.e2e.workload import Workload
 
 
@@ -44,15 +43,3 @@ def test_excess_pods_wait(workload: Workload) -> None:
     assert set(bound(workload).values()) == {4}
     workload.remove(next(name for name in names if name not in waiting))
     eventually(lambda: bound(workload).total() == 12, "one that waited has the GPU that was given back")
-
-
-def test_shares_at_once_never_exceed_what_a_gpu_has(share_workload: ShareWorkload) -> None:
-    for i in range(2):
-        share_workload.add_shared(f"share-{i}", 1)
-    share_workload.publish()
-    names = share_workload.create_all([share_workload.share(ROOM_MIB * 2 // 9) for _ in range(16)])
-    eventually(lambda: bound(share_workload).total() == 8, "four shares on each node are bound")
-    for name in names:
-        if "nodeName" not in share_workload.get(name)["spec"]:
-            share_workload.await_event(name, "FailedScheduling")
-    assert set(bound(share_workload).values()) == {4}

@@ -1,4 +1,4 @@
-"""The commands of the README, of the quickstart, and of installing, on fresh clusters."""
+"""The commands of the README and of installing, on a fresh cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.e2e.cluster.api import eventually
-from tests.e2e.cluster.whole import PLAIN_NODES, running_cluster
+from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.documented import Reader
 from tests.kube_objects import GFD_H100
 from tests.manifests.objects import of_kind
@@ -79,17 +79,3 @@ def test_a_narrower_network_policy(reader: Reader) -> None:
     )
     (egress,) = [each["spec"]["egress"] for each in policies if each["metadata"]["name"] == "gpu-scheduler"]
     assert egress == [{"to": [{"ipBlock": {"cidr": "192.0.2.10/32"}}], "ports": [{"port": 16443}]}]
-
-
-def test_the_quickstart(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """From a checkout to a pod that kube-scheduler has bound, and its removal."""
-    with running_cluster(tmp_path_factory.mktemp("demo")) as cluster:
-        reader = Reader(cluster, tmp_path_factory.mktemp("checkout"))
-        *first, remove, labels = blocks((ROOT / "docs/quickstart.md").read_text(), "sh")
-        told = [reader.run_block(block) for block in first]
-        assert reader.node_of("half-an-h100-node") == "h100-02", "h100-01 has only three GPUs left"
-        assert "h100-02" in told[-1]
-        reader.run_block(remove)
-        nodes = {node["metadata"]["name"] for node in reader.api.items("/api/v1/nodes")}
-        assert nodes == set(PLAIN_NODES)
-        reader.run_block(labels)

@@ -11,7 +11,6 @@ import pytest
 
 from tests.e2e.cluster.api import Api, ApiError, Json, eventually
 from tests.e2e.installation import MANIFESTS, NAMESPACE, Installation
-from tests.e2e.shares.share_cluster import ShareCluster, container
 from tests.e2e.workload import Workload
 
 EVENTS = {"group": "events.k8s.io", "resource": "events"}
@@ -111,16 +110,6 @@ def test_the_extender_does_not(installation: Installation, verb: str, what: Json
     assert not may(own(installation, "extender"), verb, what)
 
 
-@pytest.mark.parametrize(("verb", "what"), [*READS, *WRITES, *SHARES])
-def test_the_extender_of_shares(share_installation: Installation, verb: str, what: Json) -> None:
-    assert may(own(share_installation, "extender"), verb, what)
-
-
-@pytest.mark.parametrize(("verb", "what"), NEVER)
-def test_the_extender_of_shares_does_not(share_installation: Installation, verb: str, what: Json) -> None:
-    assert not may(own(share_installation, "extender"), verb, what)
-
-
 @pytest.mark.parametrize(
     ("verb", "what"),
     [
@@ -183,14 +172,6 @@ def test_kube_schedulers_token_ends_with_its_pod(installation: Installation) -> 
     installation.api.delete(f"/api/v1/namespaces/{NAMESPACE}/pods/{pod.name}")
     eventually(lambda: refused(installation.api.as_user(token)), "the token is refused", 60)
     installation.await_ready()
-
-
-def test_a_stolen_token_binds_what_waits(shares: ShareCluster) -> None:
-    """RBAC knows no scheduler's name: the limit that the threat model admits."""
-    name = shares.made(container(), schedulerName="another")
-    shares.extender.create(f"{shares.pods}/{name}/binding", shares.binding(name))
-    assert shares.get(name)["spec"]["nodeName"]
-    shares.api.delete(f"{shares.pods}/{name}")
 
 
 def refused(api: Api) -> bool:

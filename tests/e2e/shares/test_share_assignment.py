@@ -166,3 +166,11 @@ def test_our_kube_scheduler_goes_on_as_it_does(shares: ShareCluster) -> None:
 def test_the_default_scheduler_and_kubelet_go_on_with_other_pods(shares: ShareCluster) -> None:
     name = shares.made(container())
     eventually(lambda: shares.get(name)["status"]["phase"] == "Running", "it runs")
+
+
+def test_a_stolen_token_binds_what_waits(shares: ShareCluster) -> None:
+    """RBAC knows no scheduler's name: the limit that the threat model admits."""
+    name = shares.made(container(), schedulerName="another")
+    shares.extender.create(f"{shares.pods}/{name}/binding", shares.binding(name))
+    assert shares.get(name)["spec"]["nodeName"]
+    shares.api.delete(f"{shares.pods}/{name}")

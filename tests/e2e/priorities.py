@@ -1,0 +1,63 @@
+"""Pods of several priorities: their classes, and which of them stay."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.workload import Workload
+
+# An attempt that only repeats the one before would follow within this time.
+QUIET_S = 6.0
+
+
+@dataclass
+class Classes:
+    """PriorityClasses of a test."""
+
+    workload: Workload
+
+    def __post_init__(self) -> None:
+        add = self.workload.add_priority_class
+        self.low = add("low", 10)
+        self.middle = add("middle", 100)
+        self.critical = add("critical", 1000)
+        self.polite = add("polite", 1000, preemptionPolicy="Never")
+
+
+def await_running(workload: Workload, names: Iterable[str]) -> None:
+    """Wait until these pods run, because each of their changes wakes a waiting pod."""
+    for name in names:
+        eventually(lambda each=name: workload.get(each)["status"]["phase"] == "Running", f"{name} runs")  # type: ignore[misc]
+
+
+def holders(workload: Workload, node: str, limits: Json, count: int, priority: str, **spec: Any) -> set[str]:
+    """Pods that already hold a part of a node; their names."""
+    made = workload.create_all(
+        [workload.pod(limits, nodeName=node, priorityClassName=priority, **spec) for _ in range(count)]
+    )
+    await_running(workload, made)
+    return set(made)
+
+
+def there(workload: Workload) -> set[str]:
+    """The names of the pods that stay."""
+    return {
+        pod["metadata"]["name"] for pod in workload.all_pods() if "deletionTimestamp" not in pod["metadata"]
+    }
+
+
+def assert_no_other_pod_is_evicted(
+    workload: Workload, name: str, stay: set[str], calls: Callable[[], float]
+) -> None:
+    """The pod waits, and is not tried again and again; `calls` counts since before its creation."""
+    workload.await_event(name, "FailedScheduling")
+    time.sleep(QUIET_S)
+    assert there(workload) == stay | {name}
+    assert calls() < 5
+    pod = workload.get(name)
+    assert "nodeName" not in pod["spec"]
+    assert not pod["status"].get("nominatedNodeName")
