@@ -206,6 +206,8 @@ def _built(
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "scheduler-ext"
     caches.mkdir(parents=True, exist_ok=True)
     finished = caches / f"{name}-{digest[:12]}"
+    if finished.is_dir():
+        return finished
     with (caches / "build.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if finished.is_dir():
@@ -253,6 +255,5 @@ if __name__ == "__main__":
             print(find_binaries(asked))
         print(find_kubelet_server())
         print(find_helm())
-        print(find_karpenter())
     except BinariesError as error:
         sys.exit(f"error: {error}")
