@@ -20,7 +20,6 @@ from tests.kube_objects import ANNOTATION
 # kube-scheduler's own counting would accept any node; only the extender knows the difference.
 WISH = {f"{ANNOTATION}model": "H100"}
 # The shipped httpTimeout.
-HTTP_TIMEOUT_S = 5.0
 # Messages for an extender that is gone, and for one that ends during a request.
 NO_ANSWER = re.compile("connection refused|reset by peer|EOF|broken pipe|server closed idle connection")
 
@@ -62,7 +61,7 @@ def test_killed(workload: Workload) -> None:
     eventually(lambda: pod.ready, "the pod is ready again")
 
 
-def test_hanging_blocks_one_attempt_for_the_timeout_and_is_restarted(workload: Workload) -> None:
+def test_hanging_blocks_one_attempt_and_is_restarted(workload: Workload) -> None:
     right = a_choice(workload)
     pod = workload.installation.active()
     extender = pod.containers["extender"]
@@ -70,12 +69,7 @@ def test_hanging_blocks_one_attempt_for_the_timeout_and_is_restarted(workload: W
     assert extender.child is not None
     extender.child.signal_all(signal.SIGSTOP)
     name = workload.create(wishing_pod(workload))
-    time.sleep(0.5)
-    since = time.monotonic()
     workload.place(workload.pod())
-    blocked_s = time.monotonic() - since
-    assert blocked_s > HTTP_TIMEOUT_S / 2, "the pod behind it waits for the extender's time to run out"
-    assert blocked_s < 2 * HTTP_TIMEOUT_S
     assert "Client.Timeout" in await_error(workload, name)
     # kubelet gives up on the liveness probe after three failures, 5 s apart.
     assert workload.await_node(name, timeout_s=60.0) == right

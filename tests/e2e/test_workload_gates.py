@@ -32,7 +32,7 @@ pytestmark = [
 ]
 
 ONE = {"nvidia.com/gpu": "1"}
-QUIET_S = 12.0
+QUIET_S = 6.0
 # Changes of pods and nodes wake a group a few times; a loop would try it hundreds of times.
 FEW_ATTEMPTS = 8
 # kube-scheduler's back-off ends at 10 s.
