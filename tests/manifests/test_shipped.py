@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from scheduler_ext import __version__
-from tests.e2e.cluster.binaries import DEFAULT_MINOR, kubernetes_version
+from tests.e2e.cluster.binaries import SHIPPED_MINOR, kubernetes_version
 from tests.manifests.objects import containers, of_kind
 from tests.manifests.shipped import DRA, MTLS, REPOSITORY, SHARES, documents, standalone
 
@@ -114,5 +114,5 @@ def test_the_kwok_nodes_report_the_same_as_in_the_sample_inventory() -> None:
 
 def test_the_images_are_those_of_the_tests() -> None:
     images = {each["image"] for _, each in containers(standalone())}
-    built = kubernetes_version(DEFAULT_MINOR)
+    built = kubernetes_version(SHIPPED_MINOR)
     assert images == {f"scheduler-ext:{__version__}", f"registry.k8s.io/kube-scheduler:{built}"}

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from tests.e2e.cluster.binaries import find_binaries, find_helm, kubernetes_version
+from tests.e2e.cluster.binaries import SHIPPED_MINOR, find_binaries, find_helm, kubernetes_version
 from tests.manifests.objects import Json, of_kind
 from tests.manifests.shipped import REPOSITORY
 
@@ -57,7 +57,7 @@ def rendered(
     """
     file = directory / "values.json"
     file.write_text(json.dumps(values))
-    options = ("--namespace", namespace, "--kube-version", version or kubernetes_version(), "--values", file)
+    options = ("--namespace", namespace, "--kube-version", version or kubernetes_version(SHIPPED_MINOR), "--values", file)
     text = helm(directory, "template", RELEASE, chart, *options)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [each for each in yaml.load_all(text, loader) if each]

@@ -19,7 +19,7 @@ from tests.e2e.chart.helm import (
     kustomized,
     rendered,
 )
-from tests.e2e.cluster.binaries import kubernetes_version
+from tests.e2e.cluster.binaries import SHIPPED_MINOR, kubernetes_version
 from tests.manifests.components import AGENTS
 from tests.manifests.objects import Json, containers
 from tests.manifests.policy import violations
@@ -180,7 +180,7 @@ def test_lint_finds_nothing(tmp_path: Path) -> None:
         "--namespace",
         "gpu-scheduler",
         "--kube-version",
-        kubernetes_version(),
+        kubernetes_version(SHIPPED_MINOR),
     )
     assert "0 chart(s) failed" in told
     assert "[WARNING]" not in told
@@ -211,7 +211,7 @@ def test_the_package_has_everything(tmp_path: Path) -> None:
 def test_two_images_are_named(tmp_path: Path) -> None:
     assert {image["image"] for _, image in containers(rendered(tmp_path, {}))} == {
         "scheduler-ext:0.1.0",
-        f"registry.k8s.io/kube-scheduler:{kubernetes_version()}",
+        f"registry.k8s.io/kube-scheduler:{kubernetes_version(SHIPPED_MINOR)}",
     }
 
 

@@ -30,6 +30,8 @@ HELM = MODULE / "helm"
 KARPENTER = MODULE / "autoscaler" / "karpenter"
 VERSIONS = MODULE / "versions"
 DEFAULT_MINOR = "1.37"
+# Of the kube-scheduler that the manifests name.
+SHIPPED_MINOR = "1.36"
 BUILT = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 _ETCD = "etcd"
 _GO = (1, 26)
