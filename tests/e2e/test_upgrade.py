@@ -30,6 +30,8 @@ from tests.e2e.workload import Workload
 from tests.kube_objects import SHARE
 from tests.pages import ROOT, blocks, section
 
+pytestmark = pytest.mark.release
+
 PAGE = "docs/tasks/upgrade.md"
 SCHEDULER = f"system:serviceaccount:{NAMESPACE}:gpu-scheduler"
 GPU = "nvidia.com/gpu"
