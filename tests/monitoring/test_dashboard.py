@@ -35,6 +35,7 @@ def differences(schema: Path, compared: Json) -> list[str]:
 
 @needs_go
 @pytest.mark.process
+@pytest.mark.release
 def test_grafanas_schema_has_every_field(schema: Path) -> None:
     assert differences(schema, dashboard()) == []
 
