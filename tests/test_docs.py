@@ -380,17 +380,6 @@ def test_decisions_have_one_form(path: Path) -> None:
     ]
 
 
-def test_the_decision_on_the_transport_counts_its_lines() -> None:
-    text = (ROOT / "docs" / "decisions" / "0002-transport.md").read_text()
-    server = ROOT / "scheduler_ext" / "server"
-    counts = {}
-    for names, count in re.findall(r"^ +\| (`[^|]*`) \| (\d+) \|", text, re.MULTILINE):
-        files = [server / name for name in re.findall("`([^`]*)`", names)]
-        counts[names] = (int(count), sum(len(file.read_text().splitlines()) for file in files))
-    assert {names: found for names, found in counts.items() if found[0] != found[1]} == {}
-    assert f"maintains {sum(count for count, _ in counts.values()):,} lines" in text
-
-
 def test_the_index_lists_every_decision() -> None:
     folder = ROOT / "docs" / "decisions"
     assert sorted(links(folder / "README.md")) == sorted(path.name for path in folder.glob("0*.md"))

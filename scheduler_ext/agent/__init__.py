@@ -1,4 +1,5 @@
-"""The node agent: reads one node's GPUs from NVML and the kubelet, and writes them as its GPUNode."""
+"""The node agent: reads one node's GPUs from NVML and the kubelet, and writes them as its GPUNode. It shares
+only the wire formats with the extender, which reads that object."""
 
 import os
 

@@ -1,1 +1,2 @@
-"""Binding a pod: devices are reserved, written down, and bound."""
+"""Binding a pod: devices are reserved, the intent is written to the cluster, and the Binding is posted. Apart
+from `extender`, because only this verb writes, and only installations with shares use it."""

@@ -1,1 +1,2 @@
-"""The decision itself: values in, values out. Nothing here reads a clock, takes a lock, logs or does I/O."""
+"""The decision itself: values in, values out. No module here reads a clock, takes a lock, logs or does
+I/O."""

@@ -1,1 +1,2 @@
-"""Defragmentation: the fewest pods to move so that waiting pods fit, and the execution of such a plan."""
+"""Defragmentation: the fewest pods to move so that waiting pods fit, and the execution of such a plan.
+`whatif` has the dry runs of single pods."""

@@ -5,8 +5,7 @@ restart of the container; and kubelet restarts with a back-off, counts restarts 
 kill, all of which a respawning parent would hide.
 
 From gunicorn this uses the documented base class `Worker` and settings, and beyond the documentation
-`Arbiter.LISTENERS` and its signal handlers; tests/server/http/test_gunicorn_contract.py fails when they
-change."""
+`Arbiter.LISTENERS` and its signal handlers."""
 
 import asyncio
 import contextlib

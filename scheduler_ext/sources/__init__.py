@@ -1,1 +1,1 @@
-"""Where the inventory comes from: files, a dump of a cluster, or a live one."""
+"""Where the inventory comes from: a file, a dump of a cluster, or a live one, behind one interface."""

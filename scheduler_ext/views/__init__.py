@@ -1,1 +1,2 @@
-"""GPUs, nodes and pods as the page, the metrics and the command line show them."""
+"""GPUs, nodes and pods as lists and totals that the page, the metrics and the command line show alike.
+`explain` gives reasons; this shows states."""

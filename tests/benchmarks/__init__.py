@@ -1,0 +1,2 @@
+"""Arithmetic of benchmarks that decides published figures. That a benchmark runs is shown by its `--smoke` in
+CI."""

@@ -1,25 +1,17 @@
-"""The floors of placement: whether one holds, and that all are measured."""
+"""Whether a floor of placement holds."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from benchmarks.placement import floors
 from benchmarks.placement.floor_list import FLOORS, GROUPS, Condition, Floor
 from benchmarks.placement.floor_runs import Cell, Plan
-from benchmarks.placement.floors import main
-from benchmarks.placement.inputs import PODS_CSV, made_up
+from benchmarks.placement.inputs import made_up
 from benchmarks.placement.verdicts import verdict_of
-from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.simulation_report import Run
-
-pytestmark = pytest.mark.process
 
 INFLATION, RANDOM_TIES = Condition(), Condition(ties="random")
 FLOOR = Floor(group="inflation", what="a floor", condition=INFLATION, at="100")
@@ -155,88 +147,3 @@ def test_a_run_that_several_floors_need_is_made_once() -> None:
         "mig": 40,
     }
     assert len(cells) == 8 + 8 + 8 + 8 + 4 + 8 + 4 + 12 + 200 + 40
-
-
-def command(*args: str | Path) -> Result:
-    return CliRunner().invoke(main, ["--jobs", "1", *map(str, args)])
-
-
-def test_every_floor_is_measured_and_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # One mix of MIG is like another, and so is one family.
-    measured = tuple(
-        floor
-        for floor in FLOORS
-        if floor.group not in ("mig", "families")
-        or floor.what == "small clusters at 100 %"
-        or floor.traces == ("uniform",)
-    )
-    monkeypatch.setattr(floors, "FLOORS", measured)
-    result = command(
-        "--generate", "3", "--seeds", "1", "--churn-seeds", "1", "--arrivals", "50", "--json", tmp_path / "f"
-    )
-    rows = json.loads((tmp_path / "f").read_text(encoding="utf-8"))["floors"]
-    assert [row["floor"] for row in rows] == [floor.what for floor in measured]
-    assert [row["wanted"] for row in rows] == [floor.wanted for floor in measured]
-    for row in rows:
-        assert row["margin"] == pytest.approx(row["ours"] - row["reference"], abs=2e-4)
-        assert row["holds"] == (row["margin"] >= row["wanted"])
-    holding = sum(row["holds"] for row in rows)
-    # This few pods cannot satisfy all of them.
-    assert holding < len(rows)
-    assert result.exit_code == 1
-    lines = result.stdout.splitlines()
-    assert lines[-2] == f"{holding} of {len(rows)} floors hold"
-    assert [line.split()[-1] for line in lines[1:-2]] == [
-        "holds" if row["holds"] else "FAILS" for row in rows
-    ]
-
-
-def test_all_that_hold_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    easy = tuple(replace(floor, wanted=-100.0) for floor in FLOORS if floor.traces == ("uniform",))
-    monkeypatch.setattr(floors, "FLOORS", easy)
-    result = command("--generate", "3", "--seeds", "1", "--arrivals", "50", "--only", "mig")
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "2 of 2 floors hold" in result.stdout
-
-
-def test_a_floor_about_other_traces_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = made_up(nodes=6)["generated"]
-    monkeypatch.setattr(floors, "read_folder", lambda folder: {"default": trace})
-    result = command("--traces", "anywhere", "--churn-seeds", "1", "--only", "churn")
-    assert result.stderr == "not measured: churn where pods want models: no trace gpuspec* or generated*\n"
-    assert [line.split("  ")[0] for line in result.stdout.splitlines()[1:3]] == [
-        "churn",
-        "churn where 33 % of the GPU pods want models",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("args", "told"),
-    [
-        pytest.param(
-            ("--only", "mig,fgd"), "fgd: unknown; known are inflation, early, first-300", id="floors"
-        ),
-        pytest.param(("--only", "mig,"), "has an empty name", id="a comma too much"),
-        pytest.param(("--seeds", "x"), "'x' is no seed", id="no seed"),
-    ],
-)
-def test_usage(args: tuple[str, ...], told: str) -> None:
-    result = command(*args)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert told in result.stderr
-
-
-def test_a_folder_without_traces(tmp_path: Path) -> None:
-    result = command("--traces", tmp_path)
-    assert result.exit_code == 1
-    assert f"has no {PODS_CSV}*.csv; it has no traces" in result.stderr
-
-
-def test_a_lost_run_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(*_: object, **__: object) -> None:
-        raise SimulationError("backend loky: 1 of 3 runs never came back; run it again")
-
-    monkeypatch.setattr(floors, "run_tasks", lost)
-    result = command("--only", "mig")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == "Error: backend loky: 1 of 3 runs never came back; run it again\n"

@@ -1,15 +1,10 @@
-"""The report of bursts: medians, ratios within a round, and the bounds of the planner; and their cores."""
+"""The report of bursts: medians, ratios within a round, and the bounds of the planner."""
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
 
 import pytest
 
 from benchmarks.scheduler.bursts.burst import Burst
-from benchmarks.scheduler.bursts.cores import Cores, started_on
 from benchmarks.scheduler.bursts.table import bound_lines, rows, table
 
 
@@ -36,12 +31,6 @@ def test_a_burst_that_was_not_bound_has_no_rate() -> None:
     assert "-" in table([row])
 
 
-def test_outcomes_of_nominations_are_shown_for_contenders_that_nominate() -> None:
-    text = table(rows([burst("none", 8.0), burst("ours", 20.0), burst("planned", 8.0)]))
-    shown = [line for line in text.splitlines() if "nominations" in line]
-    assert shown == ["5000 nodes, nominations by planned: 900 bound"]
-
-
 @pytest.mark.parametrize(
     ("nodes", "seconds", "line"),
     [
@@ -54,20 +43,3 @@ def test_outcomes_of_nominations_are_shown_for_contenders_that_nominate() -> Non
 def test_bounds(nodes: int, seconds: float, line: str | None) -> None:
     bursts = [burst("ours", 20.0, nodes=nodes), burst("planned", seconds, nodes=nodes)]
     assert bound_lines(rows(bursts)) == ([] if line is None else [line])
-
-
-def test_processes_stay_on_the_cores_that_they_were_started_on() -> None:
-    every = os.sched_getaffinity(0)
-    script = f"import os, time; time.sleep(0.2); print({{*os.sched_getaffinity(0)}} == {{{min(every)}}})"
-    with started_on(frozenset({min(every)})):
-        child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    assert os.sched_getaffinity(0) == every
-    assert child.communicate(timeout=60)[0] == "True\n"
-
-
-def test_apart_are_two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5, 7})
-    assert Cores.apart() == Cores(api=frozenset({3}), scheduler=frozenset({5}))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3})
-    with pytest.raises(ValueError, match="one core"):
-        Cores.apart()

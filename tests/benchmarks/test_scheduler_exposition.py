@@ -37,13 +37,6 @@ def test_series_are_added_up_over_the_labels_that_are_not_named() -> None:
     assert read.by(ATTEMPTS, "result") == {"scheduled": 42, "unschedulable": 3}
 
 
-def test_a_series_that_is_not_there_counts_nothing() -> None:
-    read = Exposition("")
-    assert read.total(ATTEMPTS, result="error") == 0
-    assert read.histogram(DURATION).mean_ms is None
-    assert read.histogram(DURATION).quantile_ms(0.5) is None
-
-
 @pytest.mark.parametrize(
     ("quantile", "expected_ms"),
     [
@@ -76,11 +69,6 @@ def test_a_difference_of_readings_is_what_came_between() -> None:
     assert between.mean_ms == pytest.approx(1000 * sum(later) / len(later))
     assert dict(between.buckets)[0.002] == sum(seconds <= 0.002 for seconds in later)
     assert after.total("things_total") - before.total("things_total") == len(later)
-
-
-def test_the_first_reading_may_be_empty() -> None:
-    whole = Exposition(TEXT).histogram(DURATION)
-    assert whole.since(Exposition("").histogram(DURATION)) == whole
 
 
 def test_merged_histograms_count_every_observation() -> None:

@@ -1,20 +1,15 @@
-"""From readings to verdicts: errors that count, ratios within rounds, bounds, tables, JSON and picture."""
+"""From readings to verdicts: errors that count, ratios within rounds, and bounds."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
 
 from benchmarks.scheduler.block import Block, Readings, block_of
-from benchmarks.scheduler.contenders import CONTENDERS
 from benchmarks.scheduler.exposition import Histogram
-from benchmarks.scheduler.plot import write_plot
 from benchmarks.scheduler.process import Reading
-from benchmarks.scheduler.report import bound_lines, ratio_table, scheduler_report, scheduler_table
-from benchmarks.scheduler.suite import Settings, turned
+from benchmarks.scheduler.report import bound_lines, scheduler_report
 from benchmarks.scheduler.summary import BOUNDS, ratios_of, rows_of
 
 ALGORITHM = "scheduler_scheduling_algorithm_duration_seconds"
@@ -235,55 +230,3 @@ def test_bounds_hold_or_are_missed(ours_ms: float, ours_pods_per_s: float, verdi
     lines = bound_lines(ratios_of(blocks))
     assert ["MISSED" not in line for line in lines] == verdicts
     assert [line.split()[0] for line in lines] == [bound.kind for bound in BOUNDS] == ["must", "must", "goal"]
-
-
-def test_bounds_are_about_5000_nodes_and_silent_about_others() -> None:
-    small = [_measured(each.contender, each.round, 1, 100, nodes=1000) for each in BLOCKS]
-    assert scheduler_report({}, "v1", "command", small)["bounds"] == []
-
-
-def test_the_report_holds_rows_ratios_bounds_and_blocks() -> None:
-    report = scheduler_report({"cores": 2}, "Kubernetes v1.36.2", "command", BLOCKS)
-    assert report["kind"] == "SchedulerReport"
-    assert len(report["rows"]) == 4
-    assert len(report["blocks"]) == len(BLOCKS)
-    assert report["rows"][-1]["algorithmMeanMs"] == {"median": 22, "min": 21, "max": 48}
-    assert report["bounds"][0]["ratio"] == {"median": 1.1, "min": 1.05, "max": 1.2}
-    assert report["bounds"][0]["atMost"] == 1.15
-    assert report["bounds"][1]["atLeast"] == 1.3
-
-
-def test_tables_show_every_contender_and_a_dash_where_nothing_was_measured() -> None:
-    table = scheduler_table(rows_of(BLOCKS)).splitlines()
-    assert len(table) == 5
-    assert table[4].split()[:4] == ["5000", "ours", "22.00", "(21.00-48.00)"]
-    ratios = ratio_table(ratios_of(BLOCKS)).splitlines()
-    assert ratios[1].split()[:3] == ["5000", "none", "-"]
-    assert "1.10 (1.05-1.20)" in ratios[4]
-
-
-@pytest.mark.process
-def test_the_picture_is_drawn_even_of_one_block_without_figures(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="pictures need the bench extra")
-    empty = Block("ours", 100, 0, 0, 0.0, Histogram(0, 0, ()))
-    for name, blocks in (("all.png", BLOCKS), ("empty.png", [empty])):
-        write_plot(tmp_path / name, rows_of(blocks), "a machine")
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-
-
-def test_each_contender_starts_a_round_once_and_is_in_every_round() -> None:
-    contenders = list(CONTENDERS.values())
-    orders = [turned(contenders, number) for number in range(len(contenders))]
-    assert {order[0].name for order in orders} == set(CONTENDERS)
-    assert all({each.name for each in order} == set(CONTENDERS) for order in orders)
-    assert orders[0] == contenders
-    followed = [(a.name, b.name) for order in orders for a, b in itertools.pairwise(order)]
-    assert len(set(followed)) > len(contenders), "no contender always follows the same one"
-
-
-def test_the_reported_duration_grows_with_the_work() -> None:
-    def told(nodes: tuple[int, ...], pods: int, rounds: int) -> float:
-        return Settings(nodes, pods, 20, rounds, list(CONTENDERS.values()), seed=1).expected_s()
-
-    few = told((100,), 300, 1)
-    assert 10 < few < told((100, 1000), 300, 1) < told((100, 1000), 600, 1) < told((100, 1000), 600, 2)

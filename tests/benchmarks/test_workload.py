@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.cluster import KINDS, MAX_NODES, node_name
+from benchmarks.cluster import KINDS
 from benchmarks.inventory import write_inventory
 from benchmarks.shapes import SHAPES, PodShape
-from benchmarks.workload import BenchmarkPod, Workload, prioritize_body
+from benchmarks.workload import Workload
 
 NODES = 200
 PREFIX = "gpu.scheduler-ext.io/"
@@ -105,28 +104,6 @@ def test_no_two_shapes_of_a_rotation_ask_the_same() -> None:
         assert len({json.dumps([shape.containers, shape.annotations]) for shape in shapes}) == len(shapes)
 
 
-def test_reports_are_possible_and_name_every_device_once(cluster: tuple[str, Path]) -> None:
-    kind, path = cluster
-    uuids: list[str] = []
-    for report in _objects(path, "GPUNode").values():
-        devices = report["status"]["devices"]
-        assert [device["index"] for device in devices] == list(range(8))
-        for device in devices:
-            uuids.append(device["uuid"])
-            memory = device["memory"]
-            assert memory["usedMiB"] + memory["reservedMiB"] <= memory["totalMiB"]
-            assert 0 <= memory["unaccountedMiB"] <= memory["usedMiB"]
-            units = [
-                unit for i in device["mig"]["instances"] for unit in range(i["start"], i["start"] + i["size"])
-            ]
-            assert len(units) == len(set(units))
-            assert all(unit < device["mig"]["gridSize"] for unit in units)
-            assert device["mig"]["enabled"] == (kind == "mig")
-            uuids += [instance["uuid"] for instance in device["mig"]["instances"]]
-    assert len(uuids) == len(set(uuids))
-    assert _objects(path, "Node").keys() == _objects(path, "GPUNode").keys()
-
-
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Path) -> None:
     for file, seed in (("a", 1), ("b", 1), ("c", 2)):
         write_inventory(tmp_path / file, "share", 20, seed)
@@ -139,63 +116,3 @@ def test_the_same_seed_gives_the_same_bytes_and_another_seed_others(tmp_path: Pa
         return [workload.filter_body(next(pods)) for _ in range(15)]
 
     assert bodies(1) == bodies(1) != bodies(2)
-
-
-def test_a_smaller_cluster_is_the_head_of_a_larger_one(tmp_path: Path) -> None:
-    write_inventory(tmp_path / "small", "whole", 8, seed=3)
-    write_inventory(tmp_path / "large", "whole", 16, seed=3)
-    small, large = (_objects(tmp_path / file, "GPUNode") for file in ("small", "large"))
-    assert small.items() <= large.items()
-
-
-def test_the_number_of_different_gpu_states_can_be_bounded(tmp_path: Path) -> None:
-    for kind in KINDS:
-        assert write_inventory(tmp_path / kind, kind, 100, seed=5, distinct_states=12) == 12
-        assert write_inventory(tmp_path / kind, kind, 100, seed=5) == 100
-
-
-@pytest.mark.process
-def test_node_names_never_repeat_below_the_largest_cluster() -> None:
-    assert len({node_name(index) for index in range(MAX_NODES)}) == MAX_NODES
-
-
-def test_filter_bodies_read_as_kube_scheduler_writes_them() -> None:
-    workload = Workload("whole", 40, seed=9)
-    pods = [pod for pod, _ in zip(workload.pods(), range(24), strict=False)]
-    seen_orders = set()
-    for pod in pods:
-        body = workload.filter_body(pod)
-        args = json.loads(body)
-        assert list(args) == ["Pod", "Nodes", "NodeNames"]
-        assert args["Nodes"] is None
-        assert sorted(args["NodeNames"]) == sorted(workload.names)
-        assert json.dumps(args, separators=(",", ":")).encode() == body
-        seen_orders.add(tuple(args["NodeNames"]))
-        for container, asks in zip(args["Pod"]["spec"]["containers"], pod.shape.containers, strict=False):
-            assert asks.items() <= container["resources"]["limits"].items()
-            assert asks.items() <= container["resources"]["requests"].items()
-            assert list(container["resources"]["limits"]) == sorted(container["resources"]["limits"])
-    assert len(seen_orders) == len(pods)
-    identities = {json.loads(pod.json)["metadata"]["uid"] for pod in pods}
-    assert len(identities) == len(pods)
-    assert all(6_000 < len(pod.json) < 13_000 for pod in pods)
-
-
-def test_prioritize_bodies_carry_the_names_in_the_order_given() -> None:
-    pod = BenchmarkPod(SHAPES["share"][0], b'{"metadata":{"name":"p"}}')
-    body = prioritize_body(pod, ["b", "a"])
-    assert body == b'{"Pod":{"metadata":{"name":"p"}},"Nodes":null,"NodeNames":["b","a"]}'
-
-
-@pytest.mark.parametrize(
-    ("kind", "nodes", "named"),
-    [
-        pytest.param(
-            "tpu", 10, "kind must be one of whole, share, mig", id="an unknown kind is refused by name"
-        ),
-        pytest.param("mig", 0, "nodes must be at least 1", id="an empty cluster is refused"),
-    ],
-)
-def test_impossible_workloads_are_refused(kind: str, nodes: int, named: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(named)):
-        Workload(kind, nodes, seed=1)

@@ -1,0 +1,3 @@
+"""Commands in the test process: one golden output for each, exit statuses and errors. After a change of an
+output, `RENEW_GOLDEN=1 make test ARGS=tests/cli/test_golden.py` writes the golden files again; review the
+difference."""

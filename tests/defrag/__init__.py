@@ -1,0 +1,1 @@
+"""Plans beside an exhaustive search, and their execution."""

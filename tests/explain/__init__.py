@@ -1,0 +1,1 @@
+"""Explanations: which reason and which fact, beside the verdicts of the core."""

@@ -1,0 +1,1 @@
+"""filter, prioritize and preempt on bytes, without HTTP."""

@@ -1,8 +1,9 @@
-"""What is in the image, and that two builds give the same one."""
+"""What is in the image. `make test-all` also builds it again, and for arm64."""
 
 from __future__ import annotations
 
 import json
+import re
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 import scheduler_ext
 from tests.image.builds import EPOCH, REVISION, Buildah, Built, copy_of_the_checkout
-from tests.test_locks import IMAGE, locked
+from tests.pages import ROOT
 
 pytestmark = pytest.mark.image
 
@@ -29,6 +30,7 @@ def added(buildah: Buildah, files: Path) -> list[Path]:
     return [path for path in sorted(files.rglob("*")) if path.relative_to(files) not in there]
 
 
+@pytest.mark.release
 def test_two_builds_of_a_commit_have_one_digest(buildah: Buildah, image: Built, tmp_path: Path) -> None:
     """The second one comes from another folder, with other times, modes and umask."""
     again = buildah.image("second", source=copy_of_the_checkout(tmp_path), umask=0o077)
@@ -113,10 +115,10 @@ def test_the_list_names_every_package_with_version_and_licence(files: Path) -> N
     document = json.loads((files / SBOM).read_text())
     assert (document["bomFormat"], document["specVersion"]) == ("CycloneDX", "1.6")
     components = {str(canonicalize_name(each["name"])): each for each in document["components"]}
-    expected = {
-        str(canonicalize_name(requirement.name)): str(requirement.specifier).removeprefix("==")
-        for requirement, _ in locked(IMAGE)
-    }
+    pinned = re.findall(
+        r"^([\w.-]+)==([\w.]+)", (ROOT / "requirements" / "image.txt").read_text(), re.MULTILINE
+    )
+    expected = {str(canonicalize_name(name)): version for name, version in pinned}
     expected["scheduler-ext"] = scheduler_ext.__version__
     assert {name: each["version"] for name, each in components.items()} == expected
     for name, each in components.items():
@@ -128,6 +130,7 @@ def machine(library: Path) -> int:
     return int.from_bytes(library.read_bytes()[18:20], "little")
 
 
+@pytest.mark.release
 def test_it_is_built_for_arm64_too(buildah: Buildah, image: Built, files: Path) -> None:
     """Without emulation: pip chooses the wheels, and nothing runs in the image while it is built."""
     buildah.base("run", "arm64")

@@ -1,4 +1,4 @@
-"""`make image` and `make bases`, with scripts in place of the builder and of the registries."""
+"""`make image`, `bases` and `digests`, with scripts in place of the builder and of the registries."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 import scheduler_ext
+from tests.manifests.objects import containers
+from tests.manifests.shipped import base
 from tests.pages import ROOT
 
 DOCKERFILE = ROOT / "Dockerfile"
-PINNED = re.compile(r"^ARG (BUILD_BASE|RUN_BASE)=[a-z0-9./-]+:[a-z0-9.-]+@sha256:[0-9a-f]{64}$", re.MULTILINE)
 
 
 def make(folder: Path, *arguments: str, scripts: Path) -> subprocess.CompletedProcess[str]:
@@ -37,19 +38,6 @@ def git(*arguments: str) -> str:
     return subprocess.run(
         ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.strip()
-
-
-def test_the_dockerfile_names_both_bases_by_digest_and_builds_on_nothing_else() -> None:
-    text = DOCKERFILE.read_text()
-    assert sorted(PINNED.findall(text)) == ["BUILD_BASE", "RUN_BASE"]
-    stages = re.findall(r"^FROM (?:--platform=\S+ )?(\S+)", text, re.MULTILINE)
-    assert stages == ["${BUILD_BASE}", "${RUN_BASE}"]
-
-
-def test_nothing_runs_in_the_last_stage() -> None:
-    """So the image for another architecture is built without emulation."""
-    last = DOCKERFILE.read_text().rpartition("\nFROM ")[2]
-    assert not re.search(r"^RUN ", last, re.MULTILINE)
 
 
 @pytest.mark.parametrize("builder", ["docker", "buildah"])
@@ -107,3 +95,20 @@ def test_bases_changes_nothing_when_a_registry_does_not_answer(tmp_path: Path) -
     script(tmp_path, "docker", "exit 1")
     assert make(tmp_path, "bases", scripts=tmp_path).returncode != 0
     assert (tmp_path / "Dockerfile").read_text() == DOCKERFILE.read_text()
+
+
+def test_digests_writes_what_kustomize_takes(tmp_path: Path) -> None:
+    digest = f"sha256:{'ab' * 32}"
+    script(
+        tmp_path, "docker", f'[ "$6" != missing:1 ] || exit 1\necho "$6" >> {tmp_path}/asked\necho {digest}'
+    )
+    ours, theirs = "registry.example.com:5000/gpu/scheduler-ext", "registry.k8s.io/kube-scheduler"
+    done = make(ROOT, "digests", f"IMAGE={ours}:0.1.0", scripts=tmp_path)
+    (scheduler,) = {each["image"] for _, each in containers(base()) if "kube-scheduler" in each["image"]}
+    assert done.stdout.splitlines() == [
+        "images:",
+        f"  - {{name: scheduler-ext, newName: {ours}, digest: {digest}}}",
+        f"  - {{name: {theirs}, newName: {theirs}, digest: {digest}}}",
+    ]
+    assert (tmp_path / "asked").read_text().split() == [f"{ours}:0.1.0", scheduler]
+    assert make(ROOT, "digests", "IMAGE=missing:1", scripts=tmp_path).returncode != 0

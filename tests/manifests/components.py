@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -40,7 +39,7 @@ ASKED: dict[str, set[str]] = {
 }
 
 
-def operations(component: str) -> list[Operation]:
+def _operations(component: str) -> list[Operation]:
     """The operations of RFC 6902 by which a component changes the DaemonSet."""
     kustomization = yaml.safe_load((COMPONENTS / component / "kustomization.yaml").read_bytes())
     (patch,) = kustomization["patches"]
@@ -51,15 +50,11 @@ def operations(component: str) -> list[Operation]:
 
 def with_components(*components: str) -> list[Json]:
     """The base with these components, in that order; raises KeyError for a path that is not there."""
-    return patched([operation for component in components for operation in operations(component)])
-
-
-def patched(changes: Sequence[Operation]) -> list[Json]:
-    """The base with these operations on its DaemonSet."""
     objects = base()
     (daemon_set,) = of_kind(objects, "DaemonSet")
-    for change in changes:
-        _apply(daemon_set, change)
+    for component in components:
+        for change in _operations(component):
+            _apply(daemon_set, change)
     return objects
 
 

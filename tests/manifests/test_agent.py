@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 
 import pytest
 import yaml
 
 from scheduler_ext.core.node.node_labels import agent_label
-from tests.manifests.components import AGENTS, ASKED, operations, patched, with_components
+from tests.manifests.components import AGENTS, ASKED, with_components
 from tests.manifests.objects import Json, mapping, of_kind
 from tests.manifests.policy import violations
 from tests.manifests.shipped import base
-from tests.pages import ROOT, blocks, rows, section
+from tests.pages import ROOT, blocks, section
 
 
 def pod(objects: list[Json]) -> Json:
@@ -68,41 +67,11 @@ def test_a_component_makes_the_documented_requests(component: str) -> None:
     assert lacks(component, base()) != []
 
 
-@pytest.mark.parametrize(
-    "pair", list(itertools.permutations(AGENTS, 2)), ids=lambda pair: " then ".join(pair)
-)
-def test_two_components_in_any_order_are_both_there(pair: tuple[str, str]) -> None:
-    objects = with_components(*pair)
-    assert set(violations(objects)) == ASKED[pair[0]] | ASKED[pair[1]]
-    assert [lacks(component, objects) for component in pair] == [[], []]
-
-
-@pytest.mark.process
-def test_all_components_together() -> None:
-    for order in itertools.permutations(AGENTS):
-        objects = with_components(*order)
-        assert [lacks(component, objects) for component in order] == [[]] * len(AGENTS)
-
-
-@pytest.mark.parametrize(
-    ("component", "left_out"),
-    [
-        pytest.param(
-            component, number, id=f"{component}: {operation['path'].rpartition('spec/')[2]}, {number}"
-        )
-        for component in AGENTS
-        for number, operation in enumerate(operations(component))
-    ],
-)
-def test_every_line_of_a_component_is_missed(component: str, left_out: int) -> None:
-    changes = operations(component)
-    del changes[left_out]
-    assert lacks(component, patched(changes)) != []
-
-
-def test_the_page_lists_the_components() -> None:
-    table = section((ROOT / "docs" / "tasks" / "agent.md").read_text(), "## Where the driver is")
-    assert sorted(re.findall(r"^\| `(agent-[a-z-]+)`", table, re.MULTILINE)) == AGENTS
+@pytest.mark.parametrize("order", [AGENTS, AGENTS[::-1]], ids=["in one order", "in the other"])
+def test_all_components_go_together(order: list[str]) -> None:
+    objects = with_components(*order)
+    assert set(violations(objects)) == set().union(*(ASKED[component] for component in AGENTS))
+    assert [lacks(component, objects) for component in order] == [[]] * len(AGENTS)
 
 
 def runs_on(labels: dict[str, str]) -> bool:
@@ -157,31 +126,14 @@ def test_the_nodes_that_agents_run_on(labels: dict[str, str], runs: bool) -> Non
     assert runs_on(labels) is runs
 
 
-@pytest.mark.parametrize("value", ["true", "false", "nvidia", "x"])
-@pytest.mark.parametrize("label", [*GPU_LABELS, "gpu.scheduler-ext.io/agent", "other"])
-def test_the_extender_knows_which_nodes_the_affinity_leaves_out(label: str, value: str) -> None:
+def test_the_extender_knows_which_nodes_the_affinity_leaves_out() -> None:
     """It labels these nodes, unless an administrator has set the label to another value."""
-    found = agent_label({label: value})
-    assert (found == "brings") is runs_on({label: value})
-    assert (found == "lacks") is (not runs_on({label: value}) and label != "gpu.scheduler-ext.io/agent")
-
-
-def test_the_page_names_the_labels() -> None:
-    table = section((ROOT / "docs" / "tasks" / "agent.md").read_text(), "## Which nodes")
-    named = [row[0].strip("`").partition("=") for row in rows(table)]
-    terms = mapping(
-        pod(base()), "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
-    )["nodeSelectorTerms"]
-    chosen = [term["matchExpressions"][0] for term in terms]
-    assert [(key, [value] if value else []) for key, _, value in named] == [
-        (each["key"], each.get("values", [])) for each in chosen
-    ]
-
-
-def test_the_page_takes_agents_off_a_node_by_that_label() -> None:
-    text = (ROOT / "docs" / "tasks" / "agent.md").read_text()
-    assert "kubectl label node NODE gpu.scheduler-ext.io/agent=false" in text
-    assert not runs_on(GPU_LABELS | {"gpu.scheduler-ext.io/agent": "false"})
+    for label in (*GPU_LABELS, "gpu.scheduler-ext.io/agent", "other"):
+        for value in ("true", "false", "nvidia", "x"):
+            found = agent_label({label: value})
+            assert (found == "brings") is runs_on({label: value})
+            lacks_it = not runs_on({label: value}) and label != "gpu.scheduler-ext.io/agent"
+            assert (found == "lacks") is lacks_it
 
 
 def test_another_port_of_the_api_server_is_opened_for_all_who_need_it() -> None:

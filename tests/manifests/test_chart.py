@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from scheduler_ext import __version__
-from tests.e2e.cluster.binaries import helm_version, kubernetes_version, minors, release_number
+from tests.e2e.cluster.binaries import kubernetes_version, minors, release_number
 from tests.manifests.objects import Json
 from tests.manifests.shipped import REPOSITORY
 from tests.pages import page, rows, section
@@ -69,12 +69,6 @@ def test_the_reference_has_the_same_images() -> None:
         for minor, image in rows(section(page("version-skew"), "## Images of kube-scheduler"))
     }
     assert told == known()
-
-
-def test_the_documentation_names_the_tested_helm() -> None:
-    (told,) = (row for row in rows(page("version-skew")) if "Helm chart" in row[0])
-    assert f"v{told[2]}" == helm_version()
-    assert f"Helm {told[2]} " in (REPOSITORY / "docs" / "tasks" / "helm.md").read_text()
 
 
 # Values

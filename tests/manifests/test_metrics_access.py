@@ -37,12 +37,6 @@ def test_only_prometheus_in_a_labelled_namespace_is_let_in(shipped: object) -> N
         }
 
 
-def test_the_page_says_how_to_choose_it() -> None:
-    (command,) = blocks(section(PAGE, "## Let Prometheus in"), "sh")
-    assert command.strip() == "kubectl label namespace monitoring gpu.scheduler-ext.io/metrics=true"
-    assert "`app.kubernetes.io/name: prometheus`" in section(PAGE, "## Let Prometheus in")
-
-
 def test_the_patch_for_another_scraper_changes_every_such_rule() -> None:
     (text,) = blocks(section(PAGE, "## Let Prometheus in"), "yaml")
     (patch,) = yaml.safe_load(text)["patches"]

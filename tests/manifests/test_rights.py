@@ -171,21 +171,3 @@ def granted(objects: Sequence[Json], account: str) -> set[str]:
 def test_the_extender_has_nothing_of_kube_schedulers(objects: list[Json], further: set[str]) -> None:
     assert granted(objects, "gpu-scheduler-extender") == EXTENDER | further
     assert granted(objects, "gpu-scheduler") == SCHEDULER
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        pytest.param({"apiGroups": [""], "resources": ["pods"], "verbs": ["delete"]}, id="a verb"),
-        pytest.param({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}, id="a resource"),
-        pytest.param({"apiGroups": ["apps"], "resources": ["pods"], "verbs": ["get"]}, id="a group"),
-        pytest.param({"nonResourceURLs": ["/metrics"], "verbs": ["get"]}, id="a path"),
-    ],
-)
-def test_notices_one_more(rule: Json) -> None:
-    objects = shares()
-    (role,) = [
-        each for each in of_kind(objects, "ClusterRole") if each["metadata"]["name"] == "gpu-scheduler-shares"
-    ]
-    role["rules"].append(rule)
-    assert spelled_out(objects) != BASE | SHARES

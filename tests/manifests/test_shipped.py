@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 from scheduler_ext import __version__
@@ -52,37 +50,6 @@ def test_the_configuration_of_claims_differs_in_what_is_sent_only() -> None:
     )
     del plain["extenders"][0]["managedResources"]
     assert claims == plain
-
-
-@pytest.mark.parametrize(
-    ("directory", "further"),
-    [
-        pytest.param(
-            MTLS,
-            ["    # All four are required: without the CA, kube-scheduler silently verifies nothing."],
-            id="of mtls",
-        ),
-        pytest.param(
-            SHARES,
-            [
-                "    # The extender posts the Binding, because it alone knows the GPU of each share. Its"
-                " configuration must agree",
-                "    # (bind.enabled).",
-                "    # A bind has 4 s (bind.deadline of the extender).",
-            ],
-            id="of shares",
-        ),
-    ],
-)
-def test_the_reasons_are_the_same_too(directory: Path, further: list[str]) -> None:
-    def comments(text: str) -> list[str]:
-        return [
-            line for line in text.partition("apiVersion:")[2].splitlines() if line.lstrip().startswith("#")
-        ]
-
-    plain, other = (comments((each / "kube-scheduler.yaml").read_text()) for each in (CONFIG, directory))
-    assert [line for line in other if line not in plain] == further
-    assert [line for line in plain if line not in other] == []
 
 
 def test_shares_change_of_the_extenders_configuration_that_it_binds() -> None:

@@ -20,7 +20,7 @@ from tests.extender.preempting import on_share
 from tests.kube_idle import running
 from tests.kube_objects import gpu, gpu_node, holder, names_body, node, pod
 from tests.manifests.objects import of_kind
-from tests.monitoring.component import Query, alerts, panels, queries, rules_file
+from tests.monitoring.component import Query, alerts, queries, rules_file
 from tests.monitoring.prometheus import Prometheus, needs_prometheus
 from tests.monitoring.promql import metrics_in
 from tests.monitoring.test_expressions import OTHERS
@@ -280,27 +280,6 @@ def test_rules_are_evaluated_and_find_their_metrics(prometheus: Prometheus) -> N
     assert sick["labels"]["hostname"] == "a100-01"
     (alone,) = states()["GPUExtenderReplicaDown"]["alerts"]
     assert alone["labels"]["cluster"] == PARIS
-
-
-def test_the_table_of_alerts_sorts_by_severity(prometheus: Prometheus) -> None:
-    """By the number under the word: the words themselves have another order."""
-    (query,) = queries_of("Alerts")
-    (panel,) = (panel for panel in panels() if panel["title"] == "Alerts")
-    assert panel["options"]["sortBy"][0] == {"displayName": "Severity", "desc": False}
-    numbers = {text: value for value, text in severity_words(panel)}
-    assert sorted(numbers, key=numbers.__getitem__) == ["critical", "warning", "info"]
-    prometheus.eventually(lambda: prometheus.query(query.expression))
-    for labels, _ in prometheus.query(query.expression):
-        assert labels["severity"] == numbers[alerts()[labels["alertname"]]["labels"]["severity"]]
-
-
-def severity_words(panel: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The values of the column Severity with their words."""
-    (column,) = (
-        each for each in panel["fieldConfig"]["overrides"] if each["matcher"]["options"] == "Severity"
-    )
-    (mapping,) = next(each["value"] for each in column["properties"] if each["id"] == "mappings")
-    return [(value, shown["text"]) for value, shown in mapping["options"].items()]
 
 
 def test_alerts_about_reports_can_leave_out_nodes_without_an_agent(prometheus: Prometheus) -> None:

@@ -1,0 +1,1 @@
+"""Configuration of autoscalers, for tables of node groups."""

@@ -1,0 +1,1 @@
+"""Routes and metrics in the test process."""

@@ -1,0 +1,1 @@
+"""Inventories from files and dumps."""

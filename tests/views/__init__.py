@@ -1,0 +1,1 @@
+"""Lists and totals, beside laws about their sums."""

@@ -1,0 +1,1 @@
+"""Dry runs, beside the core's decisions one after the other."""

@@ -1,1 +1,1 @@
-"""What the extender writes to the cluster besides decisions: Events and nudges."""
+"""Reports to users of the cluster: Events, and the nudges that make kube-scheduler retry a pod."""

@@ -1,1 +1,2 @@
-"""Planning ahead on a live cluster: what is waiting, what nodes have left, and the writing of nominations."""
+"""Planning ahead on a live cluster: the waiting pods, the room of nodes, and the writes of nominations, gates
+and evictions. The decisions about places are in `core/planning`."""

@@ -1,1 +1,1 @@
-"""One decision: filters, then scores, over a snapshot."""
+"""One decision about one pod: filters, then scores, over a snapshot, and the choice of devices for a bind."""

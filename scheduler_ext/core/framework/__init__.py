@@ -1,1 +1,2 @@
-"""Common parts of filters and scores: their interface, reasons and exact allocation."""
+"""What filters and scores share: their interface, reasons and exact allocation. Filters and scores never
+import each other."""

@@ -1,6 +1,5 @@
-"""What kube-scheduler's own filters say about one pod on one node, before any extender is asked, and its
-score of preferred node affinity: for commands that answer without a kube-scheduler. No reply to
-kube-scheduler uses this."""
+"""The verdicts of kube-scheduler's own filters about one pod on one node, and its score of preferred node
+affinity, for commands that answer without a kube-scheduler. No reply to kube-scheduler uses them."""
 
 from scheduler_ext.core.intree.affinity import NodeSelectorTerm as NodeSelectorTerm
 from scheduler_ext.core.intree.affinity import PreferredTerm as PreferredTerm

@@ -1,1 +1,2 @@
-"""Which pods leave a node so that a more important one fits."""
+"""The pods to evict from a node so that a more important one fits, chosen among kube-scheduler's
+proposals."""

@@ -1,1 +1,1 @@
-"""The queue of waiting pods, and when each of them will start."""
+"""Estimates of when waiting pods will start, by a replay of the planner on past run times."""

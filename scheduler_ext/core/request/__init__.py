@@ -1,1 +1,1 @@
-"""What a pod asks for: amounts, resource names and the wishes in its annotations."""
+"""A pod's request: amounts, resource names, and the wishes in its annotations."""

@@ -1,1 +1,2 @@
-"""An immutable view of all nodes, as columns that are compared at once."""
+"""An immutable view of all nodes, with equal nodes in one state and the states in columns that are compared
+at once."""

@@ -1,7 +1,6 @@
 """The head of a request and the bytes of a reply, with gunicorn's parser and response writer. From gunicorn
 this uses what each of its worker classes uses: `gunicorn.http.message.Request` and
-`gunicorn.http.wsgi.create`, which have no documented stability. tests/server/http/test_gunicorn_contract.py
-fails when they change."""
+`gunicorn.http.wsgi.create`, which have no documented stability."""
 
 from __future__ import annotations
 

@@ -151,8 +151,7 @@ def _reason(error: Exception) -> str:
 
 class TlsProtocol(SSLProtocol):
     """asyncio's TLS of one connection, with small buffers, and the alert that says why a client is refused.
-    asyncio.sslproto has no documented stability; tests/server/http/test_asyncio_contract.py fails when it
-    changes."""
+    asyncio.sslproto has no documented stability."""
 
     # asyncio's own 256 KiB for each connection would be 256 MiB for 1,000 strangers.
     max_size = 32 * 1024

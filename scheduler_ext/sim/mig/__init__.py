@@ -1,1 +1,2 @@
-"""MIG instances that are created and destroyed on many identical GPUs, by several placement policies."""
+"""MIG instances that arrive and leave on many identical GPUs, by several placement policies. Apart from the
+traces of pods, because here the position on a GPU decides."""

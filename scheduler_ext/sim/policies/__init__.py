@@ -1,4 +1,5 @@
-"""The placement policies by name; a new policy is a subclass of Policy and its place here."""
+"""The placement policies by name. A new policy is a subclass of `Policy` and its place here; the command
+line, the benchmark and the tests find it by its `name`."""
 
 from collections.abc import Mapping
 

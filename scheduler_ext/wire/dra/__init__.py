@@ -1,1 +1,1 @@
-"""Objects of the API group resource.k8s.io."""
+"""Objects of `resource.k8s.io` as values of `core/dra`, in each served version."""

@@ -1,0 +1,1 @@
+"""The agent's reading of NVML, on the mock library."""

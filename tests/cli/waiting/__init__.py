@@ -1,0 +1,1 @@
+"""Commands about waiting pods."""

@@ -1,0 +1,1 @@
+"""Commands about GPUs that are held and not used."""

@@ -1,0 +1,1 @@
+"""A Kubernetes API in the test process, with failures on demand."""

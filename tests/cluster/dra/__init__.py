@@ -1,0 +1,1 @@
+"""Watches of `resource.k8s.io`, and DeviceTaintRules."""

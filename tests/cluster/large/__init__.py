@@ -1,0 +1,1 @@
+"""A cluster of thousands of nodes, and the work that following it takes."""

@@ -1,0 +1,1 @@
+"""Leader election: by hand, and in every order of two extenders."""

@@ -1,0 +1,1 @@
+"""Nominations, gates and evictions for waiting pods and gangs."""

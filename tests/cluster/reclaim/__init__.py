@@ -1,0 +1,1 @@
+"""Eviction of idle pods."""

@@ -1,0 +1,1 @@
+"""One decision as a whole."""

@@ -1,0 +1,1 @@
+"""Each filter beside the oracle."""

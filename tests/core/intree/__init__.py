@@ -1,0 +1,1 @@
+"""kube-scheduler's own verdicts, beside answers of the real one."""

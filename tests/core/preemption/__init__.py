@@ -1,0 +1,1 @@
+"""Victims, beside an exhaustive search."""

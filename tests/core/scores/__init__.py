@@ -1,0 +1,1 @@
+"""Each score beside the oracle."""

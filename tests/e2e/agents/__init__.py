@@ -1,0 +1,1 @@
+"""Agents on a control plane: the definition of GPUNodes, and the policies that bind an agent to its node."""

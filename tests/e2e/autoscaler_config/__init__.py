@@ -1,0 +1,1 @@
+"""The output of `autoscaler-config` against the definitions of autoscalers, and placeholders."""

@@ -1,0 +1,1 @@
+"""Moves of pods on a control plane."""

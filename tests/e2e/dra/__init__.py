@@ -1,0 +1,1 @@
+"""Claims and devices on a control plane with Dynamic Resource Allocation."""

@@ -1,0 +1,1 @@
+"""Gangs with gates, nominations and evictions on a control plane."""

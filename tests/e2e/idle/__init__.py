@@ -1,0 +1,1 @@
+"""Idle GPUs and reclaim by the commands of the page."""

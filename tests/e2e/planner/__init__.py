@@ -1,0 +1,1 @@
+"""The planner and the queue on a control plane."""

@@ -1,0 +1,1 @@
+"""Memory shares on a control plane: binds, races, kills, and two extenders."""

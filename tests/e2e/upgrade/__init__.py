@@ -1,0 +1,1 @@
+"""The release before and a steady load, for `test_upgrade.py`."""

@@ -1,0 +1,1 @@
+"""The product's server as a process: start-up, signals, ports, TLS renewal, hostile clients."""

@@ -1,0 +1,1 @@
+"""The queue as users see it."""

@@ -1,0 +1,1 @@
+"""GPUNodes: accepted, refused, and read in part."""
