@@ -23,11 +23,11 @@ run: .venv ## Serve a sample cluster, print the decisions for 15 pods, in a term
 # Four workers for two cores, because many tests wait for a process. A file's tests share their servers.
 PYTEST := $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder --ignore tests/e2e
 test: .venv ## Run the tests (two minutes on two cores; ARGS="tests/core -k mig": some of them)
-	@$(PYTEST) -m "not e2e and not browser and not process and not image" $(ARGS)
+	@$(PYTEST) -m "not e2e and not browser and not process and not image and not release" $(ARGS)
 	@echo "not run here: slow tests (make test-process), a browser (make test-page), a control plane (make e2e)"
 
 test-process: .venv ## Run the slow tests: most start a server, an agent or a benchmark
-	@$(PYTEST) -m process $(ARGS)
+	@$(PYTEST) -m "process and not release" $(ARGS)
 
 test-page: .venv ## Open the live page in a browser and use it (chromium and chromedriver)
 	@$(BIN)/python -m pytest --numprocesses 2 --dist loadscope -m browser tests/page $(ARGS)
@@ -61,7 +61,8 @@ e2e-older: .venv ## Run a few of them on the older releases of Kubernetes
 test-all: .venv ## Run everything: what CI runs, all releases in full, upgrades, images, pages, long laws, a soak (three hours)
 	@failed=; part() { echo; echo "== $$*"; $(MAKE) --no-print-directory "$$@" || failed="$$failed, $$*"; }; \
 	for target in check docs test-page test-long; do part $$target; done; \
-	for target in test test-process; do part $$target ARGS=--hypothesis-profile=full; done; \
+	part test ARGS=--hypothesis-profile=full; \
+	part test-process ARGS="--hypothesis-profile=full -m process"; \
 	part image-check ARGS="-m image"; \
 	part soak MINUTES=3 ARGS="--nodes 200"; \
 	part bench-page ARGS="--smoke --json build/page.json"; \
@@ -231,7 +232,7 @@ $(VENV)/installed: setup.cfg pyproject.toml constraints.txt
 	@echo "setting up $(VENV) with $(PYTHON) (a minute, once)"
 	@$(PYTHON) -m venv $(VENV) 2>/dev/null >&2 || $(PYTHON) -m venv --clear --without-pip $(VENV)
 	@test -x $(BIN)/pip || $(PYTHON) -m pip --python $(BIN)/python install --quiet pip
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --no-deps --requirement constraints.txt
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --require-hashes --no-deps --requirement constraints.txt
 	@PYTHONWARNINGS=ignore $(BIN)/pip install --quiet --disable-pip-version-check --no-deps \
 		--no-build-isolation --editable .
 	@touch $@
