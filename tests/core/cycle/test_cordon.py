@@ -70,22 +70,6 @@ def fits(info: NodeInfo, request: GpuRequest) -> bool:
             id="a free instance on it",
         ),
         pytest.param(
-            node(
-                closed(0, mig=sliced(("1g.10gb", 0), holders={0: HELD[0]})),
-                device(1, mig=sliced(("1g.10gb", 0))),
-                report=MIXED,
-            ),
-            mig("1g.10gb"),
-            True,
-            id="a held instance on it",
-        ),
-        pytest.param(
-            node(closed(0, mig=sliced(("2g.20gb", 0))), device(1, mig=sliced(("1g.10gb", 0))), report=MIXED),
-            mig("1g.10gb"),
-            True,
-            id="instances of another profile",
-        ),
-        pytest.param(
             node(closed(0, mig=sliced(("1g.10gb", 0))), device(1), report=MIXED),
             whole(),
             True,
@@ -97,19 +81,7 @@ def fits(info: NodeInfo, request: GpuRequest) -> bool:
             False,
             id="under single its instances are whole GPUs",
         ),
-        pytest.param(
-            node(
-                closed(0, mig=sliced(("1g.10gb", 0), holders={0: HELD[0]})),
-                device(1, mig=sliced(("1g.10gb", 0))),
-                report=SINGLE,
-            ),
-            whole(),
-            True,
-            id="under single, held",
-        ),
         pytest.param(node(closed(0), device(1)), share(1000), True, id="a share goes to the other GPU"),
-        pytest.param(node(closed(0)), share(1000), False, id="a share of the only one"),
-        pytest.param(node(closed(0), device(1)), share(60000, 60000), False, id="two large shares"),
     ],
 )
 def test_pods_that_still_fit_beside_a_cordon(info: NodeInfo, request_: GpuRequest, expected: bool) -> None:
