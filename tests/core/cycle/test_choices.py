@@ -13,7 +13,7 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
-from tests.core.asked import HELD, labelled, mig, share, t4, whole
+from tests.core.asked import HELD, labelled, share, t4, whole
 from tests.core.reported import SHARE, WHOLE, bound, device, node, sliced, wants
 from tests.strategies import snapshot_of
 
@@ -176,45 +176,6 @@ def test_a_policy_strategy_holds_for_pods_that_name_none() -> None:
     assert best(whole(), LOADS, Policy(strategy="spread")) == {"empty"}
     assert best(whole(), LOADS, Policy(strategy="binpack")) == {"full"}
     assert best(whole(strategy="binpack"), LOADS, Policy(strategy="spread")) == {"full"}
-
-
-def one_g(*held: int) -> Device:
-    """A GPU cut into seven 1g.10gb, those starts held."""
-    return device(
-        0, mig=sliced(*[("1g.10gb", i) for i in range(7)], holders={i: Holder(uid="someone") for i in held})
-    )
-
-
-@pytest.mark.parametrize(
-    ("request_", "nodes", "expected"),
-    [
-        pytest.param(
-            mig("1g.10gb"),
-            {
-                "cut": node(one_g(0, 1), report={"mig_strategy": "mixed"}),
-                "whole": node(one_g(), report={"mig_strategy": "mixed"}),
-            },
-            {"cut"},
-            id="a 1g goes to the GPU already in use and keeps a whole one whole",
-        ),
-        pytest.param(
-            mig("1g.10gb"),
-            {
-                "beside-3g": node(
-                    device(0, mig=sliced(("3g.40gb", 4), ("1g.10gb", 0), holders={4: Holder(uid="someone")})),
-                    report={"mig_strategy": "mixed"},
-                ),
-                "empty": node(
-                    device(0, mig=sliced(("3g.40gb", 4), ("1g.10gb", 0))), report={"mig_strategy": "mixed"}
-                ),
-            },
-            {"beside-3g"},
-            id="a 1g goes beside a 3g that is held rather than one that is free",
-        ),
-    ],
-)
-def test_a_mig_instance_goes_to(request_: GpuRequest, nodes: dict[str, NodeInfo], expected: set[str]) -> None:
-    assert best(request_, nodes) == expected
 
 
 @pytest.mark.parametrize(

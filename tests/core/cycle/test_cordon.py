@@ -151,11 +151,12 @@ def test_a_cordon_only_ever_takes_away(cluster: Sequence[NodeInfo], asked: list[
         devices = tuple(replace(one, cordoned=False) for one in info.report.devices)
         return replace(info, report=replace(info.report, devices=devices))
 
-    before, after = resolved([opened(info) for info in cluster]), resolved(cluster)
-    for name, one in after.items():
-        for request in asked:
-            if fits(one.info, request):
-                assert fits(before[name].info, request)
+    before, after = snapshot_of([opened(info) for info in cluster]), snapshot_of(cluster)
+    for request in asked:
+        fits_opened, fits_closed = (filter_nodes(request, each, Policy()).fits for each in (before, after))
+        for info in cluster:
+            if fits_closed[after.state_at(info.name)]:
+                assert fits_opened[before.state_at(info.name)]
 
 
 def test_whole_gpus_and_instances_are_closed_apart() -> None:

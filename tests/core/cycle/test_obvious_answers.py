@@ -440,12 +440,9 @@ def test_forty_small_pods_leave_room_for_fifteen_large_ones(priorities: tuple[in
     assert large.count(True) == 15
 
 
-@pytest.mark.parametrize(
-    "part", [pytest.param(2, id="halves"), pytest.param(4, id="quarters", marks=pytest.mark.process)]
-)
-def test_shares_leave_room_for_fifteen_large_pods(part: int) -> None:
+def test_shares_leave_room_for_fifteen_large_pods() -> None:
     """Twenty nodes of eight H100: shares for forty GPUs, then fifteen pods of eight."""
-    mib = 72_000 // part
+    part, mib = 2, 36_000
     promised = {node: [0] * 8 for node in range(20)}
     for _ in range(40 * part):
         nodes = {f"{node:02}": shared("H100-80GB", *each) for node, each in promised.items()}
