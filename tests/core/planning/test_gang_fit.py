@@ -119,7 +119,7 @@ HOSTS = st.lists(st.integers(1, 8), min_size=1, max_size=4).map(
 GPUS = st.lists(st.integers(1, 5), min_size=1, max_size=5)
 
 
-@examples(100, 8000)
+@examples(40, 8000)
 @given(
     hosts=HOSTS, gpus=GPUS, required=st.sampled_from([None, ZONE]), preferred=st.sampled_from([None, ZONE])
 )
@@ -145,7 +145,7 @@ def test_a_gang_is_placed_whole_or_not_at_all(
         assert len({hosts[place.node].zone for place in found.places.values()}) == 1
 
 
-@examples(100, 8000)
+@examples(40, 8000)
 @given(hosts=HOSTS, gpus=st.integers(1, 5), count=st.integers(1, 6))
 def test_members_that_ask_the_same_fit_whenever_there_is_room(
     hosts: dict[str, Host], gpus: int, count: int
