@@ -155,17 +155,11 @@ def owner_kind(kind: str) -> Callable[[Json], None]:
         ),
         pytest.param(owner_kind("DaemonSet"), "belongs to a DaemonSet", id="a pod of a DaemonSet"),
         pytest.param(owner_kind("Node"), "is a static pod", id="a static pod"),
-        pytest.param(annotated("kubernetes.io/config.mirror", "hash"), "is a static pod", id="a mirror pod"),
         pytest.param(annotated(f"{ANNOTATION}movable", "false"), "has the annotation", id="a pod opted out"),
         pytest.param(
             annotated("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
             "has the annotation",
             id="a pod that is not safe to evict",
-        ),
-        pytest.param(
-            annotated("karpenter.sh/do-not-disrupt", "true"),
-            "has the annotation",
-            id="a pod that must not be disrupted",
         ),
         pytest.param(
             lambda made: made["spec"].update({"schedulerName": "other"}),

@@ -9,7 +9,7 @@ import pytest
 from scheduler_ext.core.errors import InventoryError, PodError
 from scheduler_ext.core.intree import NO_NODES
 from tests.extender.foreseeing import ONE_G, WHOLE, asks, counted, counts
-from tests.extender.preempting import on_gpu, on_share, share_node, whole_node
+from tests.extender.preempting import on_gpu, share_node, whole_node
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
 
 MEMORY = "Insufficient GPU memory on one device"
@@ -44,9 +44,6 @@ def test_the_contract() -> None:
     ("asking", "objects", "count", "limit"),
     [
         pytest.param(
-            asks("p", {WHOLE: "2"}), whole_node("n", *[None] * 5), 2, GPUS, id="GPUs two by two, one is left"
-        ),
-        pytest.param(
             asks("p", {SHARE: "10000"}), share_node("n", 2), 14, MEMORY, id="seven shares on each of two GPUs"
         ),
         pytest.param(
@@ -62,13 +59,6 @@ def test_the_contract() -> None:
             5,
             MEMORY,
             id="as long as a wish for free memory is met",
-        ),
-        pytest.param(
-            asks("p", {SHARE: "10000"}),
-            [*share_node("n", 1), on_share("x", 50_000, "n", 0)],
-            2,
-            MEMORY,
-            id="beside a share that is there",
         ),
         pytest.param(
             asks("p", {SHARE: "20000"}),
@@ -100,13 +90,6 @@ def test_the_contract() -> None:
         ),
         pytest.param(
             asks("p", {}), [node("n", {"pods": "7"})], 7, "Too many pods", id="a pod that asks no GPU"
-        ),
-        pytest.param(
-            asks("p", {WHOLE: "1"}),
-            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, unschedulable=True)],
-            0,
-            "node(s) were unschedulable",
-            id="none on a cordoned node",
         ),
         pytest.param(
             asks("p", {SHARE: "1000"}, {WHOLE: "1"}),
@@ -161,8 +144,6 @@ FOUR_SLICES = {"strategy": "time-slicing", "replicas": 4}
             2,
             id="however many a pod takes",
         ),
-        pytest.param(asks("p", {WHOLE: "2"}), whole_node("n", *[None] * 5), 2, 4, id="whole GPUs are GPUs"),
-        pytest.param(asks("p", {SHARE: "10000"}), share_node("n", 2), 14, 2, id="shares of a GPU are one"),
         pytest.param(
             asks("p", {WHOLE: "1"}),
             [
@@ -249,12 +230,6 @@ def cordoned(name: str, count: int, **spec: Any) -> list[Json]:
             id="one mismatch before two of kube-scheduler's",
         ),
         pytest.param(
-            [*cordoned("a", 2), *tainted("b", 2)],
-            "b",
-            "node(s) had untolerated taint(s)",
-            id="of two mismatches the one that a later filter sees",
-        ),
-        pytest.param(
             [*tainted("a", 4), *whole_node("b", "x", "y")], "b", GPUS, id="an amount before a mismatch"
         ),
         pytest.param(
@@ -262,18 +237,6 @@ def cordoned(name: str, count: int, **spec: Any) -> list[Json]:
             "a",
             "node(s) had untolerated taint(s)",
             id="a taint alone before another model",
-        ),
-        pytest.param(
-            [*tainted("a", 1), gpu_node("b", [gpu(i, model="T4") for i in range(2)])],
-            "b",
-            "node(s) didn't match the requested GPU model",
-            id="one obstacle before two",
-        ),
-        pytest.param(
-            [*whole_node("a", "x", "z"), *whole_node("b", "y", None)],
-            "b",
-            GPUS,
-            id="one of two before none of two",
         ),
     ],
 )

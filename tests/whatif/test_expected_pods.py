@@ -68,13 +68,8 @@ def best(extender: Extender, asking: Json = SMALL) -> str:
     return max(points, key=points.__getitem__)
 
 
-@pytest.mark.parametrize(("mib", "node_name"), SPOILS)
-def test_a_file_scores_by_its_pods(tmp_path: Path, mib: int, node_name: str) -> None:
-    assert best(served(tmp_path / "inventory.yaml", *NODES, *came(mib))) == node_name
-
-
-@pytest.mark.parametrize(("mib", "node_name"), SPOILS)
-def test_explain_and_the_simulation_agree_with_the_server(tmp_path: Path, mib: int, node_name: str) -> None:
+def test_explain_and_the_simulation_agree_with_the_server(tmp_path: Path) -> None:
+    mib, node_name = 24_000, "used"
     path, config = tmp_path / "inventory.yaml", Configuration()
     extender = served(path, *NODES, *came(mib))
     state = file_state(path, config.resource_names())

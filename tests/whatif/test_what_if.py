@@ -19,7 +19,6 @@ from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.examples import examples
 from tests.explain.explaining import explained
 from tests.extender.foreseeing import (
-    ONE_G,
     WHOLE,
     askers,
     asks,
@@ -169,22 +168,10 @@ def test_whole_gpus_that_the_plugin_picks_are_no_room_for_shares() -> None:
     assert names(foreseen(pods, *objects)) == ["n", "n", None]
 
 
-def test_instances_are_held_with_unknown_places() -> None:
-    instances = [{"uuid": f"MIG-{i}", "profile": "1g.10gb", "start": i, "size": 1} for i in range(2)]
-    objects = [
-        gpu_node("n", [gpu(0, mig={"enabled": True, "instances": instances})]),
-        node("n", {ONE_G: "2"}),
-    ]
-    items = foreseen([asks(f"p{i}", {ONE_G: "1"}) for i in range(3)], *objects)
-    assert names(items) == ["n", "n", None]
-    assert items[2]["reason"] == "node(s) had no free MIG placement"
-
-
 @pytest.mark.parametrize(
     ("limits", "room", "reason"),
     [
         pytest.param({"cpu": "5"}, {"cpu": "9"}, "Insufficient cpu", id="CPU"),
-        pytest.param({"memory": "5Gi"}, {"memory": "9Gi"}, "Insufficient memory", id="memory"),
         pytest.param({}, {"pods": "1"}, "Too many pods", id="a place"),
     ],
 )
@@ -222,7 +209,6 @@ def test_by_priority_the_highest_come_first_and_equals_as_they_were() -> None:
     ("limits", "message"),
     [
         pytest.param({SHARE: "8Gi"}, "absurd", id="an absurd share"),
-        pytest.param({WHOLE: True}, "expected a quantity", id="a boolean"),
         pytest.param({"cpu": "lots"}, "cpu: quantity 'lots'", id="a word for CPU"),
     ],
 )
@@ -277,7 +263,6 @@ def test_without_nodes_the_reason_is_that_there_are_none() -> None:
 
 
 PRICE = {"gpu.scheduler-ext.io/value": "2.5"}
-PRICED = node("priced", {WHOLE: "8"}, labels=PRICE)
 # Three instances of 19,456 of 81,920 MiB.
 CUT = {
     "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-2g.20gb",
@@ -298,13 +283,6 @@ ANNOTATED["metadata"]["annotations"] = PRICE
         ),
         pytest.param(
             {WHOLE: "2"},
-            [gpu_node("priced", [gpu(i) for i in range(8)]), PRICED],
-            {"A100": 1.0},
-            5.0,
-            id="by the label of the node",
-        ),
-        pytest.param(
-            {WHOLE: "2"},
             [gpu_node("priced", [gpu(i) for i in range(8)]), ANNOTATED],
             {"A100": 1.0},
             5.0,
@@ -319,7 +297,6 @@ ANNOTATED["metadata"]["annotations"] = PRICE
             0.475,
             id="MIG instances that labels offer as GPUs",
         ),
-        pytest.param({WHOLE: "9"}, whole_node("n", None), {}, None, id="a pod that fits nowhere"),
         pytest.param({}, whole_node("n", None), {}, 0.0, id="a pod without GPUs"),
     ],
 )

@@ -6,8 +6,8 @@ import pytest
 
 from scheduler_ext.wire.config import Configuration, PreemptionSection
 from tests.extender.foreseeing import WHOLE, asks, foreseen
-from tests.extender.preempting import leaving, nominated, on_gpu, on_share, share_node, whole_node
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, pod
+from tests.extender.preempting import leaving, nominated, on_gpu, whole_node
+from tests.kube_objects import Json, gpu, gpu_node, holder, node, pod
 
 
 def test_the_cheapest_leave_and_are_named() -> None:
@@ -19,7 +19,6 @@ def test_the_cheapest_leave_and_are_named() -> None:
 @pytest.mark.parametrize(
     ("spec", "holding"),
     [
-        pytest.param({"priority": 5}, 5, id="of the same priority"),
         pytest.param({"priority": 10, "preemptionPolicy": "Never"}, 1, id="for one that never preempts"),
     ],
 )
@@ -28,18 +27,6 @@ def test_no_pod_leaves(spec: Json, holding: int) -> None:
     (item,) = foreseen([asks("p", {WHOLE: "1"}, **spec)], *objects)
     assert (item["node"], item["victims"]) == (None, [])
     assert item["reason"] == "Insufficient nvidia.com/gpu per device"
-
-
-def test_a_share_evicts_those_that_are_together_on_one_gpu() -> None:
-    objects = [
-        *share_node("n", 2),
-        *(on_share(f"p{i}", 36_000, "n", i // 2, priority=i) for i in range(4)),
-    ]
-    (item,) = foreseen([asks("big", {SHARE: "60000"}, priority=100)], *objects)
-    assert (item["victims"], [each["uuid"] for each in item["devices"]]) == (
-        ["default/p1", "default/p0"],
-        ["GPU-n-0"],
-    )
 
 
 def test_an_earlier_pod_may_become_a_victim() -> None:
@@ -52,33 +39,6 @@ def test_for_cpu_pods_leave_that_hold_no_gpu() -> None:
     objects = [node("n", {"cpu": "4"}), pod("x", {"cpu": "3"}, on="n"), pod("y", {"cpu": "1"}, on="n")]
     (item,) = foreseen([asks("p", {"cpu": "3"}, priority=1)], *objects)
     assert (item["node"], item["victims"]) == ("n", ["default/x"])
-
-
-def test_a_gpu_and_cpu_come_free_together() -> None:
-    objects = [
-        *whole_node("n", "x", "y"),
-        node("n", {WHOLE: "2", "cpu": "8"}),
-        pod("x", {WHOLE: "1", "cpu": "1"}, on="n", priority=1),
-        pod("y", {WHOLE: "1", "cpu": "6"}, on="n", priority=2),
-    ]
-    del objects[1]
-    (item,) = foreseen([asks("p", {WHOLE: "1", "cpu": "5"}, priority=9)], *objects)
-    assert (item["node"], item["victims"]) == ("n", ["default/y"])
-
-
-@pytest.mark.parametrize(
-    ("allowed", "victims"),
-    [
-        pytest.param(0, ["default/y"], id="a budget that is used up spares its pod"),
-        pytest.param(1, ["default/x"], id="an absent one spares no pod"),
-    ],
-)
-def test_disruption_budgets_of_the_dump_count(allowed: int, victims: list[str]) -> None:
-    objects = [*whole_node("a", "x"), on_gpu("x", "a", 1), *whole_node("b", "y"), on_gpu("y", "b", 5)]
-    for each in objects:
-        each["metadata"]["labels"] = {"app": each["metadata"]["name"]}
-    (item,) = foreseen([asks("p", {WHOLE: "1"}, priority=10)], *objects, budget("x", allowed))
-    assert item["victims"] == victims
 
 
 def budget(app: str, allowed: int) -> Json:

@@ -207,7 +207,7 @@ def _undated(info: NodeInfo) -> NodeInfo:
     return replace(info, report=report)
 
 
-Model.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
+Model.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 TestAgainstAModel = Model.TestCase
 
 
@@ -282,8 +282,6 @@ class TestCauses:
             RECORDS[1], "Missing", id="NVIDIA GPUs have an agent, which should have reported by now"
         ),
         pytest.param(RECORDS[3], "Fresh", id="those of AMD have none"),
-        pytest.param(replace(RECORDS[1], estimate=estimate("intel")), "Fresh", id="nor have those of Intel"),
-        pytest.param(replace(RECORDS[1], estimate=estimate("habana")), "Fresh", id="or of Habana"),
         pytest.param(RECORDS[0], "Fresh", id="a node without GPUs needs none"),
     ],
 )

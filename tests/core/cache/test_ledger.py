@@ -16,10 +16,9 @@ from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Holder, Memory, Mig, Report
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.node.promisable import overallocated, shareable_mib
+from scheduler_ext.core.node.promisable import shareable_mib
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
-from tests.core.asked import share
-from tests.core.reported import NAMES, SHARE, bound, device, node
+from tests.core.reported import SHARE, bound, device
 
 NOW = 100.0
 EMPTY = Report((device(0),))
@@ -304,22 +303,3 @@ def test_the_promised_amount_is_the_sum_of_the_holders(sizes: list[int], leaving
 )
 def test_the_memory_of_a_gpu_that_can_be_promised(gpu: object, mib: int) -> None:
     assert shareable_mib(gpu) == mib  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("others", "problem"),
-    [
-        pytest.param((), None, id="alone"),
-        pytest.param((pod("q", 400),), None, id="beside one"),
-        pytest.param((pod("q", 401),), "GPU GPU-0 would be promised 1001 of 1000 MiB", id="beside too many"),
-        pytest.param((pod("q", 401, finished=True),), None, id="a finished one holds nothing"),
-        pytest.param((pod("q", 401, departed=True),), None, id="nor one that left"),
-        pytest.param((pod("q", 401, terminating=True),), "1001 of 1000", id="a terminating one does"),
-        pytest.param((replace(pod("q", 401), devices={}),), "1001 of 1000", id="anywhere, if unreported"),
-    ],
-)
-def test_promised_too_much(others: tuple[BoundPod, ...], problem: str | None) -> None:
-    mine = replace(bound("p"), request=share(600), devices={"c0": ("GPU-0",)})
-    found = overallocated(node(device(0, memory=Memory(1000)), pods=(*others, mine)), mine, NAMES)
-    assert (found is None) == (problem is None)
-    assert problem is None or problem in (found or "")

@@ -114,7 +114,7 @@ class Model(RuleBasedStateMachine):
                 assert self.shown[name] == cpu_free_milli(info)
 
 
-Model.TestCase.settings = settings(max_examples=80, stateful_step_count=25)
+Model.TestCase.settings = settings(max_examples=40, stateful_step_count=25)
 TestAgainstARecount = Model.TestCase
 
 

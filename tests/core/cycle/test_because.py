@@ -6,14 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.core.cycle.because import WORDS, because
+from scheduler_ext.core.cycle.because import because
 from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
 from tests.core.asked import labelled, whole
 from tests.core.cycle.test_obvious_answers import FILLED, SICK, SLICED, SPOT, T4_OR_H100, Nodes, has
-from tests.pages import page, rows, section
 from tests.strategies import snapshot_of
 
 LABELS: Nodes = {"labels": labelled("NVIDIA-H100-80GB"), "report": has("H100-80GB", 8)}
@@ -70,8 +69,3 @@ def _named(info: NodeInfo, name: str) -> NodeInfo:
 def test_a_pod_without_gpus_has_no_word() -> None:
     snapshot = snapshot_of([_named(info, name) for name, info in ALIKE.items()])
     assert because(filter_nodes(GpuRequest(), snapshot, Policy()), "a", ["b"]) is None
-
-
-def test_the_reference_has_every_word() -> None:
-    told = [word for row in rows(section(page("cli"), "### because")) for word in row[0].split(", ")]
-    assert sorted(word.strip("`") for word in told) == sorted(WORDS)

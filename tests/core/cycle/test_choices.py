@@ -13,7 +13,7 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
-from tests.core.asked import HELD, labelled, mig, share, t4, whole
+from tests.core.asked import HELD, labelled, share, t4, whole
 from tests.core.reported import SHARE, WHOLE, bound, device, node, sliced, wants
 from tests.strategies import snapshot_of
 
@@ -53,11 +53,7 @@ def best(request: GpuRequest, nodes: Mapping[str, NodeInfo], policy: Policy | No
 LOADS = {"full": node(*gpus(8, held=6)), "half": node(*gpus(8, held=4)), "empty": node(*gpus(8))}
 SHARE_LOADS = {"full": node(*loaded(60000)), "half": node(*loaded(30000)), "empty": node(*loaded(0))}
 SPOT = {"spot": node(*gpus(8), spot=True), "on-demand": node(*gpus(8))}
-FULL_OR_SPOT = {"spot": node(*gpus(8), spot=True), "on-demand": node(*gpus(8, held=7))}
-SPOT_OR_EMPTY = {"spot": node(*gpus(8, held=7), spot=True), "on-demand": node(*gpus(8))}
 MIG_SINGLE = (device(0, mig=sliced(*[("1g.10gb", i) for i in range(7)])),)
-SLICED = node(t4(), report={"sharing_strategy": "time-slicing", "replicas": 4})
-SLICED_OR_WHOLE = {"sliced": SLICED, "whole": node(*gpus(8))}
 SICK = {"sick": node(*gpus(8, sick=1)), "sound": node(*gpus(8, held=1))}
 
 
@@ -82,30 +78,16 @@ ORDER = {"first": node(*gpus(8)), "second": node(*mixed(*[t4(holders=HELD)] * 7,
 @pytest.mark.parametrize(
     ("request_", "nodes", "expected"),
     [
-        pytest.param(whole(), LOADS, {"full"}, id="a pod without priority fills nearly full nodes"),
-        pytest.param(whole(priority=HIGH), LOADS, {"full"}, id="high priority fills nearly full nodes, too"),
-        pytest.param(whole(priority=10**9), LOADS, {"full"}, id="so does the highest priority there is"),
-        pytest.param(whole(priority=LOW), LOADS, {"full"}, id="low priority fills the leftovers"),
         pytest.param(share(8192), SHARE_LOADS, {"full"}, id="a share without priority fills a GPU up"),
         pytest.param(
             share(8192, priority=HIGH), SHARE_LOADS, {"full"}, id="a share of high priority does, too"
         ),
-        pytest.param(share(8192, priority=LOW), SHARE_LOADS, {"full"}, id="a share of low priority does"),
-        pytest.param(whole(priority=HIGH), SPOT, {"on-demand"}, id="high priority avoids spot nodes"),
-        pytest.param(whole(priority=LOW), SPOT, {"spot"}, id="low priority prefers them"),
-        pytest.param(whole(priority=1), SPOT, {"on-demand"}, id="so does the least priority above 0"),
-        pytest.param(whole(priority=-1), FULL_OR_SPOT, {"spot"}, id="the least below 0 opens a spot node"),
-        pytest.param(whole(priority=1), SPOT_OR_EMPTY, {"on-demand"}, id="the least above 0 avoids it"),
         pytest.param(whole(), SPOT, {"spot", "on-demand"}, id="without priority they are equal"),
-        pytest.param(whole(priority=HIGH), SICK, {"sound"}, id="high priority avoids a node with a sick GPU"),
         pytest.param(
             whole(priority=HIGH),
             NEIGHBOURS,
             {"steady"},
             id="high priority prefers neighbours that are not evicted easily",
-        ),
-        pytest.param(
-            whole(priority=HIGH, strategy="binpack"), NEIGHBOURS, {"steady"}, id="whatever its strategy"
         ),
         pytest.param(
             share(8192, priority=HIGH), SHARE_NEIGHBOURS, {"steady"}, id="a share of high priority does"
@@ -135,8 +117,6 @@ ORDER = {"first": node(*gpus(8)), "second": node(*mixed(*[t4(holders=HELD)] * 7,
             id="neighbours of about the same priority are equal",
         ),
         pytest.param(whole(), SICK, {"sound"}, id="so does a pod without priority, all else being equal"),
-        pytest.param(whole(strategy="binpack"), LOADS, {"full"}, id="binpack takes the fullest"),
-        pytest.param(whole(strategy="spread"), LOADS, {"empty"}, id="spread takes the emptiest"),
         pytest.param(share(8192, strategy="binpack"), SHARE_LOADS, {"full"}, id="binpack of a share"),
         pytest.param(share(8192, strategy="spread"), SHARE_LOADS, {"empty"}, id="spread of a share"),
         pytest.param(
@@ -158,24 +138,10 @@ ORDER = {"first": node(*gpus(8)), "second": node(*mixed(*[t4(holders=HELD)] * 7,
             whole(models=("T4", "A100")), ORDER, {"second"}, id="and the other way round in the other order"
         ),
         pytest.param(
-            whole(strategy="spread", models=("T4", "A100")), ORDER, {"second"}, id="also against a strategy"
-        ),
-        pytest.param(
             share(4096, models=("A100", "T4")),
             {"first": node(*loaded(0)), "second": node(t4(memory=Memory(15360, used_mib=9000)))},
             {"first"},
             id="a share follows the order of models too",
-        ),
-        pytest.param(whole(), SLICED_OR_WHOLE, {"whole"}, id="a whole GPU comes before a slice"),
-        pytest.param(
-            whole(priority=HIGH), SLICED_OR_WHOLE, {"whole"}, id="for a pod of high priority as well"
-        ),
-        pytest.param(whole(priority=LOW), SLICED_OR_WHOLE, {"whole"}, id="and for one of low priority"),
-        pytest.param(
-            whole(),
-            {"sliced": SLICED, "full": node(*gpus(8, held=8))},
-            {"sliced"},
-            id="a slice is better than to wait",
         ),
         pytest.param(
             whole(2),
@@ -210,45 +176,6 @@ def test_a_policy_strategy_holds_for_pods_that_name_none() -> None:
     assert best(whole(), LOADS, Policy(strategy="spread")) == {"empty"}
     assert best(whole(), LOADS, Policy(strategy="binpack")) == {"full"}
     assert best(whole(strategy="binpack"), LOADS, Policy(strategy="spread")) == {"full"}
-
-
-def one_g(*held: int) -> Device:
-    """A GPU cut into seven 1g.10gb, those starts held."""
-    return device(
-        0, mig=sliced(*[("1g.10gb", i) for i in range(7)], holders={i: Holder(uid="someone") for i in held})
-    )
-
-
-@pytest.mark.parametrize(
-    ("request_", "nodes", "expected"),
-    [
-        pytest.param(
-            mig("1g.10gb"),
-            {
-                "cut": node(one_g(0, 1), report={"mig_strategy": "mixed"}),
-                "whole": node(one_g(), report={"mig_strategy": "mixed"}),
-            },
-            {"cut"},
-            id="a 1g goes to the GPU already in use and keeps a whole one whole",
-        ),
-        pytest.param(
-            mig("1g.10gb"),
-            {
-                "beside-3g": node(
-                    device(0, mig=sliced(("3g.40gb", 4), ("1g.10gb", 0), holders={4: Holder(uid="someone")})),
-                    report={"mig_strategy": "mixed"},
-                ),
-                "empty": node(
-                    device(0, mig=sliced(("3g.40gb", 4), ("1g.10gb", 0))), report={"mig_strategy": "mixed"}
-                ),
-            },
-            {"beside-3g"},
-            id="a 1g goes beside a 3g that is held rather than one that is free",
-        ),
-    ],
-)
-def test_a_mig_instance_goes_to(request_: GpuRequest, nodes: dict[str, NodeInfo], expected: set[str]) -> None:
-    assert best(request_, nodes) == expected
 
 
 @pytest.mark.parametrize(

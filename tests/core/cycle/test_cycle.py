@@ -173,13 +173,6 @@ def test_points_use_the_whole_scale() -> None:
 
 
 @given(clusters(), requests())
-def test_the_same_input_gives_the_same_output(cluster: Sequence[NodeInfo], request: GpuRequest) -> None:
-    one, two = (filter_nodes(request, snapshot_of(cluster), Policy()) for _ in range(2))
-    assert verdicts(one) == verdicts(two)
-    assert totals(one) == totals(two)
-
-
-@given(clusters(), requests())
 def test_neither_node_order_nor_neighbours_change_a_verdict(
     cluster: Sequence[NodeInfo], request: GpuRequest
 ) -> None:

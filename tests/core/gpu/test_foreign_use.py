@@ -19,7 +19,6 @@ OWN = Holder(uid="uid-p", memory_mib=700)
         pytest.param(Memory(81920), (), 80920, id="a share that uses nothing yet"),
         pytest.param(Memory(81920, used_mib=700), (OWN,), 80920, id="a share's own use is in it"),
         pytest.param(Memory(81920, used_mib=500), (STRANGER,), 80420, id="a stranger's use is beside it"),
-        pytest.param(Memory(81920, used_mib=1200), (OWN, STRANGER), 80420, id="both"),
         pytest.param(
             Memory(81920, used_mib=1200, unaccounted_mib=300),
             (STRANGER,),

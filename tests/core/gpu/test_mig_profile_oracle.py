@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -149,16 +148,6 @@ def test_more_occupied_never_leaves_more(case: tuple[Geometry, int], data: st.Da
     geometry, mask = case
     more = mask | data.draw(st.integers(0, (1 << geometry.grid) - 1))
     assert (geometry.placeable[more] <= geometry.placeable[mask]).all()
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_on_real_grids_the_placeable_count_falls_to_zero(table: str) -> None:
-    geometry = known(table)
-    placeable, every = geometry.placeable, np.arange(1 << geometry.grid)
-    for unit in range(geometry.grid):
-        assert (placeable[every | 1 << unit] <= placeable).all()
-    assert placeable[0].all()
-    assert not placeable[-1].any()
 
 
 @given(occupied())

@@ -25,7 +25,6 @@ PROFILES = ("1g.10gb", "1g.10gb+me", "3g.40gb", "1g.24gb+me.all", "1g.24gb+gfx",
         pytest.param("NVIDIA-A100-PCIE-40GB", None, "A100-40GB", id="the form factor may precede the size"),
         pytest.param("A100-SXM4-40GB", None, "A100-40GB", id="old drivers leave out the vendor"),
         pytest.param("NVIDIA A100-SXM-64GB", None, "A100-64GB", id="a custom size stays in its family"),
-        pytest.param("NVIDIA A800-SXM4-80GB", None, "A800-80GB", id="A800"),
         pytest.param("NVIDIA H100 80GB HBM3", None, "H100-80GB", id="H100 SXM names its memory kind"),
         pytest.param("NVIDIA H100 PCIe", None, "H100-80GB", id="H100 PCIe names no size and has 80 GB"),
         pytest.param("NVIDIA H100 NVL", None, "H100-94GB", id="H100 NVL names no size and has 94 GB"),
@@ -35,37 +34,24 @@ PROFILES = ("1g.10gb", "1g.10gb+me", "3g.40gb", "1g.24gb+me.all", "1g.24gb+gfx",
         pytest.param("NVIDIA H100", None, "H100", id="an H100 of unknown size is the family"),
         pytest.param("NVIDIA GH200 480GB", None, "GH200-96GB", id="480 GB is the memory of GH200's CPU"),
         pytest.param("NVIDIA GH200 144G HBM3e", None, "GH200-144GB", id="a size may be written 144G"),
-        pytest.param("NVIDIA H20", None, "H20-96GB", id="H20 is not H200"),
         pytest.param("NVIDIA H20", 143771, "H20-141GB", id="memory identifies the H20 of 141 GB"),
         pytest.param("NVIDIA H20-3e", None, "H20-141GB", id="H20-3e"),
-        pytest.param("NVIDIA H200", None, "H200-141GB", id="H200"),
         pytest.param("NVIDIA H200 NVL", None, "H200-141GB", id="H200 NVL has the memory of H200"),
         pytest.param("NVIDIA GB200", 189471, "GB200-186GB", id="memory near 186 GB"),
-        pytest.param("NVIDIA-B300-SXM6-AC", None, "B300", id="B300"),
         pytest.param("NVIDIA B300 288GB", None, "B300", id="the size on the box is not the driver's"),
         pytest.param("Tesla-V100-SXM2-16GB", None, "V100-16GB", id="V100 SXM"),
-        pytest.param("Tesla V100-PCIE-32GB", None, "V100-32GB", id="V100 PCIe"),
-        pytest.param("Tesla V100S-PCIE-32GB", None, "V100S-32GB", id="V100S is a product of its own"),
         pytest.param("Tesla P100-PCIE-16GB", None, "P100", id="the usual size of P100 is left out"),
         pytest.param("Tesla P100-PCIE-12GB", None, "P100-12GB", id="the unusual size of P100 is kept"),
-        pytest.param("Tesla T4", None, "T4", id="T4"),
         pytest.param("NVIDIA T4G", None, "T4G", id="T4G is not T4"),
         pytest.param("NVIDIA L40S", None, "L40S", id="L40S is not L40"),
         pytest.param("NVIDIA A10G", None, "A10G", id="A10G is not A10"),
         pytest.param("NVIDIA L4-3Q", None, "L4-3Q", id="a vGPU profile is not the whole GPU"),
         pytest.param("GRID A100-10C", None, "GRID-A100-10C", id="a vGPU profile may look like a size"),
         pytest.param("NVIDIA RTX A1000", None, "RTX-A1000", id="RTX A1000 is not A100"),
-        pytest.param("NVIDIA RTX A6000", None, "RTX-A6000", id="RTX A6000"),
         pytest.param("NVIDIA RTX 6000 Ada Generation", None, "RTX-6000-ADA", id="RTX 6000 Ada"),
         pytest.param("Quadro RTX 6000", None, "QUADRO-RTX-6000", id="Quadro RTX 6000 is another product"),
         pytest.param(
             "NVIDIA RTX PRO 6000 Blackwell Server Edition", None, "RTX-PRO-6000", id="RTX PRO server edition"
-        ),
-        pytest.param(
-            "NVIDIA RTX PRO 6000 Blackwell Workstation Edition",
-            None,
-            "RTX-PRO-6000",
-            id="workstation edition",
         ),
         pytest.param(
             "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
@@ -83,27 +69,19 @@ PROFILES = ("1g.10gb", "1g.10gb+me", "3g.40gb", "1g.24gb+me.all", "1g.24gb+gfx",
         ),
         pytest.param("Tesla-T4-SHARED", None, "T4", id="GFD marks shared GPUs"),
         pytest.param("nvidia-tesla-a100", None, "A100-40GB", id="GKE: plain A100 is the one of 40 GB"),
-        pytest.param("nvidia-tesla-v100", None, "V100-16GB", id="GKE: V100"),
         pytest.param("nvidia-tesla-v100", 32768, "V100-32GB", id="measured memory beats the usual size"),
-        pytest.param("nvidia-a100-80gb", None, "A100-80GB", id="GKE: A100 of 80 GB"),
         pytest.param("nvidia-h100-mega-80gb", None, "H100-80GB", id="GKE: H100 mega is a network"),
-        pytest.param("nvidia-h200-141gb", None, "H200-141GB", id="GKE: H200"),
-        pytest.param("nvidia-gb300", None, "GB300", id="GKE: GB300"),
         pytest.param("a100", 40960, "A100-40GB", id="Karpenter: memory identifies A100 40 GB"),
         pytest.param("a100", 81920, "A100-80GB", id="Karpenter: memory identifies A100 80 GB"),
         pytest.param("a100", 80300, "A100-80GB", id="memory may be 2 % off"),
         pytest.param("a100", 80200, "A100", id="memory may not be more than 2 % off"),
-        pytest.param("v100", 16384, "V100-16GB", id="Karpenter: V100 of 16 GB"),
         pytest.param("h100", 81920, "H100-80GB", id="Karpenter: EC2's 81920 is the driver's 81559"),
         pytest.param("l4", 2861, "L4", id="Karpenter: the memory of a fraction decides nothing"),
-        pytest.param("rtx-pro-server-6000", 98304, "RTX-PRO-6000", id="Karpenter: RTX PRO"),
         pytest.param("A100", None, "A100", id="Azure says A100 and no size"),
         pytest.param("AMD_Instinct_MI300X_OAM", None, "MI300X", id="AMD's labeller joins with underscores"),
         pytest.param("AMD Instinct MI250X / MI250", None, "MI250X", id="AMD: one name for two cards"),
-        pytest.param("radeon-pro-v520", 8192, "V520", id="Karpenter: V520"),
         pytest.param("Max_1100", None, "MAX-1100", id="Intel's NFD rule"),
         pytest.param("Intel(R) Data Center GPU Max 1100", None, "MAX-1100", id="Intel's full name"),
-        pytest.param("Intel-Gaudi-2-96GB", None, "GAUDI2", id="Gaudi 2"),
         pytest.param("gaudi-hl-205", 32768, "GAUDI", id="Karpenter: Gaudi"),
         pytest.param("NVIDIA Future Chip X1", None, "FUTURE-CHIP-X1", id="an unknown product keeps its name"),
         pytest.param("NVIDIA", None, "NVIDIA", id="a vendor alone is all the name there is"),
@@ -175,13 +153,13 @@ def test_memory_of_a_slice_does_not_choose_the_gpu() -> None:
     assert canonical_model("NVIDIA A100-MIG-4g.40gb", memory_mib=40192).name == "A100-MIG-4G.40GB"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_name_of_the_table_stands_for_itself(name: str) -> None:
-    model = canonical_model(name)
-    assert model.name == name
-    assert normalise_wish(name) == name
-    assert meets(model, name)
-    assert meets(model, model.family)
+def test_every_name_of_the_table_stands_for_itself() -> None:
+    for name in NAMES:
+        model = canonical_model(name)
+        assert model.name == name
+        assert normalise_wish(name) == name
+        assert meets(model, name)
+        assert meets(model, model.family)
 
 
 def test_table_says_nothing_twice() -> None:

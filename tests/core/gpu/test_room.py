@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +11,6 @@ from scheduler_ext.core.gpu.gpu import Memory
 from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, Room
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.node.promisable import advertised_mib
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.preemption.dry_run import DryRun, without
 from tests.core.asked import whole
@@ -93,10 +90,6 @@ def test_as_many_copies_as_one_after_the_other(room: Room, each_mib: int, least_
     assert room.copies(each_mib, least_free_mib) == count
 
 
-def test_the_last_copy_may_take_all() -> None:
-    assert [Room(100, 100, 100).copies(mib) for mib in (100, 50, 101)] == [1, 2, 0]
-
-
 @given(rooms)
 def test_the_excess_of_use_is_what_promises_leave_beyond_use(room: Room) -> None:
     assert room.unused + room.excess == room.unpromised
@@ -115,20 +108,6 @@ def test_the_shares_of_a_state_are_the_rooms_of_its_gpus(infos: tuple[NodeInfo, 
         rooms = [Room.of(device.memory, here, percent) for _, device, here in open_slots]
         assert sum(slot.share_free_mib for slot, _, _ in open_slots) == sum(room.free for room in rooms)
         assert [slot.share_total_mib for slot, _, _ in open_slots] == [room.share_total for room in rooms]
-
-
-@given(clusters(), percents)
-def test_a_node_of_shares_advertises_the_share_total_of_its_healthy_gpus(
-    infos: tuple[NodeInfo, ...], percent: int
-) -> None:
-    for info in infos:
-        if info.report is None:
-            continue
-        devices = tuple(replace(each, cordoned=False) for each in info.report.devices)
-        plain = replace(info, report=replace(info.report, devices=devices), share_node=True, allocatable={})
-        slots = resolve(plain, RESOURCES, percent).state.slots
-        expected = sum(slot.share_total_mib for slot in slots if slot.healthy)
-        assert advertised_mib(plain, RESOURCES, percent) == expected
 
 
 @given(share_nodes(), st.data())

@@ -24,16 +24,12 @@ ZONE_B, ZONE_A = on("zone", "In", "b"), on("zone", "In", "a")
 @pytest.mark.parametrize(
     ("terms", "expected"),
     [
-        pytest.param([], 0, id="no term"),
         pytest.param([(100, ZONE_B)], 100, id="a term that is met"),
-        pytest.param([(1, ZONE_B)], 1, id="the smallest weight"),
         pytest.param([(100, ZONE_A)], 0, id="a term that is not met"),
         pytest.param([(7, ZONE_B), (5, ZONE_A), (3, NAMED)], 10, id="weights of all met terms add up"),
         pytest.param([(7, ZONE_B), (7, ZONE_B)], 14, id="equal terms count twice"),
         pytest.param([(7, NodeSelectorTerm((), ()))], 0, id="an empty term is met by no node"),
         pytest.param([(7, on("zone", "Near", "b")), (3, ZONE_B)], 3, id="a malformed term counts nothing"),
-        pytest.param([(7, on("rack", "NotIn", "a"))], 7, id="an absent label meets NotIn"),
-        pytest.param([(7, on("gpus", "Gt", "4"))], 7, id="a number that is larger"),
     ],
 )
 def test_the_score_is(terms: list[tuple[int, NodeSelectorTerm]], expected: int) -> None:

@@ -55,7 +55,6 @@ def verdict(pod: PodNeeds, node: NodeFacts) -> InTreeRejection | None:
     [
         pytest.param(POD, NODE, id="a pod without wishes"),
         pytest.param(replace(POD, node_name="node-1"), NODE, id="the node the pod names"),
-        pytest.param(replace(POD, node_name=""), NODE, id="an empty node name is no wish"),
         pytest.param(replace(POD, node_selector={"zone": "b", "disk": "hdd"}), NODE, id="the selector met"),
         pytest.param(replace(POD, required_terms=(ZONE_A, ZONE_B)), NODE, id="one of the terms met"),
         pytest.param(replace(POD, required_terms=(EMPTY, ZONE_B)), NODE, id="an empty term beside a met one"),
@@ -140,18 +139,6 @@ def test_a_node_every_filter_lets_pass(pod: PodNeeds, node: NodeFacts) -> None:
             NODE,
             InTreeRejection("NodeAffinity", AFFINITY, resolvable=False, needed="disk=ssd", have="disk=hdd"),
             id="a selector with one label different",
-        ),
-        pytest.param(
-            replace(POD, node_selector={"rack": "7"}),
-            NODE,
-            InTreeRejection("NodeAffinity", AFFINITY, resolvable=False, needed="rack=7", have=None),
-            id="a selector with the label absent",
-        ),
-        pytest.param(
-            replace(POD, required_terms=(ZONE_A, EMPTY)),
-            NODE,
-            InTreeRejection("NodeAffinity", AFFINITY, resolvable=False, needed="zone In [a]", have="zone=b"),
-            id="no term met",
         ),
         pytest.param(
             replace(POD, node_selector={"zone": "b"}, required_terms=(ZONE_A,)),

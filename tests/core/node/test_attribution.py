@@ -39,12 +39,6 @@ def instances(found: Attribution) -> set[str]:
     return {uuid for here in found.held.devices.values() for uuid in here.instances}
 
 
-def test_nothing_is_uncertain_where_all_is_known() -> None:
-    info = node(device(0))
-    known = holdings_of(info, NAMES)
-    assert attribute(info, known, NAMES) == Attribution(known)
-
-
 def test_any_of_the_gpus_may_be_held_and_so_many_count() -> None:
     found = held(*(device(index) for index in range(8)), count=4)
     assert sum(charged(found).values()) == 4

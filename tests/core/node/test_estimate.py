@@ -84,24 +84,6 @@ def gpus_of(labels: dict[str, str], capacity: dict[str, int]) -> str:
             id="GFD: a count of 5000 digits is unreadable",
         ),
         pytest.param(
-            GFD | {"nvidia.com/gpu.count": "99999999"},
-            {},
-            "0 x A100-80GB, 81920 MiB each",
-            id="GFD: an absurd count is unreadable",
-        ),
-        pytest.param(
-            GFD | {"nvidia.com/gpu.memory": "0"},
-            {},
-            "8 x A100-80GB, 81920 MiB each",
-            id="GFD: memory 0 leaves it to the table",
-        ),
-        pytest.param(
-            {"nvidia.com/gpu.product": "NVIDIA-H100-NVL", "nvidia.com/gpu.count": "2"},
-            {},
-            "2 x H100-94GB, 95830 MiB each",
-            id="GFD: memory from the table",
-        ),
-        pytest.param(
             SINGLE,
             {},
             "56 x A100-80GB-MIG-1G.10GB, 9728 MiB each",
@@ -120,19 +102,10 @@ def gpus_of(labels: dict[str, str], capacity: dict[str, int]) -> str:
             id="GFD single: a cloud's memory of a GPU is not taken for a slice's",
         ),
         pytest.param(
-            GFD | {"nvidia.com/mig.strategy": "single"},
-            {},
-            "8 x A100-80GB, 81920 MiB each",
-            id="GFD single: no GPU is in MIG mode",
-        ),
-        pytest.param(
             INVALID,
             {"nvidia.com/gpu": 4},
             "0 x A100-80GB-MIG-INVALID, memory unknown",
             id="GFD: an invalid mix",
-        ),
-        pytest.param(
-            MIXED, {"cpu": 96}, "0 x A100-80GB, 81920 MiB each", id="GFD mixed: all GPUs are in MIG mode"
         ),
         pytest.param(
             MIXED,
@@ -173,6 +146,19 @@ def gpus_of(labels: dict[str, str], capacity: dict[str, int]) -> str:
             {"nvidia.com/gpu": 4},
             "4 x UNKNOWN, memory unknown",
             id="the operator says only that there are GPUs",
+        ),
+        pytest.param(
+            SINGLE | {"nvidia.com/gpu.count": "99999999"},
+            {},
+            "0 x A100-80GB-MIG-1G.10GB, 9728 MiB each",
+            id="GFD single: an absurd count is unreadable",
+        ),
+        pytest.param(
+            {"nvidia.com/gpu.product": "NVIDIA-H100-NVL", "nvidia.com/gpu.count": "2"}
+            | {"gpu.intel.com/memory.max": str(64 * 2**30)},
+            {},
+            "2 x H100-94GB, 95830 MiB each",
+            id="the memory of an integrated GPU beside is not NVIDIA's",
         ),
         pytest.param(
             GFD | INTEL,

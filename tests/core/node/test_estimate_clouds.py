@@ -47,12 +47,6 @@ def gpus_of(labels: dict[str, str], capacity: dict[str, int]) -> str:
             id="GKE: the capacity counts partitions",
         ),
         pytest.param(
-            GKE | {"cloud.google.com/gke-gpu-partition-size": "1g.5gb"},
-            {},
-            "2 x A100-40GB-MIG-1G.5GB, 4480 MiB each",
-            id="GKE: without a capacity there is at least one partition per GPU",
-        ),
-        pytest.param(
             GKE
             | {
                 "cloud.google.com/gke-gpu-partition-size": "1g.5gb",
@@ -86,28 +80,13 @@ def gpus_of(labels: dict[str, str], capacity: dict[str, int]) -> str:
             id="GKE: a quarter of a GPU counts as one",
         ),
         pytest.param(
-            machine("g4-standard-48"),
-            {"nvidia.com/gpu": 1},
-            "1 x RTX-PRO-6000, 97887 MiB each",
-            id="GKE: a whole G4",
-        ),
-        pytest.param(
             KARPENTER, {}, "8 x A100-80GB, 81920 MiB each", id="Karpenter: memory identifies the A100"
-        ),
-        pytest.param(
-            KARPENTER | {"karpenter.k8s.aws/instance-gpu-memory": "40960"},
-            {},
-            "8 x A100-40GB, 40960 MiB each",
-            id="Karpenter: the other A100",
         ),
         pytest.param(
             G6F,
             {"nvidia.com/gpu": 1},
             "1 x L4, 2861 MiB each",
             id="Karpenter: a fraction of an L4 counts as one",
-        ),
-        pytest.param(
-            G6F, {}, "1 x L4, 2861 MiB each", id="Karpenter: a fraction that has not registered yet"
         ),
         pytest.param(
             G6F, {"cpu": 2}, "0 x L4, 2861 MiB each", id="Karpenter: a fraction with no device plugin yet"
@@ -179,12 +158,6 @@ def gpus_of(labels: dict[str, str], capacity: dict[str, int]) -> str:
             id="AKS: an unknown VM size",
         ),
         pytest.param(AMD, {"amd.com/gpu": 8}, "8 x MI300X, 196608 MiB each", id="AMD"),
-        pytest.param(
-            AMD | {"amd.com/compute-memory-partition": "spx_nps1"},
-            {"amd.com/gpu": 8},
-            "8 x MI300X, 196608 MiB each",
-            id="AMD: one partition is the whole GPU",
-        ),
         pytest.param(
             AMD | {"amd.com/compute-memory-partition": "cpx_nps4"},
             {"amd.com/gpu": 64},

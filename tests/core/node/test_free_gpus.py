@@ -24,16 +24,10 @@ FOUR = node(*(device(i) for i in range(4)))
     [
         pytest.param(FOUR, 4, id="all of an idle node"),
         pytest.param(node(device(0), device(1, healthy=False)), 1, id="but not a sick one"),
-        pytest.param(node(device(0), device(1, cordoned=True)), 1, id="nor a cordoned one"),
         pytest.param(
             replace(FOUR, pods=(bound("p", wants(1, WHOLE), devices={"main": ("GPU-1",)}),)),
             3,
             id="nor one that a pod holds",
-        ),
-        pytest.param(
-            replace(FOUR, pods=(bound("p", wants(8192, SHARE), devices={"main": ("GPU-1",)}),)),
-            3,
-            id="nor one with a share of a pod",
         ),
         pytest.param(
             replace(FOUR, pods=(bound("p", wants(3, WHOLE)),)),
@@ -41,7 +35,6 @@ FOUR = node(*(device(i) for i in range(4)))
             id="GPUs that are held and not known count as the free ones",
         ),
         pytest.param(replace(FOUR, freshness="Missing"), 0, id="none of a node whose agent is missing"),
-        pytest.param(replace(ESTIMATED, pods=(bound("p", wants(3, WHOLE)),)), 5, id="an estimate is a count"),
         pytest.param(
             replace(ESTIMATED, allocatable={WHOLE: 2}), 2, id="no more than its device plugin offers"
         ),

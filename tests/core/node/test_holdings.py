@@ -32,13 +32,6 @@ def foreign(held: Holdings) -> list[int]:
     return [device.foreign_mib for device in held.devices.values()]
 
 
-def test_an_empty_node_holds_nothing() -> None:
-    held = held_on(device(0), device(1))
-    assert (units(held), promised(held)) == ([0, 0], [0, 0])
-    assert not held.unknown
-    assert not held.requested
-
-
 @pytest.mark.parametrize(
     "holder",
     [
@@ -47,7 +40,6 @@ def test_an_empty_node_holds_nothing() -> None:
         pytest.param(
             Holder(uid="uid-a", namespace="old", name="renamed"), id="the uid decides where both stand"
         ),
-        pytest.param(Holder(uid="uid-a", memory_mib=500), id="with the memory it uses"),
     ],
 )
 def test_a_pod_is_found_on_the_device_the_agent_saw_it_on(holder: Holder) -> None:
@@ -66,7 +58,6 @@ def test_a_pod_is_found_on_the_device_the_agent_saw_it_on(holder: Holder) -> Non
             Holder(uid="uid-z", namespace="ns", name="a"), 1, 0, id="the name of a pod, but not its uid"
         ),
         pytest.param(Holder(namespace="other", name="a"), 1, 0, id="another namespace"),
-        pytest.param(Holder(), 1, 0, id="no pod named"),
         pytest.param(Holder(uid="uid-z", memory_mib=700), 0, 700, id="another uid that uses memory only"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
+from scheduler_ext.core.gpu.gpu import Device, Holder
 from scheduler_ext.core.gpu.readings import HolderReadings, InstanceReadings, Readings
 from scheduler_ext.core.node.idle import Idleness, idleness, parts_of
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
@@ -198,20 +198,6 @@ def test_a_gpu_is_idle_if_every_pod_on_it_leaves_it_so(
     }
 
 
-@given(nodes())
-def test_memory_says_nothing(drawn: tuple[NodeInfo, list[Readings], list[Truth]]) -> None:
-    """A pod that keeps much memory may be idle, and one that keeps none may compute."""
-    info, readings, truths = drawn
-    assert info.report is not None
-    full = tuple(
-        replace(each, memory=Memory(each.memory.total_mib, 0, each.memory.total_mib))
-        for each in info.report.devices
-    )
-    ran_s = {each.name: each.ran_s for each in truths}
-    same = judged(replace(info, report=replace(info.report, devices=full)), readings, **ran_s)
-    assert names(same) == names(judged(info, readings, **ran_s))
-
-
 # Single cases
 
 
@@ -239,13 +225,6 @@ def test_the_window(idle_s: int | None, ran_s: float | None, expected: list[str]
     found = judged(info, [Readings("GPU-0", idle_s=idle_s)], p=ran_s)
     assert names(found) == expected
     assert found.gpus == ({"GPU-0"} if expected else frozenset())
-
-
-def test_one_busy_gpu_of_two_keeps_a_pod_busy() -> None:
-    info = node(device(0, holders=held_by("p")), device(1, holders=held_by("p")), pods=(whole(gpus=2),))
-    found = judged(info, [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=3)], p=9000)
-    assert names(found) == []
-    assert found.gpus == {"GPU-0"}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.cycle.cycle import filter_nodes
+from scheduler_ext.core.cycle.placement import Sizing, place_nominated
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
@@ -89,3 +90,22 @@ def test_a_whole_gpu_that_waits_is_one_less() -> None:
     info = node(device(0), device(1), nominated=(waiting(priority=100),))
     assert not fits(seen_by(info, "u", 100), whole(2))
     assert fits(seen_by(info, "u", 101), whole(2))
+
+
+@pytest.mark.parametrize(
+    ("priority", "terminating", "devices"),
+    [
+        pytest.param(1, True, {"main": ("GPU-0",)}, id="a lower pod that leaves makes room"),
+        pytest.param(1, False, {}, id="a lower pod that stays does not"),
+        pytest.param(101, True, {}, id="nor does a higher one that leaves"),
+    ],
+)
+def test_a_share_that_waits_has_the_gpu_of_pods_that_leave_for_it(
+    priority: int, terminating: bool, devices: dict[str, tuple[str, ...]]
+) -> None:
+    here = bound("here", wants(70_000, SHARE), priority=priority, devices={"main": ("GPU-0",)})
+    waits = bound("w", wants(60_000, SHARE), priority=100)
+    waits = replace(waits, request=replace(waits.request, priority=100))
+    info = node(device(0), pods=(replace(here, terminating=terminating),), nominated=(waits,))
+    (found,) = place_nominated(info, Sizing(Policy(), NAMES, 10)).nominated
+    assert found.devices == devices

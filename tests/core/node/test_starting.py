@@ -30,7 +30,6 @@ def of_amd(allocatable: dict[str, int]) -> NodeInfo:
         pytest.param(
             of_amd({}), "its device plugin does not hand out amd.com/gpu yet", id="AMD, no plugin yet"
         ),
-        pytest.param(of_amd({"amd.com/gpu": 8}), None, id="AMD GPUs, which have no agent"),
         pytest.param(
             node(device(0), allocatable={WHOLE: 1}, freshness="Stale"), NO_REPORT, id="an old report"
         ),
@@ -61,14 +60,10 @@ def of_amd(allocatable: dict[str, int]) -> NodeInfo:
             f"its device plugin does not hand out {ONE_G} yet",
             id="instances that the plugin does not know yet",
         ),
-        pytest.param(node(SLICED, allocatable={ONE_G: 1}, report=MIXED), None, id="instances alone"),
         pytest.param(
             node(SLICED, device(1), allocatable={ONE_G: 1}, report=MIXED),
             f"its device plugin does not hand out {WHOLE} yet",
             id="instances without the whole GPU beside them",
-        ),
-        pytest.param(
-            node(SLICED, allocatable={f"{ONE_G}.shared": 2}, report=MIXED), None, id="shared instances"
         ),
         pytest.param(
             node(device(0), allocatable={}, share_node=True),

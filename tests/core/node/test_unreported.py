@@ -69,12 +69,9 @@ HELD_INSTANCES = replace(
     [
         pytest.param(plain(), ONE, None, id="a node without any label takes whole GPUs by its allocatable"),
         pytest.param(plain(by_allocatable=False), ONE, NO_REPORT, id="unless the administrator refuses it"),
-        pytest.param(plain(), ask(wants(4, WHOLE)), None, id="all of them"),
         pytest.param(plain(), ask(wants(5, WHOLE)), TOO_FEW, id="and no more than there are"),
-        pytest.param(plain(pods=running(3)), ask(wants(1, WHOLE)), None, id="the last one"),
         pytest.param(plain(pods=running(3)), ask(wants(2, WHOLE)), TOO_FEW, id="less what pods request"),
         pytest.param(plain({WHOLE: 2}), ask(wants(3, WHOLE)), TOO_FEW, id="less what the plugin withdrew"),
-        pytest.param(plain({WHOLE: 0}), ONE, TOO_FEW, id="none where the GPUs have vanished"),
         pytest.param(
             plain(),
             replace(ONE, models=("H100",)),
@@ -107,12 +104,6 @@ HELD_INSTANCES = replace(
             id="a model that a label states",
         ),
         pytest.param(
-            plain(estimate=estimate_from_labels(H100, {})),
-            replace(ONE, models=("T4",)),
-            "node(s) didn't match the requested GPU model",
-            id="no other one",
-        ),
-        pytest.param(
             plain(estimate=AMD, allocatable={AMD_GPU: 8}),
             replace(ask(wants(1, AMD_GPU)), models=("MI300X",)),
             "node(s) didn't match the requested GPU model",
@@ -121,12 +112,6 @@ HELD_INSTANCES = replace(
         pytest.param(plain(), ask(wants(1000, SHARE)), NO_REPORT, id="memory shares never"),
         pytest.param(plain({WHOLE: 4, ONE_G: 7}), ask(wants(7, ONE_G)), None, id="MIG instances by name"),
         pytest.param(
-            plain({ONE_G: 7}, estimate=replace(PLAIN, count=0)),
-            ask(wants(1, ONE_G)),
-            None,
-            id="and where there is nothing else",
-        ),
-        pytest.param(
             plain({WHOLE: 4, ONE_G: 7}, pods=running(6, ONE_G)),
             ask(wants(2, ONE_G)),
             NO_MIG,
@@ -134,27 +119,11 @@ HELD_INSTANCES = replace(
         ),
         pytest.param(
             plain({ONE_G: 7}),
-            replace(ask(wants(1, ONE_G)), min_memory_mib=8192),
-            None,
-            id="of the memory that the profile states",
-        ),
-        pytest.param(
-            plain({ONE_G: 7}),
             replace(ask(wants(1, ONE_G)), min_memory_mib=10240),
             "node(s) had GPUs too small",
             id="which its name rounds up",
         ),
-        pytest.param(
-            plain({WHOLE: 4}), ask(wants(1, ONE_G)), NO_MIG, id="no instance that it does not offer"
-        ),
-        pytest.param(
-            plain({ONE_G: 7}, freshness="Fresh"),
-            ask(wants(1, ONE_G)),
-            None,
-            id="MIG instances also before the first report is overdue",
-        ),
         pytest.param(silent(device(0), device(1)), ask(wants(2, WHOLE)), None, id="a silent agent's GPUs"),
-        pytest.param(silent(device(0), freshness="Stale"), ONE, None, id="from the moment the report is old"),
         pytest.param(silent(SICK_GPU, device(1)), ONE, None, id="the healthy ones of the last report"),
         pytest.param(silent(SICK_GPU, device(1)), ask(wants(2, WHOLE)), SICK, id="and never a sick one"),
         pytest.param(
@@ -185,12 +154,6 @@ HELD_INSTANCES = replace(
             id="not the GPU of one that runs on",
         ),
         pytest.param(
-            silent(device(0, holders=(Holder(uid="ended"),)), device(1), by_allocatable=False),
-            ONE,
-            NO_REPORT,
-            id="nothing where the administrator refuses it",
-        ),
-        pytest.param(
             node(device(0, holders=(Holder(uid="stranger"),)), device(1), allocatable={WHOLE: 2}),
             ask(wants(2, WHOLE)),
             TOO_FEW,
@@ -199,7 +162,6 @@ HELD_INSTANCES = replace(
         pytest.param(
             silent(device(0)), replace(ONE, models=("A100",)), None, id="of the model last reported"
         ),
-        pytest.param(silent(device(0)), replace(ONE, min_memory_mib=80_000), None, id="and its total memory"),
         pytest.param(
             silent(device(0)), replace(ONE, min_free_mib=1), NO_REPORT, id="but not its free memory"
         ),
@@ -208,28 +170,6 @@ HELD_INSTANCES = replace(
             ask(wants(1000, SHARE)),
             NO_REPORT,
             id="and no memory shares of it",
-        ),
-        pytest.param(
-            silent(
-                device(0, mig=INSTANCES),
-                report={"mig_strategy": "mixed"},
-                allocatable={ONE_G: 2},
-                pods=running(1, ONE_G),
-            ),
-            ask(wants(1, ONE_G)),
-            None,
-            id="its free MIG instances",
-        ),
-        pytest.param(
-            silent(
-                device(0, mig=INSTANCES),
-                report={"mig_strategy": "mixed"},
-                allocatable={ONE_G: 2},
-                pods=running(1, ONE_G),
-            ),
-            ask(wants(2, ONE_G)),
-            NO_MIG,
-            id="and no held ones",
         ),
         pytest.param(
             silent(

@@ -119,7 +119,7 @@ HOSTS = st.lists(st.integers(1, 8), min_size=1, max_size=4).map(
 GPUS = st.lists(st.integers(1, 5), min_size=1, max_size=5)
 
 
-@examples(100, 8000)
+@examples(40, 8000)
 @given(
     hosts=HOSTS, gpus=GPUS, required=st.sampled_from([None, ZONE]), preferred=st.sampled_from([None, ZONE])
 )
@@ -145,7 +145,7 @@ def test_a_gang_is_placed_whole_or_not_at_all(
         assert len({hosts[place.node].zone for place in found.places.values()}) == 1
 
 
-@examples(100, 8000)
+@examples(40, 8000)
 @given(hosts=HOSTS, gpus=st.integers(1, 5), count=st.integers(1, 6))
 def test_members_that_ask_the_same_fit_whenever_there_is_room(
     hosts: dict[str, Host], gpus: int, count: int
@@ -158,7 +158,7 @@ def test_members_that_ask_the_same_fit_whenever_there_is_room(
 def test_different_members_fit_nearly_whenever_there_is_room() -> None:
     """Orders are tried, not all choices of places: 99 of 100 random gangs that fit are found."""
     random, possible, found = Random(7), 0, 0
-    for _ in range(3000):
+    for _ in range(600):
         hosts = {f"n{i}": Host(random.randint(2, 8)) for i in range(random.randint(2, 4))}
         asks = [Ask(random.randint(1, 6)) for _ in range(random.randint(2, 6))]
         cluster = MemoryCluster(hosts)
@@ -166,7 +166,7 @@ def test_different_members_fit_nearly_whenever_there_is_room() -> None:
             possible += 1
             members = [member(f"m{i}", ask.gpus) for i, ask in enumerate(asks)]
             found += isinstance(fit(gang(*members), cluster, {}), GangFit)
-    assert possible > 500
+    assert possible > 100
     assert found >= 0.99 * possible
 
 

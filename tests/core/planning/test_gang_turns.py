@@ -89,28 +89,21 @@ def alone(name: str, priority: int = 0, created_at: int = 0) -> WaitingPod:
     return waiting(name, 1, priority, number=created_at)
 
 
-def test_an_older_pod_comes_before_a_gang() -> None:
-    placed, decisions = Turns("a", "b").step(alone("p", created_at=5), gangs=[gang(2)])
-    assert placed == {"p"}
-    assert decisions.lift == []
-
-
-def test_a_younger_pod_comes_after_a_gang() -> None:
-    placed, decisions = Turns("a", "b").step(alone("p", created_at=20), gangs=[gang(2)])
-    assert placed == set()
-    assert decisions.lift == [("m0", "m1")]
-
-
-def test_a_pod_of_higher_priority_comes_before_a_gang() -> None:
-    placed, decisions = Turns("a", "b").step(alone("p", priority=5, created_at=20), gangs=[gang(2)])
-    assert placed == {"p"}
-    assert decisions.lift == []
-
-
-def test_both_start_where_there_is_room() -> None:
-    placed, decisions = Turns("a", "b", "c").step(alone("p", created_at=20), gangs=[gang(2)])
-    assert placed == {"p"}
-    assert len(decisions.nominate) == 2
+@pytest.mark.parametrize(
+    ("nodes", "pod", "placed", "nominated"),
+    [
+        pytest.param("ab", alone("p", created_at=5), {"p"}, 0, id="an older pod comes before a gang"),
+        pytest.param("ab", alone("p", created_at=20), set(), 2, id="a younger pod comes after it"),
+        pytest.param("ab", alone("p", 5, 20), {"p"}, 0, id="a pod of higher priority comes before it"),
+        pytest.param("abc", alone("p", created_at=20), {"p"}, 2, id="both start where there is room"),
+    ],
+)
+def test_a_gang_and_a_pod_have_their_turns(
+    nodes: str, pod: WaitingPod, placed: set[str], nominated: int
+) -> None:
+    found, decisions = Turns(*nodes).step(pod, gangs=[gang(2)])
+    assert (found, len(decisions.nominate)) == (placed, nominated)
+    assert decisions.lift == ([("m0", "m1")] if nominated else [])
 
 
 def test_places_of_pods_are_written_once() -> None:

@@ -5,15 +5,6 @@ from __future__ import annotations
 from scheduler_ext.core.planning.plan import Entry, Plan, State
 
 
-def test_each_state_has_a_word_and_a_sentence() -> None:
-    assert State.NOMINATED_ELSEWHERE.value == "nominated by another"
-    assert len({state.meaning for state in State}) == len(State)
-    for state in State:
-        assert state.value == state.value.lower()
-        assert state.meaning[:1].isupper()
-        assert state.meaning.endswith(".")
-
-
 def test_a_plan_counts_pods_by_state() -> None:
     entries = [Entry(uid, "ml", uid, State.WAITING) for uid in "ab"]
     plan = Plan(1.0, (*entries, Entry("c", "ml", "c", State.NOMINATED, node="n1")))

@@ -85,7 +85,7 @@ def small_shares(count: int, gpus: int = 2) -> NodeInfo:
     return node(*(device(i) for i in range(gpus)), pods=pods, allocatable={SHARE: 73_728 * gpus})
 
 
-@pytest.mark.parametrize("evaluations", [0, 1, 5, 50, 10**6])
+@pytest.mark.parametrize("evaluations", [0, 5, 10**6])
 def test_however_far_it_searches_the_pods_suffice_and_none_is_superfluous(evaluations: int) -> None:
     request = replace(share(30_000, 30_000), priority=100)
     question = Question(small_shares(9), request, {}, ())

@@ -102,11 +102,6 @@ def test_reasons_of_an_unknown_start(holders: list[Holder], gpus: int, reason: s
     assert (found.unknown or "").startswith(reason)
 
 
-def test_an_unknown_run_ahead_in_the_queue_is_named() -> None:
-    _, second = made([holder(limit_s=9.0)], past(), [waiter(), waiter()])
-    assert second.unknown == "the run times of pods before it in the queue are unknown"
-
-
 BEFORE = "the run times of pods before it in the queue are unknown"
 
 
@@ -146,15 +141,11 @@ def test_pods_that_come_overtake_a_large_one() -> None:
     assert overtaken.median_s is None or overtaken.median_s > 1.2 * alone.median_s
 
 
-def test_the_same_queue_has_the_same_estimate() -> None:
-    assert made([holder()] * 5, HUNDRED) == made([holder()] * 5, HUNDRED)
-
-
 def test_intervals_of_queues_cover_what_they_state() -> None:
     """Queues on a node with four GPUs, of which each future is one possible world: the true start is within
     the interval in about 80 of 100."""
     random, inside = np.random.default_rng(3), []
-    for _ in range(150):
+    for _ in range(80):
         scale = random.lognormal(5, 1)
         runs = past(*random.lognormal(0, 1, 40) * scale)
         true_s = random.lognormal(0, 1, 7) * scale

@@ -7,7 +7,7 @@ import pytest
 
 from scheduler_ext.core.queue.survival import Observed, Survival
 
-DRAWS = 8_000
+DRAWS = 2_000
 
 
 def ended(*runs_s: float) -> list[Observed]:
@@ -62,10 +62,10 @@ def test_pods_compared_with_the_same_runs_depend_on_each_other() -> None:
     assert np.mean(np.isinf(found).all(axis=1)) == pytest.approx(2 / 12, abs=0.015)
 
 
-@pytest.mark.parametrize("count", [15, 60])
-def test_intervals_cover_what_they_state(count: int) -> None:
+def test_intervals_cover_what_they_state() -> None:
+    count = 15
     random, inside = np.random.default_rng(count), []
-    for _ in range(250):
+    for _ in range(120):
         *runs_s, next_s = random.lognormal(5, 1.5, count + 1)
         found = Survival(ended(*runs_s)).remaining(np.zeros(1), 100, random)
         low, high = np.quantile(found, (0.1, 0.9), method="inverted_cdf")

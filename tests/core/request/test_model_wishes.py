@@ -26,7 +26,6 @@ from tests.core.asked import meets
         pytest.param("A6000", "NVIDIA RTX A6000", True, id="A6000 without RTX"),
         pytest.param("Future-Chip X1", "NVIDIA-Future-Chip-X1", True, id="unknown products match exactly"),
         pytest.param("Future-Chip", "NVIDIA-Future-Chip-X1", False, id="unknown products match whole"),
-        pytest.param("ampere", "NVIDIA-A100-SXM4-80GB", False, id="an architecture is no family"),
         *(
             pytest.param(wish, product, False, id=f"{wish} is not {product}")
             for wish, product in [
@@ -57,10 +56,7 @@ def test_wish_matches_name_or_family_and_never_a_part(wish: str, product: str, m
         pytest.param("", "is empty", id="nothing"),
         pytest.param("  \t", "is empty", id="only space"),
         pytest.param("A100*", "no product name", id="a pattern"),
-        pytest.param("*", "no product name", id="any model"),
         pytest.param("A100,H100", "no product name", id="an unsplit list"),
-        pytest.param("A100\nH100", "no product name", id="a line break"),
-        pytest.param("Ä100", "no product name", id="a letter beyond ASCII"),
         pytest.param("--", "no product name", id="only separators"),
         pytest.param("A" * 129, "129 characters", id="129 characters"),
     ],

@@ -14,12 +14,9 @@ from scheduler_ext.core.request.wishes import (
 ROWS = [
     pytest.param({"model": "H100, A100-80GB"}, ["model H100 or A100-80GB"], id="models are alternatives"),
     pytest.param({"min-memory": "40Gi"}, ["at least 40960 MiB"], id="memory is in MiB"),
-    pytest.param({"min-free-memory": "1Gi"}, ["at least 1024 MiB free"], id="so is free memory"),
     pytest.param({"min-compute-capability": "8"}, ["min-compute-capability 8.0"], id="a capability has dots"),
     pytest.param({"min-cuda": "12.4"}, ["min-cuda 12.4"], id="a CUDA version has dots"),
     pytest.param({"strategy": "spread"}, ["strategy spread"], id="a wish without words shows key and value"),
-    pytest.param({"sharing": "exclusive"}, ["sharing exclusive"], id="so does sharing"),
-    pytest.param({"sharing": "any"}, ["sharing any"], id="any sharing is a wish, too"),
     pytest.param(
         {"strategy": "binpack", "model": "T4"}, ["model T4", "strategy binpack"], id="in the order of fields"
     ),

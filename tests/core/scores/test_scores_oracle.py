@@ -99,8 +99,8 @@ def test_balance_takes_half_of_its_points_for_each_gpu_that_is_lost(
     assert_scores_agree(decision)
 
 
-@pytest.mark.parametrize("nodes", [2, 18, 32])
-@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("nodes", [2, 32])
+@pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("priority", [0, 500])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_scores_agree_where_several_units_are_asked(

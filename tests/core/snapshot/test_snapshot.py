@@ -11,10 +11,9 @@ from hypothesis import given
 from scheduler_ext.core.gpu.gpu import Holder, Memory
 from scheduler_ext.core.node.node import UNKNOWN_NODE, NodeInfo, NodeState
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.core.snapshot.table import build_snapshot
 from tests import oracle
 from tests.core.reported import device, node
-from tests.strategies import NODE_NAMES, clusters, node_infos, resolved, snapshot_of
+from tests.strategies import NODE_NAMES, clusters, resolved, snapshot_of
 
 
 def named(info: NodeInfo, *names: str) -> list[NodeInfo]:
@@ -89,28 +88,6 @@ def test_names_are_ranked_by_their_text_and_unknown_ones_last() -> None:
     snapshot = snapshot_of(named(node(device(0)), *NODE_NAMES))
     ranks = snapshot.name_rank[snapshot.rows([*sorted(NODE_NAMES), "nobody"])]
     assert ranks.tolist() == list(range(len(NODE_NAMES) + 1))
-
-
-@given(node_infos(), node_infos())
-def test_a_new_snapshot_leaves_the_old_one_alone(before: NodeInfo, after: NodeInfo) -> None:
-    old = build_snapshot(resolved(named(before, "a", "b")), 1)
-    was = (
-        old.rows(["a", "b"]).tolist(),
-        old.state_of.tolist(),
-        old.states,
-        old.devices.share_free_mib.tolist(),
-    )
-    new = build_snapshot(resolved(named(after, "b", "c")), 2)
-    assert (old.generation, new.generation) == (1, 2)
-    assert set(new.nodes) == {"b", "c"}
-    assert state(new, "a") == UNKNOWN_NODE
-    assert was == (
-        old.rows(["a", "b"]).tolist(),
-        old.state_of.tolist(),
-        old.states,
-        old.devices.share_free_mib.tolist(),
-    )
-    assert set(old.nodes) == {"a", "b"}
 
 
 @given(clusters())
