@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.conditions import WHOLE, line
 from tests.page.page_server import PageServer
 from tests.page.reading import card, details, names, opened
-from tests.server.process.product import Product, replaced
 
 pytestmark = NEEDS_BROWSER
 
@@ -142,26 +140,23 @@ def test_a_filtered_list_says_that_it_is_a_part(browser: Browser) -> None:
 
 
 class TestABrokenSource:
-    def test_a_file_that_cannot_be_read(self, browser: Browser, tmp_path: Path) -> None:
-        path = tmp_path / "inventory.json"
-        path.write_bytes(inventory(alike("a", 1)))
-        with Product(inventory=path) as product:
-            product.ready()
-            opened(browser, "http://{}:{}/".format(*product.inspect))
+    def test_a_file_that_cannot_be_read(self, browser: Browser) -> None:
+        path = "/somewhere/inventory.json"
+        with served(alike("a", 1)) as server:
+            opened(browser, server.url)
             assert browser.text("#banner") == ""
-            replaced(path, b"{")
-            told(
-                browser, lambda text: str(path) in text and "The inventory file cannot be read since" in text
-            )
+            malformed = f"{path}: neither YAML nor JSON: at line 2, column 1"
+            server.problems = [Problem("inventory file", malformed, 1.0)]
+            told(browser, lambda text: "The inventory file cannot be read since" in text and path in text)
             assert "Correct the file" in browser.text("#banner")
-            assert "at line 2, column 1" in browser.text("#banner"), "no name but the file's"
+            assert "at line 2, column 1" in browser.text("#banner")
             assert names(browser) == ["a"], "what was known stays"
             browser.eventually(lambda: "out of date" in browser.text("#announce"), "the ear is told")
-            path.unlink()
+            server.problems = [Problem("inventory file", f"{path}: No such file or directory", 1.0)]
             told(browser, lambda text: f"{path}: No such file" in text and "file is missing since" in text)
             assert "Put a file at this path." in browser.text("#banner")
             assert "Correct the file" not in browser.text("#banner")
-            replaced(path, inventory(alike("b", 1)))
+            server.problems = []
             browser.eventually(lambda: browser.text("#connection") == "Live", "it goes on")
             assert browser.text("#banner") == ""
 

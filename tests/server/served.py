@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from werkzeug.test import Client, TestResponse
@@ -22,6 +23,7 @@ from tests.server.process.product import INVENTORY, samples_of
 
 # No decision is refused because the machine is busy.
 PATIENT = Configuration(server=ServerSection(decision_deadline="60s"))
+NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 class Served:
@@ -38,21 +40,26 @@ class Served:
         return self._api.post(f"/{verb}", data=body, headers=_named(headers))
 
     def ask(
-        self, listener: str, path: str, method: str = "GET", body: bytes = b"", **headers: str
+        self,
+        listener: str,
+        path: str,
+        method: str = "GET",
+        body: bytes = b"",
+        headers: Mapping[str, str] = NO_HEADERS,
     ) -> TestResponse:
         """One request; underscores in the names of headers stand for dashes."""
         client = {"api": self._api, "health": self._health, "inspect": self._inspect}[listener]
         return client.open(path, method=method, data=body, headers=_named(headers))
 
     def inspect(self, path: str, **headers: str) -> TestResponse:
-        return self.ask("inspect", path, **headers)
+        return self.ask("inspect", path, headers=headers)
 
     def samples(self) -> dict[str, float]:
         """The samples of /metrics: name{label="value"}, labels in alphabetical order."""
         return samples_of(self.ask("health", "/metrics").text)
 
 
-def _named(headers: dict[str, str]) -> dict[str, str]:
+def _named(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.replace("_", "-"): value for name, value in headers.items()}
 
 

@@ -43,13 +43,15 @@ def rejections(reason: str) -> str:
     return f'gpu_extender_rejections_total{{reason="{reason}"}}'
 
 
+COUNTED = (f"{DURATION}_count", f"{NODES}_count", f"{NODES}_sum", "gpu_extender_rejections_total")
+
+
 def grown(before: dict[str, float], after: dict[str, float]) -> dict[str, float]:
-    """The changed counts, without times and buckets."""
-    quiet = ("_bucket", "duration_seconds_sum", "age_seconds")
+    """The changed counts of requests; threads count other things at any time."""
     return {
         name: value - before.get(name, 0.0)
         for name, value in after.items()
-        if value != before.get(name, 0.0) and not any(word in name for word in quiet)
+        if value != before.get(name, 0.0) and name.startswith(COUNTED)
     }
 
 

@@ -111,7 +111,9 @@ def test_other_pages_have_nothing_explained_and_no_preflight_is_granted(server: 
     foreign = OURS | {"Origin": "https://evil.example"}
     for kind in (JSON, {"Content_Type": "text/plain"}):
         assert sent(server, MANIFEST, **kind, **foreign).status_code == 403
-    reply = server.ask("inspect", "/explain", "OPTIONS", Access_Control_Request_Method="POST", **foreign)
+    reply = server.ask(
+        "inspect", "/explain", "OPTIONS", headers=foreign | {"Access_Control_Request_Method": "POST"}
+    )
     assert reply.status_code == 403
     assert not [name for name in reply.headers.keys() if name.startswith("Access-Control")]  # noqa: SIM118
 
@@ -152,7 +154,7 @@ NAVIGATION = CROSS | {"Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"
 def test_other_pages_may_have_a_link_to_the_live_page_and_to_runbooks_alone(
     server: Served, path: str, method: str, headers: dict[str, str], status: int
 ) -> None:
-    assert server.ask("inspect", path, method, **headers).status_code == status
+    assert server.ask("inspect", path, method, headers=headers).status_code == status
 
 
 @pytest.mark.parametrize("kind", [*ACCEPTED.split(", "), "APPLICATION/JSON; charset=utf-8", "text/yaml;a=b"])
@@ -192,7 +194,7 @@ def explained(server: Served, name: str, query: str = "") -> Any:
 
 
 def sent(server: Served, body: bytes, **headers: str) -> TestResponse:
-    return server.ask("inspect", "/explain", "POST", body, **headers)
+    return server.ask("inspect", "/explain", "POST", body, headers)
 
 
 def test_the_past_decision_and_the_present_one(server: Served) -> None:

@@ -101,7 +101,7 @@ def test_a_session_of_an_expired_certificate_is_not_resumed(
         assert call(sock, LENGTH).status == 200
         sock.unwrap()
     now = time.time()
-    monkeypatch.setattr(tls.time, "time", lambda: now + 4000)
+    monkeypatch.setattr(time, "time", lambda: now + 4000)
     before = server.cuts.get("tls", 0)
     with resumed(server, context, session) as sock, pytest.raises((ConnectionError, ssl.SSLError)):
         call(sock, LENGTH)
