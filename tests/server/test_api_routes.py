@@ -12,6 +12,7 @@ import pytest
 from scheduler_ext import __version__
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.wire.config import Configuration, FilterSection, ServerSection
+from tests.extender.preempting import preempt_body, uids
 from tests.kube_objects import ANNOTATION, Json, names_body, node, nodes_body, pod
 from tests.server.process.product import (
     FREE_NODE,
@@ -221,6 +222,12 @@ def test_a_node_with_labels_of_megabytes_goes_back_as_it_came(server: Served) ->
     sent = node("a", {WHOLE: "8"}, labels=labels)
     reply = server.post("filter", nodes_body(ONE_GPU, [sent]))
     assert reply.json["Nodes"] == {"items": [sent]}  # type: ignore[index]
+
+
+def test_an_impossible_number_of_violations_is_the_callers_fault(server: Served) -> None:
+    reply = server.post("preempt", preempt_body(ONE_GPU, {FREE_NODE: uids("a", violations=2**64)}))
+    assert reply.status_code == 400
+    assert f"NodeNameToMetaVictims.{FREE_NODE}.NumPDBViolations" in reply.text
 
 
 class TestCounts:
