@@ -66,13 +66,7 @@ class Browser:
         }
         made = self._call("POST", "/session", {"capabilities": {"alwaysMatch": options}})
         self._session = f"/session/{made['sessionId']}"
-        self.devtools(
-            "Emulation.setDeviceMetricsOverride",
-            width=width,
-            height=height,
-            deviceScaleFactor=1,
-            mobile=False,
-        )
+        self.resize()
         self.devtools(
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": self._scheme}],
@@ -113,6 +107,11 @@ class Browser:
     def devtools(self, command: str, **parameters: object) -> Any:
         """A command of the DevTools protocol."""
         return self._call("POST", f"{self._session}/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    def resize(self, width: int = 0, height: int = 0) -> None:
+        """Another size of the window; without one, that of the beginning."""
+        size = {"width": width or self._size[0], "height": height or self._size[1]}
+        self.devtools("Emulation.setDeviceMetricsOverride", **size, deviceScaleFactor=1, mobile=False)
 
     def press(self, *keys: str) -> None:
         """Press and release keys, one after the other; special ones by their code points in WebDriver."""

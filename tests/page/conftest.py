@@ -13,13 +13,24 @@ from tests.page.page_server import PageServer
 from tests.page.reading import opened
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One process for all tests."""
     with Browser() as opened:
         yield opened
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[Browser]:
+    """The browser with the usual window."""
+    yield chromium
+    # A page that stays would complain of the end of its server.
+    chromium.open("about:blank")
+    chromium.resize()
+    chromium.console()
+
+
+@pytest.fixture(scope="session")
 def server() -> Iterator[PageServer]:
     with PageServer(infos(), WAITING) as running:
         for asking in (pod("fits", {WHOLE: "1"}), pod(SCRIPT, {WHOLE: "9"})):
@@ -28,7 +39,7 @@ def server() -> Iterator[PageServer]:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def still(server: PageServer) -> Iterator[Browser]:
     """The page for tests that only read it."""
     with Browser() as watching:

@@ -38,11 +38,10 @@ def luminance(colour: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", [pytest.param(LIGHT, id="light"), pytest.param(DARK, id="dark")])
-@pytest.mark.parametrize(("front", "ground", "least"), PAIRS)
-def test_contrast(scheme: dict[str, str], front: str, ground: str, least: float) -> None:
+def test_texts_and_bars_can_be_seen(scheme: dict[str, str]) -> None:
+    assert [pair for pair in PAIRS if contrast(scheme, *pair[:2]) < pair[2]] == []
+
+
+def contrast(scheme: dict[str, str], front: str, ground: str) -> float:
     lighter, darker = sorted((luminance(scheme[front]), luminance(scheme[ground])), reverse=True)
-    assert (lighter + 0.05) / (darker + 0.05) >= least
-
-
-def test_both_schemes_have_the_same_colours() -> None:
-    assert LIGHT.keys() == DARK.keys()
+    return (lighter + 0.05) / (darker + 0.05)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from hypothesis import given, settings
 
 from scheduler_ext.core.node.node import NodeInfo
@@ -15,7 +14,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
 from tests.free_memory import clusters_with_closed_parts
-from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, inventory, node, pod
+from tests.kube_objects import GFD_H100, gpu, gpu_node, inventory, node, pod
 from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.conditions import SCRIPT, WHOLE
 from tests.page.page_server import PageServer
@@ -24,27 +23,26 @@ from tests.page.reading import card, names, opened
 pytestmark = NEEDS_BROWSER
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        pytest.param("busy", ["2 × A100-80GB", "train", "79.4 GiB of 80.0 GiB requested"], id="a busy one"),
-        pytest.param("busy", ["40.0 GiB in use", "1.0 GiB unaccounted for"], id="with the observed value"),
-        pytest.param("sick", ["✕ 1 sick", "✕ sick", "Unhealthy: XID 79"], id="a sick GPU, and why"),
-        pytest.param(
-            "sliced", ["1g", "3g", "MIG: 1g.10gb at 0 free, 3g.40gb at 4 held"], id="MIG with its slots"
-        ),
-        pytest.param("old", ["Stale", "the last report is old"], id="a stale one"),
-        pytest.param("lost", ["Missing", "nothing is placed here"], id="a missing one"),
-        pytest.param(
-            "labelled", ["labels only", "8 × H100-80GB", "its use is not known"], id="one by labels"
-        ),
+CARDS = {
+    "busy": [
+        "2 × A100-80GB",
+        "train",
+        "79.4 GiB of 80.0 GiB requested",
+        "40.0 GiB in use",
+        "1.0 GiB unaccounted",
     ],
-)
-def test_the_texts_of_a_card(still: Browser, name: str, says: list[str]) -> None:
-    assert [text for text in says if text not in card(still, name)] == []
+    "sick": ["✕ 1 sick", "✕ sick", "Unhealthy: XID 79"],
+    "sliced": ["1g", "3g", "MIG: 1g.10gb at 0 free, 3g.40gb at 4 held"],
+    "old": ["Stale", "the last report is old"],
+    "lost": ["Missing", "nothing is placed here"],
+    "labelled": ["labels only", "8 × H100-80GB", "its use is not known"],
+}
 
 
-def test_nodes_with_problems_come_first(still: Browser) -> None:
+def test_the_texts_of_cards_of_which_those_with_problems_come_first(still: Browser) -> None:
+    for name, says in CARDS.items():
+        assert [text for text in says if text not in card(still, name)] == [], name
+    assert re.findall(r"[\d.]+ GiB free", card(still, "lost")) == ["0 GiB free"], "where nothing is placed"
     assert names(still)[:3] == ["lost", "sick", "old"]
 
 
@@ -143,44 +141,15 @@ return decodeNode(row).sum.idle;
 """
 
 
-@pytest.mark.parametrize(
-    ("objects", "free"),
-    [
-        pytest.param((gpu_node("n", [gpu(i) for i in range(4)]),), 4, id="no pod holds any"),
-        pytest.param(
-            (gpu_node("n", [gpu(i) for i in range(4)]), pod("p", {WHOLE: "3"}, on="n")),
-            1,
-            id="three are held, devices unknown",
-        ),
-        pytest.param(
-            (
-                gpu_node("n", [gpu(i) for i in range(4)], sharing={"strategy": "mps", "replicas": 2}),
-                pod("p", {WHOLE: "1"}, on="n"),
-            ),
-            3,
-            id="half of one is",
-        ),
-        pytest.param(
-            (gpu_node("n", [gpu(i) for i in range(4)]), pod("p", {WHOLE: "9"}, on="n")),
-            0,
-            id="more than there are",
-        ),
-        pytest.param(
-            (node("n", {WHOLE: "8"}, labels=GFD_H100), pod("p", {WHOLE: "3"}, on="n")),
-            5,
-            id="of a node known by labels all but those that pods hold",
-        ),
-    ],
-)
-def test_gpus_that_are_held_are_not_wholly_free_whichever_they_are(
-    still: Browser, objects: tuple[Json, ...], free: int
-) -> None:
-    (info,) = assemble(read_objects(inventory(*objects)), NAMES).values()
-    assert still.script(WHOLLY_FREE, [*(node_row(resolve(info, NAMES, 10), NAMES, 10) or ()), []]) == free
-
-
-def test_nothing_is_free_where_nothing_is_placed(still: Browser) -> None:
-    assert re.findall(r"[\d.]+ GiB free", card(still, "lost")) == ["0 GiB free"]
+def test_gpus_that_are_held_are_not_wholly_free_whichever_they_are(still: Browser) -> None:
+    four = gpu_node("n", [gpu(i) for i in range(4)])
+    shared = gpu_node("n", [gpu(i) for i in range(4)], sharing={"strategy": "mps", "replicas": 2})
+    labelled = node("n", {WHOLE: "8"}, labels=GFD_H100)
+    for inventoried, held, free in ((four, 3, 1), (shared, 1, 3), (four, 9, 0), (labelled, 3, 5)):
+        read = read_objects(inventory(inventoried, pod("p", {WHOLE: str(held)}, on="n")))
+        (info,) = assemble(read, NAMES).values()
+        row = [*(node_row(resolve(info, NAMES, 10), NAMES, 10) or ()), []]
+        assert still.script(WHOLLY_FREE, row) == free
 
 
 def test_an_unreadable_pod_shows_its_fault_and_names_no_node(still: Browser) -> None:

@@ -37,18 +37,11 @@ def marked(page: Browser, container: str, word: str) -> str:
     ("container", "word", "says"),
     [
         pytest.param("#totals", "Unaccounted", UNACCOUNTED, id="a total"),
-        pytest.param("#nodes-legend", "unaccounted", UNACCOUNTED, id="a part of the bars"),
-        pytest.param("#nodes-legend", "beyond requests", "in addition to what they requested", id="another"),
-        pytest.param("#nodes-legend", "kept back", "the headroom of shares", id="and another"),
-        pytest.param("#map-legend", "stale", "last report is old", id="a mark of the map"),
-        pytest.param(".line.head", "Unaccounted", UNACCOUNTED, id="a head of the table"),
+        pytest.param("#nodes-legend", "kept back", "the headroom of shares", id="a part of the bars"),
     ],
 )
 @pytest.mark.parametrize("pointer", ["mouse", "touch"])
 def test_a_word_is_explained(page: Browser, container: str, word: str, says: str, pointer: str) -> None:
-    if container == ".line.head":
-        page.click("[name=table]")
-        page.eventually(lambda: page.text("[role=table]") != "", "there is a table")
     page.point(marked(page, container, word), pointer)
     page.eventually(lambda: says in explanation(page), "it is explained")
     page.point("h1", pointer)

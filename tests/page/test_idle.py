@@ -53,20 +53,14 @@ def test_a_gpu_on_which_only_others_compute_has_no_idle_time_of_its_own(browser:
         assert "90 % busy. Idle: its pods have computed nothing." in card(browser, "shared")
 
 
-def test_a_filter_leaves_nodes_with_idle_gpus(browser: Browser, some: PageServer) -> None:
+def test_a_filter_of_idle_nodes_and_the_list_of_pods_with_times(browser: Browser, some: PageServer) -> None:
     opened(browser, some.url)
     assert sorted(names(browser)) == ["h100", "plain", "t4"]
     browser.script("document.querySelector('[name=idle]').click()")
     browser.eventually(lambda: sorted(names(browser)) == ["h100", "t4"], "the others are hidden")
-    opened(browser, f"{some.url}?idle")
-    browser.eventually(lambda: sorted(names(browser)) == ["h100", "t4"], "the address has the filter")
-
-
-def test_the_list_of_pods_says_for_how_long(browser: Browser, some: PageServer) -> None:
     browser.open(f"{some.url}?view=pods")
-    text = "return document.getElementById('running').innerText"
-    browser.eventually(lambda: "notebook" in browser.script(text), "the pods are listed")
-    lines = browser.script(text)
+    browser.eventually(lambda: "notebook" in browser.text("#running"), "the pods are listed")
+    lines = browser.text("#running")
     assert "idle for 2 h" in lines
     assert lines.count("idle for") == 2
 

@@ -39,77 +39,37 @@ def some() -> Iterator[PageServer]:
         yield running
 
 
-@pytest.fixture
-def sized(browser: Browser, some: PageServer, request: pytest.FixtureRequest) -> Iterator[Browser]:
-    width: int = request.param
-    browser.devtools(
-        "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=False
-    )
+def test_on_a_phone_waiting_pods_come_first_and_details_need_no_scroll_sideways(
+    browser: Browser, some: PageServer
+) -> None:
+    browser.resize(390, 844)
     opened(browser, some.url)
-    yield browser
-    browser.devtools("Emulation.clearDeviceMetricsOverride")
-
-
-_HIDDEN = """
-const dialog = document.getElementById('detail'), edge = dialog.getBoundingClientRect().right;
-const cut = [...dialog.querySelectorAll('td, th')].filter((e) => e.getBoundingClientRect().right > edge);
-return [dialog.scrollWidth - dialog.clientWidth, cut.length];
-"""
-
-
-@pytest.mark.parametrize("sized", [390, 1024], indirect=True)
-def test_a_node_shows_what_is_free_and_who_holds_the_rest_without_a_scroll_sideways(sized: Browser) -> None:
-    shown = details(sized, "measured")
-    assert LONG_NAME in shown
-    assert sized.script(_HIDDEN) == [0, 0]
-    free, held = (
-        sized.script(f"return document.querySelector('#detail {cell}').getBoundingClientRect().bottom")
-        for cell in ("td.free-of", "td.held-by")
+    order = browser.script(
+        "return [...document.querySelectorAll('#waiting, #totals, #map')].map((e) => e.id)"
     )
-    assert max(free, held) <= 844, "of the first GPU at the first look"
+    assert order[0] == "waiting", "for Tab and for the ear"
+    assert "research" in browser.text("#waiting")
+    assert LONG_NAME in details(browser, "measured")
+    wide = "const e = document.getElementById('detail'); return e.scrollWidth - e.clientWidth"
+    assert browser.script(wide) == 0
 
 
-@pytest.mark.parametrize(
-    ("sized", "first"),
-    [pytest.param(390, "waiting", id="a phone"), pytest.param(1440, "totals", id="a usual screen")],
-    indirect=["sized"],
-)
-def test_waiting_pods_come_first_on_a_phone(sized: Browser, first: str) -> None:
-    order = sized.script(
-        "const tops = [...document.querySelectorAll('#waiting, #totals, #map')].map((e) => e.id);return tops"
-    )
-    assert order[0] == first, "for Tab and for the ear"
-    assert "research" in sized.text("#waiting")
-    if first == "waiting":
-        top = "return document.getElementById(arguments[0]).getBoundingClientRect().top"
-        assert sized.script(top, "waiting") < sized.script(top, "totals") < sized.script(top, "map")
-
-
-@pytest.mark.parametrize("sized", [1440], indirect=True)
-def test_use_and_temperature_are_shown_where_reports_have_them(sized: Browser) -> None:
-    assert "87 % busy. 61 °C. 650 W." in card(sized, "measured")
-    assert "0 % busy. Has computed nothing for 2 h." in card(sized, "measured")
-    assert "busy" not in card(sized, "plain")
-    assert "% busy" in sized.text("#nodes-legend")
-    shown = details(sized, "measured")
+def test_use_and_temperature_are_shown_where_reports_have_them(browser: Browser, some: PageServer) -> None:
+    opened(browser, some.url)
+    assert "87 % busy. 61 °C. 650 W." in card(browser, "measured")
+    assert "0 % busy. Has computed nothing for 2 h." in card(browser, "measured")
+    assert "busy" not in card(browser, "plain")
+    assert "% busy" in browser.text("#nodes-legend")
+    shown = details(browser, "measured")
     assert [
         text
         for text in ("Busy", "87 %", "idle for 2 h", "61 °C", "650 W", "power limit")
         if text not in shown
     ] == []
-    plain = (
-        "return [...document.querySelectorAll('#detail thead th')]"
-        ".filter((e) => !e.querySelector('.hint')?.dataset.hint).map((e) => e.innerText)"
-    )
-    assert sized.script(plain) == ["GPU", "Model"], "the others have a tooltip"
-    sized.script("document.querySelector('dialog').close()")
-    shown = details(sized, "plain")
+    browser.script("document.querySelector('dialog').close()")
+    shown = details(browser, "plain")
     assert [text for text in ("Busy", "Temperature", "Power") if text in shown] == [], "no empty columns"
-
-
-@pytest.mark.parametrize("sized", [1440], indirect=True)
-def test_the_details_name_what_is_kept_back(sized: Browser) -> None:
-    assert "0.6 GiB kept back" in details(sized, "plain"), "by the driver"
+    assert "0.6 GiB kept back" in shown, "by the driver"
 
 
 def first_gpu(page: Browser, name: str) -> tuple[str, str]:

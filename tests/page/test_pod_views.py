@@ -39,24 +39,13 @@ def test_the_search_finds_nodes_and_pods(page: Browser) -> None:
     page.eventually(lambda: len(hits(page)) == 2, "a waiting pod and a running one")
     assert hits(page) == ["research/wants", "research/train busy"]
     page.press(DOWN)
-    selected = "return document.querySelector('[aria-selected=true]').id === arguments[0].getAttribute('x')"
     active = "return document.querySelector('[name=lookup]').getAttribute('aria-activedescendant')"
-    assert page.script(active) == page.script("return document.querySelector('[aria-selected=true]').id"), (
-        selected
-    )
+    assert page.script(active) == page.script("return document.querySelector('[aria-selected=true]').id")
     page.press(ENTER)
     shows(page, "Pod research/train", "on its node")
     page.press(ESCAPE)
     page.eventually(lambda: page.text("dialog[open]") == "", "the dialog is closed")
     assert page.script("return document.activeElement.name") == "lookup"
-
-
-def test_a_node_is_found_and_opened(page: Browser) -> None:
-    page.type("[name=lookup]", "BUS")
-    page.eventually(lambda: hits(page) == ["busy"], "found in any case")
-    page.eventually(lambda: page.text("#announce") == "1 hit", "for the ear")
-    page.click("#hits [role=option]")
-    shows(page, "Node busy", "GPU-train")
 
 
 def test_hundreds_of_hits_are_counted_and_the_list_has_them(page: Browser) -> None:
@@ -153,28 +142,16 @@ def test_namespaces_have_sums_and_filter(page: Browser) -> None:
     page.eventually(lambda: len(rows(page, "running")) == 1, "its running pods are listed")
 
 
-@pytest.mark.parametrize("width", [390, 1440])
-def test_the_number_of_waiting_pods_leads_to_them(page: Browser, server: PageServer, width: int) -> None:
-    page.devtools(
-        "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=False
-    )
+def test_the_number_of_waiting_pods_leads_to_them(page: Browser, server: PageServer) -> None:
     follow(server, WANTS, of("batch", pod("later", {WHOLE: "4"})))
     try:
         page.click("[name=view-namespaces]")
-        page.eventually(lambda: len(rows(page, "namespaces")) == 3, "all are listed")
         link = "#namespaces [aria-label='1 waiting pod of batch']"
         page.eventually(lambda: page.text(link) == "1", "it waits")
         page.click(link)
         page.eventually(lambda: page.text("#pending-count") == "(1 of 2)", "only its namespace's are shown")
-        assert "batch/later" in page.text("#pending").replace("\n", "")
         assert page.script("return document.activeElement.id") == "pending"
-        sight = (
-            "const {top, bottom} = document.querySelector('#pending').getBoundingClientRect();"
-            "return top < innerHeight && bottom > 0"
-        )
-        assert page.script(sight), "in sight"
     finally:
-        page.devtools("Emulation.clearDeviceMetricsOverride")
         follow(server, WANTS)
 
 
@@ -198,30 +175,9 @@ def test_hostile_names_of_pods_are_text(page: Browser, server: PageServer) -> No
 
 
 DRAWN = "dialog[open] tbody, .subject:not([hidden]) tbody"
-TOO_WIDE = """
-const parts = document.querySelectorAll(
-  'html, .panel.nodes .panel-head, .subject .port, dialog, dialog .wide');
-return [...parts].filter((each) => each.scrollWidth > each.clientWidth)
-  .map((each) => each.outerHTML.slice(0, 80));
-"""
 
 
-@pytest.mark.parametrize("width", [390, 1024, 1440])
-@pytest.mark.parametrize(
-    "where", ["?view=pods", "?view=namespaces", f"#node={LONG}", "#pod=research/wants"], ids=lambda at: at[:9]
-)
-def test_nothing_is_wider_than_the_window(
-    browser: Browser, server: PageServer, where: str, width: int
-) -> None:
-    browser.devtools(
-        "Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=False
-    )
-    goes_to(browser, server, where)
-    browser.eventually(lambda: bool(browser.text(DRAWN)), "it is drawn")
-    assert browser.script(TOO_WIDE) == []
-
-
-@pytest.mark.parametrize("where", ["?view=pods", "?view=namespaces", "#pod=research/wants", "#node=busy"])
+@pytest.mark.parametrize("where", ["?view=pods", "#pod=research/wants"])
 def test_all_controls_have_names(page: Browser, server: PageServer, where: str) -> None:
     goes_to(page, server, where)
     page.eventually(lambda: bool(page.text(DRAWN)), "it is drawn")

@@ -18,7 +18,8 @@ from scheduler_ext.server.http.body import BODY, BODY_RECEIVED, BodyError, BodyT
 from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire.config import Configuration
-from tests.server.process.product import GOOD, INVENTORY
+from tests.server.process.product import GOOD, INVENTORY, samples_of
+from tests.server.served import loaded
 
 LIMIT = 100_000
 
@@ -27,9 +28,8 @@ LIMIT = 100_000
 def api() -> Flask:
     config = Configuration()
     extender = Extender(config)
-    source = InventorySource(INVENTORY, extender, config.resource_names())
-    source.load()
-    return api_app(extender, None, Metrics(source, config), LIMIT, 60.0)
+    metrics = Metrics(loaded(INVENTORY, extender, config), config)
+    return api_app(extender, None, metrics, LIMIT, 60.0)
 
 
 @pytest.mark.parametrize(
@@ -60,11 +60,10 @@ class Recorder:
 
     deadline_s = 4000.0
 
-    def __init__(self) -> None:
-        self.had_s = 0.0
+    deadline = 0.0
 
     def bind(self, body: bytes, deadline: float) -> Answer:
-        self.had_s = deadline - time.monotonic()
+        self.deadline = deadline
         return Answer(b"{}", 1, 1)
 
 
@@ -73,8 +72,25 @@ def test_a_bind_has_its_own_deadline(decision_deadline_s: float) -> None:
     config = Configuration()
     extender = Extender(config)
     source = InventorySource(INVENTORY, extender, config.resource_names())
-    metrics = Metrics(source, config)
     binder = Recorder()
-    app = api_app(extender, cast(Binder, binder), metrics, LIMIT, decision_deadline_s)
-    assert app.test_client().post("/bind", data=b"{}").status_code == 200
-    assert 3900 < binder.had_s <= 4000
+    app = api_app(extender, cast(Binder, binder), Metrics(source, config), LIMIT, decision_deadline_s)
+    received = {BODY: b"{}", BODY_RECEIVED: 1000.0}
+    assert app.test_client().post("/bind", environ_overrides=received).status_code == 200
+    assert binder.deadline == 5000.0
+
+
+def test_time_counts_from_the_last_byte_of_a_request() -> None:
+    config = Configuration()
+    extender = Extender(config)
+    metrics = Metrics(loaded(INVENTORY, extender, config), config)
+    app = api_app(extender, None, metrics, LIMIT, 60.0)
+    for age_s, status in ((30.0, 200), (90.0, 503)):
+        received = {BODY: GOOD, BODY_RECEIVED: time.monotonic() - age_s}
+        reply = app.test_client().post("/filter", environ_overrides=received)
+        assert reply.status_code == status
+        samples = samples_of(b"".join(metrics.render()).decode())
+        taken = f'gpu_extender_request_duration_seconds_sum{{code="{status}",verb="filter"}}'
+        assert samples[taken] >= age_s
+    assert "deadline exceeded" in reply.get_json()["error"]
+    # Only answers count.
+    assert samples['gpu_extender_request_nodes_count{direction="in",verb="filter"}'] == 1

@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given
 
 from scheduler_ext.cli.inventory import print_inventory
-from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.views.overview import node_row
 from scheduler_ext.wire.config import Configuration
-from tests.core.reported import NAMES, device, sliced
+from tests.core.reported import NAMES
 from tests.free_memory import clusters_with_closed_parts
 from tests.server.test_gpu_metrics import Fixed, metrics_of, sample, scraped
 
@@ -87,10 +86,6 @@ def test_an_instance_held_on_an_unknown_gpu_is_free_on_none() -> None:
     (item,) = inventory_list(infos, CONFIG)["items"]
     assert item["migFree"] == in_metrics
     assert in_metrics["3g.40gb"] == 0
-    printed = StringIO()
-    with redirect_stdout(printed):
-        print_inventory({"items": [item]}, wide=False)
-    assert "0x3g.40gb" in printed.getvalue()
 
 
 def of(name: str) -> NodeInfo:
@@ -113,23 +108,10 @@ def test_gpus_that_a_pod_holds_without_the_agent_having_seen_which_are_counted()
     assert (sum(map(bool, requested)), sum(requested) // 2**20) == (3, 243_207)
 
 
-def cordoned(info: NodeInfo) -> NodeInfo:
-    assert info.report is not None
-    first, *rest = info.report.devices
-    return replace(info, report=replace(info.report, devices=(replace(first, cordoned=True), *rest)))
-
-
 @pytest.mark.parametrize(
     ("info", "free"),
     [
         pytest.param(of("a100-01"), 162_770, id="nothing of a sick GPU is free"),
-        pytest.param(cordoned(of("h100-02")), 567_483, id="nor of one that is cordoned"),
-        pytest.param(replace(of("h100-02"), freshness="Missing"), 0, id="nor of a node that may be gone"),
-        pytest.param(
-            replace(of("h100-02"), freshness="Missing", by_allocatable=True),
-            0,
-            id="nor of one that takes GPUs by its allocatable, for nobody knows its memory",
-        ),
         pytest.param(
             held(of("h100-02"), UnitAsk("nvidia.com/gpu", 3)),
             5 * 648_552 // 8,
@@ -143,20 +125,3 @@ def cordoned(info: NodeInfo) -> NodeInfo:
 def test_free_memory_of_the_sample(info: NodeInfo, free: int) -> None:
     answers = (in_json, in_the_terminal, on_the_page, in_the_metrics)
     assert [answer([info]) for answer in answers] == [{info.name: free}] * 4
-
-
-@pytest.mark.parametrize(
-    ("fields", "free"),
-    [
-        pytest.param({}, "2x1g.10gb", id="both of an open GPU"),
-        pytest.param({"healthy": False}, "0x1g.10gb", id="none of a sick one"),
-        pytest.param({"cordoned": True}, "0x1g.10gb", id="none of a cordoned one"),
-    ],
-)
-def test_instances_that_the_terminal_counts_as_free(fields: dict[str, Any], free: str) -> None:
-    partitioned = device(0, mig=sliced(("1g.10gb", 0), ("1g.10gb", 1)), **fields)
-    info = NodeInfo("n", report=Report((partitioned,), mig_strategy="mixed"))
-    printed = StringIO()
-    with redirect_stdout(printed):
-        print_inventory(inventory_list([info], CONFIG), wide=False)
-    assert printed.getvalue().splitlines()[1].split()[-1] == free

@@ -16,7 +16,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.filters.memory import FreeMemory
 from scheduler_ext.core.filters.model import Model
-from scheduler_ext.core.framework.refusal import INVALID_REQUEST
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
@@ -95,39 +94,6 @@ def test_every_level_says_the_same_of_each_model() -> None:
         assert sums[0] or family.sparse, family.name
 
 
-@pytest.mark.parametrize(
-    ("detail", "counts", "memory"),
-    [
-        ("cluster", {"modelName"}, {"modelName"}),
-        ("node", {"hostname", "modelName"}, {"hostname", "modelName"}),
-        ("device", {"hostname", "modelName"}, {"hostname", "modelName", "UUID", "gpu"}),
-    ],
-)
-def test_labels_are_those_of_the_level(detail: Detail, counts: set[str], memory: set[str]) -> None:
-    source = Fixed()
-    source.set(sample())
-    found = scraped(metrics_of(source, detail))
-    for name, expected in (
-        ("gpu_extender_gpus", counts),
-        ("gpu_extender_mig_instances_free", counts | {"profile"}),
-        ("gpu_extender_device_memory_free_bytes", memory),
-    ):
-        assert {frozenset(dict(labels)) for labels in found[name]} == {frozenset(expected)}
-
-
-def test_a_gpu_is_called_as_dcgm_calls_it() -> None:
-    source = Fixed()
-    source.set(sample())
-    total = scraped(metrics_of(source, "device"))["gpu_extender_device_memory_total_bytes"]
-    labels = {
-        "UUID": "GPU-h100-01-3",
-        "gpu": "3",
-        "modelName": "NVIDIA H100 80GB HBM3",
-        "hostname": "h100-01",
-    }
-    assert total[tuple(sorted(labels.items()))] == 81559 * 2**20
-
-
 def test_a_scrape_follows_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     source = Fixed()
     metrics = metrics_of(source)
@@ -173,12 +139,6 @@ def test_fragmentation_is_of_unheld_amounts() -> None:
     assert 0 < ratio < 1
 
 
-def test_nothing_is_fragmented_where_nothing_is_left() -> None:
-    source = Fixed()
-    source.set([])
-    assert scraped(metrics_of(source))["gpu_extender_fragmentation_ratio"] == {(): 0}
-
-
 def test_namespaces_are_bounded() -> None:
     asked = GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),))
     pods = tuple(
@@ -198,12 +158,6 @@ def test_requested_shares_are_in_bytes() -> None:
     source.set([NodeInfo("n", pods=(BoundPod("u", "team", "p", 0, request),))])
     found = scraped(metrics_of(source))["gpu_extender_namespace_requested_memory_bytes"]
     assert found == {(("namespace", "team"),): 500 * 2**20}
-
-
-def test_gpus_with_known_holders_have_no_series_of_unattributed_gpus() -> None:
-    source = Fixed()
-    source.set(sample())
-    assert 0 not in scraped(metrics_of(source)).get("gpu_extender_gpus_unattributed", {}).values()
 
 
 def test_reservations_by_state() -> None:
@@ -228,12 +182,6 @@ def test_reservations_by_state() -> None:
             id="refused everywhere: once for each reason",
         ),
         pytest.param(Answer(b"", 3, 1, {Model.reason.text: 2}), set(), id="one node is enough"),
-        pytest.param(
-            Answer(b"", 3, 0, {INVALID_REQUEST.text: 3}, "no quantity"),
-            set(),
-            id="no node cures an invalid request",
-        ),
-        pytest.param(Answer(b"", 0, 0), set(), id="nothing asked, nothing refused"),
     ],
 )
 def test_rejections_that_an_autoscaler_does_not_see(answer: Answer, expected: set[str]) -> None:
@@ -362,31 +310,18 @@ def test_the_use_of_gpus_is_unknown_after_an_overdue_report(detail: Detail) -> N
         assert fresh[name] == overdue[name]
 
 
-@pytest.mark.parametrize("reported", [True, False], ids=["silent", "never reported on"])
-def test_gpus_that_the_device_plugin_withdrew_are_not_free_without_a_report(*, reported: bool) -> None:
+def test_gpus_that_the_device_plugin_withdrew_are_not_free_without_a_report() -> None:
     free = {}
     for offered in (4, 2, 0):
         allocatable = node("n", {"nvidia.com/gpu": str(offered)})
         allocatable["status"]["capacity"] = {"nvidia.com/gpu": "4"}
-        report = (
-            [gpu_node("n", [gpu(i, model="T4" if i else "A100-80GB") for i in range(4)])] if reported else []
-        )
-        objects = [*report, allocatable, pod("p", {"nvidia.com/gpu": "1"}, on="n")]
-        info = assemble(read_objects(inventory(*objects)), Configuration().resource_names())["n"]
+        report = gpu_node("n", [gpu(i, model="T4" if i else "A100-80GB") for i in range(4)])
+        objects = inventory(report, allocatable, pod("p", {"nvidia.com/gpu": "1"}, on="n"))
+        info = assemble(read_objects(objects), Configuration().resource_names())["n"]
         source = Fixed()
         source.set([replace(info, freshness="Missing", by_allocatable=True)])
         free[offered] = sum(scraped(metrics_of(source))["gpu_extender_gpus_free"].values())
-        assert source.snapshot is not None
-        assert source.snapshot.nodes["n"].free_gpus == free[offered]
     assert free == {4: 3, 2: 1, 0: 0}
-
-
-def test_the_level_of_clusters_has_no_series_of_nodes() -> None:
-    source = Reporting()
-    source.set(sample())
-    source.ages_s = {"h100-01": 1.0}
-    found = scraped(metrics_of(source, "cluster"))
-    assert {name for name in found if name.startswith("gpu_extender_node_")} == set()
 
 
 def test_an_extender_is_ready_if_all_its_checks_pass() -> None:
@@ -409,16 +344,6 @@ def test_the_pods_that_wait_longest_have_a_series_of_their_own() -> None:
     labels = {"namespace": "team", "pod": "train-0", "reason": Model.reason.text}
     assert found == {tuple(sorted(labels.items())): 3600.5}
     assert before <= asked_at[0] <= time.time()
-
-
-def test_a_node_of_labels_only_says_nothing_of_memory() -> None:
-    labels = {"nvidia.com/gpu.product": "NVIDIA-L40S", "nvidia.com/gpu.count": "2"}
-    source = Fixed()
-    objects = inventory(node("labels", {"nvidia.com/gpu": "2"}, labels=labels), gpu_node("n", [gpu(0)]))
-    source.set(list(assemble(read_objects(objects), Configuration().resource_names()).values()))
-    found = scraped(metrics_of(source))
-    assert found["gpu_extender_gpus"][("hostname", "labels"), ("modelName", "L40S")] == 2
-    assert len(found["gpu_extender_device_memory_total_bytes"]) == 1
 
 
 UNSEEN = "a\x1b[2J\x07\x9b31m\r\u2028\u202e\u200b\ufeff\x7f\x00\t"

@@ -1,34 +1,34 @@
-"""Clients that send or read too slowly, dozens of each kind at once."""
+"""Clients that send or read too slowly."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import socket
 import threading
+from collections.abc import Mapping
+from typing import Self
 
-CLIENTS = 64
+CLIENTS = 4
 
 
 class SlowClients:
-    """Many clients of each kind on one listener, fed by one thread."""
+    """Some clients of each kind on one listener: what each sends, and what it trickles afterwards, which one
+    thread does for all."""
 
-    def __init__(self, address: tuple[str, int], kinds: dict[str, tuple[bytes, bytes]]) -> None:
-        self.sockets: dict[str, list[socket.socket]] = {kind: [] for kind in kinds}
+    def __init__(self, address: tuple[str, int], kinds: Mapping[str, tuple[bytes, bytes]]) -> None:
+        self.sockets = {kind: [small_window(address) for _ in range(CLIENTS)] for kind in kinds}
         for kind, (first, _) in kinds.items():
-            for _ in range(CLIENTS):
-                sock = socket.socket()
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-                sock.settimeout(60)
-                sock.connect(address)
+            for sock in self.sockets[kind]:
                 sock.sendall(first)
-                self.sockets[kind].append(sock)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._trickle, args=(kinds,))
         self._thread.start()
 
-    def _trickle(self, kinds: dict[str, tuple[bytes, bytes]]) -> None:
-        position = 0
-        while not self._stop.wait(0.1):
+    def _trickle(self, kinds: Mapping[str, tuple[bytes, bytes]]) -> None:
+        for position in itertools.count():
+            if self._stop.wait(0.05):
+                return
             for kind, (_, rest) in kinds.items():
                 for sock in self.sockets[kind] if rest else ():
                     with contextlib.suppress(OSError):
@@ -36,9 +36,8 @@ class SlowClients:
             for sock in self.sockets.get("reads byte by byte", ()):
                 with contextlib.suppress(OSError):
                     sock.recv(1)
-            position += 1
 
-    def __enter__(self) -> SlowClients:
+    def __enter__(self) -> Self:
         return self
 
     def stop(self) -> None:
@@ -48,6 +47,14 @@ class SlowClients:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
-        for sockets in self.sockets.values():
-            for sock in sockets:
-                sock.close()
+        for sock in itertools.chain(*self.sockets.values()):
+            sock.close()
+
+
+def small_window(address: tuple[str, int]) -> socket.socket:
+    """A connection of a client for which the kernel keeps few unread bytes."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    sock.settimeout(60)
+    sock.connect(address)
+    return sock

@@ -12,9 +12,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.http.tls import not_after
-from tests.server.http.authority import Authority, flags
-from tests.server.process.product import Product
+from scheduler_ext.server.metrics.registry import Metrics
+from scheduler_ext.sources.file_source import InventorySource
+from scheduler_ext.wire.config import Configuration
+from tests.server.http.authority import Authority
+from tests.server.process.product import INVENTORY, samples_of
 
 METRIC = "gpu_extender_certificate_expiry_timestamp_seconds"
 
@@ -53,11 +58,11 @@ def test_a_file_without_a_certificate_is_refused(tmp_path: Path, text: str) -> N
         not_after(file)
 
 
-@pytest.mark.process
 def test_a_scrape_reports_the_end_of_the_servers_certificate(authority: Authority, tmp_path: Path) -> None:
     files = authority.write_server(tmp_path)
     loaded = x509.load_pem_x509_certificates(files.cert_file.read_bytes())[0]
-    with Product(*flags(files), tls=authority.client()) as server:
-        assert server.ready().samples()[METRIC] == loaded.not_valid_after_utc.timestamp()
-        files.cert_file.unlink()
-        assert server.samples()[METRIC] == 0
+    source = InventorySource(INVENTORY, Extender(Configuration()), ResourceNames())
+    metrics = Metrics(source, Configuration(), certificate_file=files.cert_file)
+    assert samples_of(b"".join(metrics.render()).decode())[METRIC] == loaded.not_valid_after_utc.timestamp()
+    files.cert_file.unlink()
+    assert samples_of(b"".join(metrics.render()).decode())[METRIC] == 0

@@ -14,6 +14,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from scheduler_ext.server.http import tls
 from scheduler_ext.server.http.tls import CertificateError, ServerCertificates, load_context
 from scheduler_ext.server.server_options import TlsFiles
 from tests.server.http.authority import HOST, Authority
@@ -95,22 +96,15 @@ def swap(one: Path, other: Path) -> None:
 
 CERT, KEY, CA = "--tls-cert-file", "--tls-key-file", "--client-ca-file"
 BAD_FILES = [
-    pytest.param(lambda f: f.cert_file.unlink(), CERT, "No such file", "give a PEM", id="no certificate"),
-    pytest.param(lambda f: f.key_file.unlink(), KEY, "No such file", "give a PEM", id="no key"),
     pytest.param(lambda f: f.client_ca_file.unlink(), CA, "No such file", "give a PEM", id="no CA"),
     pytest.param(lambda f: as_folder(f.key_file), KEY, "not a regular", "give a PEM", id="a folder as key"),
     pytest.param(lambda f: as_pipe(f.cert_file), CERT, "not a regular", "give a PEM", id="a pipe"),
     pytest.param(lambda f: as_circle(f.client_ca_file), CA, "Too many", "give a PEM", id="a link to itself"),
     pytest.param(lambda f: f.cert_file.write_bytes(b""), CERT, "no certificate can", "PEM", id="empty"),
-    pytest.param(lambda f: f.cert_file.write_bytes(b"\xff" * 99), CERT, "no cert", "PEM", id="noise"),
     pytest.param(lambda f: cut(f.cert_file), CERT, "no cert", "half-written", id="half a certificate"),
     pytest.param(lambda f: cut(f.key_file), KEY, "no private key can", "half-written", id="half a key"),
-    pytest.param(lambda f: cut(f.client_ca_file), CA, "no cert", "half-written", id="half a CA"),
-    pytest.param(lambda f: f.key_file.write_bytes(b""), KEY, "no private key", "PEM", id="an empty key"),
     pytest.param(lambda f: to_der(f.cert_file), CERT, "no cert", "BEGIN CERTIFICATE", id="DER, not PEM"),
-    pytest.param(lambda f: to_der(f.client_ca_file), CA, "no cert", "BEGIN CERTIFICATE", id="a CA in DER"),
     pytest.param(lambda f: swap(f.cert_file, f.key_file), CERT, "no certificate", "PEM", id="swapped"),
-    pytest.param(lambda f: swap(f.client_ca_file, f.key_file), CA, "no cert", "PEM", id="a key as CA"),
     pytest.param(lambda f: foreign_key(f.key_file), KEY, "not the key of", CERT, id="another's key"),
     pytest.param(
         lambda f: key_of_another_kind(f.key_file), KEY, "not the key of", CERT, id="of another kind"
@@ -159,15 +153,20 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-@pytest.mark.parametrize(("spoil", "flag", "problem", "fix"), BAD_FILES)
-def test_a_bad_renewal_keeps_the_old_ones_and_is_logged_once(
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda files: foreign_key(files.key_file), id="another's key"),
+        pytest.param(lambda files: cut(files.cert_file), id="half a certificate"),
+        pytest.param(lambda files: files.client_ca_file.unlink(), id="no CA"),
+    ],
+)
+def test_a_bad_renewal_is_logged_once_and_a_good_one_after_it_is_used(
+    authority: Authority,
     own: TlsFiles,
     certificates: ServerCertificates,
     caplog: pytest.LogCaptureFixture,
     spoil: Spoil,
-    flag: str,
-    problem: str,
-    fix: str,
 ) -> None:
     old = certificates.context
     spoil(own)
@@ -175,16 +174,7 @@ def test_a_bad_renewal_keeps_the_old_ones_and_is_logged_once(
         certificates.look()
     assert certificates.context is old
     (line,) = warnings(caplog)
-    assert line.startswith(f"certificates not renewed, the old ones stay: {flag} ")
-
-
-def test_a_good_renewal_after_a_bad_one_is_used(
-    authority: Authority, own: TlsFiles, certificates: ServerCertificates, caplog: pytest.LogCaptureFixture
-) -> None:
-    old = certificates.context
-    foreign_key(own.key_file)
-    certificates.look()
-    assert certificates.context is old
+    assert line.startswith("certificates not renewed, the old ones stay: --")
     authority.write_server(own.cert_file.parent)
     certificates.look()
     assert certificates.context is not old
@@ -240,14 +230,16 @@ def test_a_file_that_becomes_readable_is_read_again(own: TlsFiles, certificates:
     assert certificates.context is not old
 
 
-@pytest.mark.process
-def test_sessions_of_tls_1_2_are_bounded(authority: Authority, certificates: ServerCertificates) -> None:
+def test_sessions_of_tls_1_2_are_bounded(
+    authority: Authority, certificates: ServerCertificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "_MAX_SESSIONS", 3)
     client = authority.client()
     client.maximum_version = ssl.TLSVersion.TLSv1_2
     old = certificates.context
-    for _ in range(1001):
+    for _ in range(4):
         shake_hands(certificates.context, client)
-    assert old.session_stats()["number"] == 1001
+    assert old.session_stats()["number"] == 4
     certificates.look()
     assert certificates.context is not old
     assert certificates.context.session_stats()["number"] == 0

@@ -1,16 +1,18 @@
-"""Uncommon TLS against the real process: key updates, halves of messages, tiny and bad records."""
+"""Uncommon TLS: key updates, halves of messages, tiny and bad records."""
 
 from __future__ import annotations
 
 import re
 import socket
 import ssl
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from scheduler_ext.server.http import tls
+from scheduler_ext.server.http.listeners import listen
+from scheduler_ext.server.http.tls import ServerCertificates
 from scheduler_ext.server.server_options import TlsFiles
 from tests.server.http.authority import Authority
 from tests.server.http.handmade_tls import (
@@ -21,54 +23,34 @@ from tests.server.http.handmade_tls import (
     KEY_UPDATE_REQUESTED,
     HandmadeClient,
 )
-from tests.server.process.server_process import ServerProcess, call, connect, get, request
-
-pytestmark = pytest.mark.process
+from tests.server.http.in_process import Address, running
+from tests.server.http.transport_app import api
+from tests.server.process.server_process import call, connect, read_reply, request
 
 Spoil = Callable[[bytes], bytes]
-TIMEOUT_S = 1.5
 BODY = b"x" * 40_000
 LENGTH = request("/length", BODY)
 
 
 @pytest.fixture(scope="module")
-def server(authority: Authority, files: TlsFiles) -> Iterator[ServerProcess]:
-    """A server with deadlines that a busy machine does not miss."""
-    folder = str(files.cert_file.parent)
-    with ServerProcess("--tls-folder", folder, "--timeout-s", "60", tls=authority.client()) as process:
-        yield process.ready()
-
-
-@pytest.fixture(scope="module")
-def hasty(authority: Authority, files: TlsFiles) -> Iterator[ServerProcess]:
-    folder = str(files.cert_file.parent)
-    tls = authority.client()
-    with ServerProcess("--tls-folder", folder, "--timeout-s", str(TIMEOUT_S), tls=tls) as process:
-        yield process.ready()
+def server(files: TlsFiles) -> Iterator[Address]:
+    with running(api, certificates=ServerCertificates(files)) as found:
+        yield found.address
 
 
 @pytest.fixture
-def client(server: ServerProcess, authority: Authority, tmp_path: Path) -> Iterator[HandmadeClient]:
-    with connect(server.api) as sock:
+def client(server: Address, authority: Authority, tmp_path: Path) -> Iterator[HandmadeClient]:
+    with connect(server) as sock:
         yield HandmadeClient(sock, authority.client(), tmp_path / "keys")
 
 
-@pytest.fixture
-def hasty_client(hasty: ServerProcess, authority: Authority, tmp_path: Path) -> Iterator[HandmadeClient]:
-    with connect(hasty.api) as sock:
-        yield HandmadeClient(sock, authority.client(), tmp_path / "keys")
-
-
-def cpu_s(server: ServerProcess) -> float:
-    fields = Path(f"/proc/{server.worker_pid()}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
-
-
-def assert_well(server: ServerProcess) -> None:
-    with server.connect() as sock:
+@pytest.fixture(autouse=True)
+def well(server: Address, authority: Authority, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """After each test others are served, and nothing unexpected is logged."""
+    yield
+    with connect(server, tls=authority.client()) as sock:
         assert call(sock, LENGTH).json()["length"] == len(BODY)
-    assert "Traceback" not in server.stderr
-    assert get(server.health, "/livez").body == b"ok"
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 @pytest.mark.parametrize("message", [KEY_UPDATE, KEY_UPDATE_REQUESTED])
@@ -82,25 +64,29 @@ def test_keys_may_be_updated_anywhere(client: HandmadeClient, message: bytes) ->
         assert (reply.status, reply.json()["length"]) == (200, len(BODY))
 
 
-def test_a_key_update_on_an_idle_connection_does_not_start_a_request(hasty_client: HandmadeClient) -> None:
-    hasty_client.sock.sendall(hasty_client.record(KEY_UPDATE, HANDSHAKE))
-    hasty_client.update_key()
-    time.sleep(TIMEOUT_S + 0.5)
-    hasty_client.sock.sendall(hasty_client.record(LENGTH[:10000]) + hasty_client.record(LENGTH[10000:20000]))
-    hasty_client.sock.sendall(hasty_client.record(LENGTH[20000:30000]) + hasty_client.record(LENGTH[30000:]))
-    assert hasty_client.read_reply().json()["length"] == len(BODY)
-
-
-def test_half_a_key_update_before_the_reply_ends_the_connection_without_a_busy_loop(
-    hasty: ServerProcess, hasty_client: HandmadeClient
+def test_a_key_update_on_an_idle_connection_does_not_start_a_request(
+    files: TlsFiles, authority: Authority, tmp_path: Path
 ) -> None:
-    before = cpu_s(hasty)
-    half = hasty_client.record(KEY_UPDATE[:4], HANDSHAKE)
-    hasty_client.sock.sendall(hasty_client.record(request("/large")) + half)
-    assert hasty_client.recv(1) == b""
-    time.sleep(0.5)
-    assert cpu_s(hasty) - before < TIMEOUT_S / 2
-    assert_well(hasty)
+    with (
+        running(api, certificates=ServerCertificates(files)) as hasty,
+        connect(hasty.address) as sock,
+        connect(hasty.address, tls=authority.client()) as slow,
+    ):
+        client = HandmadeClient(sock, authority.client(), tmp_path / "keys")
+        hasty.hasten()
+        sock.sendall(client.record(KEY_UPDATE, HANDSHAKE))
+        client.update_key()
+        # A request that begins after it is overdue.
+        slow.sendall(LENGTH[:20])
+        assert read_reply(slow).status == 408
+        sock.sendall(client.record(request("/there")))
+        assert client.read_reply().status == 200
+
+
+def test_half_a_key_update_before_the_reply_ends_the_connection(client: HandmadeClient) -> None:
+    half = client.record(KEY_UPDATE[:4], HANDSHAKE)
+    client.sock.sendall(client.record(request("/large")) + half)
+    assert client.recv(1) == b""
 
 
 def test_both_halves_of_a_key_update_are_joined(client: HandmadeClient) -> None:
@@ -138,32 +124,35 @@ def test_requests_in_one_record_are_answered_in_order(client: HandmadeClient) ->
         pytest.param(lambda record: b"GET / HTTP/1.1\r\n\r\n", id="that is plain HTTP"),
     ],
 )
-def test_a_record_ends_the_connection(server: ServerProcess, client: HandmadeClient, spoil: Spoil) -> None:
+def test_a_record_ends_the_connection(client: HandmadeClient, spoil: Spoil) -> None:
     client.sock.sendall(client.record(LENGTH[:8000]) + spoil(client.record(LENGTH[8000:16000])))
     with pytest.raises((ssl.SSLError, ConnectionError)):
         client.read_reply()
-    assert_well(server)
 
 
-def test_a_flood_of_empty_records_ends_the_connection(server: ServerProcess, client: HandmadeClient) -> None:
+def test_a_flood_of_empty_records_ends_the_connection(client: HandmadeClient) -> None:
     def flood() -> None:
         client.sock.sendall(b"".join(client.record(b"") for _ in range(10_000)))
         client.read_reply()
 
     with pytest.raises((ssl.SSLError, ConnectionError)):
         flood()
-    assert_well(server)
 
 
 def test_a_client_that_requests_key_updates_and_does_not_read_is_cut_off(
-    server: ServerProcess, authority: Authority, tmp_path: Path
+    files: TlsFiles, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.socket() as sock:
-        # Small, so that the kernel holds few unread bytes.
+    # Small on both sides, so that the kernel holds few unread bytes.
+    monkeypatch.setattr(tls, "_MAX_UNREAD_BYTES", 8 * 1024)
+    listener = listen("the API", ("127.0.0.1", 0), 4096)
+    with (
+        running(api, listener=listener, certificates=ServerCertificates(files)) as server,
+        socket.socket() as sock,
+    ):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 88)
         sock.settimeout(60)
-        sock.connect(server.api)
+        sock.connect(server.address)
         client = HandmadeClient(sock, authority.client(), tmp_path / "keys")
 
         def ask() -> None:
@@ -173,7 +162,6 @@ def test_a_client_that_requests_key_updates_and_does_not_read_is_cut_off(
 
         with pytest.raises(ConnectionError):
             ask()
-    assert_well(server)
 
 
 @pytest.mark.parametrize("says_so", [True, False], ids=["in TLS", "in TCP only"])
@@ -185,9 +173,3 @@ def test_a_client_that_ends_early_is_closed(client: HandmadeClient, says_so: boo
     else:
         client.sock.shutdown(socket.SHUT_WR)
     assert client.recv(1) == b""
-
-
-def cuts(server: ServerProcess) -> dict[str, int]:
-    with server.connect() as sock:
-        counts: dict[str, int] = call(sock, request("/cuts", method="GET")).json()
-    return counts

@@ -1,12 +1,12 @@
 """A server for the transport tests, run as a process of its own: python -m tests.server.http.transport_app.
 
-The paths of its WSGI applications:
-POST /length reads the body and replies {"length": n, "age_s": s}; GET /large replies 8 MB;
-GET /sleep/MS replies after that many milliseconds; GET /raise fails, and GET /exit by SystemExit;
-GET /stream replies in chunks; GET /echo replies with the caller's data from the environ;
-GET /cuts replies with the counts of cut connections; GET /leftover leaves an object in the environ whose
-freeing waits for GET /let-go. On the health listener GET /large/MIB replies with that many MiB, GET /wait
-waits for GET /go-on of the API, and all other paths reply "ok".
+The paths of its API, which tests also serve in their own process:
+POST /length reads the body and replies {"length": n, "age_s": s}; GET /large replies 8 MB, GET /large/MIB
+that many MiB, and GET /shared always the same MiB; GET /stream replies in chunks; GET /echo replies with the
+caller's data from the environ. Others reply with their path: GET /sleep/MS after that many milliseconds,
+GET /wait when GO_ON is set, GET /wait-for-stop when the server listens no more; GET /raise fails, and
+GET /leftover leaves an object in the environ whose freeing waits for GET /let-go. The health listener
+replies "ok".
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 from scheduler_ext.server.gunicorn_server import refuse_workers, run_server
 from scheduler_ext.server.http.body import BODY_RECEIVED, BodyError, read_body
-from scheduler_ext.server.http.http_server import HttpServer
 from scheduler_ext.server.server_options import Apps, ServerOptions, TlsFiles
 
 if TYPE_CHECKING:
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 _ECHOED = ("PATH_INFO", "SCRIPT_NAME", "HTTP_HOST", "REMOTE_ADDR", "REMOTE_USER", "wsgi.url_scheme")
 LARGE_BYTES = 8 * 1024 * 1024
 LARGE = b"x" * LARGE_BYTES
+SHARED = bytes(1 << 20)
 MAX_BODY_BYTES = 4 * 1024 * 1024
 LET_GO = threading.Event()
 GO_ON = threading.Event()
@@ -57,11 +57,10 @@ def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
             return _json(start_response, {"length": length, "age_s": age_s})
         case ["large"]:
             return _reply(start_response, LARGE, "text/plain")
-        case ["sleep", milliseconds]:
-            time.sleep(int(milliseconds) / 1000)
-            return _json(start_response, {"slept": milliseconds})
-        case [("raise" | "exit") as how]:
-            raise {"raise": RuntimeError, "exit": SystemExit}[how]("on purpose")
+        case ["large", mebibytes]:
+            return _reply(start_response, bytes(int(mebibytes) << 20), "text/plain")
+        case ["shared"]:
+            return _reply(start_response, SHARED, "text/plain")
         case ["echo"]:
             texts = {name: value for name, value in environ.items() if isinstance(value, str)}
             echoed = {name: texts.get(name) for name in _ECHOED}
@@ -69,25 +68,43 @@ def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
         case ["stream"]:
             start_response("200 OK", [("Content-Type", "text/plain")])
             return iter([b"one ", b"two ", b"three"])
-        case ["leftover"]:
-            LET_GO.clear()
-            environ["test.leftover"] = Leftover()
-            return _json(start_response, {"left": True})
-        case [("let-go" | "go-on") as gate]:
-            {"let-go": LET_GO, "go-on": GO_ON}[gate].set()
-            return _json(start_response, {})
-        case ["cuts"]:
-            return _json(start_response, vars(HttpServer)["cut"].total())
-        case _:
+        case [("livez" | "readyz")]:
+            return _reply(start_response, b"ok", "text/plain")
+        case path:
+            _wait(path, environ)
             return _json(start_response, {"path": environ["PATH_INFO"]})
 
 
-def health(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-    match environ["PATH_INFO"].strip("/").split("/"):
+def _wait(path: list[str], environ: dict[str, Any]) -> None:
+    """What some paths do before their reply."""
+    match path:
         case ["wait"]:
-            GO_ON.wait(30)
-        case ["large", mebibytes]:
-            return _reply(start_response, bytes(int(mebibytes) << 20), "text/plain")
+            GO_ON.wait(60)
+        case ["wait-for-stop"]:
+            print("waits", file=sys.stderr, flush=True)
+            while _listens(environ["SERVER_PORT"]):
+                time.sleep(0.02)
+        case ["sleep", milliseconds]:
+            time.sleep(int(milliseconds) / 1000)
+        case ["raise"]:
+            raise RuntimeError("on purpose")
+        case ["leftover"]:
+            LET_GO.clear()
+            environ["test.leftover"] = Leftover()
+        case ["let-go"]:
+            LET_GO.set()
+
+
+def _listens(port: str) -> bool:
+    """Whether a TCP socket of this host listens on a port."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return any(
+        local.endswith(f":{int(port):04X}") and state == "0A"
+        for _, local, _, state, *_ in map(str.split, lines)
+    )
+
+
+def health(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
     return _reply(start_response, b"ok", "text/plain")
 
 

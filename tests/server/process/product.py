@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+import os
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
@@ -49,44 +49,29 @@ class Product(ServerProcess):
         tls: ssl.SSLContext | None = None,
     ) -> None:
         super().__init__(*_with_defaults(arguments, inventory, config), env=env, tls=tls)
-        self._heard = 0
-        self._barriers = itertools.count()
-
-    def ready(self) -> Self:
-        super().ready()
-        self._heard = len(self.lines)
-        return self
 
     def post(self, verb: str, body: bytes, *headers: str) -> Reply:
         """One request on a connection of its own."""
         with self.connect() as sock:
             return call(sock, request(f"/{verb}", body, *headers))
 
-    def logged(self) -> list[str]:
-        """The log lines since the last call (or the ready line).
-
-        A refused request of the test marks their end: a line is written before its reply.
-        """
-        barrier = f"barrier/{next(self._barriers)};"
-        assert self.post("filter", b"", f"Content-Type: {barrier}").status == 415
-        end = self.wait_for_line(barrier, self._heard)
-        lines, self._heard = self.lines[self._heard : end], end + 1
-        return lines
-
     def samples(self) -> dict[str, float]:
         """The samples of /metrics: name{label="value"}, labels in alphabetical order."""
-        families = text_string_to_metric_families(get(self.health, "/metrics").body.decode())
-        return {
-            f"{sample.name}{_labels(sample.labels)}": sample.value
-            for family in families
-            for sample in family.samples
-        }
+        return samples_of(get(self.health, "/metrics").body.decode())
 
 
-def usage_error(*arguments: str, env: dict[str, str] | None = None) -> str:
+def samples_of(exposition: str) -> dict[str, float]:
+    return {
+        f"{sample.name}{_labels(sample.labels)}": sample.value
+        for family in text_string_to_metric_families(exposition)
+        for sample in family.samples
+    }
+
+
+def usage_error(*arguments: str | Path, env: dict[str, str] | None = None, code: int = 2) -> str:
     """The error of a command line that is refused before a server begins, seen in this process."""
     result = CliRunner(env=env).invoke(main, ["serve", *_with_defaults(arguments)])
-    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    assert (result.exit_code, result.stdout) == (code, ""), result.output
     (error,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
     return error
 
@@ -113,6 +98,13 @@ def config_file(folder: Path, **sections: Json) -> Path:
     return path
 
 
+def replaced(path: Path, content: bytes) -> None:
+    """As a mounted ConfigMap changes: at once, so that no reader sees half of it."""
+    new = path.with_suffix(".new")
+    new.write_bytes(content)
+    os.replace(new, path)
+
+
 def extender_on(inventory: bytes) -> Extender:
     """The extender of this process on an inventory, for the expected answers."""
     config = Configuration()
@@ -135,20 +127,3 @@ def filtered(reply: Reply) -> tuple[list[str], dict[str, str]]:
     result: dict[str, Any] = reply.json()
     assert (result["Nodes"], result["FailedNodes"], result["Error"]) == (None, {}, "")
     return result["NodeNames"], result["FailedAndUnresolvableNodes"]
-
-
-def as_kube_scheduler_reads(reply: Reply, asked: Sequence[str]) -> list[str] | None:
-    """The nodes with which kube-scheduler continues after filter, or None: an error, and the pod is retried.
-
-    Follows HTTPExtender.Filter and send (kubernetes, pkg/scheduler/extender.go) for nodeCacheCapable.
-    """
-    if reply.status != 200:
-        return None
-    try:
-        result = json.loads(reply.body)
-    except ValueError:
-        return None
-    if result.get("Error"):
-        return None
-    names: list[str] = result.get("NodeNames") or []
-    return names if set(names) <= set(asked) else None

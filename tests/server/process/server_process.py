@@ -204,9 +204,3 @@ def eventually(true: Callable[[], bool]) -> None:
     while not true():
         assert time.monotonic() < until
         time.sleep(0.05)
-
-
-def timed(sock: socket.socket, raw: bytes) -> tuple[Reply, float]:
-    started = time.monotonic()
-    reply = call(sock, raw)
-    return reply, time.monotonic() - started

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,8 +28,6 @@ class Following(Product):
         ports = ("--listen", _FREE_PORT, "--health-listen", _FREE_PORT, "--inspect-listen", _FREE_PORT)
         config = str(Path(__file__).with_name("patient.json"))
         ServerProcess.__init__(self, "--kubeconfig", str(kubeconfig), "--config", config, *ports)
-        self._heard = 0
-        self._barriers = itertools.count()
 
     def ready_code(self) -> int:
         return get(self.health, "/readyz").status
