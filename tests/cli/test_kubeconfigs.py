@@ -143,7 +143,6 @@ def test_a_credential_plugin_that_gives_none_is_one_error(
 @pytest.mark.parametrize(
     ("content", "arguments", "problem"),
     [
-        pytest.param(None, [], "{path}: No such file or directory", id="it is not there"),
         pytest.param("", [], "no current-context; give --context", id="it is empty"),
         pytest.param("- a\n", [], "{path}: no kubeconfig", id="it is a list"),
         pytest.param(
@@ -188,11 +187,3 @@ def test_faults_of_a_kubeconfig(
         path.write_text(content)
     told = error_of(run(command, "--kubeconfig", path, *arguments))
     assert told == f"kubeconfig {path}: {problem.format(path=path)}"
-
-
-def test_where_none_of_those_named_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / ".kube").mkdir()
-    (tmp_path / ".kube" / "config").write_text(json.dumps(config(DEAD, "dead")))
-    monkeypatch.setenv("KUBECONFIG", "/nowhere:/nor/here")
-    told = error_of(run("nodes"))
-    assert told == "kubeconfig /nowhere:/nor/here: No such file or directory; $KUBECONFIG names it"

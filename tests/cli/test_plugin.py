@@ -79,11 +79,6 @@ def test_kubectl_completes_it(words: list[str], completed: list[str]) -> None:
     assert {line.partition("\t")[0] for line in lines[:-1]} == set(completed)
 
 
-def test_where_a_file_is_wanted_kubectl_is_left_to_complete_it() -> None:
-    lines = script("kubectl_complete-gpu_placement", "capacity", "-f", "man").stdout.splitlines()
-    assert lines == [":0"]
-
-
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_get_their_completion_script(shell: str) -> None:
     done = run("completion", shell)

@@ -160,22 +160,6 @@ def test_a_report_keeps_the_rights_and_the_link_of_the_one_before(tmp_path: Path
     assert before.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_report_into_standard_output_by_its_name() -> None:
-    arguments = ["simulate", "trace", *SMALL, "-o", "json", "--out", "/dev/stdout"]
-    program = [sys.executable, "-m", "scheduler_ext", *arguments]
-    done = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout)["kind"] == "SimulationReport"
-
-
-def test_a_report_into_a_pipe(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as reader:
-        assert simulate(*SMALL, "-o", "json", "--out", pipe).exit_code == 0
-        assert json.loads(reader.read())["kind"] == "SimulationReport"
-
-
 def test_churn_of_files(traces: tuple[Path, Path]) -> None:
     nodes, pods = traces
     result = simulate(
@@ -198,12 +182,6 @@ def test_pods_decided_together() -> None:
     assert [row[header.index("BATCH")] for row in means] == ["1", "8", "1", "8"]
     assert "BATCH: the number of pods that are decided together." in table
     assert "BATCH" not in simulate(*SMALL).stdout
-
-
-def test_plots_of_pods_decided_together(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    result = simulate(*SMALL, "--batch", "1,8", "--png", tmp_path / "plots")
-    assert (result.exit_code, result.stderr) == (0, "")
 
 
 def test_plots(tmp_path: Path) -> None:
@@ -229,14 +207,6 @@ def test_a_missing_matplotlib_is_reported_before_any_run(
     told = error_of(simulate(*SMALL, "--png", tmp_path / "plots"))
     assert told == "plots: matplotlib is not installed; pip install 'scheduler-ext[bench]'"
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_same_seeds_side_by_side() -> None:
-    def allocation(*args: str) -> list[Any]:
-        runs = report_of(simulate(*SMALL, "-o", "json", *args))["runs"]
-        return [run["allocationPercent"] for run in runs]
-
-    assert allocation() == allocation("--jobs", "2")
 
 
 @pytest.mark.parametrize(
@@ -469,19 +439,6 @@ def test_a_figure_that_json_has_not_is_never_written() -> None:
     )  # fmt: skip
     with pytest.raises(ValueError, match="not JSON compliant"):
         report_text([run_of_nan], "json")
-
-
-def test_help_shows_the_ties_and_the_policies() -> None:
-    shown = " ".join(simulate("--help").stdout.split())
-    assert "Choice between equally good nodes: as each policy was published, random" in shown
-    assert "best-fit, default, dot-product" in shown
-
-
-def test_help_lists_what_can_be_simulated() -> None:
-    assert "trace" in run("simulate", "--help").stdout
-    unknown = run("simulate", "nothing")
-    assert unknown.exit_code == 2
-    assert "No such command 'nothing'" in unknown.stderr
 
 
 GANGS = ("--generate", "4", "--family", "one-model", "--protocol", "churn", "--load", "0.8", "--gangs", "60")

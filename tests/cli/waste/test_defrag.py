@@ -59,19 +59,6 @@ def test_a_plan_for_a_waiting_pod(fragmented: Path, name: str) -> None:
     assert (answer["movable"], answer["execution"]) == (2, None)
 
 
-def test_the_table_has_a_line_for_each_move(fragmented: Path) -> None:
-    lines = run("defrag", "--for", "w", "--inventory", fragmented).stdout.splitlines()
-    assert lines[0] == "Pod default/w: fits on node a after 1 move."
-    assert lines[2].split("  ")[0] == "POD"
-    assert lines[3].split() == [
-        *("default/x", "ReplicaSet/web", "a", "GPU-a-0", "b", "1", "nvidia.com/gpu", "default/w")
-    ]
-    assert lines[-1].startswith("Idle GPUs that future pods cannot use: ")
-    wide = run("defrag", "--for", "w", "--inventory", fragmented, "-o", "wide").stdout
-    assert "VALUE AT RISK" in wide
-    assert run("defrag", "--for", "w", "--inventory", fragmented, "-o", "name").stdout == "pod/x\n"
-
-
 @pytest.mark.parametrize(
     ("asked", "status", "verdict"),
     [
@@ -83,9 +70,6 @@ def test_the_table_has_a_line_for_each_move(fragmented: Path) -> None:
             id="1",
         ),
         pytest.param(["--for", "v"], 3, "Pod default/v: no plan. Nearest now: ", id="no plan"),
-        pytest.param(
-            ["--for", "v", "--for", "w"], 3, "Pod default/w: fits on node a after 1 move.", id="two pods"
-        ),
     ],
 )
 def test_verdicts(fragmented: Path, asked: list[str], status: int, verdict: str) -> None:
@@ -175,16 +159,6 @@ def test_why_other_pods_stay_is_counted(tmp_path: Path) -> None:
     assert "1 may not be moved: each has no controller that would create it again" in said
 
 
-def test_every_reason_to_stay_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "staying.json"
-    bare, kept = pod("x", {WHOLE: "1"}, on="a"), whole_pod("y", "a")
-    kept["metadata"]["annotations"] = {"gpu.scheduler-ext.io/movable": "false"}
-    path.write_bytes(inventory(*whole_node("a", 3, "x", "y"), bare, kept, pod("w", {WHOLE: "3"})))
-    said = run("defrag", "--for", "w", "--inventory", path).stdout
-    assert "1 may not be moved: each has no controller that would create it again" in said
-    assert "1 may not be moved: each has the annotation gpu.scheduler-ext.io/movable" in said
-
-
 def test_a_pod_of_a_file_that_is_not_created_yet(fragmented: Path, written: Written) -> None:
     asking = written("pod.yaml", pod("new", {WHOLE: "2"}))
     assert answered("-f", asking, "--inventory", fragmented)["pods"][0]["pod"] == "default/new"
@@ -239,16 +213,6 @@ def test_a_pod_that_moves_would_not_help_is_noted_and_moves_nothing(
         assert (refused.exit_code, refused.stdout.count("FREES")) == (1, 1)
         assert f"nothing was moved: {note}" in refused.stderr
         assert not server.log.all(lambda request: request.method != "GET")
-
-
-def test_features_of_the_waiting_pod_that_are_not_modelled_are_noted(
-    fragmented: Path, written: Written
-) -> None:
-    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-    asking = pod("new", {WHOLE: "2"})
-    asking["spec"]["topologySpreadConstraints"] = [spread]
-    notes = answered("-f", written("pod.yaml", asking), "--inventory", fragmented)["notes"]
-    assert "not modelled here for pod default/new: topology spread constraints" in notes
 
 
 def test_restarts_of_jobs_are_noted(tmp_path: Path) -> None:

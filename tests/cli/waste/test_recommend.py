@@ -44,17 +44,6 @@ def test_a_notebook_on_a_whole_gpu_fits_a_share() -> None:
     assert found["target"] == found["options"][0]["resources"]
 
 
-def test_a_busy_training_run_keeps_its_gpus() -> None:
-    assert of_sample("train-1")["verdict"] == "keep"
-
-
-def test_the_table_has_a_line_for_each_container_and_wide_one_for_each_option() -> None:
-    assert "No pods" not in recommend("--inventory", str(SAMPLE)).output
-    wide = [line.split() for line in recommend("--inventory", str(SAMPLE), "-o", "wide").output.splitlines()]
-    instead = [line[8:10] for line in wide if line[0] == "research/Pod/notebook-1"]
-    assert [words[0] for words in instead] == ["memory-mib=11008", "gpu=1", "mig-1g.24gb=1"]
-
-
 def test_a_whole_gpu_that_is_too_small_is_raised_by_an_annotation() -> None:
     lacking = terminated(pod("p", {WHOLE: "1"}, on="n"), "torch.OutOfMemoryError: CUDA out of memory.")
     small, large = gpu(0, model="T4", total=15360), gpu(1, model="L40S", total=46068)
