@@ -51,25 +51,6 @@ def report_of(result: Result) -> dict[str, Any]:
     return report
 
 
-def test_json() -> None:
-    report = report_of(simulate(*SMALL, "-o", "json"))
-    assert (report["apiVersion"], report["kind"]) == ("cli.scheduler-ext.io/v1alpha1", "SimulationReport")
-    assert "numpy" in report["machine"]
-    assert [(run["policy"], run["seed"]) for run in report["runs"]] == [
-        ("fgd", 42),
-        ("fgd", 43),
-        ("random", 42),
-        ("random", 43),
-    ]
-    first = report["runs"][0]
-    assert first["trace"] == "generated"
-    assert list(first["allocationPercent"]) == ["100", "130"]
-    assert first["arrivedMilli"] == first["allocatedMilli"] + first["rejectedMilli"]
-    assert first["decisionsPerSecond"] > 0
-    assert (first["meanAllocationPercent"], first["sliceAcceptancePercent"]) == (None, None)
-    assert [(mean["policy"], mean["seeds"]) for mean in report["summary"]] == [("fgd", 2), ("random", 2)]
-
-
 def test_table() -> None:
     result = simulate(*SMALL)
     assert (result.exit_code, result.stderr) == (0, "")
@@ -112,11 +93,6 @@ def test_table() -> None:
             ("--ties", "first"),
             {"default": "first", "fgd": "first", "random": "random"},
             id="the first, for all but the random policy",
-        ),
-        pytest.param(
-            ("--ties", "random"),
-            {"default": "random", "fgd": "random", "random": "random"},
-            id="a random one, for all",
         ),
     ],
 )
@@ -214,7 +190,6 @@ def test_a_missing_matplotlib_is_reported_before_any_run(
     [
         pytest.param(("--ties", "first", "--points"), id="an extender's points"),
         pytest.param(("--intree", "NodeResourcesFit=1", "--sample", "0"), id="kube-scheduler's defaults"),
-        pytest.param(("--constrain", "30", "--target", "first:50"), id="constrained, by the first pods"),
     ],
 )
 def test_settings(args: tuple[str, ...]) -> None:
@@ -228,7 +203,6 @@ def test_settings(args: tuple[str, ...]) -> None:
     ("args", "told"),
     [
         pytest.param(("--policy", "fgd2"), "fgd2: unknown; known are best-fit", id="policy"),
-        pytest.param(("--policy", "fgd2"), "a file such as ./fgd2.py, and entry points", id="other policies"),
         pytest.param(
             ("--policy", "fgd", "--seeds", "9-1"), "9-1: ends before it begins", id="a range backwards"
         ),
@@ -248,26 +222,16 @@ def test_settings(args: tuple[str, ...]) -> None:
             ("--policy", "fgd", "--lifetimes", "5"), "--lifetimes: no pod leaves in inflation", id="lifetimes"
         ),
         pytest.param(("--policy", "fgd", "--jobs", "0"), "'--jobs': 0 runs at a time", id="no jobs"),
-        pytest.param(("--jobs", "-2"), "'--jobs': -2 runs at a time", id="all but one core"),
-        pytest.param(("--policy", "best_fit"), "best_fit: unknown", id="an underscore"),
         pytest.param(("--policy", "fgd,,random"), "has an empty name", id="a comma too much"),
         pytest.param(("--load", "nan"), "'--load': nan is no finite number", id="load nan"),
-        pytest.param(("--load", "inf"), "'--load'", id="load inf"),
         pytest.param(("--lifetimes", "nan"), "'--lifetimes': nan is no finite number", id="lifetimes nan"),
-        pytest.param(("--lifetimes", "inf"), "'--lifetimes'", id="lifetimes inf"),
         pytest.param(("--constrain", "nan"), "'--constrain': nan is no finite number", id="constrain nan"),
-        pytest.param(("--constrain", "inf"), "'--constrain'", id="constrain inf"),
         pytest.param(("--target", "first:999999999999"), "first:N with N of 1 to 999999999", id="far first"),
         pytest.param(("--generator-seed", "-1"), "--generator-seed", id="generator seed"),
         pytest.param(
             ("--nodes", "n.csv", "--pods", "p.csv", "--write", "d"),
             "--write: is for generated nodes and pods",
             id="write files",
-        ),
-        pytest.param(
-            ("--nodes", "n.csv", "--pods", "p.csv", "--generate", "200"),
-            "--generate: is for generated nodes and pods",
-            id="both nodes",
         ),
         pytest.param(
             ("--nodes", "n.csv", "--pods", "p.csv", "--generator-seed", "0"),
@@ -286,13 +250,6 @@ def test_usage(args: tuple[str, ...], told: str) -> None:
     assert told in result.stderr
 
 
-def test_two_files_of_one_name(traces: tuple[Path, Path]) -> None:
-    nodes, pods = traces
-    result = simulate("--policy", "fgd", "--nodes", nodes, "--pods", pods, "--pods", pods)
-    assert result.exit_code == 2
-    assert "two files have the same name" in result.stderr
-
-
 def test_errors_are_one_line(traces: tuple[Path, Path], tmp_path: Path) -> None:
     nodes, pods = traces
     missing = simulate("--policy", "fgd", "--nodes", tmp_path / "none.csv", "--pods", pods)
@@ -305,29 +262,26 @@ def test_errors_are_one_line(traces: tuple[Path, Path], tmp_path: Path) -> None:
     assert "backend loky runs on this machine" in error_of(elsewhere)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize(
     ("has", "wished", "placed"),
     [
-        pytest.param("A100", "a100", True, id="in small letters"),
-        pytest.param("Tesla T4", "T4", True, id="without the brand"),
         pytest.param("NVIDIA-A100-SXM4-80GB", "A100-80GB", True, id="the model of a product"),
         pytest.param("A100-80GB", "A100", True, id="the family of a model"),
         pytest.param("A100-40GB", "A100-80GB", False, id="another memory"),
-        pytest.param("V100M16", "V100M32", False, id="models of the published traces"),
         pytest.param("a,b?", "a,b?", True, id="what no product is called"),
     ],
 )
 def test_models_are_read_as_the_server_reads_them(
-    tmp_path: Path, policy: str, has: str, wished: str, placed: bool
+    tmp_path: Path, has: str, wished: str, placed: bool
 ) -> None:
     write_nodes(tmp_path / "nodes.csv", [NodeShape("n", 96_000, 100_000, 2, has)])
     kind = PodKind(1000, 1000, 1, 1000, (wished,))
     write_pods(tmp_path / "pods.csv", [TracePod("p", kind)])
     files = ("--nodes", tmp_path / "nodes.csv", "--pods", tmp_path / "pods.csv")
-    result = simulate(*files, "--policy", policy, "--seeds", "1", "--load", "0.5", "-o", "json")
-    (run,) = json.loads(result.stdout)["runs"]
-    assert (run["allocatedMilli"] > 0) == placed
+    every = ",".join(POLICIES)
+    result = simulate(*files, "--policy", every, "--seeds", "1", "--load", "0.5", "-o", "json")
+    runs = json.loads(result.stdout)["runs"]
+    assert {run["allocatedMilli"] > 0 for run in runs} == {placed}
     assert ("no node has a model" in result.stderr) != placed
 
 
@@ -353,7 +307,6 @@ def test_pods_of_models_that_no_node_has_are_rejected_and_reported(
     ("option", "told"),
     [
         pytest.param(("--out", "no/f.json"), "No such file or directory", id="no folder for the report"),
-        pytest.param(("--out", "file/f.json"), "Not a directory", id="a file for the report's folder"),
         pytest.param(("--out", "."), "Is a directory", id="a folder for the report"),
         pytest.param(("--png", "file/plots"), "Not a directory", id="a file for the plots' folder"),
         pytest.param(("--write", "file"), "Not a directory", id="a file for the CSVs' folder"),
@@ -405,7 +358,6 @@ def configured(path: Path, score: dict[str, Any]) -> Path:
 @pytest.mark.parametrize(
     ("score", "same"),
     [
-        pytest.param({}, True, id="a file that changes nothing"),
         pytest.param({"weights": {"model-preference": 9}}, True, id="the order of a trace's models is none"),
         pytest.param({"weights": {"residual-value": 0, "fragmentation": 0}}, False, id="other weights"),
         pytest.param({"strategy": "spread"}, False, id="another strategy"),
@@ -422,14 +374,6 @@ def test_a_configuration_is_the_default_policy_s_alone(
     shipped, ours = figures(), figures("--config", configured(tmp_path / "c.yaml", score))
     assert (ours["default"] == shipped["default"]) == same
     assert ours["fgd"] == shipped["fgd"]
-
-
-def test_a_configuration_is_checked_as_the_server_s(tmp_path: Path) -> None:
-    told = error_of(simulate("--config", configured(tmp_path / "c.yaml", {"weights": {"fgd": 1}})))
-    assert told.startswith(
-        f"{tmp_path / 'c.yaml'}: score.weights.fgd: no such score; there are residual-value"
-    )
-    assert error_of(simulate("--config", tmp_path / "no")) == f"{tmp_path / 'no'}: No such file or directory"
 
 
 def test_a_figure_that_json_has_not_is_never_written() -> None:
@@ -508,8 +452,6 @@ def test_gangs_of_the_trace_itself(traces: tuple[Path, Path]) -> None:
         pytest.param(("--start", "alone"), "--start: is about gangs; give --gangs too", id="no gangs"),
         pytest.param(("--patience", "2"), "--patience: is about gangs", id="patience without gangs"),
         pytest.param(("--gangs", "some"), "give the part of the demand in per cent, or trace", id="a word"),
-        pytest.param(("--gangs", "0"), "give the part of the demand in per cent, or trace", id="no part"),
-        pytest.param(("--gangs", "nan"), "give the part of the demand in per cent, or trace", id="no number"),
         pytest.param(("--gangs", "50", "--start", "later"), "later: unknown; known are alone", id="a start"),
     ],
 )
