@@ -7,7 +7,7 @@ import pytest
 from scheduler_ext.views.placed_pods import placed_pods, placed_row
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
-from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"
 ON_FIRST = {"devices.gpu.scheduler-ext.io/main": "GPU-0"}
@@ -24,11 +24,6 @@ MIG = {
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
-        pytest.param(
-            (gpu_node("n", [gpu(0, memory=RESERVED), gpu(1, "GPU-1")]), pod("p", {WHOLE: "2"}, on="n")),
-            (2.0, 162_000, None),
-            id="whole GPUs are promised with all that the driver leaves",
-        ),
         pytest.param(
             (
                 gpu_node(
@@ -55,11 +50,6 @@ MIG = {
             id="the agent sees processes, and none is its",
         ),
         pytest.param(
-            (gpu_node("n", [gpu(0, holders=[holder("p")])]), pod("p", {WHOLE: "1"}, on="n")),
-            (1.0, 81_920, None),
-            id="the agent sees no processes",
-        ),
-        pytest.param(
             (
                 gpu_node("n", [gpu(0, memory=RESERVED, holders=[{"uid": "uid-p", "memoryMiB": 5000}])]),
                 node("n", {SHARE: "70000"}, labels={"gpu.scheduler-ext.io/sharing": "memory"}),
@@ -83,11 +73,6 @@ MIG = {
             ),
             (0.5, 0, None),
             id="replicas are parts, and time-slicing promises no memory",
-        ),
-        pytest.param(
-            (node("n", {WHOLE: "8"}, labels=GFD_H100), pod("p", {WHOLE: "3"}, on="n")),
-            (3.0, 3 * 81_559, None),
-            id="GPUs known by labels",
         ),
     ],
 )
