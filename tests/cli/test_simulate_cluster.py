@@ -17,20 +17,6 @@ def lot(*pods: Json) -> str:
     return yaml.safe_dump_all(pods)
 
 
-def test_names_are_those_of_the_pods_that_get_a_place_in_order(
-    cluster: Path, written: Written, tmp_path: Path
-) -> None:
-    elsewhere = pod("b", {WHOLE: "1"})
-    elsewhere["metadata"]["namespace"] = "web"
-    pods = written("pods.yaml", lot(elsewhere, pod("large", {WHOLE: "64"}), pod("a", {WHOLE: "1"})))
-    asked = ("simulate", "cluster", "--cluster", cluster, "--pods", pods, "-o", "name")
-    result = run(*asked)
-    assert (result.exit_code, result.stdout) == (3, "pod/b\npod/a\n")
-    out = tmp_path / "names"
-    assert run(*asked, "--out", out).stdout == ""
-    assert out.read_text() == result.stdout
-
-
 def test_wide_names_all_the_pods_of_a_note(cluster: Path, written: Written) -> None:
     pods = written("pods.yaml", lot(*(pod(f"p{n}", schedulingGates=[{"name": "g"}]) for n in range(7))))
     asked = ("simulate", "cluster", "--cluster", cluster, "--pods", pods)
