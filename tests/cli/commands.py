@@ -41,6 +41,10 @@ def _waiting(name: str, limits: Json, **more: Any) -> Json:
     return found
 
 
+def _peak(name: str, mib: int) -> Json:
+    return {"uid": f"uid-{name}", "memoryMiB": min(mib, 20000), "peakMiB": mib}
+
+
 def _instance(at: int, profile: str, size: int = 1, **more: Any) -> Json:
     return {"uuid": f"MIG-{at}", "profile": profile, "start": at, "size": size} | more
 
@@ -55,6 +59,7 @@ _MIG = [
     _instance(4, "1g.10gb", holder=holder("small")),
     _instance(5, "1g.10gb"),
 ]
+_IDLE_GPU = [gpu(0, "GPU-b0", holders=[holder("busy"), _peak("busy", 6000)], **_IDLE)]
 # A sick GPU and a free one; a held one that is idle; MIG; shares; GPUs of which it is not known who holds
 # which; GPUs known by labels; and none.
 CLUSTER = [
@@ -67,7 +72,7 @@ CLUSTER = [
         "GPU-gone",
     ),
     node("a100-1", {WHOLE: "1"}),
-    gpu_node("a100-2", [gpu(0, "GPU-b0", holders=[holder("busy")], **_IDLE)], **_REPORTED),
+    gpu_node("a100-2", _IDLE_GPU, **_REPORTED),
     node("a100-2", {WHOLE: "1"}),
     _running("busy", {WHOLE: "1"}, "a100-2"),
     gpu_node(
@@ -86,7 +91,7 @@ CLUSTER = [
                 0,
                 "GPU-s0",
                 memory=_SHARED,
-                holders=[{"uid": "uid-part", "memoryMiB": 20000, "peakMiB": 12000}],
+                holders=[_peak("part", 21000)],
             )
         ],
         **_REPORTED,

@@ -17,7 +17,7 @@ from scheduler_ext.cli import main
 from scheduler_ext.core.filters import REASONS
 from tests.cli.commands import CLUSTER, FORMS, WHOLE, Written, run, serving
 from tests.cli.test_replay import snapshot
-from tests.kube_objects import SHARE, pod
+from tests.kube_objects import SHARE, gpu, gpu_node, inventory, pod
 from tests.nodegroups.tables import SHARES, group, table_bytes
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -67,6 +67,14 @@ def forms() -> dict[str, list[str]]:
     return {name: known for name, known in found.items() if "json" in known}
 
 
+def test_nodes_that_take_none_are_many_and_shown_on_request(written: Written) -> None:
+    nodes = [gpu_node(f"n{i:02}", [gpu(0, f"GPU-{i}")]) for i in range(25)]
+    asked = ("capacity", "-f", written("pod.json", pod("p", {WHOLE: "2"})), "--inventory", "-")
+    short, wide = (run(*asked, "-o", form, stdin=inventory(*nodes)).stdout for form in ("table", "wide"))
+    assert "and 15 nodes that take none; -o wide shows them" in short
+    assert ("n24" in short, "n24" in wide) == (False, True)
+
+
 @pytest.fixture(scope="module")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with serving(*CLUSTER) as server:
@@ -104,7 +112,10 @@ def lasting(value: Any) -> Any:
 def test_the_answer_is_the_golden_one(
     kubeconfig: Path, cluster: Path, written: Written, command: str
 ) -> None:
-    one, large = pod("p", {WHOLE: "1"}), pod("large", {SHARE: "60000"})
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["labels-1"]}]}
+    preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": term}]}
+    one = pod("p", {WHOLE: "1"}, affinity={"nodeAffinity": preferred})
+    large = pod("large", {SHARE: "60000"})
     files = {
         "KUBECONFIG": kubeconfig,
         "CLUSTER": cluster,

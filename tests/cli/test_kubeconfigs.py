@@ -178,3 +178,11 @@ def test_faults_of_a_kubeconfig(
         path.write_text(content)
     told = error_of(run(command, "--kubeconfig", path, *arguments))
     assert told == f"kubeconfig {path}: {problem.format(path=path)}"
+
+
+def test_where_none_of_those_named_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text(json.dumps(config(DEAD, "dead")))
+    monkeypatch.setenv("KUBECONFIG", "/nowhere:/nor/here")
+    told = error_of(run("nodes"))
+    assert told == "kubeconfig /nowhere:/nor/here: No such file or directory; $KUBECONFIG names it"

@@ -127,6 +127,7 @@ def test_only_the_extender_reports_past_decisions(beside: World) -> None:
     _, out, err = beside.run("why", "waits")
     assert re.search(r"^Asked once at 20[-0-9]{8}T[:0-9]{8}Z: of 7 nodes 0 fitted; 5 ", out, re.MULTILINE)
     assert err == ""
+    assert beside.run("why", "nobody")[0] == 1
     _, out, err = beside.run("why", "pod/waits", "--from", "cluster")
     assert ("Asked" in out, err) == (False, "")
 

@@ -26,7 +26,7 @@ def test_kubectl_finds_it_and_its_completions() -> None:
     code, out = script("kubectl-gpu_placement", "--version")
     assert (code, out.startswith("kubectl gpu-placement, version ")) == (0, True)
     code, out = script("kubectl_complete-gpu_placement", "n")
-    assert (code, [line.partition("\t")[0] for line in out.splitlines()]) == (0, ["nodes", "node", ":4"])
+    assert (code, [line.partition("\t")[0] for line in out.splitlines()]) == (0, ["node", "nodes", ":4"])
     # Where a file is wanted, kubectl is left to complete it.
     assert script("kubectl_complete-gpu_placement", "capacity", "-f", "man") == (0, ":0\n")
 

@@ -41,6 +41,7 @@ def test_a_geometry_of_ones_own_and_an_online_target(tmp_path: Path) -> None:
         pytest.param(
             ["--mix", "1g.5gb=1"], "1g.5gb is not a profile of this geometry", id="another GPU's profile"
         ),
+        pytest.param(["--scheduler", "tcp://x"], "scheduler tcp://x: backend loky runs on", id="a scheduler"),
         pytest.param(["--geometry", "T4"], "geometry T4: no such file", id="a GPU without MIG"),
     ],
 )

@@ -311,7 +311,6 @@ def configured(path: Path, score: dict[str, Any]) -> Path:
     [
         pytest.param({"weights": {"model-preference": 9}}, True, id="the order of a trace's models is none"),
         pytest.param({"weights": {"residual-value": 0, "fragmentation": 0}}, False, id="other weights"),
-        pytest.param({"strategy": "spread"}, False, id="another strategy"),
     ],
 )
 def test_a_configuration_is_the_default_policy_s_alone(

@@ -140,6 +140,28 @@ def selecting(asking: Json, labels: Json) -> Json:
             ],
             id="a nodeSelector on another value: which there are",
         ),
+        pytest.param(
+            wish({WHOLE: "1"}, model="H100", min_memory="100Gi"),
+            whole_node("a", None),
+            "a GPU 0 is of model A100-80GB, not H100",
+            [
+                "No node has a GPU of model H100; did you mean A100?",
+                "Without any of the annotations gpu.scheduler-ext.io/model, gpu.scheduler-ext.io/min-memory "
+                "it would fit on 1 node now",
+            ],
+            id="two wishes that nothing meets",
+        ),
+        pytest.param(
+            selecting(pod("p", {WHOLE: "1"}), {"gpu": "a100"}),
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "z"})],
+            "n: node(s) didn't match Pod's node affinity/selector (needs gpu=a100)",
+            [
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) didn't match Pod's node "
+                "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes to match; "
+                "none of them has a label gpu"
+            ],
+            id="a nodeSelector on a label that no node has",
+        ),
     ],
 )
 def test_a_pod_gets_the_alternatives(asking: Json, objects: list[Json], text: str, advice: list[str]) -> None:

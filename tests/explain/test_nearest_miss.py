@@ -83,6 +83,13 @@ ONE_G = "nvidia.com/mig-1g.10gb"
             ("mig-placement", "GPU-0", 2, 1, ONE_G),
             id="too few instances, but one more could be created on the GPU named",
         ),
+        pytest.param(
+            pod("p", {ONE_G: "1"}),
+            [gpu_node("n", [gpu(0)])],
+            "node(s) had no free MIG placement",
+            ("mig-placement", None, 1, 0, ONE_G),
+            id="no instances at all",
+        ),
     ],
 )
 def test_the_nearest_miss_in_numbers(

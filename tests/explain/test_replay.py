@@ -250,6 +250,7 @@ def good_file() -> bytes:
             gzip.compress(bytes(range(256)))[:100], "ends too early; fetch it again", id="half a file"
         ),
         pytest.param(b"\x1f\x8bgarbage", "cannot be unpacked", id="no gzip behind its first bytes"),
+        pytest.param(b"kind: List", "not JSON", id="YAML"),
     ],
 )
 def test_files_that_are_no_snapshot(body: bytes, problem: str) -> None:

@@ -179,6 +179,7 @@ def test_a_scrape_waits_for_little_and_who_is_not_looked_into_has_the_reason_of_
             "2 × nvidia.com/gpu, and something that cannot be read",
             id="the rest is known",
         ),
+        pytest.param({SHARE: [8]}, "something that cannot be read", id="it is no quantity at all"),
     ],
 )
 def test_the_rest_of_a_request_with_an_unreadable_amount_is_shown(limits: Json, asks: str) -> None:

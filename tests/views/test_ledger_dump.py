@@ -122,6 +122,7 @@ def test_unreported_instances_are_no_gpus() -> None:
     "holder",
     [
         pytest.param(Holder(uid="uid-p", container="main"), id="as kubelet says"),
+        pytest.param(Holder(uid="uid-p", container="main", memory_mib=500), id="by its use"),
     ],
 )
 def test_one_of_two_whole_gpus_is_known(holder: Holder) -> None:

@@ -20,7 +20,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from scheduler_ext.wire.readings import readings_of
 from tests.core.reported import NAMES
-from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 from tests.strategies import clusters
 
 WHOLE = "nvidia.com/gpu"
@@ -124,6 +124,13 @@ HELD_MIG = {
 def test_unusual_states(device: Json, special: Json | None) -> None:
     (found,) = devices_of(gpu_node("n", [device]))
     assert found[7:] == ([] if special is None else [special])
+
+
+def test_a_node_for_shares_says_so() -> None:
+    labels = {"gpu.scheduler-ext.io/sharing": "memory"}
+    row = row_of(gpu_node("n", [gpu(0)]), node("n", {SHARE: "73728"}, labels=labels))
+    assert row is not None
+    assert row[2] == "shares"
 
 
 def test_replicas_are_the_number_of_pods_that_may_share_a_gpu() -> None:

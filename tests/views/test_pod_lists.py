@@ -127,3 +127,7 @@ def test_a_change_of_a_node_changes_its_pods() -> None:
     assert emptied is not None
     changing.extender.replace_nodes(node.info for node in emptied.nodes.values())
     assert pods.listed(changing.snapshot, Wanted(), 10)["total"] == 0
+
+
+def test_before_the_first_inventory_there_is_nothing() -> None:
+    assert PlacedPods().listed(None, Wanted(), 10) == {"total": 0, "pods": []}

@@ -319,6 +319,7 @@ def sliced(profile: str, peak: int, **status: Any) -> tuple[Json, Json]:
         pytest.param("3g.40gb", 6000, "lower", "1g.10gb", id="the smallest instance that holds the target"),
         pytest.param("1g.10gb", 6000, "keep", "1g.10gb", id="the smallest one already"),
         pytest.param("2g.20gb", 19000, "raise", "3g.40gb", id="no margin"),
+        pytest.param("3g.40gb", 39000, "keep", "3g.40gb", id="no margin, but none larger"),
     ],
 )
 def test_a_mig_instance(profile: str, peak: int, verdict: str, target: str) -> None:
@@ -425,3 +426,13 @@ def test_the_newest_request_of_a_workload_counts() -> None:
         owned(share("b", 6912, HOUR_AGO), "StatefulSet", "web"),
     )
     assert (found["request"], found["verdict"], found["observedSeconds"]) == ({SHARE: 6912}, "keep", DAY_S)
+
+
+def test_a_failure_with_less_memory_than_now_asks_for_no_more() -> None:
+    job = terminated(share("old", 5120), LACKED, running=False)
+    job["status"]["phase"] = "Failed"
+    found = one(
+        *share_node(used("new", 6000)), owned(job, "Job", "train"), owned(share("new", 10240), "Job", "train")
+    )
+    assert (found["verdict"], found["outOfMemory"], found["options"]) == ("keep", 1, [])
+    assert found["reason"] == "used 6000 of 10240 MiB, and ran out of GPU memory once with another request"

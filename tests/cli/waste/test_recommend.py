@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 from scheduler_ext.cli import main
@@ -54,10 +55,13 @@ def test_a_whole_gpu_that_is_too_small_is_raised_by_an_annotation() -> None:
     assert "raise     gpu=1 min-memory=18432Mi" in shown, "no node of the cluster has shares"
 
 
-def test_a_file_without_pods_says_so() -> None:
+@pytest.mark.parametrize(
+    ("command", "said"), [("recommend", "No pods with GPUs\n"), ("idle", "No idle pods\n")]
+)
+def test_a_file_without_such_pods_says_so(command: str, said: str) -> None:
     text = json.dumps(gpu_node("n", [gpu(0)]))
-    result = CliRunner().invoke(main, ["recommend", "--inventory", "-"], input=text)
-    assert (result.exit_code, result.stderr) == (0, "No pods with GPUs\n")
+    result = CliRunner().invoke(main, [command, "--inventory", "-"], input=text)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", said)
 
 
 def test_a_shorter_time_is_an_option() -> None:
