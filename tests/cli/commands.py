@@ -22,7 +22,7 @@ CONFIGURED: Json = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "E
 KINDS = {"Node": NODES, "GPUNode": GPU_NODES, "Pod": PODS}
 Written = Callable[[str, Any], Path]
 _REPORTED = {"reportedAt": "2026-11-20T12:00:00Z"}
-_IDLE = {"idleSeconds": 7200, "utilizationPercent": 0}
+_IDLE: Json = {"idleSeconds": 7200, "utilizationPercent": 0}
 _SHARED = {"totalMiB": 80000, "usedMiB": 30000, "unaccountedMiB": 10000}
 
 
