@@ -15,6 +15,7 @@ from tests.dra_objects import (
     request,
     resource_claim,
     resource_slice,
+    taint_rule,
 )
 from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
 
@@ -275,3 +276,11 @@ def test_two_requests_of_a_claim(cluster: Path, written: Written, second: Json, 
     cluster.write_text(json.dumps(found))
     explanation = explain(cluster, asked(written, request(), second | {"name": "second"}))
     assert explanation["notModelled"] == features
+
+
+def test_a_rule_closes_a_device(cluster: Path, written: Written) -> None:
+    found = json.loads(cluster.read_bytes())
+    found["items"].append(taint_rule("sick", driver="gpu.nvidia.com", pool="single"))
+    cluster.write_text(json.dumps(found))
+    explanation = explain(cluster, asked(written, request()))
+    assert explanation["best"] == ["claimed"]

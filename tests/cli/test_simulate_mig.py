@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -80,3 +82,12 @@ def test_a_usage_error_says_what_to_write(args: list[str], says: str) -> None:
 def test_seeds(text: str, seeds: list[int]) -> None:
     result = run("simulate", "mig", "--gpus", "1", "--arrivals", "1", "--seeds", text, "-o", "json")
     assert [row["seed"] for row in json.loads(result.stdout)["runs"]] == seeds
+
+
+def test_csv_into_a_file(tmp_path: Path) -> None:
+    out = tmp_path / "runs.csv"
+    result = run(*FAST, "-o", "csv", "--out", out)
+    assert (result.exit_code, result.stdout) == (0, "")
+    rows = list(csv.DictReader(io.StringIO(out.read_text())))
+    assert [row["seed"] for row in rows] == ["42", "43"]
+    assert float(rows[0]["sliceAcceptancePercent"]) > 0

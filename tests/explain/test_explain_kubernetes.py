@@ -9,6 +9,8 @@ from tests.explain.explaining import explained, only
 from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, node, pod
 
 WHOLE = "nvidia.com/gpu"
+ZONE_B = {"key": "zone", "operator": "In", "values": ["b"]}
+IN_ZONE_B = {"nodeSelectorTerms": [{"matchExpressions": [ZONE_B]}]}
 
 
 @pytest.mark.parametrize(
@@ -21,6 +23,14 @@ WHOLE = "nvidia.com/gpu"
             "node(s) were unschedulable",
             False,
             id="cordoned",
+        ),
+        pytest.param(
+            {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": IN_ZONE_B}}},
+            {},
+            "NodeAffinity",
+            "node(s) didn't match Pod's node affinity/selector",
+            False,
+            id="another zone required",
         ),
         pytest.param(
             {"nodeSelector": {"zone": "b"}},

@@ -41,6 +41,7 @@ TAINT = {"key": GPU, "effect": "NoSchedule"}
             {GPU: 0, "nvidia.com/mig-3g.40gb": 2, "nvidia.com/mig-1g.10gb": 6},
             id="MIG instances, and no whole GPU",
         ),
+        pytest.param(sliced("single", p3g_40gb=2), {GPU: 4}, id="MIG instances that are called GPUs"),
     ],
 )
 def test_the_resources_of_a_node(fields: Json, expected: dict[str, int]) -> None:
@@ -365,6 +366,11 @@ def test_gke_leaves_its_device_plugin_away_from_shares() -> None:
             {"handOut": "time-slicing", "replicas": 49},
             "groups[0].replicas: at most 48 containers share a GPU on GKE; write 48 or less",
             id="more time slices than GKE takes",
+        ),
+        pytest.param(
+            {"instanceTypes": ["a", "b"]},
+            "groups[0].instanceTypes: a node pool of GKE has one machine type; keep one",
+            id="two machine types",
         ),
     ],
 )

@@ -76,7 +76,7 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
             id="a MIG instance costs its part of the slots",
         ),
         pytest.param(
-            [gpu_node("n", [gpu(0, mig={"enabled": True})], migStrategy="mixed")],
+            [gpu_node("n", [gpu(0, mig={"enabled": True})], migStrategy="single")],
             {"unavailable": 3.4, "total": 3.4},
             id="a GPU in MIG mode without instances is unavailable",
         ),

@@ -173,6 +173,11 @@ def test_the_value_at_risk_has_the_prices_of_costs(tmp_path: Path, written: Writ
             "preemption already makes room for pod default/w on node c",
             id="a pod for which others are being evicted",
         ),
+        pytest.param(
+            {"spec": {"schedulerName": "default-scheduler"}},
+            "pod default/w may go on waiting: its schedulerName is default-scheduler, which has not asked",
+            id="another scheduler",
+        ),
     ],
 )
 def test_a_pod_that_moves_would_not_help_is_noted_and_moves_nothing(
@@ -253,3 +258,13 @@ def test_a_run_is_refused_where_another_holds_room_also_without_a_plan(
         refused = run("defrag", "--for", "v", "--execute", *options)
     assert refused.exit_code == 1
     assert f"another run is under way: {held}" in refused.stderr
+
+
+def test_features_of_the_waiting_pod_that_are_not_modelled_are_noted(
+    fragmented: Path, written: Written
+) -> None:
+    spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
+    asking = pod("new", {WHOLE: "2"})
+    asking["spec"]["topologySpreadConstraints"] = [spread]
+    notes = answered("-f", written("pod.yaml", asking), "--inventory", fragmented)["notes"]
+    assert "not modelled here for pod default/new: topology spread constraints" in notes
