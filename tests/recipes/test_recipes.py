@@ -231,7 +231,7 @@ def test_a_filter(scratch: Scratch) -> None:
     assert nodes["large"]["verdict"] == "fits"
     assert nodes["small"]["reason"] == "node(s) were spot capacity"
     assert nodes["small"]["nearestMiss"]["needed"] == "on-demand"
-    scratch.passes("tests/core/filters", "tests/test_docs.py", "tests/cli/test_cli.py", _SIMULATOR_TEST)
+    scratch.passes("tests/core/filters", "tests/test_docs.py", "tests/cli/test_golden.py", _SIMULATOR_TEST)
 
 
 def test_a_score(scratch: Scratch) -> None:
