@@ -21,7 +21,7 @@ FORMS: dict[str, Callable[[str], Any]] = {"json": json.loads, "yaml": yaml.safe_
 CONFIGURED: Json = {"apiVersion": "config.scheduler-ext.io/v1alpha1", "kind": "ExtenderConfiguration"}
 KINDS = {"Node": NODES, "GPUNode": GPU_NODES, "Pod": PODS}
 Written = Callable[[str, Any], Path]
-_REPORTED = {"reportedAt": "2026-11-20T12:00:00Z"}
+_REPORTED = {"reportedAt": "2026-01-20T12:00:00Z"}
 _IDLE: Json = {"idleSeconds": 7200, "utilizationPercent": 0}
 _SHARED = {"totalMiB": 80000, "usedMiB": 30000, "unaccountedMiB": 10000}
 
@@ -31,13 +31,13 @@ def _running(name: str, limits: Json, on: str, namespace: str = "default", **mor
     found = pod(name, limits, on=on, **more)
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": name, "uid": "o", "controller": True}
     found["metadata"] |= {"namespace": namespace, "ownerReferences": [owner]}
-    found["status"]["startTime"] = "2026-11-19T12:00:00Z"
+    found["status"]["startTime"] = "2026-01-19T12:00:00Z"
     return found
 
 
 def _waiting(name: str, limits: Json, **more: Any) -> Json:
     found = pod(name, limits, **more)
-    found["metadata"]["creationTimestamp"] = "2026-11-20T11:00:00Z"
+    found["metadata"]["creationTimestamp"] = "2026-01-20T11:00:00Z"
     return found
 
 
