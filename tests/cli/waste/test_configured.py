@@ -18,7 +18,7 @@ def shown(written: Written, command: str, *options: str, **settings: Any) -> dic
     for each in pods:
         each["status"]["startTime"] = "2026-01-01T00:00:00Z"
     config = written("config.yaml", CONFIGURED | settings)
-    asked = (command, "--inventory", "-", "--config", config, "-o", "json", *options)
+    asked = [command, "--inventory", "-", "--config", str(config), "-o", "json", *options]
     answer: dict[str, Any] = json.loads(run(*asked, stdin=inventory(gpu_node("n", devices), *pods)).stdout)
     return answer
 
