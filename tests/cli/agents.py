@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
+import yaml
+
 from tests.agent.fake_kubelet import FakeKubelet, devices, pod
 from tests.agent.nvml_mock.library import FakeNode
 from tests.agent.nvml_mock.presets import a100_80gb_mig, h100
@@ -13,9 +15,13 @@ from tests.cluster.api.api_paths import GPU_NODES, NODES
 from tests.cluster.api.api_requests import Request
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import Json, node
+from tests.pages import ROOT
 from tests.server.process.server_process import ServerProcess, eventually
 
 GPU = "nvidia.com/gpu"
+DAEMON_SET = yaml.safe_load((ROOT / "manifests/agent/daemonset.yaml").read_text())
+CONTAINER = DAEMON_SET["spec"]["template"]["spec"]["containers"][0]
+PROBE: list[str] = CONTAINER["livenessProbe"]["exec"]["command"]
 
 
 class Agent(ServerProcess):
@@ -47,9 +53,9 @@ class World:
         self._agents.append(started)
         return started
 
-    def on_node(self) -> Agent:
+    def on_node(self, *arguments: str) -> Agent:
         """The agent of the node."""
-        return self.agent("--node-name", "n", *self.local)
+        return self.agent("--node-name", "n", *self.local, *arguments)
 
     def stop(self) -> None:
         for agent in self._agents:
@@ -77,16 +83,6 @@ class World:
         entry = self.server.store.collection(GPU_NODES).get(None, name)
         return entry.object().get("status") if entry is not None else None
 
-    def owners(self) -> list[str]:
-        """The Nodes' uids of the GPUNodes that were applied."""
-        applied = self.server.log.all(lambda r: (r.method, r.path) == ("PATCH", f"{GPU_NODES}/n"))
-        return [request.json()["metadata"]["ownerReferences"][0]["uid"] for request in applied]
-
 
 def healthy(count: int) -> Callable[[Json], bool]:
     return lambda status: bool(status["summary"]["healthy"] == count)
-
-
-def holders(*names: str) -> Callable[[Json], bool]:
-    """The pods that kubelet names; processes of this machine may appear too."""
-    return lambda status: [h["name"] for h in status["devices"][1].get("holders", ())] == list(names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -11,21 +10,10 @@ from click.testing import CliRunner, Result
 
 from scheduler_ext.cli import main
 from tests.nodegroups.tables import SHARES, group, table_bytes
-from tests.pages import ROOT
-
-SHIPPED = ROOT / "config" / "node-groups.yaml"
 
 
 def run(*arguments: str, given: bytes | None = None) -> Result:
     return CliRunner().invoke(main, ["autoscaler-config", *arguments], input=given)
-
-
-def test_karpenters_objects_are_yaml_by_default() -> None:
-    result = run("--for", "karpenter", "-f", str(SHIPPED))
-    assert result.exit_code == 0
-    assert yaml.safe_load(result.stdout) == json.loads(
-        run("--for", "karpenter", "-f", str(SHIPPED), "-o", "json").stdout
-    )
 
 
 @pytest.mark.parametrize(

@@ -50,10 +50,8 @@ DEAD = ApiServer()
     ("files", "arguments"),
     [
         pytest.param(["none", "alive"], [], id="the first names no current context: the second does"),
-        pytest.param(["alive", "dead"], [], id="both name one: the first counts"),
         pytest.param(["dead", "alive"], ["--context", "alive"], id="a context of the second file"),
         pytest.param(["split", "clusters"], [], id="a context of the first, its cluster of the second"),
-        pytest.param(["empty", "alive"], [], id="an empty file among them"),
         pytest.param(["missing", "alive"], [], id="a file that is not there among them"),
         pytest.param(["alive", "same"], [], id="one name in both: as it stands in the first"),
     ],
@@ -91,12 +89,6 @@ def test_paths_in_a_file_start_where_that_file_is(
     (tmp_path / "first").write_text(json.dumps(config(DEAD, "dead", current=False)))
     monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'first'}:{elsewhere / 'config'}")
     assert nodes() == (0, "node/n\n")
-
-
-def test_a_file_may_have_a_colon_in_its_name(server: ApiServer, tmp_path: Path) -> None:
-    path = tmp_path / "a:b"
-    path.write_text(json.dumps(config(server, "alive")))
-    assert nodes("--kubeconfig", path) == (0, "node/n\n")
 
 
 def program(tmp_path: Path, text: str) -> str:
@@ -143,9 +135,7 @@ def test_a_credential_plugin_that_gives_none_is_one_error(
 @pytest.mark.parametrize(
     ("content", "arguments", "problem"),
     [
-        pytest.param(None, [], "{path}: No such file or directory", id="it is not there"),
         pytest.param("", [], "no current-context; give --context", id="it is empty"),
-        pytest.param("- a\n", [], "{path}: no kubeconfig", id="it is a list"),
         pytest.param(
             "users:\n- user:\n    token: SECRET: oops\n",
             [],

@@ -82,11 +82,6 @@ def test_a_dump_that_cannot_be_used(tmp_path: Path, objects: list[Any], told: st
     assert error_of(run(*TRACE, "--dump", path)).startswith(f"{path}: {told}")
 
 
-def test_a_dump_that_is_not_there(tmp_path: Path) -> None:
-    path = tmp_path / "none.yaml"
-    assert error_of(run(*TRACE, "--dump", path)) == f"{path}: No such file or directory"
-
-
 def test_microsoft_s_trace(tmp_path: Path) -> None:
     machines, jobs = files(tmp_path, [job("a", attempt(2, 2)), job("b", attempt(1)), job("c")])
     runs, notes = runs_of("--format", "philly", "--nodes", machines, "--pods", jobs)

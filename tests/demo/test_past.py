@@ -46,7 +46,3 @@ def test_pods_come_go_and_wait(samples: list[Sample]) -> None:
     assert all(each.held <= each.healthy for each in samples)
     assert max(each.waiting for each in samples) > 0
     assert any(later < earlier for earlier, later in pairwise(held)), "they leave, too"
-
-
-def test_it_is_the_same_each_time(samples: list[Sample], state: ClusterState) -> None:
-    assert past_samples(state, read_pods(SAMPLE_PODS.read_bytes()), CONFIG, NOW) == samples

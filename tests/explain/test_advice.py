@@ -54,17 +54,6 @@ def selecting(asking: Json, labels: Json) -> Json:
             id="GPUs too small: the largest there is",
         ),
         pytest.param(
-            wish({WHOLE: "1"}, model="H100", min_memory="100Gi"),
-            whole_node("a", None),
-            "a GPU 0 is of model A100-80GB, not H100",
-            [
-                "No node has a GPU of model H100; did you mean A100?",
-                "Without any of the annotations gpu.scheduler-ext.io/model, gpu.scheduler-ext.io/min-memory "
-                "it would fit on 1 node now",
-            ],
-            id="two wishes that nothing meets",
-        ),
-        pytest.param(
             pod("p", {"nvidia.com/mig-7g.80gb": "1"}),
             [
                 *whole_node("a", None),
@@ -82,24 +71,10 @@ def selecting(asking: Json, labels: Json) -> Json:
         ),
         pytest.param(
             pod("p", {"amd.com/gpu": "1"}),
-            whole_node("a", None),
-            "a has 0 of 1 amd.com/gpu free",
-            ["No node offers amd.com/gpu; they offer nvidia.com/gpu (on 1 node)"],
-            id="a resource that no node offers",
-        ),
-        pytest.param(
-            pod("p", {"amd.com/gpu": "1"}),
             [node("a", {"cpu": "8"}), *whole_node("b", None)],
             "b has 0 of 1 amd.com/gpu free",
             ["No node offers amd.com/gpu; they offer nvidia.com/gpu (on 1 node)"],
             id="a node without GPUs is never the nearest",
-        ),
-        pytest.param(
-            pod("p", {WHOLE: "1"}),
-            [*share_node("a", 1), gpu_node("n", [gpu(0, health=SICK)]), node("n", {WHOLE: "0"})],
-            "n GPU 0 is unhealthy (XID 79)",
-            ["Have an operator reset or replace GPU 0 of n"],
-            id="a sick GPU that the device plugin withdrew is nearer than GPUs for something else",
         ),
         pytest.param(
             pod("p", {WHOLE: "1"}),
@@ -155,17 +130,6 @@ def selecting(asking: Json, labels: Json) -> Json:
             id="but not where it would not fit afterwards either",
         ),
         pytest.param(
-            selecting(pod("p", {WHOLE: "1"}), {"gpu": "a100"}),
-            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "z"})],
-            "n: node(s) didn't match Pod's node affinity/selector (needs gpu=a100)",
-            [
-                "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) didn't match Pod's node "
-                "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes to match; "
-                "none of them has a label gpu"
-            ],
-            id="a nodeSelector on a label that no node has",
-        ),
-        pytest.param(
             selecting(pod("p", {WHOLE: "1"}), {"zone": "east"}),
             [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "west"})],
             "n: node(s) didn't match Pod's node affinity/selector (needs zone=east, has zone=west)",
@@ -175,6 +139,28 @@ def selecting(asking: Json, labels: Json) -> Json:
                 "their zone is west"
             ],
             id="a nodeSelector on another value: which there are",
+        ),
+        pytest.param(
+            wish({WHOLE: "1"}, model="H100", min_memory="100Gi"),
+            whole_node("a", None),
+            "a GPU 0 is of model A100-80GB, not H100",
+            [
+                "No node has a GPU of model H100; did you mean A100?",
+                "Without any of the annotations gpu.scheduler-ext.io/model, gpu.scheduler-ext.io/min-memory "
+                "it would fit on 1 node now",
+            ],
+            id="two wishes that nothing meets",
+        ),
+        pytest.param(
+            selecting(pod("p", {WHOLE: "1"}), {"gpu": "a100"}),
+            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "z"})],
+            "n: node(s) didn't match Pod's node affinity/selector (needs gpu=a100)",
+            [
+                "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) didn't match Pod's node "
+                "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes to match; "
+                "none of them has a label gpu"
+            ],
+            id="a nodeSelector on a label that no node has",
         ),
     ],
 )

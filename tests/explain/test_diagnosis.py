@@ -19,7 +19,6 @@ WHOLE = "nvidia.com/gpu"
 ONE_G = "nvidia.com/mig-1g.10gb"
 TAINT = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
 STARTING = {"key": "gpu.scheduler-ext.io/starting", "value": "true", "effect": "NoSchedule"}
-SICK = {"state": "Unhealthy", "reason": "XID 79"}
 
 
 def secret(held: Json) -> Json:
@@ -62,23 +61,6 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
                 "With a share of 33,728 MiB instead of 50,000 it would fit on 1 node now",
             ],
             id="a share is short: the missing amount, the pods to wait for, the amount that fits now",
-        ),
-        pytest.param(
-            pod("p", {SHARE: "90000"}),
-            share_node("n", 2),
-            "n GPU 0 is 8,080 MiB short (needs 90,000, has 81,920)",
-            ["With a share of 73,728 MiB instead of 90,000 it would fit on 1 node now"],
-            id="a share larger than any GPU",
-        ),
-        pytest.param(
-            wish({WHOLE: "1"}, model="H100"),
-            whole_node("a", None),
-            "a GPU 0 is of model A100-80GB, not H100",
-            [
-                "No node has a GPU of model H100; did you mean A100?",
-                "With gpu.scheduler-ext.io/model: A100-80GB instead of H100 it would fit on 1 node now",
-            ],
-            id="a model that is not there: which are",
         ),
         pytest.param(
             wish({WHOLE: "1"}, min_cuda="13.0"),
@@ -128,23 +110,6 @@ PRESENT = GFD_H100 | {"nvidia.com/gpu.present": "true"}
                 "64 cpu, or add larger nodes"
             ],
             id="more CPU than a node has: no other pod is in the way",
-        ),
-        pytest.param(
-            pod("p", {WHOLE: "1", "cpu": "40"}),
-            [*whole_node("a", None), pod("other", {"cpu": "40"}, on="a")],
-            "a: Insufficient cpu (needs 40, has 24)",
-            [
-                "The GPUs of 1 node would do, but kube-scheduler refuses it (Insufficient cpu): ask at most "
-                "24 cpu, wait for other pods, or add nodes"
-            ],
-            id="too little CPU beside free GPUs",
-        ),
-        pytest.param(
-            pod("p", {WHOLE: "1"}),
-            [gpu_node("n", [gpu(0, health=SICK)]), node("n", {WHOLE: "1"})],
-            "n GPU 0 is unhealthy (XID 79)",
-            ["Have an operator reset or replace GPU 0 of n"],
-            id="a sick GPU, and why it is",
         ),
         pytest.param(
             pod("p", {SHARE: "100"}),

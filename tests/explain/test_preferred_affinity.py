@@ -8,12 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.explain.explainer import Explainer
-from scheduler_ext.explain.snapshot_dump import read_moment
-from scheduler_ext.wire.config import Configuration
 from tests.examples import examples
 from tests.explain.explaining import explained
-from tests.extender.foreseeing import foreseen, read, state_of
+from tests.extender.foreseeing import foreseen
 from tests.kube_objects import Json, gpu, gpu_node, node, pod
 
 WHOLE = "nvidia.com/gpu"
@@ -31,9 +28,6 @@ def preferring(*terms: Json, name: str = "p", limits: Json | None = None) -> Jso
     return pod(name, limits or {WHOLE: "1"}, affinity=affinity)
 
 
-PREFERRING = preferring(in_zone(1, "large"))
-
-
 def cluster() -> list[Json]:
     """A node for each size, in a zone of the same name."""
     objects = []
@@ -48,12 +42,8 @@ def cluster() -> list[Json]:
 @pytest.mark.parametrize(
     ("terms", "order", "preferences", "best"),
     [
-        pytest.param([], ["tight", "roomy", "large"], [0, 0, 0], ["tight"], id="without a preference"),
         pytest.param(
             [in_zone(1, "large")], ["large", "tight", "roomy"], [100, 0, 0], ["large"], id="the least weight"
-        ),
-        pytest.param(
-            [in_zone(100, "nowhere")], ["tight", "roomy", "large"], [0, 0, 0], ["tight"], id="met nowhere"
         ),
         pytest.param(
             [in_zone(30, "large", "roomy")],
@@ -87,13 +77,6 @@ def test_preferred_nodes_come_first(
     assert (explanation["best"], explanation["notModelled"]) == (best, [])
 
 
-def test_the_points_are_those_of_prioritize() -> None:
-    """kube-scheduler itself adds the preference."""
-    without, preferred = (explained(asking, *cluster()) for asking in (pod("p", {WHOLE: "1"}), PREFERRING))
-    points = ({entry["node"]: entry["score"] for entry in each["nodes"]} for each in (without, preferred))
-    assert next(points) == next(points)
-
-
 def test_the_preference_is_normalized_over_the_nodes_that_fit() -> None:
     asking = preferring(in_zone(100, "tight"), in_zone(10, "roomy"), limits={WHOLE: "2"})
     explanation = explained(asking, *cluster())
@@ -108,14 +91,6 @@ def test_a_node_without_a_node_object_is_not_preferred() -> None:
     bare = [each for each in cluster() if each["kind"] == "GPUNode" or each["metadata"]["name"] != "tight"]
     explanation = explained(preferring(in_zone(1, "tight", "large")), *bare)
     assert explanation["best"] == ["large"]
-
-
-def test_a_running_extender_explains_the_same() -> None:
-    state, config = state_of(*cluster()), Configuration()
-    moment = read_moment(state, config)
-    answer = Explainer(moment, moment.record, config).of_manifest(read(PREFERRING)[0])
-    expected = explained(PREFERRING, *cluster())
-    assert (answer["best"], answer["nodes"]) == (expected["best"], expected["nodes"])
 
 
 def test_pods_are_placed_on_preferred_nodes_until_these_are_full() -> None:

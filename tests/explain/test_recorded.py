@@ -10,12 +10,10 @@ from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.explain.recorded import decision_row
 from scheduler_ext.explain.sentences import asks
-from scheduler_ext.extender.answer import Bound
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.extender.record import Record
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, waiting
-from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, names_body, node, pod
+from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, inventory, names_body, node, pod
 
 WHOLE = "nvidia.com/gpu"
 NODES = [gpu_node("small", [gpu(0)]), node("small", {WHOLE: "1"})]
@@ -63,17 +61,9 @@ def test_a_pod_that_fits_no_node_shows_the_reasons() -> None:
     assert (row["fitting"], row["reason"]) == (0, "node(s) didn't match the requested GPU model")
 
 
-def test_a_bind_is_reported_with_its_result() -> None:
-    record = Record(10, 2**20)
-    record.bound("u", "ns", "p", Bound(1.0, "n", "failed", "conflict", {}))
-    assert decision_row(record.recent()[0])["bound"] == {"node": "n", "kind": "failed", "error": "conflict"}
-
-
 @pytest.mark.parametrize(
     ("asking", "text"),
     [
-        pytest.param(pod("p", {WHOLE: "2"}), "2 × nvidia.com/gpu", id="whole GPUs by number"),
-        pytest.param(pod("p", {SHARE: "8192"}), "8192 MiB of a GPU", id="a share by its size"),
         pytest.param(
             pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "model": "H100,A100"}),
             "1 × nvidia.com/gpu, model H100 or A100",

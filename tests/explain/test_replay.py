@@ -37,7 +37,6 @@ from tests.extender.test_record import ask
 from tests.kube_objects import ANNOTATION, SHARE, Json, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"
-FOREVER = float("inf")
 
 
 @dataclass
@@ -246,14 +245,12 @@ def good_file() -> bytes:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        pytest.param(b"", "not JSON", id="an empty file"),
-        pytest.param(b"kind: List", "not JSON", id="YAML"),
         pytest.param(b"{}", "apiVersion None, kind None; give a file of /debug/snapshot", id="another JSON"),
         pytest.param(
             gzip.compress(bytes(range(256)))[:100], "ends too early; fetch it again", id="half a file"
         ),
         pytest.param(b"\x1f\x8bgarbage", "cannot be unpacked", id="no gzip behind its first bytes"),
-        pytest.param(gzip.compress(b"[" * 100_000), "not JSON", id="deep nesting"),
+        pytest.param(b"kind: List", "not JSON", id="YAML"),
     ],
 )
 def test_files_that_are_no_snapshot(body: bytes, problem: str) -> None:
@@ -266,7 +263,6 @@ def test_files_that_are_no_snapshot(body: bytes, problem: str) -> None:
     [
         pytest.param("version", "9.9", "written by release 9.9, and this is", id="another release"),
         pytest.param("nodes", [{"name": 5}], r"cannot be read: .*nodes\[0\]\.name", id="a broken node"),
-        pytest.param("kind", "List", "kind 'List'", id="another kind"),
         pytest.param(
             "apiVersion",
             "debug.scheduler-ext.io/v1alpha1",

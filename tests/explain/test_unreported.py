@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.explain.test_replay import running
-from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, holder, node, pod
+from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
 
 WHOLE = "nvidia.com/gpu"
 SHARES = {"gpu.scheduler-ext.io/sharing": "memory"}
@@ -51,9 +51,7 @@ NO_AGENT = "(Missing): it has no report, and no label that brings an agent to it
     ("wish", "what"),
     [
         pytest.param({"model": "H100"}, "model", id="a model"),
-        pytest.param({"min-memory": "20Gi"}, "total memory", id="total memory"),
         pytest.param({"min-free-memory": "20Gi"}, "free memory", id="free memory"),
-        pytest.param({"min-compute-capability": "8.0"}, "compute capability", id="a compute capability"),
         pytest.param({"min-cuda": "12.4"}, "CUDA version", id="a CUDA version"),
     ],
 )
@@ -66,19 +64,11 @@ def test_a_wish_about_an_unknown_value_waits_for_a_report(wish: Json, what: str,
     assert f"Have an operator {LABEL}" in told["advice"]
 
 
-def test_a_pod_that_would_wait_for_busy_gpus_of_its_model_waits_for_these() -> None:
-    busy = [gpu_node("h", [gpu(0, "H-0", model="H100-80GB", holders=[holder("x")])]), node("h", {WHOLE: "1"})]
-    wants = pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "model": "H100"})
-    told = explained(wants, PLAIN, *busy, pod("x", {WHOLE: "1"}, on="h"), allow=True)
-    assert told["nearest"]["node"] == "h"
-
-
 @pytest.mark.parametrize(
     ("limits", "annotations", "helps"),
     [
         pytest.param({WHOLE: "4"}, {}, True, id="whole GPUs"),
         pytest.param({WHOLE: "1"}, {"min-free-memory": "20Gi"}, False, id="free memory, which stays unknown"),
-        pytest.param({WHOLE: "1"}, {"model": "H100"}, False, id="a model that no label states"),
         pytest.param({SHARE: "1000"}, {}, False, id="a memory share"),
     ],
 )

@@ -65,39 +65,24 @@ def worth(info: NodeInfo) -> float:
 
 
 @given(priced())
-def test_all_parts_together_are_worth_the_gpus(case: tuple[Snapshot, NodeReadings]) -> None:
-    infos = [node.info for node in case[0].nodes.values()]
+def test_no_value_is_lost_and_the_views_agree(case: tuple[Snapshot, NodeReadings]) -> None:
+    nodes, ledger = case[0].nodes.values(), found(case)
+    infos = [node.info for node in nodes]
     # A MIG instance that is offered as a GPU has a part of the value.
-    if any(info.report is None and info.estimate and info.estimate.model.is_mig_slice for info in infos):
-        return
-    assert found(case).total.total == pytest.approx(PER_UNIT * sum(map(worth, infos)), abs=1e-6)
-
-
-@given(priced())
-def test_namespaces_pay_for_what_is_allocated_of_each_model(case: tuple[Snapshot, NodeReadings]) -> None:
-    ledger = found(case)
+    if not any(each.report is None and each.estimate and each.estimate.model.is_mig_slice for each in infos):
+        assert ledger.total.total == pytest.approx(PER_UNIT * sum(map(worth, infos)), abs=1e-6)
+    counted: Counter[str] = Counter()
     for kind, account in ledger.models.items():
+        assert min(account) >= -1e-9
+        assert account.idle + account.unmeasured <= account.allocated + 1e-9
         paid = all_of(kinds[kind] for kinds in ledger.namespaces.values() if kind in kinds)
         for name in ("allocated", "idle", "unmeasured"):
             assert getattr(paid, name) == pytest.approx(getattr(account, name), abs=1e-6)
-
-
-@given(priced())
-def test_no_part_is_negative_and_idle_is_a_part_of_allocated(case: tuple[Snapshot, NodeReadings]) -> None:
-    for account in found(case).models.values():
-        assert min(account) >= -1e-9
-        assert account.idle + account.unmeasured <= account.allocated + 1e-9
-
-
-@given(priced())
-def test_gpus_are_those_of_the_other_metrics(case: tuple[Snapshot, NodeReadings]) -> None:
+        counted[kind.product] += account.gpus
     expected: Counter[str] = Counter()
-    for node in case[0].nodes.values():
+    for node in nodes:
         for product, amounts in node_usage(node, RESOURCES, 10).by_model.items():
             expected[product] += amounts.gpus
-    counted: Counter[str] = Counter()
-    for kind, account in found(case).models.items():
-        counted[kind.product] += account.gpus
     assert +counted == +expected
 
 

@@ -29,12 +29,10 @@ def cluster(fresh: int, stale: int, missing: int) -> Snapshot:
 @pytest.mark.parametrize(
     ("fresh", "stale", "missing", "late"),
     [
-        pytest.param(0, 0, 0, None, id="no GPUs at all"),
         pytest.param(40, 0, 0, None, id="all well"),
         pytest.param(4, 1, 1, None, id="two are few, however small the cluster"),
         pytest.param(60, 0, 3, None, id="one in twenty is not many"),
         pytest.param(56, 1, 3, 4, id="more are"),
-        pytest.param(0, 0, 1, 1, id="the only node"),
         pytest.param(0, 2, 0, 2, id="all nodes"),
     ],
 )

@@ -90,9 +90,6 @@ def test_all_that_is_said_of_a_share() -> None:
         pytest.param({"pods": (PLACED,)}, "Confirmed", id="bound"),
         pytest.param({"pods": (PLACED,), "assumed": frozenset({"uid-p"})}, "Assumed", id="being bound"),
         pytest.param({"nominated": (BARE,)}, "Nominated", id="waiting"),
-        pytest.param(
-            {"pods": (PLACED,), "assumed": frozenset({"uid-q"})}, "Confirmed", id="another is being bound"
-        ),
     ],
 )
 def test_how_sure_a_share_is(fields: dict[str, Any], state: str) -> None:
@@ -105,7 +102,6 @@ def test_how_sure_a_share_is(fields: dict[str, Any], state: str) -> None:
     ("fields", "state"),
     [
         pytest.param({"pods": (TWO_WHOLE,)}, "Confirmed", id="bound"),
-        pytest.param({"pods": (TWO_WHOLE,), "assumed": frozenset({"uid-p"})}, "Assumed", id="being bound"),
         pytest.param({"nominated": (TWO_WHOLE,)}, "Nominated", id="waiting"),
     ],
 )
@@ -156,10 +152,6 @@ class TestASharePodThatSomebodyElseBound:
         assert held(info) == {"GPU-0": [("uid-p", "main", 1000, None, None, "Confirmed")]}
         assert dumped(info)["unplacedShares"] == ["ns/p"]
 
-    def test_on_a_gpu_that_is_gone(self) -> None:
-        info = two(replace(BARE, devices={"main": ("GPU-x",)}))
-        assert unknown(info) == [("uid-p", "main", SHARE, 1000, "Confirmed")]
-
 
 def test_each_container_by_itself() -> None:
     pod = bound(
@@ -178,12 +170,6 @@ def test_each_container_by_itself() -> None:
     }
 
 
-def test_pods_do_not_get_what_others_have() -> None:
-    info = two(TWO_WHOLE, replace(PLACED, uid="uid-q", name="q"), holders=(Holder(uid="uid-r"),))
-    assert held(info) == {"GPU-0": [("uid-q", "main", 1000, None, None, "Confirmed")]}
-    assert unknown(info) == [("uid-p", None, WHOLE, 2, "Confirmed")]
-
-
 def test_a_node_that_is_only_waited_for_is_shown() -> None:
     info = NodeInfo("n", nominated=(TWO_WHOLE,))
     assert unknown(info) == [("uid-p", None, WHOLE, 2, "Nominated")]
@@ -200,8 +186,3 @@ def test_a_departed_pod_is_shown_with_the_memory_that_still_counts() -> None:
         {"uid": "uid-p", "namespace": "ns", "name": "p", "memoryMiB": {"GPU-0": 300}}
     ]
     assert (held(info), unknown(info)) == ({}, [])
-
-
-def test_a_finished_pod_holds_nothing() -> None:
-    info = two(replace(PLACED, finished=True))
-    assert (held(info), unknown(info), dumped(info)["departed"]) == ({}, [], [])

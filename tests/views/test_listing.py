@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from scheduler_ext.views.listing import inventory_list
-from scheduler_ext.wire.config import Configuration, MemorySection
+from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
 from scheduler_ext.wire.readings import readings_of
 from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
@@ -46,44 +46,6 @@ def device_of(*objects: Json, **more: Any) -> Json:
     return device
 
 
-def test_the_contract_of_a_report() -> None:
-    memory = {"totalMiB": 81920, "reservedMiB": 620, "usedMiB": 5000, "unaccountedMiB": 100}
-    mig = {"enabled": False}
-    listing = listed(gpu_node("n", [gpu(0, memory=memory, mig=mig)]), age_s=12.5)
-    assert (listing["apiVersion"], listing["kind"]) == ("cli.scheduler-ext.io/v1alpha1", "InventoryList")
-    assert listing["items"] == [
-        {
-            "node": "n",
-            "source": "report",
-            "state": "Fresh",
-            "ageSeconds": 12.5,
-            "problem": None,
-            "byAllocatable": False,
-            "withoutReport": None,
-            "unknownDeviceGpus": 0,
-            "unattributed": [],
-            "cordonsUnknown": [],
-            "migFree": {},
-            "devices": [
-                {
-                    "uuid": "GPU-0",
-                    "index": 0,
-                    "model": "A100-80GB",
-                    "family": "A100",
-                    "healthy": True,
-                    "healthReason": None,
-                    "cordoned": False,
-                    "mayBeHeld": False,
-                    **UNKNOWN_READINGS,
-                    "memory": memory
-                    | {"requestedMiB": 0, "freeMiB": 76300, "requestedAtLeastMiB": 0, "freeAtMostMiB": 76300},
-                    "mig": {"enabled": False, "instances": []},
-                }
-            ],
-        }
-    ]
-
-
 def test_what_a_gpu_did_is_that_of_the_report() -> None:
     did: Json = {
         "utilizationPercent": 93,
@@ -113,34 +75,6 @@ def test_pods_and_instances_have_their_own_readings() -> None:
         (None, None),
     ]
     assert device["holders"] == [{**pod, "instance": "MIG-a", "idleSeconds": None, "peakMiB": 7}]
-
-
-def test_the_contract_of_labels() -> None:
-    (item,) = listed(node("n", {WHOLE: "2"}, labels=GFD_H100 | {"nvidia.com/gpu.count": "2"}))["items"]
-    assert (item["node"], item["source"], item["state"]) == ("n", "labels", "Fresh")
-    assert [device["index"] for device in item["devices"]] == [0, 1]
-    assert item["devices"][0] == {
-        "uuid": None,
-        "index": 0,
-        "model": "H100-80GB",
-        "family": "H100",
-        "healthy": True,
-        "healthReason": None,
-        "cordoned": False,
-        "mayBeHeld": False,
-        **UNKNOWN_READINGS,
-        "memory": {
-            "totalMiB": 81559,
-            "reservedMiB": None,
-            "usedMiB": None,
-            "unaccountedMiB": None,
-            "requestedMiB": None,
-            "freeMiB": None,
-            "requestedAtLeastMiB": None,
-            "freeAtMostMiB": None,
-        },
-        "mig": {"enabled": False, "instances": []},
-    }
 
 
 def test_a_report_that_is_refused_says_why() -> None:
@@ -181,21 +115,9 @@ def test_nodes_without_gpus_are_left_out_but_missing_reports_are_not() -> None:
     ]
 
 
-def test_sick_devices_say_why() -> None:
-    device = device_of(gpu_node("n", [gpu(0, health={"state": "Unhealthy", "reason": "XID 79"})]))
-    assert (device["healthy"], device["healthReason"]) == (False, "XID 79")
-
-
 @pytest.mark.parametrize(
     ("objects", "requested", "free"),
     [
-        pytest.param([gpu_node("n", [gpu(0)])], 0, 81920, id="nothing held, no headroom without shares"),
-        pytest.param(
-            [gpu_node("n", [gpu(0)]), node("n", {SHARE: "81920"}, labels=SHARING)],
-            0,
-            81920 - 8192,
-            id="headroom on nodes that hand out shares",
-        ),
         pytest.param(
             [
                 gpu_node("n", [gpu(0)]),
@@ -263,12 +185,6 @@ def test_unaccounted_memory(reported: int | None, shown: int) -> None:
     assert device_of(gpu_node("n", [entry]))["memory"]["unaccountedMiB"] == shown
 
 
-def test_the_headroom_is_configurable() -> None:
-    objects = [gpu_node("n", [gpu(0)]), node("n", {SHARE: "81920"}, labels=SHARING)]
-    config = Configuration(memory=MemorySection(headroom_percent=25))
-    assert device_of(*objects, config=config)["memory"]["freeMiB"] == 81920 - 20480
-
-
 def test_instances_by_start_with_who_is_free() -> None:
     instances = [
         {"uuid": "MIG-4", "profile": "3g.40gb", "start": 4, "size": 4},
@@ -304,10 +220,6 @@ def test_instances_by_start_with_who_is_free() -> None:
     }
     assert device["memory"]["requestedMiB"] == 9728
     assert device["memory"]["freeMiB"] == 81920 - 9728
-
-
-def test_an_empty_inventory_is_an_empty_list() -> None:
-    assert listed()["items"] == []
 
 
 FOUR_OF_EIGHT = (gpu_node("n", [gpu(index) for index in range(8)]), pod("p", {WHOLE: "4"}, on="n"))

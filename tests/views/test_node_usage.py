@@ -48,16 +48,6 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
     ("found", "expected"),
     [
         pytest.param(
-            one(device()),
-            Amounts(gpus=1, free=1, total_mib=1000, free_mib=900),
-            id="an empty GPU is free but for the driver",
-        ),
-        pytest.param(
-            one(device(used=700, holders=HELD), pods=(TRAIN,)),
-            Amounts(gpus=1, allocated=1, total_mib=1000, requested_mib=900, used_mib=700),
-            id="a GPU that a pod has is promised with all it has",
-        ),
-        pytest.param(
             one(device(used=63, holders=HELD), pods=(TRAIN,)),
             Amounts(gpus=1, allocated=1, unopened=1, total_mib=1000, requested_mib=900, used_mib=63),
             id="a GPU that its pod has not opened is idle",
@@ -99,11 +89,6 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
             id="a pod with an unreported GPU holds one of them, whole",
         ),
         pytest.param(
-            one(device(0), pods=(pod("train", {WHOLE: "4"}, on="n"),)),
-            Amounts(gpus=1, allocated=1, unattributed=1, total_mib=1000, requested_mib=900),
-            id="no more are allocated than there are",
-        ),
-        pytest.param(
             one(device(0, used=70), device(1), pods=(TRAIN,)),
             Amounts(
                 gpus=2,
@@ -141,13 +126,6 @@ def test_a_share_is_promised_and_leaves_the_headroom() -> None:
     assert [amounts.requested_mib for _, amounts in usage.devices] == [300, 0]
     assert [amounts.free_mib for _, amounts in usage.devices] == [500, 800]
     assert [amounts.allocated for _, amounts in usage.devices] == [1, 0]
-
-
-def test_a_cordoned_gpu_is_not_free() -> None:
-    drained = gpu_node("n", [device(0), device(1)])
-    drained["metadata"]["annotations"] = {"gpu.scheduler-ext.io/cordoned": "GPU-0"}
-    (amounts,) = usage_of(node("n", {WHOLE: "2"}), drained).by_model.values()
-    assert (amounts.gpus, amounts.free, amounts.unhealthy) == (2, 1, 0)
 
 
 def test_models_are_distinguished_by_the_names_of_the_driver() -> None:
@@ -196,12 +174,6 @@ THREE = "nvidia.com/mig-3g.40gb"
             (pod("train", {THREE: "1"}, on="n"), pod("new", {THREE: "1"}, on="n")),
             Instances(2, 0, 8, 0),
             id="nor is one that a pod holds unreported",
-        ),
-        pytest.param(
-            partitioned(health={"state": "Unhealthy", "reason": "XID 79"}),
-            (),
-            Instances(2, 0, 8, 0),
-            id="none of a sick GPU is free",
         ),
     ],
 )

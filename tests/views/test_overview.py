@@ -24,7 +24,6 @@ from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inv
 from tests.strategies import clusters
 
 WHOLE = "nvidia.com/gpu"
-SHARING = {"gpu.scheduler-ext.io/sharing": "memory"}
 
 
 def row_of(*objects: Json) -> list[Any] | None:
@@ -109,17 +108,11 @@ HELD_MIG = {
 @pytest.mark.parametrize(
     ("device", "special"),
     [
-        pytest.param(gpu(0), None, id="of a plain device there is no more to say"),
         pytest.param(gpu(0, health=SICK), {"sick": "XID 79"}, id="a sick one has a reason"),
         pytest.param(
             gpu(0, health={"state": "Unhealthy"}),
             {"sick": "unhealthy"},
             id="one without a reason is sick too",
-        ),
-        pytest.param(
-            gpu(0, mig=MIG),
-            {"mig": {"grid": 8, "instances": [[0, 1, "1g.10gb", False]]}},
-            id="MIG has slots, and a free instance",
         ),
         pytest.param(
             gpu(0, mig=HELD_MIG),
@@ -133,6 +126,13 @@ def test_unusual_states(device: Json, special: Json | None) -> None:
     assert found[7:] == ([] if special is None else [special])
 
 
+def test_a_node_for_shares_says_so() -> None:
+    labels = {"gpu.scheduler-ext.io/sharing": "memory"}
+    row = row_of(gpu_node("n", [gpu(0)]), node("n", {SHARE: "73728"}, labels=labels))
+    assert row is not None
+    assert row[2] == "shares"
+
+
 def test_replicas_are_the_number_of_pods_that_may_share_a_gpu() -> None:
     sharing = {"strategy": "time-slicing", "replicas": 4}
     devices = [gpu(0, holders=[holder("a"), holder("b")])]
@@ -140,13 +140,6 @@ def test_replicas_are_the_number_of_pods_that_may_share_a_gpu() -> None:
     assert row is not None
     assert row[2] == "time-slicing"
     assert row[7][0][2][0][6:] == [0.5, {"replicas": 4}]
-
-
-def test_a_share_node_keeps_headroom_back() -> None:
-    shares = pod("p", {SHARE: "8192"}, on="n")
-    (device,) = devices_of(gpu_node("n", [gpu(0)]), node("n", {SHARE: "73728"}, labels=SHARING), shares)
-    assert device[2] == 8192
-    assert device[5] == 81920 - 8192 - 8192
 
 
 def test_a_node_known_by_labels_says_how_many_and_what() -> None:
@@ -180,10 +173,6 @@ def test_an_instance_that_may_be_held_is_neither_held_nor_free() -> None:
     (device,) = devices_of(nodes, asking)
     assert device[6] == 0.5
     assert [each[3] for each in device[7]["mig"]["instances"]] == [None, None]
-
-
-def test_a_node_without_gpus_has_no_row() -> None:
-    assert row_of(node("n")) is None
 
 
 @given(clusters())

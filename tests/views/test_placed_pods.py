@@ -25,11 +25,6 @@ MIG = {
     ("objects", "expected"),
     [
         pytest.param(
-            (gpu_node("n", [gpu(0, memory=RESERVED), gpu(1, "GPU-1")]), pod("p", {WHOLE: "2"}, on="n")),
-            (2.0, 162_000, None),
-            id="whole GPUs are promised with all that the driver leaves",
-        ),
-        pytest.param(
             (
                 gpu_node(
                     "n",
@@ -53,11 +48,6 @@ MIG = {
             ),
             (1.0, 81_000, 0),
             id="the agent sees processes, and none is its",
-        ),
-        pytest.param(
-            (gpu_node("n", [gpu(0, holders=[holder("p")])]), pod("p", {WHOLE: "1"}, on="n")),
-            (1.0, 81_920, None),
-            id="the agent sees no processes",
         ),
         pytest.param(
             (

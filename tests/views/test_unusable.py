@@ -43,7 +43,3 @@ def unallocated(*objects: Json, missing: bool = False) -> float:
 )
 def test_unallocated_gpus(node: Json, missing: bool, gpus: float) -> None:
     assert unallocated(node, missing=missing) == pytest.approx(gpus)
-
-
-def test_a_cluster_without_nodes_has_nothing_unallocated() -> None:
-    assert unallocated() == 0

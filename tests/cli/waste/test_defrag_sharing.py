@@ -52,12 +52,6 @@ REMEDY = f"; {ANNOTATION}sharing: exclusive in its template keeps it from shared
             id="from a GPU of its own to a time slice",
         ),
         pytest.param(
-            leaves_for(*sliced("mps")),
-            ("none", "mps"),
-            [f"pod default/x leaves a GPU of its own on a for a part of a GPU by MPS on s{REMEDY}"],
-            id="from a GPU of its own to a part by MPS",
-        ),
-        pytest.param(
             leaves_for(*cut()),
             ("none", "mig"),
             ["pod default/x leaves a GPU of its own on a for a MIG instance in place of a GPU on s"],
@@ -89,10 +83,3 @@ def test_a_plan_says_where_a_move_changes_the_sharing(
     assert answer["notes"] == notes
     table = run("defrag", "--for", "w", "--inventory", path).stdout.splitlines()
     assert [line for line in table if line.startswith("Note: ")] == [f"Note: {note}" for note in notes]
-
-
-def test_a_pod_with_exclusive_gpus_is_not_moved_to_a_time_slice(tmp_path: Path) -> None:
-    path = tmp_path / "cluster.json"
-    path.write_bytes(inventory(*leaves_for(*sliced("time-slicing"), sharing="exclusive")))
-    answer = json.loads(run("defrag", "--for", "w", "--inventory", path, "-o", "json").stdout)
-    assert (answer["fits"], answer["moves"]) == (False, [])

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from click.testing import CliRunner, Result
 
 from scheduler_ext.cli import main
@@ -44,17 +45,6 @@ def test_a_notebook_on_a_whole_gpu_fits_a_share() -> None:
     assert found["target"] == found["options"][0]["resources"]
 
 
-def test_a_busy_training_run_keeps_its_gpus() -> None:
-    assert of_sample("train-1")["verdict"] == "keep"
-
-
-def test_the_table_has_a_line_for_each_container_and_wide_one_for_each_option() -> None:
-    assert "No pods" not in recommend("--inventory", str(SAMPLE)).output
-    wide = [line.split() for line in recommend("--inventory", str(SAMPLE), "-o", "wide").output.splitlines()]
-    instead = [line[8:10] for line in wide if line[0] == "research/Pod/notebook-1"]
-    assert [words[0] for words in instead] == ["memory-mib=11008", "gpu=1", "mig-1g.24gb=1"]
-
-
 def test_a_whole_gpu_that_is_too_small_is_raised_by_an_annotation() -> None:
     lacking = terminated(pod("p", {WHOLE: "1"}, on="n"), "torch.OutOfMemoryError: CUDA out of memory.")
     small, large = gpu(0, model="T4", total=15360), gpu(1, model="L40S", total=46068)
@@ -65,10 +55,13 @@ def test_a_whole_gpu_that_is_too_small_is_raised_by_an_annotation() -> None:
     assert "raise     gpu=1 min-memory=18432Mi" in shown, "no node of the cluster has shares"
 
 
-def test_a_file_without_pods_says_so() -> None:
+@pytest.mark.parametrize(
+    ("command", "said"), [("recommend", "No pods with GPUs\n"), ("idle", "No idle pods\n")]
+)
+def test_a_file_without_such_pods_says_so(command: str, said: str) -> None:
     text = json.dumps(gpu_node("n", [gpu(0)]))
-    result = CliRunner().invoke(main, ["recommend", "--inventory", "-"], input=text)
-    assert (result.exit_code, result.stderr) == (0, "No pods with GPUs\n")
+    result = CliRunner().invoke(main, [command, "--inventory", "-"], input=text)
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", said)
 
 
 def test_a_shorter_time_is_an_option() -> None:

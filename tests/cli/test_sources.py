@@ -1,0 +1,275 @@
+"""The cluster of a command: a file, standard input, or a live cluster; and the namespace of its pods."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from scheduler_ext.cli import answers
+from scheduler_ext.cluster.client import transport as transport_module
+from tests.cli.commands import CLUSTER, CONFIGURED, WHOLE, Written, error_of, run, serving
+from tests.cluster.api.api_faults import Hang, Refuse, Reset
+from tests.cluster.api.api_paths import GPU_NODES, NODES
+from tests.cluster.api.api_requests import lists
+from tests.cluster.api.api_server import ApiServer
+from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, node, pod
+
+ANSWERED = "Note: answered from the cluster's objects, because no extender is available: "
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with serving(*CLUSTER) as running:
+        yield running
+
+
+@pytest.fixture
+def kubeconfig(server: ApiServer, tmp_path: Path) -> Path:
+    return server.kubeconfig(tmp_path / "kubeconfig")
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["inventory", "explain -f POD", "capacity -f POD", "recommend", "simulate cluster --pods POD"],
+)
+def test_all_sources_answer_alike(cluster: Path, kubeconfig: Path, written: Written, command: str) -> None:
+    asking = str(written("pod.yaml", pod("p", {WHOLE: "1"})))
+    words = [asking if word == "POD" else word for word in command.split()]
+    flag = "--cluster" if "simulate" in command else "--inventory"
+    form = ("-o", "name") if command == "recommend" else ("-o", "table")
+    named = run(*words, flag, cluster, *form)
+    assert (named.exit_code, named.stderr) == (0, "")
+    piped = run(*words, flag, "-", *form, stdin=inventory(*CLUSTER))
+    live = run(*words, "--kubeconfig", kubeconfig, *form)
+    assert piped.stdout == live.stdout == named.stdout != ""
+    assert (piped.stderr, live.stderr) == ("", "")
+    # As kubectl chooses it.
+    assert run(*words, *form, env={"KUBECONFIG": f"/nowhere:{kubeconfig}"}).stdout == named.stdout
+
+
+def test_a_report_that_is_refused_is_a_warning_and_marked(server: ApiServer, kubeconfig: Path) -> None:
+    server.store.put(GPU_NODES, gpu_node("labels-1", [gpu(0), gpu(0, "GPU-1")]))
+    result = run("inventory", "--kubeconfig", kubeconfig)
+    assert result.exit_code == 0
+    assert result.stderr.startswith("warning: GPUNode labels-1: status.devices[1].index")
+    assert result.stderr.count("\n") == 1
+    assert "Note: labels-1: its report is refused, labels are shown" in result.stdout
+
+
+def test_pods_without_gpus_count_for_filters_of_kube_scheduler(
+    server: ApiServer, kubeconfig: Path, written: Written
+) -> None:
+    for name, phase in (("large", "Running"), ("over", "Succeeded")):
+        server.store.put("/api/v1/pods", pod(name, {"cpu": "60"}, on="unseen-1", phase=phase))
+    asking = written("pod.yaml", pod("p", {WHOLE: "1", "cpu": "5"}))
+    told = json.loads(run("explain", "-f", asking, "--kubeconfig", kubeconfig, "-o", "json").stdout)
+    assert {each["node"]: each["reason"] for each in told["nodes"]}["unseen-1"] == "Insufficient cpu"
+
+
+@pytest.mark.parametrize(
+    ("setting", "best", "count"),
+    [("allow", ["plain", "silent"], {"plain": 2, "silent": 1}), ("refuse", [], {})],
+)
+def test_nodes_without_a_report_take_gpus_by_their_allocatable_alone_where_the_configuration_says_so(
+    tmp_path: Path, written: Written, setting: str, best: list[str], count: dict[str, int]
+) -> None:
+    """A plain node with four GPUs, two of them held, and one whose agent is silent, with a sick GPU."""
+    long_ago = "2026-01-01T00:00:00Z"
+    nodes = [node("plain", {WHOLE: "4"}), node("silent", {WHOLE: "2"})]
+    for each in nodes:
+        each["metadata"]["creationTimestamp"] = long_ago
+    report = gpu_node("silent", [gpu(0), gpu(1, health={"state": "Unhealthy"})], reportedAt=long_ago)
+    report["metadata"]["managedFields"] = [{"subresource": "status", "time": long_ago}]
+    config = written("config.yaml", CONFIGURED | {"inventory": {"unreported": setting}})
+    asking = written("pod.yaml", pod("p", {WHOLE: "1"}))
+    with serving(*nodes, report, pod("held", {WHOLE: "2"}, on="plain")) as server:
+        live = ("--kubeconfig", server.kubeconfig(tmp_path / "kubeconfig"), "--config", config, "-o", "json")
+        told = json.loads(run("explain", "-f", asking, *live).stdout)
+        assert sorted(each["node"] for each in told["nodes"] if each["verdict"] == "fits") == best
+        counted = json.loads(run("capacity", "-f", asking, *live).stdout)
+        assert {each["node"]: each["count"] for each in counted["nodes"] if each["count"]} == count
+        listed = json.loads(run("inventory", *live).stdout)["items"]
+    allows = setting == "allow"
+    assert [(each["state"], each["byAllocatable"]) for each in listed] == [("Missing", allows)] * 2
+    assert all(each["withoutReport"] for each in listed)
+
+
+class TestFaults:
+    @pytest.fixture
+    def strangers_port(self) -> Iterator[int]:
+        """Of a server with an unknown certificate."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def greet() -> None:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    # Another server answered, and the test is over.
+                    return
+                try:
+                    context.wrap_socket(connection, server_side=True).close()
+                except OSError:
+                    connection.close()
+
+            greeting = threading.Thread(target=greet)
+            greeting.start()
+            yield listener.getsockname()[1]
+            listener.shutdown(socket.SHUT_RDWR)
+            greeting.join()
+
+    @pytest.mark.parametrize(
+        "command", ["nodes", "nodes --from extender", "nodes --from cluster", "inventory"]
+    )
+    @pytest.mark.parametrize(
+        ("address", "problem"),
+        [
+            ("https://127.0.0.1:1", "127.0.0.1:1: Connection refused"),
+            (
+                "https://nowhere.invalid:6443",
+                "nowhere.invalid:6443: the name of this host is not known",
+            ),
+            (
+                "https://127.0.0.1:{tls}",
+                "certificate verify failed: unable to get local issuer certificate",
+            ),
+        ],
+        ids=["no listener", "a name that is not known", "a certificate of another host"],
+    )
+    def test_a_server_that_cannot_be_reached(
+        self,
+        kubeconfig: Path,
+        server: ApiServer,
+        strangers_port: int,
+        command: str,
+        address: str,
+        problem: str,
+    ) -> None:
+        kubeconfig.write_text(kubeconfig.read_text().replace(server.url, address.format(tls=strangers_port)))
+        told = error_of(run(*command.split(), "--kubeconfig", kubeconfig))
+        assert told == f"kubeconfig {kubeconfig}: {problem}"
+
+    def test_a_silent_server_is_asked_once(
+        self, server: ApiServer, kubeconfig: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(answers, "_FIND_S", 0.1)
+        monkeypatch.setattr(transport_module, "READ_S", 0.1)
+        hanging = server.faults.place(Hang())
+        problem = error_of(run("nodes", "--kubeconfig", kubeconfig))
+        hanging.lift()
+        assert problem == f"kubeconfig {kubeconfig}: 127.0.0.1:{server.port}: no answer in time"
+        assert server.log.count() == 1
+
+    def test_a_server_that_ends_the_connection(self, server: ApiServer, kubeconfig: Path) -> None:
+        server.faults.place(Reset())
+        problem = error_of(run("nodes", "--kubeconfig", kubeconfig))
+        assert problem == f"kubeconfig {kubeconfig}: the connection was closed before there was an answer"
+
+    def test_the_note_comes_with_an_answer_alone(self, server: ApiServer, kubeconfig: Path) -> None:
+        done = run("nodes", "--kubeconfig", kubeconfig)
+        assert (done.exit_code, done.stderr.startswith(ANSWERED)) == (0, True)
+        server.faults.place(Refuse(403, "Forbidden", "may not list nodes"), lists(NODES), times=2)
+        for command in ("nodes", "inventory"):
+            problem = error_of(run(command, "--kubeconfig", kubeconfig))
+            assert problem == f"kubeconfig {kubeconfig}: 403 Forbidden: may not list nodes"
+
+
+class TestNamespaces:
+    """The context is in the namespace research."""
+
+    COMMANDS = ("capacity -f", "explain -f", "simulate cluster --pods")
+
+    @pytest.fixture
+    def research(self, kubeconfig: Path) -> Path:
+        config = json.loads(kubeconfig.read_text())
+        config["contexts"][0]["context"]["namespace"] = "research"
+        kubeconfig.write_text(json.dumps(config))
+        return kubeconfig
+
+    @staticmethod
+    def asking(namespace: str | None = None) -> Json:
+        asked = pod("p", {WHOLE: "1"}, priority=9)
+        del asked["metadata"]["namespace"]
+        if namespace is not None:
+            asked["metadata"]["namespace"] = namespace
+        return asked
+
+    @pytest.mark.parametrize(
+        ("named", "arguments", "where"),
+        [
+            pytest.param(None, [], "research", id="the manifest names none: that of the context"),
+            pytest.param(None, ["-n", "web"], "web", id="the manifest names none: the one that is given"),
+            pytest.param("web", [], "web", id="the manifest names one: that one"),
+            pytest.param("web", ["-n", "web"], "web", id="both name the same"),
+        ],
+    )
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_of_a_manifest(
+        self,
+        research: Path,
+        written: Written,
+        command: str,
+        named: str | None,
+        arguments: list[str],
+        where: str,
+    ) -> None:
+        path = written("pod.yaml", self.asking(named))
+        done = run(*command.split(), path, "--kubeconfig", research, *arguments, "-o", "json")
+        told = json.loads(done.stdout)
+        pods = [item["pod"] for item in told.get("items", [])]
+        assert pods or [f"{told['pod']['namespace']}/{told['pod']['name']}"] == [f"{where}/p"]
+        assert pods in ([], [f"{where}/p"])
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_of_a_file_it_is_default_or_the_given_one(
+        self, cluster: Path, written: Written, command: str
+    ) -> None:
+        path = written("pod.yaml", self.asking())
+        flag = "--cluster" if "simulate" in command else "--inventory"
+        assert "default/p" in run(*command.split(), path, flag, cluster).stdout
+        assert "web/p" in run(*command.split(), path, flag, cluster, "-n", "web").stdout
+
+    def test_a_manifest_of_another_namespace_than_the_one_given(
+        self, research: Path, written: Written
+    ) -> None:
+        path = written("pod.yaml", self.asking("web"))
+        problem = error_of(run("explain", "-f", path, "--kubeconfig", research, "-n", "research"))
+        assert problem == f"{path}: Pod web/p is not in namespace research; give -n web, or none"
+
+    def test_two_pods_of_one_name_are_one_too_many_once_both_have_their_namespace(
+        self, research: Path, written: Written
+    ) -> None:
+        path = written("pods.yaml", {"kind": "List", "items": [self.asking(), self.asking("research")]})
+        problem = error_of(run("simulate", "cluster", "--pods", path, "--kubeconfig", research))
+        assert problem == f"{path}: Pod research/p is in the file twice; keep one"
+
+
+def test_times_of_a_saved_cluster_end_with_its_newest_report(tmp_path: Path) -> None:
+    device = gpu(0, model="H100-80GB", holders=[holder("p")], idleSeconds=7200)
+    running = pod("p", {WHOLE: "1"}, on="n", schedulerName="gpu-scheduler")
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
+    running["metadata"]["ownerReferences"] = [owner]
+    saved = (gpu_node("n", [device, gpu(1)], reportedAt="2026-01-05T12:00:00Z"), node("n", {WHOLE: "2"}))
+    path = tmp_path / "inventory.json"
+
+    def shown(started: str, command: str, *more: str) -> Json:
+        running["status"]["startTime"] = started
+        path.write_bytes(inventory(*saved, running))
+        answer: Json = json.loads(run(command, "--inventory", path, "-o", "json", *more).stdout)
+        return answer
+
+    minutes_ago, hours_ago = "2026-01-05T11:55:00Z", "2026-01-05T09:00:00Z"
+    assert shown(minutes_ago, "idle")["items"] == []
+    assert shown(minutes_ago, "cost")["total"]["idle"] == 0
+    staying = shown(minutes_ago, "defrag", "--for", "2")["staying"]
+    assert staying == [{"reason": "is younger than 600 s", "pods": 1}]
+    (item,) = shown(hours_ago, "idle")["items"]
+    assert (item["since"], item["wastedValue"]) == ("2026-01-05T10:00:00Z", 13.8)
