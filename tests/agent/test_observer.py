@@ -103,10 +103,6 @@ def test_names_come_from_the_kubelet_and_use_from_processes(rig: Rig) -> None:
     assert gpu.memory.unaccounted_mib == 1000
 
 
-def test_processes_are_reported_without_a_kubelet(rig: Rig) -> None:
-    assert rig.gpu().holders == [BY_UID]
-
-
 def test_in_a_pid_namespace_of_its_own_use_is_not_attributed(rig: Rig) -> None:
     rig.proc.write("2/stat", Proc.stat(2))
     rig.kubelet.start()
@@ -131,11 +127,6 @@ def test_a_pod_is_idle_by_its_own_processes(rig: Rig, strategy: str, idle_s: int
     rig.now += 60
     (gpu,) = rig.observer.observe(labels).devices or []
     assert [holder.idle_seconds for holder in gpu.holders or ()] == [idle_s]
-
-
-def test_a_process_that_is_gone_leaves_use_unattributed(rig: Rig) -> None:
-    (rig.proc.root / "200" / "stat").unlink()
-    assert rig.gpu().memory.unaccounted_mib is None
 
 
 def test_a_kubelet_that_restarts(rig: Rig) -> None:

@@ -122,18 +122,6 @@ def test_a_report_that_is_not_due_is_not_written(rig: Rig) -> None:
     assert rig.asked() == []
 
 
-def test_an_idle_hour(rig: Rig) -> None:
-    rig.offer()
-    rig.asked()
-    for _ in range(720):
-        rig.offer(after_s=5)
-    told = rig.asked()
-    assert set(told) == {f"GET {NODES}/n", f"PATCH {STATUS}"}
-    # 0.02 a second.
-    assert 45 <= told.count(f"PATCH {STATUS}") <= 72
-    assert told.count(f"GET {NODES}/n") == 80
-
-
 class TestSequence:
     def test_a_restarted_agent_counts_on(self, rig: Rig) -> None:
         rig.offer()
@@ -172,11 +160,6 @@ def is_status(request: Request) -> bool:
 
 
 class TestTheNode:
-    def test_the_reporter_reads_the_node_and_its_labels(self, rig: Rig) -> None:
-        found = rig.reporter.node()
-        assert found is not None
-        assert (found.uid, found.labels) == ("uid-1", {"a": "b"})
-
     def test_the_labels_of_the_node_are_read_again(self, rig: Rig) -> None:
         rig.reporter.node()
         rig.server.store.put(NODES, node("n", uid="uid-1", labels={"a": "c"}))
@@ -225,16 +208,15 @@ def test_a_deleted_gpunode_is_written_again(rig: Rig) -> None:
 
 class TestOutages:
     @pytest.mark.parametrize(
-        "fault",
+        ("fault", "path"),
         [
-            pytest.param(Refuse(500, "InternalError"), id="an error"),
-            pytest.param(Refuse(403, "Forbidden"), id="no permission"),
-            pytest.param(Reset(), id="connections are reset"),
-            pytest.param(Cut(3), id="answers break off"),
-            pytest.param(Garbage(), id="something else answers"),
+            pytest.param(Refuse(500, "InternalError"), f"{NODES}/n", id="an error"),
+            pytest.param(Refuse(403, "Forbidden"), OBJECT, id="no permission"),
+            pytest.param(Reset(), STATUS, id="connections are reset"),
+            pytest.param(Cut(3), f"{NODES}/n", id="answers break off"),
+            pytest.param(Garbage(), STATUS, id="something else answers"),
         ],
     )
-    @pytest.mark.parametrize("path", [f"{NODES}/n", OBJECT, STATUS])
     def test_reports_continue_after_an_outage(
         self, rig: Rig, caplog: pytest.LogCaptureFixture, fault: Refuse | Reset | Cut | Garbage, path: str
     ) -> None:
@@ -250,14 +232,6 @@ class TestOutages:
             "report not written, trying again",
             "reports are written again",
         ]
-
-    def test_an_api_server_that_is_away(self, rig: Rig) -> None:
-        rig.offer()
-        rig.server.stop()
-        assert [rig.offer(SICK, after_s=30) for _ in range(3)] == [False] * 3
-        rig.server.start()
-        assert rig.offer(SICK, after_s=30)
-        assert rig.report()["devices"][0]["health"]["state"] == "Unhealthy"
 
     def test_reports_are_tried_ever_more_slowly_during_an_outage(self, rig: Rig) -> None:
         rig.server.faults.place(Refuse(503), times=None)

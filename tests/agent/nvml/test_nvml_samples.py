@@ -41,7 +41,6 @@ def test_a_busy_gpu(rig: Rig) -> None:
     [
         pytest.param({"utilization": 1}, id="a kernel ran"),
         pytest.param({"encoder": 3}, id="it encodes video, which is no utilisation"),
-        pytest.param({"decoder": 3}, id="it decodes video"),
         pytest.param({"busy": {7: (1, 0)}, "busy_at": 9}, id="a process was busy between two readings"),
         pytest.param({"busy": {7: (0, 1)}, "busy_at": 9}, id="a process decoded between two readings"),
     ],
