@@ -115,17 +115,6 @@ def test_every_job_is_accounted_for_and_no_gpu_is_given_twice(
     assert all(run.median_wait[name] <= run.p95_wait[name] <= (run.longest_wait or 0) for name in run.jobs)
 
 
-@pytest.mark.parametrize("start", STARTS)
-def test_a_seed_decides_all(start: str) -> None:
-    changes: dict[str, Any] = {
-        "settings": Settings(ties="random"),
-        "priorities": "drawn",
-        "measured": 2.0,
-    }
-    assert without_pace(run_of(start, **changes)) == without_pace(run_of(start, **changes))
-    assert without_pace(run_of(start, **changes)) != without_pace(run_of(start, seed=44, **changes))
-
-
 def test_the_same_jobs_arrive_whatever_the_start_the_policy_and_the_batch() -> None:
     runs = [
         *(run_of(start) for start in STARTS),
@@ -148,14 +137,6 @@ def test_an_arriving_job_is_decided_as_in_a_step_for_all(start: str) -> None:
         assert without_pace(run_of(start)) == without_pace(run)
 
 
-def test_a_cluster_with_room_for_all_lets_nobody_wait() -> None:
-    for start in STARTS:
-        run = run_of(start, load=0.05)
-        assert run.longest_wait == 0.0
-        assert (run.waiting_milli, run.given_up, run.deadlocked) == (0, 0, 0)
-        assert run.allocated_milli == run.arrived_milli
-
-
 def test_a_job_that_never_fits_is_rejected() -> None:
     nodes = (NodeShape("n", 64_000, 64_000, 4, "A100"),)
     pods = (TracePod("a", whole(1, 1000)), TracePod("b", whole(1, models=("H100",))))
@@ -164,13 +145,6 @@ def test_a_job_that_never_fits_is_rejected() -> None:
         # Gangs of 5 pods and more, and pods of a model that no node has.
         assert set(run.jobs or {}) == {"single", "2", "3-4"}
         assert set(run.rejected_by_class) == {"1-gpu", "1-gpu-constrained"}
-
-
-def test_gangs_that_hold_a_part_of_their_places_give_up_in_time() -> None:
-    patient, impatient = run_of(ALONE, patience=100.0), run_of(ALONE, patience=0.01)
-    assert patient.given_up == 0
-    assert (impatient.given_up or 0) > 0
-    assert (impatient.partial_gangs_percent or 0) < (patient.partial_gangs_percent or 0)
 
 
 @pytest.mark.parametrize("start", STARTS)
