@@ -132,13 +132,6 @@ def test_means_follow_about_the_last_minute() -> None:
     assert (fields[-1]["memory_utilization_percent"], fields[-1]["power_watts"]) == (2, 92)
 
 
-def test_a_value_without_a_sample_is_not_reported() -> None:
-    gpu = Gpu()
-    gpu.after(0, Samples(100, 50, 700.0, 60, 1980, ("PowerCap",)))
-    fields = gpu.after(5, Samples()).fields
-    assert {name: value for name, value in fields.items() if value is not None} == {}
-
-
 def test_peaks_are_kept_while_a_container_of_the_pod_runs_again() -> None:
     gpu = Gpu()
 

@@ -51,12 +51,6 @@ def test_models_in_a_summary(file: Path, devices: list[Json], model: str | None)
     assert refusals(status) == []
 
 
-def test_a_gpunode_without_a_status_has_no_gpus(file: Path) -> None:
-    file.write_text("{kind: GPUNode, metadata: {name: a}}")
-    status = plain("a", FakeReadings(file).statuses()["a"])["status"]
-    assert status == {"devices": [], "summary": {"gpus": 0, "healthy": 0, "memoryUsedPercent": 0}}
-
-
 def test_the_sample_is_taken_by_an_api_server() -> None:
     statuses = FakeReadings(SAMPLE).statuses()
     assert statuses
@@ -78,9 +72,7 @@ class TestChanges:
     @pytest.mark.parametrize(
         "spoil",
         [
-            pytest.param(lambda file: file.write_text("kind: ["), id="no YAML"),
             pytest.param(lambda file: file.write_text(""), id="empty, as while it is written"),
-            pytest.param(lambda file: file.write_bytes(inventory(node("a"))), id="without any GPUNode"),
             pytest.param(lambda file: file.unlink(), id="gone"),
         ],
     )

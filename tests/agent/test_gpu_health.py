@@ -78,7 +78,6 @@ def patient() -> Patient:
             gpu(31, 95, 48), "XID 95: uncontained memory error; needs a GPU reset", id="the first of a kind"
         ),
         pytest.param(gpu(48, 79), FELL, id="the one with the stronger cure"),
-        pytest.param(gpu(12345), None, id="an XID that the catalogue does not have"),
         pytest.param(gpu(faults=(LOST,)), LOST_NOW, id="a lost GPU"),
         pytest.param(
             gpu(faults=("row remapping failed",)),
@@ -94,10 +93,8 @@ def patient() -> Patient:
             gpu(faults=("GPU cannot be read",)), "GPU cannot be read", id="a GPU that does not answer"
         ),
         pytest.param(gpu(63, faults=(LOST,)), LOST_NOW, id="present errors come before past ones"),
-        pytest.param(gpu(79, faults=(LOST,)), FELL, id="but not before what lasts"),
         pytest.param(gpu(ecc=2), ECC, id="an ECC error"),
         pytest.param(gpu(48, ecc=2), DBE, id="its XID says more"),
-        pytest.param(gpu(action=0), None, id="a driver that asks for nothing"),
         pytest.param(gpu(action=1), "the driver asks for a GPU reset", id="a driver that asks for a reset"),
         pytest.param(gpu(action=2), "the driver asks for a reboot of the node", id="for a reboot"),
         pytest.param(gpu(action=99), "the driver asks for recovery action 99", id="for something new"),
@@ -205,10 +202,6 @@ class TestReset:
             patient.restart()
             assert patient.sees(gpu(action=0)) is None
 
-    def test_a_request_of_the_driver_holds_while_the_driver_cannot_be_read(self, patient: Patient) -> None:
-        reason = patient.sees(gpu(action=1))
-        assert patient.sees(gpu(pending=None), DAYS_S) == reason
-
     def test_a_gpu_that_never_waited_had_none(self, patient: Patient) -> None:
         patient.sees(gpu(48, pending=None))
         assert patient.sees(gpu(), DAYS_S) == DBE
@@ -265,11 +258,6 @@ class TestAnAgentBefore:
         patient.last = HealthStatus("Unhealthy", "XID 999: new; needs a GPU reset", "GPUReset")
         patient.restart()
         assert patient.sees(gpu(), DAYS_S) == patient.last.reason
-
-    def test_the_driver_was_gone(self, patient: Patient) -> None:
-        patient.last = HealthStatus("Unhealthy", "the NVIDIA driver is not loaded")
-        patient.restart()
-        assert patient.sees(gpu()) is None
 
     def test_an_earlier_report_is_at_most_as_old_as_its_errors(self) -> None:
         health = Health()

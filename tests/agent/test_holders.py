@@ -52,7 +52,6 @@ TRAIN = HolderStatus(namespace="ml", name="train", container="main")
 @pytest.mark.parametrize(
     ("device", "allocations", "holders"),
     [
-        pytest.param(gpu(), [train("GPU-a")], [TRAIN], id="a container that was given the GPU"),
         pytest.param(gpu(), [train("GPU-a::0", "GPU-a::3")], [TRAIN] * 2, id="each replica is held"),
         pytest.param(gpu(), [train("GPU-a", "GPU-a")], [TRAIN], id="the same id twice is one"),
         pytest.param(
@@ -73,7 +72,6 @@ TRAIN = HolderStatus(namespace="ml", name="train", container="main")
             [TRAIN, HolderStatus("uid-a", memory_mib=300)],
             id="a pod by name and by UID that the agent cannot join",
         ),
-        pytest.param(gpu(Process(101)), [], [HolderStatus("uid-a", memory_mib=0)], id="a pod of unknown use"),
         pytest.param(
             gpu(Process(101, 80_000), Process(102, 80_000)),
             [],
@@ -111,7 +109,6 @@ def test_a_uid_that_no_report_may_say_is_left_out(uid: str) -> None:
     [
         pytest.param(gpu(), 10_000, id="no process"),
         pytest.param(gpu(Process(901, 300), Process(101, 5)), 9995, id="everything except a pod's"),
-        pytest.param(gpu(Process(101, 6000), Process(102, 6000)), 0, id="processes with memory in common"),
         pytest.param(gpu(Process(901, 300), used=200), 200, id="no more than is used"),
         pytest.param(gpu(Process(901, 300), Process(902)), None, id="a process of unknown size"),
         pytest.param(gpu(Process(901, 300), Process(701, 1)), None, id="an unknown process"),
@@ -126,7 +123,6 @@ def test_a_uid_that_no_report_may_say_is_left_out(uid: str) -> None:
             9997,
             id="what runs in an instance does not count twice",
         ),
-        pytest.param(partitioned(), None, id="a partitioned device without instances or processes"),
     ],
 )
 def test_use_by_no_pod_is_known_to_the_last_process_or_not_at_all(
@@ -151,12 +147,6 @@ MIG = train("MIG-0")
 @pytest.mark.parametrize(
     ("device", "allocations", "instances"),
     [
-        pytest.param(
-            partitioned((Process(101, 3), Process(102, 4)), ()),
-            [],
-            {"MIG-0": HolderStatus("uid-a", memory_mib=7)},
-            id="a pod by its processes",
-        ),
         pytest.param(
             partitioned((Process(201, 5), Process(202, 4))),
             [MIG],

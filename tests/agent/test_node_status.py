@@ -75,22 +75,10 @@ def test_a_whole_reading_is_written_field_by_field(rig: Rig) -> None:
     ]
 
 
-def test_unreadable_values_are_left_out() -> None:
-    assert device(DeviceReading("GPU-0", 3, 0)) == {
-        "uuid": "GPU-0",
-        "index": 3,
-        "vendor": "nvidia",
-        "model": "UNKNOWN",
-        "memory": {"totalMiB": 0},
-        "health": {"state": "Healthy"},
-    }
-
-
 @pytest.mark.parametrize(
     ("numbers", "unaccounted", "memory"),
     [
         pytest.param((500, 1000), 300, (500, 1000, 300), id="as they are"),
-        pytest.param((500, 1000), None, (500, 1000, None), id="use that cannot be attributed is not guessed"),
         pytest.param((500, None), 300, (500, None, None), id="nor is a part of a use that is not known"),
         pytest.param((500, 1000), 2000, (500, 1000, 1000), id="read a moment later, when there was more"),
         pytest.param((500, 81900), 81900, (500, 81420, 81420), id="together more than there is"),
@@ -225,3 +213,14 @@ def test_whatever_is_read_is_taken_by_the_api_server_and_by_the_reader() -> None
 
 def sorted_by_index(reading: NodeReading) -> list[DeviceReading]:
     return sorted(reading.devices, key=lambda gpu: gpu.index)
+
+
+def test_unreadable_values_are_left_out() -> None:
+    assert device(DeviceReading("GPU-0", 3, 0)) == {
+        "uuid": "GPU-0",
+        "index": 3,
+        "vendor": "nvidia",
+        "model": "UNKNOWN",
+        "memory": {"totalMiB": 0},
+        "health": {"state": "Healthy"},
+    }

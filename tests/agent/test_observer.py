@@ -149,19 +149,6 @@ def test_sharing_comes_from_labels_and_the_kubelet(rig: Rig) -> None:
     assert status.mig_strategy == "single"
 
 
-def test_health_has_the_observers_clock(rig: Rig) -> None:
-    well = rig.source.reading
-    rig.source.reading = NodeReading((DeviceReading("GPU-a", 0, 81920, xids=(63,)),))
-    seen = []
-    for _ in range(3):
-        health = rig.gpu().health
-        assert health is not None
-        seen.append(health.state)
-        rig.source.reading = well
-        rig.now += 150
-    assert seen == ["Unhealthy", "Unhealthy", "Healthy"]
-
-
 def test_the_health_of_all_gpus_is_taken_over(rig: Rig) -> None:
     rig.observer.remember(
         GpuNodeStatus(

@@ -87,9 +87,7 @@ def test_holdings_of_containers_are_sorted(node: Node) -> None:
 @pytest.mark.parametrize(
     "held",
     [
-        pytest.param([], id="a container without devices"),
         pytest.param(devices("example.com/nic", "0"), id="another plugin, whose ids could be indices"),
-        pytest.param([ContainerDevices(resource_name=GPU)], id="a resource without ids"),
     ],
 )
 def test_other_resources_are_ignored(node: Node, held: list[ContainerDevices]) -> None:
@@ -126,17 +124,6 @@ def test_a_restart_is_survived_at_once(node: Node, log: pytest.LogCaptureFixture
     node.kubelet.start()
     assert node.client.read() == (Allocation("ml", "new", "main", GPU, ("GPU-a",)),)
     assert said(log) == ["INFO"]
-
-
-def test_a_socket_without_a_listener_is_tried_again(idle: Node, log: pytest.LogCaptureFixture) -> None:
-    with sockets.socket(sockets.AF_UNIX) as left_behind:
-        left_behind.bind(str(idle.kubelet.socket))
-    for _ in range(5):
-        assert idle.client.read() is None
-    assert "no answer" in log.text
-    assert said(log) == ["WARNING"]
-    idle.kubelet.start()
-    assert idle.client.read() == (TRAIN,)
 
 
 def test_a_socket_with_broken_calls_is_tried_again_each_time(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.errors import InventoryError
 from scheduler_ext.sim.cluster_dump import ClusterDump
 from scheduler_ext.sim.policy_comparison import compare_policies
 from scheduler_ext.sim.trace_workload import PodKind
@@ -87,11 +86,6 @@ def test_a_node(objects: list[Json], shape: NodeShape) -> None:
     ("objects", "note"),
     [
         pytest.param(
-            [gpu_node("m", [gpu(0)]), node("m", {WHOLE: "1"}, unschedulable=True)],
-            "1 node is left out: cordoned",
-            id="a cordoned node",
-        ),
-        pytest.param(
             [gpu_node("m", [gpu(0)], sharing={"strategy": "time-slicing", "replicas": 4})],
             "1 node is left out: time-slicing or MPS",
             id="time-slicing",
@@ -134,12 +128,6 @@ def test_ignored_rules_of_nodes_are_noted(objects: list[Json], note: list[str]) 
     assert dump_of(GPU_2, *objects).notes == note
 
 
-def test_a_cluster_without_gpus_that_can_be_simulated_is_refused() -> None:
-    with pytest.raises(InventoryError) as raised:
-        dump_of(node("n", {WHOLE: "1"}, labels=GFD_H100, unschedulable=True))
-    assert str(raised.value) == ("no node has a GPU that can be simulated (1 node is left out: cordoned)")
-
-
 def share_on(uuid: str, mib: int, name: str = "s") -> Json:
     annotations = {"devices.gpu.scheduler-ext.io/main": uuid}
     return pod(name, {SHARE: str(mib)}, on="n", annotations=annotations)
@@ -163,16 +151,10 @@ def share_on(uuid: str, mib: int, name: str = "s") -> Json:
         ),
         pytest.param(GPU_2, [share_on("GPU-1", 40961)], [1000, 499], id="a share is rounded up"),
         pytest.param(
-            GPU_2, [share_on("GPU-1", 8192), share_on("GPU-1", 8192, "t")], [1000, 800], id="two shares"
-        ),
-        pytest.param(
             GPU_2,
             [pod("p", {WHOLE: "1"}, on="n", phase="Succeeded")],
             [1000, 1000],
             id="a pod that has ended",
-        ),
-        pytest.param(
-            GPU_2, [pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n")], [1000, 1000], id="MIG is not modelled"
         ),
     ],
 )
@@ -209,11 +191,6 @@ CLUSTER = (
             id="whole GPUs of the vendor",
         ),
         pytest.param(
-            pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "model": "T4"}),
-            PodKind(0, 0, 1, 1000, ("T4",)),
-            id="a model",
-        ),
-        pytest.param(
             pod("p", {WHOLE: "1"}, annotations={ANNOTATION + "min-memory": "40Gi"}),
             PodKind(0, 0, 1, 1000, ("A100-80GB",)),
             id="the models with the memory that the pod needs",
@@ -242,7 +219,6 @@ def test_a_new_pod(asking: Json, kind: PodKind) -> None:
 @pytest.mark.parametrize(
     ("asking", "note"),
     [
-        pytest.param(pod("p", {"nvidia.com/mig-1g.10gb": "1"}), "1 pod is left out: MIG instances", id="MIG"),
         pytest.param(
             pod("p", containers=[{"name": n, "resources": {"limits": {SHARE: "9"}}} for n in "ab"]),
             "1 pod is left out: several shares or kinds of GPUs",

@@ -107,11 +107,6 @@ def test_a_policy_is_named_by(tmp_path: Path, text: str, name: str) -> None:
         ),
         pytest.param("raise SystemExit(3)\n", ", line 1: SystemExit: 3", id="a file that exits"),
         pytest.param(
-            IMPORTS,
-            ": has no subclass of scheduler_ext.sim.placement_policy.Policy; the file defines one",
-            id="imported policies are not the file's own",
-        ),
-        pytest.param(
             GOOD + "\nclass Other(Mine): pass\n",
             ": has 2 subclasses of Policy: Mine, Other; keep one in a file",
             id="two policies",
@@ -172,11 +167,6 @@ def test_an_entry_point_is_a_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     ("point", "problem"),
     [
         pytest.param(
-            "bad = no_such_module:Mine",
-            "entry point bad = no_such_module:Mine: ModuleNotFoundError: No module named 'no_such_module'",
-            id="a module that is not there",
-        ),
-        pytest.param(
             "bad = collections:Counter",
             "entry point bad = collections:Counter: is no subclass of "
             "scheduler_ext.sim.placement_policy.Policy",
@@ -233,11 +223,6 @@ def evaluating(*lines: str) -> str:
             id="an exception of retarget, in one line",
         ),
         pytest.param(
-            evaluating("return np.zeros(3) + np.zeros(4)"),
-            ", line 7: ValueError: operands could not be broadcast together",
-            id="an exception of numpy, at the policy's line",
-        ),
-        pytest.param(
             evaluating("nodes.cpu_free -= 1"),
             ", line 7: ValueError: output array is read-only",
             id="a policy that changes the nodes",
@@ -246,11 +231,6 @@ def evaluating(*lines: str) -> str:
             evaluating("return Evaluation(np.zeros(9), np.zeros(2, int))"),
             ", line 6: evaluate: score has the shape (9,); give one value for each of the 2 nodes",
             id="too many scores",
-        ),
-        pytest.param(
-            evaluating("return Evaluation(['a', 'b'], np.zeros(2, int))"),
-            ", line 6: evaluate: score has the type <U1; give numbers",
-            id="scores that are texts",
         ),
         pytest.param(
             evaluating("return Evaluation(np.zeros(2), np.zeros(2))"),
@@ -272,7 +252,6 @@ def evaluating(*lines: str) -> str:
             ", line 6: evaluate: slot 2 of node n0 is no GPU, and the pod asks 300",
             id="a slot that is no GPU",
         ),
-        pytest.param(evaluating("raise SystemExit"), ", line 7: SystemExit", id="a policy that exits"),
     ],
 )
 def test_a_mistake_of_a_policy_is_one_line(tmp_path: Path, text: str, problem: str) -> None:

@@ -14,7 +14,7 @@ from msgspec import structs
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Outcome
 from scheduler_ext.sim.plots import write_plots
-from scheduler_ext.sim.protocols import run_churn, run_inflation
+from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 from tests.sim.test_protocols import SMALL
@@ -26,11 +26,7 @@ PNG = b"\x89PNG"
 
 def test_a_trace_has_three_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    outcomes = [
-        run_inflation(replace(SMALL, policy=policy, seed=seed))
-        for policy in ("fgd", "random")
-        for seed in (1, 2)
-    ]
+    outcomes = [run_inflation(replace(SMALL, policy=policy, load=0.5)) for policy in ("fgd", "random")]
     written = write_plots(tmp_path / "new", outcomes)
     assert [path.name for path in written] == [
         "small-allocation.png",
@@ -147,10 +143,3 @@ def test_a_missing_matplotlib_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(SimulationError, match=r"pip install 'scheduler-ext\[bench\]'"):
         write_plots(tmp_path, [run_inflation(replace(SMALL, load=0.2))])
-
-
-def test_a_picture_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    (tmp_path / "small-cluster.png").mkdir()
-    with pytest.raises(SimulationError, match=r"/small-cluster\.png: cannot be written: Is a directory"):
-        write_plots(tmp_path, [run_churn(replace(SMALL, measured=0.5))])

@@ -94,13 +94,6 @@ class TestSampling:
         # 40 per cent are 100 nodes: 0 to 99, 100 to 199, 200 to 249 and 0 to 49, ...
         assert nodes == [0, 100, 0, 50]
 
-    def test_the_best_of_the_sample_wins(self) -> None:
-        world = World(cluster_of(*[(8000, 2, "A100")] * 250))
-        world.place(whole(1), 150, (0,))
-        scheduler = scheduler_of(world, "best-fit", Settings(ties="first", sampled_percent=40))
-        nodes = [placement.node for _ in range(2) if (placement := scheduler.choose(whole(1))) is not None]
-        assert nodes == [0, 150]
-
     def test_a_node_that_fits_is_found_wherever_it_is(self) -> None:
         world = World(cluster_of(*[(1000, 1, "T4")] * 200, (8000, 1, "A100")))
         scheduler = scheduler_of(world, "best-fit", Settings(sampled_percent=5))

@@ -107,14 +107,6 @@ def test_means_of_waits_are_over_the_seeds_with_such_jobs() -> None:
     assert mean["longestWait"] == 3.0
 
 
-def test_means_by_class_are_over_all_seeds() -> None:
-    fgd, random = summary(RUNS)
-    assert fgd["rejectedByClass"] == {"8-gpu": 4000.0, "share": 750.0}
-    assert random["rejectedByClass"] == {"1g.6gb": 0.5}
-    assert fgd["allocationPercent"] == {"100": 85.0}
-    assert fgd["standardError"]["rejectedByClass"] == {"8-gpu": 4000.0, "share": 250.0}
-
-
 @pytest.mark.parametrize(
     ("values", "error"),
     [
@@ -128,3 +120,11 @@ def test_the_standard_error_of_a_mean(values: list[float], error: dict[str, floa
         "allocationPercent": error,
         "rejectedByClass": {},
     } | dict.fromkeys(NOT_OF_INFLATION)
+
+
+def test_means_by_class_are_over_all_seeds() -> None:
+    fgd, random = summary(RUNS)
+    assert fgd["rejectedByClass"] == {"8-gpu": 4000.0, "share": 750.0}
+    assert random["rejectedByClass"] == {"1g.6gb": 0.5}
+    assert fgd["allocationPercent"] == {"100": 85.0}
+    assert fgd["standardError"]["rejectedByClass"] == {"8-gpu": 4000.0, "share": 250.0}

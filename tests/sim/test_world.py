@@ -12,15 +12,6 @@ from scheduler_ext.sim.world import NodesView, World
 from tests.sim.small import cluster_of, fits, kinds, share, whole, worlds
 
 
-def test_a_share_leaves_the_rest_of_its_gpu() -> None:
-    world = World(cluster_of((8000, 2, "A100")))
-    world.place(share(300), 0, (1,))
-    assert world.room_milli[:, 0].tolist() == [1000, 700]
-    assert (world.cpu_free[0], world.memory_free[0], world.allocated_milli) == (7000, 99000, 300)
-    assert world.whole_gpus(0, 2) == (0,)
-    assert world.tasks[:, 0].tolist() == [1, 0, 0]
-
-
 @pytest.mark.parametrize(
     ("kind", "slots"),
     [

@@ -22,10 +22,6 @@ CALLS = {
 }
 
 
-def test_an_idle_gpu(rig: Rig) -> None:
-    assert rig.device(h100()).samples == IDLE
-
-
 def test_a_busy_gpu(rig: Rig) -> None:
     gpu = h100()
     gpu.utilization, gpu.memory_utilization, gpu.milliwatts = 97, 40, 699_500

@@ -31,7 +31,6 @@ MISMATCH = "the NVIDIA driver and the NVML library differ in version"
         pytest.param(
             {"nvmlDeviceGetCount_v2": 999}, "NVML cannot count the GPUs: Unknown Error", False, id="no list"
         ),
-        pytest.param({"*": 1}, "NVML is not initialised", False, id="no initialisation helps"),
     ],
 )
 def test_a_node_that_cannot_begin(
@@ -168,7 +167,7 @@ def test_a_host_without_the_library(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("code", [2, 3, 4, 6, 7, 15, 16, 28, 999])
+@pytest.mark.parametrize("code", [3, 999])
 @pytest.mark.parametrize("function", ["nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2"])
 def test_an_unreadable_version_is_absent(rig: Rig, function: str, code: int) -> None:
     rig.node.faults = {function: code}

@@ -88,14 +88,6 @@ def test_a_gpu_that_leaves_takes_no_index_of_another(rig: Rig) -> None:
     assert [device.uuid for device in rig.read(first, t4(1)).devices] == ["GPU-h100-0", "GPU-t4-1"]
 
 
-def test_a_gpu_that_moved_is_not_also_taken_for_a_lost_one(rig: Rig) -> None:
-    first, second, third = h100(0), t4(1), a100_80gb_mig(2)
-    rig.read(first, second, h100(3))
-    third.faults = {"nvmlDeviceGetHandleByIndex_v2": 15}
-    devices = rig.read(second, third).devices
-    assert [(device.uuid, device.index, device.faults) for device in devices] == [("GPU-t4-1", 0, ())]
-
-
 def remapped(rows: str | None) -> FakeGpu:
     gpu = h100()
     gpu.remapped = rows

@@ -83,7 +83,6 @@ def test_an_instance_goes_away_while_it_is_read(rig: Rig, function: str, code: i
 @pytest.mark.parametrize(
     ("parts", "start", "size", "expected"),
     [
-        pytest.param(["1c.3g.40gb"], 4, 4, [("1c.3g.40gb", 4, 4)], id="one alone has all of it"),
         pytest.param(
             ["1c.3g.40gb", "2c.3g.40gb"],
             4,
@@ -119,15 +118,6 @@ def test_a_gpu_instance_that_is_divided(
     units = [unit for _, at, length in placed(device) for unit in range(at or 0, (at or 0) + (length or 0))]
     assert sorted(units) == sorted([*range(start, start + size), (start + 4) % 8])
     assert all(parse_profile(profile) == profile for profile, _, _ in placed(device))
-
-
-def test_parts_without_a_known_place_stay_without(rig: Rig) -> None:
-    gpu = a100_80gb_mig()
-    gpu.devices = [
-        FakeMig(uuid=f"MIG-{i}", profile="1c.3g.40gb", gpu_instance_id=1, start=0, size=4) for i in range(2)
-    ]
-    gpu.faults = {"nvmlDeviceGetGpuInstanceById": 4}
-    assert placed(rig.device(gpu)) == [("1c.3g.40gb", None, None)] * 2
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ SMALL = Experiment(
     settings=Settings(ties="first"),
     priorities="none",
     warm_up=1.0,
-    measured=6.0,
+    measured=4.0,
 )
 
 
@@ -88,8 +88,7 @@ def looked_at() -> Iterator[list[PlannedStarts]]:
 
 
 @pytest.mark.parametrize("start", STARTS)
-@pytest.mark.parametrize("priorities", ["none", "drawn"])
-@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize(("priorities", "batch"), [("none", 1), ("drawn", 8)])
 def test_every_job_is_accounted_for_and_no_gpu_is_given_twice(
     start: str, priorities: str, batch: int
 ) -> None:
@@ -117,9 +116,8 @@ def test_every_job_is_accounted_for_and_no_gpu_is_given_twice(
 
 def test_the_same_jobs_arrive_whatever_the_start_the_policy_and_the_batch() -> None:
     runs = [
-        *(run_of(start) for start in STARTS),
-        run_of(TOGETHER, batch=8),
-        run_of(TOGETHER, policy="first-fit"),
+        *(run_of(start, measured=1.0) for start in STARTS),
+        run_of(TOGETHER, measured=1.0, batch=8, policy="first-fit"),
     ]
     assert len({run.arrived_milli for run in runs}) == 1
     assert all(run.jobs == runs[0].jobs for run in runs)
@@ -132,9 +130,9 @@ def test_an_arriving_job_is_decided_as_in_a_step_for_all(start: str) -> None:
             self._waiting[job] = None
             return self.retry(now)
 
-    run = run_of(start)
+    run = run_of(start, measured=2.5)
     with patch("scheduler_ext.sim.gangs.gang_churn.PlannedStarts", Whole):
-        assert without_pace(run_of(start)) == without_pace(run)
+        assert without_pace(run_of(start, measured=2.5)) == without_pace(run)
 
 
 def test_a_job_that_never_fits_is_rejected() -> None:
@@ -163,7 +161,7 @@ def test_a_job_that_was_evicted_runs_its_whole_time_again(start: str) -> None:
             assert before == (churn._floor.has_started(job), churn._ends_at.get(job))
 
     with patch.object(_GangChurn, "_finish", watched_finish):
-        run = run_of(start, priorities="drawn", measured=9.0)
+        run = run_of(start, priorities="drawn", measured=5.0)
     assert (run.evicted_milli or 0) > 0
     assert stale > 0
 

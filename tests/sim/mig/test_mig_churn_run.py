@@ -121,16 +121,5 @@ def test_a_profile_at_its_cap_is_barred_whatever_is_free() -> None:
     assert np.array_equal(gpus.masks_for(plain), [0x01, 0])
 
 
-def test_a_cap_below_the_starts_bars_too() -> None:
-    capped = geometry_from_report(4, [Profile("1g.6gb", 1, (0, 1, 2, 3), 2, None)])
-    gpus = MigGpus(capped, 1)
-    gpus.create(0, 0, 0)
-    assert np.array_equal(gpus.masks_for(0), [0b0001])
-    gpus.create(0, 0, 2)
-    assert np.array_equal(gpus.masks_for(0), [0b1111])
-    gpus.destroy(0, 0, 0)
-    assert np.array_equal(gpus.masks_for(0), [0b0100])
-
-
 def test_every_policy_meets_the_same_pods() -> None:
     assert len({run_mig_churn(churn(), policy, 42).arrived_milli for policy in list(MIG_POLICIES)}) == 1
