@@ -107,6 +107,21 @@ def test_a_policy_is_named_by(tmp_path: Path, text: str, name: str) -> None:
         ),
         pytest.param("raise SystemExit(3)\n", ", line 1: SystemExit: 3", id="a file that exits"),
         pytest.param(
+            IMPORTS,
+            ": has no subclass of scheduler_ext.sim.placement_policy.Policy; the file defines one",
+            id="imported policies are not the file's own",
+        ),
+        pytest.param(
+            f"{IMPORTS}\nclass Mine(Policy): pass\n",
+            ": Mine has no method evaluate(self, kind, nodes)",
+            id="no evaluate",
+        ),
+        pytest.param(
+            GOOD.replace("(Policy):", "(Policy):\n    name = 7"),
+            ": the name 7 of Mine is no text; write name = 'mine'",
+            id="a name that is no text",
+        ),
+        pytest.param(
             GOOD + "\nclass Other(Mine): pass\n",
             ": has 2 subclasses of Policy: Mine, Other; keep one in a file",
             id="two policies",

@@ -132,6 +132,7 @@ def test_uniform_is_every_shape_of_any_geometry() -> None:
         pytest.param("7g.80gb=1e308,1g.10gb=1e308", "too large to be added", id="a sum beyond floats"),
         pytest.param("7g.80gb=0", "all parts are 0", id="nothing is asked"),
         pytest.param("7g.80gb=1,7G.80GB=2", "7g.80gb is listed twice", id="twice, however it is written"),
+        pytest.param("7g.80gb=", "must be a number", id="no number"),
     ],
 )
 def test_a_mix_that_cannot_be_meant(text: str, says: str) -> None:
