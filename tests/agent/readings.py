@@ -26,7 +26,7 @@ PRODUCTS = ("NVIDIA H100 80GB HBM3", "Tesla T4", "NVIDIA A100-SXM4-80GB", "NVIDI
 UUIDS = ("GPU-0", "GPU-1", "GPU-2", "GPU-3")
 
 _T = TypeVar("_T")
-_texts = st.one_of(st.sampled_from(PRODUCTS), st.text(max_size=200))
+_texts = st.one_of(st.sampled_from(PRODUCTS), st.text("aT4 ,\n\x1bé", max_size=200))
 _mib = st.one_of(st.integers(0, 100_000), st.integers(0, 2**24))
 _units = st.integers(0, 20)
 
@@ -145,7 +145,7 @@ def node_readings(draw: DrawFn) -> NodeReading:
     ]
     return NodeReading(
         tuple(draw(st.permutations(devices))),
-        driver_version=draw(perhaps(st.one_of(st.just("570.172.08"), st.text(max_size=100)))),
+        driver_version=draw(perhaps(st.one_of(st.just("570.172.08"), st.text("5.7 \n\x00é", max_size=100)))),
         cuda_version=draw(perhaps(st.just("12.8"))),
         problem=draw(perhaps(_texts)),
     )

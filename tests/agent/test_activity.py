@@ -70,18 +70,6 @@ def test_a_gpu_is_idle_from_the_last_sample_in_which_it_computed() -> None:
     assert idle_s(gpu.after(5, busy())) == 0
 
 
-def test_a_gpu_that_never_computed_is_idle_from_the_first_sample() -> None:
-    gpu = Gpu()
-    assert [idle_s(gpu.after(5, IDLE)) for _ in range(3)] == [0, 5, 10]
-
-
-def test_a_time_without_samples_is_no_idleness() -> None:
-    gpu = Gpu()
-    gpu.after(0, IDLE)
-    assert idle_s(gpu.after(600, Samples())) is None
-    assert idle_s(gpu.after(5, IDLE)) == 0
-
-
 def test_each_pod_on_a_shared_gpu() -> None:
     gpu, held = Gpu(), used_by(anna=100, bert=200)
     gpu.after(0, IDLE, held)
@@ -142,19 +130,6 @@ def test_means_follow_about_the_last_minute() -> None:
     assert told[11] == 37
     assert told[-1] == 5
     assert (fields[-1]["memory_utilization_percent"], fields[-1]["power_watts"]) == (2, 92)
-
-
-def test_a_short_pause_does_not_look_like_an_idle_gpu() -> None:
-    gpu = Gpu()
-    told = [gpu.after(5, Samples(100 if n % 10 else 0)).fields["utilization_percent"] for n in range(100)]
-    assert min(told[60:]) > 80
-
-
-def test_a_value_without_a_sample_is_not_reported() -> None:
-    gpu = Gpu()
-    gpu.after(0, Samples(100, 50, 700.0, 60, 1980, ("PowerCap",)))
-    fields = gpu.after(5, Samples()).fields
-    assert {name: value for name, value in fields.items() if value is not None} == {}
 
 
 def test_peaks_are_kept_while_a_container_of_the_pod_runs_again() -> None:

@@ -34,11 +34,6 @@ def left(*devices: Json) -> tuple[list[Json], tuple[str, ...]]:
             id="a holder has all there is, not more",
         ),
         pytest.param(
-            [gpu(0, holders=[holder("p"), holder("q", memoryMiB=90_000)])],
-            [gpu(0, holders=[holder("p"), holder("q", memoryMiB=81_920)])],
-            id="other holders stay",
-        ),
-        pytest.param(
             [sliced(instance("GPU-0"))],
             [gpu(0, mig={"enabled": True})],
             id="an instance that is its GPU goes",

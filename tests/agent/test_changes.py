@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 
 import pytest
 
@@ -70,7 +69,6 @@ AT_ONCE, SOON, FRESH = 1.0, 10.0, 60.0
     [
         pytest.param(status(PLAIN), status(PLAIN), FRESH, id="nothing changed"),
         pytest.param(status(PLAIN), status(PLAIN.but(health=SICK)), AT_ONCE, id="a GPU fell ill"),
-        pytest.param(status(PLAIN.but(health=SICK)), status(PLAIN), AT_ONCE, id="a GPU recovered"),
         pytest.param(status(PLAIN, SMALL), status(PLAIN), AT_ONCE, id="a GPU is gone"),
         pytest.param(status(PLAIN), status(PLAIN.but(mig=SLICED.mig)), AT_ONCE, id="MIG was switched on"),
         pytest.param(
@@ -85,7 +83,6 @@ AT_ONCE, SOON, FRESH = 1.0, 10.0, 60.0
         pytest.param(status(), status(sharing=SharingStatus("mps", 2)), AT_ONCE, id="shared from now on"),
         pytest.param(status(PLAIN), status(used(PLAIN, 11_639)), SOON, id="2 % more of a large GPU"),
         pytest.param(status(PLAIN), status(used(PLAIN, 11_638)), FRESH, id="less than 2 % more"),
-        pytest.param(status(PLAIN), status(used(PLAIN, 8_361)), SOON, id="2 % less"),
         pytest.param(status(SMALL), status(used(SMALL, 1257)), SOON, id="256 MiB more of a small GPU"),
         pytest.param(status(SMALL), status(used(SMALL, 1256)), FRESH, id="2 % of a small GPU"),
         pytest.param(status(PLAIN), status(used(PLAIN, None)), SOON, id="use that is no longer known"),
@@ -102,18 +99,11 @@ AT_ONCE, SOON, FRESH = 1.0, 10.0, 60.0
             status(PLAIN), status(used(PLAIN, 10_000, reserved_mib=9000)), SOON, id="the driver keeps more"
         ),
         pytest.param(status(PLAIN), status(PLAIN.but(holders=None)), SOON, id="a holder went"),
-        pytest.param(status(PLAIN), status(PLAIN.but(holders=[OTHER])), SOON, id="another holder came"),
         pytest.param(
             status(PLAIN),
             status(PLAIN.but(holders=[TRAIN.but(memory_mib=20_000)])),
             SOON,
             id="a holder uses much more",
-        ),
-        pytest.param(
-            status(PLAIN),
-            status(PLAIN.but(holders=[TRAIN.but(memory_mib=10_100)])),
-            FRESH,
-            id="a holder uses little more",
         ),
         pytest.param(
             status(SLICED),
@@ -140,35 +130,19 @@ def test_the_first_status_is_due() -> None:
     assert Schedule().due(status(), 0)
 
 
-def test_a_lost_report_is_due() -> None:
-    schedule = Schedule()
-    schedule.written(status(), 1000)
-    assert not schedule.due(status(), 1000)
-    schedule.forget()
-    assert schedule.due(status(), 1000)
-
-
 @pytest.mark.parametrize(("chance", "after_s"), [(0.0, 48.0), (0.5, 60.0), (1.0, 72.0)])
 def test_agents_that_began_together_part(chance: float, after_s: float) -> None:
     assert due_after(status(PLAIN), status(PLAIN), chance) == after_s
 
 
-def writes_in_a_day(statuses: Callable[[int], WrittenStatus]) -> int:
+def test_an_idle_node_is_written_less_than_0_02_times_a_second() -> None:
     schedule = Schedule(chance=random.Random(1).random)
     written = 0
-    for now in range(0, 86_400, 5):
-        if schedule.due(statuses(now), now):
-            schedule.written(statuses(now), now)
+    for now in range(0, 7200, 5):
+        if schedule.due(status(PLAIN), now):
+            schedule.written(status(PLAIN), now)
             written += 1
-    return written
-
-
-def test_an_idle_node_is_written_less_than_0_02_times_a_second() -> None:
-    assert 86_400 * 0.01 < writes_in_a_day(lambda now: status(PLAIN)) < 86_400 * 0.02
-
-
-def test_restless_memory_is_written_every_ten_seconds() -> None:
-    assert writes_in_a_day(lambda now: status(used(PLAIN, now * 400 % 80_000))) == 8640
+    assert 7200 * 0.01 < written < 7200 * 0.02
 
 
 def test_a_slow_change_of_use_is_reported_when_it_is_large_enough() -> None:

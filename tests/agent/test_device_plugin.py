@@ -21,7 +21,6 @@ SHARED = {"nvidia.com/gpu.shared": ("GPU-a::0", "GPU-a::1", "GPU-a::2", "GPU-b::
         pytest.param({STRATEGY: "single"}, None, "single", id="a label"),
         pytest.param({STRATEGY: "Mixed"}, WHOLE, "mixed", id="a label, whatever is offered"),
         pytest.param({}, None, None, id="no source"),
-        pytest.param({}, {}, None, id="nothing is offered"),
         pytest.param({}, {"nvidia.com/pgpu": ("1",)}, None, id="only GPUs outside containers"),
         pytest.param({}, WHOLE, "none", id="whole GPUs are offered"),
         pytest.param({}, SHARED, "none", id="replicas of whole GPUs are offered"),
@@ -29,7 +28,6 @@ SHARED = {"nvidia.com/gpu.shared": ("GPU-a::0", "GPU-a::1", "GPU-a::2", "GPU-b::
         pytest.param({}, SINGLE, "single", id="instances are offered as GPUs"),
         pytest.param({STRATEGY: "none"}, None, "none", id="a label that says none"),
         pytest.param({STRATEGY: "none"}, MIXED, "mixed", id="a label that is out of date"),
-        pytest.param({STRATEGY: "some"}, None, None, id="a label that is none"),
     ],
 )
 def test_the_mig_strategy(
@@ -41,8 +39,6 @@ def test_the_mig_strategy(
 @pytest.mark.parametrize(
     ("labels", "allocatable", "shared"),
     [
-        pytest.param({}, None, None, id="no source"),
-        pytest.param({}, WHOLE, None, id="whole GPUs are offered"),
         pytest.param(
             {SHARED_BY: "none", REPLICAS: "1"}, WHOLE, None, id="labels say that GPUs are not shared"
         ),

@@ -22,13 +22,6 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_gpunode_of_the_file(file: Path) -> None:
-    assert {name: len(status.devices or ()) for name, status in FakeReadings(file).statuses().items()} == {
-        "a": 1,
-        "b": 2,
-    }
-
-
 def test_a_summary_is_made_of_the_devices(file: Path) -> None:
     sick = gpu(1, model="T4", total=15360, health={"state": "Unhealthy"})
     busy = gpu(0, memory={"totalMiB": 81920, "usedMiB": 48640})
@@ -49,7 +42,6 @@ def test_a_summary_is_made_of_the_devices(file: Path) -> None:
     [
         pytest.param([gpu(0, model="A, B")], None, id="a name that would be two"),
         pytest.param([gpu(0, model="A"), gpu(1, model="A")], "A", id="a name that is there twice"),
-        pytest.param([gpu(0) | {"model": None}], None, id="no name"),
     ],
 )
 def test_models_in_a_summary(file: Path, devices: list[Json], model: str | None) -> None:
@@ -57,12 +49,6 @@ def test_models_in_a_summary(file: Path, devices: list[Json], model: str | None)
     status = plain("a", FakeReadings(file).statuses()["a"])["status"]
     assert status["summary"].get("model") == model
     assert refusals(status) == []
-
-
-def test_a_gpunode_without_a_status_has_no_gpus(file: Path) -> None:
-    file.write_text("{kind: GPUNode, metadata: {name: a}}")
-    status = plain("a", FakeReadings(file).statuses()["a"])["status"]
-    assert status == {"devices": [], "summary": {"gpus": 0, "healthy": 0, "memoryUsedPercent": 0}}
 
 
 def test_the_sample_is_taken_by_an_api_server() -> None:
@@ -86,9 +72,7 @@ class TestChanges:
     @pytest.mark.parametrize(
         "spoil",
         [
-            pytest.param(lambda file: file.write_text("kind: ["), id="no YAML"),
             pytest.param(lambda file: file.write_text(""), id="empty, as while it is written"),
-            pytest.param(lambda file: file.write_bytes(inventory(node("a"))), id="without any GPUNode"),
             pytest.param(lambda file: file.unlink(), id="gone"),
         ],
     )
@@ -112,11 +96,6 @@ class TestChanges:
         pytest.param("kind: [", "neither YAML nor JSON", id="no YAML"),
         pytest.param("{kind: Node, metadata: {name: n}}", "no GPUNode in it", id="no GPUNode"),
         pytest.param(
-            "{kind: GPUNode, metadata: {name: n}, status: {devices: [{}]}}",
-            "GPUNode n: status.devices[0]: Object missing required field `uuid`",
-            id="a device without a UUID",
-        ),
-        pytest.param(
             '{kind: GPUNode, metadata: {name: "../../../api/v1/nodes/n"}, status: {devices: []}}',
             "GPUNode '../../../api/v1/nodes/n': metadata.name: is not a valid Node name",
             id="a name that would be another path",
@@ -127,17 +106,6 @@ class TestChanges:
             "{uuid: GPU-a, index: 1, memory: {totalMiB: 1}}]}}",
             "GPUNode n: status.devices[1].uuid: 'GPU-a' is that of devices[0].uuid already",
             id="a UUID twice",
-        ),
-        pytest.param(
-            "{kind: GPUNode, metadata: {name: n}, status: {devices: ["
-            "{uuid: GPU-a, index: 0, memory: {totalMiB: 100, usedMiB: 200}}]}}",
-            "GPUNode n: status.devices[0].memory.usedMiB: used 200",
-            id="more in use than there is",
-        ),
-        pytest.param(
-            "{kind: GPUNode, metadata: {name: n}, status: {reportedAt: yesterday, devices: []}}",
-            "GPUNode n: status.reportedAt: 'yesterday' is no time",
-            id="a time that is none",
         ),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from scheduler_ext.agent.gpu_health import XIDS, Health
 from scheduler_ext.agent.node_reading import DeviceReading
 from scheduler_ext.wire.gpunode import HealthStatus
-from tests.pages import ROOT, page
+from tests.pages import page
 
 LOST = "GPU is lost"
 LOST_NOW = "GPU is lost; needs a reset or a reboot of the node"
@@ -22,7 +22,8 @@ ECC = "uncorrectable ECC error"
 DAYS_S = 30 * 86400.0
 # 2026-11-21T07:00:00Z
 WALL = 1795244400.0
-LASTING = [xid for xid, (_, cure) in XIDS.items() if cure != "Quiet"]
+# One that a reset cures, and one that only a reboot cures.
+LASTING = (48, 79)
 
 
 def gpu(
@@ -72,16 +73,11 @@ def patient() -> Patient:
     ("device", "reason"),
     [
         pytest.param(gpu(), None, id="a quiet GPU"),
-        pytest.param(gpu(48), DBE, id="an XID that a reset cures"),
-        pytest.param(gpu(79), FELL, id="an XID that a reboot cures"),
-        pytest.param(gpu(63), REMAP, id="an XID that silence cures"),
         pytest.param(gpu(13, 31, 43, 45, 68, 94, 109), None, id="XIDs of applications do not count"),
         pytest.param(
             gpu(31, 95, 48), "XID 95: uncontained memory error; needs a GPU reset", id="the first of a kind"
         ),
         pytest.param(gpu(48, 79), FELL, id="the one with the stronger cure"),
-        pytest.param(gpu(79, 48), FELL, id="the one with the stronger cure, first"),
-        pytest.param(gpu(12345), None, id="an XID that the catalogue does not have"),
         pytest.param(gpu(faults=(LOST,)), LOST_NOW, id="a lost GPU"),
         pytest.param(
             gpu(faults=("row remapping failed",)),
@@ -97,14 +93,11 @@ def patient() -> Patient:
             gpu(faults=("GPU cannot be read",)), "GPU cannot be read", id="a GPU that does not answer"
         ),
         pytest.param(gpu(63, faults=(LOST,)), LOST_NOW, id="present errors come before past ones"),
-        pytest.param(gpu(79, faults=(LOST,)), FELL, id="but not before what lasts"),
         pytest.param(gpu(ecc=2), ECC, id="an ECC error"),
         pytest.param(gpu(48, ecc=2), DBE, id="its XID says more"),
-        pytest.param(gpu(action=0), None, id="a driver that asks for nothing"),
         pytest.param(gpu(action=1), "the driver asks for a GPU reset", id="a driver that asks for a reset"),
         pytest.param(gpu(action=2), "the driver asks for a reboot of the node", id="for a reboot"),
         pytest.param(gpu(action=99), "the driver asks for recovery action 99", id="for something new"),
-        pytest.param(gpu(12345, action=1), "the driver asks for a GPU reset", id="after an unknown XID"),
     ],
 )
 def test_the_signs_by_which_a_gpu_is_judged(
@@ -153,15 +146,6 @@ class TestSilence:
             health.judge(device, now)
         assert health.judge(gpu(), at).reason == reason
 
-    def test_a_gpu_that_has_recovered_stays_healthy(self) -> None:
-        health = Health(recover_after_s=10)
-        health.judge(gpu(63), 0)
-        assert [health.judge(gpu(), now).reason for now in (9, 10, 9)] == [REMAP, None, None]
-
-    def test_without_hysteresis_a_gpu_recovers_at_its_next_reading(self) -> None:
-        health = Health(recover_after_s=0)
-        assert [health.judge(gpu(faults=(LOST,)), 5).reason, health.judge(gpu(), 5).reason] == [None, None]
-
     @pytest.mark.parametrize("xid", LASTING)
     def test_silence_cures_no_broken_gpu(self, patient: Patient, xid: int) -> None:
         reason = patient.sees(gpu(xid))
@@ -170,9 +154,6 @@ class TestSilence:
         assert patient.sees(gpu(), DAYS_S) == reason
         patient.restart()
         assert patient.sees(gpu(pending=None), DAYS_S) == reason
-
-    def test_the_xids_of_the_issue_of_silence(self) -> None:
-        assert {48, 62, 64, 74, 79, 95, 119, 120, 140} <= set(LASTING)
 
 
 RESETS = [
@@ -214,10 +195,6 @@ class TestReset:
         patient.sees(gpu(48, pending=True))
         assert patient.sees(gpu(119)) == "XID 119: GSP does not answer; needs a GPU reset"
 
-    def test_a_gpu_that_never_waited_had_none(self, patient: Patient) -> None:
-        patient.sees(gpu(48, pending=None))
-        assert patient.sees(gpu(), DAYS_S) == DBE
-
     def test_a_request_of_the_driver_ends_with_the_reset(self, patient: Patient) -> None:
         for action in (1, 2, 3, 7):
             assert patient.sees(gpu(action=action)) is not None
@@ -225,16 +202,16 @@ class TestReset:
             patient.restart()
             assert patient.sees(gpu(action=0)) is None
 
-    def test_a_request_of_the_driver_holds_while_the_driver_cannot_be_read(self, patient: Patient) -> None:
-        reason = patient.sees(gpu(action=1))
-        assert patient.sees(gpu(pending=None), DAYS_S) == reason
+    def test_a_gpu_that_never_waited_had_none(self, patient: Patient) -> None:
+        patient.sees(gpu(48, pending=None))
+        assert patient.sees(gpu(), DAYS_S) == DBE
 
 
 class TestRepair:
     """An operator's annotation."""
 
     @pytest.mark.parametrize("restarted", [False, True])
-    @pytest.mark.parametrize("xid", XIDS)
+    @pytest.mark.parametrize("xid", [63, *LASTING])
     def test_a_repair_ends_every_earlier_error(self, patient: Patient, xid: int, restarted: bool) -> None:
         reason = patient.sees(gpu(xid, ecc=1))
         at = WALL + patient.now
@@ -282,11 +259,6 @@ class TestAnAgentBefore:
         patient.restart()
         assert patient.sees(gpu(), DAYS_S) == patient.last.reason
 
-    def test_the_driver_was_gone(self, patient: Patient) -> None:
-        patient.last = HealthStatus("Unhealthy", "the NVIDIA driver is not loaded")
-        patient.restart()
-        assert patient.sees(gpu()) is None
-
     def test_an_earlier_report_is_at_most_as_old_as_its_errors(self) -> None:
         health = Health()
         health.remember("GPU-a", HealthStatus("Unhealthy", "XID 48: double-bit ECC error"), 0, WALL)
@@ -309,7 +281,3 @@ def test_the_reference_has_the_table() -> None:
     rows = re.findall(r"^\| ([0-9]+) \| ([^|]+) \| [^|]+ \| ([^|]+) \|$", page("health"), re.MULTILINE)
     words = {"silence": "Quiet", "GPU reset": "GPUReset", "reboot": "Reboot"}
     assert {int(xid): (text, words[cure]) for xid, text, cure in rows} == dict(XIDS)
-
-
-def test_the_page_of_the_agent_leads_to_it() -> None:
-    assert "../reference/health.md" in (ROOT / "docs" / "tasks" / "agent.md").read_text()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from threading import Event
-from types import SimpleNamespace
 
 import pytest
 
@@ -114,12 +112,6 @@ def test_every_reading_is_offered_until_it_is_stopped(rig: Rig) -> None:
     assert rig.source.closed
 
 
-def test_nothing_is_offered_before_the_nodes_labels_are_known(rig: Rig) -> None:
-    rig.recorder.nodes = [None, None]
-    assert rig.run(WELL, WELL, WELL) == 0
-    assert [status.mig_strategy for status in rig.recorder.offered] == ["mixed"]
-
-
 def health(rig: Rig) -> list[HealthStatus | None]:
     """Of the first device, in each status that was offered."""
     return [status.devices[0].health for status in rig.recorder.offered if status.devices]
@@ -129,9 +121,7 @@ def health(rig: Rig) -> list[HealthStatus | None]:
     ("reason", "told"),
     [
         pytest.param("XID 79: GPU has fallen off the bus", True, id="an error that NVML reports once"),
-        pytest.param("GPU is lost", True, id="a fault that may just be over"),
         pytest.param("the NVIDIA driver is not loaded", False, id="but not the node's former one"),
-        pytest.param("NVML does not start: Unknown Error", False, id="nor in the words of NVML"),
     ],
 )
 def test_a_new_agent_knows_the_errors_of_the_last_one(rig: Rig, reason: str, told: bool) -> None:
@@ -150,33 +140,22 @@ def test_a_node_without_any_gpu_seen_is_not_reported(rig: Rig) -> None:
     assert rig.recorder.offered == []
 
 
-def test_a_call_that_does_not_come_back_ends_it(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "call", [pytest.param("read", id="a driver"), pytest.param("close", id="a driver that is let go")]
+)
+def test_a_call_that_does_not_come_back_ends_it(rig: Rig, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     bitten = Event()
     monkeypatch.setattr("scheduler_ext.agent.loop._give_up", lambda after_s: bitten.set())
     waited = []
+    source = Source([WELL], rig.stopped)
+    returns = getattr(source, call)
 
-    class Stuck(Source):
-        def read(self) -> NodeReading:
-            waited.append(bitten.wait(60))
-            return super().read()
+    def stuck() -> object:
+        waited.append(bitten.wait(60))
+        return returns()
 
-    observer = Observer(Stuck([WELL], rig.stopped), Path("/nowhere"), Health())
-    assert run_agent(observer, rig.recorder, 0, rig.stopped, pulse=Pulse(0.05)) == 0
-    assert waited == [True]
-
-
-def test_a_driver_that_is_let_go_and_does_not_come_back_ends_it(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bitten = Event()
-    monkeypatch.setattr("scheduler_ext.agent.loop._give_up", lambda after_s: bitten.set())
-    waited = []
-
-    class Stuck(Source):
-        def close(self) -> None:
-            waited.append(bitten.wait(60))
-
-    observer = Observer(Stuck([WELL], rig.stopped), Path("/nowhere"), Health())
+    monkeypatch.setattr(source, call, stuck)
+    observer = Observer(source, Path("/nowhere"), Health())
     assert run_agent(observer, rig.recorder, 0, rig.stopped, pulse=Pulse(0.05)) == 0
     assert waited == [True]
 
@@ -190,26 +169,11 @@ def test_a_problem_is_said_once_and_so_is_its_end(rig: Rig, caplog: pytest.LogCa
     ]
 
 
-def test_one_that_is_stopped_before_it_began(rig: Rig) -> None:
-    rig.stopped.set()
-    assert rig.run(WELL) == 0
-    assert rig.recorder.offered == []
-
-
 def test_a_look_that_fails_does_not_end_it(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     assert rig.run(WELL, RuntimeError("a bug"), WELL) == 0
     assert len(rig.recorder.offered) == 2
     (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert told.exc_info is not None
-
-
-def test_a_report_that_fails_does_not_end_it(rig: Rig) -> None:
-    def fail() -> None:
-        raise RuntimeError("a bug")
-
-    rig.recorder = Recorder(fail)
-    assert rig.run(WELL, WELL) == 0
-    assert len(rig.recorder.offered) == 2
 
 
 def test_a_driver_of_another_version_is_reported_before_the_end(
@@ -302,70 +266,67 @@ class Made:
             stopped.set()
 
 
-class Clock:
-    """A monotonic clock that stands still until it is moved."""
+class Looks(Event):
+    """A watchdog's waits: each takes a second and runs the next step; the last one stops it."""
 
+    def __init__(self, steps: Iterable[Callable[[], object]], clock: Clock) -> None:
+        super().__init__()
+        self._steps = list(steps)
+        self._clock = clock
+
+    def wait(self, timeout: float | None = None) -> bool:
+        assert timeout == 1
+        self._clock.now += timeout
+        if not self._steps:
+            return True
+        self._steps.pop(0)()
+        return False
+
+
+class Clock:
     def __init__(self) -> None:
         self.now = 1000.0
 
-    def __call__(self) -> float:
+    def monotonic(self) -> float:
         return self.now
 
 
-class TestWatchdog:
-    @pytest.fixture
-    def bitten(self) -> Event:
-        return Event()
+def nothing() -> None: ...
 
-    @pytest.fixture
-    def clock(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
-        """The clock of the calls, which stands still until it is moved."""
-        clock = Clock()
-        monkeypatch.setattr(alive_module, "time", SimpleNamespace(monotonic=clock))
-        return clock
 
-    @pytest.fixture
-    def watchdog(self, bitten: Event) -> Iterator[Watchdog]:
-        watching = Watchdog(Pulse(0.2), lambda after_s: bitten.set())
-        watching.start()
-        yield watching
-        watching.stop()
-
-    def test_the_watchdog_bites_when_a_call_hangs(self, watchdog: Watchdog, bitten: Event) -> None:
+@pytest.mark.parametrize(
+    ("inside", "beats", "bites"),
+    [
+        pytest.param(True, (), 1, id="a call hangs"),
+        pytest.param(False, (), 0, id="it sleeps outside of calls"),
+        pytest.param(True, (9, 18, 27), 0, id="calls return"),
+        pytest.param(True, (9,), 1, id="a later one hangs"),
+    ],
+)
+def test_the_watchdog_bites_after_ten_quiet_seconds_within_calls(
+    monkeypatch: pytest.MonkeyPatch, inside: bool, beats: tuple[int, ...], bites: int
+) -> None:
+    clock, bitten = Clock(), list[float]()
+    monkeypatch.setattr(alive_module, "time", clock)
+    pulse = Pulse(10)
+    watchdog = Watchdog(pulse, bitten.append)
+    watchdog.stopped = Looks((pulse.beat if look in beats else nothing for look in range(30)), clock)
+    if inside:
         with watchdog:
-            assert bitten.wait(60)
-
-    def test_the_watchdog_sleeps_outside_of_calls(
-        self, clock: Clock, watchdog: Watchdog, bitten: Event
-    ) -> None:
+            watchdog.run()
+    else:
         with suppress(ValueError), watchdog:
             raise ValueError
-        clock.now += 60
-        assert not bitten.wait(0.3)
-
-    def test_the_watchdog_does_not_bite_while_calls_return(self, clock: Clock, bitten: Event) -> None:
-        pulse = Pulse(0.2)
-        watching = Watchdog(pulse, lambda after_s: bitten.set())
-        watching.start()
-        with watching:
-            for _ in range(10):
-                clock.now += 0.15
-                assert not bitten.wait(0.05)
-                pulse.beat()
-            clock.now += 0.25
-            assert bitten.wait(60)
-        watching.stop()
-
-    def test_the_thread_of_the_watchdog_ends(self) -> None:
-        watching = Watchdog(Pulse(0.05), lambda after_s: None)
-        watching.start()
-        watching.stop()
-        for thread in threading.enumerate():
-            if thread.name == "watchdog":
-                thread.join(60)
-                assert not thread.is_alive()
+        watchdog.run()
+    assert bitten == [10] * bites
 
 
 def test_the_boot_has_a_name() -> None:
     assert len(boot_id()) == 36
     assert boot_id() == boot_id()
+
+
+def test_nothing_is_offered_before_the_nodes_labels_are_known(rig: Rig) -> None:
+    rig.recorder.nodes = [None, None]
+    assert rig.run(WELL, WELL, WELL) == 0
+    assert [status.mig_strategy for status in rig.recorder.offered] == ["mixed"]

@@ -103,10 +103,6 @@ def test_names_come_from_the_kubelet_and_use_from_processes(rig: Rig) -> None:
     assert gpu.memory.unaccounted_mib == 1000
 
 
-def test_processes_are_reported_without_a_kubelet(rig: Rig) -> None:
-    assert rig.gpu().holders == [BY_UID]
-
-
 def test_in_a_pid_namespace_of_its_own_use_is_not_attributed(rig: Rig) -> None:
     rig.proc.write("2/stat", Proc.stat(2))
     rig.kubelet.start()
@@ -133,11 +129,6 @@ def test_a_pod_is_idle_by_its_own_processes(rig: Rig, strategy: str, idle_s: int
     assert [holder.idle_seconds for holder in gpu.holders or ()] == [idle_s]
 
 
-def test_a_process_that_is_gone_leaves_use_unattributed(rig: Rig) -> None:
-    (rig.proc.root / "200" / "stat").unlink()
-    assert rig.gpu().memory.unaccounted_mib is None
-
-
 def test_a_kubelet_that_restarts(rig: Rig) -> None:
     rig.kubelet.start()
     assert rig.gpu().holders == [TRAIN, BY_UID]
@@ -156,19 +147,6 @@ def test_sharing_comes_from_labels_and_the_kubelet(rig: Rig) -> None:
     assert (status.mig_strategy, status.sharing) == ("mixed", SharingStatus("time-slicing", 2))
     status = rig.observer.observe({"nvidia.com/mig.strategy": "single"})
     assert status.mig_strategy == "single"
-
-
-def test_health_has_the_observers_clock(rig: Rig) -> None:
-    well = rig.source.reading
-    rig.source.reading = NodeReading((DeviceReading("GPU-a", 0, 81920, xids=(63,)),))
-    seen = []
-    for _ in range(3):
-        health = rig.gpu().health
-        assert health is not None
-        seen.append(health.state)
-        rig.source.reading = well
-        rig.now += 150
-    assert seen == ["Unhealthy", "Unhealthy", "Healthy"]
 
 
 def test_the_health_of_all_gpus_is_taken_over(rig: Rig) -> None:

@@ -115,25 +115,6 @@ def test_later_reports_are_one_write_each(rig: Rig) -> None:
     assert rig.report()["sequence"] == 2
 
 
-def test_a_report_that_is_not_due_is_not_written(rig: Rig) -> None:
-    rig.offer()
-    rig.asked()
-    assert [rig.offer(after_s=5) for _ in range(8)] == [False] * 8
-    assert rig.asked() == []
-
-
-def test_an_idle_hour(rig: Rig) -> None:
-    rig.offer()
-    rig.asked()
-    for _ in range(720):
-        rig.offer(after_s=5)
-    told = rig.asked()
-    assert set(told) == {f"GET {NODES}/n", f"PATCH {STATUS}"}
-    # 0.02 a second.
-    assert 45 <= told.count(f"PATCH {STATUS}") <= 72
-    assert told.count(f"GET {NODES}/n") == 80
-
-
 class TestSequence:
     def test_a_restarted_agent_counts_on(self, rig: Rig) -> None:
         rig.offer()
@@ -172,11 +153,6 @@ def is_status(request: Request) -> bool:
 
 
 class TestTheNode:
-    def test_the_reporter_reads_the_node_and_its_labels(self, rig: Rig) -> None:
-        found = rig.reporter.node()
-        assert found is not None
-        assert (found.uid, found.labels) == ("uid-1", {"a": "b"})
-
     def test_the_labels_of_the_node_are_read_again(self, rig: Rig) -> None:
         rig.reporter.node()
         rig.server.store.put(NODES, node("n", uid="uid-1", labels={"a": "c"}))
@@ -225,16 +201,15 @@ def test_a_deleted_gpunode_is_written_again(rig: Rig) -> None:
 
 class TestOutages:
     @pytest.mark.parametrize(
-        "fault",
+        ("fault", "path"),
         [
-            pytest.param(Refuse(500, "InternalError"), id="an error"),
-            pytest.param(Refuse(403, "Forbidden"), id="no permission"),
-            pytest.param(Reset(), id="connections are reset"),
-            pytest.param(Cut(3), id="answers break off"),
-            pytest.param(Garbage(), id="something else answers"),
+            pytest.param(Refuse(500, "InternalError"), f"{NODES}/n", id="an error"),
+            pytest.param(Refuse(403, "Forbidden"), OBJECT, id="no permission"),
+            pytest.param(Reset(), STATUS, id="connections are reset"),
+            pytest.param(Cut(3), f"{NODES}/n", id="answers break off"),
+            pytest.param(Garbage(), STATUS, id="something else answers"),
         ],
     )
-    @pytest.mark.parametrize("path", [f"{NODES}/n", OBJECT, STATUS])
     def test_reports_continue_after_an_outage(
         self, rig: Rig, caplog: pytest.LogCaptureFixture, fault: Refuse | Reset | Cut | Garbage, path: str
     ) -> None:
@@ -250,14 +225,6 @@ class TestOutages:
             "report not written, trying again",
             "reports are written again",
         ]
-
-    def test_an_api_server_that_is_away(self, rig: Rig) -> None:
-        rig.offer()
-        rig.server.stop()
-        assert [rig.offer(SICK, after_s=30) for _ in range(3)] == [False] * 3
-        rig.server.start()
-        assert rig.offer(SICK, after_s=30)
-        assert rig.report()["devices"][0]["health"]["state"] == "Unhealthy"
 
     def test_reports_are_tried_ever_more_slowly_during_an_outage(self, rig: Rig) -> None:
         rig.server.faults.place(Refuse(503), times=None)
@@ -310,8 +277,6 @@ def test_the_status_of_an_earlier_agent_counts_within_one_boot(rig: Rig, boot: s
 @pytest.mark.parametrize(
     "odd",
     [
-        pytest.param({"migStrategy": "of-the-future"}, id="a word"),
-        pytest.param({"devices": [gpu(0, health={"recovery": "Replace"})]}, id="a word about a GPU"),
         pytest.param({"devices": [{"serial": 7}]}, id="devices of another kind"),
     ],
 )

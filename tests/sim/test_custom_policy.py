@@ -47,8 +47,6 @@ def choice(policy: Policy, kind: PodKind, world: World | None = None) -> Placeme
     [
         pytest.param("./mine", True, id="a slash makes a file"),
         pytest.param("mine.py", True, id="the suffix makes a file"),
-        pytest.param("/no/such/file.py", True, id="a file need not exist"),
-        pytest.param("mine", False, id="a word is an entry point, if there is one"),
         pytest.param("fgd", False, id="a built-in policy is none"),
     ],
 )
@@ -62,10 +60,6 @@ def test_a_file_is_a_policy(tmp_path: Path) -> None:
     assert (custom.name, policy.name) == ("mine", "mine")
     assert choice(policy, whole(1)) == Placement(1, (0,))
     assert choice(policy, share(300), world_with(TWO_NODES, (share(500), 1, (1,)))) == Placement(0, (0,))
-
-
-def test_a_class_may_have_several_names(tmp_path: Path) -> None:
-    assert find_policy(written(tmp_path, f"{GOOD}\n\nAlias = Mine\n")).name == "mine"
 
 
 def test_an_unchanged_subclass_of_the_default_decides_as_it_does(tmp_path: Path) -> None:
@@ -91,7 +85,6 @@ def test_a_sent_policy_needs_no_file(tmp_path: Path) -> None:
         pytest.param(GOOD, "mine", id="the name of the file"),
         pytest.param(GOOD.replace("(Policy):", "(Policy):\n    name = 'own'"), "own", id="a name of its own"),
         pytest.param(GOOD.replace("(Policy)", "(BestFit)"), "mine", id="never the name of its parent"),
-        pytest.param(f"from __future__ import annotations\n{GOOD}", "mine", id="a file with a future import"),
         pytest.param(
             GOOD.replace(
                 "class", "from dataclasses import dataclass\n@dataclass\nclass A:\n    x: 'int'\nclass"
@@ -109,14 +102,8 @@ def test_a_policy_is_named_by(tmp_path: Path, text: str, name: str) -> None:
     ("text", "problem"),
     [
         pytest.param("x = (\n", ", line 1: SyntaxError: '(' was never closed", id="a syntax error"),
-        pytest.param("a\0b", ": ", id="a null byte"),
         pytest.param(
             "\n1 / 0\n", ", line 2: ZeroDivisionError: division by zero", id="an error of the import"
-        ),
-        pytest.param(
-            "import no_such_module\n",
-            ", line 1: ModuleNotFoundError: No module named 'no_such_module'",
-            id="a missing package",
         ),
         pytest.param("raise SystemExit(3)\n", ", line 1: SystemExit: 3", id="a file that exits"),
         pytest.param(
@@ -130,6 +117,11 @@ def test_a_policy_is_named_by(tmp_path: Path, text: str, name: str) -> None:
             id="no evaluate",
         ),
         pytest.param(
+            GOOD.replace("(Policy):", "(Policy):\n    name = 7"),
+            ": the name 7 of Mine is no text; write name = 'mine'",
+            id="a name that is no text",
+        ),
+        pytest.param(
             GOOD + "\nclass Other(Mine): pass\n",
             ": has 2 subclasses of Policy: Mine, Other; keep one in a file",
             id="two policies",
@@ -138,11 +130,6 @@ def test_a_policy_is_named_by(tmp_path: Path, text: str, name: str) -> None:
             GOOD.replace("(Policy):", "(Policy):\n    name = 'fgd'"),
             ": fgd is the name of a built-in policy; give Mine another name",
             id="the name of a built-in policy",
-        ),
-        pytest.param(
-            GOOD.replace("(Policy):", "(Policy):\n    name = 7"),
-            ": the name 7 of Mine is no text; write name = 'mine'",
-            id="a name that is no text",
         ),
         pytest.param(
             GOOD.replace("(Policy):", "(Policy):\n    published_ties = 'last'"),
@@ -163,7 +150,6 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, problem: str) -> 
     ("name", "problem"),
     [
         pytest.param("none.py", "No such file or directory", id="no file"),
-        pytest.param("folder.py", "Is a directory", id="a folder"),
     ],
 )
 def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, problem: str) -> None:
@@ -195,16 +181,6 @@ def test_an_entry_point_is_a_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("point", "problem"),
     [
-        pytest.param(
-            "bad = no_such_module:Mine",
-            "entry point bad = no_such_module:Mine: ModuleNotFoundError: No module named 'no_such_module'",
-            id="a module that is not there",
-        ),
-        pytest.param(
-            "bad = collections:Mine",
-            "entry point bad = collections:Mine: AttributeError: module 'collections' has no attribute",
-            id="a class that is not there",
-        ),
         pytest.param(
             "bad = collections:Counter",
             "entry point bad = collections:Counter: is no subclass of "
@@ -252,11 +228,6 @@ def evaluating(*lines: str) -> str:
             id="an exception of the constructor",
         ),
         pytest.param(
-            f"{IMPORTS}class Mine(BestFit):\n    def __init__(self, target):\n        pass\n",
-            ": AttributeError: 'Mine' object has no attribute '_largest_cpu_milli'",
-            id="a parent without its constructor, which has no line in the file",
-        ),
-        pytest.param(
             f"{IMPORTS}class Mine(BestFit):\n    def __init__(self):\n        pass\n",
             ", line 5: TypeError: Mine.__init__() takes 1 positional argument but 2 were given",
             id="a constructor that takes no target, at its first line",
@@ -266,51 +237,15 @@ def evaluating(*lines: str) -> str:
             ", line 9: ValueError: two lines",
             id="an exception of retarget, in one line",
         ),
-        pytest.param(evaluating("return idle"), ", line 7: NameError: name 'idle'", id="a misspelt name"),
-        pytest.param(
-            evaluating("return np.zeros(3) + np.zeros(4)"),
-            ", line 7: ValueError: operands could not be broadcast together",
-            id="an exception of numpy, at the policy's line",
-        ),
         pytest.param(
             evaluating("nodes.cpu_free -= 1"),
             ", line 7: ValueError: output array is read-only",
             id="a policy that changes the nodes",
         ),
         pytest.param(
-            evaluating("nodes.room_milli[:] = 0"),
-            ", line 7: ValueError: assignment destination is read-only",
-            id="a policy that takes the GPUs",
-        ),
-        pytest.param(
-            evaluating("pass"),
-            ", line 6: TypeError: evaluate returned NoneType; return Evaluation(score, slot)",
-            id="no result",
-        ),
-        pytest.param(
-            evaluating("return np.zeros(len(nodes))"),
-            ", line 6: TypeError: evaluate returned ndarray; return Evaluation(score, slot)",
-            id="a score alone",
-        ),
-        pytest.param(
             evaluating("return Evaluation(np.zeros(9), np.zeros(2, int))"),
             ", line 6: evaluate: score has the shape (9,); give one value for each of the 2 nodes",
             id="too many scores",
-        ),
-        pytest.param(
-            evaluating("return Evaluation(7.0, np.zeros(2, int))"),
-            ", line 6: evaluate: score has the shape (); give one value for each of the 2 nodes",
-            id="one score for all nodes",
-        ),
-        pytest.param(
-            evaluating("return Evaluation(np.zeros(2), nodes.room_milli)"),
-            ", line 6: evaluate: slot has the shape (2, 2); give one value",
-            id="slots of every GPU",
-        ),
-        pytest.param(
-            evaluating("return Evaluation(['a', 'b'], np.zeros(2, int))"),
-            ", line 6: evaluate: score has the type <U1; give numbers",
-            id="scores that are texts",
         ),
         pytest.param(
             evaluating("return Evaluation(np.zeros(2), np.zeros(2))"),
@@ -323,11 +258,6 @@ def evaluating(*lines: str) -> str:
             id="a score of NaN",
         ),
         pytest.param(
-            evaluating("return Evaluation(np.array([np.inf, 0]), np.zeros(2, int))"),
-            ", line 6: evaluate: score of node n0 is inf; give a number, or -inf",
-            id="an infinite score",
-        ),
-        pytest.param(
             evaluating("return Evaluation(np.zeros(2), np.zeros(2, int))"),
             ", line 6: evaluate: slot 0 of node n1 has 100 thousandths of a GPU left, and the pod asks 300",
             id="a slot without room",
@@ -337,12 +267,6 @@ def evaluating(*lines: str) -> str:
             ", line 6: evaluate: slot 2 of node n0 is no GPU, and the pod asks 300",
             id="a slot that is no GPU",
         ),
-        pytest.param(
-            evaluating("return Evaluation(np.zeros(2), np.full(2, -1))"),
-            ", line 6: evaluate: slot -1 of node n0 is no GPU",
-            id="a slot from the end",
-        ),
-        pytest.param(evaluating("raise SystemExit"), ", line 7: SystemExit", id="a policy that exits"),
     ],
 )
 def test_a_mistake_of_a_policy_is_one_line(tmp_path: Path, text: str, problem: str) -> None:
@@ -365,7 +289,6 @@ def test_a_mistake_of_a_policy_is_one_line(tmp_path: Path, text: str, problem: s
     ("line", "node"),
     [
         pytest.param("return [1, 2], [0, 0]", 1, id="lists"),
-        pytest.param("return np.array([True, False]) * 2.0, np.zeros(2, np.int8)", 0, id="small integers"),
         pytest.param("return Evaluation(np.array([-np.inf, 0]), np.array([7, 1]))", 1, id="refused nodes"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from scheduler_ext.sim.experiment import Experiment
@@ -19,9 +21,8 @@ CLUSTERS = ((40, 3), (40, 5), (80, 5))
 _LEAST_POINTS = 0.25
 
 
-@pytest.mark.parametrize("load", ["100", "130"])
-def test_the_default_places_more_than_fgd_on_average(load: str) -> None:
-    margins = []
+def test_the_default_places_more_than_fgd_on_average() -> None:
+    margins = Counter[str]()
     for nodes, generator_seed in CLUSTERS:
         shapes, traces = generate_traces(nodes, generator_seed)
         for seed in SEEDS:
@@ -33,12 +34,12 @@ def test_the_default_places_more_than_fgd_on_average(load: str) -> None:
                         pods=traces[GENERATED],
                         policy=policy,
                         seed=seed,
-                        load=int(load) / 100,
+                        load=1.3,
                         settings=Settings(ties="first"),
                     )
                 ).run.allocation_percent
                 or {}
                 for policy in ("default", "fgd")
             )
-            margins.append(ours[load] - theirs[load])
-    assert sum(margins) / len(margins) >= _LEAST_POINTS
+            margins.update({load: ours[load] - theirs[load] for load in ("100", "130")})
+    assert min(margins.values()) / len(CLUSTERS) / len(SEEDS) >= _LEAST_POINTS

@@ -85,7 +85,6 @@ def test_a_term_decides(
         pytest.param(-10, 1, 1, id="a pod of low priority goes to the spot node"),
         pytest.param(10, 1, 0, id="one of high priority to the other"),
         pytest.param(10, 0, 1, id="though the names are in another order"),
-        pytest.param(0, 0, 0, id="without a priority both are equal"),
         pytest.param(0, 1, 0, id="and the first one wins"),
     ],
 )

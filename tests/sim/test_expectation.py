@@ -26,7 +26,6 @@ PODS = [
             TaskClass(cpu_milli=2000, shares_mib=(300,), models=("T4",)),
             id="a share is so many MiB of a GPU of 1000",
         ),
-        pytest.param(PodKind(2000, 7, 4, 1000), TaskClass(cpu_milli=2000, gpus=4), id="whole GPUs"),
     ],
 )
 def test_classes(kind: PodKind, expected: TaskClass) -> None:
@@ -39,11 +38,6 @@ def test_the_trace_is_known_from_the_start() -> None:
         {task_class(share(500)): 0.5, task_class(whole(2)): 0.25, task_class(share(250)): 0.25}
     )
     assert expectation.saw(whole(8)) is None
-
-
-def test_memory_is_no_part_of_a_class() -> None:
-    pods = [TracePod("a", PodKind(1000, memory, 1, 500)) for memory in (1, 2)]
-    assert len(workload_of(pods).parts) == 1
 
 
 @pytest.mark.parametrize("target", ["online", "first:3"])

@@ -24,7 +24,7 @@ PODS = tuple(
 )
 
 
-@pytest.mark.parametrize("seed", range(42, 48))
+@pytest.mark.parametrize("seed", [42, 43])
 def test_no_pod_is_refused_at_four_fifths_of_the_load(seed: int) -> None:
     run = run_inflation(
         Experiment(

@@ -14,7 +14,7 @@ from scheduler_ext.sim.generator import (
     generate_pods,
     generate_traces,
 )
-from scheduler_ext.sim.openb import read_nodes, read_pods, read_traces, write_nodes, write_pods, write_traces
+from scheduler_ext.sim.openb import read_nodes, read_pods, read_traces, write_pods, write_traces
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,8000,1000,0,\n"
@@ -43,10 +43,8 @@ def test_nodes(tmp_path: Path) -> None:
     ("row", "kind"),
     [
         pytest.param("p,8000,30517,0,0,,BE", PodKind(8000, 30517), id="a pod without GPUs"),
-        pytest.param("p,100,2,1,460,,LS", PodKind(100, 2, 1, 460), id="a share"),
         pytest.param("p,100,2,8,1000,,LS", PodKind(100, 2, 8, 1000), id="whole GPUs"),
         pytest.param("p,1,2,1,1000,T4|P100,", PodKind(1, 2, 1, 1000, ("P100", "T4")), id="models, sorted"),
-        pytest.param("p,1,2,1,1000,P100|K80,", PodKind(1, 2, 1, 1000, ("K80", "P100")), id="unknown models"),
         pytest.param("p,1,2,0,0,P100,", PodKind(1, 2), id="a model is no matter without GPUs"),
     ],
 )
@@ -64,20 +62,10 @@ def test_pods_with_the_first_five_columns_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "told"),
     [
-        pytest.param("p,x,1,0,0,,", "line 3, cpu_milli: 'x' is no whole number", id="a word for a number"),
-        pytest.param("p,,1,0,0,,", "line 3, cpu_milli: '' is no whole number", id="nothing for a number"),
-        pytest.param("p,1_000,1,0,0,,", "line 3, cpu_milli: '1_000' is no whole number", id="a separator"),
         pytest.param("p,1,1,١,1,,", "line 3, num_gpu: '١' is no whole number", id="another script's digit"),
-        pytest.param(
-            f"p,{'9' * 5000},1,0,0,,",
-            f"line 3, cpu_milli: '{'9' * 80}...' is no whole number",
-            id="more digits than are read",
-        ),
         pytest.param("p,1,-1,0,0,,", "line 3, memory_mib: -1 is not within 0", id="a negative number"),
         pytest.param("p,1,1,1,1001,,", "line 3, gpu_milli: 1001 is not within 0 to 1000", id="beyond a GPU"),
         pytest.param("p,1,1,2,500,,", "line 3, gpu_milli: 500 of each of 2 GPUs", id="parts of several GPUs"),
-        pytest.param("p,1,1,1,0,,", "line 3, gpu_milli: 0 of 1 GPUs", id="nothing of a GPU"),
-        pytest.param("p,1,1", "line 3, num_gpu: '' is no whole number", id="a row that ends early"),
         pytest.param(
             "p,1,1,0,0,,,LS,x",
             "line 3, column 8: 'LS' has no name in the first line",
@@ -106,7 +94,6 @@ def test_a_value_that_cannot_be(tmp_path: Path, value: str) -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        pytest.param(f"p,{'x' * 500},1,0,0,,", id="a long word for a number"),
         pytest.param(f"p,{'9' * 500},1,0,0,,", id="a long number"),
         pytest.param(f"p,1,1,0,0,,,{'x' * 500}", id="a long cell without a column"),
     ],
@@ -125,16 +112,10 @@ def test_long_values_are_shown_by_their_beginning(tmp_path: Path, row: str) -> N
         pytest.param(
             NODES.replace("memory_mib", "gpu"), "no column memory_mib", id="a column twice for another"
         ),
-        pytest.param(
-            NODES.replace("model", "model,gpu"), "line 1, gpu: is named twice", id="a column named twice"
-        ),
-        pytest.param("", "no column sn", id="an empty file"),
-        pytest.param("sn,cpu_milli,memory_mib,gpu\n", "no column model", id="a column is missing"),
         pytest.param("sn,cpu_milli,memory_mib,gpu,model\n", "has no rows", id="no rows"),
         pytest.param(NODES.replace("n1", "n0"), "line 3, sn: 'n0' names another node", id="a name twice"),
         pytest.param(NODES.replace(",P100", ","), "line 2, model: a node with GPUs needs", id="no model"),
         pytest.param(NODES.replace("2,P100", "0,"), "no node has a GPU", id="no GPUs"),
-        pytest.param(NODES.replace("2,P100", "65,P100"), "line 2, gpu: 65 is not within 0 to 64", id="GPUs"),
     ],
 )
 def test_nodes_that_cannot_be(tmp_path: Path, text: str, told: str) -> None:
@@ -162,14 +143,6 @@ def test_a_byte_order_mark_is_no_part_of_a_column(tmp_path: Path) -> None:
 
 
 class TestGenerator:
-    def test_the_generators_output_is_read_back(self, tmp_path: Path) -> None:
-        nodes = generate_nodes(20, seed=3)
-        pods = generate_pods(nodes, seed=3)
-        write_nodes(tmp_path / "nodes.csv", nodes)
-        write_pods(tmp_path / "pods.csv", pods)
-        assert read_nodes(tmp_path / "nodes.csv") == nodes
-        assert read_pods(tmp_path / "pods.csv") == pods
-
     @pytest.mark.parametrize("family", FAMILIES)
     def test_each_family_differs_by_seed_alone(self, family: str) -> None:
         nodes, traces = generate_traces(10, seed=3, family=family)
@@ -186,27 +159,11 @@ class TestGenerator:
         with pytest.raises(SimulationError, match=r"nodes\.csv: cannot be written"):
             write_traces(written_to / "nodes.csv", nodes, traces)
 
-    def test_a_seed_is_all_that_decides(self) -> None:
-        nodes = generate_nodes(20, seed=3)
-        assert generate_nodes(20, seed=3) == nodes
-        assert generate_nodes(20, seed=4) != nodes
-        assert generate_pods(nodes, seed=3) == generate_pods(nodes, seed=3)
-        assert generate_pods(nodes, seed=3) != generate_pods(nodes, seed=4)
-
     @pytest.mark.parametrize("count", [1, 2, 3])
     def test_small_clusters_get_small_pods(self, count: int) -> None:
         nodes = generate_nodes(count, seed=0)
         pods = generate_pods(nodes, seed=0)
         assert max(pod.kind.gpus for pod in pods) <= max(node.gpus for node in nodes)
-
-    def test_there_is_some_of_everything(self) -> None:
-        nodes = generate_nodes(100, seed=1)
-        pods = generate_pods(nodes, seed=1)
-        asked = {pod.kind.request_class for pod in pods}
-        assert {"cpu-only", "share", "1-gpu", "2-gpu", "8-gpu", "share-constrained"} <= asked
-        assert len({node.model for node in nodes}) > 3
-        capacity = sum(node.gpus for node in nodes) * 1000
-        assert capacity <= sum(pod.kind.demand_milli for pod in pods) < capacity * 1.2
 
 
 def test_a_file_without_gpu_pods_is_named(tmp_path: Path) -> None:

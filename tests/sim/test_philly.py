@@ -66,7 +66,6 @@ def test_machines_are_nodes_without_cpu(tmp_path: Path) -> None:
             [attempt(8, 8, 2)], {"j-0": 8, "j-1": 8, "j-2": 2}, id="a job on three servers is three"
         ),
         pytest.param([attempt(2), attempt(4)], {"j": 2}, id="the first attempt counts"),
-        pytest.param([attempt(0, 4)], {"j": 4}, id="a server without GPUs is no pod"),
     ],
 )
 def test_a_job(tmp_path: Path, attempts: list[dict[str, Any]], pods: dict[str, int]) -> None:
@@ -90,20 +89,10 @@ def test_jobs_without_gpus_are_left_out_and_noted(tmp_path: Path) -> None:
     ("jobs", "told"),
     [
         pytest.param("[\n{\n", ", line 1: is no JSON: Input data was truncated", id="a truncated file"),
-        pytest.param("[\n\n{x", ", line 3: is no JSON: JSON is malformed", id="no JSON, with its line"),
-        pytest.param('{"jobs": []}', ", job list: Expected `array`, got `object`", id="no list"),
-        pytest.param(
-            [job("j"), {"attempts": []}], ", job [1]: Object missing required field `jobid`", id="no id"
-        ),
         pytest.param(
             [job("j", {"detail": [{"gpus": 8}]})],
             ", job [0].attempts[0].detail[0].gpus: Expected `array`, got `int`",
             id="a number of GPUs",
-        ),
-        pytest.param(
-            [job("j", {"detail": [{"ip": "m1"}]})],
-            ", job [0].attempts[0].detail[0]: Object missing required field `gpus`",
-            id="a server without GPUs",
         ),
         pytest.param(
             [job("j", attempt(65))], ", job [0] j: 65 GPUs on one server; at most 64", id="too many GPUs"
@@ -127,13 +116,6 @@ def test_jobs_that_cannot_be(tmp_path: Path, jobs: Any, told: str) -> None:
         pytest.param(
             MACHINES.replace("m2", "m1"), ", line 3, machineId: 'm1' names another", id="a name twice"
         ),
-        pytest.param(MACHINES.replace("m2", ""), ", line 3, machineId: a machine needs a name", id="no name"),
-        pytest.param(
-            MACHINES.replace(",8,", ",eight,"), ", line 2, number of GPUs: 'eight' is no whole", id="a word"
-        ),
-        pytest.param(
-            MACHINES.replace("24GB", ""), ", line 2, single GPU mem: a machine with", id="no memory"
-        ),
         pytest.param(
             "machineId,number of GPUs,single GPU mem\nm,0,\n", ": no machine has a GPU", id="no GPUs at all"
         ),
@@ -146,13 +128,6 @@ def test_machines_that_cannot_be(tmp_path: Path, machines: str, told: str) -> No
     assert str(error.value).startswith(f"{path}{told}")
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
-    machines, jobs = files(tmp_path, [])
-    jobs.unlink()
-    with pytest.raises(SimulationError, match=r"cluster_job_log: cannot be read: No such file"):
-        read_philly(machines, [jobs])
-
-
 def test_the_pods_of_a_job_on_several_servers_are_a_gang(tmp_path: Path) -> None:
     machines, jobs = files(
         tmp_path, [job("one", attempt(1)), job("two", attempt(2, 1)), job("three", attempt(1, 1))]
@@ -161,3 +136,10 @@ def test_the_pods_of_a_job_on_several_servers_are_a_gang(tmp_path: Path) -> None
     gangs = [pod.gang for pod in pods]
     assert gangs[0] == ""
     assert gangs[1] == gangs[2] != gangs[3] == gangs[4] != ""
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    machines, jobs = files(tmp_path, [])
+    jobs.unlink()
+    with pytest.raises(SimulationError, match=r"cluster_job_log: cannot be read: No such file"):
+        read_philly(machines, [jobs])

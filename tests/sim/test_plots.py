@@ -14,7 +14,7 @@ from msgspec import structs
 from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Outcome
 from scheduler_ext.sim.plots import write_plots
-from scheduler_ext.sim.protocols import run_churn, run_inflation
+from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
 from tests.sim.test_protocols import SMALL
@@ -26,11 +26,7 @@ PNG = b"\x89PNG"
 
 def test_a_trace_has_three_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    outcomes = [
-        run_inflation(replace(SMALL, policy=policy, seed=seed))
-        for policy in ("fgd", "random")
-        for seed in (1, 2)
-    ]
+    outcomes = [run_inflation(replace(SMALL, policy=policy, load=0.5)) for policy in ("fgd", "random")]
     written = write_plots(tmp_path / "new", outcomes)
     assert [path.name for path in written] == [
         "small-allocation.png",
@@ -69,15 +65,6 @@ def outcome() -> Outcome:
     return run_inflation(replace(SMALL, load=0.2))
 
 
-def test_the_default_policy_is_the_heaviest_line_on_top(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
-) -> None:
-    outcomes = [curve_of(outcome, policy, 90.0) for policy in ("default", "fgd", "random")]
-    default, *others = lines_of(monkeypatch, tmp_path, outcomes)
-    assert default.get_linewidth() > 2 * max(line.get_linewidth() for line in others)
-    assert default.get_zorder() > max(line.get_zorder() for line in others)
-
-
 @pytest.mark.parametrize(
     ("at_100", "reference", "ends"),
     [
@@ -111,21 +98,9 @@ def test_a_second_panel_has_the_differences(
     assert {line.get_label(): line.get_ydata()[-1] for line in panel.lines} == ends
 
 
-def test_the_differences_show_the_nearer_half_of_the_policies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
-) -> None:
-    at_100 = {"default": 95.0, "fgd": 94.0, "best-fit": 93.0, "random": 75.0}
-    outcomes = [curve_of(outcome, policy, value) for policy, value in at_100.items()]
-    _, panel = panels_of(monkeypatch, tmp_path, outcomes)
-    low, high = panel.get_ylim()
-    assert -20.0 < low < -2.0
-    assert 0.0 < high < 1.0
-
-
 @pytest.mark.parametrize(
     "curves",
     [
-        pytest.param([("default", 95.0, 1)], id="one policy"),
         pytest.param([("default", 95.0, 1), ("fgd", 95.0, 1)], id="two equal policies"),
         pytest.param([("default", 95.0, 1), ("fgd", 94.0, 1), ("fgd", 94.0, 2)], id="unequal seeds"),
     ],
@@ -156,21 +131,6 @@ def test_a_curve_goes_over_all_loads_where_a_pod_is_several_per_cent(
     assert line.get_ydata()[loads.index(100)] == pytest.approx(mean)
 
 
-def test_a_load_that_ends_early_has_its_curve_from_the_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (line,) = lines_of(monkeypatch, tmp_path, [run_inflation(replace(SMALL, load=0.4))])
-    loads = line.get_xdata().tolist()
-    assert loads == list(range(loads[-1] + 1))
-    assert 30 < loads[-1] <= 40
-
-
-def test_churn_has_no_load_that_grows(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    written = write_plots(tmp_path, [run_churn(replace(SMALL, measured=0.5))])
-    assert [path.name for path in written] == ["small-cluster.png"]
-
-
 def test_the_legend_has_names_that_begin_with_an_underscore(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
 ) -> None:
@@ -183,16 +143,3 @@ def test_a_missing_matplotlib_is_reported(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(SimulationError, match=r"pip install 'scheduler-ext\[bench\]'"):
         write_plots(tmp_path, [run_inflation(replace(SMALL, load=0.2))])
-
-
-def test_a_picture_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    (tmp_path / "small-cluster.png").mkdir()
-    with pytest.raises(SimulationError, match=r"/small-cluster\.png: cannot be written: Is a directory"):
-        write_plots(tmp_path, [run_churn(replace(SMALL, measured=0.5))])
-
-
-def test_a_read_only_folder_is_reported(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(SimulationError, match=r"file/plots: cannot be written"):
-        write_plots(tmp_path / "file" / "plots", [])

@@ -27,19 +27,12 @@ def residents_of(world: World, running: Running) -> Residents:
 @pytest.mark.parametrize(
     ("running", "kind", "victims"),
     [
-        pytest.param([(whole(1), 0, 0, (0,))], whole(2), {"0"}, id="the only one"),
         pytest.param([(whole(1), 1, 0, (0,))], whole(2), set(), id="no pod of equal priority"),
         pytest.param(
             [(share(600), 0, 0, (0,)), (share(300), 0, 0, (1,))],
             whole(1),
             {"1"},
             id="who holds less, where either suffices",
-        ),
-        pytest.param(
-            [(share(300), 0, 0, (0,)), (share(300), 0, 0, (1,))],
-            whole(2),
-            {"0", "1"},
-            id="both, where both are in the way",
         ),
         pytest.param(
             [(PodKind(6000, 1000), 0, 0, ()), (share(300), 0, 0, (0,))],

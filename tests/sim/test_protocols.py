@@ -115,14 +115,6 @@ class TestInflation:
         assert outcome.run.evicted_milli is None
         assert outcome.run.mean_allocation_percent is None
 
-    def test_little_load_is_all_placed(self) -> None:
-        outcome = run_inflation(replace(SMALL, load=0.3))
-        assert outcome.run.rejected_milli == 0
-        # The next pod would have requested 8 GPUs of the cluster's at most.
-        assert list(outcome.run.allocation_percent or {}) == ["30"]
-        assert dict(outcome.run.allocation_percent or {})["30"] == pytest.approx(30, abs=15)
-        assert outcome.run.fragmentation_percent_at_90 is None
-
     def test_a_pod_that_fits_is_placed(self) -> None:
         nodes = (NodeShape("n", 8000, 8000, 1, "A100"),)
         pods = (TracePod("p", share(250)),)
@@ -163,12 +155,6 @@ class TestInflation:
 
 
 class TestArrivals:
-    def test_the_whole_trace_comes_before_any_pod_again(self) -> None:
-        pods = [TracePod(str(index), whole(1)) for index in range(10)]
-        arrivals = inflated(pods, 10_000, 1.3, np.random.default_rng(1))
-        assert sorted(pod.name for pod in arrivals[:10]) == [str(index) for index in range(10)]
-        assert len(arrivals) == 13
-
     def test_a_trace_that_asks_more_loses_pods(self) -> None:
         pods = [TracePod(str(index), whole(1)) for index in range(30)]
         arrivals = inflated(pods, 10_000, 1.3, np.random.default_rng(1))
@@ -196,20 +182,20 @@ class TestArrivals:
         with pytest.raises(SimulationError, match="priorities qos: no pod has a QoS class"):
             prioritised([TracePod("p", share(250))], "qos", random)
 
+    def test_the_whole_trace_comes_before_any_pod_again(self) -> None:
+        pods = [TracePod(str(index), whole(1)) for index in range(10)]
+        arrivals = inflated(pods, 10_000, 1.3, np.random.default_rng(1))
+        assert sorted(pod.name for pod in arrivals[:10]) == [str(index) for index in range(10)]
+        assert len(arrivals) == 13
+
 
 class TestChurn:
     def test_the_offered_demand_is_the_load(self) -> None:
         pods = (TracePod("p", share(250)),)
-        run = run_churn(replace(SMALL, pods=pods, load=0.5, warm_up=8.0, measured=30.0)).run
+        run = run_churn(replace(SMALL, pods=pods, load=0.5, warm_up=4.0, measured=15.0)).run
         assert run.rejected_milli == 0
         assert run.mean_allocation_percent == pytest.approx(50, abs=4)
         assert run.allocation_percent is None
-
-    def test_a_full_cluster_rejects(self) -> None:
-        run = run_churn(replace(SMALL, load=3.0, measured=2.0)).run
-        assert run.rejected_milli > run.arrived_milli / 3
-        assert (run.mean_allocation_percent or 0) > 80
-        assert run.evicted_milli is None
 
     def test_the_important_evict_the_others(self) -> None:
         experiment = replace(SMALL, load=2.0, measured=2.0, priorities="drawn")

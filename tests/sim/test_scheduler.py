@@ -63,27 +63,13 @@ def test_random_ties_go_to_each_alike() -> None:
     assert min(winners.values()) > 60
 
 
-def test_a_seed_decides_random_ties() -> None:
-    world = World(cluster_of(*[(8000, 1, "A100")] * 9))
-
-    def winners(seed: int) -> list[object]:
-        scheduler = scheduler_of(world, "best-fit", Settings(ties="random"), seed=seed)
-        return [scheduler.choose(whole(1)) for _ in range(9)]
-
-    assert winners(1) == winners(1)
-    assert winners(1) != winners(2)
-
-
 @pytest.mark.parametrize(
     ("kind", "fits"),
     [
         pytest.param(PodKind(8000, 1000), True, id="all of the CPU"),
         pytest.param(PodKind(8001, 1000), False, id="more CPU"),
         pytest.param(PodKind(1, 100_001), False, id="more memory"),
-        pytest.param(whole(2), True, id="all GPUs"),
-        pytest.param(whole(3), False, id="more GPUs"),
         pytest.param(whole(1, models=("T4",)), False, id="another model"),
-        pytest.param(whole(1, models=("A100", "T4")), True, id="one of two models"),
     ],
 )
 def test_the_pods_that_fit(kind: PodKind, fits: bool) -> None:
@@ -108,12 +94,13 @@ class TestSampling:
         # 40 per cent are 100 nodes: 0 to 99, 100 to 199, 200 to 249 and 0 to 49, ...
         assert nodes == [0, 100, 0, 50]
 
-    def test_the_best_of_the_sample_wins(self) -> None:
-        world = World(cluster_of(*[(8000, 2, "A100")] * 250))
-        world.place(whole(1), 150, (0,))
-        scheduler = scheduler_of(world, "best-fit", Settings(ties="first", sampled_percent=40))
-        nodes = [placement.node for _ in range(2) if (placement := scheduler.choose(whole(1))) is not None]
-        assert nodes == [0, 150]
+    def test_a_node_that_fits_is_found_wherever_it_is(self) -> None:
+        world = World(cluster_of(*[(1000, 1, "T4")] * 200, (8000, 1, "A100")))
+        scheduler = scheduler_of(world, "best-fit", Settings(sampled_percent=5))
+        for _ in range(3):
+            placement = scheduler.choose(whole(1, cpu_milli=4000))
+            assert placement is not None
+            assert placement.node == 200
 
     def test_small_clusters_are_looked_at_in_whole(self) -> None:
         world = World(cluster_of(*[(8000, 2, "A100")] * 90))
@@ -123,14 +110,6 @@ class TestSampling:
             placement = scheduler_of(world, "best-fit", settings).choose(whole(1))
             assert placement is not None
             assert placement.node == 80
-
-    def test_a_node_that_fits_is_found_wherever_it_is(self) -> None:
-        world = World(cluster_of(*[(1000, 1, "T4")] * 200, (8000, 1, "A100")))
-        scheduler = scheduler_of(world, "best-fit", Settings(sampled_percent=5))
-        for _ in range(3):
-            placement = scheduler.choose(whole(1, cpu_milli=4000))
-            assert placement is not None
-            assert placement.node == 200
 
 
 class TestIntree:
@@ -144,15 +123,6 @@ class TestIntree:
         assert packed is not None
         assert spread is not None
         assert (packed.node, spread.node) == (1, 0)
-
-    def test_balance_prefers_the_node_that_the_pod_evens_out(self) -> None:
-        world = World(cluster_of((8000, 1, "A100"), (8000, 1, "A100")))
-        # Node 1 lacks memory, not CPU: a pod that requests CPU evens it out.
-        world.place(PodKind(0, 50_000), 1, ())
-        settings = Settings(ties="first", intree={"NodeResourcesBalancedAllocation": 1})
-        placement = scheduler_of(world, "first-fit", settings).choose(PodKind(4000, 0))
-        assert placement is not None
-        assert placement.node == 1
 
     def test_balance_is_what_the_pod_changes_not_what_there_is_then(self) -> None:
         world = World(cluster_of((8000, 1, "A100"), (8000, 1, "A100")))
@@ -205,14 +175,6 @@ class TestViewOfPolicies:
         assert placement is not None
         assert placement.node == 2
         assert stub.seen == [4, 1]
-
-
-def test_every_decision_is_timed() -> None:
-    scheduler = scheduler_of(World(cluster_of((8000, 1, "A100"))))
-    for _ in range(3):
-        scheduler.choose(whole(9))
-    assert len(scheduler.latencies_s) == 3
-    assert min(scheduler.latencies_s) > 0
 
 
 class Counted(BestFit):

@@ -80,12 +80,6 @@ def test_a_whole_gpu_is_for_the_pod_that_uses_all_of_it() -> None:
     assert second.slots == (0,)
 
 
-def test_equal_shares_on_one_node_have_a_gpu_each() -> None:
-    world = World(cluster_of((8000, 2, "T4")))
-    placements = Batches(scheduler_of(world), world).choose([TracePod("share", share(700))] * 2)
-    assert sorted(placement.slots for placement in placements if placement) == [(0,), (1,)]
-
-
 def test_a_pod_put_again_has_its_gpu_until_all_are_taken_back() -> None:
     world = World(cluster_of((8000, 4, "T4")))
     tried, pod = TriedPlaces(scheduler_of(world, "random"), world), TracePod("share", share(300))
@@ -109,7 +103,7 @@ def without_pace(outcome: Outcome) -> object:
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
 @pytest.mark.parametrize("priorities", ["none", "drawn"])
-@pytest.mark.parametrize("batch", [1, 3, 8])
+@pytest.mark.parametrize("batch", [1, 8])
 def test_runs_in_batches_account_for_every_pod(protocol: str, priorities: str, batch: int) -> None:
     experiment = replace(
         SMALL, load=1.6, priorities=priorities, batch=batch, burst=8, settings=Settings(ties="first")
@@ -137,16 +131,9 @@ def test_the_same_pods_arrive_whatever_the_batch() -> None:
     assert runs[0].allocated_milli < runs[1].allocated_milli == 4000
 
 
-@pytest.mark.parametrize("policy", ["random", "fgd", "default"])
-@pytest.mark.parametrize("ties", ["random", "first"])
+@pytest.mark.parametrize(("policy", "ties"), [("random", "random"), ("fgd", "first"), ("default", "random")])
 def test_policies_that_choose_by_chance_or_by_the_whole_cluster(policy: str, ties: str) -> None:
     experiment = replace(SMALL, policy=policy, settings=Settings(ties=ties), batch=32, burst=32)
     with watched():
         run = run_inflation(experiment).run
     assert run.rejected_milli > 0
-
-
-@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
-def test_a_burst_before_all_is_taken_is_placed_whole(protocol: str) -> None:
-    run = PROTOCOLS[protocol](replace(SMALL, load=0.3, batch=8, burst=8)).run
-    assert run.arrived_milli == run.allocated_milli

@@ -12,31 +12,13 @@ from scheduler_ext.sim.world import NodesView, World
 from tests.sim.small import cluster_of, fits, kinds, share, whole, worlds
 
 
-def test_a_new_world_is_free() -> None:
-    world = World(cluster_of((8000, 2, "A100"), (4000, 1, "T4")))
-    assert world.room_milli.tolist() == [[1000, 1000], [1000, 0]]
-    assert world.cluster.capacity_milli == 3000
-    assert world.whole_gpus(0, 2) == (0, 1)
-
-
-def test_a_share_leaves_the_rest_of_its_gpu() -> None:
-    world = World(cluster_of((8000, 2, "A100")))
-    world.place(share(300), 0, (1,))
-    assert world.room_milli[:, 0].tolist() == [1000, 700]
-    assert (world.cpu_free[0], world.memory_free[0], world.allocated_milli) == (7000, 99000, 300)
-    assert world.whole_gpus(0, 2) == (0,)
-    assert world.tasks[:, 0].tolist() == [1, 0, 0]
-
-
 @pytest.mark.parametrize(
     ("kind", "slots"),
     [
         pytest.param(share(800), (1,), id="more than is left of the GPU"),
         pytest.param(whole(1), (1,), id="a whole GPU that is in use"),
-        pytest.param(whole(2), (0,), id="fewer GPUs than asked"),
         pytest.param(whole(2), (0, 0), id="one GPU twice"),
         pytest.param(PodKind(8001, 1), (), id="more CPU than there is"),
-        pytest.param(PodKind(1, 100_001), (), id="more memory than there is"),
     ],
 )
 def test_a_pod_that_does_not_fit_is_refused(kind: PodKind, slots: tuple[int, ...]) -> None:
@@ -71,14 +53,6 @@ def test_changes_are_distinguished_by_their_time() -> None:
     assert world.changed_since(start).tolist() == [0, 2]
     assert world.changed_since(between).tolist() == [0]
     assert world.changed_since(world.tick).tolist() == []
-
-
-def test_a_cluster_keeps_the_order_of_its_nodes() -> None:
-    cluster = cluster_of((4000, 1, "T4"), (8000, 2, "A100"))
-    assert [cluster.models[index] for index in cluster.model] == ["T4", "A100"]
-    assert cluster.admits(("T4",)).tolist() == [True, False]
-    assert cluster.admits(()).tolist() == [True, True]
-    assert cluster.admits(("K80",)).tolist() == [False, False]
 
 
 def test_a_view_has_the_columns_of_its_nodes() -> None:

@@ -63,19 +63,6 @@ def test_a_steady_reading_is_cheap(rig: Rig, gpu: FakeGpu, bound: int) -> None:
     assert steady(rig, gpu).total() <= bound
 
 
-def test_only_a_new_gpu_and_a_changed_mode_are_read_again(rig: Rig) -> None:
-    first = h100(0)
-    rig.read(first)
-    rig.node.forget_calls()
-    rig.read(first, t4(1))
-    assert rig.node.calls()["nvmlDeviceGetMinorNumber"] == 1
-    rig.node.forget_calls()
-    first.mig = True
-    rig.read()
-    calls = rig.node.calls()
-    assert (calls["nvmlDeviceGetMinorNumber"], calls["nvmlInitWithFlags"]) == (1, 0)
-
-
 def test_a_gpu_that_stays_lost_does_not_cost_the_others(rig: Rig) -> None:
     lost, well = a100_80gb_mig(0), h100(1)
     rig.read(lost, well)

@@ -31,7 +31,6 @@ MISMATCH = "the NVIDIA driver and the NVML library differ in version"
         pytest.param(
             {"nvmlDeviceGetCount_v2": 999}, "NVML cannot count the GPUs: Unknown Error", False, id="no list"
         ),
-        pytest.param({"*": 1}, "NVML is not initialised", False, id="no initialisation helps"),
     ],
 )
 def test_a_node_that_cannot_begin(
@@ -132,18 +131,6 @@ def test_one_initialisation_for_the_life_of_the_process(rig: Rig) -> None:
     assert pynvml._nvmlLib_refcount == 0
 
 
-def test_initialisations_are_given_back_however_often_the_driver_goes(rig: Rig) -> None:
-    for _ in range(3):
-        rig.node.faults = {}
-        assert rig.read(h100()).problem is None
-        rig.node.faults = {"nvmlDeviceGetCount_v2": 9}
-        assert rig.read().problem == NOT_LOADED
-        rig.now_s += 5
-    assert pynvml._nvmlLib_refcount == 0
-    calls = rig.node.calls()
-    assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 3
-
-
 def test_a_library_that_is_not_there_yet(rig: Rig, tmp_path: Path) -> None:
     later = tmp_path / "driver" / "libnvidia-ml.so.1"
     source = NvmlSource(later, lambda: rig.now_s)
@@ -156,14 +143,6 @@ def test_a_library_that_is_not_there_yet(rig: Rig, tmp_path: Path) -> None:
     shutil.copy(rig.library, later)
     rig.now_s += 5
     assert [device.uuid for device in source.read().devices] == ["GPU-t4-0"]
-    source.close()
-
-
-def test_another_library_in_the_same_process(rig: Rig, old_fake_library: Path) -> None:
-    assert rig.device(t4()).reserved_mib == 512
-    rig.source.close()
-    source = NvmlSource(old_fake_library)
-    assert [device.reserved_mib for device in source.read().devices] == [None]
     source.close()
 
 
@@ -188,7 +167,7 @@ def test_a_host_without_the_library(rig: Rig, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize("code", [2, 3, 4, 6, 7, 15, 16, 28, 999])
+@pytest.mark.parametrize("code", [3, 999])
 @pytest.mark.parametrize("function", ["nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion_v2"])
 def test_an_unreadable_version_is_absent(rig: Rig, function: str, code: int) -> None:
     rig.node.faults = {function: code}
@@ -221,7 +200,13 @@ def test_text_that_is_none_is_not_readable(rig: Rig, caplog: pytest.LogCaptureFi
     assert all(text.endswith("its text is not UTF-8") for text in caplog.messages)
 
 
-def test_a_file_that_is_no_library(rig: Rig) -> None:
-    source = NvmlSource(rig.node.state, lambda: rig.now_s)
-    problem = source.read().problem or ""
-    assert problem.startswith(f"the NVML library cannot be loaded: {rig.node.state}: ")
+def test_initialisations_are_given_back_however_often_the_driver_goes(rig: Rig) -> None:
+    for _ in range(3):
+        rig.node.faults = {}
+        assert rig.read(h100()).problem is None
+        rig.node.faults = {"nvmlDeviceGetCount_v2": 9}
+        assert rig.read().problem == NOT_LOADED
+        rig.now_s += 5
+    assert pynvml._nvmlLib_refcount == 0
+    calls = rig.node.calls()
+    assert calls["nvmlInitWithFlags"] == calls["nvmlShutdown"] == 3

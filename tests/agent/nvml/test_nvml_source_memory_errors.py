@@ -13,26 +13,12 @@ from tests.agent.nvml_mock.presets import h100, t4
     [
         pytest.param(1, ("page retirement pending",), id="pages wait for a reset"),
         pytest.param(0, (), id="none do"),
-        pytest.param(None, (), id="a GPU that has no such thing"),
     ],
 )
 def test_pages_of_gpus_without_row_remapping(rig: Rig, pending: int | None, faults: tuple[str, ...]) -> None:
     gpu = t4()
     gpu.retirement = pending
     assert rig.device(gpu).faults == faults
-
-
-def test_a_gpu_with_row_remapping_is_not_asked_for_pages(rig: Rig) -> None:
-    rig.device(h100())
-    assert rig.node.calls()["nvmlDeviceGetRetiredPagesPendingStatus"] == 0
-
-
-def test_retired_pages_are_forgotten_after_the_reset(rig: Rig) -> None:
-    gpu = t4()
-    gpu.retirement = 1
-    rig.device(gpu)
-    gpu.retirement = 0
-    assert rig.device().faults == ()
 
 
 def test_ecc_errors_are_reported_as_they_come(rig: Rig) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.agent.node_reading import DeviceReading
-from scheduler_ext.agent.nvml_mig import grid_size
 from scheduler_ext.core.gpu.mig_profile import parse_profile
 from tests.agent.nvml_mock.fixtures import Rig
 from tests.agent.nvml_mock.library import FakeGpu, FakeMig, FakeProfile
@@ -27,13 +26,6 @@ def test_a_new_layout_is_seen(rig: Rig) -> None:
     device = rig.device()
     assert [instance.uuid for instance in device.instances] == ["MIG-new"]
     assert placed(device) == [("2g.20gb", 2, 2)]
-
-
-def test_an_instance_that_was_replaced_under_the_same_uuid(rig: Rig) -> None:
-    gpu = a100_80gb_mig()
-    rig.device(gpu)
-    gpu.devices = [FakeMig(uuid="MIG-a100-0-1g", profile="1g.20gb", gpu_instance_id=9, start=6, size=2)]
-    assert placed(rig.device()) == [("1g.20gb", 6, 2)]
 
 
 def test_the_mode_is_switched_on_and_off(rig: Rig) -> None:
@@ -65,7 +57,6 @@ def test_profiles_are_read_again_with_the_mode_and_only_then(rig: Rig) -> None:
     [
         pytest.param([1, None, 0], ["1g.10gb", "3g.40gb"], id="a hole in the middle"),
         pytest.param([None, None, None, 2], ["1g.10gb+me"], id="nothing but the fourth"),
-        pytest.param([None] * 7, [], id="none at all"),
     ],
 )
 def test_holes_in_the_numbering(rig: Rig, layout: list[int | None], profiles: list[str]) -> None:
@@ -92,7 +83,6 @@ def test_an_instance_goes_away_while_it_is_read(rig: Rig, function: str, code: i
 @pytest.mark.parametrize(
     ("parts", "start", "size", "expected"),
     [
-        pytest.param(["1c.3g.40gb"], 4, 4, [("1c.3g.40gb", 4, 4)], id="one alone has all of it"),
         pytest.param(
             ["1c.3g.40gb", "2c.3g.40gb"],
             4,
@@ -130,15 +120,6 @@ def test_a_gpu_instance_that_is_divided(
     assert all(parse_profile(profile) == profile for profile, _, _ in placed(device))
 
 
-def test_parts_without_a_known_place_stay_without(rig: Rig) -> None:
-    gpu = a100_80gb_mig()
-    gpu.devices = [
-        FakeMig(uuid=f"MIG-{i}", profile="1c.3g.40gb", gpu_instance_id=1, start=0, size=4) for i in range(2)
-    ]
-    gpu.faults = {"nvmlDeviceGetGpuInstanceById": 4}
-    assert placed(rig.device(gpu)) == [("1c.3g.40gb", None, None)] * 2
-
-
 @pytest.mark.parametrize(
     ("attributes", "profiles"),
     [
@@ -159,7 +140,6 @@ def test_an_instance_that_has_no_name(
     "gpu",
     [
         pytest.param(a100_80gb_mig(), id="A100"),
-        pytest.param(h100(), id="H100"),
         pytest.param(a30(), id="A30"),
         pytest.param(rtx_pro_6000(), id="RTX PRO 6000"),
         pytest.param(
@@ -194,7 +174,3 @@ def test_profiles_that_share_a_name_are_one(rig: Rig) -> None:
     gpu.profiles = (*gpu.profiles, replace(gpu.profiles[0], index=17, instances=1))
     # A report that lists a profile twice is refused.
     assert [p.max_instances for p in rig.device(gpu).profiles if p.name == "1g.10gb"] == [7]
-
-
-def test_a_profile_that_cannot_lie_anywhere_says_nothing_of_the_grid() -> None:
-    assert grid_size(()) is None

@@ -74,19 +74,6 @@ def test_a_gpu_that_is_not_counted_any_more_is_gone(rig: Rig) -> None:
     assert [device.uuid for device in rig.read(h100(0)).devices] == ["GPU-h100-0"]
 
 
-def test_another_gpu_in_its_place(rig: Rig) -> None:
-    restarted(rig, h100(0))
-    assert [device.uuid for device in rig.read(t4(0)).devices] == ["GPU-t4-0"]
-
-
-def test_without_a_driver_they_are_as_last_known(rig: Rig) -> None:
-    restarted(rig, h100(0))
-    rig.node.faults = {"nvmlInitWithFlags": 9}
-    reading = rig.read()
-    assert reading.problem == "the NVIDIA driver is not loaded"
-    assert [device.uuid for device in reading.devices] == ["GPU-h100-0"]
-
-
 def test_a_node_with_unreadable_gpus_is_not_a_node_without_gpus(rig: Rig) -> None:
     lost = h100()
     lost.faults = NO_HANDLE
@@ -96,3 +83,8 @@ def test_a_node_with_unreadable_gpus_is_not_a_node_without_gpus(rig: Rig) -> Non
     reading = rig.read()
     assert (len(reading.devices), reading.problem) == (1, None)
     assert replace(rig.read(), devices=()) == replace(reading, devices=())
+
+
+def test_another_gpu_in_its_place(rig: Rig) -> None:
+    restarted(rig, h100(0))
+    assert [device.uuid for device in rig.read(t4(0)).devices] == ["GPU-t4-0"]

@@ -98,14 +98,6 @@ class TestASmallPodBesideAReservation:
         gang = stage.arrive(whole(2), whole(2), at=1.0)
         return stage, running, gang
 
-    def test_delays_the_gang_if_its_pods_start_alone(self) -> None:
-        stage, running, gang = self.staged(ALONE)
-        assert stage.held(gang) == 1
-        small = stage.arrive(whole(1), at=2.0)
-        assert stage.running([small]) == [True]
-        stage.end(running, at=10.0)
-        assert stage.running([gang]) == [False]
-
     @pytest.mark.parametrize(
         ("ends", "stated", "starts"),
         [
@@ -164,21 +156,6 @@ class TestPriorities:
         same = stage.arrive(whole(4, models=("T4",)), priority=1)
         high = stage.arrive(whole(4), whole(4), at=1.0, priority=1)
         assert stage.running([low, same, high]) == [True, True, False]
-
-    def test_pods_that_start_alone_evict_in_vain(self) -> None:
-        stage = Stage(TWO_NODES, ALONE, preempts=True)
-        low = stage.arrive(whole(4, models=("A100",)))
-        same = stage.arrive(whole(4, models=("T4",)), priority=1)
-        high = stage.arrive(whole(4), whole(4), at=1.0, priority=1)
-        assert stage.running([low, same, high]) == [False, True, False]
-        assert stage.held(high) == 1
-
-    @pytest.mark.parametrize("start", [ALONE, TOGETHER])
-    def test_a_pod_evicts_a_whole_gang(self, start: str) -> None:
-        stage = Stage(TWO_NODES, start, preempts=True)
-        gang = stage.arrive(whole(4), whole(4))
-        pod = stage.arrive(whole(1), at=1.0, priority=1)
-        assert stage.running([gang, pod]) == [False, True]
 
     def test_the_most_important_comes_first(self) -> None:
         stage = Stage(TWO_NODES, TOGETHER)

@@ -64,11 +64,7 @@ def test_without_a_cap_the_placements_decide(tmp_path: Path, cap: str) -> None:
     ("content", "says"),
     [
         pytest.param("{", "truncated", id="no JSON"),
-        pytest.param("[]", "Expected `object`, got `array`", id="a list"),
-        pytest.param('{"grid": 8}', "missing required field `profiles`", id="no profiles"),
         pytest.param('{"grid": 8, "profiles": []}', "profiles: 0 entries", id="an empty list of profiles"),
-        pytest.param('{"profiles": []}', "missing required field `grid`", id="no grid"),
-        pytest.param('{"grid": 17, "profiles": []}', "grid: Expected `int` <= 16", id="too large a grid"),
         pytest.param('{"grid": 0, "profiles": []}', ": grid: Expected `int` >= 1", id="a grid of nothing"),
         pytest.param('{"grid": 8, "profile": []}', "unknown field `profile`", id="a slip in a field's name"),
     ],
@@ -84,23 +80,12 @@ def test_a_file_that_is_no_geometry(tmp_path: Path, content: str, says: str) -> 
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
-        pytest.param({"size": None}, "profiles[0].size: Expected `int`", id="a size that is null"),
-        pytest.param({"size": True}, "profiles[0].size: Expected `int`", id="a size that is true"),
         pytest.param({"size": 5}, "profiles[0].size: 5 is outside 1..4", id="larger than the grid"),
         pytest.param({"starts": [4]}, "profiles[0].starts: 4 with size 1 leaves", id="a start off the grid"),
-        pytest.param({"starts": [0, 0.5]}, "profiles[0].starts[1]: Expected `int`", id="half a start"),
-        pytest.param({"starts": 0}, "profiles[0].starts: Expected `array`", id="one start without a list"),
-        pytest.param({"starts": [1, 0, 1]}, "profiles[0].starts: 1 is listed twice", id="a start twice"),
-        pytest.param({"starts": []}, "profiles[0].starts: empty", id="no start"),
         pytest.param({"name": ""}, "profiles[0].name: '' is no name", id="an empty name"),
         pytest.param({"name": "a=b"}, "profiles[0].name: 'a=b' is no name", id="a name that no mix can have"),
         pytest.param({"name": "1g\x1b[2J"}, "profiles[0].name: '1g\\x1b[2J' is", id="a name for a terminal"),
-        pytest.param({"name": "x" * 64}, "profiles[0].name: 'xxx", id="a name as long as no label's value"),
-        pytest.param({"name": 7}, "profiles[0].name: Expected `str`", id="a name that is a number"),
         pytest.param({"maxInstances": 0}, "profiles[0].maxInstances: 0", id="a cap of none"),
-        pytest.param(
-            {"max": 7}, "profiles[0]: Object contains unknown field `max`", id="a field that nothing reads"
-        ),
     ],
 )
 def test_a_profile_that_no_gpu_has(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
@@ -109,18 +94,8 @@ def test_a_profile_that_no_gpu_has(tmp_path: Path, changed: dict[str, Any], says
     assert says in refusal(path)
 
 
-def test_a_field_that_is_missing(tmp_path: Path) -> None:
-    path = tmp_path / "bad.json"
-    path.write_text('{"grid": 4, "profiles": [{"name": "1g.6gb", "starts": [0]}]}')
-    assert "profiles[0]: Object missing required field `size`" in refusal(path)
-
-
 def test_no_such_file_says_which_gpus_are_known(tmp_path: Path) -> None:
     assert "A100-80GB" in refusal(tmp_path / "none.json")
-
-
-def test_a_directory_is_no_geometry(tmp_path: Path) -> None:
-    assert "directory" in refusal(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -129,18 +104,6 @@ def test_a_directory_is_no_geometry(tmp_path: Path) -> None:
         pytest.param("7g.80gb=.3,1g.10gb=.7", {"7g.80gb": 0.3, "1g.10gb": 0.7}, id="parts"),
         pytest.param("7g.80gb=3, 1G.10GB=1", {"7g.80gb": 0.75, "1g.10gb": 0.25}, id="parts are relative"),
         pytest.param("7g.80gb=1,1g.10gb=0", {"7g.80gb": 1.0}, id="what never comes"),
-        pytest.param(
-            "skew-small",
-            {
-                "7g.80gb": 0.05,
-                "4g.40gb": 0.1,
-                "3g.40gb": 0.1,
-                "2g.20gb": 0.2,
-                "1g.20gb": 0.25,
-                "1g.10gb": 0.3,
-            },
-            id="by name",
-        ),
     ],
 )
 def test_a_mix(text: str, mix: dict[str, float]) -> None:
@@ -164,18 +127,12 @@ def test_uniform_is_every_shape_of_any_geometry() -> None:
     ("text", "says"),
     [
         pytest.param("bimodl", "neither PROFILE=PART nor one of uniform", id="a slip in a name"),
-        pytest.param("", "neither PROFILE=PART nor one of uniform", id="nothing"),
         pytest.param("1g.5gb=1", "1g.5gb is not a profile of this geometry", id="a profile of another GPU"),
-        pytest.param(
-            "big=1", "big is not a profile of this geometry; they are 1g.10gb", id="no profile at all"
-        ),
         pytest.param("7g.80gb=-1,1g.10gb=2", "7g.80gb=-1: must be a number of at least 0", id="below 0"),
-        pytest.param("7g.80gb=nan", "must be a number", id="not a number"),
-        pytest.param("7g.80gb=inf", "must be a number", id="infinite"),
-        pytest.param("7g.80gb=", "must be a number", id="no number"),
         pytest.param("7g.80gb=1e308,1g.10gb=1e308", "too large to be added", id="a sum beyond floats"),
         pytest.param("7g.80gb=0", "all parts are 0", id="nothing is asked"),
         pytest.param("7g.80gb=1,7G.80GB=2", "7g.80gb is listed twice", id="twice, however it is written"),
+        pytest.param("7g.80gb=", "must be a number", id="no number"),
     ],
 )
 def test_a_mix_that_cannot_be_meant(text: str, says: str) -> None:
