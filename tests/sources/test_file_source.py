@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from scheduler_ext.sources.clusterstate import load_objects
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.wire import files as files_module
 from scheduler_ext.wire.config import Configuration
+from tests.cluster.following import eventually
 from tests.kube_objects import gpu, gpu_node, inventory, names_body, pod
 
 
@@ -47,15 +48,11 @@ def served(tmp_path: Path) -> Iterator[Served]:
     built.source.stop()
 
 
-def test_nothing_is_served_before_the_file_is_read(served: Served) -> None:
+def test_a_changed_file_is_picked_up(served: Served) -> None:
     assert served.source.snapshot is None
     served.source.load()
     assert served.source.snapshot is served.extender.snapshot
     assert served.fitting() == ["a"]
-
-
-def test_a_changed_file_is_picked_up(served: Served) -> None:
-    served.source.load()
     served.path.write_bytes(inventory(gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0)])))
     served.source.load()
     assert served.fitting() == ["a", "b"]
@@ -74,13 +71,6 @@ def test_an_unchanged_file_is_not_read_again(served: Served) -> None:
     ("text", "problem"),
     [
         pytest.param(b"kind: [", "neither YAML nor JSON", id="broken YAML"),
-        pytest.param(
-            b"a: \xff", "neither YAML nor JSON", id="bytes that are no text", marks=pytest.mark.process
-        ),
-        pytest.param(b"", "empty", id="a file that is only about to be written", marks=pytest.mark.process),
-        pytest.param(
-            b"kind: Node", "without metadata.name", id="an object without a name", marks=pytest.mark.process
-        ),
         pytest.param(
             inventory(gpu_node("b", [gpu(0), gpu(0)])),
             r"GPUNode b: status\.devices\[1\]\.uuid",
@@ -133,14 +123,6 @@ def test_a_missing_or_unreadable_file_is_an_error_that_names_it(tmp_path: Path) 
         load_objects(tmp_path / "nowhere.yaml")
     with pytest.raises(InventoryError, match=f"{tmp_path}: Is a directory"):
         load_objects(tmp_path)
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    """Wait until it holds, a minute at most."""
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 @pytest.mark.process
@@ -199,10 +181,7 @@ def test_a_reload_that_gets_no_answer_is_said_and_tried_again(
     served.source.start()
     with caplog.at_level(logging.ERROR, logger=source_module.__name__):
         swap_pipe(served.path)
-        end = time.monotonic() + 60
-        while not caplog.records:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        eventually(lambda: bool(caplog.records))
         (record,) = caplog.records
         assert record.getMessage() == (
             f"inventory not reloaded, the old one stays: {served.path}: not opened within 10 s; is it a pipe "

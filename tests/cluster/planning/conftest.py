@@ -9,6 +9,7 @@ import pytest
 
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.client.transport import Transport
+from scheduler_ext.cluster.planning import gang_planning as gang_planning_module
 from scheduler_ext.cluster.planning import planning as planning_module
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
@@ -37,6 +38,8 @@ def make(
 ) -> Iterator[Callable[..., Cluster]]:
     monkeypatch.setattr(live_module, "_TICK_S", 0.02)
     monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
+    monkeypatch.setattr(gang_planning_module, "_EVERY_S", 0.02)
+    monkeypatch.setattr(gang_planning_module, "_LOOK_EVERY_S", 0.05)
     made: list[Cluster] = []
 
     def cluster(*nodes: str) -> Cluster:

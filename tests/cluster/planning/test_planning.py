@@ -14,11 +14,11 @@ from scheduler_ext.core.planning import planner as planner_module
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
 from tests.cluster.api.api_faults import Refuse, Reset
-from tests.cluster.api.api_paths import LEASES, NODES, PODS
+from tests.cluster.api.api_paths import LEASES, PODS
 from tests.cluster.api.api_requests import Request
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
-from tests.cluster.living import WHOLE, Living
+from tests.cluster.living import Living
 from tests.cluster.planning.planned import Ahead, entries, outcomes, planning, states
 from tests.kube_objects import names_body
 
@@ -90,20 +90,6 @@ def test_pods_that_are_left_alone_are_named(ahead: Ahead) -> None:
     assert ahead.writes() == 1
 
 
-def test_kube_scheduler_s_own_counts_are_respected(ahead: Ahead) -> None:
-    living = ahead.start()
-    busy = {"name": "main", "resources": {"requests": {"cpu": "63", "memory": "1Gi"}}}
-    for name in "ab":
-        made = ahead.wait(f"busy-{name}", containers=[busy])
-        made["spec"]["nodeName"] = name
-        ahead.server.store.put(PODS, made)
-    asking = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "2"}}}
-    ahead.wait("p", containers=[asking])
-    eventually(lambda: "p" in entries(living) and entries(living)["p"].refusals == {"Insufficient cpu": 2})
-    ahead.server.store.delete(PODS, "busy-b", "default")
-    eventually(lambda: ahead.nominated("p") == "b")
-
-
 def test_a_nomination_of_another_component_is_not_touched(ahead: Ahead) -> None:
     living = ahead.start()
     ahead.server.faults.place(Refuse(409, "Conflict"), nominations, times=None)
@@ -124,18 +110,6 @@ def test_writes_that_fail_are_tried_again(ahead: Ahead, caplog: pytest.LogCaptur
     messages = [record.getMessage() for record in caplog.records if "nominations" in record.getMessage()]
     assert len(messages) == 1
     assert "install manifests/components/planner" in messages[0]
-
-
-@pytest.mark.usefixtures("impatient_planner")
-def test_a_nomination_that_kube_scheduler_removed_is_planned_again(ahead: Ahead) -> None:
-    living = ahead.start()
-    ahead.wait("p")
-    eventually(lambda: states(living) == {"p": State.NOMINATED})
-    found = ahead.get("p")
-    del found["status"]["nominatedNodeName"]
-    ahead.server.store.put(PODS, found)
-    eventually(lambda: outcomes(living)["misfit"] == 1)
-    eventually(lambda: states(living) == {"p": State.NOMINATED})
 
 
 @pytest.mark.usefixtures("impatient_planner")
@@ -165,34 +139,6 @@ def test_what_a_dead_planner_wrote_is_withdrawn_after_its_time(ahead: Ahead) -> 
     assert living.info("a").planned == ()
     (write, *_) = ahead.server.log.all(nominations)
     assert write.json()["status"] == {}
-
-
-def test_a_place_on_a_node_that_is_gone_ends(ahead: Ahead) -> None:
-    living = ahead.start()
-    ahead.wait("low")
-    eventually(lambda: ahead.nominated("low") is not None)
-    node = str(ahead.nominated("low"))
-    other = "b" if node == "a" else "a"
-    ahead.server.store.delete(NODES, node)
-    # It fits nowhere, so that the places of lower pods are looked at.
-    ahead.wait("high", priority=9, containers=[{"resources": {"limits": {WHOLE: "9"}}}])
-    ahead.wait("next")
-    eventually(lambda: ahead.nominated("next") == other)
-    # Of `next` as well, if it was planned before the watch of nodes showed the deletion.
-    eventually(lambda: outcomes(living)["misfit"] >= 1)
-    eventually(lambda: ahead.nominated("low") == other)
-
-
-def test_a_pod_whose_gate_is_lifted_has_not_been_tried(ahead: Ahead) -> None:
-    living = ahead.start(from_nodes=100)
-    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
-    refused = gated | {"reason": "Unschedulable"}
-    ahead.wait("ungated", status={"conditions": [gated]})
-    ahead.wait("refused", status={"conditions": [refused]})
-    eventually(lambda: ahead.nominated("refused") is not None)
-    assert states(living)["ungated"] is State.WAITING
-    # kube-scheduler comes to no pod.
-    eventually(lambda: ahead.nominated("ungated") is not None)
 
 
 def test_only_the_active_extender_writes(ahead: Ahead, server: ApiServer, transport: Transport) -> None:
