@@ -243,10 +243,11 @@ def test_a_refusal_for_one_node_delays_no_other(writing: Writing) -> None:
         return request.path == f"{NODES}/a" and request.method == "PATCH"
 
     refusal = writing.server.faults.place(Refuse(422, "Invalid", "no"), of_a, times=2)
-    writing.recorder.start()
     for name in "abc":
         writing.recorder.nudge(name)
-    writing.recorder._nudge_retry = Retry(writing.transport.server, Backoff(60.0, 60.0), probes=False)
+    writing.recorder._nudges["a"].backoff = Noted()
+    writing.waits(Backoff(60.0, 60.0))
+    writing.recorder.start()
     eventually(lambda: writing.recorder.nudges.total() == 3)
     assert refusal.left == 0
     assert writing.nudged() == ["a", "b", "c"]

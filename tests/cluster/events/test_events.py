@@ -145,24 +145,11 @@ def placed(number: int) -> Json:
     return {"metadata": {"generateName": "p-", "namespace": "default"}, "note": str(number)}
 
 
-def test_a_report_that_grows_old_is_an_event_of_its_node(living: Living) -> None:
-    living.report("a", gpu(0), ago_s=200)
-    living.start()
-    (event,) = events(living, 1)
-    assert (event["reason"], event["type"], event["regarding"]["name"]) == (
-        "GPUInventoryStale",
-        "Warning",
-        "a",
-    )
-    assert event["note"].startswith("its last report is too old: it takes no pod with GPUs")
-
-
-@pytest.mark.parametrize("freshness", ["Stale", "Missing"])
-def test_an_administrator_who_keeps_the_agent_away_reads_nothing_of_a_missing_report(freshness: str) -> None:
+def test_an_administrator_who_keeps_the_agent_away_reads_nothing_of_a_missing_report() -> None:
     told: list[str] = []
     found = InventoryEvents(lambda name, uid, reason, note, about: told.append(name), NAMES)
-    kept = replace(node_in(freshness, "kept"), agent_label="keeps away")
-    found.follow({"kept": kept, "silent": node_in(freshness, "silent")})
+    kept = replace(node_in("Missing", "kept"), agent_label="keeps away")
+    found.follow({"kept": kept, "silent": node_in("Missing", "silent")})
     assert told == ["silent"]
 
 

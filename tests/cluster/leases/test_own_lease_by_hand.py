@@ -133,14 +133,3 @@ class TestThreads:
         first.stop(60)
         eventually(lambda: second.active)
         assert not first.active
-
-    def test_after_an_outage_too(
-        self, candidates: Candidates, elect: Callable[[str, float], Election]
-    ) -> None:
-        first, second = elect("c", 1.0), elect("d", 1.0)
-        eventually(lambda: first.active or second.active)
-        candidates.server.stop()
-        eventually(lambda: not (first.active or second.active))
-        candidates.server.start()
-        # The first one in the order may be active until then, and the other right after.
-        eventually(lambda: first.active or second.active)

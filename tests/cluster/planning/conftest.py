@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from scheduler_ext.cluster import live as live_module
+from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.planning import gang_planning as gang_planning_module
+from scheduler_ext.cluster.planning import gang_writes as gang_writes_module
 from scheduler_ext.cluster.planning import planning as planning_module
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
@@ -40,6 +42,8 @@ def make(
     monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
     monkeypatch.setattr(gang_planning_module, "_EVERY_S", 0.02)
     monkeypatch.setattr(gang_planning_module, "_LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(gang_writes_module, "_WRITTEN_S", 0.1)
+    monkeypatch.setattr(gang_writes_module, "Backoff", lambda: Backoff(0.01, 0.04))
     made: list[Cluster] = []
 
     def cluster(*nodes: str) -> Cluster:

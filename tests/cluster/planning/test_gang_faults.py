@@ -196,10 +196,9 @@ def test_no_gate_goes_while_a_nomination_fails(make: Callable[..., Cluster]) -> 
 
 @pytest.mark.parametrize("status", [403, 409])
 def test_a_gang_whose_nominations_are_refused_keeps_no_room_from_others(
-    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, status: int
+    make: Callable[..., Cluster], status: int
 ) -> None:
     """As by a policy of the namespace, or where a manifest has the planner's annotations (409)."""
-    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_writes._WRITTEN_S", 0.1)
     cluster = make("n1", "n2")
     cluster.server.faults.place(
         Refuse(status), lambda each: is_nomination(each) and "/b/" in each.path, times=None
