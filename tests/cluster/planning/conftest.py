@@ -13,6 +13,7 @@ from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.planning import gang_planning as gang_planning_module
 from scheduler_ext.cluster.planning import gang_writes as gang_writes_module
 from scheduler_ext.cluster.planning import planning as planning_module
+from scheduler_ext.core.planning import outcomes as outcomes_module
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.cluster.living import Living
@@ -43,6 +44,7 @@ def make(
     monkeypatch.setattr(gang_planning_module, "_EVERY_S", 0.02)
     monkeypatch.setattr(gang_planning_module, "_LOOK_EVERY_S", 0.05)
     monkeypatch.setattr(gang_writes_module, "_WRITTEN_S", 0.1)
+    monkeypatch.setattr(outcomes_module, "_FIRST_S", 0.05)
     monkeypatch.setattr(gang_writes_module, "Backoff", lambda: Backoff(0.01, 0.04))
     made: list[Cluster] = []
 
