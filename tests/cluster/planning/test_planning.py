@@ -90,6 +90,20 @@ def test_pods_that_are_left_alone_are_named(ahead: Ahead) -> None:
     assert ahead.writes() == 1
 
 
+def test_kube_scheduler_s_own_counts_are_respected(ahead: Ahead) -> None:
+    living = ahead.start()
+    busy = {"name": "main", "resources": {"requests": {"cpu": "63", "memory": "1Gi"}}}
+    for name in "ab":
+        made = ahead.wait(f"busy-{name}", containers=[busy])
+        made["spec"]["nodeName"] = name
+        ahead.server.store.put(PODS, made)
+    asking = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "2"}}}
+    ahead.wait("p", containers=[asking])
+    eventually(lambda: "p" in entries(living) and entries(living)["p"].refusals == {"Insufficient cpu": 2})
+    ahead.server.store.delete(PODS, "busy-b", "default")
+    eventually(lambda: ahead.nominated("p") == "b")
+
+
 def test_a_nomination_of_another_component_is_not_touched(ahead: Ahead) -> None:
     living = ahead.start()
     ahead.server.faults.place(Refuse(409, "Conflict"), nominations, times=None)
