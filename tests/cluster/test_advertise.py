@@ -165,6 +165,7 @@ def test_a_forbidden_writer_tries_one_node_from_time_to_time(
 @pytest.mark.parametrize(
     "fault",
     [
+        pytest.param(Refuse(422, "Invalid", "denied by a policy"), id="a policy"),
         pytest.param(Refuse(503, "ServiceUnavailable", "no"), id="no server"),
         pytest.param(Reset(), id="a connection that is reset"),
         pytest.param(After(Reset()), id="an answer that is lost"),

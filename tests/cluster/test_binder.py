@@ -276,3 +276,23 @@ def test_a_standby_binds_nothing(server: ApiServer, extending: Extending, soon: 
     assert server.log.count() == 0
     assert extending.held() == set()
     assert +extending.binder.results == {"standby": 1}
+
+
+@pytest.mark.parametrize(
+    "container",
+    [
+        pytest.param({"resources": {"limits": {SHARE: {}}}}, id="no amount"),
+        pytest.param({"resources": {"limits": {SHARE: "1"}}, "name": 5}, id="no name"),
+    ],
+)
+def test_beside_a_pod_that_cannot_be_read_nothing_is_bound(
+    server: ApiServer, extending: Extending, container: Json
+) -> None:
+    broken = pod("broken", on="a")
+    broken["spec"]["containers"][0] |= container
+    server.store.put(PODS, broken)
+    extending.waits("one", 300)
+    assert "the pods of node a were not listed" in extending.bind("one")
+    assert extending.held() == set()
+    server.store.delete(PODS, "broken", "default")
+    assert extending.bind("one") == ""

@@ -341,3 +341,10 @@ def test_the_same_reason_about_something_else_is_another(writing: Writing) -> No
     for about in ("x", "y", "x"):
         writing.recorder.warn("a", None, "One", f"note {about}", about)
     assert [request.json()["note"] for request in writing.written(2)] == ["note x", "note y"]
+
+
+def test_no_more_than_so_many_wait(writing: Writing) -> None:
+    for number in range(250):
+        writing.recorder.nudge(f"n{number}")
+        writing.recorder.warn(f"n{number}", None, "Reason", "note")
+    assert (len(writing.recorder._nudges), len(writing.recorder._events)) == (100, 100)

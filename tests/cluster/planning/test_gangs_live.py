@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -17,8 +18,10 @@ from tests.cluster.api.api_requests import writes
 from tests.cluster.following import eventually
 from tests.cluster.planning.gangs_followed import (
     OURS,
+    PREEMPTING,
     WHOLE,
     Cluster,
+    is_eviction,
     is_lift,
 )
 from tests.kube_objects import names_body, pod
@@ -180,3 +183,63 @@ def test_off_means_off(make: Callable[..., Cluster]) -> None:
     assert live.gang_pods is None
     assert cluster.gated() == {"a", "b"}
     assert cluster.server.log.all(writes(PODS)) == []
+
+
+def test_no_pod_is_evicted_for_a_member_that_preemption_has_nominated(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2", "n3")
+    cluster.server.store.put(PODS, pod("other", {WHOLE: "1"}, on="n3"))
+    later = {f"{OURS}gang-start-by": time_text(time.time() + 100)}
+    cluster.add("a", notes=later, ungated=True, priority=10)
+    cluster.bind("a", "n1")
+    cluster.add("b", notes=later, ungated=True, priority=10)
+    cluster.server.store.update(
+        PODS, "b", lambda old: old | {"status": old["status"] | {"nominatedNodeName": "n2"}}, "default"
+    )
+    live = cluster.extender(PREEMPTING)
+    planning = live.planning
+    assert planning is not None
+    expected = [(State.NOMINATED_ELSEWHERE, "n2")]
+    eventually(lambda: [(entry.state, entry.node) for entry in planning.plan().entries] == expected)
+    assert not cluster.server.log.all(is_eviction)
+
+
+def test_a_launcher_of_another_scheduler_counts_as_a_member(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1")
+    cluster.add("a", size=2)
+    notes = {f"{OURS}gang": "train", f"{OURS}gang-size": "2"}
+    cluster.server.store.put(PODS, pod("launcher", {}, annotations=notes, schedulerName="default-scheduler"))
+    cluster.extender()
+    eventually(lambda: cluster.gated() == set())
+
+
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "labelSelector": {}}
+
+
+@pytest.mark.parametrize(
+    ("asking", "starts"),
+    [
+        pytest.param(
+            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]},
+            True,
+            id="a spread where possible",
+        ),
+        pytest.param(
+            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]},
+            False,
+            id="a spread that is required",
+        ),
+    ],
+)
+def test_a_preference_that_is_not_modelled_does_not_keep_a_gang_from_its_start(
+    make: Callable[..., Cluster], asking: dict[str, Any], starts: bool
+) -> None:
+    cluster = make("n1", "n2")
+    cluster.add("a", **asking)
+    cluster.add("b", **asking)
+    cluster.extender()
+    if starts:
+        eventually(lambda: cluster.gated() == set())
+    else:
+        eventually(lambda: len(cluster.events("GPUGangWaiting")) == 2)
+        assert cluster.gated() == {"a", "b"}
+        assert "asks topology spread constraints" in cluster.events("GPUGangWaiting")[0]["note"]

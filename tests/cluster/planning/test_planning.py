@@ -14,11 +14,11 @@ from scheduler_ext.core.planning import planner as planner_module
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
 from tests.cluster.api.api_faults import Refuse, Reset
-from tests.cluster.api.api_paths import LEASES, PODS
+from tests.cluster.api.api_paths import LEASES, NODES, PODS
 from tests.cluster.api.api_requests import Request
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
-from tests.cluster.living import Living
+from tests.cluster.living import WHOLE, Living
 from tests.cluster.planning.planned import Ahead, entries, outcomes, planning, states
 from tests.kube_objects import names_body
 
@@ -186,3 +186,19 @@ def test_off_means_off(ahead: Ahead, living: Living) -> None:
     assert living.live.planning is None
     assert ahead.writes() == 0
     assert replace(living.info("a"), planned=()) == living.info("a")
+
+
+def test_a_place_on_a_node_that_is_gone_ends(ahead: Ahead) -> None:
+    living = ahead.start()
+    ahead.wait("low")
+    eventually(lambda: ahead.nominated("low") is not None)
+    node = str(ahead.nominated("low"))
+    other = "b" if node == "a" else "a"
+    ahead.server.store.delete(NODES, node)
+    # It fits nowhere, so that the places of lower pods are looked at.
+    ahead.wait("high", priority=9, containers=[{"resources": {"limits": {WHOLE: "9"}}}])
+    ahead.wait("next")
+    eventually(lambda: ahead.nominated("next") == other)
+    # Of `next` as well, if it was planned before the watch of nodes showed the deletion.
+    eventually(lambda: outcomes(living)["misfit"] >= 1)
+    eventually(lambda: ahead.nominated("low") == other)
