@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
@@ -21,10 +20,10 @@ from scheduler_ext.core.gpu.gpu import Memory, Report
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.binding import read_pod
 from scheduler_ext.wire.config import Configuration, MemorySection
-from scheduler_ext.wire.pod.cached_pod import bound_pod, pending_pod
-from tests.cluster.api.api_faults import After, Delay, Hang, Refuse, Reset
+from scheduler_ext.wire.pod.cached_pod import pending_pod
+from tests.cluster.api.api_faults import After, Hang, Refuse, Reset
 from tests.cluster.api.api_paths import GPU_RESERVATIONS, PODS
-from tests.cluster.api.api_requests import Match, Request, lists, writes
+from tests.cluster.api.api_requests import Match, Request, writes
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.core.asked import t4
@@ -148,29 +147,6 @@ def test_the_same_twice_at_once_is_done_once(server: ApiServer, extending: Exten
     assert +extending.binder.results == {"bound": 1, "repeated": 1}
 
 
-def test_on_another_node_at_once_the_new_place_is_reported(server: ApiServer, extending: Extending) -> None:
-    extending.waits("one")
-    held = server.faults.place(After(Hang()), posts_binding)
-    first = extending.binding("one")
-    server.log.wait_for(posts_binding)
-    second = extending.binding("one", "b")
-    held.lift()
-    assert first.result() == ""
-    assert second.result() == "pod default/one is bound to node a already, not to b"
-    assert extending.bound() == {"one": "a"}
-    assert server.log.count(posts_binding) == 1
-
-
-def test_one_of_the_pods_that_do_not_fit_together_is_bound(server: ApiServer, extending: Extending) -> None:
-    names = ("one", "two", "three")
-    for name in names:
-        extending.waits(name)
-    errors = [future.result() for future in [extending.binding(name) for name in names]]
-    assert errors.count("") == 1
-    assert len(extending.bound()) == 1
-    assert all("no longer fits on node a" in error for error in errors if error)
-
-
 def test_while_one_binding_is_on_its_way_others_write(server: ApiServer, extending: Extending) -> None:
     extending.waits("one", 400)
     extending.waits("two", 400)
@@ -183,17 +159,6 @@ def test_while_one_binding_is_on_its_way_others_write(server: ApiServer, extendi
     assert [intent["name"] for intent in spec["intents"]] == ["one", "two"]
     held.lift()
     assert first.result() == ""
-
-
-def test_no_two_threads_write_to_a_node_at_once(server: ApiServer, extending: Extending) -> None:
-    """They would conflict, and each read the other's write."""
-    for name in ("one", "two", "three"):
-        extending.waits(name, 300)
-    server.faults.place(Delay(0.1), RESERVATIONS, None)
-    futures = [extending.binding(name) for name in ("one", "two", "three")]
-    assert [future.result() for future in futures] == ["", "", ""]
-    assert +extending.binder.conflicts == {}
-    assert server.log.count(lists(PODS)) == 1
 
 
 def test_all_that_wait_for_their_turn_are_written_at_once(server: ApiServer, extending: Extending) -> None:
@@ -209,37 +174,6 @@ def test_all_that_wait_for_their_turn_are_written_at_once(server: ApiServer, ext
     assert [future.result() for future in futures] == [""] * 8
     # The first of all, the delayed one, and one for the rest.
     assert server.log.count(RESERVATIONS) <= 3
-
-
-@pytest.fixture
-def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second for the Binding, and nearly a minute to read its result."""
-    monkeypatch.setattr(binder_module, "_POST_PART", 1 / 60)
-
-
-def test_a_binding_without_an_answer_is_read_in_time(
-    server: ApiServer, extending: Extending, hasty: None
-) -> None:
-    extending.waits("one")
-    held = server.faults.place(After(Hang()), posts_binding)
-    assert extending.bind("one") == ""
-    assert extending.locked.cache.assumed() == []
-    held.lift()
-
-
-def test_events_of_the_watch_meanwhile_are_believed(server: ApiServer, extending: Extending) -> None:
-    extending.waits("one")
-    held = server.faults.place(After(Reset()), posts_binding)
-    slow = server.faults.place(Hang(), reads_pod)
-    bind = extending.binding("one")
-    server.log.wait_for(reads_pod)
-    there = read_pod(json.dumps(server.store.get(PODS, "one", "default").object()).encode())
-    with extending.locked:
-        extending.locked.cache.confirm(bound_pod(there, NAMES), "a", 0.0)
-    server.faults.place(Refuse(500), reads_pod, None)
-    slow.lift()
-    held.lift()
-    assert bind.result() == ""
 
 
 @pytest.mark.parametrize("call", ["get_reservation", "put_reservation", "post_binding"])
@@ -289,17 +223,6 @@ def test_a_pod_without_a_turn_by_its_deadline_writes_nothing(server: ApiServer, 
     assert server.log.count(RESERVATIONS) == 1
 
 
-def test_a_write_without_an_answer_is_not_relied_on(server: ApiServer, extending: Extending) -> None:
-    extending.waits("one")
-    extending.waits("two")
-    server.faults.place(After(Reset()), RESERVATIONS)
-    assert "the reservation of node a was not written" in extending.bind("one")
-    assert extending.bound() == {}
-    # It is written all the same, so that no other pod gets the place; the pod itself does.
-    assert "no longer fits" in extending.bind("two")
-    assert extending.bind("one") == ""
-
-
 @pytest.mark.parametrize("done", [True, False], ids=["done", "not done"])
 def test_an_answer_that_does_not_come_is_found_out(
     server: ApiServer, extending: Extending, soon: None, done: bool
@@ -345,25 +268,6 @@ def test_after_an_outage_open_binds_are_checked_soon(
     assert extending.locked.cache.node_of("uid-one") == "a"
 
 
-def test_a_binding_that_comes_late_finds_its_place(
-    server: ApiServer, extending: Extending, hasty: None
-) -> None:
-    extending.waits("one")
-    extending.waits("two")
-    let_go = threading.Event()
-
-    def hold_up(request: Request) -> None:
-        if posts_binding(request):
-            let_go.wait(60)
-
-    server.hook = hold_up
-    assert "is not known yet" in extending.bind("one")
-    assert "no longer fits" in extending.bind("two")
-    let_go.set()
-    eventually(lambda: extending.bound() == {"one": "a"})
-    assert extending.held() == {"one"}
-
-
 def test_a_standby_binds_nothing(server: ApiServer, extending: Extending, soon: None) -> None:
     extending.waits("one")
     extending.problem = "the other one does"
@@ -392,33 +296,3 @@ def test_beside_a_pod_that_cannot_be_read_nothing_is_bound(
     assert extending.held() == set()
     server.store.delete(PODS, "broken", "default")
     assert extending.bind("one") == ""
-
-
-def test_a_pod_that_was_not_heard_of_is_read(server: ApiServer, extending: Extending) -> None:
-    extending.waits("one", known=False)
-    assert extending.bind("one") == ""
-    assert "of uid uid-three is gone" in extending.bind("three")
-    server.store.put(PODS, pod("two", {SHARE: "1"}, on="b", schedulerName="ours"))
-    assert extending.bind("two") == "pod default/two is bound to node b already, not to a"
-
-
-def test_two_extenders_never_bind_beyond_what_there_is(
-    server: ApiServer, transport: Transport, extending: Extending
-) -> None:
-    other = Extending(server, transport)
-    names: Sequence[str] = ("one", "two", "three")
-    for name in names:
-        extending.waits(name)
-        other.waits(name)
-    barrier = threading.Barrier(6)
-
-    def at_once(which: Extending, name: str) -> str:
-        barrier.wait()
-        return which.bind(name)
-
-    with ThreadPoolExecutor(6) as pool:
-        list(
-            pool.map(lambda pair: at_once(*pair), [(which, n) for which in (extending, other) for n in names])
-        )
-    assert len(extending.bound()) == 1
-    other.pool.shutdown()

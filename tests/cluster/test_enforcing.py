@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
-from tests.cluster.api.api_faults import After, Refuse, Reset
+from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import GPU_RESERVATIONS, NODES, PODS
 from tests.cluster.api.api_requests import first_pages, writes
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.enforced import ADVERTISED, HALF, LABELS, Enforced, held_by
 from tests.cluster.following import eventually
-from tests.kube_objects import SHARE, Json, node, pod
+from tests.kube_objects import SHARE, node
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -56,69 +56,6 @@ def test_filter_sees_a_promise_at_once(enforced: Enforced) -> None:
     assert enforced.bind("t", "b") == ""
     assert sorted(enforced.gpu_of(name) for name in "pqrs") == ["GPU-a0", "GPU-a0", "GPU-a1", "GPU-a1"]
     assert enforced.counted() == {"bound": 5, "conflict": 1}
-
-
-@pytest.mark.parametrize(
-    ("on", "error", "result"),
-    [
-        pytest.param("a", "", "repeated", id="for the same node is done already"),
-        pytest.param("b", "bound to node a already, not to b", "refused", id="for another node is refused"),
-    ],
-)
-def test_a_repeat(enforced: Enforced, on: str, error: str, result: str) -> None:
-    enforced.share("p")
-    enforced.start()
-    assert enforced.bind("p", "a") == ""
-    assert error in enforced.bind("p", on)
-    assert enforced.counted() == {"bound": 1, result: 1}
-
-
-@pytest.mark.parametrize(
-    ("more", "uid", "error"),
-    [
-        pytest.param(
-            {"schedulerName": "default-scheduler"}, "", "of scheduler 'default-scheduler'", id="of others"
-        ),
-        pytest.param({}, "uid-before", "of uid uid-before is gone", id="of the same name"),
-        pytest.param({"on": "b"}, "", "bound to node b already", id="that is bound"),
-    ],
-)
-def test_a_pod_is_refused(enforced: Enforced, more: Json, uid: str, error: str) -> None:
-    asking: Json = {"schedulerName": "gpu-scheduler"} | more
-    enforced.server.store.put(PODS, pod("p", {SHARE: "1000"}, **asking))
-    enforced.start()
-    assert error in enforced.bind("p", "a", uid)
-    assert not [request for request in enforced.server.log.all(writes()) if "binding" in request.path]
-
-
-def test_an_answer_that_is_lost_is_read_from_the_pod(enforced: Enforced) -> None:
-    enforced.share("p")
-    enforced.start()
-    enforced.server.faults.place(After(Reset()), lambda request: request.path.endswith("/binding"))
-    assert enforced.bind("p", "a") == ""
-    assert enforced.there("p")["spec"]["nodeName"] == "a"
-
-
-def test_a_place_is_kept_until_it_is_known_what_became_of_its_binding(enforced: Enforced) -> None:
-    for name in "pq":
-        enforced.share(name, 70_000)
-    enforced.start()
-    asked = enforced.server.faults.place(Reset(), lambda request: request.path.endswith("/binding"))
-    read = enforced.server.faults.place(
-        Refuse(503), lambda request: request.method == "GET" and request.path.endswith("/pods/p")
-    )
-    assert "is not known yet; its place there is kept" in enforced.bind("p", "a")
-    held = [pod.name for pod in enforced.extender.snapshot.nodes["a"].info.pods]  # type: ignore[union-attr]
-    assert held == ["p"]
-    asked.lift()
-    read.lift()
-    # It was not bound, no write is pending, and another client changes it, as kube-scheduler does after an
-    # error.
-    changed = enforced.there("p")
-    changed["status"]["conditions"] = [{"type": "PodScheduled", "status": "False"}]
-    enforced.server.store.put(PODS, changed)
-    eventually(lambda: not enforced.live.locked.cache.assumed())
-    assert enforced.bind("p", "b") == ""
 
 
 def test_a_pod_that_changed_meanwhile_is_tried_once_more(enforced: Enforced) -> None:
@@ -165,10 +102,8 @@ class TestLeadership:
 
 
 class TestAdvertising:
-    @pytest.mark.parametrize("amount", [None, "0", "5"])
-    def test_a_node_advertises_what_shares_can_have(self, enforced: Enforced, amount: str | None) -> None:
-        there = {} if amount is None else {SHARE: amount}
-        enforced.server.store.put(NODES, node("a", there, labels=LABELS))
+    def test_a_node_advertises_what_shares_can_have(self, enforced: Enforced) -> None:
+        enforced.server.store.put(NODES, node("a", {SHARE: "5"}, labels=LABELS))
         enforced.start()
 
         def amounts() -> list[object]:

@@ -109,29 +109,6 @@ class TestWhatADevicePluginPicks:
         }
         assert intent(enforced, on) == {"priority": 0, "units": [{"resource": resource, "count": 2}]}
 
-    def test_promised_devices_are_refused_to_others(self, enforced: Enforced, resource: str, on: str) -> None:
-        """To filter, and to a bind after filter's consent."""
-        for name in "pqr":
-            waits(enforced, name, {resource: "1"})
-        enforced.start()
-        late = enforced.there("r")
-        for name in "pq":
-            assert passes(enforced, late, on)
-            assert enforced.bind(name, on) == ""
-        # An event of the watch may be on its way to filter, with the promise behind it.
-        eventually(lambda: not passes(enforced, late, on))
-        assert "no longer fits on node" in enforced.bind("r", on)
-        assert enforced.there("r")["spec"]["nodeName"] is None
-
-    def test_where_too_few_are_left_it_is_refused(self, enforced: Enforced, resource: str, on: str) -> None:
-        waits(enforced, "p", {resource: "1"})
-        both = waits(enforced, "q", {resource: "1"}, container("load", {resource: "2"}))
-        enforced.start()
-        assert passes(enforced, both, on)
-        assert enforced.bind("p", on) == ""
-        eventually(lambda: not passes(enforced, both, on))
-        assert "no longer fits on node" in enforced.bind("q", on)
-
 
 def test_an_instance_has_no_device_before_kubelets_report(enforced: Enforced) -> None:
     waits(enforced, "p", {HALF: "1"})
@@ -182,19 +159,3 @@ def test_init_containers_and_sidecars_have_their_gpus(enforced: Enforced) -> Non
         "main": (told["main"], 30000),
         "load": (told["load"], 60000),
     }
-
-
-@pytest.mark.parametrize(
-    ("mib", "same"),
-    [
-        pytest.param(73728 - 70000, True, id="what its peak leaves is another's"),
-        pytest.param(73728 - 70000 + 1, False, id="and no MiB more, though its app alone asks less"),
-    ],
-)
-def test_beside_the_peak_of_an_init_container(enforced: Enforced, mib: int, same: bool) -> None:
-    beside = container("beside", {SHARE: "10000"}, restartPolicy="Always")
-    waits(enforced, "p", {SHARE: "30000"}, beside, container("load", {SHARE: "60000"}))
-    waits(enforced, "q", {SHARE: str(mib)})
-    enforced.start()
-    assert [enforced.bind(name, "a") for name in "pq"] == ["", ""]
-    assert (enforced.gpu_of("q") == enforced.gpu_of("p")) is same

@@ -125,12 +125,9 @@ def test_new_mig_losses_belong_to_the_next_generation_alone(foreseen: Foreseen) 
     ("words", "counted"),
     [
         pytest.param([asking("p")], 1, id="one that waits"),
-        pytest.param([asking("p", on="a")], 1, id="one that is bound"),
         pytest.param([asking("p"), asking("p"), asking("p", on="a"), asking("p", on="a")], 1, id="each once"),
         pytest.param([asking("p", on="a", phase="Succeeded")], 1, id="one that has finished came, too"),
-        pytest.param([asking("p"), asking("q")], 2, id="another is another"),
         pytest.param([pod("p", {"cpu": "1"}, on="a")], 0, id="none without GPUs"),
-        pytest.param([asking("p", phase="Failed")], 0, id="none that never got a place"),
         pytest.param(
             [asking("p", annotations={"gpu.scheduler-ext.io/min-memory": "much"})],
             0,

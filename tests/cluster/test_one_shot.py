@@ -162,19 +162,10 @@ def test_a_node_that_cannot_be_read_is_named(server: ApiServer, transport: Trans
         pytest.param(Cut(20), UnreachableError, id="half a list"),
     ],
 )
-@pytest.mark.parametrize("path", [NODES, PODS, GPU_NODES])
+@pytest.mark.parametrize("path", [NODES, GPU_NODES])
 def test_a_failed_list_is_an_error(
     server: ApiServer, transport: Transport, path: str, fault: Refuse | Cut, error: type[ClusterError]
 ) -> None:
     server.faults.place(fault, lists(path))
     with pytest.raises(error):
         state(transport)
-
-
-def test_a_nominated_pod_holds_its_place(server: ApiServer, transport: Transport) -> None:
-    server.store.put_all(NODES, [node("n", {WHOLE: "1"})])
-    server.store.put_all(GPU_NODES, [reported("n")])
-    waiting = pod("waits", {WHOLE: "1"}, priority=100)
-    waiting["status"]["nominatedNodeName"] = "n"
-    server.store.put_all(PODS, [waiting, pod("other", {WHOLE: "1"})])
-    assert [each.name for each in state(transport).infos["n"].nominated] == ["waits"]

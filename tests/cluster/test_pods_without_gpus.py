@@ -87,13 +87,3 @@ def test_pods_that_a_list_lacks_no_longer_count(told: Told) -> None:
     told.pods.end()
     assert elsewhere(told) == 17_000
     assert told.pods._unlisted == set()
-
-
-def test_a_list_that_did_not_end_says_nothing(told: Told) -> None:
-    told.see_pods(web("p"), web("q"))
-    told.pods.begin()
-    told.see_pods(web("p"))
-    told.pods.begin()
-    told.see_pods(web("p"), web("q"))
-    told.pods.end()
-    assert elsewhere(told) == 16_000

@@ -12,9 +12,7 @@ from scheduler_ext.cluster import reflector as reflector_module
 from scheduler_ext.cluster.client.transport import Query, Transport
 from tests.cluster.api.api_faults import (
     AnswerFault,
-    Cut,
     End,
-    Garbage,
     Line,
     Mute,
     Refuse,
@@ -24,7 +22,7 @@ from tests.cluster.api.api_faults import (
     malformed_line,
 )
 from tests.cluster.api.api_paths import NODES
-from tests.cluster.api.api_requests import first_pages, lists, watches
+from tests.cluster.api.api_requests import lists, watches
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import LISTED, Followed, eventually
 
@@ -35,8 +33,6 @@ pytestmark = pytest.mark.usefixtures("impatient")
     ("fault", "reason"),
     [
         pytest.param(End("connection"), "unreachable", id="a connection that ends"),
-        pytest.param(End("reset"), "unreachable", id="a connection that is reset"),
-        pytest.param(Line(b"not json\n"), "garbled", id="a line that is no JSON"),
         pytest.param(malformed_line(), "garbled", id="half an event"),
         pytest.param(error_line(500, "InternalError", "etcd"), "garbled", id="an error that is no 410"),
     ],
@@ -60,10 +56,7 @@ def test_a_watch_that_breaks_goes_on_where_it_ended(
     ("fault", "reason"),
     [
         pytest.param(Reset(), "unreachable", id="reset"),
-        pytest.param(Garbage(), "unreachable", id="garbage"),
-        pytest.param(Cut(50), "unreachable", id="half a page"),
         pytest.param(Refuse(503), "refused", id="an overloaded server"),
-        pytest.param(Refuse(403, "Forbidden"), "refused", id="an account without rights"),
     ],
 )
 def test_a_list_that_fails_is_tried_again(followed: Followed, fault: AnswerFault, reason: str) -> None:
@@ -117,15 +110,6 @@ def test_events_before_an_expiry_in_one_piece_are_delivered(followed: Followed) 
     expired = error_line()
     followed.server.faults.place(Line(event + expired.data))
     followed.heard.wait("seen c", *LISTED)
-
-
-def test_an_expired_page_begins_the_list_again(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reflector_module, "PAGE", 1)
-    followed.server.faults.place(
-        Refuse(410, "Expired"), lambda request: bool(request.query.get("continue")), times=1
-    )
-    followed.start("begin", "seen a", *LISTED)
-    assert followed.server.log.count(first_pages(NODES)) == 2
 
 
 def test_silence_is_a_lost_watch(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from tests.cluster.api.api_requests import Match, Request, everything
 from tests.cluster.api.api_status import ApiError
@@ -94,18 +93,11 @@ class End:
 # A new request meets the first ones; watches meet the others, running ones too.
 AnswerFault = Refuse | Reset | Hang | Garbage | Cut | Drip | Delay | After
 WatchFault = Mute | Line | End
-_Kind = TypeVar("_Kind")
 
 
 def malformed_line() -> Line:
     """A line that is not JSON."""
     return Line(b'{"type":"MODIFIED","object":{"metadata":{"name":\n')
-
-
-def huge_line(size_bytes: int = 11 << 20) -> Line:
-    """A line about a ConfigMap that is larger than any object."""
-    data = b"x" * size_bytes
-    return Line(b'{"type":"MODIFIED","object":{"metadata":{"name":"huge"},"data":{"x":"%s"}}}\n' % data)
 
 
 def error_line(code: int = 410, reason: str = "Expired", message: str = "too old resource version") -> Line:

@@ -9,10 +9,10 @@ from scheduler_ext.cluster.dra import device_watches as watches_module
 from scheduler_ext.cluster.dra.discovery import discovered
 from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import NODES, PODS
-from tests.cluster.api.api_requests import Request, lists, watches
+from tests.cluster.api.api_requests import Request, lists
 from tests.cluster.dra.conftest import CLAIMS, CLASSES, ROOT, RULES, SERVED, SLICES, Serve
 from tests.cluster.following import eventually
-from tests.cluster.living import ONE, TWO, WHOLE, Living
+from tests.cluster.living import TWO, Living
 from tests.dra_objects import (
     device_class,
     gpu_device,
@@ -93,7 +93,7 @@ def test_all_lists_are_needed_before_the_first_answer(dra: Living) -> None:
     assert dra.fitting() == "abc"
 
 
-@pytest.mark.parametrize("path", [CLASSES, SLICES, CLAIMS, RULES])
+@pytest.mark.parametrize("path", [CLAIMS, RULES])
 def test_a_role_without_the_right_to_a_list_keeps_nothing_waiting(dra: Living, path: str) -> None:
     refusal = dra.server.faults.place(Refuse(403, "Forbidden", "no"), lists(path), times=None)
     dra.live.start()
@@ -222,17 +222,3 @@ def test_a_waiting_pod_is_known_while_its_claims_ask_gpus(dra: Living) -> None:
     assert (waiting.pod.name, [unit.count for unit in waiting.pod.request.units]) == ("claimant", [2])
     dra.server.store.put(CLAIMS, resource_claim("small", on="c", devices=["gpu-0", "gpu-1"], pod="claimant"))
     eventually(lambda: not dra.live.pending())
-
-
-def test_a_claim_that_is_written_before_its_pod_is_bound_holds(dra: Living) -> None:
-    dra.start()
-    dra.server.store.put(CLAIMS, resource_claim("early", on="c", devices=["gpu-0"], pod="early"))
-    dra.fits("", TWO)
-    dra.server.store.put(PODS, pod("early", {WHOLE: "1"}))
-    assert dra.fitting(ONE) == "abc"
-
-
-def test_watches_are_those_of_the_cluster(dra: Living) -> None:
-    dra.start()
-    for path in (CLASSES, SLICES, CLAIMS, RULES):
-        assert dra.server.log.count(watches(path)) == 1

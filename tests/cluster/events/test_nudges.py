@@ -18,7 +18,7 @@ from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.cluster.living import ONE, SICK, TWO, WHOLE, Living
 from tests.extender.preempting import preempt, uids
-from tests.kube_objects import GFD_H100, SHARE, Json, gpu, holder, node, pod
+from tests.kube_objects import GFD_H100, Json, gpu, node, pod
 
 pytestmark = pytest.mark.usefixtures("impatient")
 EVENTS = "/apis/events.k8s.io/v1/events"
@@ -81,28 +81,6 @@ def test_the_cure_of_a_refusal_is_nudged(
     assert living.live.writers.recorder.nudges.total() == 2
 
 
-def test_memory_that_no_pod_gave_back_is_reported(living: Living) -> None:
-    busy = {"memory": {"totalMiB": 81920, "usedMiB": 80000, "unaccountedMiB": 80000}}
-    for name in "ab":
-        living.report(name, gpu(0) | busy)
-    living.start()
-    living.greeted()
-    assert living.fitting(pod("share", {SHARE: "20000"})) == ""
-    living.report("a", gpu(0))
-    living.server.log.wait_for(writes(NODES))
-    assert living.nudged() == ["a"]
-
-
-def test_many_changes_at_once_are_one_nudge(living: Living) -> None:
-    full(living)
-    assert living.fitting() == ""
-    for name in "abab":
-        living.report(name, gpu(0))
-    living.server.log.wait_for(writes(NODES))
-    looked(living)
-    assert len(living.nudged()) == 1
-
-
 def test_a_useless_change_is_not_nudged(living: Living) -> None:
     full(living)
     assert living.fitting(TWO) == ""
@@ -144,21 +122,6 @@ def test_a_release_that_kube_scheduler_saw_first_is_nudged(living: Living) -> No
     living.server.store.delete(PODS, "p-a", "default")
     living.server.log.wait_for(writes(NODES))
     assert living.nudged() == ["a"]
-
-
-def test_a_pod_deleted_long_after_the_refusal_causes_no_nudge(
-    living: Living, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cures_module, "_BEHIND_S", LONG_AGO_S)
-    for name in "ab":
-        living.bind(f"p-{name}", on=name)
-    living.start()
-    living.greeted()
-    assert living.fitting() == ""
-    living.server.store.delete(PODS, "p-a", "default")
-    eventually(lambda: not any(pod.holds for pod in living.info("a").pods))
-    looked(living)
-    assert living.nudged() == []
 
 
 def test_a_nudge_is_no_change_that_is_nudged_about(living: Living) -> None:
@@ -244,15 +207,3 @@ class TestOfTwoExtenders:
         assert not pair.live.status().active
         assert pair.notes()["watch-leases"] == "ok"
         assert pair.fitting() == "ab"
-
-
-def test_the_last_report_about_a_departed_pod_does_not_count(living: Living) -> None:
-    """The agent's next report may be ten seconds away; kube-scheduler's retry is now."""
-    living.report("a", gpu(0, holders=[holder("p-a", container="main")]))
-    for name in "ab":
-        living.bind(f"p-{name}", on=name)
-    living.start()
-    living.greeted()
-    assert living.fitting() == ""
-    living.server.store.delete(PODS, "p-a", "default")
-    eventually(lambda: living.fitting() == "a")

@@ -29,12 +29,9 @@ class TestByHand:
         assert after["spec"]["renewTime"] > before["spec"]["renewTime"]
         assert candidates.turns == [("a", True)]
 
-    @pytest.mark.parametrize("holder", ["another", "b"])
-    def test_given_to_another_no_candidate_has_it_until_it_expires(
-        self, candidates: Candidates, holder: str
-    ) -> None:
+    def test_given_to_another_no_candidate_has_it_until_it_expires(self, candidates: Candidates) -> None:
         candidates.each()
-        candidates.edit(holderIdentity=holder)
+        candidates.edit(holderIdentity="b")
         assert candidates.each() == ""
         candidates.clock.now += 14
         assert candidates.each() == ""
@@ -64,12 +61,9 @@ class TestByHand:
         candidates.clock.now += 15
         assert candidates.each("b", "a") == "b"
 
-    @pytest.mark.parametrize("seconds", [10**9, 300])
-    def test_a_very_long_lease_duration_is_respected_for_300_s_only(
-        self, candidates: Candidates, seconds: int
-    ) -> None:
+    def test_a_very_long_lease_duration_is_respected_for_300_s_only(self, candidates: Candidates) -> None:
         candidates.each("a")
-        candidates.edit(leaseDurationSeconds=seconds)
+        candidates.edit(leaseDurationSeconds=10**9)
         candidates.each("b")
         candidates.clock.now += 299
         assert candidates.each("b") == ""
@@ -82,7 +76,7 @@ class TestByHand:
         assert candidates.each("a") == "a"
         assert candidates.lease()["spec"]["leaseDurationSeconds"] == 15
 
-    @pytest.mark.parametrize("spec", [None, {}, {"holderIdentity": None}, {"holderIdentity": ""}])
+    @pytest.mark.parametrize("spec", [None, {"holderIdentity": ""}])
     def test_an_emptied_one_is_free_for_all(self, candidates: Candidates, spec: Json | None) -> None:
         candidates.server.store.put(PATH, {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec})
         assert candidates.each() == "a"
@@ -139,14 +133,3 @@ class TestThreads:
         first.stop(60)
         eventually(lambda: second.active)
         assert not first.active
-
-    def test_after_an_outage_too(
-        self, candidates: Candidates, elect: Callable[[str, float], Election]
-    ) -> None:
-        first, second = elect("c", 1.0), elect("d", 1.0)
-        eventually(lambda: first.active or second.active)
-        candidates.server.stop()
-        eventually(lambda: not (first.active or second.active))
-        candidates.server.start()
-        # The first one in the order may be active until then, and the other right after.
-        eventually(lambda: first.active or second.active)

@@ -162,4 +162,4 @@ def any_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 TestAnyOrder = AnyOrder.TestCase
-TestAnyOrder.settings = settings(examples(20, long=300), stateful_step_count=30)
+TestAnyOrder.settings = settings(examples(10, long=300), stateful_step_count=30)

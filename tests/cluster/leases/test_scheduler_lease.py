@@ -172,7 +172,6 @@ class TestALostWatch:
         [
             pytest.param(60, True, id="that lasts longer"),
             pytest.param(0, False, id="that says nonsense lasts as by default"),
-            pytest.param(None, False, id="that does not say lasts as by default"),
         ],
     )
     def test_a_lease(
@@ -201,17 +200,3 @@ class TestALostWatch:
         # As at any change of the holder: notified before it is visible, so that pods are listed again before
         # the first bind.
         assert turns == [(True, False), (False, False), (True, False)]
-
-    def test_an_extender_stays_passive_if_another_leads_by_then(
-        self, server: ApiServer, leading: Leadership, clock: Clock
-    ) -> None:
-        server.store.put(PATH, lease("me-7f9_1"))
-        follow(leading)
-        refusal = self.lose(server)
-        clock.now += 16
-        assert not leading.active
-        server.store.put(PATH, lease("other_1"))
-        refusal.lift()
-        server.wait_for_watches(1)
-        eventually(lambda: leading._holder == "other_1")
-        assert not leading.active

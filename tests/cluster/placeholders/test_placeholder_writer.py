@@ -324,16 +324,6 @@ def test_two_extenders_create_one_placeholder(scaling: Scaling) -> None:
     eventually(lambda: scaling.jobs() == [])
 
 
-def test_two_extenders_share_the_budget(scaling: Scaling) -> None:
-    one, other = scaling.start(per_hour=1), scaling.start(per_hour=1)
-    for living in (one, other):
-        scaling.wait(living, LARGE)
-        scaling.wait(living, OTHER)
-    for living in (one, other):
-        eventually(lambda living=living: scaling.counted(living).get("over-budget", 0) > 1)  # type: ignore[misc]
-    assert (len(scaling.jobs()), scaling.noted()) == (1, 1)
-
-
 def test_the_next_extender_removes_what_a_killed_one_has_left(scaling: Scaling) -> None:
     first = scaling.start()
     scaling.wait(first, LARGE)
@@ -368,17 +358,6 @@ def test_a_placeholder_that_ended_at_its_deadline_is_counted(scaling: Scaling) -
     scaling.server.store.delete(JOBS, job, NAMESPACE)
     eventually(lambda: scaling.counted(living).get("expired") == 1)
     assert scaling.jobs() == []
-
-
-def test_without_the_component_nothing_is_written_and_the_rest_goes_on(scaling: Scaling) -> None:
-    def is_of_jobs(request: Request) -> bool:
-        return "/jobs" in request.path
-
-    scaling.server.faults.place(Refuse(403, "Forbidden", "may not list jobs"), is_of_jobs, times=3)
-    living = scaling.start()
-    scaling.wait(living, LARGE)
-    eventually(lambda: scaling.counted(living).get("refused") == 3)
-    eventually(lambda: scaling.jobs() == ["default/large"])
 
 
 def test_nothing_is_asked_while_it_is_switched_off(scaling: Scaling) -> None:

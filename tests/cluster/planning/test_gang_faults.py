@@ -157,22 +157,6 @@ def test_a_refused_gate_is_tried_again(make: Callable[..., Cluster], monkeypatch
     eventually(lambda: cluster.gated() == set())
 
 
-def test_a_gang_whose_gates_are_refused_keeps_no_room_from_others(make: Callable[..., Cluster]) -> None:
-    cluster = make("n1", "n2")
-    cluster.server.faults.place(
-        Refuse(403), lambda each: is_lift(each) and each.path.endswith(("/a", "/b")), times=None
-    )
-    cluster.add("a", priority=10)
-    cluster.add("b", priority=10)
-    other = {f"{OURS}gang": "other"}
-    cluster.add("c", notes=other)
-    cluster.add("d", notes=other)
-    live = cluster.extender()
-    eventually(lambda: cluster.gated() == {"a", "b"})
-    assert any("the API server refuses to remove its gate: 403" in note for note in live.notes_on("uid-a"))
-    assert cluster.places().keys() == {"c", "d"}
-
-
 def test_a_policy_that_names_no_status_refuses_the_end_of_a_gate(make: Callable[..., Cluster]) -> None:
     """A ValidatingAdmissionPolicy without a reason answers 422, as for a pod that has changed."""
     cluster = make("n1", "n2")
@@ -204,36 +188,17 @@ def test_no_gate_goes_while_a_nomination_fails(make: Callable[..., Cluster]) -> 
     cluster.add("b")
     cluster.extender()
     eventually(lambda: "a" in cluster.places())
-    time.sleep(0.3)
+    eventually(lambda: fault.hits >= 2)
     assert cluster.gated() == {"a", "b"}
     fault.lift()
     eventually(lambda: cluster.gated() == set())
 
 
-def test_a_place_is_kept_though_its_nomination_fails(
-    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The next step for gangs, which writes it again, may be seconds away."""
-    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_planning._REST", 1e6)
-    cluster = make("n1", "n2")
-    fault = cluster.server.faults.place(Refuse(503), is_nomination, times=None)
-    cluster.add("a")
-    cluster.add("b")
-    live = cluster.extender()
-    eventually(lambda: fault.hits >= 2)
-    assert live.planning is not None
-    time.sleep(0.1)
-    live.planning.wake()
-    time.sleep(0.3)
-    assert {place.pod.uid for place in live.locked.cache.all_kept()} == {"uid-a", "uid-b"}
-
-
-@pytest.mark.parametrize("status", [403, 409, 422])
+@pytest.mark.parametrize("status", [403, 409])
 def test_a_gang_whose_nominations_are_refused_keeps_no_room_from_others(
-    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, status: int
+    make: Callable[..., Cluster], status: int
 ) -> None:
     """As by a policy of the namespace, or where a manifest has the planner's annotations (409)."""
-    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_writes._WRITTEN_S", 0.1)
     cluster = make("n1", "n2")
     cluster.server.faults.place(
         Refuse(status), lambda each: is_nomination(each) and "/b/" in each.path, times=None
@@ -247,23 +212,6 @@ def test_a_gang_whose_nominations_are_refused_keeps_no_room_from_others(
     eventually(lambda: cluster.gated() == {"a", "b"})
     refusal = f"pod b: the API server refuses its nomination: {status}"
     eventually(lambda: any(refusal in note for note in live.notes_on("uid-a")))
-
-
-def test_nominations_are_not_remembered_for_longer_than_their_writes_take(
-    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_writes._WRITTEN_S", 0.1)
-    cluster = make("n1", "n2")
-    cluster.add("a")
-    cluster.add("b")
-    live = cluster.extender()
-    eventually(lambda: cluster.gated() == set())
-    for name, place in cluster.places().items():
-        cluster.bind(name, place)
-    assert live.planning is not None
-    assert live.planning.gangs is not None
-    writes = live.planning.gangs.writes
-    eventually(lambda: writes._asked == {})
 
 
 def names(live: LiveInventory) -> list[str]:

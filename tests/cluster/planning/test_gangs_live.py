@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.planning.gang import GATE
 from scheduler_ext.core.planning.plan import State
-from scheduler_ext.wire.config import Configuration, GangsSection, NominateSection
+from scheduler_ext.wire.config import Configuration, NominateSection
 from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_requests import writes
@@ -70,18 +69,6 @@ def test_an_extender_that_is_no_longer_active_does_not_say_what_gangs_lacked(
     assert live.notes_on("uid-a") == ()
 
 
-def test_a_gang_that_pods_without_gpus_keep_waiting_does_not_count_them(make: Callable[..., Cluster]) -> None:
-    cluster = make("n1", "n2")
-    cluster.server.store.put(PODS, pod("web", {"cpu": "8"}, on="n1"))
-    for name in ("a", "b"):
-        cluster.add(name, containers=[{"name": "main", "resources": {"limits": {WHOLE: "1", "cpu": "2"}}}])
-    live = cluster.extender()
-    missing = "the gang would not fit if all other pods with GPUs left"
-    eventually(lambda: any(note.endswith(missing) for note in live.notes_on("uid-a")))
-    cluster.server.store.delete(PODS, "web", "default")
-    eventually(lambda: cluster.gated() == set())
-
-
 def test_a_new_extender_goes_on_after_a_part_of_the_gates_went(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
     later = time_text(time.time() + 100)
@@ -110,36 +97,6 @@ def test_a_late_gang_is_evicted_whole(make: Callable[..., Cluster]) -> None:
     eventually(lambda: all("deletionTimestamp" in cluster.get(each)["metadata"] for each in "ab"))
 
 
-def test_a_deadline_that_a_user_wrote_beyond_all_years_harms_no_other_pod(
-    make: Callable[..., Cluster],
-) -> None:
-    cluster = make("n1", "n2")
-    never = {f"{OURS}gang-start-by": "9999-12-31T23:59:59-12:00"}
-    cluster.add("a", ungated=True, notes=never)
-    cluster.add("b", ungated=True, notes=never)
-    cluster.extender()
-    eventually(lambda: len(cluster.places()) == 2)
-
-
-def test_no_pod_is_evicted_for_a_member_that_preemption_has_nominated(make: Callable[..., Cluster]) -> None:
-    cluster = make("n1", "n2", "n3")
-    cluster.server.store.put(PODS, pod("other", {WHOLE: "1"}, on="n3"))
-    later = {f"{OURS}gang-start-by": time_text(time.time() + 100)}
-    cluster.add("a", notes=later, ungated=True, priority=10)
-    cluster.bind("a", "n1")
-    cluster.add("b", notes=later, ungated=True, priority=10)
-    cluster.server.store.update(
-        PODS, "b", lambda old: old | {"status": old["status"] | {"nominatedNodeName": "n2"}}, "default"
-    )
-    live = cluster.extender(PREEMPTING)
-    planning = live.planning
-    assert planning is not None
-    expected = [(State.NOMINATED_ELSEWHERE, "n2")]
-    eventually(lambda: [(entry.state, entry.node) for entry in planning.plan().entries] == expected)
-    time.sleep(0.5)
-    assert not cluster.server.log.all(is_eviction)
-
-
 def test_the_deadline_goes_once_all_members_run(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
     cluster.add("a")
@@ -153,21 +110,6 @@ def test_the_deadline_goes_once_all_members_run(make: Callable[..., Cluster]) ->
             not any(f"{OURS}gang-start-by" in cluster.get(name)["metadata"]["annotations"] for name in "ab")
         )
     )
-
-
-def test_kept_room_is_kept_until_the_next_step_however_long_one_takes(
-    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_planning._REST", 1e6)
-    cluster = make("n1", "n2")
-    cluster.server.store.put(PODS, pod("old", {WHOLE: "1"}, on="n1"))
-    cluster.add("a")
-    cluster.add("b")
-    live = cluster.extender()
-    eventually(lambda: live.locked.cache.all_kept() != [])
-    assert live.planning is not None
-    assert live.planning.gangs is not None
-    assert all(each.until > live.planning.gangs._not_before for each in live.locked.cache.all_kept())
 
 
 def test_room_that_is_kept_for_a_gang_is_refused_to_others(make: Callable[..., Cluster]) -> None:
@@ -189,36 +131,6 @@ def test_room_that_is_kept_for_a_gang_is_refused_to_others(make: Callable[..., C
     eventually(lambda: cluster.gated() == set())
 
 
-@pytest.fixture
-def in_line(make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """Two pods are to get places before the gang, and one after it. A step for gangs tries one of them, and
-    the next step for gangs is a second later."""
-    monkeypatch.setattr("scheduler_ext.core.planning.gang_turns._MOST", 1)
-    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_planning._EVERY_S", 1.0)
-    cluster = make("n1", "n2", "n3", "n4")
-    for name, after_s in (("first", -60), ("second", -50), ("late", 60)):
-        found = pod(name, {WHOLE: "1"}, schedulerName="gpu-scheduler")
-        found["metadata"]["creationTimestamp"] = time_text(time.time() + after_s)
-        cluster.server.store.put(PODS, found)
-    cluster.add("a")
-    cluster.add("b")
-    nominate = NominateSection(enabled=True, batch=1, from_nodes=0, gangs=GangsSection(enabled=True))
-    cluster.extender(Configuration(nominate=nominate))
-    return cluster
-
-
-def test_no_later_pod_takes_the_room_of_a_gang_whose_turn_has_not_come(in_line: Cluster) -> None:
-    eventually(lambda: {"a", "b"} <= in_line.places().keys())
-    assert in_line.places().keys() == {"first", "second", "a", "b"}
-
-
-def test_later_pods_wait_no_more_for_a_gang_that_is_gone(in_line: Cluster) -> None:
-    eventually(lambda: "second" in in_line.places())
-    for name in ("a", "b"):
-        in_line.server.store.delete(PODS, name, "default")
-    eventually(lambda: "late" in in_line.places())
-
-
 def test_a_gated_pod_of_no_gang_starts_alone(make: Callable[..., Cluster]) -> None:
     cluster = make("n1")
     cluster.add("a", size=1)
@@ -226,15 +138,69 @@ def test_a_gated_pod_of_no_gang_starts_alone(make: Callable[..., Cluster]) -> No
     eventually(lambda: cluster.gated() == set())
 
 
-def test_a_pod_without_a_gate_that_names_a_gang_of_one_is_planned_alone(make: Callable[..., Cluster]) -> None:
-    """Such as the worker of a job with no other."""
+@pytest.mark.parametrize(
+    ("priority", "nodes", "stays"),
+    [
+        pytest.param(10, ("n1", "n2"), False, id="of lower priority, in its way"),
+        pytest.param(0, ("n1", "n2"), True, id="of its own priority"),
+    ],
+)
+def test_a_pod_that_has_only_a_place_loses_it_to_a_gang(
+    make: Callable[..., Cluster], priority: int, nodes: tuple[str, ...], stays: bool
+) -> None:
+    cluster = make(*nodes)
+    alone = pod("p", {WHOLE: "1"}, schedulerName="gpu-scheduler")
+    alone["metadata"]["creationTimestamp"] = time_text(time.time())
+    tried = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    cluster.server.store.put(PODS, alone | {"status": {"phase": "Pending", "conditions": [tried]}})
+    live = cluster.extender()
+    eventually(lambda: "p" in cluster.places())
+    cluster.add("a", priority=priority)
+    cluster.add("b", priority=priority)
+    if stays:
+        eventually(lambda: live.locked.cache.kept("uid-a") is not None)
+    else:
+        eventually(lambda: set(cluster.places()) == {"a", "b"})
+    assert ("p" in cluster.places()) is stays
+    if not stays:
+        eventually(lambda: cluster.gated() == set())
+
+
+def test_pods_of_other_schedulers_stay_as_they_are(make: Callable[..., Cluster]) -> None:
     cluster = make("n1")
-    cluster.add("a", size=1, ungated=True)
-    cluster.extender(
-        Configuration(nominate=NominateSection(enabled=True, from_nodes=0, gangs=GangsSection(enabled=True)))
+    cluster.add("a", size=1, schedulerName="other")
+    cluster.add("b", size=1)
+    cluster.extender()
+    eventually(lambda: "b" not in cluster.gated())
+    assert cluster.gated() == {"a"}
+
+
+def test_off_means_off(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2")
+    cluster.add("a")
+    cluster.add("b")
+    live = cluster.extender(Configuration(nominate=NominateSection(enabled=True)))
+    assert live.gang_pods is None
+    assert cluster.gated() == {"a", "b"}
+    assert cluster.server.log.all(writes(PODS)) == []
+
+
+def test_no_pod_is_evicted_for_a_member_that_preemption_has_nominated(make: Callable[..., Cluster]) -> None:
+    cluster = make("n1", "n2", "n3")
+    cluster.server.store.put(PODS, pod("other", {WHOLE: "1"}, on="n3"))
+    later = {f"{OURS}gang-start-by": time_text(time.time() + 100)}
+    cluster.add("a", notes=later, ungated=True, priority=10)
+    cluster.bind("a", "n1")
+    cluster.add("b", notes=later, ungated=True, priority=10)
+    cluster.server.store.update(
+        PODS, "b", lambda old: old | {"status": old["status"] | {"nominatedNodeName": "n2"}}, "default"
     )
-    eventually(lambda: cluster.places() == {"a": "n1"})
-    assert not cluster.server.log.all(is_lift)
+    live = cluster.extender(PREEMPTING)
+    planning = live.planning
+    assert planning is not None
+    expected = [(State.NOMINATED_ELSEWHERE, "n2")]
+    eventually(lambda: [(entry.state, entry.node) for entry in planning.plan().entries] == expected)
+    assert not cluster.server.log.all(is_eviction)
 
 
 def test_a_launcher_of_another_scheduler_counts_as_a_member(make: Callable[..., Cluster]) -> None:
@@ -247,17 +213,11 @@ def test_a_launcher_of_another_scheduler_counts_as_a_member(make: Callable[..., 
 
 
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "labelSelector": {}}
-APART = {"podAffinityTerm": {"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}, "weight": 1}
 
 
 @pytest.mark.parametrize(
     ("asking", "starts"),
     [
-        pytest.param(
-            {"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [APART]}}},
-            True,
-            id="preferred pod anti-affinity",
-        ),
         pytest.param(
             {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]},
             True,
@@ -283,70 +243,3 @@ def test_a_preference_that_is_not_modelled_does_not_keep_a_gang_from_its_start(
         eventually(lambda: len(cluster.events("GPUGangWaiting")) == 2)
         assert cluster.gated() == {"a", "b"}
         assert "asks topology spread constraints" in cluster.events("GPUGangWaiting")[0]["note"]
-
-
-@pytest.mark.parametrize(
-    ("priority", "nodes", "stays"),
-    [
-        pytest.param(10, ("n1", "n2"), False, id="of lower priority, in its way"),
-        pytest.param(10, ("n1", "n2", "n3"), True, id="of lower priority, beside it"),
-        pytest.param(10, ("n1",), True, id="of lower priority, where the gang does not fit anyway"),
-        pytest.param(0, ("n1", "n2"), True, id="of its own priority"),
-    ],
-)
-def test_a_pod_that_has_only_a_place_loses_it_to_a_gang(
-    make: Callable[..., Cluster], priority: int, nodes: tuple[str, ...], stays: bool
-) -> None:
-    cluster = make(*nodes)
-    alone = pod("p", {WHOLE: "1"}, schedulerName="gpu-scheduler")
-    alone["metadata"]["creationTimestamp"] = time_text(time.time())
-    tried = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    cluster.server.store.put(PODS, alone | {"status": {"phase": "Pending", "conditions": [tried]}})
-    live = cluster.extender()
-    eventually(lambda: "p" in cluster.places())
-    cluster.add("a", priority=priority)
-    cluster.add("b", priority=priority)
-    if stays:
-        eventually(lambda: live.locked.cache.kept("uid-a") is not None or len(nodes) == 1)
-        time.sleep(0.5)
-    else:
-        eventually(lambda: set(cluster.places()) == {"a", "b"})
-    assert ("p" in cluster.places()) is stays
-    if not stays or len(nodes) == 3:
-        eventually(lambda: cluster.gated() == set())
-
-
-def test_a_launcher_that_comes_back_starts_though_all_other_members_have_ended(
-    make: Callable[..., Cluster],
-) -> None:
-    cluster = make("n1")
-    cluster.add("worker", ungated=True)
-    cluster.bind("worker", "n1")
-    cluster.server.store.update(
-        PODS, "worker", lambda old: old | {"status": {"phase": "Succeeded"}}, "default"
-    )
-    notes = {f"{OURS}gang": "train", f"{OURS}gang-size": "2"}
-    gates = [{"name": GATE}]
-    launcher = pod("launcher", {}, annotations=notes, schedulerName="gpu-scheduler", schedulingGates=gates)
-    cluster.server.store.put(PODS, launcher)
-    cluster.extender()
-    eventually(lambda: cluster.gated() == set())
-
-
-def test_pods_of_other_schedulers_stay_as_they_are(make: Callable[..., Cluster]) -> None:
-    cluster = make("n1")
-    cluster.add("a", size=1, schedulerName="other")
-    cluster.extender()
-    time.sleep(0.3)
-    assert cluster.gated() == {"a"}
-
-
-def test_off_means_off(make: Callable[..., Cluster]) -> None:
-    cluster = make("n1", "n2")
-    cluster.add("a")
-    cluster.add("b")
-    live = cluster.extender(Configuration(nominate=NominateSection(enabled=True)))
-    time.sleep(0.3)
-    assert live.gang_pods is None
-    assert cluster.gated() == {"a", "b"}
-    assert cluster.server.log.all(writes(PODS)) == []

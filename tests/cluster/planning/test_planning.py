@@ -127,18 +127,6 @@ def test_writes_that_fail_are_tried_again(ahead: Ahead, caplog: pytest.LogCaptur
 
 
 @pytest.mark.usefixtures("impatient_planner")
-def test_a_nomination_that_kube_scheduler_removed_is_planned_again(ahead: Ahead) -> None:
-    living = ahead.start()
-    ahead.wait("p")
-    eventually(lambda: states(living) == {"p": State.NOMINATED})
-    found = ahead.get("p")
-    del found["status"]["nominatedNodeName"]
-    ahead.server.store.put(PODS, found)
-    eventually(lambda: outcomes(living)["misfit"] == 1)
-    eventually(lambda: states(living) == {"p": State.NOMINATED})
-
-
-@pytest.mark.usefixtures("impatient_planner")
 def test_a_place_that_filter_refuses_is_given_up(ahead: Ahead) -> None:
     living = ahead.start()
     asking = ahead.wait("p")
@@ -165,34 +153,6 @@ def test_what_a_dead_planner_wrote_is_withdrawn_after_its_time(ahead: Ahead) -> 
     assert living.info("a").planned == ()
     (write, *_) = ahead.server.log.all(nominations)
     assert write.json()["status"] == {}
-
-
-def test_a_place_on_a_node_that_is_gone_ends(ahead: Ahead) -> None:
-    living = ahead.start()
-    ahead.wait("low")
-    eventually(lambda: ahead.nominated("low") is not None)
-    node = str(ahead.nominated("low"))
-    other = "b" if node == "a" else "a"
-    ahead.server.store.delete(NODES, node)
-    # It fits nowhere, so that the places of lower pods are looked at.
-    ahead.wait("high", priority=9, containers=[{"resources": {"limits": {WHOLE: "9"}}}])
-    ahead.wait("next")
-    eventually(lambda: ahead.nominated("next") == other)
-    # Of `next` as well, if it was planned before the watch of nodes showed the deletion.
-    eventually(lambda: outcomes(living)["misfit"] >= 1)
-    eventually(lambda: ahead.nominated("low") == other)
-
-
-def test_a_pod_whose_gate_is_lifted_has_not_been_tried(ahead: Ahead) -> None:
-    living = ahead.start(from_nodes=100)
-    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
-    refused = gated | {"reason": "Unschedulable"}
-    ahead.wait("ungated", status={"conditions": [gated]})
-    ahead.wait("refused", status={"conditions": [refused]})
-    eventually(lambda: ahead.nominated("refused") is not None)
-    assert states(living)["ungated"] is State.WAITING
-    # kube-scheduler comes to no pod.
-    eventually(lambda: ahead.nominated("ungated") is not None)
 
 
 def test_only_the_active_extender_writes(ahead: Ahead, server: ApiServer, transport: Transport) -> None:
@@ -226,3 +186,19 @@ def test_off_means_off(ahead: Ahead, living: Living) -> None:
     assert living.live.planning is None
     assert ahead.writes() == 0
     assert replace(living.info("a"), planned=()) == living.info("a")
+
+
+def test_a_place_on_a_node_that_is_gone_ends(ahead: Ahead) -> None:
+    living = ahead.start()
+    ahead.wait("low")
+    eventually(lambda: ahead.nominated("low") is not None)
+    node = str(ahead.nominated("low"))
+    other = "b" if node == "a" else "a"
+    ahead.server.store.delete(NODES, node)
+    # It fits nowhere, so that the places of lower pods are looked at.
+    ahead.wait("high", priority=9, containers=[{"resources": {"limits": {WHOLE: "9"}}}])
+    ahead.wait("next")
+    eventually(lambda: ahead.nominated("next") == other)
+    # Of `next` as well, if it was planned before the watch of nodes showed the deletion.
+    eventually(lambda: outcomes(living)["misfit"] >= 1)
+    eventually(lambda: ahead.nominated("low") == other)

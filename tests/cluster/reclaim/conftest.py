@@ -16,6 +16,12 @@ def cluster(server: ApiServer, transport: Transport) -> Cluster:
 
 
 @pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look writes about three pods at most."""
+    monkeypatch.setattr(reclaimer_module, "_MOST", 3)
+
+
+@pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod whose budget refused its eviction is tried again at the next look."""
     monkeypatch.setattr(reclaimer_module, "AGAIN_S", 0.0)

@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler_ext.cluster.client.transport import RefusedError
 from scheduler_ext.cluster.reclaim import reclaimer as reclaimer_module
 from scheduler_ext.core.errors import ClusterError
-from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import LEASES, NAMESPACES, PODS
 from tests.cluster.api.api_requests import writes
 from tests.cluster.reclaim.reclaiming import (
@@ -41,15 +39,15 @@ def test_a_dry_run_says_once_what_it_would_do(cluster: Cluster) -> None:
     assert not cluster.server.log.all(writes(PODS))
 
 
-def test_a_dry_run_writes_no_more_events_at_once_than_are_kept(cluster: Cluster) -> None:
+def test_a_dry_run_writes_no_more_events_at_once_than_are_kept(cluster: Cluster, few: None) -> None:
     """The recorder drops Events beyond a rate, and the list would lack these pods."""
-    for i in range(25):
+    for i in range(5):
         cluster.add(f"lazy-{i}")
     extender = Extending(cluster, "dry-run")
     extender.look()
-    assert len(extender.events) == 20
+    assert len(extender.events) == 3
     extender.look()
-    assert len(set(extender.events)) == len(extender.events) == 25
+    assert len(set(extender.events)) == len(extender.events) == 5
 
 
 def test_a_dry_run_says_it_again_before_the_event_expires(
@@ -303,13 +301,6 @@ def test_a_standby_writes_nothing(cluster: Cluster) -> None:
     assert (cluster.warned(), extender.events) == ({}, [])
 
 
-def test_a_missing_right_is_an_error_that_names_it(cluster: Cluster) -> None:
-    cluster.add("lazy")
-    cluster.server.faults.place(Refuse(403, "Forbidden", "may not list namespaces"), times=None)
-    with pytest.raises(RefusedError, match="may not list namespaces"):
-        Extending(cluster).look()
-
-
 def test_without_idle_pods_nothing_is_asked(cluster: Cluster) -> None:
     cluster.add("busy", idle_s=3)
     cluster.add("unknown", idle_s=None)
@@ -343,12 +334,4 @@ def test_a_warning_from_before_the_pod_computed_is_no_warning(cluster: Cluster) 
     assert (cluster.leaving(), cluster.warned()) == ([], {"lazy": WARN_S})
     cluster.age(WARN_S)
     extender.look()
-    assert cluster.leaving() == ["lazy"]
-
-
-def test_a_warning_from_before_a_restart_of_the_extender_holds(cluster: Cluster) -> None:
-    cluster.add("lazy")
-    Extending(cluster).look()
-    cluster.age(WARN_S + HOUR_S)
-    Extending(cluster).look()
     assert cluster.leaving() == ["lazy"]
