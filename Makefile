@@ -73,7 +73,7 @@ test-all: .venv ## Run everything: what CI runs, all releases in full, upgrades,
 check: .venv ## Check format, lint, types, layers, spelling and prose
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/proselint check --config proselint.json README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs

@@ -57,7 +57,8 @@ def rendered(
     """
     file = directory / "values.json"
     file.write_text(json.dumps(values))
-    options = ("--namespace", namespace, "--kube-version", version or kubernetes_version(SHIPPED_MINOR), "--values", file)
+    release = version or kubernetes_version(SHIPPED_MINOR)
+    options = ("--namespace", namespace, "--kube-version", release, "--values", file)
     text = helm(directory, "template", RELEASE, chart, *options)
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return [each for each in yaml.load_all(text, loader) if each]
