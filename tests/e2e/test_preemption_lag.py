@@ -72,7 +72,7 @@ GPU_2 = Case("gpu-2", HALF_SHARE, GPU_SHARE, 2, holders=4, frees=2)
 GPU_3 = Case("gpu-3", HALF_SHARE, GPU_SHARE, 3, holders=4, frees=2)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """kube-scheduler binds."""
     with running_cluster(tmp_path_factory.mktemp("lag"), delayed=True) as cluster:
@@ -81,8 +81,8 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
         yield installation
 
 
-@pytest.fixture(scope="module")
-def shares(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+@pytest.fixture(scope="class")
+def binding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     """The extender binds."""
     with running_share_installation(tmp_path_factory.mktemp("lag-shares"), delayed=True) as installation:
         yield installation
@@ -211,7 +211,7 @@ def alone(cases: Sequence[Case]) -> list[Any]:
     ("cases", "lag_s"), [*alone((WHOLE_2, MIG_2)), *together((WHOLE_3, WHOLE_4, MIG_3), LAGS_S)]
 )
 class TestWhereKubeSchedulerBinds:
-    """On one cluster."""
+    """Whole GPUs and MIG instances."""
 
     def test_no_place_is_made_twice(self, base: Installation, cases: Sequence[Case], lag_s: float) -> None:
         base.await_ready()
@@ -227,9 +227,9 @@ class TestWhereKubeSchedulerBinds:
     [*alone((GPU_2,)), *together((WHOLE_4, MIG_3, SHARE_2, SHARE_4, GPU_3), LAGS_S)],
 )
 class TestWhereTheExtenderBinds:
-    """On another cluster, at the same time."""
+    """Shares too."""
 
-    def test_no_place_is_made_twice(self, shares: Installation, cases: Sequence[Case], lag_s: float) -> None:
-        shares.await_ready()
-        with share_workload_on(shares) as workload:
+    def test_no_place_is_made_twice(self, binding: Installation, cases: Sequence[Case], lag_s: float) -> None:
+        binding.await_ready()
+        with share_workload_on(binding) as workload:
             assert_no_place_is_made_twice(Round(workload), lag_s, *cases)

@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareCluster]:
+def gated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareCluster]:
     with running_policies(tmp_path_factory.mktemp("gate"), *COMPONENTS) as cluster:
         for name, labels in ((GANGS, {"gpu.scheduler-ext.io/gangs": "enabled"}), ("plain", {})):
             cluster.api.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
@@ -41,7 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareCluster]:
         yield cluster
 
 
-def created(cluster: ShareCluster, metadata: Json | None = None, path: str = PODS, **spec: Any) -> Json:
+def created(gated: ShareCluster, metadata: Json | None = None, path: str = PODS, **spec: Any) -> Json:
     container = {"name": "main", "image": "train:1"}
     pod: Json = {
         "metadata": {"name": f"pod-{next(_numbers)}", **(metadata or {})},
@@ -52,7 +52,7 @@ def created(cluster: ShareCluster, metadata: Json | None = None, path: str = POD
             **spec,
         },
     }
-    return cluster.api.create(path, pod)
+    return gated.api.create(path, pod)
 
 
 def gates(pod: Json) -> list[str]:
@@ -71,16 +71,16 @@ def gates(pod: Json) -> list[str]:
         pytest.param({"labels": {"scheduling.x-k8s.io/pod-group": "g"}}, id="a PodGroup of coscheduling"),
     ],
 )
-def test_a_pod_of_a_gang_gets_the_gate(cluster: ShareCluster, metadata: Json) -> None:
-    assert gates(created(cluster, metadata)) == [GATE]
+def test_a_pod_of_a_gang_gets_the_gate(gated: ShareCluster, metadata: Json) -> None:
+    assert gates(created(gated, metadata)) == [GATE]
 
 
-def test_a_gate_that_is_there_stays_alone(cluster: ShareCluster) -> None:
-    assert gates(created(cluster, OURS, schedulingGates=[{"name": GATE}])) == [GATE]
+def test_a_gate_that_is_there_stays_alone(gated: ShareCluster) -> None:
+    assert gates(created(gated, OURS, schedulingGates=[{"name": GATE}])) == [GATE]
 
 
-def test_gates_of_others_stay(cluster: ShareCluster) -> None:
-    assert sorted(gates(created(cluster, OURS, schedulingGates=[{"name": "example.com/mine"}]))) == [
+def test_gates_of_others_stay(gated: ShareCluster) -> None:
+    assert sorted(gates(created(gated, OURS, schedulingGates=[{"name": "example.com/mine"}]))) == [
         "example.com/mine",
         GATE,
     ]
@@ -95,10 +95,8 @@ def test_gates_of_others_stay(cluster: ShareCluster) -> None:
         pytest.param(OURS, PODS, {"nodeName": NODE}, id="a pod with a node"),
     ],
 )
-def test_other_pods_get_no_gate(
-    cluster: ShareCluster, metadata: Json, path: str, spec: dict[str, Any]
-) -> None:
-    assert gates(created(cluster, metadata, path, **spec)) == []
+def test_other_pods_get_no_gate(gated: ShareCluster, metadata: Json, path: str, spec: dict[str, Any]) -> None:
+    assert gates(created(gated, metadata, path, **spec)) == []
 
 
 def without_gate(pod: Json) -> list[Json]:
@@ -107,15 +105,15 @@ def without_gate(pod: Json) -> list[Json]:
     return [{"op": "test", "path": path, "value": {"name": GATE}}, {"op": "remove", "path": path}]
 
 
-def test_the_extender_may_remove_the_gate(cluster: ShareCluster) -> None:
-    pod = created(cluster, OURS, schedulingGates=[{"name": "example.com/mine"}])
+def test_the_extender_may_remove_the_gate(gated: ShareCluster) -> None:
+    pod = created(gated, OURS, schedulingGates=[{"name": "example.com/mine"}])
     path = f"{PODS}/{pod['metadata']['name']}"
-    assert gates(cluster.extender.patch(path, without_gate(pod), JSON_PATCH)) == ["example.com/mine"]
+    assert gates(gated.extender.patch(path, without_gate(pod), JSON_PATCH)) == ["example.com/mine"]
 
 
-def refusal(cluster: ShareCluster, path: str, patch: Any, content_type: str) -> str:
+def refusal(gated: ShareCluster, path: str, patch: Any, content_type: str) -> str:
     try:
-        cluster.extender.patch(path, patch, content_type)
+        gated.extender.patch(path, patch, content_type)
     except ApiError as error:
         return str(error)
     return ""
@@ -134,10 +132,10 @@ def refusal(cluster: ShareCluster, path: str, patch: Any, content_type: str) -> 
         ),
     ],
 )
-def test_the_extender_may_change_nothing_else(cluster: ShareCluster, patch: Any, content_type: str) -> None:
-    pod = created(cluster, {}, schedulingGates=[{"name": "example.com/mine"}])
+def test_the_extender_may_change_nothing_else(gated: ShareCluster, patch: Any, content_type: str) -> None:
+    pod = created(gated, {}, schedulingGates=[{"name": "example.com/mine"}])
     path = f"{PODS}/{pod['metadata']['name']}"
-    assert "the gpu-scheduler may" in refusal(cluster, path, patch, content_type)
+    assert "the gpu-scheduler may" in refusal(gated, path, patch, content_type)
 
 
 def eviction(pod: Json, **metadata: Any) -> Json:
@@ -153,29 +151,29 @@ def eviction(pod: Json, **metadata: Any) -> Json:
 FOR_A_GANG = {"annotations": {"gpu.scheduler-ext.io/evicted-for": "gangs/train"}}
 
 
-def test_the_extender_evicts_for_a_gang_where_it_may_not_reclaim(cluster: ShareCluster) -> None:
-    cluster.api.patch(
+def test_the_extender_evicts_for_a_gang_where_it_may_not_reclaim(gated: ShareCluster) -> None:
+    gated.api.patch(
         f"/api/v1/namespaces/{GANGS}", {"metadata": {"labels": {"gpu.scheduler-ext.io/reclaim": "false"}}}
     )
-    pod = created(cluster, OURS, nodeName=NODE)
+    pod = created(gated, OURS, nodeName=NODE)
     path = f"{PODS}/{pod['metadata']['name']}/eviction"
 
     def is_refused() -> bool:
         try:
-            cluster.extender.create(f"{path}?dryRun=All", eviction(pod))
+            gated.extender.create(f"{path}?dryRun=All", eviction(pod))
         except ApiError as error:
             return "reclaim=false" in str(error)
         return False
 
     eventually(is_refused, "an eviction for reclaim is refused there")
-    cluster.extender.create(path, eviction(pod, **FOR_A_GANG))
+    gated.extender.create(path, eviction(pod, **FOR_A_GANG))
 
 
-def test_the_extender_evicts_no_pod_of_the_system(cluster: ShareCluster) -> None:
+def test_the_extender_evicts_no_pod_of_the_system(gated: ShareCluster) -> None:
     path = "/api/v1/namespaces/kube-system/pods"
     eventually(
-        lambda: cluster.api.items("/api/v1/namespaces/kube-system/serviceaccounts"), "there are accounts"
+        lambda: gated.api.items("/api/v1/namespaces/kube-system/serviceaccounts"), "there are accounts"
     )
-    pod = created(cluster, {}, path, nodeName=NODE)
+    pod = created(gated, {}, path, nodeName=NODE)
     with pytest.raises(ApiError, match="not in gpu-scheduler and kube-system"):
-        cluster.extender.create(f"{path}/{pod['metadata']['name']}/eviction", eviction(pod, **FOR_A_GANG))
+        gated.extender.create(f"{path}/{pod['metadata']['name']}/eviction", eviction(pod, **FOR_A_GANG))
