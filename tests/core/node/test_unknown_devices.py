@@ -45,8 +45,6 @@ ONE = GpuRequest(units=(UnitAsk(WHOLE, 1),))
 @pytest.mark.parametrize(
     ("request_", "policy", "expected"),
     [
-        pytest.param(replace(ONE, strategy="binpack"), None, "full", id="binpack takes the fuller node"),
-        pytest.param(replace(ONE, strategy="spread"), None, "empty", id="spread takes the emptier node"),
         pytest.param(ONE, None, "full", id="by default the last free GPU is used up"),
     ],
 )
@@ -56,20 +54,11 @@ def test_holdings_on_unknown_devices_count(
     assert winner(kind, request_, policy) == expected
 
 
-def test_an_estimated_node_is_as_many_gpus_as_its_labels_say() -> None:
-    infos = [replace(ESTIMATED, name="labels"), replace(ESTIMATED, name="busy", pods=SEVEN_HELD)]
-    snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
-    assert sorted(snapshot.demand.whole.tolist()) == [0.0, 1.0, 8.0]
-    assert sorted(snapshot.idle.tolist()) == [0.0, 1.0, 8.0]
-
-
 @pytest.mark.parametrize(
     ("held", "shares", "fits"),
     [
-        pytest.param(2, (100,), False, id="both GPUs may be held: no share fits"),
         pytest.param(1, (70_000,), True, id="one GPU is left, whichever it is"),
         pytest.param(1, (70_000, 70_000), False, id="two shares need a GPU that may be held"),
-        pytest.param(0, (70_000, 70_000), True, id="none is held"),
     ],
 )
 def test_whole_gpus_on_unknown_devices_are_no_room_for_shares(
@@ -80,13 +69,6 @@ def test_whole_gpus_on_unknown_devices_are_no_room_for_shares(
     asked = GpuRequest(shares=ShareAsk(tuple((f"c{i}", mib) for i, mib in enumerate(shares))))
     snapshot = build_snapshot({"n": two}, 1)
     assert bool(filter_nodes(asked, snapshot, Policy()).fits[snapshot.state_of[0]]) is fits
-
-
-def test_a_device_that_an_annotation_names_is_known() -> None:
-    pod = replace(bound("told", wants(1, WHOLE)), devices={"main": ("GPU-1",)})
-    slots = resolve(node(device(0), device(1), pods=(pod,)), NAMES, 10)
-    free = dict(zip(slots.uuids, (slot.units[0].free for slot in slots.state.slots), strict=True))
-    assert free == {"GPU-0": 1, "GPU-1": 0}
 
 
 def test_the_device_of_a_share_is_not_that_of_a_whole_gpu_beside_it() -> None:

@@ -46,12 +46,6 @@ def admitted(asks: Sequence[Waiting], found: Sequence[bool]) -> tuple[int, int]:
     ("nodes", "asks", "expected"),
     [
         pytest.param(
-            [((1000,), 8)],
-            [Waiting(810), Waiting(1000)],
-            [False, True],
-            id="a pod of a whole GPU has the place of a share that would waste a part of it",
-        ),
-        pytest.param(
             [((1000,), 8), ((900, 0), 8)],
             [Waiting(500), Waiting(810), Waiting(1000)],
             [False, True, True],
@@ -62,18 +56,6 @@ def admitted(asks: Sequence[Waiting], found: Sequence[bool]) -> tuple[int, int]:
             [Waiting(1000), Waiting(810, cores=2)],
             [True, True],
             id="a pod goes to another node for one that fits on its own alone",
-        ),
-        pytest.param(
-            [((1000,), 8)],
-            [Waiting(810, priority=1), Waiting(1000)],
-            [True, False],
-            id="a pod of a lower priority takes no place of a higher one",
-        ),
-        pytest.param(
-            [((1000,), 8)],
-            [Waiting(1000), Waiting(810, priority=1)],
-            [False, True],
-            id="a pod of a higher priority comes first, whatever the order",
         ),
         pytest.param(
             [((1000,), 8)],

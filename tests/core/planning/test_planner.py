@@ -118,14 +118,6 @@ def large(nodes: int) -> Run:
     return found
 
 
-def test_pods_get_places_by_priority_then_by_age() -> None:
-    found = run(2)
-    found.ask(waiting("young", number=3), waiting("old", number=1), waiting("urgent", priority=9, number=9))
-    assert found.plan().keys() == {"urgent", "old"}
-    assert found.state("young") is State.WAITING
-    assert found.planner.refusals_of(found.asks["young"]) == {"Insufficient nvidia.com/gpu per device": 1}
-
-
 def test_a_place_is_planned_then_nominated_then_bound() -> None:
     found = run(1)
     found.ask(waiting("p"))
@@ -148,11 +140,6 @@ def test_a_place_is_planned_then_nominated_then_bound() -> None:
         pytest.param({"invalid": "bad"}, State.INVALID, id="an unreadable pod"),
         pytest.param({"not_modelled": ("host ports",)}, State.NOT_MODELLED, id="a pod with host ports"),
         pytest.param({"nominated": "b"}, State.NOMINATED_ELSEWHERE, id="a pod that another one nominated"),
-        pytest.param(
-            {"nominated": "b", "planned": PlannedPlace("a", 9.0)},
-            State.NOMINATED_ELSEWHERE,
-            id="a pod that another one nominated after a planner",
-        ),
     ],
 )
 def test_pods_that_are_left_alone(fields: dict[str, object], state: State) -> None:
@@ -256,15 +243,6 @@ def test_a_lower_pod_that_is_about_to_be_bound_keeps_its_place() -> None:
     assert found.kept.keys() == {"low"}
 
 
-def test_a_lower_pod_that_loses_its_place_gets_another_one() -> None:
-    found = run(1, 1)
-    found.lab.show("b", taints=())
-    found.ask(waiting("low"))
-    assert found.plan() == {"low": "a"}
-    found.ask(waiting("urgent", priority=5), waiting("other", priority=5))
-    assert found.plan() == {"urgent": "b", "other": "a"}
-
-
 def test_a_share_that_would_move_to_another_gpu_is_planned_again() -> None:
     found = run(2)
     found.ask(waiting("low", share(60_000), cpu=0))
@@ -342,16 +320,6 @@ def test_pods_that_are_left_to_kube_scheduler_keep_no_gang_waiting() -> None:
     found.planner.runs_ahead = False
     assert not found.planner.waits(asks[:1], 0.0)
     assert found.planner.waits(asks, 0.0)
-
-
-def test_steps_about_some_of_the_pods_do_not_end_the_quiet() -> None:
-    found = run(8)
-    found.planner.runs_ahead = False
-    found.ask(waiting("p"))
-    while found.now < 1.5 and not found.step():
-        # As in the turns of gangs: first the pods that come before a gang, here none.
-        found.planner.step(found.now, [], found.version, found._cluster)
-    assert found.kept.keys() == {"p"}
 
 
 def test_the_pauses_of_pods_that_are_gone_are_forgotten() -> None:
