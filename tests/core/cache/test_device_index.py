@@ -38,7 +38,6 @@ LARGE = DeviceAsk(
 @pytest.mark.parametrize(
     ("slices", "names"),
     [
-        pytest.param([one_slice("node", [gpu(0)])], ["gpu-0"], id="a pool of one slice is complete"),
         pytest.param(
             [
                 one_slice("node", [gpu(0)], name="a", slices=2),
@@ -71,7 +70,6 @@ LARGE = DeviceAsk(
             [],
             id="a pool with two devices of one name is invalid",
         ),
-        pytest.param([one_slice("other", [gpu(0)])], [], id="the GPUs of another node"),
     ],
 )
 def test_devices_of_a_node(slices: list[ResourceSlice], names: list[str]) -> None:
@@ -192,17 +190,6 @@ def test_requirements_have_fewer_names_where_there_are_many_gpus(monkeypatch: py
     assert [index.resource_of(ask) == ask_resource(ask) for ask in asks] == [True, True, False]
 
 
-def test_a_claim_keeps_its_gpu_when_slices_are_gone() -> None:
-    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]), claim("train", "gpu-0"))
-    assert index.node("node") is not None
-    index.remove_slice("node-1")
-    devices = index.node("node")
-    assert devices is not None
-    assert [(device.gpu, device.resources) for device in devices.devices] == [("GPU-0", frozenset())]
-    assert index.remove_claim("uid-train") == {"node"}
-    assert index.node("node") is None
-
-
 def test_a_claim_that_changes_keeps_its_gpu_when_slices_are_gone() -> None:
     index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]), claim("train", "gpu-0"))
     index.remove_slice("node-1")
@@ -241,7 +228,6 @@ def test_devices_that_several_nodes_reach_cannot_be_counted() -> None:
     [
         pytest.param(TaintRule("r", SICK, DRIVER, "node", "gpu-0"), ["gpu-0"], id="one device"),
         pytest.param(TaintRule("r", SICK, DRIVER, "node"), ["gpu-0", "gpu-1"], id="a pool"),
-        pytest.param(TaintRule("r", SICK), ["gpu-0", "gpu-1"], id="every device"),
         pytest.param(TaintRule("r", SICK, "gpu.amd.com"), [], id="another driver's"),
         pytest.param(TaintRule("r", SICK, is_empty=True), [], id="none, without a selector"),
     ],
@@ -279,7 +265,6 @@ _IS_NIC = ("device.driver == 'nic.example.com'",)
 @pytest.mark.parametrize(
     ("classes", "configured", "is_gpu"),
     [
-        pytest.param([], (), False, id="without a class"),
         pytest.param([DeviceClass("nics", _IS_NIC)], (), False, id="a class of NICs"),
         pytest.param(
             [DeviceClass("nics", _IS_NIC, "example.com/nic")], (), False, id="a class with a resource of NICs"

@@ -45,7 +45,6 @@ HERE = {"a": [POD.uid]}
 @pytest.mark.parametrize(
     ("event", "left"),
     [
-        pytest.param(lambda of: None, HERE, id="nothing"),
         pytest.param(lambda of: of.update_pending(WAITING), HERE, id="an older message about the pod"),
         pytest.param(lambda of: of.update_pending(OURS, 9.0), HERE, id="the pod with this nomination"),
         pytest.param(
@@ -59,7 +58,6 @@ HERE = {"a": [POD.uid]}
             {},
             id="the end of the pod",
         ),
-        pytest.param(lambda of: of.tick(4.9), HERE, id="a moment before its time is over"),
         pytest.param(lambda of: of.tick(5.0), {}, id="its time is over"),
         pytest.param(lambda of: of.confirm(POD, "b", 1.0), {}, id="a binding"),
         pytest.param(lambda of: of.remove_pod(POD.uid, 1.0), {}, id="a deletion"),
@@ -150,7 +148,6 @@ def test_each_pod_has_one_place_at_most(moves: list[tuple[str, str, int]], now: 
     ("event", "left"),
     [
         pytest.param(OURS, {}, id="another message of the same nomination"),
-        pytest.param(replace(OURS, resource_version="2"), {}, id="a change of its conditions"),
         pytest.param(
             replace(OURS, planned=PlannedPlace("a", 5.0)),
             HERE,

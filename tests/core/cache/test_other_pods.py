@@ -127,11 +127,6 @@ class TestWhatTouchesANode:
         inventory.take_changes()
         return inventory
 
-    def test_another_step_of_its_cpu(self) -> None:
-        inventory = self.inventory()
-        inventory.update_other_pod("c", "a", 100)
-        assert set(inventory.take_changes()) == {"a"}
-
     def test_nothing_that_no_step_shows(self) -> None:
         inventory = self.inventory()
         inventory.update_other_pod("c", "a", 1)

@@ -79,19 +79,6 @@ def test_filter_gives_back_the_best_k_and_names_decide_only_among_equals(
     assert returned(decision, names, limit) == expected
 
 
-@given(tied_clusters(), st.integers(0, 14))
-def test_pods_with_soft_preferences_and_no_limit_get_all_names_back(
-    cluster: Sequence[NodeInfo], limit: int
-) -> None:
-    snapshot = snapshot_of(cluster)
-    names = [info.name for info in cluster]
-    decision = filter_nodes(ONE_GPU, snapshot, Policy())
-    fitting = {name for name, code in verdicts(decision).items() if code == FITS}
-    assert returned(decision, names, 0) == fitting
-    soft = filter_nodes(replace(ONE_GPU, soft_preferences=True), snapshot, Policy())
-    assert returned(soft, names, limit) == fitting
-
-
 @given(clusters(), requests(), st.integers(0, 6))
 def test_returned_rejected_and_withheld_are_all_names_and_share_none(
     cluster: Sequence[NodeInfo], request: GpuRequest, limit: int

@@ -56,39 +56,11 @@ LAST_HALF = sliced(("2g.20gb", 0), ("2g.20gb", 2), ("1g.10gb", 6), holders={0: S
             id="where 3g is asked, 1g goes where no half is spoilt",
         ),
         pytest.param(
-            pods_of("1g.10gb"),
-            {"last-half": LAST_HALF, "spoilt": SPOILT},
-            "1g.10gb",
-            "last-half",
-            id="where 1g is asked, it goes to the fuller GPU",
-        ),
-        pytest.param(
-            pods_of("3g.40gb"),
-            {"empty": EMPTY, "spoilt": SPOILT},
-            "1g.10gb",
-            "spoilt",
-            id="an empty GPU is left to large ones",
-        ),
-        pytest.param(
-            pods_of("4g.40gb"),
-            {"low": sliced(("3g.40gb", 0)), "high": sliced(("3g.40gb", 4))},
-            "3g.40gb",
-            "high",
-            id="where 4g is asked, 3g leaves it its start",
-        ),
-        pytest.param(
             pods_of("4g.40gb"),
             {"either": sliced(("3g.40gb", 0), ("3g.40gb", 4)), "high": sliced(("3g.40gb", 4))},
             "3g.40gb",
             "high",
             id="the device plugin picks, so the mean over its choices",
-        ),
-        pytest.param(
-            UNKNOWN,
-            {"low": sliced(("3g.40gb", 0)), "high": sliced(("3g.40gb", 4))},
-            "3g.40gb",
-            "high",
-            id="where nothing is known, every shape is asked for alike",
         ),
         pytest.param(
             Workload({TaskClass(gpus=1): 1.0}),
@@ -169,15 +141,6 @@ ONE_G = "nvidia.com/mig-1g.10gb"
 def loss_of_a(snapshot: Snapshot) -> float:
     """The cost of an instance on node a."""
     return float(snapshot.mig_loss(ONE_G)[snapshot.state_of[snapshot.rows(["a"])[0]]])
-
-
-def test_the_loss_of_a_place_outlives_the_numbers() -> None:
-    table = Table(resolved([mixed("a", SPOILT)]), spare=0)
-    table.forecast = Forecast(pods_of("3g.40gb"), ())
-    before = loss_of_a(table.snapshot(1))
-    # More states than there is room for: all columns and numbers are rebuilt.
-    table.update(resolved([mixed(str(i), each) for i, each in enumerate((LAST_HALF, FULL, EMPTY))]))
-    assert loss_of_a(table.snapshot(2)) == before != 0
 
 
 def test_a_snapshot_that_is_held_keeps_its_losses() -> None:

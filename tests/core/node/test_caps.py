@@ -62,6 +62,9 @@ def amd(index: int) -> Device:
             id="of several models the one that the labels name",
         ),
         pytest.param(
+            [device(0), amd(1)], Caps(1, 40960), [40960, 196608], id="another vendor's are left alone"
+        ),
+        pytest.param(
             [device(0), t4(1)],
             Caps(1, 10000, "L4"),
             [10000],

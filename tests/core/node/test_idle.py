@@ -240,7 +240,6 @@ def test_a_pod_with_one_unknown_gpu_is_not_idle(second: Device, idle_s: int | No
     ("claims", "expected"),
     [
         pytest.param([("weights", ["gpu-0"])], ["train"], id="a claim for an idle GPU"),
-        pytest.param([("weights", ["gpu-0", "gpu-1"])], [], id="a claim for a busy GPU, too"),
         pytest.param([("weights", ["gpu-0"]), ("more", ["gpu-1"])], [], id="a second claim for a busy GPU"),
         pytest.param([("weights", ["gpu-0", "gpu-9"])], [], id="a claim for a GPU that no slice lists"),
     ],
@@ -289,7 +288,6 @@ def test_a_pod_that_does_not_run_there_for_good_is_not_idle(state: str) -> None:
 @pytest.mark.parametrize(
     ("label", "values", "expected"),
     [
-        pytest.param(0.0, {}, 2 * 3.4, id="by the table"),
         pytest.param(0.0, {"A100-80GB": 2.0}, 2 * 2.0, id="by the configuration"),
         pytest.param(1.5, {"A100-80GB": 2.0}, 2 * 1.5, id="by the node's label first"),
     ],

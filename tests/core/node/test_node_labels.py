@@ -123,12 +123,6 @@ def test_sharing_and_mig_strategy(labels: dict[str, str], sharing: str, replicas
             "470",
             id="deprecated names, as far as they can be read",
         ),
-        pytest.param(
-            GKE | {"cloud.google.com/gke-gpu-driver-version": "latest"}, (8, 0), None, None, id="GKE channel"
-        ),
-        pytest.param(
-            AMD | {"nvidia.com/cuda.runtime-version.full": "12.8"}, None, None, None, id="AMD has no CUDA"
-        ),
     ],
 )
 def test_versions(

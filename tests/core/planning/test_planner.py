@@ -411,24 +411,6 @@ def _fits_beside(found: Run, ask: WaitingPod, higher: dict[str, str], gpus: Sequ
     return False
 
 
-@given(_gpus, _pods)
-@examples(25, 500)
-def test_batches_place_no_fewer_gpus_than_one_pod_after_the_other(
-    gpus: list[int], pods: list[tuple[int, int, int, bool]]
-) -> None:
-    asks = [waiting(f"p{i}", count, cpu=cpu, number=i) for i, (count, _, cpu, _) in enumerate(pods)]
-    placed = []
-    for batch in (1, 32):
-        found = run(*gpus)
-        found.planner = Planner(batch, TTL_S)
-        found.ask(*asks)
-        plan = found.plan()
-        placed.append((len(plan), sum(found.asks[uid].gpus for uid in plan)))
-    (alone, alone_gpus), (together, together_gpus) = placed
-    assert together >= alone
-    assert together_gpus >= alone_gpus
-
-
 def test_what_a_pod_asks_in_gpus() -> None:
     assert asked_gpus(whole(3)) == 3
     assert asked_gpus(mig("3g.40gb", 2)) == pytest.approx(6 / 7)

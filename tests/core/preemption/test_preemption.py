@@ -93,7 +93,6 @@ A, B = {"app": "a"}, {"app": "b"}
             id="the youngest",
         ),
         pytest.param(gpus(on_gpu("a", 100)), whole(), None, id="equal priority stays"),
-        pytest.param(gpus(None), whole(), None, id="where it fits already no pod has to leave"),
         pytest.param(
             gpus(on_gpu("a", 0), freshness="Missing"), whole(), None, id="a node nothing recent is known of"
         ),
@@ -125,17 +124,6 @@ def test_whole_gpus(info: NodeInfo, request_: GpuRequest, victims: str | None) -
 @pytest.mark.parametrize(
     ("info", "request_", "victims"),
     [
-        pytest.param(
-            shares(
-                on_share("a", 30_000, 0),
-                on_share("b", 40_000, 0, 5),
-                on_share("c", 30_000, 1),
-                on_share("d", 40_000, 1, 7),
-            ),
-            share(60_000),
-            "b a",
-            id="both of one GPU, not one of each, though that would free as much in sum",
-        ),
         pytest.param(
             shares(on_share("a", 70_000, 0, devices={}), on_share("b", 70_000, 1)),
             share(60_000),
