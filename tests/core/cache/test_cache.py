@@ -18,6 +18,7 @@ from scheduler_ext.core.gpu.readings import Readings
 from scheduler_ext.core.node.estimate import Caps, Estimate, estimate_from_labels
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
+from tests.core.cache.seen import info_of
 from tests.core.reported import SHARE, WHOLE, bound, device, wants
 
 STALE_S, MISSING_S = 150.0, 300.0
@@ -293,8 +294,7 @@ class TestWhereSharesAreBound:
     ) -> object:
         built = Cache(STALE_S, MISSING_S, resources, enforcing)
         built.update_node("a", record, 0.0)
-        info = built.info("a")
-        assert info is not None
+        info = info_of(built)
         assert info.allocatable is not None
         assert record.allocatable.items() - info.allocatable.items() <= {(SHARE, 5000), ("my/mib", 5000)}
         return info.allocatable.get((resources or ResourceNames()).share)
@@ -329,11 +329,9 @@ def test_several_bindings_of_one_pod_hold_the_same_devices_once() -> None:
     inventory.update_report("a", TWO, 0.0, 0.0)
     for version in ("1", "2"):
         inventory.assume(Intent(pod("p", 1), version, "me"), "a")
-    info = inventory.info("a")
-    assert info is not None
+    info = info_of(inventory)
     assert [each.uid for each in info.pods] == ["p"]
     elsewhere = replace(pod("p", 1), devices={"main": ("GPU-1",)})
     inventory.update_intents("a", [Intent(elsewhere, "3", "you")])
-    info = inventory.info("a")
-    assert info is not None
+    info = info_of(inventory)
     assert [each.devices for each in info.pods] == [{}, {"main": ("GPU-1",)}]

@@ -9,7 +9,7 @@ import pytest
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
-from scheduler_ext.core.node.node import NodeInfo
+from tests.core.cache.seen import info_of
 from tests.core.reported import SHARE, WHOLE, bound, device, free_units, slots, wants
 
 HEADROOM = 8192
@@ -29,14 +29,8 @@ def inventory(*devices: Device, pods: tuple[object, ...] = ()) -> Cache:
     return built
 
 
-def info(built: Cache) -> NodeInfo:
-    found = built.info("a")
-    assert found is not None
-    return found
-
-
 def share_free(built: Cache) -> int:
-    return slots(info(built))["GPU-0"].share_free_mib + HEADROOM
+    return slots(info_of(built))["GPU-0"].share_free_mib + HEADROOM
 
 
 @pytest.mark.parametrize(
@@ -67,14 +61,14 @@ def test_a_whole_gpu_is_free_when_its_pod(leaves: str) -> None:
     """The agent still names the pod, and continues to: older kubelets do."""
     named = device(0, holders=(BY_NAME,))
     built = inventory(named, pods=(WHOLE_P,))
-    assert free_units(info(built)) == {"GPU-0": {WHOLE: 0}}
+    assert free_units(info_of(built)) == {"GPU-0": {WHOLE: 0}}
     if leaves == "finishes":
         built.confirm(replace(WHOLE_P, finished=True), "a", 10.0)
     else:
         built.remove_pod("uid-p", 10.0)
-    assert free_units(info(built)) == {"GPU-0": {WHOLE: 1}}
+    assert free_units(info_of(built)) == {"GPU-0": {WHOLE: 1}}
     built.update_report("a", Report((named,)), 100.0, 100.0)
-    assert free_units(info(built)) == {"GPU-0": {WHOLE: 1}}
+    assert free_units(info_of(built)) == {"GPU-0": {WHOLE: 1}}
 
 
 def test_a_pod_of_the_same_name_is_another_pod() -> None:
@@ -83,4 +77,4 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
     built.remove_pod("uid-p", 10.0)
     built.confirm(replace(WHOLE_P, uid="a-uid-before"), "a", 10.0)
     built.update_report("a", Report((device(0, holders=(BY_NAME,)), device(1))), 20.0, 20.0)
-    assert free_units(info(built)) == {"GPU-0": {WHOLE: 0}, "GPU-1": {WHOLE: 1}}
+    assert free_units(info_of(built)) == {"GPU-0": {WHOLE: 0}, "GPU-1": {WHOLE: 1}}

@@ -16,6 +16,7 @@ from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, PendingPod, PlannedPlace
+from tests.core.cache.seen import info_of
 from tests.core.reported import WHOLE, bound, device, wants
 
 POD = bound("p", wants(1, WHOLE))
@@ -88,8 +89,7 @@ def test_every_extender_keeps_the_place_that_is_written_on_a_pod() -> None:
     kept = of.kept(POD.uid)
     assert kept == KeptPlace(POD, "a", 5.0, written=True)
     assert of.all_kept() == [kept]
-    info = of.info("a")
-    assert info is not None
+    info = info_of(of)
     assert info.nominated == ()
 
 
@@ -97,8 +97,7 @@ def test_what_a_dead_planner_wrote_is_kept_no_longer_than_it_said() -> None:
     of = cache()
     of.update_pending(OURS, None)
     assert planned(of) == {}
-    info = of.info("a")
-    assert info is not None
+    info = info_of(of)
     assert info.nominated == ()
 
 
@@ -107,8 +106,7 @@ def test_the_chosen_gpus_stay_with_a_place() -> None:
     placed = replace(POD, devices={"main": ("GPU-1",)})
     of.plan(placed, "a", 5.0)
     of.update_pending(OURS, 6.0)
-    info = of.info("a")
-    assert info is not None
+    info = info_of(of)
     assert info.planned == (placed,)
 
 

@@ -19,7 +19,6 @@ from tests.core.reported import SHARE, bound, device, node, sliced, slots, wants
 from tests.strategies import clusters, several_requests, snapshot_of
 
 MIXED = {"mig_strategy": "mixed"}
-SINGLE = {"mig_strategy": "single"}
 TIME_SLICED = {"sharing_strategy": "time-slicing", "replicas": 4}
 USER = Holder(namespace="ns", name="stranger", memory_mib=500)
 

@@ -36,19 +36,6 @@ def used(used_mib: int, unaccounted_mib: int | None = None, *, by: str = "p") ->
             node(
                 device(
                     0,
-                    memory=Memory(80_000, 0, 1100),
-                    holders=(Holder(uid="uid-p", memory_mib=700), Holder(uid="uid-q", memory_mib=400)),
-                ),
-                device(1),
-                pods=(*PROMISED, bound("q", wants(5000, SHARE), devices={"main": ("GPU-1",)})),
-            ),
-            400,
-            id="of a GPU that it was not promised, though who was leaves some",
-        ),
-        pytest.param(
-            node(
-                device(
-                    0,
                     memory=Memory(80_000, 0, 1600),
                     holders=(Holder(uid="uid-p", memory_mib=1200), Holder(uid="uid-q", memory_mib=400)),
                 ),

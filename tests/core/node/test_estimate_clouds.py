@@ -50,6 +50,24 @@ from tests.core.node.test_node_labels import machine
             id="Karpenter: a fraction of an L4 counts as one",
         ),
         pytest.param(
+            {"eks.amazonaws.com/instance-gpu-name": "l40s", "eks.amazonaws.com/instance-gpu-count": "4"},
+            {},
+            "4 x L40S, 46068 MiB each",
+            id="EKS Auto Mode",
+        ),
+        pytest.param(
+            {"beta.amd.com/gpu.product-name": "AMD_Instinct_MI210", "beta.amd.com/gpu.vram": "64G"},
+            {"amd.com/gpu": 2},
+            "2 x MI210, 65536 MiB each",
+            id="AMD: the labeller's beta names",
+        ),
+        pytest.param(
+            {"habana.ai/product.name": "Intel-Gaudi-2-96GB"},
+            {"habana.ai/gaudi": 8},
+            "8 x GAUDI2, 98304 MiB each",
+            id="Gaudi",
+        ),
+        pytest.param(
             machine("p4de.24xlarge"),
             {"nvidia.com/gpu": 8},
             "8 x A100-80GB, 81920 MiB each",

@@ -181,6 +181,7 @@ def test_labels_that_speak_of_no_gpu(labels: dict[str, str]) -> None:
         pytest.param({"spotinst.io/node-lifecycle": "spot"}, True, id="Spot Ocean"),
         pytest.param({"cluster.x-k8s.io/interruptible": ""}, True, id="Cluster API"),
         pytest.param({"cloud.google.com/gke-spot": "true"}, True, id="GKE spot"),
+        pytest.param({"cloud.google.com/gke-preemptible": "true"}, True, id="GKE preemptible"),
         pytest.param({"cloud.google.com/gke-provisioning": "spot"}, True, id="GKE provisioned as spot"),
         pytest.param({"cloud.google.com/gke-spot": "false"}, False, id="GKE not spot"),
         pytest.param({"kubernetes.azure.com/scalesetpriority": "spot"}, True, id="AKS spot"),

@@ -12,6 +12,9 @@ from scheduler_ext.core.node.node_labels import node_pool
     [
         pytest.param({}, "", id="no label, no pool"),
         pytest.param({"karpenter.sh/nodepool": "gpu"}, "gpu", id="Karpenter names it"),
+        pytest.param({"cloud.google.com/gke-nodepool": "a2"}, "a2", id="GKE does"),
+        pytest.param({"eks.amazonaws.com/nodegroup": "p5"}, "p5", id="EKS does"),
+        pytest.param({"kubernetes.azure.com/agentpool": "nc"}, "nc", id="AKS does"),
         pytest.param(
             {"node.kubernetes.io/instance-type": "p5.48xlarge", "karpenter.sh/nodepool": "gpu"},
             "gpu",

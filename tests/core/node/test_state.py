@@ -15,8 +15,6 @@ from scheduler_ext.core.node.node import UNLIMITED, Node, NodeInfo
 from scheduler_ext.core.node.state import resolve
 from tests.core.reported import NAMES, SHARE, SHARED, WHOLE, bound, device, free_units, node, slots, wants
 
-BY_UID = Holder(uid="uid-a")
-
 
 def resolved(info: NodeInfo, headroom_percent: int = 10) -> Node:
     return resolve(info, NAMES, headroom_percent)

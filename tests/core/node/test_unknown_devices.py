@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from scheduler_ext.core.cycle.cycle import filter_nodes, points
+from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.estimate import estimate_from_labels
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
 
-SEVEN_HELD = (bound("train", wants(7, WHOLE)),)
 REPORTED = node(*(device(i) for i in range(8)))
 ESTIMATED = NodeInfo(
     "n",
@@ -25,33 +23,6 @@ ESTIMATED = NodeInfo(
     ),
     allocatable={WHOLE: 8},
 )
-
-
-def winner(kind: NodeInfo, request: GpuRequest, policy: Policy | None = None) -> str:
-    """The better node: `full`, with seven of eight GPUs held on unreported devices, or `empty`."""
-    infos = [replace(kind, name="full", pods=SEVEN_HELD), replace(kind, name="empty")]
-    snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
-    decision = filter_nodes(request, snapshot, policy or Policy())
-    names = ["full", "empty"]
-    scores = points(decision.totals[snapshot.state_of[snapshot.rows(names)]], decision.scored.resolution)
-    assert np.count_nonzero(scores == 10) == 1, "a tie"
-    return names[int(scores.argmax())]
-
-
-ONE = GpuRequest(units=(UnitAsk(WHOLE, 1),))
-
-
-@pytest.mark.parametrize("kind", [REPORTED, ESTIMATED], ids=["reported", "known by its labels"])
-@pytest.mark.parametrize(
-    ("request_", "policy", "expected"),
-    [
-        pytest.param(ONE, None, "full", id="by default the last free GPU is used up"),
-    ],
-)
-def test_holdings_on_unknown_devices_count(
-    kind: NodeInfo, request_: GpuRequest, policy: Policy | None, expected: str
-) -> None:
-    assert winner(kind, request_, policy) == expected
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ ONE = ask(wants(1, WHOLE))
 SICK = "node(s) had unhealthy GPUs"
 NO_REPORT = "node(s) had no fresh GPU inventory"
 TOO_FEW = "Insufficient nvidia.com/gpu per device"
-NO_MIG = "node(s) had no free MIG placement"
 
 
 def plain(allocatable: dict[str, int] | None = None, **fields: Any) -> NodeInfo:
