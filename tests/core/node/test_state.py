@@ -46,6 +46,12 @@ def test_headroom_is_for_shares_alone() -> None:
     assert slot.units[0].memory_mib == slot.total_mib == 81559
 
 
+def test_free_and_held_whole_gpus() -> None:
+    info = node(device(0), device(1, holders=(Holder(uid="uid-a"),)), pods=(bound("a", wants(1, WHOLE)),))
+    assert free_units(info) == {"GPU-0": {WHOLE: 1}, "GPU-1": {WHOLE: 0}}
+    assert slots(info)["GPU-1"].share_free_mib == -1
+
+
 def test_a_gpu_with_a_share_on_it_is_not_whole_any_more() -> None:
     info = node(device(0), pods=(bound("a", wants(100, SHARE), devices={"main": ("GPU-0",)}),))
     assert free_units(info) == {"GPU-0": {WHOLE: 0}}
@@ -85,7 +91,9 @@ class TestAllocatable:
     def test_without_a_node_object_the_cap_is_skipped(self) -> None:
         assert self.capped(None) == {WHOLE: UNLIMITED}
 
-    def test_the_cap_never_falls_below_zero(self) -> None:
+    def test_the_cap_is_what_no_pod_asks_and_never_below_zero(self) -> None:
+        assert self.capped({WHOLE: 2}, bound("a", wants(1, WHOLE))) == {WHOLE: 1}
+        assert self.capped({}) == {WHOLE: 0}
         assert self.capped({WHOLE: 1}, bound("a", wants(3, WHOLE))) == {WHOLE: 0}
 
     @pytest.mark.parametrize(
