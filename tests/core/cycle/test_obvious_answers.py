@@ -119,28 +119,17 @@ MIXED: dict[str, Any] = {"report": {"mig_strategy": "mixed"}}
 ROWS = [
     # Packing.
     pytest.param(whole(), FILLED, {"full"}, id="one GPU takes the last free one of a node"),
-    *(
-        pytest.param(
-            whole(count, priority=priority),
-            {f"{free} free": has("H100-80GB", 8, held=8 - free) for free in range(count, 7)},
-            {f"{count} free"},
-            id=f"{count} GPUs of priority {priority} take the node with exactly {count} free",
-        )
-        for count, priority in ((2, 0), (4, 1_000))
+    pytest.param(
+        whole(4, priority=1_000),
+        {f"{free} free": has("H100-80GB", 8, held=8 - free) for free in range(4, 7)},
+        {"4 free"},
+        id="four GPUs take the node with exactly four free",
     ),
     pytest.param(whole(1, strategy="spread"), FILLED, {"empty"}, id="spread takes the empty node"),
     pytest.param(whole(1, strategy="binpack"), FILLED, {"full"}, id="binpack takes the full node"),
     # Priority is about reliability, not emptiness.
-    *(
-        pytest.param(whole(priority=priority), FILLED, {"full"}, id=f"a pod of priority {priority} packs")
-        for priority in (-100_000, 1, 2_000_000_000)
-    ),
-    *(
-        pytest.param(
-            whole(priority=priority), SICK, {"sound"}, id=f"priority {priority} avoids a node with a sick GPU"
-        )
-        for priority in (10, 100_000)
-    ),
+    pytest.param(whole(priority=2_000_000_000), FILLED, {"full"}, id="a pod of the highest priority packs"),
+    pytest.param(whole(priority=10), SICK, {"sound"}, id="priority avoids a node with a sick GPU"),
     pytest.param(
         whole(priority=1_000),
         {"steady": beside(100_000), "evictable": beside(-10)},
@@ -154,18 +143,8 @@ ROWS = [
         id="an important pod does not open a node for want of neighbours",
     ),
     # Spot.
-    *(
-        pytest.param(
-            whole(priority=priority), SPOT, {"spot"}, id=f"batch of priority {priority} goes to spot"
-        )
-        for priority in (-1, -1_000_000)
-    ),
-    *(
-        pytest.param(
-            whole(priority=priority), FULL_SPOT, {"on-demand"}, id=f"priority {priority} avoids spot"
-        )
-        for priority in (1, 1_000_000)
-    ),
+    pytest.param(whole(priority=-1), SPOT, {"spot"}, id="batch goes to spot"),
+    pytest.param(whole(priority=1), FULL_SPOT, {"on-demand"}, id="an important pod avoids spot"),
     pytest.param(
         whole(priority=100),
         {"spot": has("H100-80GB", 8, spot=True), "on-demand": has("H100-80GB", 8, held=8)},
@@ -177,28 +156,17 @@ ROWS = [
     pytest.param(whole(), ONLY_SLICES, {"slices"}, id="a slice is better than to wait"),
     pytest.param(whole(2), ONLY_SLICES, set(), id="two slices are no two GPUs"),
     pytest.param(whole(2, sharing="any"), ONLY_SLICES, {"slices"}, id="unless any sharing is accepted"),
-    *(
-        pytest.param(
-            request_,
-            {
-                "none": in_slices(1, 0),
-                "two": in_slices(1, 2),
-                "three": in_slices(1, 3),
-                "four": in_slices(1, 4),
-            },
-            {"three"},
-            id=f"a slice is the last one of a GPU, {words}",
-        )
-        for request_, words in ((whole(), "if there are only slices"), (whole(sharing="any"), "if it may be"))
+    pytest.param(
+        whole(),
+        {"none": in_slices(1, 0), "two": in_slices(1, 2), "three": in_slices(1, 3), "four": in_slices(1, 4)},
+        {"three"},
+        id="a slice is the last one of a GPU",
     ),
-    *(
-        pytest.param(
-            whole(),
-            {"none": in_slices(gpus, 0), "one": in_slices(gpus, 1)},
-            {"one"},
-            id=f"a slice is on the node in use, of two with {gpus} GPUs",
-        )
-        for gpus in (2, 8)
+    pytest.param(
+        whole(),
+        {"none": in_slices(8, 0), "one": in_slices(8, 1)},
+        {"one"},
+        id="a slice is on the node in use",
     ),
     pytest.param(whole(1, SHARED), SLICED, {"slices"}, id="a slice that is named as such"),
     pytest.param(
@@ -246,8 +214,8 @@ def test_preferred_nodes_are_packed_beside_better_and_worse_ones(priority: int) 
     assert found["held-7"] > found["held-6"] > found["held-0"]
 
 
-@pytest.mark.parametrize(("t4", "full"), [(4, 1), (8, 2), (16, 3)])
-def test_nor_does_it_take_the_last_one_while_a_quarter_is_idle(t4: int, full: int) -> None:
+@pytest.mark.parametrize(("t4", "full"), [(4, 1), (16, 3)])
+def test_a_pod_without_wishes_leaves_the_last_h100_alone_while_a_quarter_is_idle(t4: int, full: int) -> None:
     nodes = {"t4": has("T4", t4), "used": has("H100-80GB", 8, held=7)}
     nodes |= {f"full-{i}": has("H100-80GB", 8, held=8) for i in range(full)}
     ones = Workload.of({TaskClass(gpus=1): 8 * full + 7}, unknown=20)
@@ -263,13 +231,7 @@ def and_full(nodes: Nodes, model: str, count: int) -> Nodes:
 @pytest.mark.parametrize("idle", [1, 4])
 @pytest.mark.parametrize(
     ("cheap", "dear"),
-    [
-        ("T4", "H100-80GB"),
-        ("L4", "H100-80GB"),
-        ("T4", "A100-40GB"),
-        ("A100-80GB", "H100-80GB"),
-        ("H100-80GB", "B200"),
-    ],
+    [("T4", "H100-80GB"), ("A100-80GB", "H100-80GB"), ("H100-80GB", "B200")],
 )
 def test_in_a_small_cluster_half_the_price_wins_however_full_it_is(
     cheap: str, dear: str, idle: int, full: int
@@ -317,7 +279,7 @@ def test_hardware_that_is_paid_for_is_used_first() -> None:
     assert best(whole(), nodes | {"dear": has("H100-80GB", 8, held=7)}) == {"paid"}
 
 
-@pytest.mark.parametrize("full", [10, 28, 38])
+@pytest.mark.parametrize("full", [10, 38])
 @pytest.mark.parametrize(("cheap", "dear"), [("T4", "H100-80GB"), ("A10", "H200"), ("L4", "A100-80GB")])
 @pytest.mark.parametrize(("idle", "left"), [(4, 2), (4, 1), (1, 4)])
 def test_in_a_full_cluster_of_any_size_a_used_cheap_node_comes_first(

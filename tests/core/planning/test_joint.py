@@ -70,13 +70,6 @@ def test_pods_decided_together(nodes: list[Node], asks: list[Waiting], expected:
 
 
 @given(_batches, clusters)
-def test_no_fewer_pods_and_gpus_than_one_by_one(asks: list[Waiting], nodes: list[Node]) -> None:
-    together, alone = admitted(asks, decided(asks, nodes)), admitted(asks, one_by_one(asks, nodes))
-    assert together[0] >= alone[0]
-    assert together[1] >= alone[1]
-
-
-@given(_batches, clusters)
 def test_the_order_stays_where_all_fit_one_by_one(asks: list[Waiting], nodes: list[Node]) -> None:
     fitting = [ask for ask, found in zip(asks, one_by_one(asks, nodes), strict=True) if found]
     together, alone = SmallCluster(nodes), SmallCluster(nodes)
