@@ -24,21 +24,17 @@ def forecast(counts: dict[TaskClass, float], kind: DeviceKind = BOTH) -> Forecas
 
 
 @pytest.mark.parametrize(
-    ("counts", "residual", "cpu_milli", "unusable"),
+    ("counts", "residual", "unusable"),
     [
-        pytest.param({HALF: 3, TaskClass(gpus=1): 1}, 600, 0, 0.15, id="by how often they come"),
-        pytest.param({TaskClass(shares_mib=(1001,)): 1}, 1000, 0, 1.0, id="larger than the GPU"),
-        pytest.param(
-            {TaskClass(gpus=2): 1}, 400, 0, 0.0, id="several GPUs are counted, not looked at singly"
-        ),
+        pytest.param({HALF: 3, TaskClass(gpus=1): 1}, 600, 0.15, id="by how often they come"),
+        pytest.param({TaskClass(shares_mib=(1001,)): 1}, 1000, 1.0, id="larger than the GPU"),
+        pytest.param({TaskClass(gpus=2): 1}, 400, 0.0, id="several GPUs are counted, not looked at singly"),
     ],
 )
 def test_the_unusable_part_of_a_residual(
-    counts: dict[TaskClass, float], residual: int, cpu_milli: int, unusable: float
+    counts: dict[TaskClass, float], residual: int, unusable: float
 ) -> None:
-    tables = forecast(counts)
-    step = tables.steps(np.array([cpu_milli], np.int32))[0]
-    assert tables.unusable[0, step, residual] == pytest.approx(unusable)
+    assert forecast(counts).unusable[0, 0, residual] == pytest.approx(unusable)
 
 
 def test_rare_classes_do_not_count_as_unusable() -> None:
@@ -62,7 +58,7 @@ def test_the_part_of_pods_that_need_more_whole_gpus(
 @pytest.mark.parametrize(
     ("counts", "whole", "used"),
     [
-        pytest.param({TaskClass(gpus=4): 1}, 8, 8.0, id="two"),
+        pytest.param({TaskClass(gpus=4): 1}, 7, 4.0, id="one such pod"),
         pytest.param({TaskClass(gpus=4): 1, TaskClass(gpus=1): 4}, 8, 4.0, id="by what each class asks"),
     ],
 )

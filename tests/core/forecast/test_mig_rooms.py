@@ -143,6 +143,15 @@ def loss_of_a(snapshot: Snapshot) -> float:
     return float(snapshot.mig_loss(ONE_G)[snapshot.state_of[snapshot.rows(["a"])[0]]])
 
 
+def test_the_loss_of_a_place_outlives_the_numbers() -> None:
+    table = Table(resolved([mixed("a", SPOILT)]), spare=0)
+    table.forecast = Forecast(pods_of("3g.40gb"), ())
+    before = loss_of_a(table.snapshot(1))
+    # More states than there is room for: all columns and numbers are rebuilt.
+    table.update(resolved([mixed(str(i), each) for i, each in enumerate((LAST_HALF, FULL, EMPTY))]))
+    assert loss_of_a(table.snapshot(2)) == before != 0
+
+
 def test_a_snapshot_that_is_held_keeps_its_losses() -> None:
     table = Table(resolved([mixed("a", SPOILT)]), forecast=Forecast(pods_of("1g.10gb"), ()))
     looked_at, held = table.snapshot(7), table.snapshot(7)

@@ -42,6 +42,12 @@ class TestMigStrategies:
     def test_mixed_hands_out_nothing_of_a_gpu_without_instances(self) -> None:
         assert free_units(node(device(0, mig=sliced()), report={"mig_strategy": "mixed"})) == {"GPU-0": {}}
 
+    def test_an_instance_has_the_memory_the_table_says(self) -> None:
+        slot = slots(node(device(0, mig=SEVEN), report={"mig_strategy": "mixed"}))["GPU-0"]
+        assert [(unit.memory_mib, unit.free_mib, unit.model.name) for unit in slot.units] == [
+            (9728, 9728, "A100-80GB")
+        ]
+
     def test_an_instance_of_a_gpu_without_geometry_has_no_known_memory(self) -> None:
         unknown = replace(SEVEN, geometry=None)
         slot = slots(node(device(0, mig=unknown), report={"mig_strategy": "mixed"}))["GPU-0"]

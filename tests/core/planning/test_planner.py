@@ -118,6 +118,14 @@ def large(nodes: int) -> Run:
     return found
 
 
+def test_pods_get_places_by_priority_then_by_age() -> None:
+    found = run(2)
+    found.ask(waiting("young", number=3), waiting("old", number=1), waiting("urgent", priority=9, number=9))
+    assert found.plan().keys() == {"urgent", "old"}
+    assert found.state("young") is State.WAITING
+    assert found.planner.refusals_of(found.asks["young"]) == {"Insufficient nvidia.com/gpu per device": 1}
+
+
 def test_a_place_is_planned_then_nominated_then_bound() -> None:
     found = run(1)
     found.ask(waiting("p"))
