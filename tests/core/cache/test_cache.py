@@ -18,6 +18,7 @@ from scheduler_ext.core.gpu.readings import Readings
 from scheduler_ext.core.node.estimate import Caps, Estimate, estimate_from_labels
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
+from tests.core.cache.seen import info_of
 from tests.core.reported import SHARE, WHOLE, bound, device, wants
 
 STALE_S, MISSING_S = 150.0, 300.0
@@ -269,31 +270,6 @@ class TestCauses:
         built.update_report("a", ONE, 0.0, 0.0, "first")
         assert built.take_changes() == {"a": Cause.REPORT}
 
-    def test_a_pod_that_moves_changes_both_nodes(self) -> None:
-        built = self.inventory()
-        built.confirm(pod("p", 1), "b", 0.0)
-        assert built.take_changes() == {"a": Cause.POD, "b": Cause.POD}
-
-
-@pytest.mark.parametrize(
-    ("record", "freshness"),
-    [
-        pytest.param(
-            RECORDS[1], "Missing", id="NVIDIA GPUs have an agent, which should have reported by now"
-        ),
-        pytest.param(RECORDS[3], "Fresh", id="those of AMD have none"),
-        pytest.param(RECORDS[0], "Fresh", id="a node without GPUs needs none"),
-    ],
-)
-def test_a_node_without_a_report(record: NodeRecord, freshness: str) -> None:
-    built = Cache(STALE_S, MISSING_S)
-    built.update_node("a", record, 1000.0)
-    for now, expected in ((1299.0, "Fresh"), (1300.0, freshness)):
-        built.tick(now)
-        info = built.info("a")
-        assert info is not None
-        assert (info.freshness, info.estimate) == (expected, record.estimate)
-
 
 def test_a_node_that_is_seen_late_gets_no_more_time() -> None:
     built = Cache(STALE_S, MISSING_S)
@@ -307,16 +283,6 @@ def test_a_node_that_is_seen_late_gets_no_more_time() -> None:
     assert {info.freshness for info in built.infos()} == {"Missing"}
 
 
-def test_a_recreated_node_gets_the_same_time_again() -> None:
-    built = Cache(STALE_S, MISSING_S)
-    built.update_node("a", RECORDS[1], 0.0)
-    built.update_node("a", replace(RECORDS[1], uid="another"), 290.0)
-    built.tick(589.0)
-    info = built.info("a")
-    assert info is not None
-    assert info.freshness == "Fresh"
-
-
 LABELLED = NodeRecord(uid="n", allocatable={SHARE: 5000}, share_node=True)
 
 
@@ -328,8 +294,7 @@ class TestWhereSharesAreBound:
     ) -> object:
         built = Cache(STALE_S, MISSING_S, resources, enforcing)
         built.update_node("a", record, 0.0)
-        info = built.info("a")
-        assert info is not None
+        info = info_of(built)
         assert info.allocatable is not None
         assert record.allocatable.items() - info.allocatable.items() <= {(SHARE, 5000), ("my/mib", 5000)}
         return info.allocatable.get((resources or ResourceNames()).share)
@@ -344,9 +309,6 @@ class TestWhereSharesAreBound:
             ),
             pytest.param(
                 replace(LABELLED, allocatable={SHARE: 5000, "nvidia.com/mig-1g.10gb": 1}), 0, id="with MIG"
-            ),
-            pytest.param(
-                replace(LABELLED, allocatable={SHARE: 5000, WHOLE: 0}), 5000, id="whose plugin has gone"
             ),
             pytest.param(replace(LABELLED, allocatable={WHOLE: 1}), None, id="that advertises none"),
         ],
@@ -367,11 +329,9 @@ def test_several_bindings_of_one_pod_hold_the_same_devices_once() -> None:
     inventory.update_report("a", TWO, 0.0, 0.0)
     for version in ("1", "2"):
         inventory.assume(Intent(pod("p", 1), version, "me"), "a")
-    info = inventory.info("a")
-    assert info is not None
+    info = info_of(inventory)
     assert [each.uid for each in info.pods] == ["p"]
     elsewhere = replace(pod("p", 1), devices={"main": ("GPU-1",)})
     inventory.update_intents("a", [Intent(elsewhere, "3", "you")])
-    info = inventory.info("a")
-    assert info is not None
+    info = info_of(inventory)
     assert [each.devices for each in info.pods] == [{}, {"main": ("GPU-1",)}]

@@ -9,7 +9,7 @@ import pytest
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
-from scheduler_ext.core.node.node import NodeInfo
+from tests.core.cache.seen import info_of
 from tests.core.reported import SHARE, WHOLE, bound, device, free_units, slots, wants
 
 HEADROOM = 8192
@@ -29,20 +29,13 @@ def inventory(*devices: Device, pods: tuple[object, ...] = ()) -> Cache:
     return built
 
 
-def info(built: Cache) -> NodeInfo:
-    found = built.info("a")
-    assert found is not None
-    return found
-
-
 def share_free(built: Cache) -> int:
-    return slots(info(built))["GPU-0"].share_free_mib + HEADROOM
+    return slots(info_of(built))["GPU-0"].share_free_mib + HEADROOM
 
 
 @pytest.mark.parametrize(
     ("used_mib", "holders", "before", "after"),
     [
-        pytest.param(0, (), 51_920, 71_920, id="it used nothing yet"),
         pytest.param(30_000, (), 51_920, 71_920, id="both used their requests"),
         pytest.param(45_000, (), 36_920, 56_920, id="who used too much is not known: it may be the other"),
         pytest.param(
@@ -63,29 +56,19 @@ def test_memory_is_free_when_its_pod_has_gone(
     assert share_free(built) == after
 
 
-def test_a_report_of_after_is_believed_and_one_of_before_is_not() -> None:
-    full = device(0, memory=Memory(81_920, used_mib=30_000))
-    built = inventory(full, pods=(P, Q))
-    built.remove_pod("uid-p", 10.0)
-    built.update_report("a", Report((full,)), 11.0, 11.0)
-    assert share_free(built) == 71_920
-    built.update_report("a", Report((full,)), 12.0, 12.0)
-    assert share_free(built) == 51_920
-
-
 @pytest.mark.parametrize("leaves", ["is deleted", "finishes"])
 def test_a_whole_gpu_is_free_when_its_pod(leaves: str) -> None:
     """The agent still names the pod, and continues to: older kubelets do."""
     named = device(0, holders=(BY_NAME,))
     built = inventory(named, pods=(WHOLE_P,))
-    assert free_units(info(built)) == {"GPU-0": {WHOLE: 0}}
+    assert free_units(info_of(built)) == {"GPU-0": {WHOLE: 0}}
     if leaves == "finishes":
         built.confirm(replace(WHOLE_P, finished=True), "a", 10.0)
     else:
         built.remove_pod("uid-p", 10.0)
-    assert free_units(info(built)) == {"GPU-0": {WHOLE: 1}}
+    assert free_units(info_of(built)) == {"GPU-0": {WHOLE: 1}}
     built.update_report("a", Report((named,)), 100.0, 100.0)
-    assert free_units(info(built)) == {"GPU-0": {WHOLE: 1}}
+    assert free_units(info_of(built)) == {"GPU-0": {WHOLE: 1}}
 
 
 def test_a_pod_of_the_same_name_is_another_pod() -> None:
@@ -94,19 +77,4 @@ def test_a_pod_of_the_same_name_is_another_pod() -> None:
     built.remove_pod("uid-p", 10.0)
     built.confirm(replace(WHOLE_P, uid="a-uid-before"), "a", 10.0)
     built.update_report("a", Report((device(0, holders=(BY_NAME,)), device(1))), 20.0, 20.0)
-    assert free_units(info(built)) == {"GPU-0": {WHOLE: 0}, "GPU-1": {WHOLE: 1}}
-
-
-def test_nothing_is_left_of_it_once_a_report_is_silent() -> None:
-    built = inventory(device(0, holders=(BY_NAME,)), pods=(WHOLE_P,))
-    built.remove_pod("uid-p", 10.0)
-    built.update_report("a", Report((device(0),)), 20.0, 20.0)
-    assert info(built).pods == ()
-
-
-def test_nothing_is_left_of_it_without_a_report() -> None:
-    built = Cache(1000, 2000)
-    built.update_node("a", NodeRecord(uid="n"), 0.0)
-    built.confirm(WHOLE_P, "a", 0.0)
-    built.remove_pod("uid-p", 10.0)
-    assert info(built).pods == ()
+    assert free_units(info_of(built)) == {"GPU-0": {WHOLE: 0}, "GPU-1": {WHOLE: 1}}

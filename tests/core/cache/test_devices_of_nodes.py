@@ -17,6 +17,7 @@ from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.pod_kinds import TaskClass
 from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.wire.device_selector import DeviceSelector
+from tests.core.cache.seen import info_of
 from tests.core.dra.published import (
     DRIVER,
     GPU_CLASS,
@@ -46,13 +47,11 @@ def test_slices_and_claims_change_a_node() -> None:
     assert cache.take_changes() == {}, "no node has devices yet"
     cache.touch_devices(cache.devices.update_slice(one_slice("node", [gpu(0)])), 1.0)
     assert cache.take_changes() == {"node": Cause.REPORT}
-    info = cache.info("node")
-    assert info is not None
+    info = info_of(cache, "node")
     assert ([device.uuid for device in info.devices], info.by_claim(WHOLE)) == (["GPU-0"], True)
     cache.touch_devices(cache.devices.update_claim(claim("train", "gpu-0")), 1.0)
     assert cache.take_changes() == {"node": Cause.REPORT}
-    info = cache.info("node")
-    assert info is not None
+    info = info_of(cache, "node")
     assert [each.key for each in info.claims] == ["default/train"]
 
 
@@ -61,12 +60,10 @@ def test_a_node_with_slices_needs_no_agent() -> None:
     cache.devices.update_class(GPU_CLASS)
     cache.touch_devices(cache.devices.update_slice(one_slice("node", [gpu(0)])), 1.0)
     cache.tick(1000.0)
-    info = cache.info("node")
-    assert info is not None
+    info = info_of(cache, "node")
     assert info.freshness == "Fresh"
     cache.touch_devices(cache.devices.remove_slice("node-1"), 1001.0)
-    info = cache.info("node")
-    assert info is not None
+    info = info_of(cache, "node")
     assert info.freshness == "Missing"
 
 

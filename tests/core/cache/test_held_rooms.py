@@ -12,6 +12,7 @@ from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, PendingPod
 from scheduler_ext.core.node.nominated import seen_by
+from tests.core.cache.seen import info_of
 from tests.core.reported import WHOLE, ask, bound, device, wants
 
 UNTIL = 100.0
@@ -34,8 +35,7 @@ def cache_with(*rooms: HeldRoom) -> Cache:
 
 def held_against(cache: Cache, uid: str, priority: int) -> int:
     """The GPUs of node a that a pod of that uid and priority finds taken."""
-    info = cache.info("a")
-    assert info is not None
+    info = info_of(cache)
     return sum(ask.count for pod in seen_by(info, uid, priority).pods for ask in pod.request.units)
 
 

@@ -16,6 +16,7 @@ from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, PendingPod, PlannedPlace
+from tests.core.cache.seen import info_of
 from tests.core.reported import WHOLE, bound, device, wants
 
 POD = bound("p", wants(1, WHOLE))
@@ -45,7 +46,6 @@ HERE = {"a": [POD.uid]}
 @pytest.mark.parametrize(
     ("event", "left"),
     [
-        pytest.param(lambda of: None, HERE, id="nothing"),
         pytest.param(lambda of: of.update_pending(WAITING), HERE, id="an older message about the pod"),
         pytest.param(lambda of: of.update_pending(OURS, 9.0), HERE, id="the pod with this nomination"),
         pytest.param(
@@ -59,7 +59,6 @@ HERE = {"a": [POD.uid]}
             {},
             id="the end of the pod",
         ),
-        pytest.param(lambda of: of.tick(4.9), HERE, id="a moment before its time is over"),
         pytest.param(lambda of: of.tick(5.0), {}, id="its time is over"),
         pytest.param(lambda of: of.confirm(POD, "b", 1.0), {}, id="a binding"),
         pytest.param(lambda of: of.remove_pod(POD.uid, 1.0), {}, id="a deletion"),
@@ -90,8 +89,7 @@ def test_every_extender_keeps_the_place_that_is_written_on_a_pod() -> None:
     kept = of.kept(POD.uid)
     assert kept == KeptPlace(POD, "a", 5.0, written=True)
     assert of.all_kept() == [kept]
-    info = of.info("a")
-    assert info is not None
+    info = info_of(of)
     assert info.nominated == ()
 
 
@@ -99,8 +97,7 @@ def test_what_a_dead_planner_wrote_is_kept_no_longer_than_it_said() -> None:
     of = cache()
     of.update_pending(OURS, None)
     assert planned(of) == {}
-    info = of.info("a")
-    assert info is not None
+    info = info_of(of)
     assert info.nominated == ()
 
 
@@ -109,8 +106,7 @@ def test_the_chosen_gpus_stay_with_a_place() -> None:
     placed = replace(POD, devices={"main": ("GPU-1",)})
     of.plan(placed, "a", 5.0)
     of.update_pending(OURS, 6.0)
-    info = of.info("a")
-    assert info is not None
+    info = info_of(of)
     assert info.planned == (placed,)
 
 
@@ -150,7 +146,6 @@ def test_each_pod_has_one_place_at_most(moves: list[tuple[str, str, int]], now: 
     ("event", "left"),
     [
         pytest.param(OURS, {}, id="another message of the same nomination"),
-        pytest.param(replace(OURS, resource_version="2"), {}, id="a change of its conditions"),
         pytest.param(
             replace(OURS, planned=PlannedPlace("a", 5.0)),
             HERE,

@@ -16,6 +16,7 @@ from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.estimate import estimate_from_labels
 from scheduler_ext.core.node.node import UNLIMITED, NodeInfo
 from scheduler_ext.core.node.state import cpu_free_milli
+from tests.core.cache.seen import info_of
 from tests.core.reported import WHOLE, bound, device, wants
 
 ESTIMATE = estimate_from_labels({"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "2"}, {})
@@ -127,11 +128,6 @@ class TestWhatTouchesANode:
         inventory.take_changes()
         return inventory
 
-    def test_another_step_of_its_cpu(self) -> None:
-        inventory = self.inventory()
-        inventory.update_other_pod("c", "a", 100)
-        assert set(inventory.take_changes()) == {"a"}
-
     def test_nothing_that_no_step_shows(self) -> None:
         inventory = self.inventory()
         inventory.update_other_pod("c", "a", 1)
@@ -141,8 +137,7 @@ class TestWhatTouchesANode:
         inventory.update_other_pod("d", "a", 99)
         inventory.remove_pod("d", 0.0)
         assert not inventory.has_changes
-        info = inventory.info("a")
-        assert info is not None
+        info = info_of(inventory)
         assert info.cpu_elsewhere_milli == 1
 
     def test_no_pod_on_a_node_without_gpus_or_without_a_node_object(self) -> None:
@@ -157,6 +152,5 @@ class TestWhatTouchesANode:
         inventory.update_other_pod("c", "a", 300)
         inventory.confirm(ours, "a", 0.0)
         inventory.update_other_pod("c", "a", 300)
-        info = inventory.info("a")
-        assert info is not None
+        info = info_of(inventory)
         assert (info.cpu_elsewhere_milli, cpu_free_milli(info)) == (0, 1300)

@@ -22,8 +22,6 @@ ROWS = [
     pytest.param(whole(), {"a": has("T4", 4)}, "a", "only one that fits", id="one node"),
     pytest.param(whole(), ALIKE, "a", "all equal", id="equal nodes"),
     pytest.param(whole(), FILLED, "full", "packs", id="a full node"),
-    pytest.param(whole(strategy="spread"), FILLED, "empty", "spreads", id="an empty node for spread"),
-    pytest.param(whole(strategy="binpack"), FILLED, "full", "packs", id="a full node for binpack"),
     pytest.param(whole(), T4_OR_H100, "t4", "cheapest that fits", id="a cheap GPU"),
     pytest.param(
         whole(),
@@ -35,13 +33,6 @@ ROWS = [
     pytest.param(whole(models=("H100", "T4")), T4_OR_H100, "h100", "wanted model", id="the first model"),
     pytest.param(whole(priority=-1), SPOT, "spot", "spot", id="a batch pod"),
     pytest.param(whole(priority=1), SPOT, "on-demand", "on-demand", id="an important pod"),
-    pytest.param(
-        whole(priority=1),
-        {"t4": has("T4", 8), "h100": has("H100-80GB", 8, held=6), "spot": has("H100-80GB", 8, spot=True)},
-        "t4",
-        "cheapest that fits",
-        id="an important pod that would avoid spot nodes without its priority, too",
-    ),
     pytest.param(whole(priority=1_000), SICK, "sound", "reliable", id="no sick GPU, by priority"),
     pytest.param(whole(), SLICED, "whole", "not shared", id="a whole GPU beside slices"),
     pytest.param(whole(), LABELS, "report", "has a report", id="a report beside labels"),

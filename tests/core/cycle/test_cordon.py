@@ -14,12 +14,11 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest
-from tests.core.asked import HELD, mig, share, whole
-from tests.core.reported import ONE_G, SHARE, WHOLE, bound, device, node, sliced, slots, wants
-from tests.strategies import clusters, resolved, several_requests, snapshot_of
+from tests.core.asked import HELD, mig, whole
+from tests.core.reported import SHARE, bound, device, node, sliced, slots, wants
+from tests.strategies import clusters, several_requests, snapshot_of
 
 MIXED = {"mig_strategy": "mixed"}
-SINGLE = {"mig_strategy": "single"}
 TIME_SLICED = {"sharing_strategy": "time-slicing", "replicas": 4}
 USER = Holder(namespace="ns", name="stranger", memory_mib=500)
 
@@ -36,32 +35,18 @@ def fits(info: NodeInfo, request: GpuRequest) -> bool:
 @pytest.mark.parametrize(
     ("info", "request_", "expected"),
     [
-        pytest.param(node(closed(0)), whole(), False, id="the only GPU"),
         pytest.param(node(closed(0), device(1)), whole(), False, id="a free one, which kubelet might pick"),
         pytest.param(
             node(closed(0, holders=HELD), device(1)), whole(), True, id="a held one is in no danger"
         ),
-        pytest.param(node(closed(0, healthy=False), device(1)), whole(), True, id="nor is a sick one"),
         pytest.param(
             node(closed(0, holders=(USER,)), device(1)), whole(), False, id="kubelet knows no stranger on it"
-        ),
-        pytest.param(
-            node(closed(0), device(1), pods=(bound("p", wants(100, SHARE), devices={"main": ("GPU-0",)}),)),
-            whole(),
-            False,
-            id="nor a share on it",
         ),
         pytest.param(
             node(closed(0, holders=HELD), device(1), report=TIME_SLICED),
             whole(),
             False,
             id="one replica of four held leaves three",
-        ),
-        pytest.param(
-            node(closed(0, holders=HELD * 4), device(1), report=TIME_SLICED),
-            whole(),
-            True,
-            id="all four held",
         ),
         pytest.param(
             node(closed(0, mig=sliced(("1g.10gb", 0))), device(1, mig=sliced(("1g.10gb", 0))), report=MIXED),
@@ -75,13 +60,6 @@ def fits(info: NodeInfo, request: GpuRequest) -> bool:
             True,
             id="a partitioned one is no whole GPU under mixed",
         ),
-        pytest.param(
-            node(closed(0, mig=sliced(("1g.10gb", 0))), device(1, mig=sliced(("1g.10gb", 0))), report=SINGLE),
-            whole(),
-            False,
-            id="under single its instances are whole GPUs",
-        ),
-        pytest.param(node(closed(0), device(1)), share(1000), True, id="a share goes to the other GPU"),
     ],
 )
 def test_pods_that_still_fit_beside_a_cordon(info: NodeInfo, request_: GpuRequest, expected: bool) -> None:
@@ -157,9 +135,3 @@ def test_a_cordon_only_ever_takes_away(cluster: Sequence[NodeInfo], asked: list[
         for info in cluster:
             if fits_closed[after.state_at(info.name)]:
                 assert fits_opened[before.state_at(info.name)]
-
-
-def test_whole_gpus_and_instances_are_closed_apart() -> None:
-    devices = (closed(0), device(1), device(2, mig=sliced(("1g.10gb", 0))))
-    found = resolved([node(*devices, report=MIXED)])["n"].state.limits
-    assert {name: limit > 0 for name, _, limit in found} == {WHOLE: False, ONE_G: True}

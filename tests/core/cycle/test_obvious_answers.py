@@ -102,7 +102,6 @@ FILLED: Nodes = {
 SPOT: Nodes = {"spot": has("H100-80GB", 8, spot=True), "on-demand": has("H100-80GB", 8, held=6)}
 FULL_SPOT: Nodes = {"spot": has("H100-80GB", 8, held=6, spot=True), "on-demand": has("H100-80GB", 8)}
 SLICED: Nodes = {"slices": has("T4", 2, **SLICES), "whole": has("H100-80GB", 8, held=7)}
-MANY_SLICES: Nodes = {"slices": has("T4", 2, **SLICES), "whole": has("H100-80GB", 8)}
 ONLY_SLICES: Nodes = {"slices": has("T4", 2, **SLICES), "whole": has("H100-80GB", 8, held=8)}
 SICK: Nodes = {"sick": has("H100-80GB", 8, held=6, sick=1), "sound": has("H100-80GB", 8)}
 FLEET: Nodes = {
@@ -120,43 +119,17 @@ MIXED: dict[str, Any] = {"report": {"mig_strategy": "mixed"}}
 ROWS = [
     # Packing.
     pytest.param(whole(), FILLED, {"full"}, id="one GPU takes the last free one of a node"),
-    pytest.param(whole(4), FILLED, {"half"}, id="four GPUs take the node with exactly four"),
-    pytest.param(whole(8), FILLED, {"empty"}, id="eight GPUs take the empty node"),
-    *(
-        pytest.param(
-            whole(count, priority=priority),
-            {f"{free} free": has("H100-80GB", 8, held=8 - free) for free in range(count, 7)},
-            {f"{count} free"},
-            id=f"{count} GPUs of priority {priority} take the node with exactly {count} free",
-        )
-        for count, priority in ((2, 0), (4, 1_000))
+    pytest.param(
+        whole(4, priority=1_000),
+        {f"{free} free": has("H100-80GB", 8, held=8 - free) for free in range(4, 7)},
+        {"4 free"},
+        id="four GPUs take the node with exactly four free",
     ),
     pytest.param(whole(1, strategy="spread"), FILLED, {"empty"}, id="spread takes the empty node"),
     pytest.param(whole(1, strategy="binpack"), FILLED, {"full"}, id="binpack takes the full node"),
-    pytest.param(whole(9), FILLED, set(), id="nine GPUs of eight fit nowhere"),
-    pytest.param(
-        whole(),
-        {"four": has("H100-80GB", 4), "eight": has("H100-80GB", 8)},
-        {"four"},
-        id="one GPU leaves the eight-GPU node whole",
-    ),
     # Priority is about reliability, not emptiness.
-    *(
-        pytest.param(whole(priority=priority), FILLED, {"full"}, id=f"a pod of priority {priority} packs")
-        for priority in (-100_000, 1, 2_000_000_000)
-    ),
-    *(
-        pytest.param(
-            whole(priority=priority), SICK, {"sound"}, id=f"priority {priority} avoids a node with a sick GPU"
-        )
-        for priority in (10, 100_000)
-    ),
-    pytest.param(
-        whole(priority=1_000),
-        {"sick": has("T4", 4, sick=1), "sound": has("H100-80GB", 8)},
-        {"sound"},
-        id="an important pod avoids a node with a sick GPU, however cheap",
-    ),
+    pytest.param(whole(priority=2_000_000_000), FILLED, {"full"}, id="a pod of the highest priority packs"),
+    pytest.param(whole(priority=10), SICK, {"sound"}, id="priority avoids a node with a sick GPU"),
     pytest.param(
         whole(priority=1_000),
         {"steady": beside(100_000), "evictable": beside(-10)},
@@ -170,20 +143,8 @@ ROWS = [
         id="an important pod does not open a node for want of neighbours",
     ),
     # Spot.
-    *(
-        pytest.param(
-            whole(priority=priority), SPOT, {"spot"}, id=f"batch of priority {priority} goes to spot"
-        )
-        for priority in (-1, -1_000_000)
-    ),
-    *(
-        pytest.param(
-            whole(priority=priority), FULL_SPOT, {"on-demand"}, id=f"priority {priority} avoids spot"
-        )
-        for priority in (1, 1_000_000)
-    ),
-    pytest.param(whole(), SPOT, {"on-demand"}, id="without priority, the fuller node, on-demand"),
-    pytest.param(whole(), FULL_SPOT, {"spot"}, id="without priority, the fuller node, spot"),
+    pytest.param(whole(priority=-1), SPOT, {"spot"}, id="batch goes to spot"),
+    pytest.param(whole(priority=1), FULL_SPOT, {"on-demand"}, id="an important pod avoids spot"),
     pytest.param(
         whole(priority=100),
         {"spot": has("H100-80GB", 8, spot=True), "on-demand": has("H100-80GB", 8, held=8)},
@@ -192,65 +153,31 @@ ROWS = [
     ),
     # Slices are no GPUs.
     pytest.param(whole(), SLICED, {"whole"}, id="one GPU is whole if a whole one is free"),
-    pytest.param(whole(priority=100_000), SLICED, {"whole"}, id="an urgent pod gets a whole GPU"),
     pytest.param(whole(), ONLY_SLICES, {"slices"}, id="a slice is better than to wait"),
     pytest.param(whole(2), ONLY_SLICES, set(), id="two slices are no two GPUs"),
-    pytest.param(whole(8), MANY_SLICES, {"whole"}, id="eight slices are no eight GPUs"),
     pytest.param(whole(2, sharing="any"), ONLY_SLICES, {"slices"}, id="unless any sharing is accepted"),
-    pytest.param(whole(sharing="exclusive"), ONLY_SLICES, set(), id="exclusive refuses a slice"),
-    *(
-        pytest.param(
-            request_,
-            {
-                "none": in_slices(1, 0),
-                "two": in_slices(1, 2),
-                "three": in_slices(1, 3),
-                "four": in_slices(1, 4),
-            },
-            {"three"},
-            id=f"a slice is the last one of a GPU, {words}",
-        )
-        for request_, words in ((whole(), "if there are only slices"), (whole(sharing="any"), "if it may be"))
-    ),
-    *(
-        pytest.param(
-            whole(),
-            {"none": in_slices(gpus, 0), "one": in_slices(gpus, 1)},
-            {"one"},
-            id=f"a slice is on the node in use, of two with {gpus} GPUs",
-        )
-        for gpus in (2, 8)
+    pytest.param(
+        whole(),
+        {"none": in_slices(1, 0), "two": in_slices(1, 2), "three": in_slices(1, 3), "four": in_slices(1, 4)},
+        {"three"},
+        id="a slice is the last one of a GPU",
     ),
     pytest.param(
-        whole(sharing="any"),
-        {"none": in_slices(8, 0), "eight": in_slices(8, 8), "sixteen": in_slices(8, 16)},
-        {"sixteen"},
-        id="a slice is on the fullest of several nodes",
+        whole(),
+        {"none": in_slices(8, 0), "one": in_slices(8, 1)},
+        {"one"},
+        id="a slice is on the node in use",
     ),
     pytest.param(whole(1, SHARED), SLICED, {"slices"}, id="a slice that is named as such"),
-    pytest.param(whole(3, SHARED), SLICED, {"slices"}, id="several slices that are named as such"),
     pytest.param(
         whole(min_memory_mib=40_000), SLICED, {"whole"}, id="a wish for memory goes to the GPU that has it"
     ),
     # The least valuable GPU that fits.
     pytest.param(whole(), T4_OR_H100, {"t4"}, id="a pod without wishes leaves the H100 free"),
-    pytest.param(whole(priority=100), T4_OR_H100, {"t4"}, id="and an important pod that names no model"),
-    pytest.param(whole(min_memory_mib=10_240), T4_OR_H100, {"t4"}, id="10 GiB fit on a T4"),
-    pytest.param(whole(min_memory_mib=40_960), T4_OR_H100, {"h100"}, id="40 GiB do not"),
-    pytest.param(whole(models=("H100",)), T4_OR_H100, {"h100"}, id="a pod that names the H100 gets it"),
     pytest.param(whole(models=("H100", "T4")), T4_OR_H100, {"h100"}, id="the order of models decides"),
     pytest.param(whole(), FLEET, {"t4"}, id="of four models, the cheapest"),
-    pytest.param(whole(min_memory_mib=20_000), FLEET, {"l4"}, id="the cheapest with 20 GB"),
     pytest.param(whole(min_memory_mib=40_000), FLEET, {"a100"}, id="the cheapest with 40 GB"),
-    pytest.param(whole(min_compute_capability=(9, 0)), FLEET, {"h100"}, id="the only one that is new enough"),
     pytest.param(whole(8), FLEET, {"a100"}, id="the cheapest with eight GPUs"),
-    pytest.param(whole(4), FLEET, {"t4"}, id="the cheapest with four GPUs"),
-    pytest.param(
-        share(4096),
-        {"l4": shared("L4", 0), "h100": shared("H100-80GB", 0)},
-        {"l4"},
-        id="a share of 4 GiB opens an L4, not an H100",
-    ),
     pytest.param(
         share(4096),
         {"opened": shared("L4", 8000), "unused": shared("L4", 0)},
@@ -287,18 +214,8 @@ def test_preferred_nodes_are_packed_beside_better_and_worse_ones(priority: int) 
     assert found["held-7"] > found["held-6"] > found["held-0"]
 
 
-@pytest.mark.parametrize(("t4", "held"), [(4, 2), (8, 6), (4, 7)])
-def test_a_pod_without_wishes_leaves_a_used_h100_alone(t4: int, held: int) -> None:
-    nodes = {
-        "t4": has("T4", t4),
-        "used": has("H100-80GB", 8, held=held),
-        "full": has("H100-80GB", 8, held=8),
-    }
-    assert best(whole(), nodes) == {"t4"}
-
-
-@pytest.mark.parametrize(("t4", "full"), [(4, 1), (8, 2), (16, 3)])
-def test_nor_does_it_take_the_last_one_while_a_quarter_is_idle(t4: int, full: int) -> None:
+@pytest.mark.parametrize(("t4", "full"), [(4, 1), (16, 3)])
+def test_a_pod_without_wishes_leaves_the_last_h100_alone_while_a_quarter_is_idle(t4: int, full: int) -> None:
     nodes = {"t4": has("T4", t4), "used": has("H100-80GB", 8, held=7)}
     nodes |= {f"full-{i}": has("H100-80GB", 8, held=8) for i in range(full)}
     ones = Workload.of({TaskClass(gpus=1): 8 * full + 7}, unknown=20)
@@ -314,13 +231,7 @@ def and_full(nodes: Nodes, model: str, count: int) -> Nodes:
 @pytest.mark.parametrize("idle", [1, 4])
 @pytest.mark.parametrize(
     ("cheap", "dear"),
-    [
-        ("T4", "H100-80GB"),
-        ("L4", "H100-80GB"),
-        ("T4", "A100-40GB"),
-        ("A100-80GB", "H100-80GB"),
-        ("H100-80GB", "B200"),
-    ],
+    [("T4", "H100-80GB"), ("A100-80GB", "H100-80GB"), ("H100-80GB", "B200")],
 )
 def test_in_a_small_cluster_half_the_price_wins_however_full_it_is(
     cheap: str, dear: str, idle: int, full: int
@@ -358,20 +269,9 @@ def test_the_last_gpus_of_a_cheaper_model_come_before_those_of_a_dearer_one(
     assert best(whole(asked, min_memory_mib=40_000), nodes) == {"A100-80GB-0"}
 
 
-def test_in_a_large_cluster_a_small_share_leaves_the_last_h100_alone() -> None:
-    nodes = {f"idle-{i}": shared("T4", 0, 0) for i in range(4)} | {"last": shared("H100-80GB", 0, 70_000)}
-    assert "last" not in best(share(4096), and_full(nodes, "H100-80GB", 30))
-
-
 def test_a_model_of_another_price_class_changes_nothing_between_others() -> None:
     nodes = {"cheap": has("A100-80GB", 8), "dear": has("H100-80GB", 8, held=7), "old": has("T4", 2, held=2)}
     assert best(whole(), and_full(nodes, "GB300", 1)) == {"cheap"}
-
-
-@pytest.mark.parametrize("price", [1e-5, 0.01, 0.1, 1e6])
-def test_one_odd_price_changes_nothing_between_others(price: float) -> None:
-    nodes = {"cheap": has("L4", 4), "dear": has("H100-80GB", 4, held=3)}
-    assert best(whole(), nodes | {"odd": has("T4", 2, held=2, value=price)}) == {"cheap"}
 
 
 def test_hardware_that_is_paid_for_is_used_first() -> None:
@@ -379,7 +279,7 @@ def test_hardware_that_is_paid_for_is_used_first() -> None:
     assert best(whole(), nodes | {"dear": has("H100-80GB", 8, held=7)}) == {"paid"}
 
 
-@pytest.mark.parametrize("full", [10, 28, 38])
+@pytest.mark.parametrize("full", [10, 38])
 @pytest.mark.parametrize(("cheap", "dear"), [("T4", "H100-80GB"), ("A10", "H200"), ("L4", "A100-80GB")])
 @pytest.mark.parametrize(("idle", "left"), [(4, 2), (4, 1), (1, 4)])
 def test_in_a_full_cluster_of_any_size_a_used_cheap_node_comes_first(
@@ -388,17 +288,6 @@ def test_in_a_full_cluster_of_any_size_a_used_cheap_node_comes_first(
     nodes = {"cheap": has(cheap, 8, held=8 - idle), "dear": has(dear, 8, held=8 - left)}
     others = {f"{i}": has(dear if i % 2 else cheap, 8, held=8) for i in range(full)}
     assert best(whole(), nodes | others) == {"cheap"}
-
-
-def test_in_a_small_cluster_packing_wins_where_prices_are_close() -> None:
-    nodes = {"cheaper": has("H100-80GB", 8), "dearer": has("H200", 8, held=7)}
-    assert best(whole(), nodes) == {"dearer"}
-
-
-@pytest.mark.parametrize("mib", [2048, 8192, 18_000])
-def test_a_share_opens_the_gpu_that_it_fills_rather_than_an_h100(mib: int) -> None:
-    nodes = {"l4": shared("L4", *[0] * 4), "h100": shared("H100-80GB", *[0] * 8)}
-    assert best(share(mib), nodes) == {"l4"}
 
 
 def test_configured_values_replace_those_of_the_table() -> None:
@@ -415,17 +304,11 @@ def test_a_share_leaves_an_unused_node_alone_where_all_pods_ask_small_shares(gpu
     assert best(share(mib), nodes, workload=workload) == {"used"}
 
 
-@pytest.mark.parametrize(
-    "priorities",
-    [
-        pytest.param((100_000,), id="all of a high priority", marks=pytest.mark.process),
-        pytest.param((-100, 0, 1, 10, 100, 1_000), id="priorities mixed"),
-    ],
-)
-def test_forty_small_pods_leave_room_for_fifteen_large_ones(priorities: tuple[int, ...]) -> None:
+def test_forty_small_pods_leave_room_for_fifteen_large_ones() -> None:
     """Twenty nodes of eight H100: forty pods of one GPU, then fifteen of eight. Of nodes with equal points
     the emptiest is taken, as kube-scheduler's own scores would have it."""
     held = Counter[int]()
+    priorities = (-100, 0, 1, 10, 100, 1_000)
 
     def place(request: GpuRequest, count: int) -> bool:
         nodes = {f"{i:02}": has("H100-80GB", 8, held=held[i]) for i in range(20)}
@@ -438,22 +321,3 @@ def test_forty_small_pods_leave_room_for_fifteen_large_ones(priorities: tuple[in
     large = [place(whole(8, priority=priorities[i % len(priorities)]), 8) for i in range(15)]
     assert all(small)
     assert large.count(True) == 15
-
-
-def test_shares_leave_room_for_fifteen_large_pods() -> None:
-    """Twenty nodes of eight H100: shares for forty GPUs, then fifteen pods of eight."""
-    part, mib = 2, 36_000
-    promised = {node: [0] * 8 for node in range(20)}
-    for _ in range(40 * part):
-        nodes = {f"{node:02}": shared("H100-80GB", *each) for node, each in promised.items()}
-        chosen = best(share(mib), nodes)
-        node = min(map(int, chosen), key=lambda node: sum(promised[node]))
-        # The GPU: the fullest that has room, as all amounts are equal.
-        rooms = [each for each in promised[node] if each + mib <= part * mib]
-        promised[node][promised[node].index(max(rooms))] += mib
-    assert sum(not any(each) for each in promised.values()) >= 15
-
-
-def test_differences_below_the_resolution_are_left_to_kube_scheduler() -> None:
-    nearly = {"a": has("H100-80GB", 8, cpu_milli=128_000), "b": has("H100-80GB", 8, cpu_milli=124_000)}
-    assert best(whole(cpu_milli=4_000), nearly) == {"a", "b"}

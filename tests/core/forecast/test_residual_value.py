@@ -19,9 +19,6 @@ from scheduler_ext.core.node.columns import Floats
     [
         pytest.param({}, 4, [0, 0.25, 0.5, 0.75, 1], id="nothing is known: its part"),
         pytest.param({4: 1}, 4, [0, 0, 0, 0, 1], id="only whole GPUs are asked: a part is worth nothing"),
-        pytest.param({2: 1}, 4, [0, 0, 0.5, 0.5, 1], id="halves: the rest is worth nothing"),
-        pytest.param({3: 1}, 10, [0, 0, 0, *[1 / 3] * 3, *[2 / 3] * 3, 1, 1], id="three of them fill it"),
-        pytest.param({4: 1, 3: 0}, 4, [0, 0, 0, 0, 1], id="what never comes does not count"),
         pytest.param(
             {6: 10, 4: 1}, 10, [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1], id="few small ones: room beside large ones"
         ),
@@ -84,11 +81,6 @@ def is_lawful(worth: Floats) -> bool:
     ends = worth[0] == 0 and worth[-1] == 1
     apart = [worth[one] + worth[: len(worth) - one] <= worth[one:] + 1e-9 for one in range(len(worth))]
     return bool(ends and (np.diff(worth) >= 0).all() and all(each.all() for each in apart))
-
-
-@given(small)
-def test_small_mixes_are_lawful(case: tuple[dict[int, int], int]) -> None:
-    assert is_lawful(residual_values(*case))
 
 
 def at_least(demand: dict[int, float], capacity: int) -> float:

@@ -39,13 +39,6 @@ def instances(found: Attribution) -> set[str]:
     return {uuid for here in found.held.devices.values() for uuid in here.instances}
 
 
-def test_any_of_the_gpus_may_be_held_and_so_many_count() -> None:
-    found = held(*(device(index) for index in range(8)), count=4)
-    assert sum(charged(found).values()) == 4
-    assert found.devices == {f"GPU-{index}" for index in range(8)}
-    assert found.unknown == {WHOLE: 4}
-
-
 @pytest.mark.parametrize(
     ("devices", "fields", "taken"),
     [
@@ -59,7 +52,6 @@ def test_any_of_the_gpus_may_be_held_and_so_many_count() -> None:
             id="where shares are placed the emptiest one, as decisions keep shares off that",
         ),
         pytest.param((device(0, healthy=False), device(1)), {}, "GPU-1", id="a sick one last"),
-        pytest.param((device(0, cordoned=True), device(1)), {}, "GPU-1", id="a cordoned one last, too"),
         pytest.param(
             (device(0, holders=(Holder(name="other", namespace="ns"),)), device(1)),
             {},
@@ -107,16 +99,6 @@ def test_instances_of_the_profile_that_is_asked() -> None:
     assert (instances(found), found.instances, found.devices) == ({"MIG-4"}, frozenset(), frozenset())
 
 
-def test_a_profile_held_completely_is_certain_beside_one_that_is_not() -> None:
-    whole = sliced(("1g.10gb", 1), ("1g.10gb", 2))
-    half = sliced(("3g.40gb", 0), ("3g.40gb", 4))
-    pods = (bound("small", wants(2, ONE_G)), bound("large", wants(1, THREE_G)))
-    info = node(device(0, mig=whole), device(1, mig=half), pods=pods, report={"mig_strategy": "mixed"})
-    found = attribute(info, holdings_of(info, NAMES), NAMES)
-    assert found.devices == {"GPU-1"}
-    assert found.instances == {instance.uuid for instance in half.instances}
-
-
 def test_an_instance_under_mig_single_is_asked_as_a_gpu() -> None:
     alike = sliced(("1g.10gb", 0), ("1g.10gb", 1), ("1g.10gb", 2))
     found = held(device(0, mig=alike), count=2, report={"mig_strategy": "single"})
@@ -127,7 +109,6 @@ def test_an_instance_under_mig_single_is_asked_as_a_gpu() -> None:
     ("count", "holders", "taken"),
     [
         pytest.param(4, {}, 1, id="four replicas may be of one instance"),
-        pytest.param(5, {}, 2, id="a fifth one is not"),
         pytest.param(3, {0: Holder(uid="other")}, 1, id="nor do they take another than one in use"),
     ],
 )
@@ -150,11 +131,6 @@ def test_a_share_is_no_gpu_that_may_be_held() -> None:
     pods = (bound("share", wants(1000, SHARE), devices={"main": ("GPU-0",)}), bound("p", wants(1, WHOLE)))
     info = node(device(0), device(1), pods=pods)
     assert charged(attribute(info, holdings_of(info, NAMES), NAMES)) == {"GPU-1": 1}
-
-
-def test_gpus_known_by_labels_are_not_distinguished() -> None:
-    info = NodeInfo("n", pods=(bound("running", wants(4, WHOLE)),))
-    assert attribute(info, holdings_of(info, NAMES), NAMES).unknown == {WHOLE: 4}
 
 
 def free(info: NodeInfo, found: Attribution, resource: str) -> int:

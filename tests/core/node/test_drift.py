@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.core.gpu.gpu import Holder, Memory, Mig
+from scheduler_ext.core.gpu.gpu import Holder, Memory
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.promisable import drift_mib
 from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
@@ -30,23 +30,8 @@ def used(used_mib: int, unaccounted_mib: int | None = None, *, by: str = "p") ->
 @pytest.mark.parametrize(
     ("info", "mib"),
     [
-        pytest.param(used(1000), 0, id="as much as was promised"),
-        pytest.param(used(1500), 500, id="more than was promised"),
         pytest.param(used(4500, 3000), 500, id="more, and by no pod"),
         pytest.param(used(1500, by="q"), 1500, id="by a pod that was promised nothing"),
-        pytest.param(
-            node(
-                device(
-                    0,
-                    memory=Memory(80_000, 0, 1100),
-                    holders=(Holder(uid="uid-p", memory_mib=700), Holder(uid="uid-q", memory_mib=400)),
-                ),
-                device(1),
-                pods=(*PROMISED, bound("q", wants(5000, SHARE), devices={"main": ("GPU-1",)})),
-            ),
-            400,
-            id="of a GPU that it was not promised, though who was leaves some",
-        ),
         pytest.param(
             node(
                 device(
@@ -76,16 +61,6 @@ def used(used_mib: int, unaccounted_mib: int | None = None, *, by: str = "p") ->
             id="one container uses more than its own, however much another has elsewhere",
         ),
         pytest.param(replace(used(1500), report=None), 0, id="without a report"),
-        pytest.param(replace(used(1500), pods=()), 1500, id="all of it, where nothing is promised"),
-        pytest.param(
-            node(
-                device(0, memory=Memory(80_000, 0, 700)),
-                device(1, memory=Memory(80_000, 0, 1300)),
-                pods=PROMISED,
-            ),
-            1300,
-            id="what one leaves unused is not for another",
-        ),
         pytest.param(
             node(
                 device(0, memory=Memory(80_000, 0, 70_000), holders=(Holder(uid="uid-w"),)),
@@ -93,9 +68,6 @@ def used(used_mib: int, unaccounted_mib: int | None = None, *, by: str = "p") ->
             ),
             0,
             id="a whole GPU is held with all it has",
-        ),
-        pytest.param(
-            node(device(0, memory=Memory(80_000, 0, 70_000), mig=Mig(enabled=True))), 0, id="and instances"
         ),
         pytest.param(replace(used(1500), pods=_left(PROMISED)), 0, id="by one that has left since"),
     ],

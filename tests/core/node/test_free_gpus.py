@@ -22,13 +22,7 @@ FOUR = node(*(device(i) for i in range(4)))
 @pytest.mark.parametrize(
     ("info", "free"),
     [
-        pytest.param(FOUR, 4, id="all of an idle node"),
         pytest.param(node(device(0), device(1, healthy=False)), 1, id="but not a sick one"),
-        pytest.param(
-            replace(FOUR, pods=(bound("p", wants(1, WHOLE), devices={"main": ("GPU-1",)}),)),
-            3,
-            id="nor one that a pod holds",
-        ),
         pytest.param(
             replace(FOUR, pods=(bound("p", wants(3, WHOLE)),)),
             1,
@@ -42,11 +36,6 @@ FOUR = node(*(device(i) for i in range(4)))
             replace(ESTIMATED, allocatable={WHOLE: 4}, pods=(bound("p", wants(3, WHOLE)),)),
             1,
             id="less what pods request of these",
-        ),
-        pytest.param(
-            replace(FOUR, freshness="Missing", by_allocatable=True, allocatable={WHOLE: 1}),
-            1,
-            id="of an agent that fell silent no more, either",
         ),
         pytest.param(
             replace(FOUR, freshness="Missing", by_allocatable=True, allocatable={SHARE: 1}, share_node=True),
@@ -70,7 +59,6 @@ FOUR = node(*(device(i) for i in range(4)))
             1,
             id="of time slices the whole GPUs that are left",
         ),
-        pytest.param(NodeInfo("n", allocatable={}), 0, id="a node without GPUs has none"),
     ],
 )
 def test_free_gpus(info: NodeInfo, free: int) -> None:

@@ -213,10 +213,6 @@ def held_by(*pods: str) -> tuple[Holder, ...]:
     ("idle_s", "ran_s", "expected"),
     [
         pytest.param(1800, 1800.0, ["p"], id="it ran and computed nothing for the window"),
-        pytest.param(1799, 9000.0, [], id="it computed a second too late"),
-        pytest.param(90_000, 1799.0, [], id="its GPU was idle long before it came"),
-        pytest.param(None, 9000.0, [], id="the agent knows nothing of the GPU"),
-        pytest.param(90_000, None, [], id="nothing says since when it runs"),
         pytest.param(90_000, -3600.0, [], id="its node's clock is ahead"),
     ],
 )
@@ -231,7 +227,6 @@ def test_the_window(idle_s: int | None, ran_s: float | None, expected: list[str]
     ("second", "idle_s"),
     [
         pytest.param(device(1), 9000, id="nobody saw which GPU it is"),
-        pytest.param(device(1, holders=held_by("p")), None, id="the agent has no value for it"),
     ],
 )
 def test_a_pod_with_one_unknown_gpu_is_not_idle(second: Device, idle_s: int | None) -> None:
@@ -245,7 +240,6 @@ def test_a_pod_with_one_unknown_gpu_is_not_idle(second: Device, idle_s: int | No
     ("claims", "expected"),
     [
         pytest.param([("weights", ["gpu-0"])], ["train"], id="a claim for an idle GPU"),
-        pytest.param([("weights", ["gpu-0", "gpu-1"])], [], id="a claim for a busy GPU, too"),
         pytest.param([("weights", ["gpu-0"]), ("more", ["gpu-1"])], [], id="a second claim for a busy GPU"),
         pytest.param([("weights", ["gpu-0", "gpu-9"])], [], id="a claim for a GPU that no slice lists"),
     ],
@@ -267,25 +261,6 @@ def test_of_a_node_without_an_agent_nothing_is_known() -> None:
     (info,) = assemble(read_objects(inventory(kube_node("n", {WHOLE: "2"}, labels=labels))), NAMES).values()
     found = judged(replace(info, pods=pods), [], p=9000)
     assert (names(found), [each.name for each in found.unknown]) == ([], ["p"])
-
-
-def test_of_pods_that_share_a_gpu_in_turns_only_the_idle_one_is_idle() -> None:
-    """By its own processes; the GPU itself is busy."""
-    pods = (whole("busy"), whole("lazy"))
-    info = node(
-        device(0, holders=held_by("busy", "lazy")),
-        pods=pods,
-        report={"sharing_strategy": "time-slicing", "replicas": 4},
-    )
-    own = tuple(
-        HolderReadings(Holder(uid=pod.uid), None, idle_s, None)
-        for pod, idle_s in zip(pods, (0, 7200), strict=True)
-    )
-    found = judged(info, [Readings("GPU-0", idle_s=0, holders=own)], busy=9000, lazy=9000)
-    assert names(found) == ["lazy"]
-    assert found.gpus == frozenset()
-    (idle,) = found.pods
-    assert (idle.idle_s, idle.gpus) == (7200, 0.25)
 
 
 def test_without_own_values_pods_that_share_an_idle_gpu_are_idle_together() -> None:
@@ -310,21 +285,9 @@ def test_a_pod_that_does_not_run_there_for_good_is_not_idle(state: str) -> None:
     assert names(judged(info, [Readings("GPU-0", idle_s=9000)], p=9000)) == []
 
 
-def test_an_unseen_share_is_not_idle_and_a_seen_one_is() -> None:
-    request = GpuRequest(shares=ShareAsk((("main", 8192),)))
-    unseen = BoundPod("uid-p", "ns", "p", 0, request)
-    readings = [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=9000)]
-    assert names(judged(node(device(0), device(1), pods=(unseen,)), readings, p=9000)) == []
-    seen = replace(unseen, devices={"main": ("GPU-1",)})
-    found = judged(node(device(0), device(1), pods=(seen,)), readings, p=9000)
-    (idle,) = found.pods
-    assert [(held.part.uuid, held.part.gpus) for held in idle.parts] == [("GPU-1", 0.1)]
-
-
 @pytest.mark.parametrize(
     ("label", "values", "expected"),
     [
-        pytest.param(0.0, {}, 2 * 3.4, id="by the table"),
         pytest.param(0.0, {"A100-80GB": 2.0}, 2 * 2.0, id="by the configuration"),
         pytest.param(1.5, {"A100-80GB": 2.0}, 2 * 1.5, id="by the node's label first"),
     ],
@@ -338,8 +301,30 @@ def test_the_value_of_what_it_wastes(label: float, values: dict[str, float], exp
     assert idle.value_per_hour(info, values) == pytest.approx(expected)
 
 
-def test_an_instance_counts_as_its_part_of_the_instances() -> None:
-    mig = sliced(("1g.10gb", 0), ("3g.40gb", 4), holders={0: Holder(uid="uid-p")})
-    pod = bound("p", wants(1, ONE_G))
-    (part,) = parts_of(pod, node(device(0, mig=mig), pods=(pod,))) or ()
-    assert (part.uuid, part.gpus) == ("MIG-0", 0.2)
+SLICES = {"sharing_strategy": "time-slicing", "replicas": 4}
+SHARE_POD = BoundPod(
+    "uid-p", "ns", "p", 0, GpuRequest(shares=ShareAsk((("main", 8192),))), {"main": ("GPU-0",)}
+)
+
+
+@pytest.mark.parametrize(
+    ("of", "pod", "report", "expected"),
+    [
+        pytest.param(
+            device(0, mig=sliced(("1g.10gb", 0), ("3g.40gb", 4), holders={0: Holder(uid="uid-p")})),
+            bound("p", wants(1, ONE_G)),
+            {},
+            ("MIG-0", 0.2),
+            id="an instance as its part of the instances",
+        ),
+        pytest.param(
+            device(0, holders=held_by("p")), whole(), SLICES, ("GPU-0", 0.25), id="a replica as one of four"
+        ),
+        pytest.param(device(0), SHARE_POD, {}, ("GPU-0", 0.1), id="a share as its part of the memory"),
+    ],
+)
+def test_a_part_of_a_gpu_counts_as_that(
+    of: Device, pod: BoundPod, report: dict[str, Any], expected: tuple[str, float]
+) -> None:
+    (part,) = parts_of(pod, node(of, pods=(pod,), report=report)) or ()
+    assert (part.uuid, part.gpus) == expected

@@ -6,15 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.placement import Sizing, place_nominated
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
-from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.core.snapshot.table import build_snapshot
-from tests.core.asked import share, whole
 from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
 
 
@@ -33,20 +28,11 @@ OWN = bound("own", wants(1, WHOLE))
 @pytest.mark.parametrize(
     ("nominated", "uid", "priority", "seen"),
     [
-        pytest.param((waiting(priority=100),), "u", 99, ["held", "own", "w"], id="a higher one counts"),
         pytest.param((waiting(priority=100),), "u", 100, ["held", "own", "w"], id="one of its own does"),
         pytest.param((waiting(priority=100),), "u", 101, ["held", "own"], id="a lower one does not"),
         pytest.param((waiting(priority=100),), "uid-w", 1, ["held", "own"], id="nor does it itself"),
         pytest.param((), "uid-own", 1, ["held"], id="its own holdings are its own"),
-        pytest.param((waiting(uid="uid-own"),), "uid-own", 1, ["held"], id="in both ways"),
         pytest.param((replace(HELD, priority=100),), "u", 1, ["held", "own"], id="who is bound holds once"),
-        pytest.param(
-            (waiting("x", 1), waiting("y", 5), waiting("z", 9)),
-            "u",
-            5,
-            ["held", "own", "y", "z"],
-            id="each by its own priority",
-        ),
         pytest.param((waiting(),), "", 1, ["held", "own", "w"], id="a pod without a uid is no other pod"),
     ],
 )
@@ -63,33 +49,11 @@ def test_the_pods_that_count_against_a_pod(
     "info",
     [
         pytest.param(node(device(0)), id="no pod waits"),
-        pytest.param(node(device(0), pods=(HELD,)), id="others hold"),
         pytest.param(node(device(0), nominated=(waiting(priority=1),)), id="only lower ones wait"),
-        pytest.param(node(device(0), nominated=(waiting("me"),)), id="only it itself waits"),
     ],
 )
 def test_where_nothing_applies_the_node_is_the_same_object(info: NodeInfo) -> None:
     assert seen_by(info, "uid-me", 50) is info
-
-
-def fits(info: NodeInfo, request: GpuRequest) -> bool:
-    snapshot = build_snapshot({"n": resolve(info, NAMES, 10)}, 0)
-    return bool(filter_nodes(request, snapshot, Policy()).fits[snapshot.state_of[0]])
-
-
-def test_a_share_that_waits_holds_its_exact_device() -> None:
-    holder = bound("w", wants(60_000, SHARE), priority=100, devices={"main": ("GPU-1",)})
-    info = node(device(0), device(1), nominated=(holder,))
-    assert fits(seen_by(info, "u", 5), share(70_000))
-    assert not fits(seen_by(info, "u", 5), share(70_000, 20_000))
-    assert fits(seen_by(info, "u", 5), share(70_000, 10_000))
-    assert fits(seen_by(info, "u", 101), share(70_000, 70_000))
-
-
-def test_a_whole_gpu_that_waits_is_one_less() -> None:
-    info = node(device(0), device(1), nominated=(waiting(priority=100),))
-    assert not fits(seen_by(info, "u", 100), whole(2))
-    assert fits(seen_by(info, "u", 101), whole(2))
 
 
 @pytest.mark.parametrize(

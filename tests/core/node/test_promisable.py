@@ -18,8 +18,8 @@ from scheduler_ext.core.errors import OverAllocationError
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
-from scheduler_ext.core.request.request import GpuRequest, InitShare, ShareAsk
-from tests.core.asked import labelled, mig, share, whole
+from scheduler_ext.core.request.request import GpuRequest
+from tests.core.asked import share, whole
 from tests.core.reported import SHARE, WHOLE, bound, device, sliced, wants
 from tests.strategies import MIG_RESOURCES, RESOURCES, node_infos, requests
 
@@ -59,31 +59,16 @@ def asking(request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = 
         ),
         pytest.param(inventory(), asking(whole(1)), "where 0 are left", id="where no GPU is known at all"),
         pytest.param(
-            inventory(device(0, mig=sliced(("1g.10gb", 0), ("1g.10gb", 1))), mig_strategy="mixed"),
-            asking(mig("1g.10gb", 3)),
-            "3 nvidia.com/mig-1g.10gb would be promised where 2 are left",
-            id="more instances than there are",
-        ),
-        pytest.param(
             inventory(*TWO),
             asking(share(10), {"c0": ("GPU-x",)}),
             "the share of container c0 would be on GPU-x, which the node does not have",
             id="a share on a GPU of somewhere else",
         ),
         pytest.param(
-            inventory(*TWO),
-            asking(GpuRequest(shares=ShareAsk((), (InitShare("i", 10, ()),)))),
-            "the share of container i would be on no GPU",
-            id="an init container's on none",
-        ),
-        pytest.param(
             inventory(replace(TWO[0], holders=(SEEN,)), TWO[1]),
             asking(share(10), ON_0),
             "GPU GPU-0 would be shared, and is held whole",
             id="a share on a held GPU",
-        ),
-        pytest.param(
-            inventory(), asking(share(10**9), ON_0), "where no GPU is known", id="a share without a report"
         ),
         pytest.param(
             inventory(*TWO), asking(share(-5), ON_0), f"-5 is no amount of {SHARE}", id="less than nothing"
@@ -115,8 +100,6 @@ def test_on_a_node_that_is_not_there() -> None:
     [
         pytest.param(1, ("GPU-0",), False, id="the other may be the one that is held"),
         pytest.param(1, ("GPU-0", "GPU-1"), True, id="one of both is held"),
-        pytest.param(2, ("GPU-1",), True, id="both are held"),
-        pytest.param(0, ("GPU-0", "GPU-1"), False, id="none is held"),
     ],
 )
 def test_shares_beside_unreported_whole_gpus(held: int, uuids: tuple[str, ...], raises: bool) -> None:
@@ -156,16 +139,6 @@ def test_a_waiting_pod_holds_nothing_against_pods_that_filters_pass() -> None:
     built.nominate(bound("s", wants(1000, SHARE), devices={"main": ("GPU-0",)}), "a")
     built.assume(Intent(asking(share(1000), ON_0), "1", "me"), "a")
     built.assume(Intent(replace(asking(whole(1)), uid="uid-q"), "1", "me"), "a")
-
-
-def test_gpus_known_by_labels_alone_are_as_many_as_these_say() -> None:
-    built = Cache(1000, 2000)
-    built.update_node(
-        "a", NodeRecord(uid="n", allocatable=ROOM, estimate=labelled("Tesla T4", 4).estimate), 0.0
-    )
-    built.assume(Intent(asking(whole(4)), "1", "me"), "a")
-    with pytest.raises(OverAllocationError, match="where 0 are left"):
-        built.assume(Intent(replace(asking(whole(1)), uid="uid-q"), "1", "me"), "a")
 
 
 def of(info: NodeInfo) -> Cache:

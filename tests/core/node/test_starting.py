@@ -31,20 +31,12 @@ def of_amd(allocatable: dict[str, int]) -> NodeInfo:
             of_amd({}), "its device plugin does not hand out amd.com/gpu yet", id="AMD, no plugin yet"
         ),
         pytest.param(
-            node(device(0), allocatable={WHOLE: 1}, freshness="Stale"), NO_REPORT, id="an old report"
-        ),
-        pytest.param(
             node(device(0), allocatable={WHOLE: 1}, report={"from_slices": True}), NO_REPORT, id="only slices"
         ),
         pytest.param(
             node(device(0), allocatable={}),
             f"its device plugin does not hand out {WHOLE} yet",
             id="no device plugin yet",
-        ),
-        pytest.param(
-            node(device(0), allocatable={WHOLE: 0}),
-            f"its device plugin does not hand out {WHOLE} yet",
-            id="a device plugin that has yet to register again",
         ),
         pytest.param(
             node(device(0), allocatable={f"{WHOLE}.shared": 4}), None, id="replicas under another name"
@@ -59,11 +51,6 @@ def of_amd(allocatable: dict[str, int]) -> NodeInfo:
             node(SLICED, allocatable={WHOLE: 1}, report=MIXED),
             f"its device plugin does not hand out {ONE_G} yet",
             id="instances that the plugin does not know yet",
-        ),
-        pytest.param(
-            node(SLICED, device(1), allocatable={ONE_G: 1}, report=MIXED),
-            f"its device plugin does not hand out {WHOLE} yet",
-            id="instances without the whole GPU beside them",
         ),
         pytest.param(
             node(device(0), allocatable={}, share_node=True),

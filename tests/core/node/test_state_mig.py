@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.core.gpu.gpu import Device, Holder, Mig
+from scheduler_ext.core.gpu.gpu import Device, Holder
 from scheduler_ext.core.node.node import MigRoom
 from scheduler_ext.core.node.state import resolve
 from tests.core.reported import (
@@ -53,10 +53,6 @@ class TestMigStrategies:
         slot = slots(node(device(0, mig=unknown), report={"mig_strategy": "mixed"}))["GPU-0"]
         assert [(unit.free, unit.memory_mib, unit.mig_room) for unit in slot.units] == [(7, 0, None)]
 
-    def test_no_share_goes_to_a_partitioned_gpu(self) -> None:
-        slot = slots(node(device(0, mig=SEVEN), report={"mig_strategy": "mixed"}))["GPU-0"]
-        assert (slot.share_total_mib, slot.share_free_mib) == (0, -1)
-
     def test_single_hands_out_instances_as_gpus_under_the_name_of_the_slice(self) -> None:
         info = node(device(0, mig=SEVEN), device(1, mig=SEVEN), report={"mig_strategy": "single"})
         assert free_units(info) == {"GPU-0": {WHOLE: 7}, "GPU-1": {WHOLE: 7}}
@@ -70,7 +66,6 @@ class TestMigStrategies:
             pytest.param(
                 (device(0, mig=SEVEN), device(1, mig=sliced(("7g.80gb", 0)))), id="two different profiles"
             ),
-            pytest.param((device(0, mig=sliced()), device(1, mig=sliced())), id="no instance at all"),
         ],
     )
     def test_single_in_an_invalid_mix_hands_out_nothing(self, devices: tuple[Device, ...]) -> None:
@@ -88,11 +83,6 @@ class TestMigStrategies:
             MigRoom(mig.geometry, 0b0000_0010, 1, "1g.10gb", (0, 6)),
             MigRoom(mig.geometry, 0b0000_0010, 1, "3g.40gb", (4,)),
         ]
-
-    def test_where_none_is_free_no_place_is_shown(self) -> None:
-        mig = sliced(("1g.10gb", 0), holders={0: BY_UID})
-        slot = slots(node(device(0, mig=mig), report={"mig_strategy": "mixed"}))["GPU-0"]
-        assert [unit.mig_room for unit in slot.units] == [None]
 
 
 class TestSharing:
@@ -125,11 +115,6 @@ class TestSharing:
         info = node(device(0, holders=strangers), report={"sharing_strategy": "mps", "replicas": 4})
         assert free_units(info) == {"GPU-0": {WHOLE: 0, SHARED: 0}}
 
-    def test_shared_names_are_not_offered_where_nothing_is_shared(self) -> None:
-        info = node(device(0))
-        assert SHARED not in free_units(info)["GPU-0"]
-        assert not resolve(info, NAMES, 10).state.shared
-
     def test_time_sliced_instances_are_offered_under_both_names(self) -> None:
         mig = sliced(("1g.10gb", 0), ("1g.10gb", 1))
         info = node(
@@ -137,7 +122,3 @@ class TestSharing:
             report={"mig_strategy": "mixed", "sharing_strategy": "time-slicing", "replicas": 3},
         )
         assert free_units(info) == {"GPU-0": {ONE_G: 6, f"{ONE_G}.shared": 6}}
-
-
-def test_an_unpartitioned_mig_state_changes_nothing() -> None:
-    assert free_units(node(device(0, mig=Mig()), report={"mig_strategy": "mixed"})) == {"GPU-0": {WHOLE: 1}}

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from scheduler_ext.core.cycle.cycle import filter_nodes, points
+from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.node.estimate import estimate_from_labels
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
+from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, node, wants
 
-SEVEN_HELD = (bound("train", wants(7, WHOLE)),)
 REPORTED = node(*(device(i) for i in range(8)))
 ESTIMATED = NodeInfo(
     "n",
@@ -27,49 +25,11 @@ ESTIMATED = NodeInfo(
 )
 
 
-def winner(kind: NodeInfo, request: GpuRequest, policy: Policy | None = None) -> str:
-    """The better node: `full`, with seven of eight GPUs held on unreported devices, or `empty`."""
-    infos = [replace(kind, name="full", pods=SEVEN_HELD), replace(kind, name="empty")]
-    snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
-    decision = filter_nodes(request, snapshot, policy or Policy())
-    names = ["full", "empty"]
-    scores = points(decision.totals[snapshot.state_of[snapshot.rows(names)]], decision.scored.resolution)
-    assert np.count_nonzero(scores == 10) == 1, "a tie"
-    return names[int(scores.argmax())]
-
-
-ONE = GpuRequest(units=(UnitAsk(WHOLE, 1),))
-
-
-@pytest.mark.parametrize("kind", [REPORTED, ESTIMATED], ids=["reported", "known by its labels"])
-@pytest.mark.parametrize(
-    ("request_", "policy", "expected"),
-    [
-        pytest.param(replace(ONE, strategy="binpack"), None, "full", id="binpack takes the fuller node"),
-        pytest.param(replace(ONE, strategy="spread"), None, "empty", id="spread takes the emptier node"),
-        pytest.param(ONE, None, "full", id="by default the last free GPU is used up"),
-    ],
-)
-def test_holdings_on_unknown_devices_count(
-    kind: NodeInfo, request_: GpuRequest, policy: Policy | None, expected: str
-) -> None:
-    assert winner(kind, request_, policy) == expected
-
-
-def test_an_estimated_node_is_as_many_gpus_as_its_labels_say() -> None:
-    infos = [replace(ESTIMATED, name="labels"), replace(ESTIMATED, name="busy", pods=SEVEN_HELD)]
-    snapshot = build_snapshot({info.name: resolve(info, NAMES, 10) for info in infos}, 1)
-    assert sorted(snapshot.demand.whole.tolist()) == [0.0, 1.0, 8.0]
-    assert sorted(snapshot.idle.tolist()) == [0.0, 1.0, 8.0]
-
-
 @pytest.mark.parametrize(
     ("held", "shares", "fits"),
     [
-        pytest.param(2, (100,), False, id="both GPUs may be held: no share fits"),
         pytest.param(1, (70_000,), True, id="one GPU is left, whichever it is"),
         pytest.param(1, (70_000, 70_000), False, id="two shares need a GPU that may be held"),
-        pytest.param(0, (70_000, 70_000), True, id="none is held"),
     ],
 )
 def test_whole_gpus_on_unknown_devices_are_no_room_for_shares(
@@ -80,13 +40,6 @@ def test_whole_gpus_on_unknown_devices_are_no_room_for_shares(
     asked = GpuRequest(shares=ShareAsk(tuple((f"c{i}", mib) for i, mib in enumerate(shares))))
     snapshot = build_snapshot({"n": two}, 1)
     assert bool(filter_nodes(asked, snapshot, Policy()).fits[snapshot.state_of[0]]) is fits
-
-
-def test_a_device_that_an_annotation_names_is_known() -> None:
-    pod = replace(bound("told", wants(1, WHOLE)), devices={"main": ("GPU-1",)})
-    slots = resolve(node(device(0), device(1), pods=(pod,)), NAMES, 10)
-    free = dict(zip(slots.uuids, (slot.units[0].free for slot in slots.state.slots), strict=True))
-    assert free == {"GPU-0": 1, "GPU-1": 0}
 
 
 def test_the_device_of_a_share_is_not_that_of_a_whole_gpu_beside_it() -> None:

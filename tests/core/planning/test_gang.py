@@ -30,8 +30,6 @@ def states(*of: MemberState, size: int = 0, deadline: float | None = None) -> Ga
     [
         pytest.param(states(GATED, GATED), False, False, False, id="behind gates nothing has begun"),
         pytest.param(states(WAITING, GATED, deadline=9), True, False, False, id="without one gate it has"),
-        pytest.param(states(BOUND, WAITING, deadline=9), True, False, True, id="one runs, the other not"),
-        pytest.param(states(BOUND, BOUND, deadline=9), True, False, False, id="all run"),
         pytest.param(
             states(BOUND, size=2, deadline=9), True, False, True, id="one runs, the other is deleted"
         ),
@@ -39,7 +37,6 @@ def states(*of: MemberState, size: int = 0, deadline: float | None = None) -> Ga
             states(BOUND, size=2), True, True, False, id="one of a gang that had started was deleted"
         ),
         pytest.param(states(BOUND, GATED), True, True, True, id="one of a gang that had started comes back"),
-        pytest.param(states(DONE, BOUND), True, True, False, id="one is done"),
     ],
 )
 def test_the_members_say_how_far_a_gang_is(of: Gang[Ask], begun: bool, started: bool, partial: bool) -> None:

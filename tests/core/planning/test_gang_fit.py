@@ -48,18 +48,11 @@ TWO_ZONES = {
             {"required": ZONE}, [8, 8], ["b1", "b2"], id="the smallest zone that takes all is chosen"
         ),
         pytest.param(
-            {"required": ZONE}, [8, 8, 8], ["a1", "a2", "a3"], id="a larger zone if the small is short"
-        ),
-        pytest.param(
-            {"preferred": ZONE}, [8, 8], ["b1", "b2"], id="a preferred zone is kept where it can be"
-        ),
-        pytest.param(
             {"preferred": ZONE},
             [8, 8, 8, 8],
             ["a1", "a2", "a3", "b1"],
             id="a preference never keeps a gang out",
         ),
-        pytest.param({"required": ZONE}, [8, 8, 8, 8], None, id="a requirement does"),
         pytest.param({}, [4, 4, 4, 4], ["a1", "a1", "a2", "a2"], id="without a wish the scores decide"),
     ],
 )
@@ -71,12 +64,6 @@ def test_a_gang_lies_in_one_zone(wishes: dict[str, Any], gpus: list[int], expect
         assert isinstance(found, GangMiss)
     else:
         assert nodes_of(found) == expected
-
-
-def test_of_zones_of_one_size_the_one_with_the_highest_total_is_chosen() -> None:
-    hosts = {"a1": Host(8, zone="a"), "b1": Host(4, zone="b")}
-    found = fit(gang(*team(2, 2), required=ZONE), MemoryCluster(hosts), topology(hosts))
-    assert nodes_of(found) == ["b1", "b1"]
 
 
 def test_members_that_are_bound_fix_the_zone_of_the_others() -> None:
@@ -91,14 +78,6 @@ def test_a_bound_member_on_a_dead_node_fixes_no_zone() -> None:
     there = member("m0", 8, MemberState.BOUND, node="gone")
     found = fit(gang(there, member("m1", 8), required=ZONE), MemoryCluster(TWO_ZONES), topology(TWO_ZONES))
     assert nodes_of(found) == ["b1"]
-
-
-def test_large_members_find_room_that_small_ones_had_taken() -> None:
-    hosts = {"one": Host(5), "two": Host(6)}
-    members = [member(f"m{gpus}", gpus) for gpus in (1, 2, 5, 3)]
-    found = fit(gang(*members), MemoryCluster(hosts), {})
-    assert isinstance(found, GangFit)
-    assert found.places["m5"].node == "one"
 
 
 def test_the_nearest_miss_is_where_most_members_fit() -> None:

@@ -35,12 +35,6 @@ def kept(
     ("pods", "starts_at", "awaited"),
     [
         pytest.param(
-            [running("a", "n1", 8, ends=50.0), running("b", "n2", 8, ends=90.0)],
-            50.0,
-            {"a"},
-            id="the node that is free first is kept",
-        ),
-        pytest.param(
             [running("a", "n1", 8), running("b", "n2", 8, ends=90.0)],
             90.0,
             {"b"},
@@ -105,7 +99,6 @@ def test_places_that_are_free_sooner_replace_kept_ones() -> None:
         pytest.param(1, 0, 41.0, None, "other", id="not one that ends later"),
         pytest.param(1, 0, None, 5, "n1", id="a pod that the gang would evict may use it"),
         pytest.param(1, 5, None, 5, "other", id="not one of the gang's own priority"),
-        pytest.param(4, 0, None, None, None, id="a pod that fits nowhere else waits"),
     ],
 )
 def test_a_kept_place_is_used_only_until_the_gang_starts(
@@ -125,20 +118,6 @@ def test_a_kept_place_is_used_only_until_the_gang_starts(
         cluster.put(Ask(1), "other")
     place = backfill.place(Ask(gpus), priority, duration)
     assert (place and place.node) == expected
-
-
-def test_room_that_the_gang_leaves_on_its_node_is_for_all() -> None:
-    pods = [running("a", "n1", 6)]
-    cluster = MemoryCluster({"n1": Host(8)}, pods)
-    whole = gang(*team(1, 7))
-    backfill = Backfill(cluster, [pod for pod, _ in pods], now=0.0)
-    backfill.reservations.append(
-        Reservation(whole.key, whole.joining, {"m0": "n1"}, frozenset({"a"}), None, frozenset({"n1"}))
-    )
-    place = backfill.place(Ask(1), 0, None)
-    assert place is not None
-    cluster.put(Ask(1), "n1")
-    assert backfill.place(Ask(1), 0, None) is None
 
 
 PODS = st.lists(

@@ -95,14 +95,6 @@ def test_a_gang_that_fits_gets_places_and_then_loses_its_gates() -> None:
             id="the cluster is too small",
         ),
         pytest.param(
-            gang(*team(2), required="zoone"),
-            [],
-            State.UNSCHEDULABLE,
-            "no node that could take a member has the label zoone, as the gang requires; "
-            "correct its required topology, or label the nodes",
-            id="no node has the label of the required domain",
-        ),
-        pytest.param(
             gang(*team(2), required=NODE_POOL),
             [],
             State.UNSCHEDULABLE,
@@ -130,14 +122,6 @@ def test_a_nearest_miss_names_the_zone_where_most_members_fit() -> None:
 @pytest.mark.parametrize(
     "members",
     [
-        pytest.param(
-            [member("x", node="a1"), member("y", node="b1")],
-            id="of a gang behind its gates, one nomination of two was written",
-        ),
-        pytest.param(
-            [member("x", state=WAITING, node="a1"), member("y", state=WAITING, node="b1")],
-            id="the gates went, and the label of a node changed",
-        ),
         pytest.param(
             [member("x", state=BOUND, node="a1"), member("y", state=WAITING, node="b1", created_at=90.0)],
             id="one member runs",
@@ -234,15 +218,6 @@ BEGUN = gang(
 )
 
 
-def test_a_planner_that_takes_over_finishes_what_another_began() -> None:
-    found = decide([BEGUN], [], [running("m0", "n1", 8, gang=BEGUN.key)])
-    assert {(each.uid, each.node, each.deadline) for each in found.nominate} == {
-        ("m1", "n2", 150.0),
-        ("m2", "n2", 150.0),
-    }
-    assert found.lift == [("m2",)]
-
-
 def test_a_member_whose_node_died_is_planned_again_and_no_gate_goes_before_all_have_places() -> None:
     pods = [running("m0", "n1", 8, gang=BEGUN.key), running("x", "n3", 2, ends=200.0)]
     hosts = {"n1": Host(8), "n3": Host(6)}
@@ -289,32 +264,10 @@ def test_a_gang_that_runs_whole_loses_its_deadline() -> None:
     assert found.settle == ["m0", "m1"]
 
 
-def test_a_gang_that_has_begun_comes_before_a_more_important_one() -> None:
-    urgent = gang(*team(1, 8, "u", priority=99), name="urgent", size=1)
-    found = decide([urgent, BEGUN], [], [running("m0", "n1", 8, gang=BEGUN.key)])
-    assert states(found) == {"train": State.PLANNED, "urgent": State.RESERVED}
-
-
-def test_of_two_gangs_that_have_begun_the_more_important_one_gets_the_last_place() -> None:
-    def half(name: str, node: str, priority: int) -> Gang[Ask]:
-        there = member(f"{name}0", 4, BOUND, node=node, deadline=150.0, priority=priority)
-        return gang(there, member(f"{name}1", 4, WAITING, deadline=150.0, priority=priority), name=name)
-
-    pods = [running("low0", "n1", 4), running("high0", "n2", 4), running("x", "n2", 4)]
-    found = decide([half("low", "n1", 0), half("high", "n2", 5)], [], pods)
-    assert [(each.uid, each.node) for each in found.nominate] == [("high1", "n1")]
-
-
 def test_a_stated_end_that_passed_is_no_end() -> None:
     pods = [running("a", "n1", 8, ends=90.0), running("b", "n2", 8, ends=90.0)]
     found = decide([gang(*team(2, 8))], [], pods)
     assert found.reservations[0].starts_at is None
-
-
-def test_members_that_contradict_each_other_get_no_place() -> None:
-    broken = replace(gang(*team(2, 1)), problem="size 8 and 6")
-    found = decide([broken])
-    assert (found.nominate, words(found)) == ([], ["size 8 and 6"])
 
 
 def test_a_nomination_that_still_holds_stays() -> None:

@@ -108,21 +108,8 @@ def test_a_gang_and_a_pod_have_their_turns(
 
 def test_places_of_pods_are_written_once() -> None:
     turns = Turns("a", "b", "c")
-    pod = alone("p", created_at=5)
-    turns.step(pod, gangs=[gang(2)])
+    turns.step(alone("p", created_at=5), gangs=[gang(2)])
     assert turns.written == ["p"]
-
-
-def test_no_later_pod_goes_before_a_gang_that_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One batch of one pod in a step."""
-    monkeypatch.setattr("scheduler_ext.core.planning.gang_turns._MOST", 1)
-    turns = Turns("a", "b", "c", "d")
-    turns.planner = Planner(1, 30.0)
-    older = [alone("p", created_at=1), alone("q", created_at=2)]
-    placed, decisions = turns.step(*older, alone("late", created_at=50), gangs=[gang(2)])
-    assert (placed, decisions.nominate) == ({"p"}, [])
-    assert [each.state for each in decisions.verdicts] == [State.IN_LINE]
-    assert decisions.in_line == (0, 10.0)
 
 
 @pytest.fixture
@@ -135,6 +122,13 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Turns:
 
 
 OLDER = [alone("p", created_at=1), alone("q", created_at=2)]
+
+
+def test_no_later_pod_goes_before_a_gang_that_waits_for_its_turn(slow: Turns) -> None:
+    placed, decisions = slow.step(*OLDER, alone("late", created_at=50), gangs=[gang(2)])
+    assert (placed, decisions.nominate) == ({"p"}, [])
+    assert [each.state for each in decisions.verdicts] == [State.IN_LINE]
+    assert decisions.in_line == (0, 10.0)
 
 
 def test_a_gang_that_waits_for_its_turn_keeps_its_nominations_and_its_gates(slow: Turns) -> None:

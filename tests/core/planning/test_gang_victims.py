@@ -59,20 +59,6 @@ WEB = {"app": "web"}
     ("whole", "pods", "budgets", "expected"),
     [
         pytest.param(
-            important(2, 4),
-            [running("a", "n1", 4), running("b", "n1", 4, priority=3), running("c", "n2", 8, priority=5)],
-            [],
-            {"a", "b"},
-            id="the least important pods leave",
-        ),
-        pytest.param(
-            important(2, 8),
-            [running("a", "n1", 8), running("b", "n2", 8, priority=10)],
-            [],
-            None,
-            id="none leaves if another as important as the gang is in the way",
-        ),
-        pytest.param(
             important(1, 8),
             [running("a", "n1", 8, labels=WEB), running("b", "n2", 8, priority=5)],
             [budget(0)],
@@ -80,25 +66,11 @@ WEB = {"app": "web"}
             id="a budget counts more than a priority",
         ),
         pytest.param(
-            important(2, 4),
-            [*(running(f"a{i}", "n1", 4, labels=WEB) for i in range(2)), running("c", "n2", 4, priority=1)],
-            [budget(1)],
-            {"a1"},
-            id="a budget allows some of its pods",
-        ),
-        pytest.param(
             important(1, 8),
             [running("a", "n1", 8, labels=WEB), running("b", "n2", 8, priority=5)],
             [budget(9), Budget("default", "all", Selector({}), 9)],
             {"b"},
             id="a pod with two budgets stays, as the Eviction API has it",
-        ),
-        pytest.param(
-            important(1, 8),
-            [running("a", "n1", 8, gang=OTHER), running("b", "n2", 8, gang=OTHER), running("c", "n2", 0)],
-            [],
-            {"a", "b"},
-            id="another gang leaves whole",
         ),
         pytest.param(
             important(1, 8),
@@ -114,15 +86,6 @@ def test_the_cheapest_pods_leave_for_all_members_together(
 ) -> None:
     found = evicted(whole, TWO, pods, budgets)
     assert (found and {pod.uid for pod in found.victims}) == expected
-
-
-def test_victims_are_in_the_zone_that_the_gang_then_has() -> None:
-    hosts = {"a1": Host(8, zone="a"), "a2": Host(8, zone="a"), "b1": Host(8, zone="b")}
-    pods = [running("x", "a1", 8, priority=5), running("y", "b1", 8, priority=1)]
-    found = evicted(important(2, 8, required=ZONE), hosts, pods)
-    assert found is not None
-    assert [pod.uid for pod in found.victims] == ["x"]
-    assert {place.node for place in found.fit.places.values()} == {"a1", "a2"}
 
 
 PODS = st.lists(

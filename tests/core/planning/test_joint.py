@@ -46,12 +46,6 @@ def admitted(asks: Sequence[Waiting], found: Sequence[bool]) -> tuple[int, int]:
     ("nodes", "asks", "expected"),
     [
         pytest.param(
-            [((1000,), 8)],
-            [Waiting(810), Waiting(1000)],
-            [False, True],
-            id="a pod of a whole GPU has the place of a share that would waste a part of it",
-        ),
-        pytest.param(
             [((1000,), 8), ((900, 0), 8)],
             [Waiting(500), Waiting(810), Waiting(1000)],
             [False, True, True],
@@ -65,18 +59,6 @@ def admitted(asks: Sequence[Waiting], found: Sequence[bool]) -> tuple[int, int]:
         ),
         pytest.param(
             [((1000,), 8)],
-            [Waiting(810, priority=1), Waiting(1000)],
-            [True, False],
-            id="a pod of a lower priority takes no place of a higher one",
-        ),
-        pytest.param(
-            [((1000,), 8)],
-            [Waiting(1000), Waiting(810, priority=1)],
-            [False, True],
-            id="a pod of a higher priority comes first, whatever the order",
-        ),
-        pytest.param(
-            [((1000,), 8)],
             [Waiting(1000, cores=2), Waiting(1000, cores=1)],
             [True, False],
             id="of pods with as many GPUs the first one stays",
@@ -85,13 +67,6 @@ def admitted(asks: Sequence[Waiting], found: Sequence[bool]) -> tuple[int, int]:
 )
 def test_pods_decided_together(nodes: list[Node], asks: list[Waiting], expected: list[bool]) -> None:
     assert decided(asks, nodes) == expected
-
-
-@given(_batches, clusters)
-def test_no_fewer_pods_and_gpus_than_one_by_one(asks: list[Waiting], nodes: list[Node]) -> None:
-    together, alone = admitted(asks, decided(asks, nodes)), admitted(asks, one_by_one(asks, nodes))
-    assert together[0] >= alone[0]
-    assert together[1] >= alone[1]
 
 
 @given(_batches, clusters)

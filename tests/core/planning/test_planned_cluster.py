@@ -99,7 +99,6 @@ PREFERS_B = PreferredTerm(1, NodeSelectorTerm((Requirement("kubernetes.io/hostna
     ("ask", "change", "expected"),
     [
         pytest.param(waiting("p"), {}, "a", id="of equal nodes the first name"),
-        pytest.param(waiting("p"), {"unschedulable": True}, "b", id="a cordoned node is left out"),
         pytest.param(waiting("p"), {"taints": TAINTED}, "b", id="a taint that the pod does not tolerate"),
         pytest.param(waiting("p", needs=ON_B), {}, "b", id="a selector of nodes"),
         pytest.param(
@@ -108,7 +107,6 @@ PREFERS_B = PreferredTerm(1, NodeSelectorTerm((Requirement("kubernetes.io/hostna
             "b",
             id="the node that the pod prefers",
         ),
-        pytest.param(waiting("p", cpu=65), {}, None, id="more CPU than any node has"),
     ],
 )
 def test_kube_schedulers_own_filters(ask: WaitingPod, change: dict[str, Any], expected: str | None) -> None:
@@ -161,18 +159,6 @@ def test_pods_that_leave_make_room() -> None:
     assert cluster.best(ask) is None
 
 
-def test_the_nodes_within_reach_of_a_pod() -> None:
-    runs = bound("r", wants(2, "nvidia.com/gpu"))
-    lab = PlanningLab([gpus_node("full", 2, runs), gpus_node("free", 2), gpus_node("small", 1)])
-    lab.show("small", unschedulable=False)
-    snapshot = lab.snapshot()
-    view = lab.in_tree.at(lab.rooms.copy(("cpu", "pods")), snapshot)
-    cluster = PlannedCluster(snapshot, SIZING, view, {}, EmptiedNodes(SIZING))
-    assert set(cluster.within_reach(waiting("p", 2))) == {"full", "free"}
-    assert set(cluster.within_reach(waiting("p", 2, cpu=70))) == set()
-    assert set(cluster.nodes) == {"full", "free", "small"}
-
-
 def test_the_nodes_within_reach_of_many_pods_are_found_once() -> None:
     """Thousands of waiting gangs ask about all nodes in each step."""
     runs = bound("r", wants(2, "nvidia.com/gpu"))
@@ -209,7 +195,6 @@ def test_shares_get_the_gpus_that_bind_would_choose() -> None:
 @pytest.mark.parametrize(
     ("published", "left"),
     [
-        pytest.param("a", "b", id="where the snapshot shows it"),
         pytest.param("b", "b", id="where the snapshot shows another one"),
         pytest.param(None, "b", id="before the snapshot shows it"),
     ],

@@ -148,11 +148,6 @@ def test_a_place_is_planned_then_nominated_then_bound() -> None:
         pytest.param({"invalid": "bad"}, State.INVALID, id="an unreadable pod"),
         pytest.param({"not_modelled": ("host ports",)}, State.NOT_MODELLED, id="a pod with host ports"),
         pytest.param({"nominated": "b"}, State.NOMINATED_ELSEWHERE, id="a pod that another one nominated"),
-        pytest.param(
-            {"nominated": "b", "planned": PlannedPlace("a", 9.0)},
-            State.NOMINATED_ELSEWHERE,
-            id="a pod that another one nominated after a planner",
-        ),
     ],
 )
 def test_pods_that_are_left_alone(fields: dict[str, object], state: State) -> None:
@@ -256,15 +251,6 @@ def test_a_lower_pod_that_is_about_to_be_bound_keeps_its_place() -> None:
     assert found.kept.keys() == {"low"}
 
 
-def test_a_lower_pod_that_loses_its_place_gets_another_one() -> None:
-    found = run(1, 1)
-    found.lab.show("b", taints=())
-    found.ask(waiting("low"))
-    assert found.plan() == {"low": "a"}
-    found.ask(waiting("urgent", priority=5), waiting("other", priority=5))
-    assert found.plan() == {"urgent": "b", "other": "a"}
-
-
 def test_a_share_that_would_move_to_another_gpu_is_planned_again() -> None:
     found = run(2)
     found.ask(waiting("low", share(60_000), cpu=0))
@@ -342,16 +328,6 @@ def test_pods_that_are_left_to_kube_scheduler_keep_no_gang_waiting() -> None:
     found.planner.runs_ahead = False
     assert not found.planner.waits(asks[:1], 0.0)
     assert found.planner.waits(asks, 0.0)
-
-
-def test_steps_about_some_of_the_pods_do_not_end_the_quiet() -> None:
-    found = run(8)
-    found.planner.runs_ahead = False
-    found.ask(waiting("p"))
-    while found.now < 1.5 and not found.step():
-        # As in the turns of gangs: first the pods that come before a gang, here none.
-        found.planner.step(found.now, [], found.version, found._cluster)
-    assert found.kept.keys() == {"p"}
 
 
 def test_the_pauses_of_pods_that_are_gone_are_forgotten() -> None:
@@ -441,24 +417,6 @@ def _fits_beside(found: Run, ask: WaitingPod, higher: dict[str, str], gpus: Sequ
         if ask.gpus <= free and ask.amounts["cpu"] <= cpu:
             return True
     return False
-
-
-@given(_gpus, _pods)
-@examples(25, 500)
-def test_batches_place_no_fewer_gpus_than_one_pod_after_the_other(
-    gpus: list[int], pods: list[tuple[int, int, int, bool]]
-) -> None:
-    asks = [waiting(f"p{i}", count, cpu=cpu, number=i) for i, (count, _, cpu, _) in enumerate(pods)]
-    placed = []
-    for batch in (1, 32):
-        found = run(*gpus)
-        found.planner = Planner(batch, TTL_S)
-        found.ask(*asks)
-        plan = found.plan()
-        placed.append((len(plan), sum(found.asks[uid].gpus for uid in plan)))
-    (alone, alone_gpus), (together, together_gpus) = placed
-    assert together >= alone
-    assert together_gpus >= alone_gpus
 
 
 def test_what_a_pod_asks_in_gpus() -> None:

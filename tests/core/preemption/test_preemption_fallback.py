@@ -16,26 +16,15 @@ from scheduler_ext.core.framework import allocate
 from scheduler_ext.core.framework.allocate import place_exactly
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.preemption import preemption as preemption_module
-from scheduler_ext.core.preemption.disruption import Budget, Selector
+from scheduler_ext.core.preemption.disruption import Budget
 from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.preemption.victim_candidate import Victims
 from scheduler_ext.core.request.request import ShareAsk
-from tests.core.asked import share, whole
+from tests.core.asked import share
 from tests.core.preemption.preempt_oracle import HEADROOM_PERCENT, NAMES, Question, importance, violations
 from tests.core.preemption.preempt_strategies import mig_nodes, questions, share_nodes, whole_nodes
-from tests.core.reported import SHARE, WHOLE, bound, device, node, wants
-
-
-def answer(question: Question, evaluations: int) -> Victims | None:
-    preemption = Preemption(
-        question.request,
-        question.uid,
-        question.other_requests,
-        question.budgets,
-        Sizing(Policy(), NAMES, HEADROOM_PERCENT),
-        evaluations,
-    )
-    return preemption.victims(question.info, question.named)
+from tests.core.preemption.test_preemption_oracle import answer
+from tests.core.reported import SHARE, bound, device, node, wants
 
 
 def violating(pods: list[BoundPod], budgets: tuple[Budget, ...]) -> list[bool]:
@@ -85,29 +74,6 @@ def small_shares(count: int, gpus: int = 2) -> NodeInfo:
     return node(*(device(i) for i in range(gpus)), pods=pods, allocatable={SHARE: 73_728 * gpus})
 
 
-@pytest.mark.parametrize("evaluations", [0, 5, 10**6])
-def test_however_far_it_searches_the_pods_suffice_and_none_is_superfluous(evaluations: int) -> None:
-    request = replace(share(30_000, 30_000), priority=100)
-    question = Question(small_shares(9), request, {}, ())
-    victims = answer(question, evaluations)
-    assert victims is not None
-    gone = [pod for pod in question.candidates if pod.uid in victims.uids]
-    assert question.suffices(gone)
-    for spared in gone:
-        assert not question.suffices([pod for pod in gone if pod is not spared])
-
-
-def test_a_longer_search_never_finds_worse_victims() -> None:
-    request = replace(share(30_000, 30_000), priority=100)
-    question = Question(small_shares(9), request, {}, ())
-    highest = []
-    for evaluations in (0, 50, 10**6):
-        victims = answer(question, evaluations)
-        assert victims is not None
-        highest.append(max(pod.priority for pod in question.candidates if pod.uid in victims.uids))
-    assert highest == sorted(highest, reverse=True)
-
-
 def test_kube_schedulers_proposal_stands_where_reprieving_finds_worse() -> None:
     """Of two equal priorities the older is spared first, and with the other one more pod has to leave."""
     told = [{"devices": {"main": (f"GPU-{gpu}",)}} for gpu in range(2)]
@@ -118,15 +84,6 @@ def test_kube_schedulers_proposal_stands_where_reprieving_finds_worse() -> None:
     question = Question(info, replace(share(70_000), priority=100), {}, ())
     assert answer(question, 0) == Victims(("uid-one", "uid-two"), 0)
     assert answer(replace(question, named=("uid-alone",)), 0) == Victims(("uid-alone",), 0)
-
-
-def test_pods_with_a_violated_budget_are_spared_first() -> None:
-    guarded = bound("guarded", wants(1, WHOLE), priority=1, labels={"app": "a"})
-    other = bound("other", wants(1, WHOLE), priority=50)
-    info = node(device(0), device(1), pods=(guarded, other), allocatable={WHOLE: 2})
-    budget = Budget("ns", "pdb", Selector({"app": "a"}), 0)
-    question = Question(info, replace(whole(), priority=100), {}, (budget,))
-    assert answer(question, 0) == Victims(("uid-other",), 0)
 
 
 def test_a_hostile_pod_gets_one_budget_for_placing_its_shares_on_all_nodes(

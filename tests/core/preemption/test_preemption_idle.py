@@ -12,13 +12,12 @@ from hypothesis.strategies import DataObject
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from tests.core.preemption.preempt_oracle import Question, cost
 from tests.core.preemption.test_preemption_oracle import (
-    answer,
     anything,
     evicted,
     no_pod_to_name,
     preemption,
 )
-from tests.core.reported import SHARE, WHOLE, ask, bound, device, node, wants
+from tests.core.reported import SHARE, ask, bound, device, node, wants
 from tests.examples import examples
 
 data = st.data()
@@ -44,34 +43,6 @@ def test_of_equal_sets_the_one_with_the_fewest_busy_pods_goes(question: Question
     best = min(map(whole_cost, sets))
     assert whole_cost(evicted(question, victims)) == best
     assert victims.violations == best[0]
-
-
-@given(anything)
-def test_without_idle_pods_nothing_changes(question: Question) -> None:
-    asking = replace(preemption(question), idle=lambda _: {"elsewhere"})
-    assert asking.victims(question.info, question.named) == answer(question)
-
-
-def one_of_two(**fields: int) -> tuple[str, ...]:
-    """The victims of a pod of one GPU among two pods: the later one would go by its age, and the earlier one
-    is idle; `fields` are priorities by name."""
-    early = bound("early", wants(1, WHOLE), started_at=1.0, priority=fields.get("early", 0))
-    late = bound("late", wants(1, WHOLE), started_at=2.0, priority=fields.get("late", 0))
-    info = node(device(0), pods=(early, late), report={"sharing_strategy": "time-slicing", "replicas": 2})
-    request = replace(ask(wants(1, WHOLE)), priority=100)
-    question = Question(info, request, {}, (), ("uid-early", "uid-late"))
-    asking = replace(preemption(question), idle=lambda _: {"uid-early"})
-    found = asking.victims(info, question.named)
-    assert found is not None
-    return found.uids
-
-
-def test_an_idle_pod_goes_before_a_later_one() -> None:
-    assert one_of_two() == ("uid-early",)
-
-
-def test_a_less_important_pod_goes_before_an_idle_one() -> None:
-    assert one_of_two(early=1) == ("uid-late",)
 
 
 def shared(name: str) -> NodeInfo:

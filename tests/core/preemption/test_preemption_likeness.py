@@ -11,8 +11,6 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
@@ -20,33 +18,15 @@ from scheduler_ext.core.preemption import preemption as preemption_module
 from scheduler_ext.core.preemption.disruption import Budget, Selector, budgets_of, most_important_first
 from scheduler_ext.core.preemption.dry_run import DryRun
 from scheduler_ext.core.preemption.node_likeness import likeness
-from scheduler_ext.core.preemption.preemption import Preemption
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 from tests.core.asked import share, whole
-from tests.core.preemption.preempt_oracle import HEADROOM_PERCENT, NAMES, Question
-from tests.core.preemption.preempt_strategies import (
-    mig_nodes,
-    mixed_nodes,
-    questions,
-    share_nodes,
-    whole_nodes,
-)
+from tests.core.preemption.preempt_oracle import Question
+from tests.core.preemption.preempt_strategies import questions, share_nodes, whole_nodes
+from tests.core.preemption.test_preemption_oracle import anything, preemption
 from tests.core.reported import SHARE, WHOLE, bound, device, node, sliced, wants
 
-anything = st.one_of(*(questions(kind()) for kind in (whole_nodes, mig_nodes, share_nodes, mixed_nodes)))
 # With few pods and GPUs, so that two nodes are nearly alike.
 nearly_alike = st.lists(questions(st.one_of(whole_nodes(), share_nodes())), min_size=2, max_size=6)
-
-
-def preemption(question: Question) -> Preemption:
-    return Preemption(
-        question.request,
-        question.uid,
-        question.other_requests,
-        question.budgets,
-        Sizing(Policy(), NAMES, HEADROOM_PERCENT),
-        10**6,
-    )
 
 
 @given(nearly_alike)

@@ -26,11 +26,9 @@ def drawn(observed: list[Observed], *ages_s: float) -> np.ndarray:
     ("observed", "age_s", "until_s", "part"),
     [
         pytest.param(ended(10, 20, 30), 0, 10, 1 / 4, id="the next run ends in each gap alike"),
-        pytest.param(ended(10, 20, 30), 0, 30, 3 / 4, id="beyond the longest run, it is unknown"),
         pytest.param(
             ended(10, 20, 30), 15, 30 - 15, 2 / 3, id="a pod of an age is one of those that reach it"
         ),
-        pytest.param(ended(10, 10, 10), 0, 10, 3 / 4, id="equal runs are one after the other"),
         pytest.param(
             ended(10) + still(20, 30), 0, 10, 1 / 4, id="pods that still run have reached their age"
         ),
@@ -39,7 +37,6 @@ def drawn(observed: list[Observed], *ages_s: float) -> np.ndarray:
             [*ended(20), Observed(15, 40, False)], 0, 20, 1 / 3, id="pods count where they were watched"
         ),
         pytest.param([*ended(10), Observed(15, 40, False)], 0, 10, 1 / 2, id="and not at an age before that"),
-        pytest.param([], 5, 1e9, 0.0, id="without any run, nothing is known"),
         pytest.param(ended(10, 20), 30, 1e9, 0.0, id="nor of a pod older than all of them"),
         pytest.param(ended(0, 0, 5), 0, 5, 1 / 2, id="runs of no length were reached by all"),
     ],
