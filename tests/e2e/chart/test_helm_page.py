@@ -231,8 +231,3 @@ def test_its_test_fails_without_a_scheduler(story: Story) -> None:
     tested = f"helm -n {NAMESPACE} test gpu-scheduler --timeout 3s"
     failed = story.reader.run_block(f"! {tested} 2>&1")
     assert "gpu-scheduler-test" in failed
-
-
-def test_every_block_of_the_page_is_run() -> None:
-    run = ("## Install", "## Values", "## Upgrade", "## From kustomize to Helm", "## Uninstall")
-    assert sum(len(blocks(section(PAGE, each), "sh")) for each in run) == len(blocks(PAGE, "sh"))
