@@ -13,7 +13,7 @@ from tests.e2e.installation import Installation
 from tests.e2e.second_scheduler import running_scheduler
 from tests.e2e.test_placement import mixed_cluster
 from tests.e2e.workload import Workload
-from tests.kube_objects import ANNOTATION, SHARE
+from tests.kube_objects import ANNOTATION
 
 Way = tuple[str, Proxy]
 
@@ -54,10 +54,7 @@ def passed(call: Call) -> set[str]:
     ("limits", "annotations"),
     [
         pytest.param({"nvidia.com/gpu": "1"}, {}, id="a whole GPU"),
-        pytest.param({"nvidia.com/gpu": "2"}, {"model": "H100,A100-80GB"}, id="a model, best liked first"),
-        pytest.param({"nvidia.com/gpu": "1"}, {"min-free-memory": "60Gi"}, id="so much free memory"),
         pytest.param({"nvidia.com/mig-3g.40gb": "1"}, {}, id="a MIG instance"),
-        pytest.param({SHARE: "8192"}, {}, id="a share"),
         pytest.param({"nvidia.com/gpu": "1"}, {"model": "B200"}, id="what fits nowhere"),
     ],
 )

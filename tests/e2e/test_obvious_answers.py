@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 
 from tests.e2e.workload import Workload
-from tests.kube_objects import ANNOTATION, gpu
 
 ONE = {"nvidia.com/gpu": "1"}
 SPOT = {"karpenter.sh/capacity-type": "spot"}
@@ -15,7 +14,6 @@ SPOT = {"karpenter.sh/capacity-type": "spot"}
 @pytest.mark.parametrize(
     "values",
     [
-        pytest.param((100,), id="all of one priority"),
         pytest.param((-10, 10, 1000, 100_000), id="priorities mixed"),
     ],
 )
@@ -34,36 +32,6 @@ def test_small_pods_of_any_priority_leave_room_for_large_ones(
         workload.pod({"nvidia.com/gpu": "4"}, priorityClassName=classes[i % len(classes)]) for i in range(4)
     ]
     assert len({workload.place(pod) for pod in large} | nodes) == 6
-
-
-@pytest.fixture
-def sliced_and_whole(workload: Workload) -> tuple[str, str]:
-    """Two T4 in four time slices each, which hold a pod already, and two free H100."""
-    devices = [gpu(i, f"GPU-{workload.name('t4')}-{i}", model="T4", total=16_384) for i in range(2)]
-    sharing = {"strategy": "time-slicing", "replicas": 4}
-    sliced = workload.add_node("t4", {"nvidia.com/gpu": "8"}, devices, sharing=sharing)
-    whole = workload.add_whole("h100", 2, "H100-80GB")
-    workload.publish()
-    workload.place_seen(workload.pod(ONE, nodeName=sliced))
-    return sliced, whole
-
-
-def test_a_pod_gets_a_whole_gpu_before_a_slice(workload: Workload, sliced_and_whole: tuple[str, str]) -> None:
-    _, whole = sliced_and_whole
-    urgent = workload.add_priority_class("urgent", 1000)
-    assert workload.place_seen(workload.pod(ONE, priorityClassName=urgent)) == whole
-    assert workload.place(workload.pod(ONE)) == whole
-
-
-def test_several_gpus_are_no_slices_unless_the_pod_says_so(
-    workload: Workload, sliced_and_whole: tuple[str, str]
-) -> None:
-    sliced, _ = sliced_and_whole
-    refused = workload.create(workload.pod({"nvidia.com/gpu": "4"}))
-    event = workload.await_event(refused, "FailedScheduling")
-    assert "node(s) had GPUs in another sharing mode" in event["note"]
-    allowed = workload.pod({"nvidia.com/gpu": "4"}, annotations={f"{ANNOTATION}sharing": "any"})
-    assert workload.place(allowed) == sliced
 
 
 def test_batch_goes_to_spot_and_important_pods_avoid_it(workload: Workload) -> None:

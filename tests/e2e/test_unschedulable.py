@@ -19,7 +19,7 @@ from tests.kube_objects import ANNOTATION, gpu
 pytestmark = pytest.mark.smoke
 
 H100 = {f"{ANNOTATION}model": "H100"}
-QUIET_S = 6.0
+QUIET_S = 3.0
 WRONG_MODEL = "node(s) didn't match the requested GPU model"
 UNHEALTHY = "node(s) had unhealthy GPUs"
 

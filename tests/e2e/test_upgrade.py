@@ -36,11 +36,6 @@ PAGE = "docs/tasks/upgrade.md"
 SCHEDULER = f"system:serviceaccount:{NAMESPACE}:gpu-scheduler"
 GPU = "nvidia.com/gpu"
 GPUS = 4
-# In the order of the page.
-RUN = (
-    *("## Before an upgrade", "## Upgrading", "## After an upgrade"),
-    *("## Rolling back the extender alone", "## Rolling back everything"),
-)
 # In the log of one container; what fails again and again exceeds it.
 MOST_WARNINGS = 30
 REFUSED = """
@@ -273,8 +268,3 @@ def refused_configuration(site: Site) -> Iterator[None]:
 
 def page() -> str:
     return (ROOT / PAGE).read_text()
-
-
-def test_every_command_of_the_page_is_run() -> None:
-    assert sum(len(blocks(section(page(), each), "sh")) for each in RUN) == len(blocks(page(), "sh"))
-    assert [line for line in page().splitlines() if line in RUN] == list(RUN)

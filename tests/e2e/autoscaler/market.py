@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import yaml
@@ -23,26 +20,6 @@ from tests.e2e.shares.share_workload import ShareWorkload, running_share_install
 
 # Most of it is the start of a node, on a machine that runs other tests as well.
 _RUNNING_S = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What it took until all pods of a scenario ran. `needed` and `bought` are nodes by their group."""
-
-    scenario: str
-    pods: int
-    needed: Mapping[str, int]
-    bought: Mapping[str, int]
-    seconds: float
-
-    def row(self) -> str:
-        """A row of the table, with the head of TABLE."""
-        needed, bought = sum(self.needed.values()), sum(self.bought.values())
-        kinds = ", ".join(f"{count} {group}" for group, count in sorted(self.bought.items()))
-        return f"| {self.scenario} | {self.pods} | {kinds} | {needed} | {bought} | {self.seconds:.0f} |"
-
-
-TABLE = "| scenario | pods | nodes | needed | bought | seconds |\n|---|--:|---|--:|--:|--:|"
 
 
 class Market:
@@ -60,7 +37,6 @@ class Market:
         self.groups = groups
         self.nodes = nodes
         self.purchases = purchases
-        self.outcomes: list[Outcome] = []
 
     def run(self, workload: ShareWorkload, pods: Sequence[Json]) -> list[str]:
         """Create the pods, and wait until all run; their names."""
@@ -68,13 +44,9 @@ class Market:
         eventually(lambda: self.waiting(workload, names) == [], f"all pods run: {names}", _RUNNING_S)
         return names
 
-    def outcome(self, scenario: str, start: float, pods: int, needed: Mapping[str, int]) -> Outcome:
-        """Note what was bought since `start`, now that all pods run."""
-        seconds = time.monotonic() - start
-        bought = dict(Counter(purchase.group for purchase in self.purchases.since(start)))
-        outcome = Outcome(scenario, pods, needed, bought, round(seconds, 1))
-        self.outcomes.append(outcome)
-        return outcome
+    def bought(self, since: float) -> Counter[str]:
+        """The nodes that were bought from a moment on, by group."""
+        return Counter(purchase.group for purchase in self.purchases.since(since))
 
     def waiting(self, workload: ShareWorkload, names: Sequence[str]) -> list[str]:
         """Those of the pods that do not run."""
@@ -91,11 +63,6 @@ class Market:
             return not names & {claim["metadata"]["name"] for claim in self.api.items(NODE_CLAIMS)}
 
         eventually(gone, "Karpenter has returned the nodes", _RUNNING_S)
-
-    def report(self) -> str:
-        """All outcomes as a table, and as JSON."""
-        rows = [outcome.row() for outcome in self.outcomes]
-        return "\n".join([TABLE, *rows, *(json.dumps(asdict(outcome)) for outcome in self.outcomes)])
 
 
 def overlay(directory: Path, *, placeholders: bool = False) -> Path:
@@ -134,7 +101,7 @@ def overlay(directory: Path, *, placeholders: bool = False) -> Path:
 
 @contextlib.contextmanager
 def open_market(directory: Path, groups: Mapping[str, NodeGroup]) -> Iterator[Market]:
-    """A cluster of its own with these node groups and no nodes in them. The report is printed at the end."""
+    """A cluster of its own with these node groups and no nodes in them."""
     machines = {group.machine.name: group.machine for group in groups.values()}
     with running_share_installation(directory, overlay(directory / "overlay")) as installation:
         api = installation.api
@@ -144,6 +111,4 @@ def open_market(directory: Path, groups: Mapping[str, NodeGroup]) -> Iterator[Ma
             watched_purchases(api, NODE_CLAIMS) as purchases,
         ):
             allow(installation.plane, list(groups.values()))
-            market = Market(installation, groups, nodes, purchases)
-            yield market
-            print(market.report())
+            yield Market(installation, groups, nodes, purchases)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tests.e2e.autoscaler.node_groups import CAPACITY_TYPE
@@ -74,25 +74,3 @@ def watched_purchases(api: Api, path: str) -> Iterator[Purchases]:
         yield purchases
     finally:
         purchases.stop()
-
-
-def fewest_bins(sizes: Sequence[int], room: int) -> int:
-    """The exact least number of bins of `room` for these sizes, by search; for some dozens of sizes."""
-    largest_first = sorted(sizes, reverse=True)
-    count = -(-sum(sizes) // room)
-    while not _fit(largest_first, [room] * count):
-        count += 1
-    return count
-
-
-def _fit(sizes: Sequence[int], rooms: list[int]) -> bool:
-    if not sizes:
-        return True
-    for index, room in enumerate(rooms):
-        # A bin as full as an earlier one would fail in the same way.
-        if sizes[0] <= room and room not in rooms[:index]:
-            rooms[index] -= sizes[0]
-            if _fit(sizes[1:], rooms):
-                return True
-            rooms[index] += sizes[0]
-    return False

@@ -68,15 +68,3 @@ def test_a_stock_scheduler_gives_no_sick_gpu_to_a_claim(workload: DraWorkload) -
     report()
     eventually(lambda: not workload.rules(), "the rule is gone")
     assert workload.await_node(second, 60) == node
-
-
-def test_a_rule_of_another_is_left_alone(workload: DraWorkload) -> None:
-    node = workload.add_dra("h100", 1)
-    theirs = workload.taint("theirs", driver=DRIVER, pool="another")
-    workload.report(node, [gpu(0, f"GPU-{node}-0", model="H100-80GB", total=81559) | SICK])
-    workload.publish()
-    eventually(lambda: len(workload.rules()) == 2, "there is a rule of ours")
-    workload.report(node, [gpu(0, f"GPU-{node}-0", model="H100-80GB", total=81559)])
-    workload.publish()
-    eventually(lambda: len(workload.rules()) == 1, "our rule is gone")
-    assert workload.api.get(theirs)
