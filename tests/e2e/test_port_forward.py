@@ -1,6 +1,4 @@
-"""Connections through the API server to a pod: port-forwards, including the kubectl plugin's own, and
-logs.
-"""
+"""Connections of the commands to an extender's pod, through the API server."""
 
 from __future__ import annotations
 
@@ -9,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
@@ -19,27 +16,13 @@ import pytest
 from scheduler_ext.cluster.active_extender import INSPECTION_PORT, get_from_pod
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.errors import ClusterError
-from tests.e2e.cluster.api import Api, Json, eventually
-from tests.e2e.cluster.credentials import write_kubeconfig
+from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.installation import NAMESPACE
 from tests.e2e.workload import Workload
 
 WHOLE = "nvidia.com/gpu"
-READ_OBJECTS = [
-    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list"]},
-    {"apiGroups": ["gpu.scheduler-ext.io"], "resources": ["gpunodes"], "verbs": ["list"]},
-]
-FIND_EXTENDERS = [
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]},
-]
-AUTHORIZATION = "/apis/rbac.authorization.k8s.io/v1"
-
-
-def forward_rule(*verbs: str) -> Json:
-    return {"apiGroups": [""], "resources": ["pods/portforward"], "verbs": list(verbs)}
 
 
 class Told(NamedTuple):
@@ -136,77 +119,3 @@ def test_a_port_without_a_listener_is_an_error_that_says_so(workload: Workload, 
     active = workload.installation.active()
     with pytest.raises(ClusterError, match=rf"pod {NAMESPACE}/{active.name}, port 9: .*connection refused"):
         get_from_pod(transport, NAMESPACE, active.name, 9, "/explain")
-
-
-def may(api: Api, rules: Sequence[Json]) -> bool:
-    """Whether a user has all these rights in the extender's namespace."""
-    return all(
-        api.create(
-            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            {
-                "spec": {
-                    "resourceAttributes": {
-                        "namespace": NAMESPACE,
-                        "verb": verb,
-                        "group": rule["apiGroups"][0],
-                        "resource": resource.partition("/")[0],
-                        "subresource": resource.partition("/")[2],
-                    }
-                }
-            },
-        )["status"]["allowed"]
-        for rule in rules
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    )
-
-
-@contextmanager
-def other_user(workload: Workload, rules: Sequence[Json], path: Path) -> Iterator[Path]:
-    """The kubeconfig of a user who may read the cluster, with these rights in the extender's namespace."""
-    api = workload.api
-    name = f"other-user-{workload.namespace}"
-    accounts = f"/api/v1/namespaces/{workload.namespace}/serviceaccounts"
-    account = {"kind": "ServiceAccount", "name": name, "namespace": workload.namespace}
-    own = f"{AUTHORIZATION}/namespaces/{NAMESPACE}"
-    given = ((AUTHORIZATION, "Cluster", READ_OBJECTS), (own, "", rules))
-    api.create(accounts, {"metadata": {"name": name}})
-    try:
-        for root, scope, allowed in given:
-            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": f"{scope}Role", "name": name}
-            kind = f"{scope.lower()}role"
-            api.create(f"{root}/{kind}s", {"metadata": {"name": name}, "rules": list(allowed)})
-            binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [account]}
-            api.create(f"{root}/{kind}bindings", binding)
-        token = api.create(f"{accounts}/{name}/token", {"spec": {}})["status"]["token"]
-        # The API server applies new roles a moment later.
-        eventually(lambda: may(api.as_user(token), [*READ_OBJECTS, *rules]), "the rights are in force")
-        write_kubeconfig(path, api.server, api.ca_file, {"token": token})
-        yield path
-    finally:
-        for root, scope, _ in given:
-            for kind in ("rolebindings", "roles"):
-                api.delete(f"{root}/{scope.lower()}{kind}/{name}")
-
-
-@pytest.mark.parametrize(
-    ("verbs", "asked"),
-    [
-        pytest.param(("create",), False, id="create alone: the cluster's objects answer"),
-        pytest.param(("get", "create"), True, id="get and create: the extender answers"),
-    ],
-)
-def test_the_rights_that_a_port_forward_needs(
-    workload: Workload, placed: str, verbs: Sequence[str], asked: bool, tmp_path: Path
-) -> None:
-    rules = [*FIND_EXTENDERS, *([forward_rule(*verbs)] if verbs else [])]
-    with other_user(workload, rules, tmp_path / "kubeconfig") as kubeconfig:
-        kubectl = [str(workload.installation.plane.binaries.kubectl), "gpu-placement"]
-        code, out, err = told([*kubectl, "why", placed, "-n", workload.namespace, "-o", "json"], kubeconfig)
-    active = workload.installation.active().name
-    note = (
-        "Note: answered from the cluster's objects, because no extender is available: "
-        f'pod {NAMESPACE}/{active}, port {INSPECTION_PORT}: 403 Forbidden: pods "{active}" is forbidden:'
-    )
-    assert (code, json.loads(out)["recorded"] is not None) == (0, asked)
-    assert err == "" if asked else err.startswith(note)

@@ -7,12 +7,10 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from scheduler_ext.agent.gpu_health import REPAIRED_ANNOTATION
 from tests.agent.fake_kubelet import devices, pod
 from tests.agent.nvml_mock.presets import a100_80gb_mig, h100, t4
 from tests.e2e.agents.gpu_host import NAMESPACE, GpuHost
@@ -117,11 +115,6 @@ def test_neither_silence_nor_a_new_agent_heals_a_broken_gpu(workload: Workload) 
     container.child.kill()
     eventually(lambda: host.report()["status"]["sequence"] > before, "a new agent writes")
     assert health(host)["reason"] == "XID 48: double-bit ECC error; needs a GPU reset"
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 1))
-    repaired = f"{REPAIRED_ANNOTATION}=GPU-h100-0@{now}"
-    workload.installation.plane.kubectl("annotate", "gpunode", host.name, repaired)
-    # It reads the annotation when it writes, after 72 s at the latest.
-    eventually(lambda: health(host)["state"] == "Healthy", "the agent takes it for repaired", 90.0)
 
 
 def test_an_agent_whose_loop_stands_still_is_started_again(workload: Workload) -> None:

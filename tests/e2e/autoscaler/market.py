@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from tests.e2e.autoscaler.bought_nodes import BoughtNodes, running_bought_nodes
 from tests.e2e.autoscaler.karpenter import NODE_CLAIMS, allow, running_karpenter
-from tests.e2e.autoscaler.node_groups import NodeGroup
-from tests.e2e.autoscaler.purchases import Purchases, watched_purchases
+from tests.e2e.autoscaler.node_groups import NODE_POOL, NodeGroup
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.installation import MANIFESTS, Installation
 from tests.e2e.shares.share_workload import ShareWorkload, running_share_installation
@@ -30,13 +29,11 @@ class Market:
         installation: Installation,
         groups: Mapping[str, NodeGroup],
         nodes: BoughtNodes,
-        purchases: Purchases,
     ) -> None:
         self.installation = installation
         self.api = installation.api
         self.groups = groups
         self.nodes = nodes
-        self.purchases = purchases
 
     def run(self, workload: ShareWorkload, pods: Sequence[Json]) -> list[str]:
         """Create the pods, and wait until all run; their names."""
@@ -44,25 +41,26 @@ class Market:
         eventually(lambda: self.waiting(workload, names) == [], f"all pods run: {names}", _RUNNING_S)
         return names
 
-    def bought(self, since: float) -> Counter[str]:
-        """The nodes that were bought from a moment on, by group."""
-        return Counter(purchase.group for purchase in self.purchases.since(since))
+    def claims(self) -> dict[str, str]:
+        """The group of each node that Karpenter has bought and not returned."""
+        claims = self.api.items(NODE_CLAIMS)
+        return {each["metadata"]["name"]: each["metadata"]["labels"][NODE_POOL] for each in claims}
+
+    def bought(self, before: Collection[str] = ()) -> Counter[str]:
+        """The nodes that were bought beside those before, by group."""
+        return Counter(group for name, group in self.claims().items() if name not in before)
 
     def waiting(self, workload: ShareWorkload, names: Sequence[str]) -> list[str]:
         """Those of the pods that do not run."""
         phases = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in workload.all_pods()}
         return [name for name in names if phases.get(name) != "Running"]
 
-    def clear(self, since: float = 0.0) -> None:
-        """Return the nodes that were bought from a moment on; their pods must be gone."""
-        names = {purchase.name for purchase in self.purchases.since(since)}
+    def clear(self, before: Collection[str] = ()) -> None:
+        """Return the nodes that were bought beside those before; their pods must be gone."""
+        names = self.claims().keys() - set(before)
         for name in names:
             self.api.delete(f"{NODE_CLAIMS}/{name}")
-
-        def gone() -> bool:
-            return not names & {claim["metadata"]["name"] for claim in self.api.items(NODE_CLAIMS)}
-
-        eventually(gone, "Karpenter has returned the nodes", _RUNNING_S)
+        eventually(lambda: not names & self.claims().keys(), "Karpenter has returned the nodes", _RUNNING_S)
 
 
 def overlay(directory: Path, *, placeholders: bool = False) -> Path:
@@ -108,7 +106,6 @@ def open_market(directory: Path, groups: Mapping[str, NodeGroup]) -> Iterator[Ma
         with (
             running_karpenter(installation.plane, list(machines.values())),
             running_bought_nodes(api, groups) as nodes,
-            watched_purchases(api, NODE_CLAIMS) as purchases,
         ):
             allow(installation.plane, list(groups.values()))
-            yield Market(installation, groups, nodes, purchases)
+            yield Market(installation, groups, nodes)

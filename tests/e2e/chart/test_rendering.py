@@ -36,6 +36,7 @@ AGENT_VALUES: dict[str, Json] = {
     "agent-mig": {"mig": True},
     "agent-runtime-class": {"runtimeClassName": "nvidia"},
     "agent-volume-mounts": {"volumeMounts": True},
+    "dcgm-exporter": {"dcgmExporter": "http://$(HOST_IP):9400/metrics"},
 }
 
 
@@ -60,13 +61,13 @@ def test_equals_the_overlay(tmp_path: Path, overlay: str, monitored: bool) -> No
     assert ours == theirs
 
 
-@pytest.mark.parametrize("components", [["agent-gke"], AGENTS], ids=["GKE", "all of them together"])
+@pytest.mark.parametrize(
+    "components", [["agent-gke", "dcgm-exporter"], AGENTS], ids=["GKE", "all of them together"]
+)
 def test_equals_the_components_of_agents(tmp_path: Path, components: list[str]) -> None:
     agent = {key: value for each in components for key, value in AGENT_VALUES[each].items()}
-    agent["dcgmExporter"] = "http://$(HOST_IP):9400/metrics"
     # GKE's component replaces the security context, so a component after it decides.
-    paths = sorted(components, key=lambda name: name != "agent-gke")
-    paths = [f"components/{each}" for each in (*paths, "dcgm-exporter")]
+    paths = [f"components/{each}" for each in sorted(components, key=lambda name: name != "agent-gke")]
     assert_equal(tmp_path, {"agent": agent}, {**resource("base"), "components": paths})
 
 

@@ -55,14 +55,8 @@ def test_every_container_that_asks_a_share_sees_its_own(shares: ShareCluster) ->
     }
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        pytest.param({SHARE: "0"}, id="a share of 0"),
-    ],
-)
-def test_a_pod_without_a_share_is_unchanged(shares: ShareCluster, limits: Json) -> None:
-    made = shares.create(shares.pod(container("main", limits)))
+def test_a_pod_without_a_share_is_unchanged(shares: ShareCluster) -> None:
+    made = shares.create(shares.pod(container("main", {SHARE: "0"})))
     assert made["spec"]["schedulerName"] == "default-scheduler"
     assert variables(made) == {"main": None}
 

@@ -74,13 +74,6 @@ def test_the_quota_refuses_the_pod_that_exceeds_it(
 
 
 @pytest.mark.usefixtures("limits")
-def test_the_limit_range_refuses_the_container_that_exceeds_it(shares: ShareCluster, namespace: str) -> None:
-    said = refusal(shares, namespace, shares.pod(share("a", "1"), share("b", "40961")))
-    assert f"maximum {SHARE} usage per Container is 40960, but limit is 40961" in said
-    assert refusal(shares, namespace, shares.pod(share("a", "40960"), share("b", "40960"))) == ""
-
-
-@pytest.mark.usefixtures("limits")
 def test_pods_without_a_share_get_none_by_the_limit_range(shares: ShareCluster, namespace: str) -> None:
     made = shares.api.create(f"{namespace}/pods", shares.pod(container()))
     assert made["spec"]["containers"][0]["resources"]["limits"] == {SHARE: "0"}
