@@ -102,3 +102,10 @@ def test_a_pod_of_ours_that_asks_no_gpu_goes_anywhere(workload: Workload) -> Non
     calls = filter_calls(workload.installation)
     assert workload.place(workload.pod()).startswith("plain-")
     assert calls() == 0
+
+
+def test_an_event_has_the_decision(workload: Workload) -> None:
+    where = workload.add_whole("small", 1)
+    workload.publish()
+    name = workload.create(workload.pod({"nvidia.com/gpu": "1"}))
+    assert where in workload.await_event(name, "GPUPlacement")["note"]

@@ -68,13 +68,10 @@ class Zones:
         return best
 
 
-@pytest.mark.parametrize(
-    "weight",
-    [pytest.param(1, id="with the smallest weight")],
-)
-def test_preferred_node_affinity_decides_before_packing(workload: Workload, weight: int) -> None:
+def test_preferred_node_affinity_decides_before_packing(workload: Workload) -> None:
+    """Even with the smallest weight."""
     zones = Zones(workload)
-    pod = workload.pod(ONE, affinity=nodes_of(prefer(ZONE, "a", weight)))
+    pod = workload.pod(ONE, affinity=nodes_of(prefer(ZONE, "a", 1)))
     assert zones.best(workload.pod(ONE)) == [zones.full]
     assert zones.best(pod) == [zones.empty]
     assert workload.place(pod) == zones.empty

@@ -56,13 +56,9 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
         pytest.param("server", with_mig(profiles=[profile(starts=(0, 0))]), id="one start twice"),
         # No pod can have such a name, so the holder would stay unknown.
         pytest.param("server", changed(f"{DEVICE}.holders[1].name", "Q/2"), id="no pod's name"),
-        # Profiles are known by their name, so it has one spelling.
-        # The reader skips profiles that it does not use; here they count as written.
         # Kubernetes' validation allows no null beside an enum, and apply no field outside the schema.
         pytest.param("server", changed("migStrategy", None), id="null for a word of a closed set"),
         pytest.param("server", changed(f"{DEVICE}.fromTheFuture", 1), id="an unknown field, applied"),
-        # It is for people, who would believe it.
-        # Prevents an instance with the UUID of a GPU; comparing them would cost too much.
         # No difference in a cluster: the API server returns 1.
         pytest.param("reader", changed(f"{DEVICE}.index", 1.0), id="a whole number written as 1.0"),
     ],

@@ -32,7 +32,7 @@ AT_ONCE = 12
 GPUS = 8
 # From the end of the gates to the start of the last member, and until an eviction is seen.
 DEADLINE_S, EVICTED_S = 20.0, 10.0
-STARTS_S = 10.0
+STARTS_S = 30.0
 LONGEST_S = 120.0 + 12.0 * GANGS
 # Shuffled and dealt again when all are dealt, so that a short proof has them all.
 FAULTS = ("kill", "kill", "kill", "delete", "node", "pause", "nothing")

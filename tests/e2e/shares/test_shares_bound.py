@@ -156,7 +156,7 @@ def test_a_wrong_advertised_amount_is_soon_corrected(share_workload: ShareWorklo
         workload.api.patch(f"/api/v1/nodes/{node}/status", {"status": gone})
     else:
         workload.installation.kubelet.reregister(node)
-    workload.await_advertised(node, 4 * ROOM_MIB, timeout_s=2.0)
+    workload.await_advertised(node, 4 * ROOM_MIB)
 
 
 def test_a_share_bound_by_another_user_closes_its_node(share_workload: ShareWorkload) -> None:
