@@ -98,7 +98,7 @@ def test_failing_is_tried_again_ever_more_slowly(
         name = workload.create(wishing_pod(workload, scheduler))
         assert said in await_error(workload, name)
         time.sleep(3.0)
-        assert len(proxy.of("filter")) <= 5
+        assert proxy.calls["filter"] <= 5
         assert "nodeName" not in workload.get(name)["spec"]
         proxy.answer_instead = None
         assert workload.await_node(name) == right

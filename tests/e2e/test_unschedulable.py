@@ -113,7 +113,7 @@ def test_refusals_of_the_extender_cause_no_preemption(workload: Workload) -> Non
         )
         name = workload.create(pod)
         workload.await_event(name, "FailedScheduling")
-        assert_stays_quiet(workload, name, lambda: len(proxy.of("filter")))
+        assert_stays_quiet(workload, name, lambda: proxy.calls["filter"])
     assert holders < uids(workload), "pods were evicted for one that cannot run there"
 
 

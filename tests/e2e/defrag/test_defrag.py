@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.cluster.api import eventually
-from tests.e2e.defrag.fragmented import Fragmented, names
+from tests.e2e.defrag.fragmented import Fragmented
 from tests.e2e.workload import Workload
 
 
@@ -45,18 +45,6 @@ def test_the_waiting_pod_gets_in_after_one_move(fragmented: Fragmented) -> None:
     ]
     assert answer["execution"]["problem"] is None
     assert "create pods/eviction" in answer["stderr"]
-    assert fragmented.held() == {}
-
-
-def test_a_budget_keeps_its_pod_where_it_is(fragmented: Fragmented) -> None:
-    _, _, waiting = two_nodes(fragmented)
-    fragmented.budget("x")
-    before = names(fragmented.workload.all_pods())
-    answer = fragmented.finished(fragmented.defrag(waiting, "--execute"), 3)
-    assert answer["moves"] == []
-    reasons = [each["reason"] for each in answer["staying"]]
-    assert "has a PodDisruptionBudget that allows no disruption now" in reasons
-    assert names(fragmented.workload.all_pods()) == before
     assert fragmented.held() == {}
 
 
