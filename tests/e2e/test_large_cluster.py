@@ -6,24 +6,20 @@ No kubelet here: nodes and pods are only objects.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.agents.gpunode_api import install
 from tests.e2e.cluster import unverified
-from tests.e2e.cluster.api import Api, Json, eventually
+from tests.e2e.cluster.api import Api, Json
 from tests.e2e.cluster.binaries import find_binaries
 from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
 from tests.e2e.cluster.ports import LOOPBACK, free_ports
-from tests.kube_objects import gpu, gpu_node
 
 pytestmark = pytest.mark.release
 
@@ -70,24 +66,6 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 def command(plane: ControlPlane, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "scheduler_ext", *arguments, f"--kubeconfig={plane.kubeconfig('admin')}"]
-
-
-def test_one_process_reports_for_a_thousand_nodes(plane: ControlPlane, tmp_path: Path) -> None:
-    devices = [gpu(i, f"GPU-{i}") for i in range(8)]
-    readings = tmp_path / "readings.yaml"
-    readings.write_text(yaml.safe_dump_all([gpu_node(f"n-{number:04}", devices) for number in range(NODES)]))
-    agent = Child("agent", command(plane, "agent", "--fake", str(readings)), tmp_path / "agent.log")
-    try:
-        eventually(lambda: reported(plane.api) == NODES, "all nodes are reported on", 120.0)
-        assert "WARNING" not in agent.log.read_text()
-    finally:
-        agent.stop()
-
-
-def reported(api: Api) -> int:
-    # Rarely requested, because listing all reports is work that agents would wait for.
-    time.sleep(1.0)
-    return sum("status" in each for each in api.items(GPU_NODES))
 
 
 def test_an_extender_is_soon_ready_for_it(plane: ControlPlane, tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,8 @@ from tests.e2e.autoscaler.bought_nodes import BoughtNodes, running_bought_nodes
 from tests.e2e.autoscaler.karpenter import NODE_CLAIMS, allow, running_karpenter
 from tests.e2e.autoscaler.node_groups import NODE_POOL, NodeGroup
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.installation import MANIFESTS, Installation
+from tests.e2e.installation import Installation
+from tests.e2e.kustomization import write_kustomization
 from tests.e2e.shares.share_workload import ShareWorkload, running_share_installation
 
 # Most of it is the start of a node, on a machine that runs other tests as well.
@@ -67,34 +67,17 @@ def overlay(directory: Path, *, placeholders: bool = False) -> Path:
     """A kustomization of memory shares, written there, with or without placeholders. The agents' pods run no
     agent, because the tests write the reports; Karpenter counts what they request.
     """
-    directory.mkdir()
-    parts = ("overlays/shares", *(["components/placeholders"] if placeholders else []))
-    shares, *components = (os.path.relpath(MANIFESTS / part, directory.resolve()) for part in parts)
     image = {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "no-agent:1"}
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [shares],
-        "components": components,
-        "patches": [{"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump([image])}],
-        "configMapGenerator": [
-            {
-                "name": "gpu-scheduler-config",
-                "namespace": "gpu-scheduler",
-                "behavior": "merge",
-                "files": ["extender.yaml"],
-            }
-        ],
-    }
-    extender = {
-        "apiVersion": "config.scheduler-ext.io/v1alpha1",
-        "kind": "ExtenderConfiguration",
-        "bind": {"enabled": True},
-        "autoscaler": {"placeholders": {"enabled": placeholders, "after": "0s"}},
-    }
-    for name, content in (("kustomization", kustomization), ("extender", extender)):
-        (directory / f"{name}.yaml").write_text(yaml.safe_dump(content))
-    return directory
+    return write_kustomization(
+        directory,
+        "overlays/shares",
+        ["placeholders"] if placeholders else [],
+        extender={
+            "bind": {"enabled": True},
+            "autoscaler": {"placeholders": {"enabled": placeholders, "after": "0s"}},
+        },
+        patches=[{"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump([image])}],
+    )
 
 
 @contextlib.contextmanager

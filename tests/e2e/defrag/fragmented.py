@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
@@ -123,8 +122,3 @@ class Fragmented:
         return [
             pod for pod in self.workload.all_pods() if pod["metadata"].get("labels", {}).get("app") == owner
         ]
-
-
-def names(pods: Sequence[Json]) -> set[str]:
-    """The names of pods."""
-    return {pod["metadata"]["name"] for pod in pods}
