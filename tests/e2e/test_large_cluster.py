@@ -1,4 +1,4 @@
-"""A thousand nodes on the real API server: one process reports for all, and an extender is soon ready.
+"""A thousand nodes on the real API server: one process reports for all, and an extender knows them.
 
 No kubelet here: nodes and pods are only objects.
 """
@@ -6,20 +6,24 @@ No kubelet here: nodes and pods are only objects.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.agents.gpunode_api import install
 from tests.e2e.cluster import unverified
-from tests.e2e.cluster.api import Api, Json
+from tests.e2e.cluster.api import Api, Json, eventually
 from tests.e2e.cluster.binaries import find_binaries
 from tests.e2e.cluster.child import Child
 from tests.e2e.cluster.control_plane import ControlPlane, running_control_plane
 from tests.e2e.cluster.ports import LOOPBACK, free_ports
+from tests.kube_objects import gpu, gpu_node
 
 pytestmark = pytest.mark.release
 
@@ -68,7 +72,26 @@ def command(plane: ControlPlane, *arguments: str) -> list[str]:
     return [sys.executable, "-m", "scheduler_ext", *arguments, f"--kubeconfig={plane.kubeconfig('admin')}"]
 
 
-def test_an_extender_is_soon_ready_for_it(plane: ControlPlane, tmp_path: Path) -> None:
+def report_on_all(plane: ControlPlane, directory: Path) -> None:
+    """One agent writes the reports of all nodes."""
+    devices = [gpu(i, f"GPU-{i}") for i in range(8)]
+    readings = directory / "readings.yaml"
+    readings.write_text(yaml.safe_dump_all([gpu_node(f"n-{number:04}", devices) for number in range(NODES)]))
+    agent = Child("agent", command(plane, "agent", "--fake", str(readings)), directory / "agent.log")
+
+    def reported() -> bool:
+        # Rarely requested, because listing all reports is work that the agent would wait for.
+        time.sleep(1.0)
+        return sum("status" in each for each in plane.api.items(GPU_NODES)) == NODES
+
+    try:
+        eventually(reported, "all nodes are reported on", 120.0)
+    finally:
+        agent.stop()
+
+
+def test_an_extender_knows_all_nodes(plane: ControlPlane, tmp_path: Path) -> None:
+    report_on_all(plane, tmp_path)
     (health,) = free_ports(1)
     listen = ("--listen=127.0.0.1:0", f"--health-listen={LOOPBACK}:{health}", "--inspect-listen=127.0.0.1:0")
     extender = Child("extender", command(plane, "serve", *listen), tmp_path / "extender.log")

@@ -72,78 +72,63 @@ def test_one_is_stricter_than_the_other(nodes: GpuNodes, stricter: str, status: 
 
 
 @pytest.mark.parametrize(
-    ("status", "field", "fault"),
+    ("status", "fault"),
     [
         pytest.param(
             {"devices": [gpu(0), gpu(0, "GPU-x")]},
-            "status.devices: ",
             "index 0 is that of GPU-0 and of GPU-x",
             id="one index twice",
         ),
-        pytest.param(
-            changed(f"{DEVICE}.uuid", ""), "devices[0].uuid", "at least 1 chars", id="an empty UUID"
-        ),
-        pytest.param(
-            {"devices": [gpu(i) for i in range(65)]}, "status.devices", "at most 64", id="65 devices"
-        ),
-        pytest.param(changed(f"{DEVICE}.memory", {}), "memory.totalMiB", "Required value", id="no total"),
+        pytest.param(changed(f"{DEVICE}.uuid", ""), "at least 1 chars", id="an empty UUID"),
+        pytest.param({"devices": [gpu(i) for i in range(65)]}, "at most 64", id="65 devices"),
+        pytest.param(changed(f"{DEVICE}.memory", {}), "Required value", id="no total"),
         pytest.param(
             {"devices": [gpu(0, memory={"totalMiB": 10000, "reservedMiB": 101, "usedMiB": 10000})]},
-            "status.devices[0].memory.usedMiB: ",
             "usedMiB 10000 + reservedMiB 101 exceed totalMiB 10000 by more than 1 %",
             id="one MiB above one per cent over the total",
         ),
         pytest.param(
             with_mig(instance("MIG-a", 0, 2), instance("MIG-b", 1)),
-            "status.devices[0].mig.instances: ",
             "instance MIG-a with start 0 and size 2 overlaps MIG-b",
             id="instances that overlap",
         ),
         pytest.param(
             with_mig(instance("MIG-a", 7, 2)),
-            "status.devices[0].mig.instances: ",
             "instance MIG-a with start 7 and size 2 leaves the grid of 8 units",
             id="an instance off the grid",
         ),
         pytest.param(
             with_mig(instance("MIG-a", 0, profile="3c.3g.40gb")),
-            "mig.instances[0].profile: ",
             "a compute instance has fewer slices",
             id="a compute instance as large as its GPU instance",
         ),
         pytest.param(
             with_mig(instance("MIG-a", 0, 2), profiles=[profile()]),
-            "mig.instances: ",
             "instance MIG-a with start 0 and size 2 is none that profile 1g.10gb allows",
             id="an instance larger than its profile",
         ),
         pytest.param(
             with_mig(profiles=[profile(), profile("3g.40gb", 4, (0, 5))]),
-            "mig.profiles: ",
             "profile 3g.40gb of size 4 has starts that leave the grid of 8 units",
             id="a profile off the grid",
         ),
         pytest.param(
             with_mig(profiles=[profile(), profile()]),
-            "mig.profiles: ",
             'duplicate entries for key [name="1g.10gb"]',
             id="one profile twice",
         ),
         pytest.param(
             with_mig(profiles=[profile(size=0)]),
-            "mig.profiles[0]: ",
             "needs a size",
             id="a profile of no size",
         ),
         pytest.param(
             with_mig(instance("MIG-a", 0) | {"holder": holder("p", memoryMiB=81921)}),
-            "status.devices[0].mig.instances: ",
             "the holder of an instance uses more than totalMiB",
             id="the holder of an instance with more than there is",
         ),
         pytest.param(
             with_mig(instance("MIG-a", 0), enabled=False),
-            "status.devices[0].mig.instances: ",
             "a GPU whose MIG mode is off has no instances",
             id="an instance where MIG is off",
         ),
@@ -154,24 +139,21 @@ def test_one_is_stricter_than_the_other(nodes: GpuNodes, stricter: str, status: 
                     for n in range(3)
                 ]
             },
-            "status.devices: ",
             "instances of two GPUs have the same UUID",
             id="one instance on three GPUs",
         ),
         pytest.param(
             {"devices": [gpu(0, holders=[holder("p"), holder("q", memoryMiB=81921)])]},
-            "status.devices[0].holders: ",
             "a holder uses 81921 MiB of a GPU of 81920",
             id="a holder with more than there is",
         ),
         pytest.param(
             {"devices": [gpu(0, "MIG-a", mig={"instances": [instance("MIG-a", 0)]})]},
-            "status.devices[0].uuid: ",
             "a UUID that begins with MIG- is that of an instance",
             id="a GPU with the UUID of its instance",
         ),
         *[
-            pytest.param(changed(path, value), f"{path}", fault, id=f"{path} {value!r}")
+            pytest.param(changed(path, value), fault, id=f"{path} {value!r}")
             for path, value, fault in [
                 (f"{DEVICE}.uuid", "GPU-a\x1b[2J", "should match"),
                 (f"{DEVICE}.index", 1024, "less than or equal to 1023"),
@@ -183,12 +165,8 @@ def test_one_is_stricter_than_the_other(nodes: GpuNodes, stricter: str, status: 
         ],
     ],
 )
-def test_both_refuse_what_cannot_be_and_name_it(
-    nodes: GpuNodes, status: Json, field: str, fault: str
-) -> None:
-    refusal = nodes.refusal(NODE, status)
-    assert field in refusal
-    assert fault in refusal
+def test_both_refuse_what_cannot_be(nodes: GpuNodes, status: Json, fault: str) -> None:
+    assert fault in nodes.refusal(NODE, status)
     assert reader_refusal(status)
 
 
