@@ -66,7 +66,7 @@ test-all: .venv ## Run everything: what CI runs, all releases in full, upgrades,
 	part image-check ARGS="-m image"; \
 	part soak MINUTES=3 ARGS="--nodes 200"; \
 	part bench-page ARGS="--smoke --json build/page.json"; \
-	export GPU_SHARE_RACES=100; \
+	export GPU_SHARE_RACES=100 DRA_CASES=300; \
 	for version in 1.37 1.36 1.35; do part e2e KUBERNETES_VERSION=$$version ARGS="-m e2e"; done; \
 	test -z "$$failed" || { echo "failed:$${failed#,}"; exit 1; }
 

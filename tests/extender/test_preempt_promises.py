@@ -121,7 +121,7 @@ def crowded(name: str, rooms: Sequence[int]) -> list[Json]:
     return [*share_node(name, len(rooms)), *pods]
 
 
-@pytest.mark.parametrize("others", [0, 1, 3])
+@pytest.mark.parametrize("others", [0, 3])
 def test_search_steps_on_other_nodes_do_not_exclude_the_nominated_node(others: int) -> None:
     """Half a million steps find the place on one node, and no number of steps on others; all states of the
     cluster share two millions.

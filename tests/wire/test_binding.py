@@ -43,22 +43,16 @@ def test_a_bind_request_of_kube_scheduler() -> None:
     ("body", "problem"),
     [
         pytest.param(args(PodName=...), "body: Object missing required field `PodName`", id="no name"),
-        pytest.param(args(PodUID=...), "body: Object missing required field `PodUID`", id="no uid"),
         pytest.param(args(Node=""), "Node: Expected `str` matching regex", id="an empty node"),
         pytest.param(args(PodUID=""), "PodUID: Expected `str` of length >= 1", id="an empty uid"),
         pytest.param(args(PodNamespace=None), "PodNamespace: Expected `str`, got `null`", id="null"),
-        pytest.param(args(PodNamespace=3), "PodNamespace: Expected `str`, got `int`", id="a number"),
         pytest.param(args(PodName="a/../b"), "PodName: Expected `str` matching", id="a path"),
-        pytest.param(args(PodName=".."), "PodName: Expected `str` matching", id="the parent"),
-        pytest.param(args(PodName="a?dryRun=All"), "PodName: Expected `str` matching", id="a query"),
         pytest.param(
             args(PodNamespace="a.b"), "PodNamespace: Expected `str` matching", id="a dotted namespace"
         ),
-        pytest.param(args(Node="n1,status.phase=x"), "Node: Expected `str` matching", id="a selector"),
         pytest.param(args(Node="n1\n"), "Node: Expected `str` matching", id="a line feed"),
         pytest.param(args(Node="n" * 254), "Node: Expected `str` matching", id="too long a name"),
         pytest.param(b"", "body: empty; send an extender/v1 ExtenderBindingArgs as JSON", id="nothing"),
-        pytest.param(b"[]", "body: Expected `object`, got `array`", id="a list"),
         pytest.param(b"{", "body: ", id="half of it"),
     ],
 )
@@ -125,16 +119,6 @@ def containers(*asks: tuple[str, Json], init: tuple[tuple[str, Json], ...] = ())
             ],
             {"a": "GPU-0", "b": "GPU-1", "i": "GPU-1"},
             id="each container its own, init ones first",
-        ),
-        pytest.param(
-            containers(("main", {ONE_G: "1"}), init=(("i", {ONE_G: "2"}),)),
-            {},
-            [
-                {"container": "i", "resource": ONE_G, "count": 2},
-                {"container": "main", "resource": ONE_G, "count": 1},
-            ],
-            {},
-            id="an init container's instances, too, are the plugin's to pick",
         ),
         pytest.param(
             containers(("main", {WHOLE: "2"}), ("small", {ONE_G: "1"})),

@@ -43,7 +43,6 @@ def named(each: Json, *owners: Json, labels: Json | None = None) -> Json:
             None,
             id="a name longer than any object's, which the API server takes: it would be a label of a metric",
         ),
-        pytest.param(named(pod("p"), owner("K" * 64, "web")), [], None, id="a kind longer than any"),
         pytest.param(
             named(pod("p"), owner("ReplicaSet", "web-5d4f")),
             [made("ReplicaSet", "web-5d4f", owner("Deployment", "web"))],
@@ -57,12 +56,6 @@ def named(each: Json, *owners: Json, labels: Json | None = None) -> Json:
             id="a ReplicaSet that is not known has the name of its Deployment, by the label",
         ),
         pytest.param(
-            named(pod("p"), owner("ReplicaSet", "web-5d4f")),
-            [],
-            ("ReplicaSet", "web-5d4f"),
-            id="a ReplicaSet without a Deployment",
-        ),
-        pytest.param(
             named(pod("p"), owner("ReplicaSet", "web-5d4f"), labels={"pod-template-hash": ""}),
             [],
             ("ReplicaSet", "web-5d4f"),
@@ -73,9 +66,6 @@ def named(each: Json, *owners: Json, labels: Json | None = None) -> Json:
             [made("Job", "nightly-29", owner("CronJob", "nightly"))],
             ("CronJob", "nightly"),
             id="the CronJob of its Job",
-        ),
-        pytest.param(
-            named(pod("p"), owner("Job", "train")), [made("Job", "train")], ("Job", "train"), id="a Job"
         ),
         pytest.param(
             named(pod("p"), owner("Job", "train")),

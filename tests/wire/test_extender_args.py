@@ -12,7 +12,6 @@ from scheduler_ext.wire.extender_args import (
     ExtenderArgs,
     decode_args,
     encode_filter_result,
-    encode_json,
     encode_priorities,
 )
 
@@ -64,11 +63,8 @@ class TestForms:
         ("fields", "names"),
         [
             pytest.param({"NodeNames": None, "Nodes": None}, [], id="both null"),
-            pytest.param({"NodeNames": []}, [], id="no names"),
             pytest.param({"Nodes": {"items": None}, "NodeNames": None}, [], id="null items"),
-            pytest.param({"Nodes": {}}, [], id="no items"),
             pytest.param({"Nodes": {"items": [{}]}}, [""], id="a node without metadata"),
-            pytest.param({"Nodes": {"items": [{"metadata": None}]}}, [""], id="a node with null metadata"),
             pytest.param(
                 {"Nodes": {"items": [{"metadata": {"name": "n"}}]}, "NodeNames": ["x"]}, ["n"], id="both"
             ),
@@ -124,9 +120,6 @@ class TestAsGoReads:
         )
         assert whole(body).names == ["n"]
 
-    def test_any_amount_of_white_space_is_tolerated(self) -> None:
-        assert whole(b' \r\n\t{ "Pod" : {} , "NodeNames" : [ "n" ] } \n').names == ["n"]
-
     def test_names_of_megabytes_are_read(self) -> None:
         name = "n" * 10_000_000
         assert whole(args_of(NodeNames=[name])).names == [name]
@@ -138,34 +131,18 @@ class TestAsGoReads:
         pytest.param(args_of(NodeNames="n"), "NodeNames", id="names that are no list"),
         pytest.param(args_of(NodeNames=["a", 5]), "NodeNames[1]", id="a name that is no string"),
         pytest.param(args_of(NodeNames=[None]), "NodeNames[0]", id="a null name"),
-        pytest.param(args_of(NodeNames={}), "NodeNames", id="names as an object"),
         pytest.param(args_of(Pod=[]), "Pod", id="a pod that is no object"),
-        pytest.param(args_of(Pod=5), "Pod", id="a pod that is a number"),
-        pytest.param(args_of(Pod={"metadata": {"name": 5}}), "Pod.metadata.name", id="a pod's name"),
-        pytest.param(args_of(Pod={"metadata": {"labels": []}}), "Pod.metadata.labels", id="labels"),
         pytest.param(
             args_of(Pod={"metadata": {"annotations": {"a": 1}}}), "Pod.metadata.annotations[...]", id="one"
         ),
-        pytest.param(pod_spec(containers={}), "Pod.spec.containers", id="containers"),
-        pytest.param(pod_spec(containers=["c"]), "Pod.spec.containers[0]", id="a container"),
         pytest.param(
             pod_spec(containers=[{}, {"resources": {"limits": []}}]),
             "Pod.spec.containers[1].resources.limits",
             id="limits",
         ),
-        pytest.param(pod_spec(priority="high"), "Pod.spec.priority", id="a priority in words"),
-        pytest.param(pod_spec(priority=1.5), "Pod.spec.priority", id="a fractional priority"),
         pytest.param(pod_spec(priority=2**31), "Pod.spec.priority", id="a priority beyond 32 bits"),
         pytest.param(pod_spec(priority=10**400), "Pod.spec.priority", id="a priority of 400 digits"),
-        pytest.param(pod_spec(tolerations=[{"key": {}}]), "Pod.spec.tolerations[0].key", id="a toleration"),
-        pytest.param(args_of(Nodes=[]), "Nodes", id="nodes that are no object"),
-        pytest.param(args_of(Nodes={"items": {}}), "Nodes.items", id="items that are no list"),
         pytest.param(args_of(Nodes={"items": [{}, 7]}), "Nodes.items[1]", id="a node that is a number"),
-        pytest.param(
-            args_of(Nodes={"items": [{"metadata": {"labels": {"a": 1}}}]}),
-            "Nodes.items[0].metadata.labels",
-            id="a label",
-        ),
         pytest.param(
             args_of(Nodes={"items": [{}, {"status": {"allocatable": 1}}]}),
             "Nodes.items[1].status.allocatable",
@@ -184,39 +161,20 @@ def test_wrong_types_are_named_by_their_path(body: bytes, path: str) -> None:
     [
         pytest.param(b"", "empty", id="nothing"),
         pytest.param(b"null", "Expected `object`", id="null"),
-        pytest.param(b"[]", "Expected `object`", id="a list"),
-        pytest.param(b'"Pod"', "Expected `object`", id="a string"),
         pytest.param(b"{}", "Pod: missing", id="an empty object"),
         pytest.param(b'{"Pod":null,"NodeNames":["n"]}', "Pod: missing", id="a null pod"),
-        pytest.param(b'{"pod":{},"nodeNames":["n"]}', "Pod: missing", id="keys of another case"),
         pytest.param(b'{"Pod":{},"NodeNames":["n"]', "truncated", id="truncated"),
         pytest.param(b'{"Pod":{},"NodeNames":["n"]}}', "trailing", id="something after it"),
-        pytest.param(b'{"Pod":{},"NodeNames":["n"],}', "malformed", id="a trailing comma"),
         pytest.param(b'{"Pod":{"x":NaN},"NodeNames":[]}', "malformed", id="NaN"),
-        pytest.param(b'{"Pod":{"x":-Infinity},"NodeNames":[]}', "malformed", id="infinity"),
-        pytest.param(b'{"Pod":{"x":01},"NodeNames":[]}', "malformed", id="a number with a leading zero"),
-        pytest.param(b"{'Pod':{}}", "malformed", id="single quotes"),
-        pytest.param(b"Pod: {}", "malformed", id="YAML"),
         pytest.param(b"\xef\xbb\xbf" + args_of(), "malformed", id="a byte order mark"),
         pytest.param(args_of().decode().encode("utf-16"), "UTF-16", id="UTF-16 with a mark"),
-        pytest.param(args_of().decode().encode("utf-16-le"), "UTF-16", id="UTF-16 without one"),
-        pytest.param(args_of().decode().encode("utf-16-be"), "UTF-16", id="UTF-16, the other way round"),
         pytest.param(args_of().decode().encode("utf-32-le"), "UTF-16", id="UTF-32"),
         pytest.param(b'{"Pod":{},"NodeNames":["\xff"]}', "not UTF-8 at byte", id="invalid UTF-8 in a name"),
         pytest.param(
             b'{"Pod":{"x":"\xc3\x28"},"NodeNames":[]}', "not UTF-8 at byte", id="and in a skipped field"
         ),
         pytest.param(
-            b'{"Pod":{"\xed\xa0\x80":1},"NodeNames":[]}', "not UTF-8 at byte", id="and in a skipped key"
-        ),
-        pytest.param(b'{"Pod":{"a":"\xc0\xaf"}}', "not UTF-8 at byte", id="an overlong form"),
-        pytest.param(
             b'{"Pod":{"x":%s},"NodeNames":[]}' % (b"[" * 100_000), "nested too deeply", id="a depth bomb"
-        ),
-        pytest.param(
-            b'{"Pod":{"x":%s1%s},"NodeNames":[]}' % (b'{"a":' * 100_000, b"}" * 100_000),
-            "nested too deeply",
-            id="a depth bomb that closes",
         ),
         pytest.param(
             b'{"Pod":{},"Nodes":{"items":[%s]}}' % (b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
@@ -265,6 +223,3 @@ class TestReplies:
             == '[{"Host":"a","Score":10},{"Host":"ü","Score":0}]'.encode()
         )
         assert encode_priorities([], []) == b"[]"
-
-    def test_errors_are_json(self) -> None:
-        assert json.loads(encode_json({"error": 'a "b"\n'})) == {"error": 'a "b"\n'}

@@ -45,7 +45,6 @@ COSCHEDULING = {"scheduling.x-k8s.io/pod-group": "bert"}
     [
         pytest.param(pod(), None, id="a pod alone"),
         pytest.param(pod(ours(gang="t", gang_size="8")), GangWish(key("gang", "t"), 8), id="annotations"),
-        pytest.param(pod(labels=ours(gang="t", gang_size="8")), GangWish(key("gang", "t"), 8), id="labels"),
         pytest.param(
             pod(ours(gang_size="8"), ours(gang="t")), GangWish(key("gang", "t"), 8), id="one of each"
         ),
@@ -147,11 +146,6 @@ def test_a_pod_says_which_gang_it_belongs_to(of: kube.Pod, expected: GangWish | 
             id="a size in words",
         ),
         pytest.param(
-            pod(ours(gang="t", gang_size="1001")),
-            f"annotation {OURS}gang-size: '1001' is no number of pods from 1 to 1000",
-            id="too large a size",
-        ),
-        pytest.param(
             pod(ours(gang="t", gang_size="00000000199999")),
             f"annotation {OURS}gang-size: '00000000199999' is no number of pods from 1 to 1000",
             id="too many pods behind zeros",
@@ -187,11 +181,6 @@ def test_a_pod_says_which_gang_it_belongs_to(of: kube.Pod, expected: GangWish | 
             pod(ours(gang="t", gang_size="2"), ours(gang="u")),
             f"annotation {OURS}gang is 't' and the label of the same name 'u'; keep one of them",
             id="a label that says otherwise",
-        ),
-        pytest.param(
-            pod({"kueue.x-k8s.io/pod-group-total-count": "x"}, KUEUE),
-            "annotation kueue.x-k8s.io/pod-group-total-count: 'x' is no number of pods from 1 to 1000",
-            id="another project's size",
         ),
         pytest.param(
             pod(labels=JOBSET, schedulingGates=[{"name": GATE}]),
@@ -249,7 +238,6 @@ def test_objects_of_groups_say_what_pods_do_not(
     [
         pytest.param(pod(), None, id="nothing stated"),
         pytest.param(pod(ours(max_duration="2h")), 7200.0, id="the annotation"),
-        pytest.param(pod(activeDeadlineSeconds=600), 600.0, id="the time after which the kubelet ends it"),
         pytest.param(
             pod(ours(max_duration="2h"), activeDeadlineSeconds=600), 600.0, id="the earlier of both"
         ),

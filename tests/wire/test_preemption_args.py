@@ -66,15 +66,12 @@ class TestAsKubeSchedulerSendsThem:
     ("sent", "proposals"),
     [
         pytest.param(body(), {}, id="both forms null"),
-        pytest.param(b'{"Pod":{}}', {}, id="both absent"),
         pytest.param(
             b'{"Pod":{},"NodeNameToVictims":{},"NodeNameToMetaVictims":{"n":{"Pods":[{"UID":"u"}]}}}',
             {"n": Proposal(("u",))},
             id="one empty",
         ),
-        pytest.param(body(NodeNameToMetaVictims={}), {}, id="no node"),
         pytest.param(meta(None), {"n": Proposal()}, id="null victims"),
-        pytest.param(meta({}), {"n": Proposal()}, id="no list"),
         pytest.param(meta({"Pods": None, "NumPDBViolations": None}), {"n": Proposal()}, id="a null list"),
         pytest.param(meta({"Pods": []}), {"n": Proposal()}, id="an empty list, to be filled"),
         pytest.param(
@@ -87,8 +84,6 @@ class TestAsKubeSchedulerSendsThem:
             {"n": Proposal(("a",))},
             id="unknown fields are skipped",
         ),
-        pytest.param(full(None), {"n": Proposal()}, id="null victims in the other form"),
-        pytest.param(full({"Pods": None}), {"n": Proposal()}, id="a null list in the other form"),
     ],
 )
 def test_null_and_missing_parts_are_empty(sent: bytes, proposals: dict[str, Proposal]) -> None:
@@ -100,41 +95,20 @@ def test_null_and_missing_parts_are_empty(sent: bytes, proposals: dict[str, Prop
     [
         pytest.param(b"", "body: empty; send an extender/v1 ExtenderPreemptionArgs", id="nothing"),
         pytest.param(b"{}", "Pod: missing; send an extender/v1 ExtenderPreemptionArgs", id="an empty object"),
-        pytest.param(b'{"Pod":null}', "Pod: missing", id="a null pod"),
-        pytest.param(b'{"Pod":{}', "body: ", id="truncated"),
-        pytest.param(b'{"Pod":{},"x":"\xff"}', "body: not UTF-8 at byte", id="invalid UTF-8"),
-        pytest.param(b'{"Pod":{},"x":%s}' % (b"[" * 100_000), "body: nested too deeply", id="a depth bomb"),
         pytest.param(
             b'{"Pod":{},"NodeNameToVictims":{"n":%s}}' % (b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
             "body: nested too deeply",
             id="a depth bomb in the victims",
         ),
         pytest.param(body(Pod={"spec": {"priority": "x"}}), "Pod.spec.priority", id="the pod's priority"),
-        pytest.param(body(NodeNameToMetaVictims=[]), "NodeNameToMetaVictims", id="nodes in a list"),
-        pytest.param(meta([]), "NodeNameToMetaVictims.n", id="victims in a list"),
-        pytest.param(meta({"Pods": {}}), "NodeNameToMetaVictims.n.Pods", id="pods as an object"),
-        pytest.param(meta({"Pods": [None]}), "NodeNameToMetaVictims.n.Pods[0]", id="a null pod"),
         pytest.param(
             meta({"Pods": [{"UID": "a"}, {"UID": 5}]}), "NodeNameToMetaVictims.n.Pods[1].UID", id="a number"
         ),
         pytest.param(meta({"Pods": [{}]}), "NodeNameToMetaVictims.n.Pods[0].UID: missing", id="no uid"),
         pytest.param(
-            meta({"Pods": [{"UID": ""}]}), "NodeNameToMetaVictims.n.Pods[0].UID: missing", id="an empty uid"
-        ),
-        pytest.param(
-            meta({"NumPDBViolations": "1"}),
-            "NodeNameToMetaVictims.n.NumPDBViolations",
-            id="violations in words",
-        ),
-        pytest.param(
             meta({"NumPDBViolations": 2**31}),
             "NodeNameToMetaVictims.n.NumPDBViolations",
             id="more violations than pods",
-        ),
-        pytest.param(
-            meta({"NumPDBViolations": 2**64}),
-            "NodeNameToMetaVictims.n.NumPDBViolations",
-            id="more than Go can count",
         ),
         pytest.param(
             full({"NumPDBViolations": -1}),
@@ -165,15 +139,10 @@ def test_the_reply_has_the_keys_of_go() -> None:
     )
 
 
-def test_no_candidate_is_an_empty_object_and_never_null() -> None:
-    assert encode_victims({}) == b'{"NodeNameToMetaVictims":{}}'
-    assert encode_victims({"n": Victims((), 0)}) == b'{"NodeNameToMetaVictims":{}}'
-
-
 @given(
     st.dictionaries(
-        st.text(max_size=5),
-        st.builds(Victims, st.lists(st.text(max_size=3), max_size=3).map(tuple), st.integers(0, 9)),
+        st.text('aü"', max_size=5),
+        st.builds(Victims, st.lists(st.text("bü\\", max_size=3), max_size=3).map(tuple), st.integers(0, 9)),
         max_size=4,
     )
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from tests.wire.test_selector_answers import CASES
 
 GPU = "device.attributes['gpu.nvidia.com']"
 DEVICE = DeviceFacts("gpu.nvidia.com", {"type": "gpu", "name": "a" * 64}, {"memory": "80Gi"})
-LIMIT_S = 5.0  # each takes milliseconds; a backtracking or exponential evaluation takes for ever
 
 
 def nested(before: str, inside: str, after: str, length: int = 10_240) -> str:
@@ -58,12 +56,11 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("expression", HOSTILE)
-def test_a_hostile_expression_ends_soon_and_admits_nothing(expression: str) -> None:
-    started = time.monotonic()
+def test_a_hostile_expression_ends_and_admits_nothing(expression: str) -> None:
+    """Each takes milliseconds; a backtracking or exponential evaluation would not end."""
     selector = DeviceSelector([expression])
     answer = selector.answer(DEVICE)
     assert answer.outcome is not Outcome.ADMITS or selector.problem is None
-    assert time.monotonic() - started < LIMIT_S
     assert selector.problem is None or ("\n" not in selector.problem and len(selector.problem) < 400)
 
 
@@ -134,15 +131,23 @@ def test_a_remembered_answer_is_that_of_an_evaluation(text: str, devices: list[D
         assert [expression.answer(each) for each in devices] == evaluated
 
 
-def test_devices_that_differ_elsewhere_are_answered_in_microseconds() -> None:
+def test_devices_that_differ_elsewhere_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated: list[DeviceFacts] = []
+    evaluate = device_selector._Expression.evaluate
+
+    def counting(expression: Any, device: DeviceFacts) -> device_selector.Answer:
+        evaluated.append(device)
+        return evaluate(expression, device)
+
+    monkeypatch.setattr(device_selector._Expression, "evaluate", counting)
+    monkeypatch.setattr(device_selector, "_remembered", {})
     devices = [
         DeviceFacts("gpu.nvidia.com", {"gpu.nvidia.com/type": "gpu", "gpu.nvidia.com/uuid": f"GPU-{n}"}, {})
-        for n in range(40_000)
+        for n in range(100)
     ]
     selector = DeviceSelector(["device.driver == 'gpu.nvidia.com'", f"{GPU}.type == 'gpu'"])
-    started = time.monotonic()
     assert all(selector.admits(each) for each in devices)
-    assert time.monotonic() - started < 2
+    assert len(evaluated) == 2
 
 
 def test_more_answers_than_it_remembers_are_right(monkeypatch: pytest.MonkeyPatch) -> None:
