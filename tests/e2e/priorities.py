@@ -11,7 +11,7 @@ from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.workload import Workload
 
 # An attempt that only repeats the one before would follow within this time.
-QUIET_S = 6.0
+QUIET_S = 3.0
 
 
 @dataclass
@@ -25,7 +25,6 @@ class Classes:
         self.low = add("low", 10)
         self.middle = add("middle", 100)
         self.critical = add("critical", 1000)
-        self.polite = add("polite", 1000, preemptionPolicy="Never")
 
 
 def await_running(workload: Workload, names: Iterable[str]) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.documented import Reader
 from tests.kube_objects import GFD_H100
-from tests.manifests.objects import of_kind
 from tests.pages import ROOT, blocks, section
 
 GFD_A100 = GFD_H100 | {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.count": "4"}
@@ -34,17 +32,6 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 def test_the_readme_on_a_pod(reader: Reader) -> None:
     reader.run("README.md", "## Use it from a pod")
     assert reader.node_of("three-a100") == "a100-1"
-    told = (
-        "gpu-scheduler Successfully assigned default/three-a100 to a100-1",
-        "scheduler-ext.io/extender on a100-1, GPUs picked by the device plugin",
-    )
-
-    def described() -> bool:
-        # Columns are as wide as their longest word.
-        text = " ".join(reader.run_block("kubectl describe pod three-a100").split())
-        return all(each in text for each in told)
-
-    eventually(described, "describe says where, and why")
 
 
 def test_the_page_on_installing_from_the_inventory_to_removing(reader: Reader) -> None:
@@ -67,15 +54,3 @@ def test_the_page_on_installing_from_the_inventory_to_removing(reader: Reader) -
     cluster_wide = "kubectl get namespaces,crds,clusterroles,clusterrolebindings -o name"
     assert [name for name in reader.run_block(cluster_wide).splitlines() if "gpu" in name] == []
     assert reader.node_of("three-a100") == "a100-1", "what runs stays"
-
-
-def test_a_narrower_network_policy(reader: Reader) -> None:
-    (kustomization,) = blocks(section((ROOT / "docs/tasks/install.md").read_text(), "## Platforms"), "yaml")
-    overlay = reader.checkout / "narrow"
-    overlay.mkdir()
-    (overlay / "kustomization.yaml").write_text(kustomization)
-    policies = of_kind(
-        list(yaml.safe_load_all(reader.run_block("kubectl kustomize narrow"))), "NetworkPolicy"
-    )
-    (egress,) = [each["spec"]["egress"] for each in policies if each["metadata"]["name"] == "gpu-scheduler"]
-    assert egress == [{"to": [{"ipBlock": {"cidr": "192.0.2.10/32"}}], "ports": [{"port": 16443}]}]

@@ -22,16 +22,8 @@ pytestmark = pytest.mark.release
 
 TASKS = ROOT / "docs" / "tasks"
 RUNBOOKS = ROOT / "docs" / "runbooks"
-# Those with clusters of their own: test_documentation.py, test_shares_page.py, test_dra_page.py,
-# test_upgrade.py, chart/test_helm_page.py, autoscaler_config, kueue, idle, gangs, defrag. The pages about
-# policies, costs, right-sizing and simulated gangs need none (tests/cli: test_simulate_custom.py,
-# waste/test_waste_pages.py, test_simulate_trace.py).
-ELSEWHERE = {
-    *("install.md", "helm.md", "upgrade.md", "shares.md", "standalone.md", "dra.md", "kueue.md"),
-    *("write-a-policy.md", "autoscalers.md", "defragment.md", "idle.md", "gangs.md", "cost.md"),
-    *("right-sizing.md", "simulate-gangs.md"),
-    *("CertificateExpiry.md", "GPUBindConflictsHigh.md", "GPUSharePodsUnplaced.md"),
-}
+# Their commands run on clusters of their own.
+ELSEWHERE = {"CertificateExpiry.md", "GPUBindConflictsHigh.md", "GPUSharePodsUnplaced.md"}
 # Objects that the Prometheus Operator would install.
 MONITORS = """
 apiVersion: apiextensions.k8s.io/v1
@@ -73,20 +65,6 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
 
 def shell(page: Path) -> list[str]:
     return blocks(page.read_text(), "sh")
-
-
-def test_every_page_with_commands_is_followed_somewhere() -> None:
-    here = {
-        "agent.md",
-        "page.md",
-        "monitoring.md",
-        "kubectl-plugin.md",
-        "queue.md",
-        "scale-on-gpu-metrics.md",
-    }
-    assert {page.name for page in TASKS.glob("*.md") if shell(page)} == here | (
-        ELSEWHERE & {page.name for page in TASKS.glob("*.md")}
-    )
 
 
 def test_the_page_on_agents(reader: Reader) -> None:

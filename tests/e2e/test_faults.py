@@ -81,9 +81,7 @@ def test_hanging_blocks_one_attempt_and_is_restarted(workload: Workload) -> None
     ("status", "body", "said"),
     [
         pytest.param(500, b'{"error": "broken"}', "code 500", id="500"),
-        pytest.param(503, b"", "code 503", id="503"),
         pytest.param(200, b"<html>", "invalid character", id="an answer that is not JSON"),
-        pytest.param(200, b'{"NodeNames": ["ghost"]}', "ghost", id="a node that was not asked about"),
         pytest.param(200, b'{"Error": "no inventory"}', "no inventory", id="an error in the answer"),
     ],
 )
@@ -99,8 +97,8 @@ def test_failing_is_tried_again_ever_more_slowly(
         proxy.answer_instead = (status, body)
         name = workload.create(wishing_pod(workload, scheduler))
         assert said in await_error(workload, name)
-        time.sleep(6.0)
-        assert len(proxy.of("filter")) <= 5
+        time.sleep(3.0)
+        assert proxy.calls["filter"] <= 5
         assert "nodeName" not in workload.get(name)["spec"]
         proxy.answer_instead = None
         assert workload.await_node(name) == right

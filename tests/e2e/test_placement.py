@@ -57,22 +57,13 @@ def mixed_cluster(workload: Workload) -> None:
         pytest.param(
             {"nvidia.com/gpu": "1"}, {}, {"a100-a", "a100-b", "h100", "t4", "a100-busy"}, id="one whole GPU"
         ),
-        pytest.param({"nvidia.com/gpu": "8"}, {}, {"a100-b", "h100"}, id="eight whole GPUs"),
-        pytest.param(
-            {"nvidia.com/gpu": "2"},
-            {"model": "H100,A100-80GB"},
-            {"h100", "a100-a", "a100-b", "a100-busy"},
-            id="two GPUs of a model, best liked first",
-        ),
         pytest.param(
             {"nvidia.com/gpu": "1"},
             {"model": "A100-80GB", "min-free-memory": "60Gi"},
             {"a100-a", "a100-b"},
             id="a GPU with so much memory free",
         ),
-        pytest.param({"nvidia.com/mig-3g.40gb": "1"}, {}, {"mig-a", "mig-b"}, id="a MIG instance"),
         pytest.param({"nvidia.com/mig-3g.40gb": "2"}, {}, {"mig-b"}, id="two MIG instances"),
-        pytest.param({SHARE: "8192"}, {}, {"share-a", "share-b"}, id="a share that fits on both"),
         pytest.param({SHARE: "35000"}, {}, {"share-a"}, id="a share too large for the one in use"),
     ],
 )
@@ -111,3 +102,10 @@ def test_a_pod_of_ours_that_asks_no_gpu_goes_anywhere(workload: Workload) -> Non
     calls = filter_calls(workload.installation)
     assert workload.place(workload.pod()).startswith("plain-")
     assert calls() == 0
+
+
+def test_an_event_has_the_decision(workload: Workload) -> None:
+    where = workload.add_whole("small", 1)
+    workload.publish()
+    name = workload.create(workload.pod({"nvidia.com/gpu": "1"}))
+    assert where in workload.await_event(name, "GPUPlacement")["note"]

@@ -1,18 +1,12 @@
-"""Connections through the API server to a pod: port-forwards, including the kubectl plugin's own, and
-logs.
-"""
+"""Connections of the commands to an extender's pod, through the API server."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import socket
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
@@ -22,30 +16,13 @@ import pytest
 from scheduler_ext.cluster.active_extender import INSPECTION_PORT, get_from_pod
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.errors import ClusterError
-from tests.e2e.cluster.api import Api, Json, eventually
-from tests.e2e.cluster.child import Child
-from tests.e2e.cluster.credentials import write_kubeconfig
+from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
-from tests.e2e.cluster.whole import Cluster
 from tests.e2e.installation import NAMESPACE
 from tests.e2e.workload import Workload
 
 WHOLE = "nvidia.com/gpu"
-FORWARDING = re.compile(rf"Forwarding from {re.escape(LOOPBACK)}:(\d+) -> {INSPECTION_PORT}")
-READ_OBJECTS = [
-    {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["get", "list"]},
-    {"apiGroups": ["gpu.scheduler-ext.io"], "resources": ["gpunodes"], "verbs": ["list"]},
-]
-FIND_EXTENDERS = [
-    {"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]},
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"]},
-]
-AUTHORIZATION = "/apis/rbac.authorization.k8s.io/v1"
-
-
-def forward_rule(*verbs: str) -> Json:
-    return {"apiGroups": [""], "resources": ["pods/portforward"], "verbs": list(verbs)}
 
 
 class Told(NamedTuple):
@@ -97,41 +74,6 @@ def placed(workload: Workload) -> str:
     return name
 
 
-@pytest.mark.parametrize(
-    "websockets",
-    [
-        pytest.param("true", id="as SPDY in a WebSocket, as kubectl does since 1.31"),
-        pytest.param("false", id="as SPDY, as kubectl did before"),
-    ],
-)
-def test_kubectl_forwards_a_port_to_the_inspection_listener(
-    workload: Workload, placed: str, websockets: str, tmp_path: Path
-) -> None:
-    plane = workload.installation.plane
-    active = workload.installation.active()
-    kubectl = [str(plane.binaries.kubectl), f"--kubeconfig={plane.kubeconfig('admin')}", "-n", NAMESPACE]
-    environment = {
-        "HOME": str(tmp_path),
-        "PATH": os.environ["PATH"],
-        "KUBECTL_PORT_FORWARD_WEBSOCKETS": websockets,
-    }
-    forward = Child(
-        "kubectl port-forward",
-        [*kubectl, "port-forward", "--address", LOOPBACK, f"pod/{active.name}", f":{INSPECTION_PORT}"],
-        tmp_path / "port-forward.log",
-        environment,
-    )
-    try:
-        forward.wait_ready(lambda: FORWARDING.search(forward.tail()) is not None, 30.0)
-        found = FORWARDING.search(forward.tail())
-        assert found is not None
-        for path in (f"/explain?pod={workload.namespace}/{placed}", "/inventory"):
-            with urlopen(f"http://{LOOPBACK}:{found[1]}{path}") as reply:
-                assert json.loads(reply.read()), path
-    finally:
-        forward.stop()
-
-
 def test_the_active_one_of_two_extenders_answers_about_a_decision(workload: Workload, placed: str) -> None:
     plane = workload.installation.plane
     with urlopen(inspect_url(passive(workload), f"/explain?pod={workload.namespace}/{placed}")) as reply:
@@ -177,100 +119,3 @@ def test_a_port_without_a_listener_is_an_error_that_says_so(workload: Workload, 
     active = workload.installation.active()
     with pytest.raises(ClusterError, match=rf"pod {NAMESPACE}/{active.name}, port 9: .*connection refused"):
         get_from_pod(transport, NAMESPACE, active.name, 9, "/explain")
-
-
-def may(api: Api, rules: Sequence[Json]) -> bool:
-    """Whether a user has all these rights in the extender's namespace."""
-    return all(
-        api.create(
-            "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-            {
-                "spec": {
-                    "resourceAttributes": {
-                        "namespace": NAMESPACE,
-                        "verb": verb,
-                        "group": rule["apiGroups"][0],
-                        "resource": resource.partition("/")[0],
-                        "subresource": resource.partition("/")[2],
-                    }
-                }
-            },
-        )["status"]["allowed"]
-        for rule in rules
-        for resource in rule["resources"]
-        for verb in rule["verbs"]
-    )
-
-
-@contextmanager
-def other_user(workload: Workload, rules: Sequence[Json], path: Path) -> Iterator[Path]:
-    """The kubeconfig of a user who may read the cluster, with these rights in the extender's namespace."""
-    api = workload.api
-    name = f"other-user-{workload.namespace}"
-    accounts = f"/api/v1/namespaces/{workload.namespace}/serviceaccounts"
-    account = {"kind": "ServiceAccount", "name": name, "namespace": workload.namespace}
-    own = f"{AUTHORIZATION}/namespaces/{NAMESPACE}"
-    given = ((AUTHORIZATION, "Cluster", READ_OBJECTS), (own, "", rules))
-    api.create(accounts, {"metadata": {"name": name}})
-    try:
-        for root, scope, allowed in given:
-            role = {"apiGroup": "rbac.authorization.k8s.io", "kind": f"{scope}Role", "name": name}
-            kind = f"{scope.lower()}role"
-            api.create(f"{root}/{kind}s", {"metadata": {"name": name}, "rules": list(allowed)})
-            binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [account]}
-            api.create(f"{root}/{kind}bindings", binding)
-        token = api.create(f"{accounts}/{name}/token", {"spec": {}})["status"]["token"]
-        # The API server applies new roles a moment later.
-        eventually(lambda: may(api.as_user(token), [*READ_OBJECTS, *rules]), "the rights are in force")
-        write_kubeconfig(path, api.server, api.ca_file, {"token": token})
-        yield path
-    finally:
-        for root, scope, _ in given:
-            for kind in ("rolebindings", "roles"):
-                api.delete(f"{root}/{scope.lower()}{kind}/{name}")
-
-
-@pytest.mark.parametrize(
-    ("verbs", "asked"),
-    [
-        pytest.param((), False, id="none: the cluster's objects answer, with a note"),
-        pytest.param(("create",), False, id="create alone: the cluster's objects answer"),
-        pytest.param(("get",), False, id="get alone: the cluster's objects answer"),
-        pytest.param(("get", "create"), True, id="get and create: the extender answers"),
-    ],
-)
-def test_the_rights_that_a_port_forward_needs(
-    workload: Workload, placed: str, verbs: Sequence[str], asked: bool, tmp_path: Path
-) -> None:
-    rules = [*FIND_EXTENDERS, *([forward_rule(*verbs)] if verbs else [])]
-    with other_user(workload, rules, tmp_path / "kubeconfig") as kubeconfig:
-        kubectl = [str(workload.installation.plane.binaries.kubectl), "gpu-placement"]
-        code, out, err = told([*kubectl, "why", placed, "-n", workload.namespace, "-o", "json"], kubeconfig)
-    active = workload.installation.active().name
-    note = (
-        "Note: answered from the cluster's objects, because no extender is available: "
-        f'pod {NAMESPACE}/{active}, port {INSPECTION_PORT}: 403 Forbidden: pods "{active}" is forbidden:'
-    )
-    assert (code, json.loads(out)["recorded"] is not None) == (0, asked)
-    assert err == "" if asked else err.startswith(note)
-
-
-def test_kubectl_shows_the_last_lines_of_a_log(workload: Workload) -> None:
-    kubectl = workload.installation.plane.kubectl
-    logs = ("-n", NAMESPACE, "logs", "deployment/gpu-scheduler", "-c", "extender")
-    (last,) = kubectl(*logs, "--tail=1").splitlines()
-    whole = kubectl(*logs)
-    assert last in whole.splitlines()[1:]
-    assert whole.startswith(begin := kubectl(*logs, "--limit-bytes=20"))
-    assert len(begin) == 20
-
-
-def test_the_kubelet_answers_the_api_server_alone(cluster: Cluster) -> None:
-    ((address, port),) = cluster.kubelet_server.listening_addresses()
-    context = ssl.create_default_context(cafile=str(cluster.plane.credentials.ca_file))
-    with (
-        socket.create_connection((address, port), timeout=10) as connection,
-        context.wrap_socket(connection, server_hostname=address) as stranger,
-        pytest.raises(ssl.SSLError, match="CERTIFICATE_REQUIRED"),
-    ):
-        stranger.recv(1)

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.installation import filter_calls
-from tests.e2e.priorities import Classes, assert_no_other_pod_is_evicted, await_running, holders, there
+from tests.e2e.priorities import Classes, await_running, holders, there
 from tests.e2e.workload import MIG_HALF, Workload
 from tests.kube_objects import ANNOTATION
 
@@ -82,17 +81,6 @@ class TestWhatADevicePluginPicks:
         name = workload.create(workload.pod(limits, priorityClassName=classes.critical))
         assert workload.await_node(name) == other
         assert kept < there(workload)
-
-    def test_a_pod_that_may_not_preempt_waits(
-        self, workload: Workload, limits: Json, add: Callable[[Workload, str], str]
-    ) -> None:
-        classes = Classes(workload)
-        node = add(workload, "full")
-        workload.publish()
-        low = holders(workload, node, limits, 2, classes.low)
-        calls = filter_calls(workload.installation)
-        name = workload.create(workload.pod(limits, priorityClassName=classes.polite))
-        assert_no_other_pod_is_evicted(workload, name, low, calls)
 
     def test_a_place_is_kept_while_its_holder_leaves(
         self, workload: Workload, limits: Json, add: Callable[[Workload, str], str]

@@ -31,9 +31,8 @@ from tests.kube_objects import SHARE
 # The time limit counts from the end of the lag. The tests mostly wait, so the two classes run side by side.
 
 LAGS_S = (0.0, 3.0, 10.0)
-BOUND_S = 10.0
+BOUND_S = 60.0
 GRACE_S = 2
-# A pod that is to be evicted runs, and every extender knows it.
 SETTLED_S = 2.0
 WHOLE = {"nvidia.com/gpu": "1"}
 MIG = {MIG_HALF: "1"}
@@ -103,6 +102,7 @@ class Round:
         for stem, case in nodes.items():
             self._add(stem, case)
         self.workload.publish()
+        before = self.workload.installation.generations()
         for stem, case in nodes.items():
             pods = [
                 self._pod(case, case.held, self._held_at[i % 2], stem, terminationGracePeriodSeconds=GRACE_S)
@@ -114,7 +114,7 @@ class Round:
                 lambda name=name: self.workload.get(name)["status"]["phase"] == "Running",  # type: ignore[misc]
                 f"{name} runs",
             )
-        time.sleep(SETTLED_S)
+        self.workload.installation.await_inventory(None, before)
 
     def preempt(self, *cases: Case) -> dict[str, set[str]]:
         """Create the pods that preempt; their names by case."""

@@ -36,23 +36,8 @@ PAGE = "docs/tasks/upgrade.md"
 SCHEDULER = f"system:serviceaccount:{NAMESPACE}:gpu-scheduler"
 GPU = "nvidia.com/gpu"
 GPUS = 4
-# In the order of the page.
-RUN = (
-    *("## Before an upgrade", "## Upgrading", "## After an upgrade"),
-    *("## Rolling back the extender alone", "## Rolling back everything"),
-)
 # In the log of one container; what fails again and again exceeds it.
 MOST_WARNINGS = 30
-REFUSED = """
-apiVersion: config.scheduler-ext.io/v1alpha1
-kind: ExtenderConfiguration
-bind: {enabled: true}
-ofTheNextRelease: true
-"""
-OWN_FILE = """
-configMapGenerator:
-  - {name: gpu-scheduler-config, namespace: gpu-scheduler, behavior: merge, files: [extender.yaml]}
-"""
 OLD, NEW = "the previous release", "the present release"
 
 
@@ -249,8 +234,6 @@ def test_shares(tmp_path: Path, previous: Release) -> None:
                 load.await_more(5)
             site.await_releases(NEW, NEW)
             load.await_more(5)
-            with refused_configuration(site):
-                load.await_more(5)
             site.check_out(previous)
             site.follow("## Rolling back everything")
             site.await_releases(OLD, OLD)
@@ -258,23 +241,5 @@ def test_shares(tmp_path: Path, previous: Release) -> None:
         site.check(load, recorder, room, EXTENDER, settled)
 
 
-@contextlib.contextmanager
-def refused_configuration(site: Site) -> Iterator[None]:
-    """The reader has applied a key that the release does not know, and takes it back."""
-    (site.reader.checkout / "my-cluster" / "extender.yaml").write_text(REFUSED)
-    site.reader.run_block("cp my-cluster/kustomization.yaml kustomization.before")
-    site.reader.run_block(f"cat >> my-cluster/kustomization.yaml <<'END'\n{OWN_FILE}END")
-    site.reader.run_block("kubectl apply --server-side -k my-cluster")
-    eventually(lambda: restarted(site.installation, NAMESPACE), "the new pod does not start", 60.0)
-    yield
-    site.reader.run_block("mv kustomization.before my-cluster/kustomization.yaml")
-    (site.reader.checkout / "my-cluster" / "extender.yaml").unlink()
-
-
 def page() -> str:
     return (ROOT / PAGE).read_text()
-
-
-def test_every_command_of_the_page_is_run() -> None:
-    assert sum(len(blocks(section(page(), each), "sh")) for each in RUN) == len(blocks(page(), "sh"))
-    assert [line for line in page().splitlines() if line in RUN] == list(RUN)

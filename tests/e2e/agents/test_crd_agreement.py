@@ -18,11 +18,13 @@ from tests.agent.gpunode_reports import (
 from tests.agent.odd_reports import statuses
 from tests.e2e.agents.gpunode_api import GpuNodes, install
 from tests.e2e.cluster.control_plane import ControlPlane
-from tests.kube_objects import Json, holder
-from tests.wire.reports.gpunode_status import changed
+from tests.kube_objects import Json, gpu, holder
+from tests.wire.reports.gpunode_status import FULL, changed
+from tests.wire.reports.test_gpunode import nulls
 
 NODE = "agreement"
 DEVICE = "devices[0]"
+MIG = "devices[0].mig"
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +45,6 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
         pytest.param(
             "server", changed(f"{DEVICE}.holders", [holder("p")] * 1001), id="more holders than replicas"
         ),
-        pytest.param(
-            "server",
-            with_mig(profiles=[profile(f"{n}g.10gb") for n in range(1, 34)]),
-            id="more profiles than NVML numbers",
-        ),
         # JSON carries whole numbers exactly up to here.
         pytest.param("server", changed("sequence", 2**53), id="a number that JSON may round"),
         # Not read, but with a fixed meaning for other readers.
@@ -55,42 +52,13 @@ def nodes(control_plane: ControlPlane) -> Iterator[GpuNodes]:
             "server", changed("reportedAt", "yesterday"), id="no time, so kubectl could not show it"
         ),
         # They will be printed.
-        *(
-            pytest.param("server", changed(field, "a\x1b[2J"), id=f"{field} with a control character")
-            for field in (
-                *("bootID", "driverVersion", f"{DEVICE}.health.reason", f"{DEVICE}.holders[0].uid"),
-                *(f"{DEVICE}.{key}" for key in ("vendor", "model", "product", "architecture")),
-            )
-        ),
+        pytest.param("server", changed(f"{DEVICE}.model", "a\x1b[2J"), id="a control character"),
         pytest.param("server", with_mig(profiles=[profile(starts=(0, 0))]), id="one start twice"),
-        pytest.param("server", changed(f"{DEVICE}.pciBusID", "7:0.0"), id="no PCI address"),
-        pytest.param("server", changed(f"{DEVICE}.numaNode", -2), id="no NUMA node"),
-        pytest.param("server", changed(f"{DEVICE}.links", [{"peer": "GPU-1", "kind": "two"}]), id="no link"),
         # No pod can have such a name, so the holder would stay unknown.
         pytest.param("server", changed(f"{DEVICE}.holders[1].name", "Q/2"), id="no pod's name"),
-        pytest.param("server", changed(f"{DEVICE}.holders[1].namespace", "a.b"), id="no namespace's name"),
-        pytest.param("server", changed(f"{DEVICE}.holders[0].container", "Main"), id="no container's name"),
-        # Profiles are known by their name, so it has one spelling.
-        pytest.param("server", with_mig(instance("MIG-a", 0, profile="1G.10GB")), id="a profile in capitals"),
-        pytest.param(
-            "server", with_mig(instance("MIG-a", 0, profile="1g.10gb.me")), id="a resource's spelling"
-        ),
-        # The reader skips profiles that it does not use; here they count as written.
-        pytest.param(
-            "server", with_mig(gridSize=None, profiles=[profile()] * 2), id="no grid, one profile twice"
-        ),
-        pytest.param("server", with_mig(gridSize=None, profiles=[profile(size=0)]), id="no grid, no size"),
-        pytest.param(
-            "server", with_mig(profiles=[profile("huge", starts=())]), id="no profile, and not placed"
-        ),
         # Kubernetes' validation allows no null beside an enum, and apply no field outside the schema.
         pytest.param("server", changed("migStrategy", None), id="null for a word of a closed set"),
         pytest.param("server", changed(f"{DEVICE}.fromTheFuture", 1), id="an unknown field, applied"),
-        # It is for people, who would believe it.
-        pytest.param("server", with_summary(gpus=1), id="a summary that lies, which the reader skips"),
-        # Prevents an instance with the UUID of a GPU; comparing them would cost too much.
-        pytest.param("server", with_mig(instance("a", 0)), id="an instance's UUID that does not say so"),
-        pytest.param("server", changed(f"{DEVICE}.uuid", "MIG-1"), id="a GPU's UUID of an instance"),
         # No difference in a cluster: the API server returns 1.
         pytest.param("reader", changed(f"{DEVICE}.index", 1.0), id="a whole number written as 1.0"),
     ],
@@ -100,9 +68,157 @@ def test_one_is_stricter_than_the_other(nodes: GpuNodes, stricter: str, status: 
     assert [name for name, refuses in refused.items() if refuses] == [stricter]
 
 
-def test_a_whole_number_written_as_1_0_is_given_back_as_1(nodes: GpuNodes) -> None:
-    given = nodes.report(NODE, changed(f"{DEVICE}.index", 1.0), query="&dryRun=All")["status"]
-    assert reader_refusal(given) == ""
+# Refused by both, and accepted by both
+
+
+@pytest.mark.parametrize(
+    ("status", "fault"),
+    [
+        pytest.param(
+            {"devices": [gpu(0), gpu(0, "GPU-x")]},
+            "index 0 is that of GPU-0 and of GPU-x",
+            id="one index twice",
+        ),
+        pytest.param(changed(f"{DEVICE}.uuid", ""), "at least 1 chars", id="an empty UUID"),
+        pytest.param({"devices": [gpu(i) for i in range(65)]}, "at most 64", id="65 devices"),
+        pytest.param(changed(f"{DEVICE}.memory", {}), "Required value", id="no total"),
+        pytest.param(
+            {"devices": [gpu(0, memory={"totalMiB": 10000, "reservedMiB": 101, "usedMiB": 10000})]},
+            "usedMiB 10000 + reservedMiB 101 exceed totalMiB 10000 by more than 1 %",
+            id="one MiB above one per cent over the total",
+        ),
+        pytest.param(
+            with_mig(instance("MIG-a", 0, 2), instance("MIG-b", 1)),
+            "instance MIG-a with start 0 and size 2 overlaps MIG-b",
+            id="instances that overlap",
+        ),
+        pytest.param(
+            with_mig(instance("MIG-a", 7, 2)),
+            "instance MIG-a with start 7 and size 2 leaves the grid of 8 units",
+            id="an instance off the grid",
+        ),
+        pytest.param(
+            with_mig(instance("MIG-a", 0, profile="3c.3g.40gb")),
+            "a compute instance has fewer slices",
+            id="a compute instance as large as its GPU instance",
+        ),
+        pytest.param(
+            with_mig(instance("MIG-a", 0, 2), profiles=[profile()]),
+            "instance MIG-a with start 0 and size 2 is none that profile 1g.10gb allows",
+            id="an instance larger than its profile",
+        ),
+        pytest.param(
+            with_mig(profiles=[profile(), profile("3g.40gb", 4, (0, 5))]),
+            "profile 3g.40gb of size 4 has starts that leave the grid of 8 units",
+            id="a profile off the grid",
+        ),
+        pytest.param(
+            with_mig(profiles=[profile(), profile()]),
+            'duplicate entries for key [name="1g.10gb"]',
+            id="one profile twice",
+        ),
+        pytest.param(
+            with_mig(profiles=[profile(size=0)]),
+            "needs a size",
+            id="a profile of no size",
+        ),
+        pytest.param(
+            with_mig(instance("MIG-a", 0) | {"holder": holder("p", memoryMiB=81921)}),
+            "the holder of an instance uses more than totalMiB",
+            id="the holder of an instance with more than there is",
+        ),
+        pytest.param(
+            with_mig(instance("MIG-a", 0), enabled=False),
+            "a GPU whose MIG mode is off has no instances",
+            id="an instance where MIG is off",
+        ),
+        pytest.param(
+            {
+                "devices": [
+                    gpu(n, mig={"instances": [instance(f"MIG-{n}", 1), instance("MIG-a", 0)]})
+                    for n in range(3)
+                ]
+            },
+            "instances of two GPUs have the same UUID",
+            id="one instance on three GPUs",
+        ),
+        pytest.param(
+            {"devices": [gpu(0, holders=[holder("p"), holder("q", memoryMiB=81921)])]},
+            "a holder uses 81921 MiB of a GPU of 81920",
+            id="a holder with more than there is",
+        ),
+        pytest.param(
+            {"devices": [gpu(0, "MIG-a", mig={"instances": [instance("MIG-a", 0)]})]},
+            "a UUID that begins with MIG- is that of an instance",
+            id="a GPU with the UUID of its instance",
+        ),
+        *[
+            pytest.param(changed(path, value), fault, id=f"{path} {value!r}")
+            for path, value, fault in [
+                (f"{DEVICE}.uuid", "GPU-a\x1b[2J", "should match"),
+                (f"{DEVICE}.index", 1024, "less than or equal to 1023"),
+                (f"{DEVICE}.memory.reservedMiB", 0.5, "must be of type integer"),
+                (f"{DEVICE}.computeCapability", "8.0\n", "should match"),
+                (f"{MIG}.instances[0].size", 0, "greater than or equal to 1"),
+                ("migStrategy", "double", 'supported values: "none", "single", "mixed"'),
+            ]
+        ],
+    ],
+)
+def test_both_refuse_what_cannot_be(nodes: GpuNodes, status: Json, fault: str) -> None:
+    assert fault in nodes.refusal(NODE, status)
+    assert reader_refusal(status)
+
+
+@pytest.mark.parametrize(
+    ("status", "field", "fault"),
+    [
+        pytest.param(with_summary(gpus=1), "gpus", "is 1, but the number of devices is 2", id="fewer GPUs"),
+        pytest.param(
+            with_summary(healthy=2),
+            "healthy",
+            "is 2, but the number of devices that are not Unhealthy is 1",
+            id="healthier",
+        ),
+        pytest.param(
+            with_summary(model="A100-80GB"), "model", "does not list the models", id="a model left out"
+        ),
+        pytest.param(
+            with_summary(memoryUsedPercent=26),
+            "memoryUsedPercent",
+            "is 26, but devices use 40960 of 163840 MiB",
+            id="more memory used",
+        ),
+    ],
+)
+def test_a_summary_cannot_lie(nodes: GpuNodes, status: Json, field: str, fault: str) -> None:
+    refusal = nodes.refusal(NODE, status)
+    assert f"status.summary.{field}: " in refusal
+    assert f"summary.{field} {fault}" in refusal
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param(
+            nulls(FULL)
+            | {"devices": [gpu(0, health=None, mig=None, holders=None, links=None, product=None)]}
+            | {"migStrategy": "none"},
+            id="null for absent values",
+        ),
+        pytest.param(
+            {"devices": [gpu(0, memory={"totalMiB": 10000, "reservedMiB": 100, "usedMiB": 10000})]},
+            id="one per cent over the total",
+        ),
+        pytest.param(with_mig(instance("MIG-a", 11), gridSize=12), id="the last unit of its own grid"),
+        pytest.param(
+            with_mig(profiles=[profile(size=0, starts=(), most=0)]), id="a profile that cannot be placed"
+        ),
+        pytest.param(with_summary(), id="a summary that agrees"),
+    ],
+)
+def test_both_accept_the_barely_possible(nodes: GpuNodes, status: Json) -> None:
+    assert (nodes.refusal(NODE, status), reader_refusal(status)) == ("", "")
 
 
 # The law

@@ -3,46 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from tests.e2e.autoscaler.bought_nodes import BoughtNodes, running_bought_nodes
 from tests.e2e.autoscaler.karpenter import NODE_CLAIMS, allow, running_karpenter
-from tests.e2e.autoscaler.node_groups import NodeGroup
-from tests.e2e.autoscaler.purchases import Purchases, watched_purchases
+from tests.e2e.autoscaler.node_groups import NODE_POOL, NodeGroup
 from tests.e2e.cluster.api import Json, eventually
-from tests.e2e.installation import MANIFESTS, Installation
+from tests.e2e.installation import Installation
+from tests.e2e.kustomization import write_kustomization
 from tests.e2e.shares.share_workload import ShareWorkload, running_share_installation
 
 # Most of it is the start of a node, on a machine that runs other tests as well.
 _RUNNING_S = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What it took until all pods of a scenario ran. `needed` and `bought` are nodes by their group."""
-
-    scenario: str
-    pods: int
-    needed: Mapping[str, int]
-    bought: Mapping[str, int]
-    seconds: float
-
-    def row(self) -> str:
-        """A row of the table, with the head of TABLE."""
-        needed, bought = sum(self.needed.values()), sum(self.bought.values())
-        kinds = ", ".join(f"{count} {group}" for group, count in sorted(self.bought.items()))
-        return f"| {self.scenario} | {self.pods} | {kinds} | {needed} | {bought} | {self.seconds:.0f} |"
-
-
-TABLE = "| scenario | pods | nodes | needed | bought | seconds |\n|---|--:|---|--:|--:|--:|"
 
 
 class Market:
@@ -53,14 +29,11 @@ class Market:
         installation: Installation,
         groups: Mapping[str, NodeGroup],
         nodes: BoughtNodes,
-        purchases: Purchases,
     ) -> None:
         self.installation = installation
         self.api = installation.api
         self.groups = groups
         self.nodes = nodes
-        self.purchases = purchases
-        self.outcomes: list[Outcome] = []
 
     def run(self, workload: ShareWorkload, pods: Sequence[Json]) -> list[str]:
         """Create the pods, and wait until all run; their names."""
@@ -68,82 +41,54 @@ class Market:
         eventually(lambda: self.waiting(workload, names) == [], f"all pods run: {names}", _RUNNING_S)
         return names
 
-    def outcome(self, scenario: str, start: float, pods: int, needed: Mapping[str, int]) -> Outcome:
-        """Note what was bought since `start`, now that all pods run."""
-        seconds = time.monotonic() - start
-        bought = dict(Counter(purchase.group for purchase in self.purchases.since(start)))
-        outcome = Outcome(scenario, pods, needed, bought, round(seconds, 1))
-        self.outcomes.append(outcome)
-        return outcome
+    def claims(self) -> dict[str, str]:
+        """The group of each node that Karpenter has bought and not returned."""
+        claims = self.api.items(NODE_CLAIMS)
+        return {each["metadata"]["name"]: each["metadata"]["labels"][NODE_POOL] for each in claims}
+
+    def bought(self, before: Collection[str] = ()) -> Counter[str]:
+        """The nodes that were bought beside those before, by group."""
+        return Counter(group for name, group in self.claims().items() if name not in before)
 
     def waiting(self, workload: ShareWorkload, names: Sequence[str]) -> list[str]:
         """Those of the pods that do not run."""
         phases = {pod["metadata"]["name"]: pod["status"].get("phase") for pod in workload.all_pods()}
         return [name for name in names if phases.get(name) != "Running"]
 
-    def clear(self, since: float = 0.0) -> None:
-        """Return the nodes that were bought from a moment on; their pods must be gone."""
-        names = {purchase.name for purchase in self.purchases.since(since)}
+    def clear(self, before: Collection[str] = ()) -> None:
+        """Return the nodes that were bought beside those before; their pods must be gone."""
+        names = self.claims().keys() - set(before)
         for name in names:
             self.api.delete(f"{NODE_CLAIMS}/{name}")
-
-        def gone() -> bool:
-            return not names & {claim["metadata"]["name"] for claim in self.api.items(NODE_CLAIMS)}
-
-        eventually(gone, "Karpenter has returned the nodes", _RUNNING_S)
-
-    def report(self) -> str:
-        """All outcomes as a table, and as JSON."""
-        rows = [outcome.row() for outcome in self.outcomes]
-        return "\n".join([TABLE, *rows, *(json.dumps(asdict(outcome)) for outcome in self.outcomes)])
+        eventually(lambda: not names & self.claims().keys(), "Karpenter has returned the nodes", _RUNNING_S)
 
 
 def overlay(directory: Path, *, placeholders: bool = False) -> Path:
     """A kustomization of memory shares, written there, with or without placeholders. The agents' pods run no
     agent, because the tests write the reports; Karpenter counts what they request.
     """
-    directory.mkdir()
-    parts = ("overlays/shares", *(["components/placeholders"] if placeholders else []))
-    shares, *components = (os.path.relpath(MANIFESTS / part, directory.resolve()) for part in parts)
     image = {"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "no-agent:1"}
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [shares],
-        "components": components,
-        "patches": [{"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump([image])}],
-        "configMapGenerator": [
-            {
-                "name": "gpu-scheduler-config",
-                "namespace": "gpu-scheduler",
-                "behavior": "merge",
-                "files": ["extender.yaml"],
-            }
-        ],
-    }
-    extender = {
-        "apiVersion": "config.scheduler-ext.io/v1alpha1",
-        "kind": "ExtenderConfiguration",
-        "bind": {"enabled": True},
-        "autoscaler": {"placeholders": {"enabled": placeholders, "after": "0s"}},
-    }
-    for name, content in (("kustomization", kustomization), ("extender", extender)):
-        (directory / f"{name}.yaml").write_text(yaml.safe_dump(content))
-    return directory
+    return write_kustomization(
+        directory,
+        "overlays/shares",
+        ["placeholders"] if placeholders else [],
+        extender={
+            "bind": {"enabled": True},
+            "autoscaler": {"placeholders": {"enabled": placeholders, "after": "0s"}},
+        },
+        patches=[{"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump([image])}],
+    )
 
 
 @contextlib.contextmanager
 def open_market(directory: Path, groups: Mapping[str, NodeGroup]) -> Iterator[Market]:
-    """A cluster of its own with these node groups and no nodes in them. The report is printed at the end."""
+    """A cluster of its own with these node groups and no nodes in them."""
     machines = {group.machine.name: group.machine for group in groups.values()}
     with running_share_installation(directory, overlay(directory / "overlay")) as installation:
         api = installation.api
         with (
             running_karpenter(installation.plane, list(machines.values())),
             running_bought_nodes(api, groups) as nodes,
-            watched_purchases(api, NODE_CLAIMS) as purchases,
         ):
             allow(installation.plane, list(groups.values()))
-            market = Market(installation, groups, nodes, purchases)
-            yield market
-            print(market.report())
+            yield Market(installation, groups, nodes)

@@ -10,7 +10,7 @@ from tests.e2e.autoscaler_config.test_autoscalers_page import PAGE
 from tests.e2e.cluster.api import ApiError, Json, eventually
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.documented import Reader
-from tests.e2e.installation import NAMESPACE, Installation
+from tests.e2e.installation import Installation
 from tests.e2e.workload import Workload
 from tests.kube_objects import gpu
 from tests.pages import blocks, section
@@ -97,21 +97,6 @@ def test_no_node_takes_a_placeholder_and_it_goes_when_its_pod_is_placed(workload
     workload.publish()
     assert workload.await_node(name, 60) == new
     eventually(lambda: not workload.api.items(JOBS), "the placeholder is gone")
-
-
-def test_a_placeholder_ends_without_an_extender(workload: Workload) -> None:
-    in_use(workload)
-    workload.create(demanding(workload))
-    eventually(lambda: workload.api.items(JOBS), "there is a placeholder")
-    scale = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/gpu-scheduler/scale"
-    workload.api.patch(scale, {"spec": {"replicas": 0}})
-    try:
-        eventually(lambda: not workload.installation.pods(), "no extender runs", 60)
-        eventually(lambda: not workload.api.items(JOBS), "its deadline has passed", 60)
-        eventually(lambda: not workload.api.items(PODS), "its pod is gone")
-    finally:
-        workload.api.patch(scale, {"spec": {"replicas": 2}})
-    workload.installation.await_ready()
 
 
 def test_the_namespace_admits_little(workload: Workload) -> None:

@@ -9,15 +9,14 @@ from typing import Any
 
 import pytest
 
-from tests.dra_objects import DRIVER, device_class, request
 from tests.e2e.chart.helm import NAMESPACE, Key
 from tests.e2e.chart.live_objects import live_objects
 from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.binaries import find_helm
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.documented import Reader
-from tests.e2e.dra.dra_workload import CLASSES, DraWorkload
-from tests.e2e.installation import Installation, filter_calls
+from tests.e2e.installation import Installation
+from tests.e2e.workload import Workload
 from tests.kube_objects import GFD_H100
 from tests.pages import ROOT, blocks, section
 
@@ -142,13 +141,13 @@ def test_it_rolls_back(story: Story) -> None:
 
 
 @pytest.fixture
-def workload(story: Story) -> Iterator[DraWorkload]:
-    workload = DraWorkload(story.installation)
+def workload(story: Story) -> Iterator[Workload]:
+    workload = Workload(story.installation)
     yield workload
     workload.close()
 
 
-def test_a_value_turns_the_standalone_extender_on(story: Story, workload: DraWorkload) -> None:
+def test_a_value_turns_the_standalone_extender_on(story: Story, workload: Workload) -> None:
     """With the certificates of its page. kube-scheduler asks it, and the sidecar is gone."""
     certificates, secrets = blocks(STANDALONE, "sh")
     create = re.findall(r"^kubectl .* create secret .*\\\n.*$", secrets, re.MULTILINE)
@@ -158,18 +157,6 @@ def test_a_value_turns_the_standalone_extender_on(story: Story, workload: DraWor
     assert story.containers() == {"gpu-scheduler": ["kube-scheduler"], "gpu-scheduler-extender": ["extender"]}
     assert workload.place(workload.pod({"nvidia.com/gpu": "1"})) == "h100-1"
     assert story.installation.metric(CALLS, component="extender", verb="filter", code="200") >= 1
-
-
-def test_a_value_sends_pods_with_claims_only(story: Story, workload: DraWorkload) -> None:
-    """And the extender is a sidecar again."""
-    story.change("dra: {enabled: true}")
-    story.await_pods()
-    assert story.containers() == {"gpu-scheduler": ["kube-scheduler", "extender"]}
-    story.reader.api.create(CLASSES, device_class(DRIVER))
-    node = workload.add_dra("claims", 1)
-    calls = filter_calls(story.installation)
-    assert workload.place(workload.pod(**workload.claim("asked", request()))) == node
-    assert calls() >= 1
 
 
 def test_a_value_turns_shares_on(story: Story) -> None:
@@ -223,16 +210,3 @@ def test_helm_takes_over_from_kubectl(story: Story) -> None:
     assert story.objects() == story.by_helm["shares"]
     names = [each["metadata"]["name"] for each in story.reader.api.items(CONFIG_MAPS)]
     assert [name for name in names if "config" in name] == ["gpu-scheduler-config"]
-
-
-def test_its_test_fails_without_a_scheduler(story: Story) -> None:
-    story.reader.run_block(f"kubectl -n {NAMESPACE} scale deployment/gpu-scheduler --replicas=0")
-    eventually(lambda: not story.installation.pods(), "the pods are gone")
-    tested = f"helm -n {NAMESPACE} test gpu-scheduler --timeout 3s"
-    failed = story.reader.run_block(f"! {tested} 2>&1")
-    assert "gpu-scheduler-test" in failed
-
-
-def test_every_block_of_the_page_is_run() -> None:
-    run = ("## Install", "## Values", "## Upgrade", "## From kustomize to Helm", "## Uninstall")
-    assert sum(len(blocks(section(PAGE, each), "sh")) for each in run) == len(blocks(PAGE, "sh"))

@@ -158,10 +158,6 @@ class ControlPlane:
         revision = json.loads(unverified.post(f"{url}/range", {"key": key}))["header"]["revision"]
         unverified.post(f"{url}/compaction", {"revision": revision, "physical": True})
 
-    def listening_addresses(self) -> set[tuple[str, int]]:
-        """(address, port) of every TCP socket that any of the processes listens on."""
-        return {found for child in self._children for found in child.listening_addresses()}
-
     def _start(self, name: str, *command: str | Path) -> Child:
         child = Child(name, command, self.directory / f"{name}.log")
         self._children.append(child)

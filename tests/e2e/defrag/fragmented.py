@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster.api import Json, eventually
@@ -15,7 +13,6 @@ from tests.e2e.workload import Workload
 
 ONE = {"nvidia.com/gpu": "1"}
 HELD = "gpu.scheduler-ext.io/held"
-BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
 
 
 @dataclass
@@ -125,19 +122,3 @@ class Fragmented:
         return [
             pod for pod in self.workload.all_pods() if pod["metadata"].get("labels", {}).get("app") == owner
         ]
-
-    def budget(self, app: str) -> None:
-        """A PodDisruptionBudget that allows no disruption of these pods."""
-        path = BUDGETS.format(self.workload.namespace)
-        spec = {"maxUnavailable": 0, "selector": {"matchLabels": {"app": app}}}
-        self.workload.api.create(path, {"metadata": {"name": app}, "spec": spec})
-
-        def observed() -> Any:
-            return self.workload.api.get(f"{path}/{app}").get("status", {}).get("observedGeneration")
-
-        eventually(observed, "the budget knows its pods")
-
-
-def names(pods: Sequence[Json]) -> set[str]:
-    """The names of pods."""
-    return {pod["metadata"]["name"] for pod in pods}

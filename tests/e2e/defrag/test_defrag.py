@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.request.request import GpuRequest
-from scheduler_ext.defrag.evictions import evict
-from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster.api import eventually
-from tests.e2e.defrag.fragmented import HELD, Fragmented, names
+from tests.e2e.defrag.fragmented import Fragmented
 from tests.e2e.workload import Workload
 
 
@@ -53,18 +45,6 @@ def test_the_waiting_pod_gets_in_after_one_move(fragmented: Fragmented) -> None:
     ]
     assert answer["execution"]["problem"] is None
     assert "create pods/eviction" in answer["stderr"]
-    assert fragmented.held() == {}
-
-
-def test_a_budget_keeps_its_pod_where_it_is(fragmented: Fragmented) -> None:
-    _, _, waiting = two_nodes(fragmented)
-    fragmented.budget("x")
-    before = names(fragmented.workload.all_pods())
-    answer = fragmented.finished(fragmented.defrag(waiting, "--execute"), 3)
-    assert answer["moves"] == []
-    reasons = [each["reason"] for each in answer["staying"]]
-    assert "has a PodDisruptionBudget that allows no disruption now" in reasons
-    assert names(fragmented.workload.all_pods()) == before
     assert fragmented.held() == {}
 
 
@@ -133,38 +113,3 @@ def test_a_restart_of_the_extenders_keeps_the_room(fragmented: Fragmented) -> No
     eventually(lambda: [pod["spec"].get("nodeName") for pod in fragmented.of("x")] == [second], "x moved")
     for pod in pods:
         eventually(lambda pod=pod: pod.ready, "the extenders are ready again")  # type: ignore[misc]
-
-
-def test_a_second_run_is_refused_while_room_is_held_for_another_pod(fragmented: Fragmented) -> None:
-    first, _, waiting = two_nodes(fragmented)
-    workload = fragmented.workload
-    other = fragmented.waiting(2)
-    room = [{"for": f"{workload.namespace}/{other}", "until": "2099-01-01T00:00:00Z"}]
-    workload.api.patch(f"{GPU_NODES}/{first}", {"metadata": {"annotations": {HELD: json.dumps(room)}}})
-    process = fragmented.defrag(waiting, "--execute")
-    _, stderr = process.communicate(timeout=90.0)
-    assert process.returncode == 1
-    assert f"node {first} holds room for {workload.namespace}/{other} until 2099" in stderr
-    assert len(fragmented.of("x")) == 1
-
-
-def test_the_eviction_api_has_the_last_word(fragmented: Fragmented) -> None:
-    """A budget may change after the last check."""
-    workload = fragmented.workload
-    node = workload.add_whole("node", 1)
-    workload.publish()
-    fragmented.owned("x", node)
-    fragmented.budget("x")
-    uid = workload.get("x-0")["metadata"]["uid"]
-    pod = BoundPod(uid, workload.namespace, "x-0", 0, GpuRequest())
-    transport = Transport.from_kubeconfig(workload.installation.plane.kubeconfig("admin"))
-    try:
-        refused = evict(transport, pod, time.monotonic() + 1.0)
-        assert refused is not None
-        assert "disruption budget" in refused
-        # Another pod of that name is not evicted, whatever the budget.
-        stranger = replace(pod, uid="another")
-        assert evict(transport, stranger, time.monotonic()) is not None
-    finally:
-        transport.close()
-    assert "deletionTimestamp" not in workload.get("x-0")["metadata"]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +11,8 @@ from tests.e2e.cluster.api import eventually
 from tests.e2e.cluster.features import DEVICE_TAINT_RULES
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.dra.dra_workload import CLASSES, DraWorkload
-from tests.e2e.installation import MANIFESTS, Installation
+from tests.e2e.installation import Installation
+from tests.e2e.kustomization import write_kustomization
 from tests.kube_objects import gpu
 
 ONE = {"nvidia.com/gpu": "1"}
@@ -27,27 +26,10 @@ def dra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     with running_cluster(directory, features=DEVICE_TAINT_RULES) as cluster:
         installation = Installation(cluster)
         cluster.plane.api.create(CLASSES, device_class(DRIVER))
-        installation.install(str(_kustomization(directory / "my-cluster")))
+        mine = directory / "my-cluster"
+        write_kustomization(mine, "overlays/dra", ["dra-health"], extender={"dra": {"deviceTaints": True}})
+        installation.install(str(mine))
         yield installation
-
-
-def _kustomization(directory: Path) -> Path:
-    directory.mkdir()
-    base, component = (
-        os.path.relpath(MANIFESTS / part, directory.resolve())
-        for part in ("overlays/dra", "components/dra-health")
-    )
-    (directory / "kustomization.yaml").write_text(
-        "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"
-        f"resources: [{base}]\ncomponents: [{component}]\n"
-        "configMapGenerator:\n- name: gpu-scheduler-config\n  namespace: gpu-scheduler\n"
-        "  behavior: merge\n  files: [extender.yaml]\n"
-    )
-    (directory / "extender.yaml").write_text(
-        "apiVersion: config.scheduler-ext.io/v1alpha1\nkind: ExtenderConfiguration\n"
-        "dra:\n  deviceTaints: true\n"
-    )
-    return directory
 
 
 def test_a_stock_scheduler_gives_no_sick_gpu_to_a_claim(workload: DraWorkload) -> None:
@@ -68,15 +50,3 @@ def test_a_stock_scheduler_gives_no_sick_gpu_to_a_claim(workload: DraWorkload) -
     report()
     eventually(lambda: not workload.rules(), "the rule is gone")
     assert workload.await_node(second, 60) == node
-
-
-def test_a_rule_of_another_is_left_alone(workload: DraWorkload) -> None:
-    node = workload.add_dra("h100", 1)
-    theirs = workload.taint("theirs", driver=DRIVER, pool="another")
-    workload.report(node, [gpu(0, f"GPU-{node}-0", model="H100-80GB", total=81559) | SICK])
-    workload.publish()
-    eventually(lambda: len(workload.rules()) == 2, "there is a rule of ours")
-    workload.report(node, [gpu(0, f"GPU-{node}-0", model="H100-80GB", total=81559)])
-    workload.publish()
-    eventually(lambda: len(workload.rules()) == 1, "our rule is gone")
-    assert workload.api.get(theirs)

@@ -6,7 +6,7 @@ from tests.dra_objects import DRIVER, request
 from tests.e2e.cluster.api import eventually
 from tests.e2e.dra.dra_workload import DraWorkload
 from tests.e2e.installation import filter_calls
-from tests.kube_objects import ANNOTATION, gpu
+from tests.kube_objects import gpu
 
 ONE = {"nvidia.com/gpu": "1"}
 TWICE = "node(s) had GPUs that device plugin and DRA could hand out twice"
@@ -33,16 +33,6 @@ def test_a_pod_with_a_claim_of_its_own_is_sent_and_packed(workload: DraWorkload)
     calls = filter_calls(workload.installation)
     assert workload.place(workload.pod(**workload.claim("second", request()))) == used
     assert calls() == 1
-
-
-def test_wishes_hold_for_claims(workload: DraWorkload) -> None:
-    workload.add_dra("h100", 4, "H100-80GB")
-    expected = workload.add_dra("a100", 4, "A100-80GB")
-    workload.await_known()
-    wish = {f"{ANNOTATION}model": "A100"}
-    for name in ("one", "two"):
-        pod = workload.pod(annotations=wish, **workload.claim(name, request()))
-        assert workload.place(pod) == expected
 
 
 def test_a_gpu_of_the_device_plugin_is_not_claimed_beside(workload: DraWorkload) -> None:
@@ -76,23 +66,3 @@ def test_a_claim_is_not_given_a_gpu_that_is_tainted_by_a_rule(workload: DraWorkl
     second = workload.pod(ONE)
     judged = {each["node"]: each["verdict"] for each in workload.installation.explain(second)["nodes"]}
     assert judged[node] == "rejected"
-
-
-def test_why_says_which_gpu_a_pod_has_by_claim(workload: DraWorkload) -> None:
-    node = workload.add_dra("h100", 2)
-    workload.await_known()
-    name = workload.create(workload.pod(**workload.claim("own", request(2))))
-    assert workload.await_node(name) == node
-    event = workload.await_event(name, "GPUPlacement")
-    assert event["note"].startswith(f"on {node}, GPUs picked by kube-scheduler for a claim; ")
-
-
-def test_a_pod_waits_until_a_claim_is_free(workload: DraWorkload) -> None:
-    node = workload.add_dra("h100", 1)
-    workload.await_known()
-    first = workload.create(workload.pod(ONE))
-    assert workload.await_node(first) == node
-    second = workload.create(workload.pod(**workload.claim("own", request())))
-    eventually(lambda: workload.unscheduled(second), "it waits")
-    workload.remove(first)
-    assert workload.await_node(second, 60) == node

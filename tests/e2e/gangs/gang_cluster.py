@@ -2,50 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.e2e.cluster.api import ApiError, Json, eventually
 from tests.e2e.cluster.whole import Cluster, running_cluster
-from tests.e2e.installation import MANIFESTS, Installation
+from tests.e2e.installation import Installation
+from tests.e2e.kustomization import write_kustomization
 from tests.e2e.workload import TOLERATION, Workload
 
 GATE = "gpu.scheduler-ext.io/gang"
 PREFIX = "gpu.scheduler-ext.io/"
-CONFIGURATION = {
-    "apiVersion": "config.scheduler-ext.io/v1alpha1",
-    "kind": "ExtenderConfiguration",
+CONFIGURATION: Json = {
     "nominate": {"enabled": True, "gangs": {"enabled": True, "deadline": "10s", "preempts": True}},
 }
-
-
-def write_overlay(directory: Path, configuration: Json = CONFIGURATION) -> None:
-    """A kustomization of the base with gangs, and this configuration of the extender."""
-    directory.mkdir(exist_ok=True)
-    (directory / "extender.yaml").write_text(yaml.safe_dump(configuration))
-    kustomization = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(MANIFESTS / "base", directory)],
-        "components": [
-            os.path.relpath(MANIFESTS / "components" / name, directory) for name in ("planner", "gangs")
-        ],
-        "configMapGenerator": [
-            {
-                "name": "gpu-scheduler-config",
-                "namespace": "gpu-scheduler",
-                "behavior": "merge",
-                "files": ["extender.yaml"],
-            }
-        ],
-    }
-    (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
 
 
 @contextmanager
@@ -57,10 +30,9 @@ def running_gang_cluster(directory: Path, minor: str | None = None) -> Iterator[
 
 def installed(cluster: Cluster, directory: Path, configuration: Json = CONFIGURATION) -> Installation:
     """The product with gangs on a cluster."""
-    write_overlay(directory, configuration)
+    write_kustomization(directory, components=["planner", "gangs"], extender=configuration)
     installation = Installation(cluster)
-    installation.plane.kubectl("apply", "--server-side", "-k", directory)
-    installation.await_rollout()
+    installation.install(str(directory))
     return installation
 
 

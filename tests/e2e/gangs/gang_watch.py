@@ -6,13 +6,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tests.e2e.cluster.api import Api, Json
 from tests.e2e.gangs.gang_cluster import GATE
 
 _LOOK_S = 0.2
-_SLOW_S = 7.0
 
 
 @dataclass
@@ -39,10 +38,6 @@ class Account:
     fits_s: float = 0.0
     longest_partial_s: float = 0.0
     longest_fits_s: float = 0.0
-    starts: int = 0
-    fits_since: float = 0.0
-    longest_at: tuple[float, float] = (0.0, 0.0)
-    waits_s: list[float] = field(default_factory=list)
 
 
 class GangWatch(threading.Thread):
@@ -60,9 +55,6 @@ class GangWatch(threading.Thread):
         self._finished: set[str] = set()
         self.accounts: dict[str, Account] = {}
         self.problems: list[str] = []
-        self.why: list[str] = []
-        """What the extender said about gangs that fitted for long."""
-        self.explain: Callable[[], str] = lambda: ""
         self._judge = threading.Thread(target=self._judge_often, daemon=True)
 
     def start(self) -> None:
@@ -78,11 +70,9 @@ class GangWatch(threading.Thread):
             try:
                 for kind, pod in self._api.watch(self._path, self.stopping.is_set):
                     self._see(kind, pod)
-            except Exception as error:  # the API server is paused
-                time.sleep(0.5)
-                if self.stopping.is_set():
-                    return
-                self.last_error = repr(error)
+            except Exception:
+                # The API server is paused.
+                self.stopping.wait(0.5)
 
     def _see(self, kind: str, pod: Json) -> None:
         metadata, spec = pod["metadata"], pod.get("spec", {})
@@ -172,11 +162,6 @@ class GangWatch(threading.Thread):
             if count > self.capacity.get(node, 10**6):
                 self.problems.append(f"{count} GPUs of {node} are promised")
 
-    def _ask_why(self, members: list[Seen], free: Mapping[str, int]) -> None:
-        said = self.explain()
-        left = {node: count for node, count in free.items() if count}
-        self.why.append(f"{time.ctime()} {members[0].gang}: {said}; free {left}")
-
     def _account(self, gang: str) -> Account:
         return self.accounts.setdefault(gang, Account())
 
@@ -188,8 +173,6 @@ class GangWatch(threading.Thread):
                 account.partial_s += passed
                 account.longest_partial_s = max(account.longest_partial_s, account.partial_s)
             else:
-                if bound and account.partial_s:
-                    account.starts += 1
                 account.partial_s = 0.0
 
     def _fitting(self, gangs: Mapping[str, list[Seen]], pods: list[Seen], passed: float) -> None:
@@ -197,20 +180,8 @@ class GangWatch(threading.Thread):
         fitting = fitting_gangs(gangs, free)
         for name in gangs:
             account = self._account(name)
-            if name in fitting:
-                if not account.fits_s:
-                    account.fits_since = time.time()
-                was, account.fits_s = account.fits_s, account.fits_s + passed
-                if was < _SLOW_S <= account.fits_s:
-                    members = gangs[name]
-                    threading.Thread(target=self._ask_why, args=(members, free), daemon=True).start()
-                if account.fits_s > account.longest_fits_s:
-                    account.longest_at = account.fits_since, time.time()
-                account.longest_fits_s = max(account.longest_fits_s, account.fits_s)
-            else:
-                if account.fits_s:
-                    account.waits_s.append(account.fits_s)
-                account.fits_s = 0.0
+            account.fits_s = account.fits_s + passed if name in fitting else 0.0
+            account.longest_fits_s = max(account.longest_fits_s, account.fits_s)
 
 
 def free_gpus(capacity: Mapping[str, int], pods: Iterable[Seen]) -> dict[str, int]:

@@ -123,10 +123,7 @@ def extender_api(api: Api) -> Api:
     "change",
     [
         pytest.param({"metadata": {"labels": {"a": "b"}}}, id="label it"),
-        pytest.param({"metadata": {"annotations": {"a": "b"}}}, id="annotate it otherwise"),
         pytest.param({"metadata": {"annotations": {AT: "x"}, "labels": {"a": "b"}}}, id="warn and label it"),
-        pytest.param({"metadata": {"finalizers": ["example.com/stay"]}}, id="make it stay"),
-        pytest.param({"spec": {"activeDeadlineSeconds": 1}}, id="end it"),
     ],
 )
 def test_the_extender_changes_nothing_else_of_a_pod(reader: Reader, lab: Lab, change: Json) -> None:

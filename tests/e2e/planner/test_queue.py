@@ -49,17 +49,3 @@ def test_planned_and_waiting_pods_with_their_starts(lab: PlannerLab) -> None:
     lab.await_node(planned)
     left = eventually(lambda: (found := listed(lab))["total"] == 1 and found, "one waits")
     assert [item["name"] for item in left["items"]] == [large]
-
-
-def test_a_stated_limit_bounds_the_start(lab: PlannerLab) -> None:
-    node = lab.add_whole("short", 1)
-    lab.publish()
-    hour = lab.create(lab.pod(ONE, activeDeadlineSeconds=3600))
-    assert lab.await_node(hour) == node
-    waits = lab.create(lab.pod(ONE))
-    (item,) = eventually(
-        lambda: (items := listed(lab)["items"]) and items[0]["start"]["byStatedLimits"] and items,
-        "the limit is known",
-    )
-    assert item["name"] == waits
-    assert "within 59m" in queue(lab) or "within 1h (limit)" in queue(lab)

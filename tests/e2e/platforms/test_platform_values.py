@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.e2e.chart.helm import assert_equal
-from tests.e2e.platforms.kustomizations import PAGES, shown
 from tests.manifests.objects import Json
+from tests.pages import ROOT
+
+PAGES = ROOT / "docs" / "tasks" / "platforms"
+# What an `sh` block writes or appends, and what a `yaml` block shows.
+_SHOWN = re.compile(
+    r"^cat > my-cluster/kustomization.yaml <<END\n(?P<written>.*?)^END$"
+    r"|^echo '(?P<appended>.*?)' >> my-cluster/kustomization.yaml$"
+    r"|^```yaml\n(?P<block>.*?)^```$",
+    re.DOTALL | re.MULTILINE,
+)
+
+
+def shown(page: str) -> Iterator[Json]:
+    """Every kustomization and all values of a page in their order; only kustomizations have `resources`."""
+    written = ""
+    for found in _SHOWN.finditer(page):
+        if found["written"]:
+            written = found["written"].replace("${VERSION:?}", "v1.36.3")
+        text = found["block"] or f"{written}\n{found['appended'] or ''}"
+        yield yaml.safe_load(text)
+
 
 # Simulated nodes, which the chart does not have.
 ONLY_BY_KUSTOMIZE = "../manifests/overlays/kwok-demo"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from tests.e2e.cluster.api import MERGE, STRATEGIC, Api, ApiError, Json, eventua
 from tests.e2e.cluster.control_plane import ControlPlane
 from tests.e2e.cluster.whole import PLAIN_NODES, running_cluster
 from tests.e2e.installation import MANIFESTS
+from tests.e2e.kustomization import write_kustomization
 from tests.kube_objects import SHARE
 
 NAMESPACE = "shares"
@@ -148,16 +148,7 @@ def running_policies(directory: Path, *components: Path) -> Iterator[ShareCluste
     """A cluster with the base and these components; stopped at the end."""
     with running_cluster(directory) as cluster:
         plane = cluster.plane
-        overlay = directory / "overlay"
-        overlay.mkdir()
-        kustomization = {
-            "apiVersion": "kustomize.config.k8s.io/v1beta1",
-            "kind": "Kustomization",
-            # kustomize accepts directories by their relative paths only.
-            "resources": [os.path.relpath(MANIFESTS / "base", overlay)],
-            "components": [os.path.relpath(each, overlay) for each in components],
-        }
-        (overlay / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
+        overlay = write_kustomization(directory / "overlay", components=components)
         rendered = yaml.safe_load_all(plane.kubectl("kustomize", overlay))
         objects = yaml.safe_dump_all([each for each in rendered if each["kind"] not in _RUNNING])
         strict = ("--server-side", "--validate=strict", "--warnings-as-errors")

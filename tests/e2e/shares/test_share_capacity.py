@@ -45,22 +45,13 @@ READY = {"type": "Ready", "status": "False", "reason": "Wrong"}
     [
         pytest.param(amounts("1", cpu="1"), "no other resource", id="another amount beside it"),
         pytest.param({"status": {"capacity": {"nvidia.com/gpu": "8"}}}, "no other resource", id="GPUs"),
-        pytest.param({"status": {"allocatable": {"pods": None}}}, "no other resource", id="take one away"),
         pytest.param({"status": {"conditions": [READY]}}, "nothing else", id="conditions"),
-        pytest.param(
-            {"status": {"addresses": [{"type": "Hostname", "address": "x"}]}}, "nothing else", id="addresses"
-        ),
-        pytest.param(
-            {"status": {"nodeInfo": {"kernelVersion": "x"}}}, "nothing else", id="what the node runs"
-        ),
         pytest.param({"metadata": {"labels": {"a": "b"}}}, "nothing else", id="labels"),
-        pytest.param({"metadata": {"annotations": {"a": "b"}}}, "nothing else", id="annotations"),
         pytest.param(
             {"metadata": {"annotations": {"gpu.scheduler-ext.io/inventory-changed": "now"}}},
             "nothing else",
             id="the nudge by this way",
         ),
-        pytest.param({"metadata": {"finalizers": ["a.example/b"]}}, "nothing else", id="finalizers"),
     ],
 )
 def test_the_extender_changes_nothing_else_of_a_nodes_status(
@@ -69,21 +60,6 @@ def test_the_extender_changes_nothing_else_of_a_nodes_status(
     refusal = refused(shares.extender, "PATCH", f"/api/v1/nodes/{NODE}/status", patch, STRATEGIC)
     assert said in refusal
     assert refusal.startswith("403 Forbidden")
-
-
-def test_the_extender_changes_a_node_as_before(shares: ShareCluster) -> None:
-    node = f"/api/v1/nodes/{NODE}"
-    shares.extender.patch(
-        node, {"metadata": {"annotations": {"gpu.scheduler-ext.io/inventory-changed": "now"}}}
-    )
-    said = refused(shares.extender, "PATCH", node, {"spec": {"unschedulable": True}})
-    assert "may change one annotation of a Node" in said
-
-
-def test_others_change_a_nodes_status_as_they_may(shares: ShareCluster) -> None:
-    shares.api.patch(f"/api/v1/nodes/{NODE}/status", {"status": {"conditions": [READY]}}, STRATEGIC)
-    ready = {**READY, "status": "True", "reason": "KubeletReady"}
-    shares.api.patch(f"/api/v1/nodes/{NODE}/status", {"status": {"conditions": [ready]}}, STRATEGIC)
 
 
 def test_kubernetes_finds_nothing_wrong_with_the_policies(shares: ShareCluster) -> None:

@@ -73,30 +73,6 @@ def test_the_quota_refuses_the_pod_that_exceeds_it(
     assert refusal(shares, namespace, shares.pod(share(mib="8192"))) == "", "the last MiB may be asked"
 
 
-def test_a_pod_that_is_gone_counts_no_more(
-    shares: ShareCluster, namespace: str, quota: Callable[[], Json]
-) -> None:
-    pod = shares.pod(share(mib="81920"))
-    shares.api.create(f"{namespace}/pods", pod)
-    assert "exceeded quota" in refusal(shares, namespace, shares.pod(share(mib="1")))
-    shares.api.delete(f"{namespace}/pods/{pod['metadata']['name']}")
-    eventually(lambda: quota() == {REQUESTS: "0"}, "it counts no more")
-    assert refusal(shares, namespace, shares.pod(share(mib="1"))) == ""
-
-
-@pytest.mark.usefixtures("quota")
-def test_pods_without_a_share_are_not_concerned_by_the_quota(shares: ShareCluster, namespace: str) -> None:
-    shares.api.create(f"{namespace}/pods", shares.pod(share(mib="81920")))
-    assert refusal(shares, namespace, shares.pod(container())) == ""
-
-
-@pytest.mark.usefixtures("limits")
-def test_the_limit_range_refuses_the_container_that_exceeds_it(shares: ShareCluster, namespace: str) -> None:
-    said = refusal(shares, namespace, shares.pod(share("a", "1"), share("b", "40961")))
-    assert f"maximum {SHARE} usage per Container is 40960, but limit is 40961" in said
-    assert refusal(shares, namespace, shares.pod(share("a", "40960"), share("b", "40960"))) == ""
-
-
 @pytest.mark.usefixtures("limits")
 def test_pods_without_a_share_get_none_by_the_limit_range(shares: ShareCluster, namespace: str) -> None:
     made = shares.api.create(f"{namespace}/pods", shares.pod(container()))

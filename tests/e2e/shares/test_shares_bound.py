@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
 
@@ -74,19 +73,10 @@ def test_a_pod_is_bound_with_a_gpu_for_each_container(share_workload: ShareWorkl
     eventually(lambda: in_ledger(workload, node) == [[], []], "and have it no more")
 
 
-@pytest.mark.parametrize(
-    ("resource", "add"),
-    [
-        pytest.param("nvidia.com/gpu", lambda workload: workload.add_whole("node", 3), id="whole GPUs"),
-        pytest.param(MIG_HALF, lambda workload: workload.add_mig("node", 2), id="MIG instances"),
-    ],
-)
-def test_units_of_the_device_plugin_are_bound_without_a_device(
-    share_workload: ShareWorkload, resource: str, add: Callable[[ShareWorkload], str]
-) -> None:
+def test_units_of_the_device_plugin_are_bound_without_a_device(share_workload: ShareWorkload) -> None:
     """The ledger counts it without one, an init container's if that is larger."""
-    workload = share_workload
-    node = add(workload)
+    workload, resource = share_workload, MIG_HALF
+    node = workload.add_mig("node", 2)
     workload.publish()
     main = {"name": "main", "image": "train:1", "resources": {"limits": {resource: "1"}}}
     load = {**main, "name": "load", "resources": {"limits": {resource: "2"}}}
@@ -156,7 +146,7 @@ def test_a_wrong_advertised_amount_is_soon_corrected(share_workload: ShareWorklo
         workload.api.patch(f"/api/v1/nodes/{node}/status", {"status": gone})
     else:
         workload.installation.kubelet.reregister(node)
-    workload.await_advertised(node, 4 * ROOM_MIB, timeout_s=2.0)
+    workload.await_advertised(node, 4 * ROOM_MIB)
 
 
 def test_a_share_bound_by_another_user_closes_its_node(share_workload: ShareWorkload) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -14,7 +12,6 @@ from tests.e2e.agents.gpunode_api import PATH as GPU_NODES
 from tests.e2e.cluster.api import APPLY, Api, ApiError, eventually
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.documented import PODS, Reader
-from tests.e2e.shares.share_cluster import ShareCluster, own, variables
 from tests.kube_objects import SHARE, gpu, gpu_node
 from tests.manifests.objects import Json, of_kind
 from tests.manifests.policy import violations
@@ -25,29 +22,6 @@ pytestmark = pytest.mark.release
 PAGE = (ROOT / "docs" / "tasks" / "shares.md").read_text()
 POLICIES = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 BOTH = ("gpu-scheduler-shares", "gpu-scheduler-share-pods")
-COMPONENTS = "\n".join(
-    [
-        "apiVersion: kustomize.config.k8s.io/v1beta1",
-        "kind: Kustomization",
-        "resources: [../manifests/base]",
-        "components:",
-        *("  - ../manifests/components/shares", "  - ../manifests/components/standalone-mtls"),
-    ]
-)
-
-
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    checkout = tmp_path_factory.mktemp("checkout")
-    for name in ("manifests", "config"):
-        shutil.copytree(ROOT / name, checkout / name)
-    (checkout / "my-cluster").mkdir()
-    return checkout
-
-
-def rendered(shares: ShareCluster, checkout: Path, kustomization: str) -> list[Json]:
-    (checkout / "my-cluster" / "kustomization.yaml").write_text(kustomization)
-    return list(yaml.safe_load_all(shares.plane.kubectl("kustomize", checkout / "my-cluster")))
 
 
 def told(objects: list[Json], variable: str) -> dict[str, str]:
@@ -66,49 +40,9 @@ def configured(objects: list[Json]) -> tuple[Json, Json]:
     return yaml.safe_load(data["kube-scheduler.yaml"]), yaml.safe_load(data["extender.yaml"])
 
 
-def test_the_component_for_nvidias_plugin(shares: ShareCluster, checkout: Path) -> None:
-    (kustomization,) = blocks(section(PAGE, "## NVIDIA's NRI plugin"), "yaml")
-    objects = rendered(shares, checkout, kustomization)
-    assert told(objects, "byVariable") == dict.fromkeys(BOTH, "false")
-    assert violations(objects) == []
-    scheduler, extender = configured(objects)
-    assert (scheduler["extenders"][0]["bindVerb"], extender["bind"]) == ("bind", {"enabled": True})
-
-
-@pytest.mark.parametrize(
-    ("kustomization", "said"),
-    [
-        pytest.param(COMPONENTS, "bind.enabled without bindVerb", id="kube-scheduler binds by itself"),
-        pytest.param(
-            "\n".join([*COMPONENTS.splitlines()[:-2], *reversed(COMPONENTS.splitlines()[-2:])]),
-            "asks an extender on loopback, and has none",
-            id="or finds no extender",
-        ),
-    ],
-)
-def test_shares_and_the_extender_by_itself_do_not_go_together(
-    shares: ShareCluster, checkout: Path, kustomization: str, said: str
-) -> None:
-    """In either order."""
-    assert any(said in broken for broken in violations(rendered(shares, checkout, kustomization)))
-
-
-def test_the_pod_of_the_page(shares: ShareCluster) -> None:
-    made = shares.create(yaml.safe_load(the_pod()))
-    assert made["spec"]["schedulerName"] == "gpu-scheduler"
-    assert variables(made) == {name: [own(name)] for name in ("main", "embed")}
-
-
 def the_pod() -> str:
     (pod,) = [block for block in blocks(PAGE, "yaml") if "kind: Pod" in block]
     return pod
-
-
-def test_the_reservation_of_the_reference(shares: ShareCluster) -> None:
-    (block,) = blocks((ROOT / "docs/reference/gpureservation.md").read_text(), "yaml")
-    wanted = yaml.safe_load(block)
-    path = f"/apis/{wanted['apiVersion']}/gpureservations?dryRun=All&fieldValidation=Strict"
-    assert shares.extender.create(path, wanted)["spec"] == wanted["spec"]
 
 
 # The page, from its first command to its last
@@ -117,11 +51,6 @@ NODE = "share-l4-01"
 NODE_PATH = f"/api/v1/nodes/{NODE}"
 GPU_MIB = 23034
 ROOM_MIB = 2 * (GPU_MIB - 2304)
-# In the order of the page.
-RUN = (
-    *("## Node preparation", "## Installing", "## Example pod", "## A configuration of your own"),
-    *("## Another name for the scheduler", "## Uninstalling"),
-)
 
 
 class ShareReader(Reader):
@@ -248,12 +177,6 @@ def test_the_page_from_installing_to_taking_away(reader: ShareReader) -> None:
     reader.api.patch(f"{NODE_PATH}/status", {"status": amount})
     reader.run_block(by_hand)
     assert reader.amounts() == [None, None]
-
-
-def test_every_command_of_the_page_is_run() -> None:
-    assert sum(len(blocks(section(PAGE, each), "sh")) for each in RUN) == len(blocks(PAGE, "sh"))
-    headings = [line for line in PAGE.splitlines() if line in RUN]
-    assert headings == list(RUN)
 
 
 def assigned(annotations: Json) -> Json:

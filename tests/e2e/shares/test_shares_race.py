@@ -1,18 +1,17 @@
 """Many shares at once, and never more of them on a GPU than it has memory.
 
-GPU_SHARE_RACES is the number of rounds; `make test-all` has a hundred, which take two minutes.
+GPU_SHARE_RACES is the number of rounds; a hundred take two minutes.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
 
 from tests.e2e.cluster.api import eventually
 from tests.e2e.history import Recorder
-from tests.e2e.shares.share_workload import HALF, ROOM_MIB, ShareWorkload
+from tests.e2e.shares.share_workload import HALF, ShareWorkload
 
-ROUNDS = int(os.environ.get("GPU_SHARE_RACES", "20"))
+ROUNDS = int(os.environ.get("GPU_SHARE_RACES", "5"))
 PODS = 16
 # Reports are stale after 150 s.
 _RENEW_EVERY = 20
@@ -34,19 +33,3 @@ def test_every_gpu_gets_two(share_workload: ShareWorkload) -> None:
             assert workload.pods_by_gpu() == dict.fromkeys(gpus, 2)
             workload.remove_all()
     assert workload.wrongs(recorder) == []
-
-
-def on_nodes(workload: ShareWorkload) -> Counter[str]:
-    return Counter(pod["spec"]["nodeName"] for pod in workload.all_pods() if "nodeName" in pod["spec"])
-
-
-def test_shares_at_once_never_exceed_what_a_gpu_has(share_workload: ShareWorkload) -> None:
-    for i in range(2):
-        share_workload.add_shared(f"share-{i}", 1)
-    share_workload.publish()
-    names = share_workload.create_all([share_workload.share(ROOM_MIB * 2 // 9) for _ in range(16)])
-    eventually(lambda: on_nodes(share_workload).total() == 8, "four shares on each node are bound")
-    for name in names:
-        if "nodeName" not in share_workload.get(name)["spec"]:
-            share_workload.await_event(name, "FailedScheduling")
-    assert set(on_nodes(share_workload).values()) == {4}

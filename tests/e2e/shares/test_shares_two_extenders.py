@@ -4,16 +4,16 @@ twice, neither shares of it nor all of it. In production this is an accident: a 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.e2e.cluster.api import Json, eventually
+from tests.e2e.cluster.api import eventually
 from tests.e2e.history import Recorder
 from tests.e2e.installation import MANIFESTS, Installation
+from tests.e2e.kustomization import write_kustomization
 from tests.e2e.shares.share_workload import HALF, ShareWorkload, running_share_installation, share_workload_on
 
 ROUNDS = 5
@@ -28,35 +28,18 @@ def without_leases(directory: Path) -> Path:
     shares = MANIFESTS / "components" / "shares" / "kube-scheduler.yaml"
     configuration = yaml.safe_load(shares.read_bytes())
     configuration["leaderElection"] = {"leaderElect": False}
-    directory.mkdir()
-    (directory / "kube-scheduler.yaml").write_text(yaml.safe_dump(configuration))
     lease = "/spec/template/spec/containers/1/args/3"
-    kustomization: Json = {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": [os.path.relpath(MANIFESTS / "overlays" / "shares", directory)],
-        "configMapGenerator": [
-            {
-                "name": "gpu-scheduler-config",
-                "namespace": "gpu-scheduler",
-                "behavior": "merge",
-                "files": ["kube-scheduler.yaml"],
-            }
-        ],
-        "patches": [
-            {
-                "target": {"kind": "Deployment", "name": "gpu-scheduler"},
-                "patch": yaml.safe_dump(
-                    [
-                        {"op": "test", "path": lease, "value": "--lease=gpu-scheduler/gpu-scheduler"},
-                        {"op": "remove", "path": lease},
-                    ]
-                ),
-            }
-        ],
-    }
-    (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    return directory
+    changes = [
+        {"op": "test", "path": lease, "value": "--lease=gpu-scheduler/gpu-scheduler"},
+        {"op": "remove", "path": lease},
+    ]
+    target = {"kind": "Deployment", "name": "gpu-scheduler"}
+    return write_kustomization(
+        directory,
+        "overlays/shares",
+        files={"kube-scheduler.yaml": yaml.safe_dump(configuration)},
+        patches=[{"target": target, "patch": yaml.safe_dump(changes)}],
+    )
 
 
 @pytest.fixture
