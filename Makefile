@@ -67,13 +67,17 @@ else
 	$(call e2e_on,1.35,smoke)
 endif
 
-check: .venv ## Check format, lint, types, layers, spelling and prose
+check: .venv ## Check format, lint, types, layers, reference pages, spelling and prose
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m docs.generate --check
 	$(BIN)/codespell
 	$(BIN)/proselint check --config proselint.json README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs
+
+reference: .venv ## Regenerate the parts of the documentation that follow from the code and from benchmarks/results
+	@$(BIN)/python -m docs.generate
 
 bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.latency --json benchmarks/results/latency.json \

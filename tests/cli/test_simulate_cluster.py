@@ -6,14 +6,11 @@ import json
 import re
 from pathlib import Path
 
-import click
 import pytest
 import yaml
 
-from scheduler_ext.cli.simulate.cluster import cluster as command
 from tests.cli.commands import FORMS, WHOLE, Written, error_of, run
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
-from tests.pages import first_cells, page, section
 
 
 def lot(*pods: Json) -> str:
@@ -321,12 +318,6 @@ def test_a_comparison_needs_gpus(tmp_path: Path, written: Written) -> None:
     pods = written("pods.yaml", NEW)
     message = error_of(run("simulate", "cluster", "--cluster", path, "--pods", pods, "--policy", "fgd"))
     assert message == f"{path}: no node has a GPU that can be simulated"
-
-
-def test_the_page_names_every_option() -> None:
-    told = first_cells(section(page("cli"), "### simulate cluster"))
-    options = {name for each in command.params if isinstance(each, click.Option) for name in each.opts}
-    assert {name for cell in told for name in re.findall(r"-{1,2}[a-z-]+", cell)} == options
 
 
 def test_gangs_have_a_column_and_their_nearest_miss(cluster: Path, written: Written) -> None:
