@@ -312,7 +312,7 @@ def command(name: str, page: Path, before: str) -> str:
     shared = [
         re.findall(r"`(.*?)[ `]", option)[0].rstrip(",") for option, _ in rows if option not in dict(own)
     ]
-    parts = [f"```text\n{usage}\n```", *map(_code, paragraphs)]
+    parts = [f"`{usage}`", *map(_code, paragraphs)]
     if own:
         parts.append(rows_table(("option", "meaning"), own))
     if shared:
