@@ -70,13 +70,17 @@ test-all: .venv ## Run everything: what CI runs, all releases in full, upgrades,
 	for version in 1.37 1.36 1.35; do part e2e KUBERNETES_VERSION=$$version ARGS="-m e2e"; done; \
 	test -z "$$failed" || { echo "failed:$${failed#,}"; exit 1; }
 
-check: .venv ## Check format, lint, types, layers, spelling and prose
+check: .venv ## Check format, lint, types, layers, reference pages, spelling and prose
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
+	$(BIN)/python -m docs.generate --check
 	$(BIN)/codespell
 	$(BIN)/proselint check --config proselint.json README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs
+
+reference: .venv ## Regenerate the parts of the documentation that follow from the code and from benchmarks/results
+	@$(BIN)/python -m docs.generate
 
 bench: .venv ## Measure latency at the wire into benchmarks/results/ (minutes; ARGS=--smoke: seconds)
 	$(BIN)/python -m benchmarks.latency --json benchmarks/results/latency.json \

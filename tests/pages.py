@@ -32,11 +32,6 @@ def rows(text: str) -> list[list[str]]:
     return [row for n, row in enumerate(cells) if n not in rules and n + 1 not in rules]
 
 
-def first_cells(text: str) -> list[str]:
-    """The first column of all tables, without backticks."""
-    return [row[0].strip("`") for row in rows(text)]
-
-
 def section(text: str, heading: str) -> str:
     """A section up to the next heading of any level."""
     return re.split(r"^#+ ", text.split(f"\n{heading}\n", 1)[1], flags=re.MULTILINE)[0]

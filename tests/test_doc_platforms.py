@@ -1,103 +1,17 @@
-"""The pages of the platforms: what each has to say, and the commands that no test of a cluster can run."""
+"""The pages of the platforms: the commands that derive the version of kube-scheduler's image."""
 
 from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.manifests.objects import Json
-from tests.pages import ROOT, blocks, rows, section
+from tests.pages import ROOT
 
-FOLDER = ROOT / "docs" / "tasks" / "platforms"
-PAGES = [page for page in sorted(FOLDER.glob("*.md")) if page.name != "README.md"]
-COMPARED = rows((FOLDER / "README.md").read_text().split("## The GPU Operator")[0])
+PAGES = [page for page in (ROOT / "docs" / "tasks" / "platforms").glob("*.md") if page.name != "README.md"]
 VERSION = re.compile(r"^VERSION=\$\(kubectl version \| .*\)\necho .*$", re.MULTILINE)
-# Tools of the platforms, and what others' installations are applied from.
-OF_OTHERS = {
-    *("aws", "az", "eksctl", "gcloud", "grep", "helm", "kind", "make", "nvkind", "oc", "sudo"),
-    "kubectl apply -f https://github.com/kubernetes-sigs/",
-}
-
-
-def components(row: list[str]) -> set[str]:
-    """Those in a row of the comparison."""
-    return set(re.findall(r"`([^`]+)`", row[4]))
-
-
-def by_name(page: Path) -> str:
-    return page.stem
-
-
-def test_the_comparison_has_a_row_for_each_page() -> None:
-    linked = [re.findall(r"\]\((\S+)\)", row[0]) for row in COMPARED]
-    assert sorted(linked) == [[page.name] for page in PAGES]
-
-
-def test_the_comparison_names_components_that_exist() -> None:
-    named = {name for row in COMPARED for name in components(row)}
-    assert named == {name for name in named if (ROOT / "manifests" / "components" / name).is_dir()}
-    assert "openshift" in named
-
-
-@pytest.mark.parametrize("page", PAGES, ids=by_name)
-def test_a_page_names_the_components_of_its_row(page: Path) -> None:
-    text = page.read_text()
-    (row,) = (row for row in COMPARED if f"({page.name})" in row[0])
-    assert components(row) <= set(re.findall(r"components/([a-z-]+)", text))
-
-
-@pytest.mark.parametrize("page", PAGES, ids=by_name)
-def test_a_page_has_the_values_of_its_row(page: Path) -> None:
-    shown = {path for block in blocks(page.read_text(), "yaml") for path in paths(yaml.safe_load(block))}
-    (row,) = (row for row in COMPARED if f"({page.name})" in row[0])
-    named = {path for text in re.findall(r"`([^`]+)`", row[-1]) for path in paths(nested(text))}
-    assert named <= shown
-    assert bool(named) == bool(components(row))
-
-
-def nested(text: str) -> Json:
-    """A value by its path, such as `agent.mig: true`."""
-    path, _, value = text.partition(": ")
-    found: Json = yaml.safe_load(value)
-    for name in reversed(path.split(".")):
-        found = {name: found}
-    return found
-
-
-def paths(values: Json, above: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in values.items():
-        if isinstance(value, dict):
-            yield from paths(value, f"{above}{name}.")
-        else:
-            yield f"{above}{name}", str(value)
-
-
-def test_what_a_page_applies_from_the_internet_has_a_release() -> None:
-    addresses = [
-        each for page in PAGES for each in re.findall(r"https://github.com/\S+\.yaml", page.read_text())
-    ]
-    assert len(addresses) == 2
-    assert [each for each in addresses if not re.search(r"/v\d+\.\d+\.\d+/", each)] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=by_name)
-def test_a_page_says_once_what_nobody_tried(page: Path) -> None:
-    introduction = " ".join(page.read_text().split("\n## ")[0].split())
-    assert "`sh` commands of this page" in introduction
-    assert len(re.findall(r"not tried", introduction)) == 1
-
-
-@pytest.mark.parametrize("page", PAGES, ids=by_name)
-def test_commands_that_no_test_runs_are_of_other_products(page: Path) -> None:
-    for block in blocks(page.read_text(), "console"):
-        lines = re.sub(r"\\\n", "", block).splitlines()
-        commands = [line for line in lines if not re.match(r"[A-Z]+ |gpu-scheduler", line)]
-        assert [line for line in commands if not line.startswith(tuple(OF_OTHERS))] == []
 
 
 @pytest.mark.parametrize(
@@ -135,8 +49,3 @@ def derived(folder: Path, server: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", "-c", commands], env={"PATH": path}, capture_output=True, text=True, check=False
     )
-
-
-def test_the_page_on_installing_leads_here() -> None:
-    text = section((ROOT / "docs" / "tasks" / "install.md").read_text(), "## Platforms")
-    assert "(platforms/README.md)" in text

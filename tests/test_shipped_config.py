@@ -40,12 +40,6 @@ def defaults() -> dict[str, Any]:
     return spelled
 
 
-def paths(value: object, prefix: str = "") -> set[str]:
-    if not isinstance(value, dict):
-        return {prefix}
-    return {path for key, part in value.items() for path in paths(part, f"{prefix}.{key}".lstrip("."))}
-
-
 @pytest.mark.parametrize(
     "path",
     [*EXTENDER_CONFIGS, SHARES / "extender.yaml"],
@@ -56,39 +50,9 @@ def test_shipped_configurations_are_accepted(path: Path) -> None:
     assert (result.exit_code, result.output) == (0, f"{path}: ok\n")
 
 
-def test_binpack_and_spread_are_shipped_and_say_so() -> None:
-    policies = {path.stem: load_config(path.read_bytes()).policy() for path in EXTENDER_CONFIGS[1:]}
-    assert {name: policy.strategy for name, policy in policies.items()} == {
-        "binpack": "binpack",
-        "spread": "spread",
-    }
-
-
-def test_default_yaml_names_every_knob() -> None:
-    shipped = yaml.safe_load((CONFIG / "default.yaml").read_bytes())
-    assert paths(shipped) == paths(defaults())
-
-
 def test_default_yaml_equals_the_defaults_key_by_key() -> None:
     shipped = yaml.safe_load((CONFIG / "default.yaml").read_bytes())
     assert shipped == defaults()
-
-
-def test_default_yaml_decides_as_no_configuration_does() -> None:
-    shipped = load_config((CONFIG / "default.yaml").read_bytes())
-    assert shipped.policy() == Configuration().policy()
-    assert shipped.resource_names() == Configuration().resource_names()
-
-
-def test_default_yaml_says_something_about_every_knob() -> None:
-    lines = (CONFIG / "default.yaml").read_text().splitlines()
-    knobs = [
-        number
-        for number, line in enumerate(lines)
-        if line.partition(":")[1] and line.partition(":")[2].strip() and not line.lstrip().startswith("#")
-    ]
-    silent = [lines[n].strip() for n in knobs if not lines[n - 1].lstrip().startswith("#")]
-    assert [line for line in silent if not line.startswith("kind:")] == []
 
 
 @pytest.mark.parametrize(

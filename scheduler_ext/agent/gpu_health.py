@@ -15,7 +15,8 @@ from scheduler_ext.wire.times import seconds, time_text
 log = logging.getLogger(__name__)
 
 REPAIRED_ANNOTATION = "gpu.scheduler-ext.io/repaired"
-"""Set on a GPUNode by an operator: UUID@TIME, several separated by commas."""
+"""Comma-separated `UUID@TIME`, set by an operator: the agent drops all errors of that GPU up to that time,
+also those that need a reset or a reboot (docs/reference/health.md#repaired-by-an-operator)."""
 # Allowance for clock differences. A time further in the future would also end errors that have not happened
 # yet.
 _AHEAD_S = 60.0

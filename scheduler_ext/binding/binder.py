@@ -88,7 +88,13 @@ class Binder(Background):
     """Answers bind; safe to call from several threads. `may_bind` returns why nothing is bound now, or
     None. Its thread settles the promises whose Binding was not answered, or that other extenders left."""
 
-    results = Counter("gpu_extender_bind", f"Binds by result: {', '.join(_RESULTS)}.", ("result",))
+    results = Counter(
+        "gpu_extender_bind",
+        "Binds by result: bound, repeated (already bound there), refused (another scheduler's pod), conflict "
+        "(no longer fits), failed (refused by the API server), unknown (not known yet; the place is kept), "
+        "standby (not the active extender, or not ready to bind).",
+        ("result",),
+    )
     conflicts = Counter(
         "gpu_extender_bind_conflicts",
         "Conflicts of binds: gone (the place was taken meanwhile), fence (another extender wrote the node's "

@@ -53,12 +53,18 @@ inventory_option = inventory_option_with(help=f"File of {INVENTORY}; - reads sta
 in_cluster_option_with = functools.partial(click.option, "--in-cluster", is_flag=True)
 config_option_with = functools.partial(click.option, "--config", type=FILE)
 out_option_with = functools.partial(click.option, "--out", type=FILE)
-log_format_option = click.option("--log-format", type=click.Choice(["json", "text"]), default="text")
+log_format_option = click.option(
+    "--log-format", type=click.Choice(["json", "text"]), default="text", help="Format of the log on stderr."
+)
 context_option = click.option(
     "--context", shell_complete=complete_contexts, help="Kubeconfig context (default: current-context)."
 )
 output_option = click.option(
-    "-o", "--output", type=click.Choice(["table", "wide", "name", "json", "yaml"]), default="table"
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "name", "json", "yaml"]),
+    default="table",
+    help="Form of the output: wide has more columns or rows, one per line; name has names only.",
 )
 _namespace = functools.partial(click.option, "-n", "--namespace", shell_complete=complete_namespaces)
 _all_namespaces = functools.partial(click.option, "-A", "--all-namespaces", is_flag=True)

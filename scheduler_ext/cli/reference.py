@@ -13,7 +13,13 @@ from scheduler_ext.explain.explain import API_VERSION
 
 
 @click.command()
-@click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "json", "yaml"]),
+    default="table",
+    help="Form of the output.",
+)
 def reasons(output: str) -> None:
     """List the reasons for rejected nodes.
 

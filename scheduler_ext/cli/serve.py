@@ -76,7 +76,12 @@ _LISTEN = Parsed("host:port", _listen)
 )
 @click.option("--listen", type=_LISTEN, default="127.0.0.1:8888", help="kube-scheduler's verbs.")
 @click.option("--health-listen", type=_LISTEN, default="127.0.0.1:8889", help="Probes and metrics.")
-@click.option("--inspect-listen", type=_LISTEN, default="127.0.0.1:8890", help="Loopback only.")
+@click.option(
+    "--inspect-listen",
+    type=_LISTEN,
+    default="127.0.0.1:8890",
+    help="Inspection of decisions, and the live page; loopback addresses only.",
+)
 @click.option(
     "--tls-cert-file", type=FILE, help="Serve the API over TLS: its certificate, followed by intermediates."
 )

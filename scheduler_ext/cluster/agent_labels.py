@@ -41,7 +41,9 @@ class AgentLabels(Background):
 
     labels = Counter(
         "gpu_extender_agent_labels",
-        "Nodes that were labelled so that an agent runs there, and tries that were refused or failed.",
+        "Nodes with NVIDIA GPUs that the extender labelled so that an agent runs there (written), and tries "
+        "that the API server refused or did not answer (failed); each node is tried again at growing "
+        "intervals up to 30 s.",
         ("result",),
         ("written", "refused", "failed"),
     )

@@ -18,7 +18,8 @@ class FailureCount:
 
     counts = Counter(
         "gpu_extender_gpu_out_of_memory",
-        "Containers with GPUs that ended because they got no more GPU memory, by their termination message.",
+        "Containers with GPUs that ended because they got no more GPU memory, by their termination message. "
+        "Beyond 1,000 namespaces, further ones are combined as _others.",
         ("namespace",),
     )
 

@@ -53,7 +53,8 @@ class Reflector(Background, Generic[U]):
 
     restarts = Counter(
         "gpu_extender_watch_restarts",
-        "Restarted watches: ended (as agreed), silent, unreachable, refused, expired, garbled, error.",
+        "Restarted watches: ended (as agreed), silent, unreachable, refused, expired (all objects were "
+        "listed again), garbled (three times at one position: listed again), error.",
         ("resource", "reason"),
     )
 

@@ -58,7 +58,8 @@ class StartupTaints(Background):
 
     taints = Counter(
         "gpu_extender_startup_taints",
-        "Startup taints that were removed from nodes, and tries that were refused or failed.",
+        "Startup taints that the extender removed from nodes whose GPUs are known, and tries that the API "
+        "server refused or did not answer (failed); each is repeated at growing intervals up to 30 s.",
         ("result",),
         ("removed", "refused", "failed"),
     )

@@ -29,8 +29,9 @@ class BlindRejections(Background):
 
     rejections = Counter(
         "gpu_extender_autoscaler_blind_rejections",
-        "Filter calls that refused every node, once for each reason, and whether a new node like one of "
-        "these would take the pod. An autoscaler expects the pod to fit on one of them, and adds none.",
+        "Filter calls that refused every node, once for each reason but an invalid request. autoscaler: "
+        "whether a new node like one of these would take the pod (curable), none would (incurable), or "
+        "unknown. A cluster autoscaler expects the pod to fit on one of them, and adds none.",
         ("reason", "autoscaler"),
         product(_BLIND, CURES),
     )

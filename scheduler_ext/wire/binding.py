@@ -15,6 +15,7 @@ from scheduler_ext.wire.decoding import decode_answer, decode_body
 from scheduler_ext.wire.pod.cached_pod import DEVICES_PREFIX
 
 ASSIGNED_ANNOTATION = "gpu.scheduler-ext.io/assigned"
+"""The whole decision as JSON, for users; not read."""
 # The values become parts of paths and selectors. \Z, because $ would accept a trailing line feed.
 _Name = Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?\Z")]
 _Namespace = Annotated[str, Meta(pattern=r"\A[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?\Z")]

@@ -1,5 +1,5 @@
 """ExtenderConfiguration `config.scheduler-ext.io/v1alpha1`: every setting, its bounds and its default.
-`docs/reference/configuration.md` documents each setting; a test compares the two."""
+`config/default.yaml` says what each setting means."""
 
 import re
 from collections.abc import Mapping

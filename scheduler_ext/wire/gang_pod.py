@@ -18,8 +18,7 @@ EVICTED_FOR = "gpu.scheduler-ext.io/evicted-for"
 """An annotation of Evictions: the gang that they are for, as NAMESPACE/NAME."""
 
 ONLY_NODE = f"{ANNOTATION_PREFIX}gang-node"
-"""Written by the planner on a member that has to be in one topology domain with the others: the node that
-takes it; empty: none for now."""
+"""On members of a gang with a required topology: the node that alone takes the pod; empty: none for now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,16 +24,29 @@ from scheduler_ext.wire.kube import strings
 from scheduler_ext.wire.times import duration_s
 
 GANG = f"{ANNOTATION_PREFIX}gang"
+"""A name: the pods of the namespace with this name are one gang."""
 SIZE = f"{ANNOTATION_PREFIX}gang-size"
+"""1 to 1000: so many pods start together. Further ones of the same owner, such as an elastic Job, start one
+by one then, and those of others together. It adds the number where the object of another project names the
+gang (docs/tasks/gangs.md#a-gang)."""
 REQUIRED_TOPOLOGY = f"{ANNOTATION_PREFIX}gang-required-topology"
+"""A label key of nodes, or `node-pool`: the nodes of all members have one value of the label."""
 PREFERRED_TOPOLOGY = f"{ANNOTATION_PREFIX}gang-preferred-topology"
+"""The same; such nodes are tried first."""
 DEADLINE = f"{ANNOTATION_PREFIX}gang-deadline"
+"""10s to 24h: the time from the end of the gates to the start of the last member. Without it
+`nominate.gangs.deadline`."""
 ON_DEADLINE = f"{ANNOTATION_PREFIX}gang-on-deadline"
+"""`evict` or `hold`: whether the gang is then evicted whole or keeps its places. Without it
+`nominate.gangs.onDeadline`."""
 MAX_DURATION = f"{ANNOTATION_PREFIX}max-duration"
+"""1s to 366 days, also for pods of no gang: the pod runs at most so long, so it may use places that are kept
+for a gang until that time."""
 _OURS = (GANG, SIZE, REQUIRED_TOPOLOGY, PREFERRED_TOPOLOGY, DEADLINE, ON_DEADLINE)
 
 START_BY = f"{ANNOTATION_PREFIX}gang-start-by"
-"""Written by the planner when the gates go: the time by which the whole gang must have started."""
+"""The time by which the whole gang must have started; written with the nomination, removed when all members
+run."""
 
 MAX_SIZE = 1000
 DEADLINE_BOUNDS_S = (10, 86_400)

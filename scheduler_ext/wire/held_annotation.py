@@ -20,6 +20,8 @@ from scheduler_ext.wire.times import seconds, time_text
 log = logging.getLogger(__name__)
 
 HELD_ANNOTATION = "gpu.scheduler-ext.io/held"
+"""JSON: room on the node that is held for a waiting pod until a time
+(docs/reference/gpunode.md#rooms-held-on-a-node). Written by `scheduler-ext defrag --execute`."""
 _Count = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 _Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 

@@ -11,6 +11,8 @@ from scheduler_ext.core.node.node import PlannedPlace
 from scheduler_ext.wire.times import micro_time, seconds
 
 PLANNED_ANNOTATION = "gpu.scheduler-ext.io/planned"
+"""JSON with `node` and `until`: the node that the planner has nominated the pod to
+(docs/tasks/plan-ahead.md), and the time until which the place is kept."""
 FIELD_MANAGER = "scheduler-ext-planner"
 
 NO_NOTES: Mapping[str, str] = {}

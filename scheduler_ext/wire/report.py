@@ -13,8 +13,10 @@ from scheduler_ext.wire import gpunode
 from scheduler_ext.wire.kube import listed, strings
 
 MAX_DEVICES = 64
-# Set on a GPUNode by an operator: UUIDs separated by commas.
 CORDONED_ANNOTATION = "gpu.scheduler-ext.io/cordoned"
+"""Comma-separated GPU UUIDs, set by an operator: these GPUs take nothing new
+(docs/reference/gpunode.md#cordoning-a-gpu). A UUID that no GPU of the node has is reported by an Event
+`GPUCordonUnknown` on the Node and by `scheduler-ext inventory`."""
 _UUID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,95}")
 
 

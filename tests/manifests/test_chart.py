@@ -1,4 +1,4 @@
-"""The Helm chart repeats other files and the documentation exactly; tests/e2e/chart renders it."""
+"""The Helm chart repeats other files exactly; tests/e2e/chart renders it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import Any
 
 import yaml
 
@@ -14,12 +13,9 @@ from scheduler_ext import __version__
 from tests.e2e.cluster.binaries import kubernetes_version, minors, release_number
 from tests.manifests.objects import Json
 from tests.manifests.shipped import REPOSITORY
-from tests.pages import page, rows, section
 
 CHARTS = REPOSITORY / "manifests" / "charts"
 CHART = CHARTS / "gpu-scheduler"
-# Their default is a list that another page shows.
-ELSEWHERE = {"agent.nodes"}
 
 
 def of_chart(name: str) -> Json:
@@ -63,50 +59,29 @@ def test_the_images_are_those_of_the_tests() -> None:
     }
 
 
-def test_the_reference_has_the_same_images() -> None:
-    told = {
-        minor: image.strip("`")
-        for minor, image in rows(section(page("version-skew"), "## Images of kube-scheduler"))
-    }
-    assert told == known()
-
-
 # Values
 
 
-def documented() -> dict[str, str]:
-    return {row[0].strip("`"): row[1] for row in rows(page("chart-values"))}
-
-
-def leaves(values: Json, stop: set[str], path: str = "") -> Iterator[tuple[str, Any]]:
-    """The values by their paths; a documented mapping is one value."""
+def leaves(values: Json, stop: set[str], path: str = "") -> Iterator[str]:
+    """The paths of the values; a mapping in `stop` is one value."""
     for key, value in values.items():
         here = f"{path}{key}"
         if isinstance(value, dict) and here not in stop:
             yield from leaves(value, stop, f"{here}.")
         else:
-            yield here, value
-
-
-def test_the_reference_has_every_value_with_its_default() -> None:
-    told = documented()
-    values = dict(leaves(of_chart("values.yaml"), set(told)))
-    assert values.keys() == told.keys()
-    shown = {key: yaml.safe_load(text.strip("`")) for key, text in told.items() if key not in ELSEWHERE}
-    assert shown == {key: value for key, value in values.items() if key not in ELSEWHERE}
+            yield here
 
 
 def test_the_schema_has_every_value_and_no_other() -> None:
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    ours = dict(leaves(of_chart("values.yaml"), set(documented())))
-    assert set(properties(schema, set(ours))) == ours.keys() | {"global"}
+    known = set(properties(json.loads((CHART / "values.schema.json").read_text())))
+    assert {*leaves(of_chart("values.yaml"), known), "global"} == known
 
 
-def properties(schema: Json, stop: set[str], path: str = "") -> Iterator[str]:
+def properties(schema: Json, path: str = "") -> Iterator[str]:
     for key, part in schema["properties"].items():
         here = f"{path}{key}"
-        if here in stop or "properties" not in part:
+        if "properties" not in part:
             yield here
         else:
             assert part["additionalProperties"] is False, here
-            yield from properties(part, stop, f"{here}.")
+            yield from properties(part, f"{here}.")

@@ -12,7 +12,7 @@ from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES
 
 
 @click.command()
-@click.option("--gpus", type=click.IntRange(1, 100_000), default=100)
+@click.option("--gpus", type=click.IntRange(1, 100_000), default=100, help="Number of GPUs.")
 @click.option(
     "--geometry",
     "geometry_name",

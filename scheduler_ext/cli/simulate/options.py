@@ -115,7 +115,9 @@ INTREE_WEIGHT = Parsed("NAME=WEIGHT", _intree_weight)
 BATCHES = Parsed("N,...", _batches)
 # Seeds and ranges of seeds, such as 42,43,50-52: both ends included, in this order, each once.
 SEEDS = Parsed("seeds", _seeds)
-seeds_option = click.option("--seeds", type=SEEDS, default="42-51")
+seeds_option = click.option(
+    "--seeds", type=SEEDS, default="42-51", help="Numbers and ranges, such as 42,50-55: a run for each."
+)
 
 
 def _policy_names(text: str) -> tuple[str, ...]:
@@ -169,7 +171,12 @@ def sweep_options(jobs: int) -> Callable[[Command], Command]:
         click.option(
             "--jobs", type=int, callback=_checked_jobs, default=jobs, help="Parallel runs; -1: one per core."
         ),
-        click.option("--backend", type=click.Choice(BACKENDS), default="loky"),
+        click.option(
+            "--backend",
+            type=click.Choice(BACKENDS),
+            default="loky",
+            help="Where the runs are: on this machine (loky), or on a cluster of machines.",
+        ),
         click.option("--scheduler", metavar="ADDRESS", help="Address of a Dask or Ray cluster for the runs."),
     )
 
@@ -220,6 +227,12 @@ report_options = bundled(
     Sweep,
     "sweep",
     sweep_options(jobs=1),
-    click.option("-o", "--output", type=click.Choice(FORMS), default="table"),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Choice(FORMS),
+        default="table",
+        help="Form of the output: tables of means over the seeds, or every run.",
+    ),
     out_option_with(help="File for the JSON or CSV (default: standard output)."),
 )

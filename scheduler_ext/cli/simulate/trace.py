@@ -33,7 +33,12 @@ from scheduler_ext.sim.scheduler import TIES, Settings
 
 @click.command()
 @trace_input_options
-@click.option("--protocol", type=click.Choice(list(PROTOCOLS)), default="inflation")
+@click.option(
+    "--protocol",
+    type=click.Choice(list(PROTOCOLS)),
+    default="inflation",
+    help="Whether pods arrive and stay (inflation), or arrive and leave (churn).",
+)
 @click.option(
     "--load",
     type=FiniteFloat(0, 10, min_open=True),

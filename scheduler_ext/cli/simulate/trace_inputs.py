@@ -89,9 +89,18 @@ class TraceInputs:
 trace_input_options = bundled(
     TraceInputs,
     "inputs",
-    click.option("--nodes", type=_file, help="CSV of the nodes, in the format of the openb traces."),
     click.option(
-        "--pods", type=_file, multiple=True, help="CSV of the pods; repeat the option for several traces."
+        "--nodes",
+        type=_file,
+        help="CSV of the nodes, as in the openb traces: sn,cpu_milli,memory_mib,gpu,model, and optionally "
+        "value.",
+    ),
+    click.option(
+        "--pods",
+        type=_file,
+        multiple=True,
+        help="CSV of the pods: name,cpu_milli,memory_mib,num_gpu,gpu_milli, and optionally gpu_spec, qos and "
+        "gang; repeat the option for several traces.",
     ),
     click.option(
         "--format",

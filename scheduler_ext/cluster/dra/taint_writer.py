@@ -33,7 +33,7 @@ class TaintWriter(Background):
 
     writes = Counter(
         "gpu_extender_device_taint_writes",
-        "DeviceTaintRules that were created or deleted.",
+        "DeviceTaintRules for sick and cordoned GPUs that were created or deleted, and writes that failed.",
         ("result",),
         ("created", "deleted", "failed"),
     )

@@ -23,6 +23,9 @@ from scheduler_ext.wire.times import micro_time
 log = logging.getLogger(__name__)
 
 NUDGE_ANNOTATION = "gpu.scheduler-ext.io/inventory-changed"
+"""Written by the extender, so that kube-scheduler retries refused pods; the value is a time without meaning.
+kube-scheduler retries only the pods that may fit on the changed Node, so the extender annotates the fewest
+Nodes that cover all rejected pods, nearly always one. A failed write is retried for five minutes."""
 _EVENTS = "/apis/events.k8s.io/v1"
 _NOTE_CHARS = 1024
 _QUEUED = 100
@@ -58,7 +61,8 @@ class EventRecorder(Background):
     # "refused" includes Events that are not sent while Events are forbidden.
     events = Counter(
         "gpu_extender_events",
-        "Events by result: written, dropped (too many at once), refused, failed.",
+        "Events by result: written; dropped (too many at once); refused by the API server, with those not "
+        "sent for that reason; failed (no answer, or an error of the server).",
         ("result",),
         ("written", "dropped", "refused", "failed"),
     )
@@ -67,7 +71,9 @@ class EventRecorder(Background):
     )
     nudge_failures = Counter(
         "gpu_extender_nudge_failures",
-        "Tries to annotate a node that were refused or failed, and nudges that were dropped.",
+        "Node annotations that could not be written: refused by the API server, or failed (no answer, or an "
+        "error of the server). Each is retried at growing intervals for five minutes, and then dropped, as "
+        "are those beyond 100 that wait.",
         ("result",),
         ("refused", "failed", "dropped"),
     )

@@ -156,7 +156,9 @@ class ReportProblems:
 
     # Of nodes that have a report.
     refusals = Counter(
-        "gpu_extender_reports_refused", "Reports refused because they contradict themselves.", ("node",)
+        "gpu_extender_reports_refused",
+        ("Reports of existing GPUNodes that were refused because they contradict themselves."),
+        ("node",),
     )
 
     def __init__(self) -> None:

@@ -65,8 +65,9 @@ class PlaceholderWriter(Background):
 
     placeholders = Counter(
         "gpu_extender_placeholders",
-        "Placeholders for an autoscaler: created, removed because nothing needed them, expired at their "
-        "deadline; and tries that the hourly budget, the API server or a failure ended.",
+        "Placeholders for an autoscaler: created; removed, because their pod has a node or is gone; expired "
+        "at their deadline; and tries that the hourly budget (over-budget), the API server (refused) or a "
+        "failure (failed) ended, each repeated at growing intervals up to 30 s.",
         ("result",),
         ("created", "removed", "expired", "over-budget", "refused", "failed"),
     )

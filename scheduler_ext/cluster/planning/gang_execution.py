@@ -34,8 +34,9 @@ class GangExecution:
     lifted = Counter("gpu_extender_gang_gates_lifted", "Scheduling gates removed from pods of gangs.")
     evictions = Counter(
         "gpu_extender_gang_evictions",
-        "Evictions for gangs: victims of a gang that then fits, members of a gang that did not start in "
-        "time, and sets of pods that a budget kept.",
+        "Evictions for gangs: victim (so that a gang of higher priority starts), overdue (a member of a "
+        "gang that did not start in time), refused (a set of pods of which a budget kept one, so none was "
+        "evicted).",
         ("result",),
         ("victim", "overdue", "refused"),
     )

@@ -71,7 +71,10 @@ class Planning(Background):
 
     nominations = Counter(
         "gpu_extender_nominations",
-        "Nominations of the planner for pods of no gang, by what became of them.",
+        "Nominations of the planner for pods of no gang, by what became of them: bound where planned, bound "
+        "elsewhere, misfit (refused on the planned node), expired (not tried in time), conflict (another "
+        "component had nominated the pod), failed (not written), withdrawn (for a pod of higher priority), "
+        "deleted.",
         ("outcome",),
         [outcome.value for outcome in Outcome],
     )

@@ -53,7 +53,10 @@ class Reclaimer(Background):
 
     reclaims = Counter(
         "gpu_extender_reclaims",
-        "Idle pods by what reclaim did: warned, cancelled, evicted; or would do: dry_run; or could not do.",
+        "Idle pods that opted in, by the last step of reclaim: dry_run (would be warned), warned, cancelled "
+        "(the warning ended), evicted, budget (a try that a PodDisruptionBudget refused), limited (waits, "
+        "because perHour pods were evicted within an hour), failed (the API server refused or did not "
+        "answer).",
         ("result",),
         ("dry_run", "warned", "cancelled", "evicted", "budget", "limited", "failed"),
     )

@@ -71,14 +71,25 @@ class Wishes:
     """The part of a request that annotations set, one field for each annotation."""
 
     models: tuple[str, ...] = _wish("model", _models, ())
+    """Only GPUs of one of these models or families, with preference for the first: `A100-80GB,H100`. Any
+    letter case, any spelling of the product (`NVIDIA A100-SXM4-80GB`), whole names only: `A100` is neither
+    `A1000` nor `A100-80GB-MIG-1G.10GB`."""
     min_memory_mib: int = _wish("min-memory", _positive_mib, 0, "at least {} MiB")
+    """GPUs with at least this total memory: `40Gi`."""
     min_free_mib: int = _wish("min-free-memory", _positive_mib, 0, "at least {} MiB free")
+    """GPUs with at least this much memory free: `20Gi`."""
     min_compute_capability: tuple[int, int] | None = _wish(
         "min-compute-capability", lambda text: (*_capability(text), 0)[:2], None
     )
+    """GPUs of at least this CUDA compute capability: `"8.0"`."""
     min_cuda: tuple[int, ...] | None = _wish("min-cuda", _version(r"\d{1,3}(\.\d{1,3}){0,2}", '"12.4"'), None)
+    """Nodes whose driver serves at least this CUDA version: `"12.4"`."""
     strategy: str | None = _wish("strategy", _one_of("binpack", "spread"), None)
+    """`binpack` prefers the fullest GPUs, `spread` the emptiest, in place of the configured strategy."""
     sharing: str | None = _wish("sharing", _one_of("exclusive", "any"), None)
+    """Time slices and parts by MPS: `exclusive` refuses nodes that hand them out, `any` accepts them like
+    whole GPUs. Without the annotation, a pod of several GPUs is refused there, because more slices give no
+    more compute, and a pod of one GPU gets a slice only when no whole GPU of a node with a report fits."""
 
 
 # annotation key -> (field of Wishes, parser)

@@ -38,7 +38,9 @@ class HttpServer:
 
     cut = Counter(
         "gpu_extender_connections_cut",
-        "Connections ended by the server because of slow, refused or too many clients, by reason.",
+        "Connections ended by the server: headers (head) or body (body) later than server.readTimeout, a "
+        "reply not read within server.writeTimeout (reply), a TLS handshake that failed or took too long "
+        "(tls), too many connections or bytes (pressure), an unexpected error (error).",
         ("reason",),
         get_args(CutReason),
     )

@@ -76,25 +76,30 @@ class SourceMetrics(Collector):
         yield from _status(status)
         yield _gauge(
             "pending_pods",
-            "Pods with a GPU request that wait for a node, by the reason of the node nearest to a fit.",
+            "Pods with a GPU request that wait for a node, by the reason of the node nearest to a fit, for "
+            "500 pods and those that wait longest; others by the most frequent reason of the last request.",
             self._pending(),
             "reason",
         )
         yield _gauge(
             "waiting_pod_seconds",
-            "Time since the creation of the pods that wait longest for GPUs.",
+            "Time since the creation of the pods that wait longest for GPUs, at least a minute; "
+            "metrics.waitingPods of them.",
             {(each.namespace, each.name, each.reason): each.seconds for each in self._longest(time.time())},
             *("namespace", "pod", "reason"),
         )
         yield _gauge(
             "waiting_pods",
-            "Pods with a GPU request that wait for a node, by the object that made them.",
+            "Pods with a GPU request that wait for a node, without those with scheduling gates, by the "
+            "workload that made them (empty: nothing did). metrics.waitingPods workloads; the others are "
+            "combined as _others.",
             self._workloads(),
             *("namespace", "owner_kind", "owner_name"),
         )
         yield _gauge(
             "schedulable_replicas",
-            "How many more pods of a template in the configuration would fit now.",
+            "How many more pods of a template in metrics.schedulableReplicas would fit now, with CPU and "
+            "without memory. Counted every ten seconds if the cluster has changed.",
             self._replicas(),
             "workload",
         )
@@ -110,23 +115,40 @@ class SourceMetrics(Collector):
             if info.report is not None or info.estimate is not None or info.freshness != "Fresh":
                 states[info.freshness] += 1
                 kept[info.freshness] += info.agent_label == "keeps away"
-        yield _gauge("inventory_nodes", "Nodes with GPUs by state.", states, "state")
-        what = "Those of the nodes with GPUs whose label keeps the agent away, by state."
+        yield _gauge(
+            "inventory_nodes",
+            "Nodes with GPUs by the state of their report: Fresh, Stale, Missing.",
+            states,
+            "state",
+        )
+        what = (
+            "Those of the nodes with GPUs whose label gpu.scheduler-ext.io/agent keeps the agent away, by "
+            "state. The alerts about reports leave them out."
+        )
         yield _gauge("nodes_kept_from_agent", what, kept, "state")
         counted = sum(node.info.takes_unreported for node in snapshot.nodes.values()) if snapshot else 0
         yield _gauge(
             "nodes_by_allocatable",
-            "Nodes without a fresh report that take whole GPUs and MIG instances by their allocatable.",
+            "Nodes without a fresh report that take whole GPUs and MIG instances by their allocatable; 0 "
+            "unless inventory.unreported is allow.",
             counted,
         )
         generation, kinds = 0, 0
         if snapshot is not None:
             generation, kinds = snapshot.generation, len(snapshot.forecast.workload.parts)
         yield _gauge("snapshot_generation", "Number of changes of the inventory.", generation)
-        yield _gauge("forecast_classes", "Kinds of pods in the demand forecast.", kinds)
+        yield _gauge(
+            "forecast_classes",
+            (
+                "Kinds of pods in the demand forecast, 1,250 at most; 0 before the first pod with a GPU "
+                "request."
+            ),
+            kinds,
+        )
         yield _gauge(
             "ledger_drift_mib",
-            "GPU memory that pods on nodes with shares use beyond the requested amounts, by node.",
+            "GPU memory that pods on nodes of shares use beyond their shares, as agents see it, by GPU and, "
+            "where an agent sees processes, by pod.",
             {node: mib for node, mib in self._drift.of(snapshot).items() if mib is not None},
             "node",
         )
@@ -154,13 +176,20 @@ class SourceMetrics(Collector):
             memory[kept.get(namespace, OTHERS)] += mib * _BYTES_PER_MIB
         yield _gauge(
             "reservations",
-            "Pods with promised GPUs: Assumed (being bound), Confirmed, Nominated (not bound yet).",
+            "Pods with promised GPUs: Assumed (being bound), Confirmed (on their node), Nominated (waiting "
+            "for victims to leave).",
             states,
             "state",
         )
-        whole = "Requested whole GPUs and MIG instances of pods on nodes."
+        whole = (
+            "Requested whole GPUs and MIG instances of pods on nodes; of ResourceClaims, the devices that "
+            "they hold, under deviceclass.resource.kubernetes.io/CLASS."
+        )
         yield _gauge("namespace_requested_gpus", whole, gpus, "namespace", "resource")
-        shares = "Requested GPU memory shares of pods on nodes."
+        shares = (
+            "Requested GPU memory shares of pods on nodes. Beyond 1,000 namespaces the smallest are "
+            "combined as _others."
+        )
         yield _gauge("namespace_requested_memory_bytes", shares, memory, "namespace")
 
 
@@ -170,13 +199,15 @@ def _fragmentation(snapshot: Snapshot | None) -> Iterator[Family]:
     unusable = sum(lost for _, lost in by_model.values())
     yield _gauge(
         "gpus_unallocated",
-        "GPUs and parts of GPUs without a holder: healthy ones without time-slicing and MIG.",
+        "GPUs and parts of GPUs without a holder: healthy ones without MIG, time-slicing and MPS. A node "
+        "with several models counts by the model of its first GPU.",
         {model: idle for model, (idle, _) in by_model.items()},
         "modelName",
     )
     yield _gauge(
         "gpus_unusable",
-        "The part of the unallocated GPUs that future pods cannot use, weighted by their frequency.",
+        "The part of the unallocated GPUs that future pods cannot use, weighted by the frequency of such "
+        "pods: too small, without CPU, too few GPUs together.",
         {model: lost for model, (_, lost) in by_model.items()},
         "modelName",
     )
@@ -190,7 +221,8 @@ def _fragmentation(snapshot: Snapshot | None) -> Iterator[Family]:
 def _status(status: SourceStatus) -> Iterator[Family]:
     yield _gauge(
         "inventory_age_seconds",
-        "Time since the file was read or found unchanged, or since the last event of the quietest watch.",
+        "Time since the inventory file was read or found unchanged; for a cluster, since the last event of "
+        "the quietest watch.",
         status.age_s,
     )
     broken = "1 while a changed inventory file is refused and the old one is served."
@@ -200,8 +232,15 @@ def _status(status: SourceStatus) -> Iterator[Family]:
     yield _gauge("ready", "1 while this extender passes its readiness checks.", ready)
     oldest_s = max(status.report_ages_s.values(), default=0.0)
     yield _gauge("report_age_seconds_max", "The age of the oldest report of a node.", oldest_s)
-    yield _gauge("forecast_age_seconds", "Time since the demand forecast was made.", status.forecast_age_s)
-    unplaced = "Pods with a share on an unknown GPU: their node takes no new share."
+    yield _gauge(
+        "forecast_age_seconds",
+        "Time since the demand forecast was made; an old forecast is right while requests stay the same.",
+        status.forecast_age_s,
+    )
+    unplaced = (
+        "Pods with a share on an unknown GPU, because another scheduler bound them or their GPU is no "
+        "longer in the node's report: their node takes no new share."
+    )
     yield _gauge("unplaced_share_pods", unplaced, status.unplaced, "node")
     connected = {watch.name: watch.connected for watch in status.watches}
     yield _gauge("watch_connected", "1 while the API server answers this watch.", connected, "resource")

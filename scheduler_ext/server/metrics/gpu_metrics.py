@@ -37,26 +37,50 @@ class GpuFamily(NamedTuple):
 
 _MEMORY: tuple[tuple[str, str, Literal["memory", "use"]], ...] = (
     ("total", "Memory of GPUs.", "memory"),
-    ("requested", "Memory of GPUs that is promised to pods.", "memory"),
+    (
+        "requested",
+        "Memory of GPUs that is promised to pods; all of it for a GPU that is held whole.",
+        "memory",
+    ),
     ("used", "Memory of GPUs in use, without the driver's reservation.", "use"),
-    ("unaccounted", "Memory of GPUs in use without a pod.", "use"),
-    ("free", "Memory of GPUs for further pods.", "memory"),
+    ("unaccounted", "Memory of GPUs in use without a pod; 0 if the agent does not know.", "use"),
+    (
+        "free",
+        (
+            "Memory of GPUs for further pods: 0 for unhealthy and cordoned GPUs, and for shared GPUs whose "
+            "replicas are all held; no series for GPUs of Missing nodes."
+        ),
+        "memory",
+    ),
 )
 FAMILIES = (
-    GpuFamily("gpu_extender_gpus", "GPUs.", attrgetter("gpus")),
+    GpuFamily("gpu_extender_gpus", "GPUs, including those known by labels only.", attrgetter("gpus")),
     GpuFamily(
-        "gpu_extender_gpus_allocated", "GPUs that a pod holds wholly or in part.", attrgetter("allocated")
+        "gpu_extender_gpus_allocated",
+        (
+            "GPUs that a pod holds wholly or in part (an instance or a share). A pod whose GPU no agent has "
+            "seen yet counts too."
+        ),
+        attrgetter("allocated"),
     ),
-    GpuFamily("gpu_extender_gpus_free", "GPUs that no pod holds and that take new pods.", attrgetter("free")),
+    GpuFamily(
+        "gpu_extender_gpus_free",
+        (
+            "GPUs that no pod holds, not even in part, and that take new pods: neither unhealthy nor "
+            "cordoned. A node without a fresh report has no more than the whole GPUs that its allocatable "
+            "leaves."
+        ),
+        attrgetter("free"),
+    ),
     GpuFamily(
         "gpu_extender_gpus_claimed",
-        "Allocated GPUs that a ResourceClaim holds wholly or in part.",
+        "Allocated GPUs that a ResourceClaim holds wholly or in part; no series without such GPUs.",
         attrgetter("claimed"),
         sparse=True,
     ),
     GpuFamily(
         "gpu_extender_gpus_unattributed",
-        "Allocated GPUs whose holder no agent has reported; a lower bound.",
+        "Allocated GPUs whose holder no agent has reported, a lower bound; no series without such GPUs.",
         attrgetter("unattributed"),
         sparse=True,
     ),
@@ -69,8 +93,16 @@ FAMILIES = (
         GpuFamily(f"gpu_extender_mig_{name}", what, value, "instances")
         for name, what, value in (
             ("instances", "MIG instances.", attrgetter("total")),
-            ("instances_free", "MIG instances for further pods.", attrgetter("free")),
-            ("slots", "GPU slots of the MIG instances.", attrgetter("slots")),
+            (
+                "instances_free",
+                "MIG instances for further pods; none on unhealthy and cordoned GPUs.",
+                attrgetter("free"),
+            ),
+            (
+                "slots",
+                "GPU slots of the MIG instances; an instance of 3g.40gb has four of eight.",
+                attrgetter("slots"),
+            ),
             ("slots_free", "GPU slots of the MIG instances for further pods.", attrgetter("free_slots")),
         )
     ),

@@ -17,9 +17,13 @@ from scheduler_ext.views.idle_pods import IdleNodes
 _GPUS = "gpu_extender_gpus_idle"
 _PODS = "gpu_extender_idle_pods"
 _GPUS_HELP = (
-    "Allocated GPUs on which no pod computed for idle.after; without readings, those that no process opened."
+    "Allocated GPUs on which no pod computed for idle.after while it ran; without readings, those that no "
+    "process opened."
 )
-_PODS_HELP = "Pods whose GPUs computed nothing for idle.after, though they ran."
+_PODS_HELP = (
+    "Pods whose GPUs all computed nothing for idle.after while they ran; no series for 0. Beyond 1,000 "
+    "namespaces the smallest are combined as _others."
+)
 
 
 class _Counted(NamedTuple):

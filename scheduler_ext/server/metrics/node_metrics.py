@@ -45,7 +45,13 @@ class NodeText:
         values = ", ".join(f"{value} {name}" for name, value in STATES.items())
         yield _head(_STATE, f"State of the node's report: {values}.")
         yield from (lines.states for lines in nodes.values())
-        yield _head(_AGE, "The age of the node's report.")
+        yield _head(
+            _AGE,
+            (
+                "The age of the node's report; not with metrics.detail cluster, and no series for an "
+                "inventory file, whose reports do not age."
+            ),
+        )
         for name, age_s in self._source.status().report_ages_s.items():
             known = nodes.get(name)
             for begun in known.ages if known is not None else ():

@@ -20,7 +20,8 @@ class QueueMetrics(Collector):
         plan = self._plan()
         pods = GaugeMetricFamily(
             "gpu_extender_queue_pods",
-            "Waiting pods by their state in the plan.",
+            "Waiting pods by their state in the plan; no series without nominate.enabled, and on extenders "
+            "that are not active.",
             labels=("state",),
         )
         age = GaugeMetricFamily("gpu_extender_plan_age_seconds", "Time since the planner last planned.")

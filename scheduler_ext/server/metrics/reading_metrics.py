@@ -31,21 +31,22 @@ class ReadingFamily(NamedTuple):
 FAMILIES = (
     ReadingFamily(
         "gpu_extender_device_utilization_ratio",
-        "How much of the time GPUs computed, 0 to 1: the mean of about a minute.",
+        "How much of the time GPUs computed, 0 to 1: the mean of about a minute; of several GPUs, their "
+        "mean.",
         attrgetter("utilization_percent"),
         0.01,
         fmean,
     ),
     ReadingFamily(
         "gpu_extender_device_memory_utilization_ratio",
-        "How much of the time memory of GPUs was read or written, 0 to 1: the mean of about a minute.",
+        "How much of the time memory of GPUs was read or written, 0 to 1; of several GPUs, their mean.",
         attrgetter("memory_utilization_percent"),
         0.01,
         fmean,
     ),
     ReadingFamily(
         "gpu_extender_device_power_watts",
-        "Power that GPUs draw: the mean of about a minute.",
+        "Power that GPUs draw: the mean of about a minute; of several GPUs, their sum.",
         attrgetter("power_watts"),
         1,
         sum,
@@ -59,14 +60,14 @@ FAMILIES = (
     ),
     ReadingFamily(
         "gpu_extender_device_sm_clock_hertz",
-        "Clock of the multiprocessors.",
+        "Clock of the multiprocessors; with metrics.detail device only.",
         attrgetter("sm_clock_mhz"),
         1e6,
         None,
     ),
     ReadingFamily(
         "gpu_extender_device_idle_seconds",
-        "Time since anything last computed on the GPU.",
+        "Time since anything last computed on the GPU; with metrics.detail device only.",
         attrgetter("idle_s"),
         1,
         None,
@@ -76,8 +77,22 @@ _THROTTLED = "gpu_extender_device_throttled"
 _ERRORS = "gpu_extender_device_xid_errors_total"
 _HEADS = (
     *((family.name, family.what, "gauge") for family in FAMILIES),
-    (_THROTTLED, "GPUs whose clocks are lower than they could be, by the reason.", "gauge"),
-    (_ERRORS, "XID errors since the node booted, by their number.", "counter"),
+    (
+        _THROTTLED,
+        (
+            "GPUs whose clocks are lower than they could be, by the reason, Other for one that only a newer "
+            "agent knows; no series for 0."
+        ),
+        "gauge",
+    ),
+    (
+        _ERRORS,
+        (
+            "XID errors since the node booted, by their number; no series for 0, and none with "
+            "metrics.detail cluster."
+        ),
+        "counter",
+    ),
 )
 
 

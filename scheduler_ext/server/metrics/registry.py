@@ -75,7 +75,13 @@ class Metrics:
             registry=registry,
         )
         self._rejections = Counter(
-            "gpu_extender_rejections", "Nodes refused by filter, by reason.", ("reason",), registry=registry
+            "gpu_extender_rejections",
+            (
+                "Nodes refused by filter, by reason. Fitting nodes beyond the best filter.maxCandidates do "
+                "not count."
+            ),
+            ("reason",),
+            registry=registry,
         )
         for reason in REASONS:
             self._rejections.labels(reason.text)

@@ -44,7 +44,8 @@ def _by_model(kinds: Mapping[Kind, Account]) -> Iterator[GaugeMetricFamily]:
         products[kind.product] = all_of((products.get(kind.product, Account()), account))
     family = GaugeMetricFamily(
         "gpu_extender_gpus_value",
-        "Value of GPUs per hour by state: allocated, free, stranded or unavailable.",
+        "Value of GPUs per hour by state: allocated, free, stranded (free, but no future pod can use it) or "
+        "unavailable; together they are the value of all GPUs.",
         labels=("modelName", "state"),
     )
     for product, account in sorted(products.items()):
@@ -52,10 +53,10 @@ def _by_model(kinds: Mapping[Kind, Account]) -> Iterator[GaugeMetricFamily]:
             family.add_metric((product, state), getattr(account, state))
     yield family
     for name, what in (
-        ("idle", "The part of the allocated value per hour that computed nothing for long."),
+        ("idle", "The part of the allocated value per hour that computed nothing for idle.after."),
         (
             "unmeasured",
-            "The part of the allocated value per hour without a report on whether it is idle.",
+            "The part of the allocated value per hour whose last work is in no fresh report.",
         ),
     ):
         family = GaugeMetricFamily(f"gpu_extender_gpus_{name}_value", what, labels=("modelName",))
@@ -67,8 +68,14 @@ def _by_model(kinds: Mapping[Kind, Account]) -> Iterator[GaugeMetricFamily]:
 def _by_namespace(namespaces: Mapping[str, Account]) -> Iterator[GaugeMetricFamily]:
     kept = named(sorted(namespaces, key=lambda name: (-namespaces[name].allocated, name)))
     for name, what in (
-        ("allocated", "Value per hour of the GPUs that pods hold."),
-        ("idle", "Value per hour of the GPUs that pods hold and that computed nothing for long."),
+        (
+            "allocated",
+            (
+                "Value per hour of what the pods of a namespace hold. Beyond 1,000 namespaces the smallest "
+                "are combined as _others."
+            ),
+        ),
+        ("idle", "The part of it that computed nothing for idle.after."),
     ):
         family = GaugeMetricFamily(f"gpu_extender_namespace_{name}_value", what, labels=("namespace",))
         sums: dict[str, float] = {}

@@ -20,8 +20,9 @@ from scheduler_ext.wire.pod.pod_request import pod_ask, pod_request
 from scheduler_ext.wire.redacted import redacted_pod
 from scheduler_ext.wire.times import seconds
 
-# Written by the extender into the Binding, one per container: comma-separated UUIDs.
 DEVICES_PREFIX = "devices.gpu.scheduler-ext.io/"
+"""Comma-separated GPU UUIDs: the GPUs of the container's share. The extender's Binding sets it, and a policy
+keeps it (docs/tasks/shares.md#assignment-of-gpus)."""
 
 
 def bound_pod(pod: kube.Pod, resources: ResourceNames) -> BoundPod:

@@ -36,6 +36,13 @@ ROWS = [
     pytest.param(whole(priority=1_000), SICK, "sound", "reliable", id="no sick GPU, by priority"),
     pytest.param(whole(), SLICED, "whole", "not shared", id="a whole GPU beside slices"),
     pytest.param(whole(), LABELS, "report", "has a report", id="a report beside labels"),
+    pytest.param(
+        whole(),
+        {**LABELS, "full": has("H100-80GB", 8, held=4)},
+        "full",
+        "packs",
+        id="a full node beside an empty one and labels",
+    ),
 ]
 
 

@@ -1,0 +1,316 @@
+"""The published figures, from `benchmarks/results`: what `docs/generate.py` writes into the pages."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, NamedTuple
+
+from benchmarks.placement.published import POLICIES, PUBLISHED
+from benchmarks.scheduler.contenders import NONE, NOOP_ALL, NOOP_FEW, OURS
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+@cache
+def _result(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    return found
+
+
+def table(*rows: Sequence[str]) -> str:
+    """A table of Markdown, the first row as its head."""
+    lines = [f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+# Filter, and other extenders
+
+
+def _filter_times() -> Mapping[tuple[int, str, str], dict[str, float]]:
+    return {(row["nodes"], row["case"], row["asks"]): row for row in _result("filtering")["rows"]}
+
+
+def time_to_filter() -> str:
+    times = _filter_times()
+    columns = [(case, asks) for case in ("fits", "nowhere") for asks in ("different", "alike")]
+    return table(
+        (
+            "nodes",
+            "fits, new request",
+            "fits, repeated request",
+            "fits nowhere, new",
+            "fits nowhere, repeated",
+        ),
+        *(
+            [
+                f"{nodes:,}",
+                *(_ms(times[nodes, *column]) for column in columns),
+            ]
+            for nodes in sorted({nodes for nodes, _, _ in times})
+        ),
+    )
+
+
+def _ms(row: dict[str, float]) -> str:
+    return f"{row['p50Us'] / 1000:.1f} / {row['p99Us'] / 1000:.1f}"
+
+
+def time_of_a_new_request() -> str:
+    return f"{_filter_times()[5000, 'fits', 'different']['p50Us'] / 1000:.1f} ms"
+
+
+def wire_latency() -> str:
+    rows = {
+        (row["verb"], row["nodes"], row["kind"]): row
+        for row in _result("latency")["rows"]
+        if row["connections"] == 1
+    }
+
+    def cells(verb: str, nodes: int) -> Iterator[str]:
+        for kind in ("whole", "share", "mig"):
+            row = rows[verb, nodes, kind]
+            digits = 2 if row["p50Us"] < 950 else 1
+            yield f"{row['p50Us'] / 1000:.{digits}f} ms, {row['ratio']:.1f}x"
+
+    return table(
+        ("names of 8-GPU nodes", "whole GPUs", "memory shares", "MIG"),
+        *((f"filter {nodes:,}", *cells("filter", nodes)) for nodes in (500, 5000, 20_000)),
+        ("prioritize the best 100 of 5,000", *cells("prioritize", 5000)),
+    )
+
+
+_PEERS = {"HAMi": "HAMi, {}", "gpushare": "{}"}
+
+
+def _peers() -> Mapping[tuple[str, str], dict[str, Any]]:
+    return {(row["contender"], row["case"]): row for row in _result("peers")["rows"]}
+
+
+def beside_peers() -> str:
+    rows = _peers()
+
+    def line(name: str) -> Iterator[str]:
+        yield _PEERS[name].format(rows[name, "fits"]["release"]).replace("-v=2", "`-v=2`")
+        for p50, p99 in (("p50Ms", "p99Ms"), ("oursP50Ms", "oursP99Ms")):
+            for case in ("fits", "nowhere"):
+                yield f"{rows[name, case][p50]:,} / {rows[name, case][p99]:,}"
+
+    return table(
+        (
+            *("extender", "the pod fits", "it fits nowhere"),
+            *("scheduler-ext in the same run: fits", "scheduler-ext in the same run: nowhere"),
+        ),
+        *([*line(name)] for name in _PEERS),
+    )
+
+
+def peers_that_fit() -> str:
+    rows = _peers()
+    hami = rows["HAMi", "fits"]["release"].partition(",")[0]
+    return table(
+        ("", "the other extender", "**scheduler-ext** in the same run"),
+        *(
+            (title, f"{rows[name, 'fits']['p50Ms']} ms", f"{rows[name, 'fits']['oursP50Ms']} ms")
+            for name, title in (("HAMi", f"HAMi ({hami})"), ("gpushare", rows["gpushare", "fits"]["release"]))
+        ),
+    )
+
+
+def first_answer() -> str:
+    return f"{_result('peers')['firstAnswerS']['HAMi']} s"
+
+
+def busy_peer(name: str) -> str:
+    milliseconds = _result("peers")["busyMachineP50Ms"][name]
+    return f"{milliseconds / 1000} s" if milliseconds >= 1000 else f"{milliseconds} ms"
+
+
+def ready_after(name: str) -> str:
+    return f"{_result(name)['readySeconds']:.1f} s"
+
+
+def peak_memory(name: str) -> str:
+    return f"{_result(name)['peakMiB']} MiB"
+
+
+def nominated() -> str:
+    return f"{_result('live-nominated')['phases']['nominated']['p99ToPublications']} times"
+
+
+# Pods per second
+
+
+class Run(NamedTuple):
+    """A run of `make bench-scheduler`, and its pods in words."""
+
+    result: str
+    pods: str
+
+
+README = Run("alike-shipped-1gpu-1.37", "equal pods")
+DIFFERENT = Run("different-shipped-1gpu-1.37", "pods that all differ")
+RUNS = (
+    README,
+    Run("alike-shipped-1gpu-1.36", "equal pods"),
+    Run("alike-shipped-8gpu-1.37", "equal pods of eight GPUs"),
+    Run("alike-shipped-8gpu-1.36", "equal pods of eight GPUs"),
+    Run("alike-default-1gpu-1.37", "equal pods, default topology spread"),
+    Run("alike-default-1gpu-1.36", "equal pods, default topology spread"),
+    DIFFERENT,
+)
+
+
+def _measured(run: Run) -> Mapping[tuple[int, str], dict[str, Any]]:
+    rows = _result(f"scheduler-{run.result}")["rows"]
+    return {(row["nodes"], row["contender"]): row for row in rows}
+
+
+def _speed(row: dict[str, Any]) -> str:
+    """The medians of the algorithm's time and of the rate."""
+    return f"{row['algorithmMeanMs']['median']:.1f} ms, {row['podsPerSecond']['median']:.0f}/s"
+
+
+def pods_per_second_on_the_newest() -> str:
+    rows = _measured(README)
+    return table(
+        ("nodes", "no extender", "100 names unread", "all names unread", "**scheduler-ext**"),
+        *(
+            [f"{nodes:,}", *(_speed(rows[nodes, each.name]) for each in (NONE, NOOP_FEW, NOOP_ALL, OURS))]
+            for nodes in sorted({nodes for nodes, _ in rows})
+        ),
+    )
+
+
+def pods_per_second() -> str:
+    def line(nodes: int, run: Run) -> list[str]:
+        rows = _measured(run)
+        release = _result(f"scheduler-{run.result}")["scheduler"].rpartition(" v")[2]
+        batched = f"{100 * rows[nodes, NONE.name]['batchedPart']:.0f} %"
+        measured = (_speed(rows[nodes, each.name]) for each in (NONE, NOOP_FEW, OURS))
+        return [f"{nodes:,}", run.pods, release, batched, *measured]
+
+    return table(
+        ("nodes", "pods", "Kubernetes", "batched", "no extender", "100 names unread", "**scheduler-ext**"),
+        *(line(nodes, run) for nodes in (1000, 5000) for run in RUNS),
+    )
+
+
+def time_for_different_pods(contender: str) -> str:
+    return f"{_measured(DIFFERENT)[5000, contender]['algorithmMeanMs']['median']:.1f} ms"
+
+
+# Packing
+
+
+_TRACES = list(dict.fromkeys(trace for trace, _ in PUBLISHED))
+
+
+class _Packed(NamedTuple):
+    at_100: float
+    at_130: float
+
+
+@cache
+def _packed() -> Mapping[str, Mapping[str, _Packed]]:
+    """The allocation in per cent by policy and trace, a mean of the seeds."""
+    runs: dict[str, dict[str, list[_Packed]]] = defaultdict(lambda: defaultdict(list))
+    with (RESULTS / "placement.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            values = _Packed(float(row["allocationPercent100"]), float(row["allocationPercent130"]))
+            runs[row["policy"]][row["trace"]].append(values)
+    return {
+        policy: {trace: _Packed(*map(fmean, zip(*values, strict=True))) for trace, values in traces.items()}
+        for policy, traces in runs.items()
+    }
+
+
+def _mean(policy: str) -> _Packed:
+    return _Packed(*map(fmean, zip(*_packed()[policy].values(), strict=True)))
+
+
+def packing() -> str:
+    rows = (
+        ("random", "random", ""),
+        ("least allocated", "least-allocated", "kube-scheduler's default score"),
+        ("most allocated", "most-allocated", "kube-scheduler, if configured to pack"),
+        ("best fit", "best-fit", ""),
+        ("FGD", "fgd", "the paper of that name"),
+    )
+    ours = [f"**{value:.1f}**" for value in _mean("default")]
+    return table(
+        ("policy", "used by", "100 %", "130 %"),
+        *((title, used, *(f"{value:.1f}" for value in _mean(policy))) for title, policy, used in rows),
+        ("**scheduler-ext**", "the default of this project", *ours),
+    )
+
+
+def packing_at_130() -> str:
+    values = [f"{_mean(policy).at_130:.1f} %" for policy in ("random", "best-fit", "fgd")]
+    ours = f"**{_mean('default').at_130:.1f} %**"
+    return table(("", "random", "best fit", "FGD", "**scheduler-ext**"), ("GPUs allocated", *values, ours))
+
+
+def packing_by_trace() -> str:
+    """Ours at 100 and at 130 per cent, with the published values in brackets."""
+    packed = _packed()
+
+    def line(trace: str, of: Mapping[str, _Packed]) -> Iterator[str]:
+        yield trace
+        for policy in POLICIES:
+            theirs = PUBLISHED.get((trace, policy))
+            brackets = f"<br>({theirs['100']:.2f} → {theirs['130']:.2f})" if theirs else ""
+            yield f"{of[policy].at_100:.2f} → {of[policy].at_130:.2f}{brackets}"
+        ours, fgd = of["default"], of["fgd"]
+        yield f"**{ours.at_100:.2f} → {ours.at_130:.2f}**"
+        yield f"{ours.at_100 - fgd.at_100:+.2f} → {ours.at_130 - fgd.at_130:+.2f}"
+
+    return table(
+        ("trace", *POLICIES, "**default**", "default − fgd"),
+        *([*line(trace, {policy: found[trace] for policy, found in packed.items()})] for trace in _TRACES),
+        [*line("mean", {policy: _mean(policy) for policy in packed})],
+    )
+
+
+def decided_together() -> str:
+    floors = [
+        each for each in _result("placement-batches")["floors"] if "mean of the traces" in each["floor"]
+    ]
+    digits = (3, 3, 2)
+    return table(
+        ("trace", "inflation, at 100 %", "at 130 %", "churn"),
+        *(
+            [trace, *(f"{each['byTrace'][trace]:+.{n}f}" for each, n in zip(floors, digits, strict=True))]
+            for trace in floors[0]["byTrace"]
+        ),
+        ["**mean**", *(f"**{each['margin']:+.{n}f}**" for each, n in zip(floors, digits, strict=True))],
+    )
+
+
+FIGURES: Mapping[str, Callable[[], str]] = {
+    "time to filter": time_to_filter,
+    "time of a new request": time_of_a_new_request,
+    "wire latency": wire_latency,
+    "beside peers": beside_peers,
+    "peers that fit": peers_that_fit,
+    "first answer of HAMi": first_answer,
+    "HAMi on a busy machine": partial(busy_peer, "HAMi"),
+    "gpushare on a busy machine": partial(busy_peer, "gpushare"),
+    "ready": partial(ready_after, "live"),
+    "ready with DRA": partial(ready_after, "live-dra"),
+    "memory with DRA": partial(peak_memory, "live-dra"),
+    "nominated": nominated,
+    "pods per second on the newest": pods_per_second_on_the_newest,
+    "pods per second": pods_per_second,
+    "different pods without": partial(time_for_different_pods, NONE.name),
+    "different pods with": partial(time_for_different_pods, OURS.name),
+    "packing": packing,
+    "packing at 130": packing_at_130,
+    "packing by trace": packing_by_trace,
+    "decided together": decided_together,
+}
