@@ -73,11 +73,11 @@ test-all: .venv ## Run everything: what CI runs, all releases in full, upgrades,
 check: .venv ## Check format, lint, types, layers, reference pages, spelling and prose
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 	$(BIN)/python -m docs.generate --check
 	$(BIN)/codespell
 	$(BIN)/proselint check --config proselint.json README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md docs
+	$(BIN)/mypy --num-workers 2
 
 reference: .venv ## Regenerate the parts of the documentation that follow from the code and from benchmarks/results
 	@$(BIN)/python -m docs.generate
