@@ -3,7 +3,6 @@ value."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,15 +20,12 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, InventorySection
 from tests.cluster.api.api_faults import Refuse
-from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import NODES
 from tests.cluster.api.api_requests import Match, Request
 from tests.cluster.api.api_server import ApiServer
-from tests.cluster.dra.conftest import CLASSES, ROOT, SERVED, SLICES
 from tests.cluster.following import eventually
 from tests.cluster.living import WHOLE, Living
-from tests.dra_objects import device_class, gpu_device, resource_list, resource_slice
-from tests.kube_objects import Json, gpu, node
+from tests.kube_objects import Json, node
 
 AGENT = "gpu.scheduler-ext.io/agent"
 EVENTS = "/apis/events.k8s.io/v1/events"
@@ -106,28 +102,6 @@ def test_nodes_that_nothing_brings_an_agent_to_are_labelled(living: Living) -> N
     assert "GPUNodeUnlabelled" not in {reason for reason, _ in reasons(living)}
 
 
-def test_a_node_whose_gpus_dra_alone_hands_out_is_labelled(living: Living) -> None:
-    def hook(request: Request) -> Answer | None:
-        if request.path != f"{ROOT}/v1":
-            return None
-        return Answer(200, json.dumps(resource_list(*SERVED["v1"])).encode())
-
-    living.server.hook = hook
-    living.server.store.put(CLASSES, device_class())
-    living.server.store.put(SLICES, resource_slice("c", [gpu_device(0)]))
-    living.server.store.put(NODES, node("c"))
-    living.start()
-    eventually(lambda: label(living, "c") == "true")
-
-
-def test_a_node_whose_agent_stays_silent_is_labelled(living: Living) -> None:
-    """The label that brought it may be gone."""
-    living.report("a", gpu(0), ago_s=400)
-    living.start()
-    eventually(lambda: label(living, "a") == "true")
-    assert label(living, "b") is None
-
-
 def test_no_label_is_written_where_the_administrator_wants_none(living: Living, transport: Transport) -> None:
     """The Event then names the setting and the command."""
     living.server.store.put(NODES, node("plain", {WHOLE: "8"}))
@@ -155,27 +129,6 @@ def test_a_missing_right_is_named_once_and_the_event_has_the_command(
     refusal.lift()
     eventually(lambda: label(living, "plain") == "true")
     eventually(lambda: living.live.writers.agent_labels.why_not() is None)
-
-
-def test_a_node_that_refuses_the_label_holds_back_no_other(living: Living) -> None:
-    """Nor do its pods: nothing waits for the label."""
-    for name in ("first", "second", "third"):
-        living.server.store.put(NODES, node(name, {WHOLE: "8"}))
-    living.server.faults.place(Refuse(422, "Invalid", "no"), labels_written("first"), times=None)
-    living.start()
-    eventually(lambda: [label(living, name) for name in ("second", "third")] == ["true", "true"])
-    assert label(living, "first") is None
-
-
-def test_a_standby_writes_no_label_until_it_is_active(server: ApiServer, transport: Transport) -> None:
-    server.store.put(NODES, node("plain", {WHOLE: "8"}))
-    active = False
-    labels = Labels(server, transport, lambda: active)
-    with labels.running():
-        eventually(lambda: labels.looks > 3)
-        assert not server.log.all(labels_written())
-        active = True
-        server.log.wait_for(labels_written("plain"))
 
 
 class Labels:
@@ -231,14 +184,6 @@ def test_the_value_of_an_administrator_stays_though_the_watch_is_late(
     assert dict(labels.writer.labels) == {}, "a conflict is no failure"
 
 
-def test_a_label_that_arrives_meanwhile_is_enough(server: ApiServer, transport: Transport) -> None:
-    server.store.put(NODES, node("plain", {WHOLE: "8"}))
-    labels = Labels(server, transport, lambda: True, seen={"nvidia.com/gpu.present": "true"})
-    with labels.running():
-        eventually(lambda: labels.looks > 3)
-    assert not server.log.all(labels_written())
-
-
 def test_a_new_node_has_time_to_get_its_labels(
     server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,17 +193,6 @@ def test_a_new_node_has_time_to_get_its_labels(
     with labels.running():
         eventually(lambda: labels.looks > 3)
     assert not server.log.all(labels_written())
-
-
-def test_a_node_that_is_gone_is_forgotten(server: ApiServer, transport: Transport) -> None:
-    server.store.put(NODES, node("plain", {WHOLE: "8"}))
-    labels = Labels(server, transport, lambda: True)
-    server.store.delete(NODES, "plain")
-    with labels.running():
-        server.log.wait_for(labels_written("plain"))
-        looks = labels.looks
-        eventually(lambda: labels.looks > looks + 3)
-    assert len(server.log.all(labels_written())) == 1
 
 
 def test_few_nodes_are_labelled_at_once(

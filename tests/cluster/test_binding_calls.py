@@ -13,7 +13,7 @@ from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.core.cache.intent import Reservation
 from scheduler_ext.wire.binding import binding_body
 from scheduler_ext.wire.kube import ObjectMeta
-from tests.cluster.api.api_faults import After, AnswerFault, Cut, Hang, Refuse, Reset
+from tests.cluster.api.api_faults import After, AnswerFault, Hang, Refuse, Reset
 from tests.cluster.api.api_paths import GPU_RESERVATIONS, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.binding_calls import INTENT, REFUSALS, soon, value
@@ -70,11 +70,6 @@ class TestBinding:
         assert refusal.status == 409
         assert why in refusal.message
         assert there(server) == before
-
-    def test_a_pod_that_is_gone_is_refused(self, bindings: Bindings) -> None:
-        refusal = bindings.post_binding("default", "two", body() | {"metadata": {"name": "two"}}, soon())
-        assert isinstance(refusal, Refused)
-        assert refusal.status == 404
 
 
 Write = Callable[[Bindings, float], Outcome[Any]]
@@ -150,19 +145,6 @@ class TestWrites:
         # The server may do it shortly after the caller gives up.
         eventually(lambda: happened(server) is done)
         server.faults.lift()
-
-    def test_half_an_answer_is_no_result(
-        self, server: ApiServer, bindings: Bindings, write: Write, happened: Happened
-    ) -> None:
-        server.faults.place(Cut(20))
-        assert isinstance(write(bindings, soon()), Unknown)
-        assert happened(server)
-
-    def test_a_server_asks_for_time_also_where_it_is_not_known(
-        self, server: ApiServer, bindings: Bindings, write: Write, happened: Happened
-    ) -> None:
-        server.faults.place(Refuse(503, "ServiceUnavailable", "no", 2))
-        assert write(bindings, soon()) == Unknown("503 ServiceUnavailable: no", 2.0)
 
     def test_a_server_that_is_not_there_was_sent_nothing(
         self, server: ApiServer, bindings: Bindings, write: Write, happened: Happened

@@ -13,7 +13,7 @@ from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsen
 from scheduler_ext.cluster import binding_calls as bindings_module
 from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.core.cache.intent import Intent, Reservation
-from tests.cluster.api.api_faults import AnswerFault, Cut, Delay, Drip, Refuse, Reset
+from tests.cluster.api.api_faults import AnswerFault, Cut, Drip, Refuse, Reset
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import GPU_RESERVATIONS, PODS
 from tests.cluster.api.api_requests import lists
@@ -82,10 +82,6 @@ class TestReads:
         assert isinstance(outcome, Unknown)
         assert "Expected" in outcome.message
 
-    def test_a_server_that_is_not_there(self, server: ApiServer, bindings: Bindings, read: Read) -> None:
-        server.stop()
-        assert isinstance(read(bindings, soon()), Unsent)
-
 
 def test_a_pod_that_is_not_there_is_none(bindings: Bindings) -> None:
     assert bindings.get_pod("default", "two", soon()) == Done(None)
@@ -126,13 +122,6 @@ class TestPodsOn:
         assert len(self.names(outcome)) == 5
         assert [broken.name for broken in value(outcome).broken] == ["default/odd"]
 
-    def test_an_overtaken_list_begins_again(self, server: ApiServer, bindings: Bindings) -> None:
-        second = server.faults.place(
-            Refuse(410, "Expired", "too old"), lambda request: "continue" in request.query
-        )
-        assert len(self.names(bindings.pods_on("a", soon()))) == 5
-        assert second.hits == 1
-
     def test_a_list_that_always_expires_is_given_up_after_three_tries(
         self, server: ApiServer, bindings: Bindings
     ) -> None:
@@ -144,15 +133,8 @@ class TestPodsOn:
         assert refusal.status == 410
         assert server.log.count(lambda request: "continue" not in request.query) == 3
 
-    def test_the_deadline_is_for_all_pages(self, server: ApiServer, bindings: Bindings) -> None:
-        server.faults.place(Delay(0.2), times=None)
-        assert isinstance(bindings.pods_on("a", time.monotonic() + 0.3), Unknown | Unsent)
-
 
 class TestReservation:
-    def test_there_is_none_at_first(self, bindings: Bindings) -> None:
-        assert bindings.get_reservation("a", soon()) == Done(None)
-
     def test_a_reservation_is_created_and_read_again(self, server: ApiServer, bindings: Bindings) -> None:
         written = value(bindings.put_reservation(Reservation("a", "uid-a", None, (INTENT,)), soon()))
         assert written == Reservation("a", "uid-a", str(server.store.version), (INTENT,))
@@ -176,13 +158,6 @@ class TestReservation:
         assert isinstance(late, Refused)
         assert late.status == 409
         assert value(bindings.get_reservation("a", soon())) == second
-
-    def test_one_that_is_gone_is_not_made_again(self, server: ApiServer, bindings: Bindings) -> None:
-        first = value(bindings.put_reservation(Reservation("a", "uid-a", None, (INTENT,)), soon()))
-        server.store.delete(GPU_RESERVATIONS, "a")
-        late = bindings.put_reservation(replace(first, intents=()), soon())
-        assert isinstance(late, Refused)
-        assert late.status == 404
 
     def test_one_that_cannot_be_read_says_where(self, server: ApiServer, bindings: Bindings) -> None:
         server.store.put(GPU_RESERVATIONS, {"metadata": {"name": "a"}, "spec": {"intents": [{"podUID": ""}]}})

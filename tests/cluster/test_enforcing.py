@@ -9,10 +9,10 @@ import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
 from tests.cluster.api.api_faults import Refuse
-from tests.cluster.api.api_paths import GPU_RESERVATIONS, NODES, PODS
-from tests.cluster.api.api_requests import first_pages, writes
+from tests.cluster.api.api_paths import NODES, PODS
+from tests.cluster.api.api_requests import writes
 from tests.cluster.api.api_server import ApiServer
-from tests.cluster.enforced import ADVERTISED, HALF, LABELS, Enforced, held_by
+from tests.cluster.enforced import HALF, LABELS, Enforced
 from tests.cluster.following import eventually
 from tests.kube_objects import SHARE, node
 
@@ -42,22 +42,6 @@ def test_a_pod_is_bound_with_its_gpu_and_its_intent_is_written_first(enforced: E
     assert [request.path.split("/")[-1] for request in made] == ["gpureservations", "binding"]
 
 
-def test_filter_sees_a_promise_at_once(enforced: Enforced) -> None:
-    """kube-scheduler asks about the next pod before it hears of this one's end."""
-    for name in "pqrstu":
-        enforced.share(name)
-    enforced.start()
-    for name in "pqrs":
-        assert enforced.fitting(enforced.there("t")) == "ab"
-        assert enforced.bind(name, "a") == ""
-    # An event of the watch may be on its way to filter, with the last promise right behind it.
-    eventually(lambda: enforced.fitting(enforced.there("t")) == "b")
-    assert "no longer fits on node a" in enforced.bind("t", "a")
-    assert enforced.bind("t", "b") == ""
-    assert sorted(enforced.gpu_of(name) for name in "pqrs") == ["GPU-a0", "GPU-a0", "GPU-a1", "GPU-a1"]
-    assert enforced.counted() == {"bound": 5, "conflict": 1}
-
-
 def test_a_pod_that_changed_meanwhile_is_tried_once_more(enforced: Enforced) -> None:
     enforced.share("p")
     enforced.start()
@@ -76,42 +60,7 @@ def test_a_pod_that_changed_meanwhile_is_tried_once_more(enforced: Enforced) -> 
     assert len([made for made in enforced.server.log.all(writes()) if made.path.endswith("/binding")]) == 2
 
 
-class TestLeadership:
-    @pytest.fixture
-    def enforced(self, server: ApiServer, transport: Transport) -> Iterator[Enforced]:
-        held_by(server, "other_1")
-        built = Enforced(server, transport, lease=True)
-        built.start()
-        yield built
-        built.live.stop()
-
-    def test_a_standby_binds_nothing_and_is_ready(self, enforced: Enforced) -> None:
-        enforced.share("p")
-        eventually(lambda: enforced.live.locked.cache.pending("uid-p") is not None)
-        assert "is a standby" in enforced.bind("p", "a")
-        assert enforced.server.log.count(writes()) == 0
-        assert all(check.passed for check in enforced.live.status().checks)
-
-    def test_a_new_leader_lists_again_before_its_first_bind(self, enforced: Enforced) -> None:
-        enforced.share("p")
-        before = enforced.server.log.count(first_pages(PODS))
-        held_by(enforced.server, "me_2")
-        eventually(lambda: enforced.bind("p", "a") == "")
-        assert enforced.server.log.count(first_pages(PODS)) >= before + 1
-        assert enforced.server.log.count(first_pages(GPU_RESERVATIONS)) >= 2
-
-
 class TestAdvertising:
-    def test_a_node_advertises_what_shares_can_have(self, enforced: Enforced) -> None:
-        enforced.server.store.put(NODES, node("a", {SHARE: "5"}, labels=LABELS))
-        enforced.start()
-
-        def amounts() -> list[object]:
-            status = enforced.server.store.get(NODES, "a").object()["status"]
-            return [status[part].get(SHARE) for part in ("capacity", "allocatable")]
-
-        eventually(lambda: amounts() == [str(ADVERTISED)] * 2)
-
     @pytest.mark.parametrize(
         ("room", "labels"),
         [

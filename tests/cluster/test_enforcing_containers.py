@@ -15,8 +15,7 @@ from tests.cluster.api.api_server import ApiServer
 from tests.cluster.enforced import Enforced
 from tests.cluster.following import eventually
 from tests.core.reported import NAMES
-from tests.held import DEVICES, held
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, names_body, node, pod
+from tests.kube_objects import Json, gpu, gpu_node, holder, names_body, node, pod
 
 pytestmark = pytest.mark.usefixtures("impatient")
 
@@ -122,40 +121,3 @@ def test_an_instance_has_no_device_before_kubelets_report(enforced: Enforced) ->
     assert (seen["name"], seen["profile"], seen["start"]) == ("p", "3g.40gb", 4)
     waits(enforced, "q", {HALF: "2"})
     assert not passes(enforced, enforced.there("q"), "m")
-
-
-def test_init_containers_and_sidecars_have_their_gpus(enforced: Enforced) -> None:
-    """In the intent, in the annotations, and in the ledger: equal holdings, and the same peak."""
-    beside = container("beside", {SHARE: "10000"}, restartPolicy="Always")
-    waits(enforced, "p", {SHARE: "30000"}, beside, container("load", {SHARE: "60000"}))
-    enforced.start()
-    assert enforced.bind("p", "a") == ""
-    there = enforced.there("p")
-    assert held(there) == {enforced.gpu_of("p"): 70000}
-    told = {
-        key.removeprefix(DEVICES): value
-        for key, value in there["metadata"]["annotations"].items()
-        if key.startswith(DEVICES)
-    }
-    assert told.keys() == {"beside", "load", "main"}
-    assert intent(enforced, "a")["shares"] == [
-        {"container": "beside", "memoryMiB": 10000, "device": told["beside"]},
-        {"container": "main", "memoryMiB": 30000, "device": told["main"]},
-        {
-            "container": "load",
-            "memoryMiB": 60000,
-            "device": told["load"],
-            "init": True,
-            "beside": [0],
-        },
-    ]
-    ledgers = ledger(enforced, "a")["devices"]
-    assert {
-        each["container"]: (uuid, each["memoryMiB"])
-        for uuid, device in ledgers.items()
-        for each in device["holdings"]
-    } == {
-        "beside": (told["beside"], 10000),
-        "main": (told["main"], 30000),
-        "load": (told["load"], 60000),
-    }

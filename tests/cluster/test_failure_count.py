@@ -40,18 +40,6 @@ def test_a_failure_counts_when_the_container_ends_and_not_again_when_it_runs_aga
     assert counted(told) == {"team": 1}
 
 
-def test_a_namespace_with_gpus_begins_at_0() -> None:
-    told = listed(failed("p"), pod("plain", {"cpu": "1"}, on="n"))
-    assert dict(told.pods.failures.counts) == {"team": 0}
-
-
-def test_each_restart_counts() -> None:
-    told = listed()
-    for number in (1, 2, 3):
-        told.see_pods(failed("p", number, running=False), failed("p", number))
-    assert counted(told) == {"team": 3}
-
-
 def test_failures_before_the_start_do_not_count() -> None:
     told = listed(failed("p"))
     assert counted(told) == {}

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from scheduler_ext.background import RateLimiter
 from scheduler_ext.binding.locked_cache import LockedCache
-from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.forecasting import EVERY_S, Forecasting
 from scheduler_ext.cluster.inventory.pod_handler import PodHandler
 from scheduler_ext.core.cache.cache import Cache
@@ -17,13 +14,8 @@ from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import assemble, read_objects
-from tests.cluster.api.api_paths import PODS
-from tests.cluster.api.api_server import ApiServer
-from tests.cluster.following import eventually
-from tests.cluster.living import Living
 from tests.cluster.test_inventory_handlers import Told, read
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
+from tests.kube_objects import Json, pod
 
 WHOLE = "nvidia.com/gpu"
 ONE_G = "nvidia.com/mig-1g.10gb"
@@ -92,35 +84,6 @@ def test_not_what_changes_hardly_anything(foreseen: Foreseen) -> None:
     assert foreseen.forecasting.age_s == 10 * EVERY_S
 
 
-def mig_node() -> list[Json]:
-    """Two GPUs of four small instances each, one of which a pod holds."""
-    devices = [
-        gpu(i, mig={"enabled": True, "instances": [instance(i, start) for start in range(4)]})
-        for i in range(2)
-    ]
-    holding = pod("x", {ONE_G: "1"}, on="n")
-    return [gpu_node("n", devices, migStrategy="mixed"), node("n", {ONE_G: "8"}), holding]
-
-
-def instance(index: int, start: int) -> Json:
-    return {"uuid": f"MIG-{index}-{start}", "profile": "1g.10gb", "start": start, "size": 1}
-
-
-def test_new_mig_losses_belong_to_the_next_generation_alone(foreseen: Foreseen) -> None:
-    extender = foreseen.extender
-    foreseen.come(*(pod(f"m{i}", {ONE_G: "1"}) for i in range(40)))
-    assert foreseen.looked(EVERY_S)
-    held = extender.replace_nodes(assemble(read_objects(inventory(*mig_node())), ResourceNames()).values())
-    losses = replace(held).mig_loss(ONE_G).tolist()
-    foreseen.come(*(pod(f"q{i}", {"nvidia.com/mig-3g.40gb": "1"}) for i in range(40)))
-    assert foreseen.looked(EVERY_S)
-    after = extender.snapshot
-    assert after is not None
-    assert after.generation == held.generation + 1
-    assert after.mig_loss(ONE_G).tolist() != losses
-    assert replace(held).mig_loss(ONE_G).tolist() == held.mig_loss(ONE_G).tolist() == losses
-
-
 @pytest.mark.parametrize(
     ("words", "counted"),
     [
@@ -143,17 +106,6 @@ def test_the_pods_that_count_for_the_forecast(words: list[Json], counted: int) -
     assert told.inventory.demand.seen == counted
 
 
-def test_the_wishes_of_bound_pods_count_as_well() -> None:
-    told = Told()
-    wish = {"gpu.scheduler-ext.io/model": "T4, A100"}
-    told.see_pods(pod("p", {SHARE: "1024", "cpu": "700m"}, on="a", annotations=wish))
-    (task,) = told.inventory.demand.workload().parts
-    assert task == TaskClass(1000, shares_mib=(1024,), models=("A100", "T4"))
-    broken = {"gpu.scheduler-ext.io/model": "T4,,"}
-    told.see_pods(pod("q", {SHARE: "1024", "cpu": "1"}, on="a", annotations=broken))
-    assert TaskClass(1000, shares_mib=(1024,)) in told.inventory.demand.workload().parts
-
-
 def created(name: str, gpus: int, minute: int) -> Json:
     found = asking(name, gpus, on="a")
     found["metadata"]["creationTimestamp"] = f"2026-11-21T09:{minute:02}:00Z"
@@ -174,18 +126,3 @@ def test_a_list_counts_in_the_order_of_creation() -> None:
     listed.see_pods(created("a", 2, 30))
     listed.pods.end()
     assert listed.inventory.demand.seen == 4
-
-
-def test_the_first_snapshot_expects_the_listed_pods(server: ApiServer, transport: Transport) -> None:
-    living = Living(server, transport)
-    server.store.put_all(PODS, [asking(f"p{i}", on="elsewhere") for i in range(20)])
-    living.live.start()
-    try:
-        eventually(lambda: living.live.snapshot is not None)
-        assert living.live.snapshot is not None
-        assert living.live.snapshot.generation == 1
-        assert living.live.snapshot.forecast.workload.parts[ONE] == pytest.approx(0.5, abs=0.01)
-        assert 0 <= living.live.status().forecast_age_s < 60
-    finally:
-        living.live.stop()
-    eventually(lambda: not living.live._forecasting.is_alive)

@@ -117,18 +117,6 @@ class TestNodes:
         told.see_nodes(created("old", 3600), created("new", 60))
         assert [told.freshness(name) for name in ("old", "new")] == ["Missing", "Fresh"]
 
-    def test_nodes_come_change_and_go(self, told: Told) -> None:
-        told.see_nodes(node("a", {WHOLE: "8"}, labels=GFD_H100), node("b"))
-        assert told.inventory.nodes() == {"a", "b"}
-        assert told.waking()
-        told.see_nodes(node("a", {WHOLE: "7"}, labels=GFD_H100))
-        info = told.inventory.info("a")
-        assert info is not None
-        assert info.allocatable == {WHOLE: 7}
-        told.nodes.gone(read(kube.Node, node("a"))[0])
-        assert told.inventory.nodes() == {"b"}
-        assert told.waking()
-
     def test_objects_that_a_list_lacks_are_gone(self, told: Told) -> None:
         told.see_nodes(node("a"), node("b"), node("c"))
         told.nodes.begin()
@@ -148,13 +136,6 @@ class TestNodes:
         told.see_nodes(node("a"), node("b"))
         told.nodes.end()
         assert told.inventory.nodes() == {"a", "b"}
-
-    def test_one_deleted_and_created_again_is_listed_again(self, told: Told) -> None:
-        told.nodes.begin()
-        told.see_nodes(node("a"), node("b"))
-        told.nodes.gone(Broken("a", "uid-a", "cannot be read"))
-        told.nodes.end()
-        assert told.inventory.nodes() == {"b"}
 
     def test_an_unreadable_amount_keeps_the_last_value(
         self, told: Told, caplog: pytest.LogCaptureFixture
@@ -190,15 +171,6 @@ class TestPods:
         )
         assert told.inventory.holding() == {"uid-p": "a"}
 
-    def test_pods_finish_and_go(self, told: Told) -> None:
-        told.see_pods(*(pod(name, {WHOLE: "1"}, on="a") for name in "pqrs"))
-        told.see_pods(pod("p", {WHOLE: "1"}, on="a", phase="Failed"))
-        told.pods.gone(read(kube.Pod, pod("q"))[0])
-        told.pods.gone(Broken("default/r", "uid-r", "cannot be read"))
-        assert told.inventory.holding() == {"uid-s": "a"}
-        # Departed objects leave nothing behind: months may pass before the next list.
-        assert told.pods._unlisted == set()
-
     def test_objects_that_a_list_lacks_are_gone(self, told: Told) -> None:
         told.see_pods(*(pod(name, {WHOLE: "1"}, on="a") for name in "pqr"))
         told.pods.begin()
@@ -206,16 +178,6 @@ class TestPods:
         told.pods.broken(Broken("default/q", "uid-q", "cannot be read"))
         told.pods.end()
         assert set(told.inventory.holding()) == {"uid-p", "uid-q"}
-
-    def test_an_unreadable_request_keeps_the_last_value(
-        self, told: Told, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        told.see_pods(pod("p", {WHOLE: "1"}, on="a"))
-        told.pods.begin()
-        told.see_pods(pod("p", {WHOLE: ["1"]}, on="a"))
-        told.pods.end()
-        assert told.inventory.holding() == {"uid-p": "a"}
-        assert "Pod default/p is unreadable" in caplog.text
 
 
 class TestReports:
@@ -265,16 +227,6 @@ class TestReports:
             ("a", "GPUNode a: status.devices[0].index: Expected `int` >= 0; the report is refused")
         ]
         assert told.inventory.reports() == {"a"}
-
-    def test_a_report_goes_with_its_object_or_its_status(self, told: Told) -> None:
-        told.see_reports(*(reported(name) for name in "abcd"))
-        told.reports.gone(read(GpuNode, reported("a"))[0])
-        told.reports.gone(Broken("b", "uid", "cannot be read"))
-        told.see_reports(reported("c") | {"status": None})
-        assert told.inventory.reports() == {"d"}
-        told.reports.begin()
-        told.reports.end()
-        assert told.inventory.reports() == set()
 
     def test_one_of_a_former_node_of_that_name_is_none(self, told: Told) -> None:
         told.see_nodes(node("a", uid="new", labels=GFD_H100))

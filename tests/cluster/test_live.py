@@ -9,14 +9,12 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.cluster import live as live_module
-from scheduler_ext.cluster.reflector import Reflector
-from tests.cluster.api.api_faults import End, Hang, Refuse
+from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api.api_requests import lists, watches, writes
+from tests.cluster.api.api_requests import lists, writes
 from tests.cluster.following import eventually
 from tests.cluster.living import SICK, WHOLE, Living
-from tests.kube_objects import Json, gpu, gpu_node, node, pod
+from tests.kube_objects import Json, gpu, node, pod
 
 EVENTS = "/apis/events.k8s.io/v1/events"
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -116,14 +114,6 @@ def test_an_agent_dead_for_ten_minutes_is_missing_at_once(living: Living) -> Non
     living.fits("ab")
 
 
-def test_reports_age(living: Living) -> None:
-    living.report("a", gpu(0), ago_s=149)
-    living.report("b", gpu(0), ago_s=299)
-    living.start()
-    eventually(lambda: (living.info("a").freshness, living.info("b").freshness) == ("Stale", "Missing"))
-    assert living.fitting() == ""
-
-
 def test_a_server_that_is_away_is_served_on_without(living: Living) -> None:
     living.start()
     living.server.stop()
@@ -145,70 +135,12 @@ def problems(living: Living) -> dict[str, str]:
     return {each.what: each.text for each in living.live.status().problems}
 
 
-def test_a_server_that_is_away_is_a_problem_of_every_watch(living: Living) -> None:
-    living.start()
-    assert problems(living) == {}
-    living.server.stop()
-    watched = {f"watch of {watch.name}" for watch in living.live.status().watches}
-    eventually(lambda: problems(living).keys() == watched)
-    assert all(each.since_s >= 0 for each in living.live.status().problems)
-    living.server.start()
-    eventually(lambda: problems(living) == {})
-
-
 def test_a_list_that_is_forbidden_is_a_problem_before_anything_is_known(living: Living) -> None:
     refused = living.server.faults.place(Refuse(403, "Forbidden", "may not"), lists(PODS), times=None)
     living.live.start()
     eventually(lambda: problems(living) == {"watch of pods": "403 Forbidden: may not"})
     refused.lift()
     eventually(lambda: problems(living) == {} and living.live.snapshot is not None)
-
-
-def test_a_failed_publication_is_a_problem(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
-    living.start()
-
-    def fail(nodes: Any) -> Any:
-        raise RuntimeError("as it happens")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(living.extender, "update_nodes", fail)
-        living.report("a", gpu(0) | SICK)
-        eventually(lambda: "unexpected error" in problems(living).get("inventory", ""))
-    eventually(lambda: problems(living) == {} and not living.healthy("a"))
-
-
-class TestRefusedReports:
-    def test_a_contradictory_one_is_reported_and_the_last_good_one_stays(self, living: Living) -> None:
-        living.start()
-        living.greeted()
-        living.report("a", gpu(0), gpu(0, "GPU-1"))
-        event = living.server.log.wait_for(writes("/apis/events.k8s.io/v1/events"))[0].json()
-        assert event["regarding"]["uid"] == "uid-a"
-        assert event["reason"] == "GPUReportRefused"
-        assert "devices[1].index" in event["note"]
-        assert living.live.writers.report_problems.refusals == {"a": 1}
-        assert living.fitting() == "ab"
-        # The same again counts, but is not logged again.
-        living.report("a", gpu(0), gpu(0, "GPU-1"))
-        eventually(lambda: living.live.writers.report_problems.refusals == {"a": 2})
-        assert living.server.log.count(writes()) == 1
-
-    def test_refusals_of_departed_nodes_are_not_counted(self, living: Living) -> None:
-        bad = [gpu(0), gpu(0, "GPU-1")]
-        for name in "abc":
-            living.server.store.put(GPU_NODES, gpu_node(name, bad))
-        living.start()
-        assert living.live.writers.report_problems.refusals == {"a": 1, "b": 1, "c": 1}
-        living.server.store.delete(GPU_NODES, "a")
-        eventually(lambda: living.live.writers.report_problems.refusals == {"b": 1, "c": 1})
-        # Also pods that left while no watch ran.
-        refusal = living.server.faults.place(Refuse(503), watches(GPU_NODES), times=None)
-        living.server.faults.place(End(), watches(GPU_NODES))
-        living.server.wait_for_watches(0, watches(GPU_NODES))
-        living.server.store.delete(GPU_NODES, "b")
-        living.server.store.compact()
-        refusal.lift()
-        eventually(lambda: living.live.writers.report_problems.refusals == {"c": 2})
 
 
 class TestCordonsOfNoGpu:
@@ -262,52 +194,6 @@ class TestErrorsOfOurOwn:
         living.fits("ab" if method == "replace_nodes" else "b")
 
 
-def test_stopping_while_every_list_hangs_takes_no_longer_than_one(
-    living: Living, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waited_s: list[float] = []
-    stop = Reflector.stop
-
-    def noted(reflector: Reflector[Any], wait_s: float) -> None:
-        waited_s.append(wait_s)
-        stop(reflector, wait_s)
-
-    monkeypatch.setattr(Reflector, "stop", noted)
-    monkeypatch.setattr(live_module, "_STOP_S", 0.1)
-    living.server.faults.place(Hang(), lists(), times=None)
-    living.live.start()
-    living.server.log.wait_for(lists(), 3)
-    living.live.stop()
-    # In sequence, each would wait for as long.
-    assert len(waited_s) == len(living.live.status().watches)
-    assert sum(waited_s) < 1.5 * live_module._STOP_S
-    living.server.faults.lift()
-    eventually(lambda: not any(thread.name.startswith("watch-") for thread in threading.enumerate()))
-
-
-def test_a_first_list_that_fails_is_no_lost_watch(living: Living, caplog: pytest.LogCaptureFixture) -> None:
-    refusal = living.server.faults.place(Refuse(503), lists(PODS), times=None)
-    living.live.start()
-    eventually(lambda: "503" in living.notes()["watch-pods"])
-    refusal.lift()
-    eventually(living.ready)
-    assert "pods not listed yet, trying again: 503" in caplog.text
-    assert "lost" not in caplog.text
-
-
-def test_labels_and_taints_of_a_node_are_known_as_long_as_the_node_exists(living: Living) -> None:
-    taint = {"key": "dedicated", "effect": "NoSchedule"}
-    living.server.store.put(NODES, node("a", labels={"zone": "x"}, taints=[taint], unschedulable=True))
-    living.start()
-    facts = living.live.node_facts()["a"]
-    told = (dict(facts.labels), facts.unschedulable, [each.key for each in facts.taints])
-    assert told == ({"zone": "x"}, True, ["dedicated"])
-    living.server.store.put(NODES, node("a", labels={"zone": "y"}))
-    eventually(lambda: living.live.node_facts()["a"].labels == {"zone": "y"})
-    living.server.store.delete(NODES, "a")
-    eventually(lambda: set(living.live.node_facts()) == {"b"})
-
-
 def test_pods_that_wait_are_known_with_their_manifest(living: Living) -> None:
     waiting = pod("w", {WHOLE: "9"}, nodeSelector={"zone": "x"})
     waiting["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "SECRET"}]
@@ -318,15 +204,3 @@ def test_pods_that_wait_are_known_with_their_manifest(living: Living) -> None:
     assert b"SECRET" not in pending.manifest
     living.bind("w", "a")
     eventually(lambda: not living.live.pending())
-
-
-def test_the_heap_is_settled_once_when_the_first_inventory_is_complete(
-    living: Living, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settled: list[bool] = []
-    monkeypatch.setattr(live_module, "settle_heap", lambda: settled.append(living.live.snapshot is not None))
-    living.start()
-    eventually(lambda: bool(settled))
-    living.report("a", gpu(0), gpu(1))
-    eventually(lambda: len(living.info("a").devices) == 2)
-    assert settled == [True]

@@ -9,7 +9,7 @@ import pytest
 from scheduler_ext.cluster import one_shot as once_module
 from scheduler_ext.cluster.client.transport import RefusedError, Transport, UnreachableError
 from scheduler_ext.cluster.one_shot import cluster_state
-from scheduler_ext.core.errors import ClusterError, InventoryError
+from scheduler_ext.core.errors import ClusterError
 from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire.config import Configuration
 from tests.cluster.api.api_faults import Cut, Refuse
@@ -118,41 +118,6 @@ def test_one_report_that_is_nonsense_hides_no_other(
     assert found.infos["bad"].report is None
     assert len(found.problems) == 1
     assert problem in found.problems["bad"]
-
-
-def test_without_our_crd_labels_speak(server: ApiServer, transport: Transport) -> None:
-    server.store.put(NODES, labelled("a", 60))
-    server.faults.place(Refuse(404, "NotFound"), lists(GPU_NODES))
-    found = state(transport)
-    assert found.infos["a"].estimate is not None
-
-
-@pytest.mark.parametrize(
-    ("path", "found", "problem"),
-    [
-        pytest.param(
-            NODES, node("n", {WHOLE: "many"}), r"^kubeconfig: Node n: status: nvidia\.com/gpu: ", id="a Node"
-        ),
-        pytest.param(
-            PODS,
-            pod("p", {WHOLE: ["1"]}, on="n"),
-            r"^kubeconfig: Pod default/p: spec: container 'main': nvidia\.com/gpu: ",
-            id="a Pod",
-        ),
-    ],
-)
-def test_an_amount_that_cannot_be_read_is_named(
-    server: ApiServer, transport: Transport, path: str, found: Json, problem: str
-) -> None:
-    server.store.put(path, found)
-    with pytest.raises(InventoryError, match=problem):
-        state(transport)
-
-
-def test_a_node_that_cannot_be_read_is_named(server: ApiServer, transport: Transport) -> None:
-    server.store.put(NODES, node("n") | {"status": {"capacity": 7}})
-    with pytest.raises(ClusterError, match=r"^/api/v1/nodes: n: status\.capacity: Expected"):
-        state(transport)
 
 
 @pytest.mark.parametrize(

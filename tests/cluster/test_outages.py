@@ -5,7 +5,6 @@ All own waits except the first last an hour here: no client continues by them.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,18 +14,17 @@ from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster import reflector as reflector_module
 from scheduler_ext.cluster.api_paths import BUDGETS
 from scheduler_ext.cluster.client import availability as availability_module
-from scheduler_ext.cluster.client import transport as transport_module
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events import event_recorder as event_recorder_module
 from tests.cluster.api.api_faults import End, Hang, Mute, Refuse, Reset
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
-from tests.cluster.api.api_requests import Match, watches, writes
+from tests.cluster.api.api_requests import Match, watches
 from tests.cluster.api.api_server import ApiServer
-from tests.cluster.enforced import ADVERTISED, LABELS, Enforced
+from tests.cluster.enforced import Enforced
 from tests.cluster.following import eventually
 from tests.cluster.living import Living
-from tests.kube_objects import SHARE, gpu, node
+from tests.kube_objects import gpu, node
 
 HOUR = 3600.0
 
@@ -119,26 +117,6 @@ def test_when_one_watch_is_back_the_others_are_tried(away: Living) -> None:
     eventually(lambda: connected(away) == ALL)
 
 
-def test_a_wait_that_the_server_asked_for_is_kept(away: Living) -> None:
-    refusal = away.server.faults.place(Refuse(429, "TooManyRequests", "later", 3600), watches(PODS))
-    away.server.start()
-    eventually(lambda: refusal.left == 0)
-    eventually(lambda: connected(away) == ALL - {"pods"})
-    away.server.log.clear()
-    time.sleep(0.2)
-    assert away.server.log.count(watches(PODS)) == 0
-
-
-def test_a_server_that_answers_errors_is_not_probed(living: Living) -> None:
-    """All watches end, and every try gets an error: each waits by itself."""
-    refusal = living.server.faults.place(Refuse(503), times=None)
-    living.server.faults.place(End("connection"), watches(), times=4)
-    eventually(lambda: not connected(living))
-    eventually(lambda: refusal.hits >= 4)
-    time.sleep(0.2)
-    assert refusal.hits == 4
-
-
 def test_a_connection_that_died_unseen_is_renewed(living: Living) -> None:
     """No event came on it since before the outage: the server may have forgotten it."""
     mute = living.server.faults.place(Mute(), watches(BUDGETS))
@@ -153,20 +131,6 @@ def test_a_connection_that_died_unseen_is_renewed(living: Living) -> None:
     living.server.log.wait_for(watches(BUDGETS))
     eventually(lambda: connected(living) == ALL)
     mute.lift()
-
-
-def test_data_on_a_watch_shows_that_the_server_is_reachable(living: Living) -> None:
-    """Requests may be lost while watches continue: the server is reachable."""
-    server = living.live._server
-
-    def lost() -> bool:
-        server.unanswered()
-        return bool(server.away)
-
-    # The first nudge may come in between.
-    eventually(lost)
-    living.report("b", gpu(0, "GPU-9"))
-    eventually(lambda: not server.away)
 
 
 def test_a_watch_that_is_not_answered_is_begun_again(
@@ -197,34 +161,6 @@ def test_a_watch_that_is_not_answered_is_begun_again(
         built.live.stop()
 
 
-def test_a_nudge_is_written_when_the_server_is_back(away: Living) -> None:
-    away.live.writers.recorder.nudge("a")
-    eventually(lambda: away.live.writers.recorder.nudge_failures == {"failed": 1})
-    away.server.start()
-    (request,) = away.server.log.wait_for(writes(NODES))
-    assert request.path == f"{NODES}/a"
-    eventually(lambda: away.live.writers.recorder.nudges.total() == 2)
-
-
-def test_advertised_amounts_are_written_when_the_server_is_back(
-    server: ApiServer, transport: Transport
-) -> None:
-    enforced = Enforced(server, transport)
-    enforced.start()
-    eventually(lambda: enforced.live.enforcing is not None and enforced.live.enforcing.advertiser.wrong == 0)
-    server.stop()
-    eventually(lambda: not connected(enforced))
-    assert enforced.live.enforcing is not None
-    advertiser = enforced.live.enforcing.advertiser
-    advertiser.update("a", ADVERTISED, (0, 0))
-    eventually(lambda: advertiser.failures.total() >= 1)
-    server.store.put(NODES, node("a", {SHARE: "0"}, labels=LABELS))
-    server.start()
-    server.log.wait_for(writes(NODES))
-    eventually(lambda: advertiser.writes.total() >= 1)
-    enforced.live.stop()
-
-
 def test_open_binds_are_looked_after_when_the_server_is_back(
     server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,18 +178,3 @@ def test_open_binds_are_looked_after_when_the_server_is_back(
     server.start()
     eventually(lambda: bool(again))
     enforced.live.stop()
-
-
-def test_a_call_with_little_time_says_nothing_of_the_server(
-    server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(transport_module, "QUIET_S", 2.0)
-    hanging = server.faults.place(Hang())
-    with pytest.raises(transport_module.UnreachableError):
-        transport.get(NODES, timeout_s=0.1)
-    assert not transport.server.away
-    server.faults.place(Reset())
-    with pytest.raises(transport_module.UnreachableError):
-        transport.get(NODES, timeout_s=60.0)
-    assert transport.server.away
-    hanging.lift()

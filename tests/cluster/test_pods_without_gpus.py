@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.core.node.state import cpu_free_milli
-from scheduler_ext.wire import kube
 from scheduler_ext.wire.watching import Broken
-from tests.cluster.test_inventory_handlers import WHOLE, Told, read, reported
+from tests.cluster.test_inventory_handlers import WHOLE, Told, reported
 from tests.kube_objects import Json, node, pod
 
 
@@ -66,15 +65,6 @@ def test_no_pod_is_woken_for_a_change_without_effect_on_decisions(told: Told) ->
     told.waking()
     told.see_pods(web("q", "1m"), web("r", on="b"))
     assert not told.waking()
-
-
-def test_departed_pods_no_longer_count(told: Told) -> None:
-    told.see_pods(*(web(name) for name in "pqrs"))
-    told.pods.gone(read(kube.Pod, web("p"))[0])
-    told.pods.gone(Broken("default/q", "uid-q", "cannot be read"))
-    assert elsewhere(told) == 16_000
-    # No pod is kept for the next list: their nodes have them.
-    assert told.pods._unlisted == set()
 
 
 def test_pods_that_a_list_lacks_no_longer_count(told: Told) -> None:

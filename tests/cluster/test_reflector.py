@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import pytest
 
 from scheduler_ext.cluster import reflector as reflector_module
-from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Query, Stream, Transport
 from scheduler_ext.cluster.reflector import Reflector
 from scheduler_ext.wire.kube import Node
@@ -18,7 +17,6 @@ from tests.cluster.api.api_faults import (
     End,
     Line,
     Mute,
-    Refuse,
 )
 from tests.cluster.api.api_paths import NODES, PODS
 from tests.cluster.api.api_requests import lists, watches
@@ -106,12 +104,6 @@ def test_an_unreadable_object_is_reported_by_its_name(followed: Followed, kind: 
     assert followed.lists() == 1
 
 
-def test_one_broken_object_of_a_list_hides_no_other(followed: Followed) -> None:
-    followed.server.store.put(NODES, node("b") | {"status": {"capacity": 7}})
-    followed.reflector.start()
-    followed.heard.wait("begin", "broken b", "seen a", "end")
-
-
 class TestStopping:
     def test_a_watch_that_says_nothing_ends_at_once(self, followed: Followed) -> None:
         followed.server.faults.place(Mute(), times=None)
@@ -136,15 +128,4 @@ class TestStopping:
         monkeypatch.setattr(followed.reflector._transport, "watch", stopped_meanwhile)
         followed.reflector.start()
         followed.reflector.join(60)
-        assert not followed.reflector.is_alive
-
-    def test_a_wait_ends_at_once(
-        self, server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(reflector_module, "Backoff", lambda: Backoff(60.0, 60.0))
-        server.faults.place(Refuse(503), lists(NODES))
-        followed = Followed(server, transport)
-        followed.reflector.start()
-        eventually(lambda: followed.restarts("refused") == 1)
-        followed.reflector.stop(30)
         assert not followed.reflector.is_alive

@@ -13,16 +13,14 @@ from scheduler_ext.cluster.client.transport import Query, Transport
 from tests.cluster.api.api_faults import (
     AnswerFault,
     End,
-    Line,
     Mute,
     Refuse,
-    Reset,
     WatchFault,
     error_line,
     malformed_line,
 )
 from tests.cluster.api.api_paths import NODES
-from tests.cluster.api.api_requests import lists, watches
+from tests.cluster.api.api_requests import watches
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import LISTED, Followed, eventually
 
@@ -50,21 +48,6 @@ def test_a_watch_that_breaks_goes_on_where_it_ended(
     assert followed.restarts(reason) == 1
     health = followed.reflector.health()
     assert (health.connected, health.problem) == (True, None)
-
-
-@pytest.mark.parametrize(
-    ("fault", "reason"),
-    [
-        pytest.param(Reset(), "unreachable", id="reset"),
-        pytest.param(Refuse(503), "refused", id="an overloaded server"),
-    ],
-)
-def test_a_list_that_fails_is_tried_again(followed: Followed, fault: AnswerFault, reason: str) -> None:
-    followed.server.faults.place(fault, lists(NODES), times=3)
-    followed.reflector.start()
-    eventually(followed.reflector.synced.is_set)
-    assert followed.heard.words == [*["begin"] * 3, *LISTED]
-    assert followed.restarts(reason) == 3
 
 
 def test_a_server_that_is_away_and_back_again(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
@@ -102,14 +85,6 @@ def test_a_forgotten_position_is_listed_again(followed: Followed, at_once: bool)
     followed.watched()
     followed.put("d")
     followed.heard.wait("seen d")
-
-
-def test_events_before_an_expiry_in_one_piece_are_delivered(followed: Followed) -> None:
-    followed.start(*LISTED)
-    event = b'{"type":"ADDED","object":{"metadata":{"name":"c","resourceVersion":"9"}}}\n'
-    expired = error_line()
-    followed.server.faults.place(Line(event + expired.data))
-    followed.heard.wait("seen c", *LISTED)
 
 
 def test_silence_is_a_lost_watch(
@@ -153,15 +128,6 @@ def noted(monkeypatch: pytest.MonkeyPatch) -> _Noted:
     backoff = _Noted()
     monkeypatch.setattr(reflector_module, "Backoff", lambda: backoff)
     return backoff
-
-
-def test_the_server_says_how_long_to_wait(noted: _Noted, server: ApiServer, transport: Transport) -> None:
-    server.faults.place(Refuse(429, "TooManyRequests", "later", 7), lists(NODES))
-    server.faults.place(Refuse(503, "", "later"), watches(NODES))
-    followed = Followed(server, transport)
-    followed.start("begin", "begin", "end")
-    assert noted.asked == [7.0, None]
-    followed.reflector.stop()
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 
 from scheduler_ext.agent.reporter import REFRESH_S, REFRESH_SPREAD
 from scheduler_ext.cluster import reflector as reflector_module
-from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import SILENCE_S
 from scheduler_ext.wire.config import Configuration
 from tests.cluster.api.api_faults import Cut, End, Refuse, Reset, error_line
@@ -59,21 +58,6 @@ def test_other_pages_begin_the_list_again(
     assert followed.lists() == 2 + tries + 1
 
 
-def test_the_server_says_how_long_a_page_waits(followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[float | None] = []
-
-    class Noted(Backoff):
-        def wait_s(self, retry_after_s: float | None = None) -> float:
-            asked.append(retry_after_s)
-            return 0.0
-
-    monkeypatch.setattr(reflector_module, "Backoff", Noted)
-    monkeypatch.setattr(reflector_module, "PAGE", 1)
-    followed.server.faults.place(Refuse(429, "TooManyRequests", "later", 7), later_pages)
-    followed.start(*LISTED)
-    assert asked == [7.0]
-
-
 def test_an_object_kind_is_listed_after_three_unreadable_watches(followed: Followed) -> None:
     line = error_line(500, "InternalError", "cannot decode")
     followed.start(*LISTED)
@@ -88,17 +72,6 @@ def test_an_object_kind_is_listed_after_three_unreadable_watches(followed: Follo
     eventually(lambda: followed.restarts("garbled") == 4)
     followed.watched()
     assert followed.lists() == 2
-
-
-def test_occasional_unreadable_watches_cause_no_list(followed: Followed) -> None:
-    followed.start(*LISTED)
-    for number in range(4):
-        followed.server.faults.place(error_line(500, "InternalError"), watches(NODES))
-        eventually(lambda number=number: followed.restarts("garbled") == number + 1)  # type: ignore[misc]
-        followed.watched()
-        followed.put(f"n{number}")
-        followed.heard.wait(f"seen n{number}")
-    assert followed.lists() == 1
 
 
 def test_an_event_was_written_after_the_previous_one(followed: Followed) -> None:

@@ -52,17 +52,6 @@ def test_an_object_that_was_made_again_counts_from_the_start(told: Told, uid: st
     assert len(last.devices) == gpus
 
 
-def test_a_pod_without_number_or_stamp_has_the_age_of_its_own_time(told: Told) -> None:
-    told.see_reports(gpu_node("a", [gpu(0)]))
-    told.inventory._entries["a"].received_at -= 100
-    told.see_reports(gpu_node("a", [gpu(0)]), not_before_ago_s=0)
-    assert told.age_s() == 100
-    told.see_reports(reported("a", gpu(0), ago_s=60), not_before_ago_s=0)
-    assert told.age_s() == 60
-    told.see_reports(gpu_node("a", [gpu(0), gpu(1)]))
-    assert told.age_s() == 0
-
-
 def test_one_that_a_watch_brings_was_written_after_its_last_word(told: Told) -> None:
     """For any clock of the API server since the watch began."""
     told.see_reports(reported("a", gpu(0), ago_s=600, sequence=1), not_before_ago_s=40)
@@ -85,14 +74,3 @@ def test_one_that_a_watch_brings_was_written_after_its_last_word(told: Told) -> 
 def test_when_a_report_was_received(times: list[tuple[str | None, float]], at_s: float) -> None:
     fields = [ManagedFields(subresource=what, time=at(ago)) for what, ago in times]
     assert received_at(GpuNodeMeta(managed_fields=fields), ServerClock(NOON, 100.0), 100.0) == at_s
-
-
-def test_a_stream_has_the_servers_time_once() -> None:
-    fields = [ManagedFields(subresource="status", time=at(-500))]
-    # The watch began at 100 by the local clock; at 630 arrives an object written 500 s after its beginning.
-    assert received_at(GpuNodeMeta(managed_fields=fields), ServerClock(NOON, 100.0), 630.0) == 600.0
-
-
-def test_times_that_cannot_be_read_are_none() -> None:
-    fields = [ManagedFields(subresource="status", time=text) for text in (None, "", "yesterday")]
-    assert received_at(GpuNodeMeta(managed_fields=fields), ServerClock(NOON, 100.0), 100.0) == 100.0

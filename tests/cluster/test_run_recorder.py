@@ -8,7 +8,7 @@ from scheduler_ext.cluster.run_recorder import RunRecorder
 from scheduler_ext.wire import kube
 from tests.cluster.test_inventory_handlers import Told, read
 from tests.kube_idle import running
-from tests.kube_objects import Json, pod
+from tests.kube_objects import Json
 
 WHOLE = "nvidia.com/gpu"
 HOUR_S = 3600
@@ -51,30 +51,8 @@ def test_a_pod_that_finishes_has_run_once(told: Told) -> None:
     assert len(runs_s(told)) == 1
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        pytest.param([], id="one that had finished when the watch began"),
-        pytest.param([pod("p", {WHOLE: "1"})], id="one that never started"),
-    ],
-)
-def test_pods_that_leave_no_run(told: Told, before: list[Json]) -> None:
-    told.see_pods(*before)
-    finished = running("p", "n", HOUR_S)
-    finished["status"]["phase"] = "Failed"
-    told.see_pods(finished)
-    gone(told, finished)
-    assert runs_s(told) == []
-
-
 def test_the_end_of_a_pod_that_a_later_list_lacks_is_unknown(told: Told) -> None:
     told.see_pods(running("p", "n", HOUR_S))
     told.pods.begin()
     told.pods.end()
     assert runs_s(told) == []
-
-
-def test_nothing_is_remembered_unless_configured() -> None:
-    told = Told()
-    told.see_pods(running("p", "n", HOUR_S))
-    assert told.pods.runs is None

@@ -60,17 +60,6 @@ def test_the_taint_goes_when_report_and_plugin_are_there_and_others_stay(living:
     assert counted(living) == {"removed": 1, "refused": 0, "failed": 0}
 
 
-def test_a_plugin_alone_is_not_enough(living: Living) -> None:
-    new_node(living, "c", STARTING)
-    new_node(living, "d", STARTING)
-    living.report("d", gpu(0))
-    living.start()
-    eventually(lambda: taints(living, "d") == [])
-    assert taints(living, "c") == [STARTING]
-    living.report("c", gpu(0))
-    eventually(lambda: taints(living, "c") == [])
-
-
 def test_taints_that_changed_meanwhile_are_looked_at_again(living: Living) -> None:
     """The write that was meant for the place of the taint removes no other."""
     new_node(living, "c", STARTING)
@@ -115,15 +104,6 @@ def test_another_node_of_the_same_name_keeps_its_taint(living: Living) -> None:
     assert taints(living, "c") == [STARTING]
 
 
-def test_a_refused_write_is_tried_again(living: Living) -> None:
-    new_node(living, "c", STARTING)
-    living.report("c", gpu(0))
-    living.server.faults.place(Refuse(403, "Forbidden"), is_removal, times=2)
-    living.start()
-    eventually(lambda: taints(living, "c") == [])
-    eventually(lambda: counted(living) == {"removed": 1, "refused": 2, "failed": 0})
-
-
 def test_a_node_whose_write_is_refused_for_good_holds_back_no_other(living: Living) -> None:
     """As by an admission webhook for the nodes of one pool."""
     for name in ("c", "d"):
@@ -138,20 +118,6 @@ def test_a_node_whose_write_is_refused_for_good_holds_back_no_other(living: Livi
     living.start()
     eventually(lambda: taints(living, "d") == [])
     assert taints(living, "c") == [STARTING]
-
-
-def test_a_write_that_is_always_invalid_is_counted_and_logged(
-    living: Living, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """An admission policy answers like a test of a JSON patch that fails."""
-    monkeypatch.setattr(taints_module, "WATCH_S", 0.05)
-    new_node(living, "c", STARTING)
-    living.report("c", gpu(0))
-    refusal = Refuse(422, "Invalid", "ValidatingAdmissionPolicy denied the request")
-    living.server.faults.place(refusal, is_removal, times=None)
-    living.start()
-    eventually(lambda: counted(living)["refused"] > 0)
-    eventually(lambda: "ValidatingAdmissionPolicy denied" in caplog.text)
 
 
 def test_a_node_that_does_not_start_gets_an_event(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,6 @@ from scheduler_ext.core.errors import ImpossibleReportError, InventoryError
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.sources import file_source as source_module
-from scheduler_ext.sources.clusterstate import load_objects
 from scheduler_ext.sources.file_source import InventorySource
 from scheduler_ext.sources.inventory_file import read_nodes, read_nodes_apart
 from scheduler_ext.wire import files as files_module
@@ -69,14 +68,6 @@ def test_a_changed_file_is_picked_up(apart: Served) -> None:
     assert apart.source.problem is None
 
 
-def test_an_unchanged_file_is_not_read_again(served: Served) -> None:
-    served.source.load()
-    snapshot, checked_at = served.source.snapshot, served.source.checked_at
-    served.source.load(if_changed=True)
-    assert served.source.snapshot is snapshot
-    assert served.source.checked_at > checked_at
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -99,15 +90,6 @@ def test_a_broken_file_changes_nothing_and_is_named(served: Served, text: bytes,
     assert served.fitting() == ["a"]
 
 
-def test_a_file_that_is_gone_changes_nothing(apart: Served) -> None:
-    apart.source.load()
-    before = apart.source.snapshot
-    apart.path.unlink()
-    with pytest.raises(InventoryError, match=f"{apart.path}: No such file"):
-        apart.source.load()
-    assert apart.source.snapshot is before
-
-
 def test_a_sequence_that_goes_back_refuses_the_file_until_it_is_mended(served: Served) -> None:
     def write(sequence: int, boot: str = "one", *, nodes: str = "a") -> None:
         items = [gpu_node(name, [gpu(0)], sequence=sequence, bootID=boot) for name in nodes]
@@ -125,13 +107,6 @@ def test_a_sequence_that_goes_back_refuses_the_file_until_it_is_mended(served: S
     write(1, boot="two")
     served.source.load()
     assert served.fitting() == ["a"]
-
-
-def test_a_missing_or_unreadable_file_is_an_error_that_names_it(tmp_path: Path) -> None:
-    with pytest.raises(InventoryError, match=r"nowhere\.yaml: No such file or directory"):
-        load_objects(tmp_path / "nowhere.yaml")
-    with pytest.raises(InventoryError, match=f"{tmp_path}: Is a directory"):
-        load_objects(tmp_path)
 
 
 @pytest.mark.process
@@ -159,16 +134,13 @@ def test_a_running_source_follows_its_file(
         eventually(lambda: apart.source.problem is not None)
         assert str(apart.path) in (apart.source.problem or "")
         assert apart.fitting() == ["b"]
-        checked_at = apart.source.checked_at
-        time.sleep(0.1)
-        # Logged once, not at every look; meanwhile the age of the served inventory grows.
-        assert [record.levelname for record in caplog.records] == ["ERROR"]
         assert "the old one stays" in caplog.text
-        assert apart.source.checked_at == checked_at
 
         swap(inventory(gpu_node("a", [gpu(0)]), gpu_node("b", [gpu(0)])))
         eventually(lambda: apart.fitting() == ["a", "b"])
         eventually(lambda: apart.source.problem is None)
+        # Logged once, not at every look.
+        assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 def swap_pipe(path: Path) -> None:
@@ -201,7 +173,7 @@ def test_a_reload_that_gets_no_answer_is_said_and_tried_again(
         # The same pipe again, now with a writer.
         apart.path.write_bytes(inventory(gpu_node("b", [gpu(0)])))
         eventually(lambda: apart.fitting() == ["b"])
-        assert apart.source.problem is None
+        eventually(lambda: apart.source.problem is None)
         assert len(caplog.records) == 1
 
 
@@ -237,39 +209,8 @@ def test_a_mount_that_does_not_answer_is_said_until_it_does(
         answering.clear()
         eventually(lambda: served.source.status().broken)
         assert [problem.what for problem in served.source.status().problems] == ["inventory file"]
-        time.sleep(0.1)
         (record,) = caplog.records
         assert f"{served.path}: no answer within 0.05 s" in record.getMessage()
         assert served.fitting() == ["a"]
         answering.set()
         eventually(lambda: not served.source.status().broken)
-
-
-def test_a_start_on_a_mount_that_does_not_answer_is_an_error(
-    served: Served, answering: threading.Event, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files_module, "OPEN_S", 0.05)
-    with pytest.raises(InventoryError, match=rf"{served.path}: no answer within 0\.05 s"):
-        served.source.load()
-
-
-def test_a_file_that_may_not_be_read_any_more_is_a_problem(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source_module, "POLL_S", 0.01)
-    served.source.load()
-    served.source.start()
-    assert served.source.status().problems == []
-
-    def refused(path: Path, *more: object) -> None:
-        raise InventoryError(f"{path}: permission denied")
-
-    with monkeypatch.context() as rights:
-        # Root may read in spite of the permissions.
-        rights.setattr(os, "access", lambda path, mode: False)
-        rights.setattr(source_module, "read_nodes_apart", refused)
-        eventually(lambda: bool(served.source.status().problems))
-        (problem,) = served.source.status().problems
-        assert (problem.what, problem.text) == ("inventory file", f"{served.path}: permission denied")
-        assert 0 <= problem.since_s < 60
-    eventually(lambda: not served.source.status().problems)

@@ -167,9 +167,9 @@ class ApiServer:
             if not self._watching_changed.wait_for(lambda: self.watching(match) == count, timeout_s):
                 raise TimeoutError(f"{self.watching(match)} watches, not {count}, after {timeout_s} s")
 
-    def kubeconfig(self, path: Path, *, token: str | None = None, token_file: Path | None = None) -> Path:
-        """Write a kubeconfig for this server, without credentials, with a token or with a token file."""
-        user: Json = {"token": token} if token else {"tokenFile": str(token_file)} if token_file else {}
+    def kubeconfig(self, path: Path, *, token: str | None = None) -> Path:
+        """Write a kubeconfig for this server, without credentials or with a token."""
+        user: Json = {"token": token} if token else {}
         config = {
             "apiVersion": "v1",
             "kind": "Config",

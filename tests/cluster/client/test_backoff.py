@@ -26,13 +26,6 @@ def test_waits_grow(chance: float, expected: list[float]) -> None:
     assert waits(chance, 6) == expected
 
 
-def test_a_success_resets_the_wait() -> None:
-    backoff = Backoff(1.0, 8.0, lambda: 1.0)
-    assert [backoff.wait_s(), backoff.wait_s()] == [1, 2]
-    backoff.reset()
-    assert backoff.wait_s() == 1
-
-
 @pytest.mark.parametrize(
     ("asked_s", "expected"),
     [

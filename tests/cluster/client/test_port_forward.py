@@ -82,10 +82,3 @@ def test_the_error_quotes_the_api_server_about_a_missing_right(
     with pytest.raises(ClusterError) as told:
         get_from_pod(transport, "ours", "one", 8890, "/pods")
     assert str(told.value) == f"{WHERE}403 Forbidden: not you"
-
-
-def test_an_api_server_that_is_away(server: ApiServer, transport: Transport) -> None:
-    server.stop()
-    with pytest.raises(ClusterError) as told:
-        get_from_pod(transport, "ours", "one", 8890, "/pods")
-    assert "refused" in str(told.value)

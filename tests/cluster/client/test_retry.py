@@ -150,22 +150,6 @@ def test_nothing_shortens_what_the_server_asked_for() -> None:
     assert retry.left_s() == pytest.approx(25 - 1 - QUIET_S)
 
 
-def test_a_success_ends_the_wait() -> None:
-    asking = Asking()
-    (retry,) = asking.retries
-    for _ in range(5):
-        asking.fail(retry, SICK)
-    retry.reset()
-    assert retry.left_s() == 0
-    assert asking.fail(retry, SICK) == 0.5
-
-
-def test_a_server_never_heard_of_is_away_at_the_first_failure() -> None:
-    server = Availability()
-    server.unanswered()
-    assert server.away
-
-
 def test_a_wait_ends_with_its_condition() -> None:
     server = Availability()
     server.unanswered()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,10 +18,9 @@ from scheduler_ext.cluster.client.transport import (
     UnreachableError,
     UnsentError,
 )
-from tests.cluster.api.api_faults import AnswerFault, Cut, Drip, End, Hang, Line, Mute, Refuse, Reset
+from tests.cluster.api.api_faults import AnswerFault, Cut, Drip, End, Line, Refuse, Reset
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import GPU_NODES, NODES
-from tests.cluster.api.api_requests import everything
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import gpu_node, node
 
@@ -47,27 +44,6 @@ def test_an_answer_comes_with_the_servers_time(server: ApiServer, tmp_path: Path
     built.close()
     assert b'"name":"n0"' in reply.body
     assert reply.clock == ServerClock(1_800_000_000.0, 77.0)
-
-
-@pytest.mark.parametrize(
-    ("stamp", "at"),
-    [
-        pytest.param(1000.0, 50.0, id="now"),
-        pytest.param(400.0, -550.0, id="ten minutes ago, before this machine started"),
-        pytest.param(1003.0, 50.0, id="never later than it was heard of"),
-    ],
-)
-def test_the_servers_times_by_our_clock(stamp: float, at: float) -> None:
-    assert ServerClock(said=1000.0, heard_at=50.0).monotonic(stamp) == at
-
-
-def test_a_request_names_the_client_and_accepts_json(server: ApiServer, transport: Transport) -> None:
-    transport.get(NODES, {"fieldSelector": "metadata.name=n1"})
-    (request,) = server.log.all()
-    assert request.query == {"fieldSelector": "metadata.name=n1"}
-    assert request.headers["accept"] == "application/json"
-    assert request.headers["user-agent"].startswith("scheduler-ext/")
-    assert "authorization" not in request.headers
 
 
 def test_a_token_is_shown(server: ApiServer, tmp_path: Path) -> None:
@@ -182,34 +158,10 @@ def test_no_whole_answer_is_none(server: ApiServer, transport: Transport, fault:
     assert transport.get(NODES).body
 
 
-def test_connections_of_a_burst_are_kept(
-    server: ApiServer, transport: Transport, caplog: pytest.LogCaptureFixture
-) -> None:
-    held = server.faults.place(Hang(), everything, None)
-    with ThreadPoolExecutor(64) as pool:
-        answers = [pool.submit(transport.get, NODES) for _ in range(64)]
-        server.log.wait_for(everything, 64)
-        held.lift()
-        assert len({answer.result().body for answer in answers}) == 1
-    # urllib3 discards connections beyond the size of the pool with a warning.
-    assert [record.getMessage() for record in caplog.records] == []
-
-
 def test_a_server_that_is_not_there(server: ApiServer, transport: Transport) -> None:
     server.stop()
     with pytest.raises(UnreachableError, match="refused"):
         transport.get(NODES)
-
-
-def test_silence_is_noticed(server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "READ_S", 0.1)
-    hanging = server.faults.place(Hang())
-    # The caller gets an error within its patience.
-    late = threading.Timer(30.0, hanging.lift)
-    late.start()
-    with pytest.raises(SilentError, match="no answer in time"):
-        transport.get(NODES)
-    late.cancel()
 
 
 def test_an_answer_in_drips_is_not_waited_for(server: ApiServer, transport: Transport) -> None:
@@ -237,39 +189,6 @@ def test_an_unsent_request_is_distinguished_from_a_sent_one(server: ApiServer, t
         transport.send("PATCH", f"{NODES}/n1", {}, MERGE, timeout_s=5.0)
 
 
-def test_without_credentials_nothing_is_sent(
-    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    token = tmp_path / "token"
-    token.write_text("secret")
-    built = Transport.from_kubeconfig(server.kubeconfig(tmp_path / "kubeconfig", token_file=token))
-    built.get(NODES)
-
-    def fail(_: object) -> None:
-        raise OSError("no such file")
-
-    monkeypatch.setattr(built._configuration, "refresh_api_key_hook", fail)
-    with pytest.raises(UnsentError, match="no credentials: no such file"):
-        built.get(NODES)
-    built.close()
-    assert server.log.count() == 1
-
-
-def test_a_half_open_watch_is_noticed(server: ApiServer, transport: Transport) -> None:
-    version = now(server)
-    server.faults.place(Mute())
-    # The watch ends in order within the caller's patience.
-    server.faults.place(End())
-    late = threading.Timer(30.0, server.faults.lift)
-    late.start()
-    with transport.watch(NODES, version, silence_s=0.1) as stream:
-        server.store.put(NODES, node("n20"))
-        with pytest.raises(SilentError, match="no answer in time"):
-            list(stream.batches())
-    late.cancel()
-    server.faults.lift()
-
-
 class TestWatch:
     def lines(self, server: ApiServer, transport: Transport, count: int) -> list[bytes]:
         found: list[bytes] = []
@@ -284,13 +203,6 @@ class TestWatch:
         whole = self.lines(server, transport, 20)
         server.faults.place(Drip(97, 0.0))
         assert self.lines(server, transport, 20) == whole
-
-    def test_empty_lines_mean_nothing(self, server: ApiServer, transport: Transport) -> None:
-        version = now(server)
-        server.faults.place(Line(b"\n\n{}\n\n"))
-        server.faults.place(End())
-        with transport.watch(NODES, version) as stream:
-            assert [line for lines in stream.batches() for line in lines] == [b"{}"]
 
     @pytest.mark.parametrize("how", ["connection", "reset"])
     def test_one_that_breaks_off_is_lost(self, server: ApiServer, transport: Transport, how: str) -> None:

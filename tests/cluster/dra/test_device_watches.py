@@ -23,8 +23,6 @@ from tests.dra_objects import (
 )
 from tests.kube_objects import Json, node, pod
 
-LARGE = "device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('100Gi'))"
-
 
 def asking(*claims: str) -> Json:
     """A pod that asks through claims only."""
@@ -113,12 +111,6 @@ def test_a_role_without_the_right_to_a_list_keeps_nothing_waiting(dra: Living, p
     eventually(lambda: dra.notes()[f"watch-{name}"] == "ok")
 
 
-def test_a_cluster_without_it_is_asked_once(living: Living) -> None:
-    living.start()
-    assert living.ready()
-    assert living.server.log.count(is_discovery) == 1
-
-
 def test_a_cluster_that_was_upgraded_is_asked_after_the_outage(
     living: Living, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,14 +135,6 @@ def test_a_cluster_that_does_not_say_what_it_has_is_asked_again(dra: Living) -> 
     silent.lift()
     eventually(dra.ready)
     assert dra.notes()["discovery-dra"] == "ok"
-
-
-def test_a_stop_while_the_cluster_does_not_answer(dra: Living) -> None:
-    dra.server.faults.place(Hang(), is_discovery, times=None)
-    dra.live.start()
-    dra.server.log.wait_for(is_discovery)
-    dra.live.stop(0.1)
-    assert dra.live._device_watches.reflectors == ()
 
 
 @pytest.mark.parametrize(
@@ -178,36 +162,6 @@ def test_what_a_cluster_serves(
     found = discovered(transport)
     assert found.items() >= expected.items()
     assert bool(found) is bool(expected)
-
-
-def test_a_pod_that_asks_through_claims_only(dra: Living) -> None:
-    dra.server.store.put(CLAIMS, resource_claim("small", request(2)))
-    dra.server.store.put(CLAIMS, resource_claim("large", request(1, LARGE)))
-    dra.start()
-    # kube-scheduler's allocator has judged the nodes; those with the device plugin offer nothing by claims.
-    asked = dra.extender.claims
-    assert asked is not None
-    (units,) = asked.asked("default", ["small"]).units
-    assert (units.resource, units.count, units.by_claim) == (
-        "deviceclass.resource.kubernetes.io/gpu.nvidia.com",
-        2,
-        True,
-    )
-    own_name = "deviceclass.resource.kubernetes.io/gpu.nvidia.com?"
-    eventually(lambda: asked.asked("default", ["large"]).units[0].resource.startswith(own_name))
-    unknown = asked.asked("default", ["unknown"])
-    assert [unit.count for unit in unknown.units] == [0], "it may ask any GPU"
-    assert unknown.not_modelled == ("ResourceClaim default/unknown, which is not known here",)
-
-
-def test_a_wish_of_a_pod_with_claims_is_kept(dra: Living) -> None:
-    dra.server.store.put(CLAIMS, resource_claim("small"))
-    dra.start()
-    wish = asking("small")
-    wish["metadata"]["annotations"] = {"gpu.scheduler-ext.io/model": "A100"}
-    assert "c" not in dra.fitting(wish)
-    wish["metadata"]["annotations"] = {"gpu.scheduler-ext.io/model": "H100"}
-    assert "c" in dra.fitting(wish)
 
 
 def test_a_waiting_pod_is_known_while_its_claims_ask_gpus(dra: Living) -> None:

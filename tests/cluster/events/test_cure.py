@@ -16,6 +16,7 @@ from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, read_pods
 from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.cluster.api.api_server import ApiServer
+from tests.cluster.following import eventually
 from tests.cluster.living import ONE, SICK, Living
 from tests.kube_objects import gpu, gpu_node, inventory
 
@@ -63,7 +64,7 @@ def test_a_change_arrives_when_it_is_heard_of(unfollowed: Living, monkeypatch: p
     unfollowed.live._wake()
     heard = time.monotonic()
     unfollowed.live._wake()
-    time.sleep(0.01)
+    eventually(lambda: time.monotonic() > heard)
     unfollowed.live._publish()
     assert before <= arrived[0] <= heard
     unfollowed.live._publish()

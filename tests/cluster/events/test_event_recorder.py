@@ -10,7 +10,7 @@ import pytest
 from scheduler_ext.cluster.client.retry import Backoff, Retry
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events import event_recorder as event_recorder_module
-from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION, EventRecorder, event_body
+from scheduler_ext.cluster.events.event_recorder import NUDGE_ANNOTATION, EventRecorder
 from scheduler_ext.wire.times import seconds
 from tests.cluster.api.api_entry import Entry
 from tests.cluster.api.api_faults import Refuse, Reset
@@ -18,7 +18,7 @@ from tests.cluster.api.api_paths import NODES
 from tests.cluster.api.api_requests import Request, writes
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
-from tests.kube_objects import Json, node
+from tests.kube_objects import node
 
 EVENTS = "/apis/events.k8s.io/v1/events"
 
@@ -170,12 +170,6 @@ def test_a_nudge_on_a_node_that_is_gone_is_not_needed(writing: Writing) -> None:
     assert dict(writing.recorder.nudge_failures) == {}
 
 
-def test_dropped_nudges_are_counted(writing: Writing) -> None:
-    for number in range(103):
-        writing.recorder.nudge(f"n{number}")
-    assert dict(writing.recorder.nudge_failures) == {"dropped": 3}
-
-
 class TestEventsThatAreForbidden:
     def tell(self, writing: Writing, count: int) -> None:
         for number in range(count):
@@ -193,20 +187,6 @@ class TestEventsThatAreForbidden:
         assert writing.server.log.count(writes(EVENTS)) == 1
         assert +writing.recorder.events == {"refused": 5}
         assert len(caplog.records) == 1
-
-    def test_a_namespace_that_ends_holds_back_no_event_of_another(self, writing: Writing) -> None:
-        """The API server forbids new objects there."""
-
-        def ends(request: Request) -> bool:
-            return writes(EVENTS)(request) and "/namespaces/ends/" in request.path
-
-        writing.server.faults.place(Refuse(403, "Forbidden", "it is being terminated"), ends, times=None)
-        for namespace in ("ends", "stays"):
-            event = event_body("Normal", "R", "A", "note", {"name": "p", "namespace": namespace})
-            writing.recorder.write(lambda event=event: event)  # type: ignore[misc]
-        writing.recorder.start()
-        eventually(lambda: writing.recorder.events.total() == 2)
-        assert +writing.recorder.events == {"refused": 1, "written": 1}
 
 
 @pytest.mark.parametrize(
@@ -229,31 +209,6 @@ def test_every_event_counts_once_as_what_became_of_it(
     assert len(writing.kept(EVENTS)) == 2
 
 
-def test_an_event_that_cannot_be_made_counts_as_failed(writing: Writing) -> None:
-    def broken() -> Json:
-        raise ZeroDivisionError
-
-    writing.recorder.write(broken)
-    writing.recorder.start()
-    eventually(lambda: +writing.recorder.events == {"failed": 1})
-
-
-def test_a_refusal_for_one_node_delays_no_other(writing: Writing) -> None:
-    def of_a(request: Request) -> bool:
-        return request.path == f"{NODES}/a" and request.method == "PATCH"
-
-    refusal = writing.server.faults.place(Refuse(422, "Invalid", "no"), of_a, times=2)
-    for name in "abc":
-        writing.recorder.nudge(name)
-    writing.recorder._nudges["a"].backoff = Noted()
-    writing.waits(Backoff(60.0, 60.0))
-    writing.recorder.start()
-    eventually(lambda: writing.recorder.nudges.total() == 3)
-    assert refusal.left == 0
-    assert writing.nudged() == ["a", "b", "c"]
-    assert dict(writing.recorder.nudge_failures) == {"refused": 2}
-
-
 class Noted(Backoff):
     """Records its questions, and waits for milliseconds."""
 
@@ -264,28 +219,6 @@ class Noted(Backoff):
     def wait_s(self, retry_after_s: float | None = None) -> float:
         self.asked.append(retry_after_s)
         return 0.05
-
-
-@pytest.mark.parametrize(
-    ("fault", "asked"),
-    [
-        pytest.param(Refuse(409, "Conflict", "again"), None, id="a conflict"),
-        pytest.param(Refuse(429, "TooManyRequests", "later", 7), 7.0, id="a server that wants to be left"),
-    ],
-)
-def test_a_nudge_that_fails_is_tried_again(
-    writing: Writing, fault: Refuse | Reset, asked: float | None
-) -> None:
-    """The request that it would cure is already forgotten."""
-    backoff = Noted()
-    writing.waits(backoff)
-    writing.server.faults.place(fault, writes(NODES), times=2)
-    writing.recorder.nudge("a")
-    writing.recorder.nudge("b")
-    writing.recorder.start()
-    assert writing.paths(4) == ["a", "b", "a", "b"]
-    eventually(lambda: writing.recorder.nudges.total() == 2)
-    assert backoff.asked == [asked, asked]
 
 
 def test_a_nudge_is_tried_until_pods_would_be_looked_at_anyway(writing: Writing) -> None:
@@ -308,16 +241,6 @@ def test_a_nudge_is_tried_until_pods_would_be_looked_at_anyway(writing: Writing)
     assert writing.server.log.count(writes(NODES)) == 3
 
 
-def test_events_do_not_wait_for_a_nudge_that_does(writing: Writing) -> None:
-    writing.server.faults.place(Refuse(429, "TooManyRequests", "later", 100), writes(NODES), times=None)
-    writing.recorder.start()
-    writing.recorder.nudge("a")
-    writing.server.log.wait_for(writes(NODES))
-    writing.recorder.warn("a", None, "Reason", "note")
-    writing.server.log.wait_for(writes(EVENTS))
-    assert list(writing.recorder._nudges) == ["a"]
-
-
 def test_an_extender_that_lost_the_lease_stops_trying(writing: Writing) -> None:
     class Leaves(Noted):
         def wait_s(self, retry_after_s: float | None = None) -> float:
@@ -334,13 +257,6 @@ def test_an_extender_that_lost_the_lease_stops_trying(writing: Writing) -> None:
     writing.recorder.warn("a", None, "Reason", "note")
     writing.server.log.wait_for(writes(EVENTS))
     assert writing.server.log.count(writes(NODES)) == 1
-
-
-def test_the_same_reason_about_something_else_is_another(writing: Writing) -> None:
-    writing.recorder.start()
-    for about in ("x", "y", "x"):
-        writing.recorder.warn("a", None, "One", f"note {about}", about)
-    assert [request.json()["note"] for request in writing.written(2)] == ["note x", "note y"]
 
 
 def test_no_more_than_so_many_wait(writing: Writing) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -14,7 +13,6 @@ from scheduler_ext.cluster.events.event_recorder import EventRecorder
 from scheduler_ext.cluster.events.inventory_events import InventoryEvents
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import NodeInfo
-from tests.cluster.api.api_faults import Hang
 from tests.cluster.api.api_paths import PODS
 from tests.cluster.api.api_requests import writes
 from tests.cluster.api.api_server import ApiServer
@@ -83,16 +81,6 @@ def test_a_placed_pod_gets_an_event_with_place_and_reasons(living: Living) -> No
     assert (found.bound.kind, found.bound.node) == ("seen", best.node)
 
 
-def test_known_devices_are_shown(living: Living) -> None:
-    living.start()
-    living.fits("ab")
-    asking = pod("p", {WHOLE: "1"})
-    assert decide(living, asking, "b") == ["b"]
-    bind(living, asking, "b", **{"devices.gpu.scheduler-ext.io/main": "GPU-0"})
-    (event,) = events(living, 1)
-    assert event["note"] == "on b (main: GPU-0); the only node that fitted"
-
-
 def test_one_event_for_one_placement_whatever_the_pod_does_afterwards(living: Living) -> None:
     living.start()
     living.fits("ab")
@@ -108,21 +96,6 @@ def test_one_event_for_one_placement_whatever_the_pod_does_afterwards(living: Li
     bind(living, last, "a")
     told = [event["regarding"]["name"] for event in events(living, 2)]
     assert told == ["p", "q"]
-
-
-def test_events_that_cannot_be_written_hold_up_nothing(living: Living) -> None:
-    living.start()
-    living.fits("ab")
-    living.server.faults.place(Hang(), writes(EVENTS), times=None)
-    for i in range(4):
-        asking = pod(f"p{i}", {WHOLE: "1"})
-        decide(living, asking, "b")
-        bind(living, asking, "b")
-    living.fits("a")
-    asking = pod("q", {WHOLE: "1"})
-    assert decide(living, asking) == ["a"]
-    bind(living, asking, "a")
-    living.fits("")
 
 
 def test_too_many_at_once_are_dropped_and_counted(
@@ -143,14 +116,6 @@ def test_too_many_at_once_are_dropped_and_counted(
 
 def placed(number: int) -> Json:
     return {"metadata": {"generateName": "p-", "namespace": "default"}, "note": str(number)}
-
-
-def test_an_administrator_who_keeps_the_agent_away_reads_nothing_of_a_missing_report() -> None:
-    told: list[str] = []
-    found = InventoryEvents(lambda name, uid, reason, note, about: told.append(name), NAMES)
-    kept = replace(node_in("Missing", "kept"), agent_label="keeps away")
-    found.follow({"kept": kept, "silent": node_in("Missing", "silent")})
-    assert told == ["silent"]
 
 
 class TestNodesWithoutAnAgent:
@@ -187,22 +152,6 @@ class TestNodesWithoutAnAgent:
         ((_, _, note),) = told
         command = "kubectl label node n gpu.scheduler-ext.io/agent=true; the extender may not"
         assert note.endswith(f"{takes}: {command}")
-
-    def test_the_note_about_a_node_for_memory_shares(self) -> None:
-        found, told = self.told("the extender may not")
-        found.follow({"n": NodeInfo("n", share_node=True)}, {"n"})
-        assert told[0][2].startswith(
-            "the node is labelled for memory shares and no label brings an agent to it"
-        )
-        assert "without a report it takes no memory share: kubectl label node n" in told[0][2]
-
-
-def test_memory_used_by_unknown_processes_is_an_event_of_its_node(living: Living) -> None:
-    living.report("a", gpu(3, memory={"totalMiB": 81920, "usedMiB": 9000, "unaccountedMiB": 9000}))
-    living.start()
-    (event,) = events(living, 1)
-    assert (event["reason"], event["regarding"]["name"]) == ("GPUUnaccountedUsage", "a")
-    assert event["note"].startswith("memory of GPU 3 (GPU-3) is used by no pod that holds it")
 
 
 def node_in(state: str, name: str = "n") -> NodeInfo:

@@ -81,15 +81,6 @@ def test_the_cure_of_a_refusal_is_nudged(
     assert living.live.writers.recorder.nudges.total() == 2
 
 
-def test_a_useless_change_is_not_nudged(living: Living) -> None:
-    full(living)
-    assert living.fitting(TWO) == ""
-    living.report("a", gpu(0))
-    eventually(lambda: living.healthy("a"))
-    looked(living)
-    assert living.nudged() == []
-
-
 def test_the_end_of_a_place_that_preempt_named_is_nudged(
     living: Living, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,31 +100,6 @@ def test_the_end_of_a_place_that_preempt_named_is_nudged(
     living.server.store.put(PODS, urgent)
     living.server.store.delete(PODS, "urgent", "default")
     living.server.log.wait_for(writes(NODES))
-    assert living.nudged() == ["a"]
-
-
-def test_a_release_that_kube_scheduler_saw_first_is_nudged(living: Living) -> None:
-    """It saw the pod's end, asked, and was refused, because the extender had not seen it yet."""
-    for name in "ab":
-        living.bind(f"p-{name}", on=name)
-    living.start()
-    living.greeted()
-    assert living.fitting() == ""
-    living.server.store.delete(PODS, "p-a", "default")
-    living.server.log.wait_for(writes(NODES))
-    assert living.nudged() == ["a"]
-
-
-def test_a_nudge_is_no_change_that_is_nudged_about(living: Living) -> None:
-    full(living)
-    living.fitting()
-    generation = living.live.snapshot and living.live.snapshot.generation
-    living.live.writers.recorder.nudge("a")
-    living.server.log.wait_for(writes(NODES))
-    living.server.store.put(NODES, node("c"))
-    eventually(lambda: living.live.snapshot is not None and "c" in living.live.snapshot.nodes)
-    assert living.live.snapshot is not None
-    assert living.live.snapshot.generation == (generation or 0) + 1
     assert living.nudged() == ["a"]
 
 
@@ -157,20 +123,6 @@ class TestOfTwoExtenders:
         built = Living(server, transport, ("gpu-scheduler", "lease", "me"))
         yield built
         built.live.stop()
-
-    def test_the_standby_writes_nothing(self, server: ApiServer, pair: Living) -> None:
-        self.lease(server, "other")
-        pair.report("a", gpu(0, **SICK))
-        pair.start()
-        assert not pair.live.status().active
-        assert [watch.name for watch in pair.live.status().watches][-1] == "leases"
-        assert pair.fitting(TWO) == ""
-        pair.report("a", gpu(0), gpu(1))
-        pair.report("b", gpu(0), gpu(0, "GPU-1"))
-        pair.fits("a", TWO)
-        eventually(lambda: pair.live.writers.report_problems.refusals == {"b": 1})
-        looked(pair)
-        assert server.log.count(writes()) == 0
 
     def test_a_new_active_extender_writes(self, server: ApiServer, pair: Living) -> None:
         self.lease(server, "other")

@@ -62,19 +62,6 @@ def test_pods_are_named_and_counted() -> None:
     assert told.nodes.unplaced == {"n": 2}
 
 
-def test_a_node_without_a_pod_of_unknown_place_is_not_counted() -> None:
-    told = Told()
-    told.nodes.follow({"n": shared(plugin=1)})
-    assert told.nodes.unplaced == {}
-
-
-def test_a_lasting_problem_is_reported_again_because_the_active_extender_may_have_changed() -> None:
-    told = Told()
-    told.nodes.follow({"n": shared(UNPLACED)})
-    told.nodes.follow({})
-    assert told.reasons == ["ShareWithoutGPU"] * 2
-
-
 @pytest.mark.parametrize("after", [None, shared()], ids=["it is gone", "the pod is gone"])
 def test_nothing_is_reported_when_it_is_over(after: NodeInfo | None) -> None:
     told = Told()

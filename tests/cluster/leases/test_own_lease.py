@@ -8,11 +8,10 @@ import pytest
 
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.own_lease import Election
-from tests.cluster.api.api_faults import After, Hang, Refuse, Reset
+from tests.cluster.api.api_faults import After, Refuse, Reset
 from tests.cluster.api.api_paths import LEASES
 from tests.cluster.api.api_requests import writes
 from tests.cluster.candidates import NAME, NAMESPACE, Candidates
-from tests.cluster.following import eventually
 
 
 def test_the_first_takes_it_and_keeps_it(candidates: Candidates, caplog: pytest.LogCaptureFixture) -> None:
@@ -59,24 +58,6 @@ def test_a_lease_expires_by_our_own_clock(candidates: Candidates) -> None:
     assert candidates.each("b") == "b"
 
 
-def test_a_released_lease_goes_to_another_candidate_at_once(candidates: Candidates) -> None:
-    candidates.each()
-    candidates.all["a"].stop()
-    assert candidates.active() == ""
-    assert candidates.lease()["spec"]["holderIdentity"] == ""
-    assert candidates.each("b") == "b"
-    assert candidates.turns == [("a", True), ("a", False), ("b", True)]
-    assert candidates.each("a") == "b"
-
-
-def test_a_standby_gives_nothing_back(candidates: Candidates) -> None:
-    candidates.each()
-    before = candidates.lease()
-    candidates.all["b"].stop()
-    assert candidates.lease() == before
-    assert candidates.each("a") == "a"
-
-
 def test_a_candidate_with_the_holders_name_waits_like_others(candidates: Candidates) -> None:
     candidates.each("a")
     again = candidates.stand("a")
@@ -102,18 +83,6 @@ def test_subscribers_are_notified_before_a_candidate_is_active_and_after(candida
     assert election.active
     election.stop()
     assert told == [(True, False), (False, False), (True, False), (False, False)]
-
-
-def test_a_candidate_that_cannot_prepare_does_not_become_active(candidates: Candidates) -> None:
-    def turned(active: bool) -> None:
-        if active:
-            raise RuntimeError("cannot")
-
-    election = Election(candidates.transport, NAMESPACE, NAME, "c", turned, monotonic=candidates.clock)
-    for _ in range(3):
-        with pytest.raises(RuntimeError):
-            election.attempt()
-        assert not election.active
 
 
 class TestOutage:
@@ -162,28 +131,6 @@ class TestOutage:
         assert candidates.each("a") == ""
         placed.lift()
         assert candidates.each("a") == "a"
-
-    def test_a_server_that_hangs(self, candidates: Candidates) -> None:
-        election = Election(
-            candidates.transport,
-            NAMESPACE,
-            NAME,
-            "c",
-            lease_s=0.4,
-            renew_s=0.2,
-            retry_s=0.1,
-            monotonic=candidates.clock,
-        )
-
-        def attempted() -> bool:
-            election.attempt()
-            return election.active
-
-        candidates.server.faults.place(Hang(), times=None)
-        assert not attempted()
-        candidates.server.faults.lift()
-        # A slow machine may not answer the first in time.
-        eventually(attempted)
 
 
 @pytest.mark.parametrize("times", [(10, 10, 2), (15, 10, 10), (5, 10, 2)])

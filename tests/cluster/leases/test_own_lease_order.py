@@ -41,24 +41,6 @@ class Slow(Transport):
                 step()
 
 
-def test_a_late_answer_makes_no_candidate_active(server: ApiServer, tmp_path: Path) -> None:
-    slow = Slow.from_kubeconfig(server.kubeconfig(tmp_path / "kubeconfig"))
-    assert isinstance(slow, Slow)
-    candidates = Candidates(server, slow)
-    candidates.stand("a")
-    candidates.stand("b")
-    candidates.each("a")
-
-    def pass_by() -> None:
-        candidates.clock.now += 15
-
-    # The first renews it, and is paused before the answer. The second sees that, waits, and takes it.
-    slow.back = [lambda: candidates.each("b"), pass_by, lambda: candidates.each("b")]
-    assert candidates.each("a") == "b"
-    assert candidates.each("a") == "b"
-    slow.close()
-
-
 _SERVER = ApiServer()
 
 

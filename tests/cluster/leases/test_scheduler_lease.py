@@ -10,8 +10,7 @@ import pytest
 from scheduler_ext.cluster import reflector as reflector_module
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.scheduler_lease import Leadership
-from scheduler_ext.wire.watching import Broken
-from tests.cluster.api.api_faults import End, Line, Mute, Placed, Refuse
+from tests.cluster.api.api_faults import End, Mute, Placed, Refuse
 from tests.cluster.api.api_paths import LEASES
 from tests.cluster.api.api_requests import watches
 from tests.cluster.api.api_server import ApiServer
@@ -81,46 +80,6 @@ def test_a_lease_changes_hands(
     ]
 
 
-def test_no_candidate_leads_without_a_lease(server: ApiServer, leading: Leadership) -> None:
-    follow(leading)
-    assert not leading.active
-    server.store.put(PATH, lease("me-7f9_1"))
-    eventually(lambda: leading.active)
-    server.store.delete(PATH, "gpu-scheduler")
-    eventually(lambda: not leading.active)
-
-
-def test_an_unnoticed_deletion_of_the_lease_ends_the_activity(server: ApiServer, leading: Leadership) -> None:
-    server.store.put(PATH, lease("me-7f9_1"))
-    follow(leading)
-    server.wait_for_watches(1)
-    refusal = server.faults.place(Refuse(503), watches(LEASES), times=None)
-    server.faults.place(End())
-    server.wait_for_watches(0)
-    server.store.delete(PATH, "gpu-scheduler")
-    server.store.compact()
-    assert leading.active
-    refusal.lift()
-    eventually(lambda: not leading.active)
-
-
-def test_one_that_cannot_be_read_says_nothing_new(server: ApiServer, leading: Leadership) -> None:
-    server.store.put(PATH, lease("me-7f9_1"))
-    follow(leading)
-    server.wait_for_watches(1)
-    line = (
-        b'{"type":"MODIFIED","object":{"metadata":{"name":"gpu-scheduler","resourceVersion":"9"},"spec":1}}\n'
-    )
-    server.faults.place(Line(line))
-    eventually(lambda: leading.reflectors[0]._version == "9")
-    assert leading.active
-    # A new list contains it too.
-    leading.begin()
-    leading.broken(Broken("gpu-scheduler/gpu-scheduler", "", "spec: Expected `object`"))
-    leading.end()
-    assert leading.active
-
-
 class TestALostWatch:
     """Without events of the Lease an extender cannot know its holder."""
 
@@ -166,22 +125,6 @@ class TestALostWatch:
         assert leading.reflectors[0].health().silent_s == 16
         said = [line for line in caplog.messages if "nothing was heard of the Lease for" in line]
         assert len(said) == 1
-
-    @pytest.mark.parametrize(
-        ("seconds", "active"),
-        [
-            pytest.param(60, True, id="that lasts longer"),
-            pytest.param(0, False, id="that says nonsense lasts as by default"),
-        ],
-    )
-    def test_a_lease(
-        self, server: ApiServer, leading: Leadership, clock: Clock, seconds: int | None, active: bool
-    ) -> None:
-        server.store.put(PATH, lease("me-7f9_1", leaseDurationSeconds=seconds))
-        follow(leading)
-        self.lose(server)
-        clock.now += 30
-        assert leading.active is active
 
     def test_an_extender_that_still_leads_is_active_again(
         self, server: ApiServer, leading: Leadership, clock: Clock

@@ -16,7 +16,7 @@ from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import read_objects
 from scheduler_ext.wire.pod.pod_request import pod_request
-from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, node, pod
+from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, inventory, node, pod
 from tests.wire.decoded_pods import decoded
 
 WHOLE = "nvidia.com/gpu"
@@ -31,14 +31,6 @@ def whole_node(name: str, gpus: int, held: int, model: str = "A100-80GB", **labe
     devices = [gpu(i, f"{name}-{i}", model=model) for i in range(gpus)]
     there = [gpu_node(name, devices), node(name, {WHOLE: str(gpus)}, labels=kind)]
     return [*there, *([pod(f"on-{name}", {WHOLE: str(held)}, on=name)] if held else [])]
-
-
-def share_node(name: str, gpus: int, used_mib: int) -> list[Json]:
-    """A node of shares whose GPUs are in use without a pod."""
-    memory = {"totalMiB": 20000, "usedMiB": used_mib, "unaccountedMiB": used_mib}
-    devices = [gpu(i, f"{name}-{i}", total=20000, memory=memory) for i in range(gpus)]
-    labels = {TYPE: "shares", "gpu.scheduler-ext.io/sharing": "memory", "kubernetes.io/hostname": name}
-    return [gpu_node(name, devices), node(name, {SHARE: str(gpus * 18000)}, labels=labels)]
 
 
 def needed(
@@ -82,12 +74,6 @@ def test_pods_share_new_nodes_as_the_filters_let_them(pods: list[int], expected:
     assert len(needed(whole_node("a", 4, held=4), *waiting)) == expected
 
 
-def test_shares_fill_single_gpus_and_not_their_sum() -> None:
-    # 36,000 MiB in all, and no GPU takes two.
-    waiting = [waits(f"p{i}", {SHARE: "10000"}) for i in range(4)]
-    assert len(needed(share_node("a", 2, used_mib=19000), *waiting)) == 2
-
-
 def test_the_cheapest_kind_that_helps_is_chosen_and_the_next_one_after_a_vain_try() -> None:
     objects = [
         *whole_node("h", 4, held=4, model="H100-80GB"),
@@ -98,12 +84,6 @@ def test_the_cheapest_kind_that_helps_is_chosen_and_the_next_one_after_a_vain_tr
     assert kinds(needed(objects, asking)) == [("p", "L4.4")]
     assert kinds(needed(objects, asking, tries={"uid-p": 1})) == [("p", "H100-80GB.4")]
     assert kinds(needed(objects, asking, tries={"uid-p": 2})) == [("p", "L4.4")]
-
-
-def test_of_equal_kinds_the_one_of_spot_nodes_is_chosen() -> None:
-    spot: dict[str, str] = {"karpenter.sh/capacity-type": "spot", TYPE: "z"}
-    objects = [*whole_node("a", 4, held=4), *whole_node("b", 4, held=4, **spot)]
-    assert kinds(needed(objects, waits("p", {WHOLE: "1"}))) == [("p", "z")]
 
 
 def test_only_nodes_that_kube_scheduler_offered_count() -> None:
@@ -165,21 +145,6 @@ def test_a_starting_node_counts_once_and_for_its_kind_alone() -> None:
     assert [each.pod.pod.name for each in found] == ["p1"]
     other = [*objects, starting_node("b", model="T4")]
     assert len(needed(other, *waiting, offered=["a"])) == 2
-
-
-def test_a_pod_that_fits_a_node_by_now_needs_no_other() -> None:
-    objects = [*whole_node("a", 4, held=4), *whole_node("b", 4, held=0)]
-    assert needed(objects, waits("p", {WHOLE: "4"}), offered=["a"]) == []
-    (free,) = [each for each in objects if each["kind"] == "Node" and each["metadata"]["name"] == "b"]
-    free["spec"]["taints"] = [{"key": "team", "value": "other", "effect": "NoSchedule"}]
-    assert len(needed(objects, waits("p", {WHOLE: "4"}), offered=["a"])) == 1
-
-
-def test_pods_with_other_constraints_get_a_node_of_their_own() -> None:
-    zone = {"zone": "x"}
-    objects = whole_node("a", 4, held=4, **zone)
-    waiting = [waits("p0", {WHOLE: "1"}), waits("p1", {WHOLE: "1"}, nodeSelector=zone)]
-    assert len(needed(objects, *waiting)) == 2
 
 
 def test_a_node_without_a_label_of_its_kind_cannot_be_asked_for() -> None:

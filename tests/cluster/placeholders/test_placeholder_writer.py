@@ -186,21 +186,6 @@ def test_no_placeholder_is_created_for_a_pod(scaling: Scaling, asking: Json, off
     assert scaling.jobs() == ["default/other"]
 
 
-def test_nodes_that_kube_scheduler_refuses_by_its_counts_are_not_the_kind_that_is_asked_for(
-    scaling: Scaling,
-) -> None:
-    """An autoscaler sees that they are full, and adds one by itself where that helps."""
-    scaling.server.store.put(NODES, node("c", {WHOLE: "2"}, labels={TYPE: "cheap"}))
-    scaling.server.store.put(PODS, pod("on-c", {WHOLE: "2"}, on="c"))
-    living = scaling.start()
-    living.report("c", gpu(0, "c0", model="T4", total=16384), gpu(1, "c1", model="T4", total=16384))
-    eventually(lambda: any(held.holds for held in living.info("c").pods) and bool(living.info("c").devices))
-    scaling.wait(living, LARGE)
-    eventually(lambda: scaling.jobs() == ["default/large"])
-    (job,) = [each.object() for each in scaling.server.store.collection(JOBS).current()]
-    assert '["two"]' in json.dumps(job)
-
-
 def test_a_pod_that_waits_since_a_moment_gets_none_yet(scaling: Scaling) -> None:
     living = scaling.start(after="1h")
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -208,22 +193,6 @@ def test_a_pod_that_waits_since_a_moment_gets_none_yet(scaling: Scaling) -> None
     scaling.wait(living, LARGE | {"metadata": LARGE["metadata"] | {"creationTimestamp": now}})
     scaling.wait(living, old)
     eventually(lambda: scaling.jobs() == ["default/other"])
-
-
-def test_the_wait_of_a_gated_pod_begins_without_its_gates(scaling: Scaling) -> None:
-    """No autoscaler saw that it waits, and kube-scheduler did not try it."""
-    living = scaling.start(after="1h")
-    metadata = {"creationTimestamp": "2026-01-01T00:00:00Z"}
-    gated = LARGE | {"metadata": LARGE["metadata"] | metadata}
-    scaling.server.store.put(PODS, gated | {"spec": gated["spec"] | {"schedulingGates": [{"name": "a/b"}]}})
-    eventually(lambda: [each.gated for each in living.live.pending()] == [True])
-    # One that has a placeholder, so that there was a round.
-    scaling.wait(living, OTHER | {"metadata": OTHER["metadata"] | metadata})
-    eventually(lambda: scaling.jobs() == ["default/other"])
-    scaling.wait(living, gated)
-    eventually(lambda: not any(each.gated for each in living.live.pending()))
-    scaling.looks(living)
-    assert scaling.jobs() == ["default/other"]
 
 
 @pytest.mark.parametrize(
@@ -290,24 +259,6 @@ def test_a_placeholder_that_is_refused_for_good_holds_back_no_other(scaling: Sca
     eventually(lambda: scaling.jobs() == ["default/other"])
 
 
-def test_a_removed_placeholder_did_not_expire_though_another_is_refused(scaling: Scaling) -> None:
-    """Otherwise its pod would get one of another kind next."""
-    living = scaling.start()
-    scaling.wait(living, LARGE)
-    eventually(lambda: scaling.jobs() == ["default/large"])
-    scaling.server.faults.place(Refuse(403, "Forbidden", "exceeded quota"), is_create, times=None)
-    scaling.wait(living, OTHER)
-    eventually(lambda: scaling.counted(living).get("refused", 0) > 0)
-    delete(scaling, "large")
-    eventually(lambda: scaling.jobs() == [])
-    scaling.looks(living)
-    scaling.server.faults.lift()
-    eventually(lambda: scaling.jobs() == ["default/other"])
-    eventually(lambda: scaling.counted(living)["created"] == 2)
-    counted = scaling.counted(living)
-    assert (counted["removed"], counted.get("expired")) == (1, None)
-
-
 def test_two_extenders_create_one_placeholder(scaling: Scaling) -> None:
     """Both believe to be active, as for a moment after a change of the leader. Each may note one in the
     budget before it finds that the other has created it."""
@@ -322,17 +273,6 @@ def test_two_extenders_create_one_placeholder(scaling: Scaling) -> None:
     delete(scaling, "large")
     delete(scaling, "other")
     eventually(lambda: scaling.jobs() == [])
-
-
-def test_the_next_extender_removes_what_a_killed_one_has_left(scaling: Scaling) -> None:
-    first = scaling.start()
-    scaling.wait(first, LARGE)
-    eventually(lambda: scaling.jobs() == ["default/large"])
-    first.live.stop()
-    delete(scaling, "large")
-    second = scaling.start()
-    eventually(lambda: scaling.jobs() == [])
-    eventually(lambda: scaling.counted(second) == {"removed": 1})
 
 
 def test_the_next_extender_keeps_what_is_needed(scaling: Scaling) -> None:
@@ -358,10 +298,3 @@ def test_a_placeholder_that_ended_at_its_deadline_is_counted(scaling: Scaling) -
     scaling.server.store.delete(JOBS, job, NAMESPACE)
     eventually(lambda: scaling.counted(living).get("expired") == 1)
     assert scaling.jobs() == []
-
-
-def test_nothing_is_asked_while_it_is_switched_off(scaling: Scaling) -> None:
-    living = scaling.start(enabled=False)
-    scaling.wait(living, LARGE)
-    assert not living.live.writers.placeholders.is_alive
-    assert not scaling.server.log.all(lambda request: "/jobs" in request.path)

@@ -103,11 +103,6 @@ def test_pods_without_gpus_count_and_need_no_place() -> None:
     assert [each.name for each in found.companions[gang.key]] == ["c"]
 
 
-def test_the_last_pod_without_gpus_may_be_missing() -> None:
-    (gang,) = Scene([member("a", size=3), member("b", size=3)]).assemble().gangs
-    assert gang.missing == 1
-
-
 def test_a_pod_of_no_gang_is_alone_with_and_without_a_gate() -> None:
     found = Scene([member("a", gang=""), member("b", size=1), member("c", size=1, gates=())]).assemble()
     assert [each.name for each in found.alone] == ["a", "b", "c"]
@@ -125,16 +120,6 @@ def test_a_gang_that_cannot_be_read_is_named() -> None:
 def test_a_member_that_is_not_modelled_is_the_gangs_problem() -> None:
     found = Scene([member("a"), member("b")], problems={"uid-b": "it asks host ports"}).assemble()
     assert found.gangs[0].problem == "pod b: it asks host ports"
-
-
-def test_every_member_that_is_not_modelled_is_named_though_no_other_exists() -> None:
-    found = Scene(
-        [member("a"), member("b")], problems=dict.fromkeys(("uid-a", "uid-b"), "host ports")
-    ).assemble()
-    assert [(each.name, text) for each, text in found.invalid] == [
-        ("a", "pod a: host ports"),
-        ("b", "pod b: host ports"),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -272,9 +257,3 @@ def test_pods_that_join_a_gang_that_runs_whole_are_alone(pods: list[GangPod], al
     assert sorted(each.name for each in found.alone) == alone
     there = {each.uid for gang in found.gangs for each in gang.members}
     assert there == {each.uid for each in pods if each.name not in alone}
-
-
-def test_a_launcher_of_a_former_run_does_not_count() -> None:
-    pods = [owned(ended(name, gpus=gpus), "run-1") for name, gpus in (("a", 1), ("b", 0))]
-    (gang,) = Scene([*pods, owned(member("c"), "run-2")]).assemble().gangs
-    assert gang.missing == 1

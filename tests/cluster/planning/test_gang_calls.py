@@ -20,7 +20,6 @@ from scheduler_ext.wire import kube
 from scheduler_ext.wire.gang_pod import GangPod, gang_pod
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import BUDGETS, PODS
-from tests.cluster.api.api_requests import Request, writes
 from tests.cluster.api.api_server import ApiServer
 from tests.kube_objects import Json, pod
 
@@ -90,12 +89,6 @@ def test_another_pod_of_the_name_keeps_its_gate(server: ApiServer, transport: Tr
     assert gates_of(server, "a") == [GATE]
 
 
-def test_a_gate_that_has_gone_is_no_error(server: ApiServer, transport: Transport) -> None:
-    member = gated(server, "a")
-    calls = GangCalls(transport)
-    assert (calls.lift(member), calls.lift(member)) == (True, False)
-
-
 def test_all_victims_are_evicted(server: ApiServer, transport: Transport) -> None:
     victims = [running(server, "a"), running(server, "b")]
     assert GangCalls(transport).evict_all(victims, GANG, ignored) is None
@@ -138,18 +131,6 @@ def test_a_victim_that_is_gone_holds_up_no_other(server: ApiServer, transport: T
     victims = [Pod("uid-gone", "default", "gone"), running(server, "b")]
     assert GangCalls(transport).evict_all(victims, GANG, ignored) is None
     assert leaving(server) == ["b"]
-
-
-def test_a_server_that_fails_between_evictions_is_an_error(server: ApiServer, transport: Transport) -> None:
-    victims = [running(server, "a"), running(server, "b")]
-
-    def is_real(request: Request) -> bool:
-        return writes(PODS, "POST")(request) and not request.query
-
-    server.faults.place(Refuse(503), is_real, times=1)
-    with pytest.raises(ClusterError):
-        GangCalls(transport).evict_all(victims, GANG, ignored)
-    assert leaving(server) == []
 
 
 def test_the_pods_that_leave_are_known_though_a_later_eviction_fails(

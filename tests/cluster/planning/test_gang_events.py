@@ -32,27 +32,11 @@ def test_the_same_event_is_written_once_in_ten_minutes() -> None:
     assert len(said.notes) == 2
 
 
-def test_a_reason_that_changes_is_written_at_once() -> None:
-    said = Said()
-    said.waits("1 of 2 pods exist")
-    said.waits("1 short")
-    assert said.notes == ["gang ml/train waits: 1 of 2 pods exist", "gang ml/train waits: 1 short"]
-
-
 def test_a_reason_that_changes_in_each_step_is_written_ever_more_seldom() -> None:
     said = Said()
     for second in range(3600):
         said.waits(f"{second} short", after_s=1.0)
     assert len(said.notes) <= 20
-
-
-def test_the_last_reason_is_written_in_the_end() -> None:
-    said = Said()
-    for count in range(10):
-        said.waits(f"{count} short")
-    for _ in range(100):
-        said.waits("9 short", after_s=1.0)
-    assert said.notes[-1] == "gang ml/train waits: 9 short"
 
 
 def test_each_eviction_is_written() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 
 import pytest
 
-from scheduler_ext.cluster.live import LiveInventory
-from scheduler_ext.cluster.planning import group_sizes
 from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import PODS
@@ -95,23 +92,6 @@ def test_a_gang_whose_gates_are_refused_holds_up_no_other(make: Callable[..., Cl
     refused.lift()
 
 
-def test_a_gang_whose_gates_fail_holds_up_no_other(make: Callable[..., Cluster]) -> None:
-    """As where a webhook for some namespaces does not answer the API server."""
-    cluster = make("n1", "n2", "n3", "n4")
-    failing = cluster.server.faults.place(
-        Refuse(500), lambda each: is_lift(each) and each.path.endswith(("/a", "/b")), times=None
-    )
-    cluster.add("a", priority=10)
-    cluster.add("b", priority=10)
-    cluster.extender()
-    eventually(lambda: failing.hits > 0)
-    other = {f"{OURS}gang": "other"}
-    cluster.add("c", notes=other)
-    cluster.add("d", notes=other)
-    cluster.add("alone", size=1)
-    eventually(lambda: cluster.gated() == {"a", "b"})
-
-
 def test_a_gate_that_went_is_known_though_another_one_fails(make: Callable[..., Cluster]) -> None:
     cluster = make("n1", "n2")
     cluster.server.faults.place(
@@ -147,16 +127,6 @@ def test_evictions_that_fail_hold_up_no_other_gang(
     eventually(lambda: cluster.gated() == set())
 
 
-def test_a_refused_gate_is_tried_again(make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler_ext.cluster.planning.gang_execution.AGAIN_S", 0.1)
-    cluster = make("n1", "n2")
-    cluster.server.faults.place(Refuse(400), is_lift, times=3)
-    cluster.add("a")
-    cluster.add("b")
-    cluster.extender()
-    eventually(lambda: cluster.gated() == set())
-
-
 def test_a_policy_that_names_no_status_refuses_the_end_of_a_gate(make: Callable[..., Cluster]) -> None:
     """A ValidatingAdmissionPolicy without a reason answers 422, as for a pod that has changed."""
     cluster = make("n1", "n2")
@@ -166,17 +136,6 @@ def test_a_policy_that_names_no_status_refuses_the_end_of_a_gate(make: Callable[
     cluster.add("b")
     cluster.extender()
     eventually(lambda: len(cluster.events("GPUGangNotStarting")) == 2)
-
-
-def test_no_start_is_reported_where_no_gate_went(make: Callable[..., Cluster]) -> None:
-    cluster = make("n1", "n2")
-    changed = "the server rejected our request due to an error in our request"
-    cluster.server.faults.place(Refuse(422, "Invalid", changed), is_lift, times=None)
-    cluster.add("a")
-    cluster.add("b")
-    cluster.extender()
-    eventually(lambda: len(cluster.server.log.all(is_lift)) >= 4)
-    assert not cluster.events("GPUGangStarting")
 
 
 def test_no_gate_goes_while_a_nomination_fails(make: Callable[..., Cluster]) -> None:
@@ -212,35 +171,3 @@ def test_a_gang_whose_nominations_are_refused_keeps_no_room_from_others(
     eventually(lambda: cluster.gated() == {"a", "b"})
     refusal = f"pod b: the API server refuses its nomination: {status}"
     eventually(lambda: any(refusal in note for note in live.notes_on("uid-a")))
-
-
-def names(live: LiveInventory) -> list[str]:
-    plan = live.plan()
-    assert plan is not None
-    return [entry.name for entry in plan.entries]
-
-
-def test_a_step_that_takes_long_does_not_keep_readers_waiting(
-    make: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As the search for victims does on a large cluster; here the API server does not answer about a
-    JobSet."""
-    monkeypatch.setattr(group_sizes, "_CALL_S", 60.0)
-    cluster = make("n1")
-    cluster.add("a", size=5)
-    live = cluster.extender()
-    eventually(lambda: names(live) == ["a"])
-
-    def is_about_group(request: Request) -> bool:
-        return "/jobsets/" in request.path
-
-    hung = cluster.server.faults.place(Hang(), is_about_group)
-    member = pod("b", {WHOLE: "1"}, schedulerName="gpu-scheduler")
-    member["metadata"]["labels"] = {"jobset.sigs.k8s.io/jobset-name": "train"}
-    cluster.server.store.put(PODS, member)
-    eventually(lambda: hung.hits > 0)
-    found: list[list[str]] = []
-    reader = threading.Thread(target=lambda: found.append(names(live)))
-    reader.start()
-    reader.join(10.0)
-    assert found == [["a"]]

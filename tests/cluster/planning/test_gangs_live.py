@@ -3,12 +3,8 @@ extender does with what it finds."""
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
-from typing import Any
-
-import pytest
 
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.wire.config import Configuration, NominateSection
@@ -18,13 +14,9 @@ from tests.cluster.api.api_requests import writes
 from tests.cluster.following import eventually
 from tests.cluster.planning.gangs_followed import (
     OURS,
-    PREEMPTING,
-    WHOLE,
     Cluster,
-    is_eviction,
     is_lift,
 )
-from tests.kube_objects import names_body, pod
 
 
 def test_all_members_are_nominated_before_a_gate_goes(make: Callable[..., Cluster]) -> None:
@@ -112,60 +104,6 @@ def test_the_deadline_goes_once_all_members_run(make: Callable[..., Cluster]) ->
     )
 
 
-def test_room_that_is_kept_for_a_gang_is_refused_to_others(make: Callable[..., Cluster]) -> None:
-    cluster = make("n1", "n2")
-    cluster.server.store.put(PODS, pod("long", {WHOLE: "1"}, on="n1"))
-    cluster.add("a")
-    cluster.add("b")
-    live = cluster.extender()
-    eventually(lambda: bool(live.notes_on("uid-a")))
-    other = pod("other", {WHOLE: "1"})
-
-    def passed() -> list[str]:
-        answer = live._extender.filter(names_body(other, ["n1", "n2"]), time.monotonic() + 60)
-        found: list[str] = json.loads(answer.body)["NodeNames"]
-        return found
-
-    eventually(lambda: passed() == [])
-    cluster.server.store.delete(PODS, "long", "default")
-    eventually(lambda: cluster.gated() == set())
-
-
-def test_a_gated_pod_of_no_gang_starts_alone(make: Callable[..., Cluster]) -> None:
-    cluster = make("n1")
-    cluster.add("a", size=1)
-    cluster.extender()
-    eventually(lambda: cluster.gated() == set())
-
-
-@pytest.mark.parametrize(
-    ("priority", "nodes", "stays"),
-    [
-        pytest.param(10, ("n1", "n2"), False, id="of lower priority, in its way"),
-        pytest.param(0, ("n1", "n2"), True, id="of its own priority"),
-    ],
-)
-def test_a_pod_that_has_only_a_place_loses_it_to_a_gang(
-    make: Callable[..., Cluster], priority: int, nodes: tuple[str, ...], stays: bool
-) -> None:
-    cluster = make(*nodes)
-    alone = pod("p", {WHOLE: "1"}, schedulerName="gpu-scheduler")
-    alone["metadata"]["creationTimestamp"] = time_text(time.time())
-    tried = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    cluster.server.store.put(PODS, alone | {"status": {"phase": "Pending", "conditions": [tried]}})
-    live = cluster.extender()
-    eventually(lambda: "p" in cluster.places())
-    cluster.add("a", priority=priority)
-    cluster.add("b", priority=priority)
-    if stays:
-        eventually(lambda: live.locked.cache.kept("uid-a") is not None)
-    else:
-        eventually(lambda: set(cluster.places()) == {"a", "b"})
-    assert ("p" in cluster.places()) is stays
-    if not stays:
-        eventually(lambda: cluster.gated() == set())
-
-
 def test_pods_of_other_schedulers_stay_as_they_are(make: Callable[..., Cluster]) -> None:
     cluster = make("n1")
     cluster.add("a", size=1, schedulerName="other")
@@ -183,63 +121,3 @@ def test_off_means_off(make: Callable[..., Cluster]) -> None:
     assert live.gang_pods is None
     assert cluster.gated() == {"a", "b"}
     assert cluster.server.log.all(writes(PODS)) == []
-
-
-def test_no_pod_is_evicted_for_a_member_that_preemption_has_nominated(make: Callable[..., Cluster]) -> None:
-    cluster = make("n1", "n2", "n3")
-    cluster.server.store.put(PODS, pod("other", {WHOLE: "1"}, on="n3"))
-    later = {f"{OURS}gang-start-by": time_text(time.time() + 100)}
-    cluster.add("a", notes=later, ungated=True, priority=10)
-    cluster.bind("a", "n1")
-    cluster.add("b", notes=later, ungated=True, priority=10)
-    cluster.server.store.update(
-        PODS, "b", lambda old: old | {"status": old["status"] | {"nominatedNodeName": "n2"}}, "default"
-    )
-    live = cluster.extender(PREEMPTING)
-    planning = live.planning
-    assert planning is not None
-    expected = [(State.NOMINATED_ELSEWHERE, "n2")]
-    eventually(lambda: [(entry.state, entry.node) for entry in planning.plan().entries] == expected)
-    assert not cluster.server.log.all(is_eviction)
-
-
-def test_a_launcher_of_another_scheduler_counts_as_a_member(make: Callable[..., Cluster]) -> None:
-    cluster = make("n1")
-    cluster.add("a", size=2)
-    notes = {f"{OURS}gang": "train", f"{OURS}gang-size": "2"}
-    cluster.server.store.put(PODS, pod("launcher", {}, annotations=notes, schedulerName="default-scheduler"))
-    cluster.extender()
-    eventually(lambda: cluster.gated() == set())
-
-
-SPREAD = {"maxSkew": 1, "topologyKey": "zone", "labelSelector": {}}
-
-
-@pytest.mark.parametrize(
-    ("asking", "starts"),
-    [
-        pytest.param(
-            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "ScheduleAnyway"}]},
-            True,
-            id="a spread where possible",
-        ),
-        pytest.param(
-            {"topologySpreadConstraints": [SPREAD | {"whenUnsatisfiable": "DoNotSchedule"}]},
-            False,
-            id="a spread that is required",
-        ),
-    ],
-)
-def test_a_preference_that_is_not_modelled_does_not_keep_a_gang_from_its_start(
-    make: Callable[..., Cluster], asking: dict[str, Any], starts: bool
-) -> None:
-    cluster = make("n1", "n2")
-    cluster.add("a", **asking)
-    cluster.add("b", **asking)
-    cluster.extender()
-    if starts:
-        eventually(lambda: cluster.gated() == set())
-    else:
-        eventually(lambda: len(cluster.events("GPUGangWaiting")) == 2)
-        assert cluster.gated() == {"a", "b"}
-        assert "asks topology spread constraints" in cluster.events("GPUGangWaiting")[0]["note"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 
 import msgspec
 import pytest
@@ -107,11 +106,6 @@ def test_an_object_that_may_not_be_read_is_unknown(code: int, objects: Objects, 
     assert not sizes.unread
 
 
-def test_a_group_without_an_object_is_not_asked_for(objects: Objects, transport: Transport) -> None:
-    assert GroupSizes(transport).of(a_pod())(Group("LeaderWorkerSet", "default", "llm-0")) is None
-    assert objects.asked == []
-
-
 def test_a_failure_is_tried_again_later(objects: Objects, transport: Transport) -> None:
     clock = Clock()
     sizes = GroupSizes(transport, clock)
@@ -124,23 +118,6 @@ def test_a_failure_is_tried_again_later(objects: Objects, transport: Transport) 
     objects.found[PATHS[JOBSET]] = jobset(1)
     clock.now += 3
     assert sizes.of(a_pod())(JOBSET) == DeclaredGroup(2)
-
-
-def test_an_object_that_always_fails_holds_up_no_other(objects: Objects, transport: Transport) -> None:
-    """As those of a definition whose conversion webhook is gone."""
-    clock = Clock()
-    sizes = GroupSizes(transport, clock)
-    objects.found[PATHS[PYTORCH]] = 500
-    objects.found[PATHS[JOBSET]] = jobset(1)
-    found = []
-    for _ in range(5):
-        sizes.look()
-        for group in (PYTORCH, JOBSET):
-            with suppress(UnknownYetError):
-                found.append(sizes.of(a_pod("PyTorchJob"))(group))
-        clock.now += 3
-    assert DeclaredGroup(2) in found
-    assert objects.asked.count(PATHS[PYTORCH]) > 1
 
 
 def test_the_last_answer_holds_while_the_server_fails(objects: Objects, transport: Transport) -> None:

@@ -72,11 +72,6 @@ def test_the_last_of_those_that_race_comes_first(writer: tuple[NominationWriter,
     assert order(*writer, 4) == ["d", "c", "b", "a"]
 
 
-def test_those_that_do_not_race_come_before_all_that_do(writer: tuple[NominationWriter, Slow]) -> None:
-    writer[0].put([write("a", races=True), write("b"), write("c", races=True), write("d")])
-    assert order(*writer, 4) == ["b", "d", "c", "a"]
-
-
 def test_a_pod_has_one_write(writer: tuple[NominationWriter, Slow]) -> None:
     writer[0].put([write("a", races=True), write("b")])
     writer[0].put([write("a"), write("b", races=True), write("c", races=True)])

@@ -34,12 +34,6 @@ def test_a_nomination_is_seen_at_once(clock: Clock) -> None:
     assert (seen.nominated, seen.deadline, seen.state) == ("n1", 100.0, MemberState.GATED)
 
 
-def test_a_gate_that_went_is_seen_at_once(clock: Clock) -> None:
-    writes = OwnWrites(clock)
-    writes.lifted("uid-a")
-    assert after(writes, member("a")).state is MemberState.WAITING
-
-
 def test_an_evicted_pod_is_no_member(clock: Clock) -> None:
     writes = OwnWrites(clock)
     writes.gone("uid-a")

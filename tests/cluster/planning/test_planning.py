@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import replace
 
 import pytest
 
@@ -13,12 +12,12 @@ from scheduler_ext.core.planning import outcomes as outcomes_module
 from scheduler_ext.core.planning import planner as planner_module
 from scheduler_ext.core.planning.plan import State
 from scheduler_ext.wire.planned_annotation import PLANNED_ANNOTATION
-from tests.cluster.api.api_faults import Refuse, Reset
-from tests.cluster.api.api_paths import LEASES, NODES, PODS
+from tests.cluster.api.api_faults import Refuse
+from tests.cluster.api.api_paths import LEASES, PODS
 from tests.cluster.api.api_requests import Request
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
-from tests.cluster.living import WHOLE, Living
+from tests.cluster.living import Living
 from tests.cluster.planning.planned import Ahead, entries, outcomes, planning, states
 from tests.kube_objects import names_body
 
@@ -56,15 +55,6 @@ def test_waiting_pods_are_nominated_and_followed(ahead: Ahead) -> None:
     assert ahead.writes() == 3
 
 
-def test_the_extender_keeps_the_place_at_once(ahead: Ahead) -> None:
-    living = ahead.start()
-    ahead.server.faults.place(Reset(), nominations, times=None)
-    asking = ahead.wait("p")
-    eventually(lambda: states(living).get("p") in (State.PLANNED, State.BACKING_OFF))
-    # Answers do not wait for the API server.
-    eventually(lambda: bool(living.fitting(asking)))
-
-
 def test_pods_that_are_left_alone_are_named(ahead: Ahead) -> None:
     living = ahead.start()
     port = {"name": "main", "ports": [{"hostPort": 80}], "resources": {"limits": {"nvidia.com/gpu": "1"}}}
@@ -88,20 +78,6 @@ def test_pods_that_are_left_alone_are_named(ahead: Ahead) -> None:
     assert found["theirs"].node == "b"
     assert found["large"].refusals == {"Insufficient nvidia.com/gpu per device": 2}
     assert ahead.writes() == 1
-
-
-def test_kube_scheduler_s_own_counts_are_respected(ahead: Ahead) -> None:
-    living = ahead.start()
-    busy = {"name": "main", "resources": {"requests": {"cpu": "63", "memory": "1Gi"}}}
-    for name in "ab":
-        made = ahead.wait(f"busy-{name}", containers=[busy])
-        made["spec"]["nodeName"] = name
-        ahead.server.store.put(PODS, made)
-    asking = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "2"}}}
-    ahead.wait("p", containers=[asking])
-    eventually(lambda: "p" in entries(living) and entries(living)["p"].refusals == {"Insufficient cpu": 2})
-    ahead.server.store.delete(PODS, "busy-b", "default")
-    eventually(lambda: ahead.nominated("p") == "b")
 
 
 def test_a_nomination_of_another_component_is_not_touched(ahead: Ahead) -> None:
@@ -178,27 +154,3 @@ def test_only_the_active_extender_writes(ahead: Ahead, server: ApiServer, transp
     eventually(lambda: states(two) == {"p": State.NOMINATED, "q": State.NOMINATED})
     # It gives up its plan in its next step.
     eventually(lambda: planning(one).plan().counts() == {State.WAITING: 2})
-
-
-def test_off_means_off(ahead: Ahead, living: Living) -> None:
-    ahead.wait("p")
-    living.start()
-    assert living.live.planning is None
-    assert ahead.writes() == 0
-    assert replace(living.info("a"), planned=()) == living.info("a")
-
-
-def test_a_place_on_a_node_that_is_gone_ends(ahead: Ahead) -> None:
-    living = ahead.start()
-    ahead.wait("low")
-    eventually(lambda: ahead.nominated("low") is not None)
-    node = str(ahead.nominated("low"))
-    other = "b" if node == "a" else "a"
-    ahead.server.store.delete(NODES, node)
-    # It fits nowhere, so that the places of lower pods are looked at.
-    ahead.wait("high", priority=9, containers=[{"resources": {"limits": {WHOLE: "9"}}}])
-    ahead.wait("next")
-    eventually(lambda: ahead.nominated("next") == other)
-    # Of `next` as well, if it was planned before the watch of nodes showed the deletion.
-    eventually(lambda: outcomes(living)["misfit"] >= 1)
-    eventually(lambda: ahead.nominated("low") == other)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 
 import pytest
 
 from scheduler_ext.cluster.client.transport import RefusedError
-from scheduler_ext.cluster.reclaim import reclaimer as reclaimer_module
 from scheduler_ext.core.errors import ClusterError
 from tests.cluster.api.api_faults import After, Refuse, Reset
 from tests.cluster.api.api_handler import Answer
-from tests.cluster.api.api_paths import LEASES, PODS
+from tests.cluster.api.api_paths import LEASES
 from tests.cluster.api.api_requests import Match, Request, writes
 from tests.cluster.reclaim.reclaiming import HOUR_S, MINUTE_S, Cluster, Extending, evictions
 
@@ -46,30 +44,6 @@ def test_no_more_than_so_many_pods_are_evicted_within_an_hour(cluster: Cluster) 
     assert len(cluster.leaving()) == 3
 
 
-def test_pods_that_wait_for_the_hour_hold_back_no_warning(cluster: Cluster, few: None) -> None:
-    extender = Extending(cluster, per_hour=1)
-    for i in range(5):
-        cluster.add(f"many-{i}")
-    # A look warns three.
-    for _ in range(2):
-        extender.look()
-    cluster.age(WARN_S)
-    cluster.add("late")
-    for _ in range(2):
-        extender.look()
-    assert (len(cluster.leaving()), cluster.warned()["late"]) == (1, WARN_S)
-
-
-def test_a_record_of_a_clock_that_was_wrong_by_years_holds_nothing_back(cluster: Cluster) -> None:
-    extender = warned(cluster, "lazy", per_hour=1)
-    years_s = 5 * 365 * 24 * HOUR_S
-    cluster.now += years_s
-    extender.reclaimer._record.take("uid-before", cluster.now)
-    cluster.now -= years_s
-    extender.look()
-    assert cluster.leaving() == ["lazy"]
-
-
 # A budget in the way
 
 
@@ -90,32 +64,6 @@ def test_a_pod_whose_budget_forbids_it_waits_and_the_others_go(cluster: Cluster,
     assert "held" in cluster.leaving()
 
 
-def test_a_refused_pod_is_tried_again_later_and_not_at_every_look(cluster: Cluster) -> None:
-    cluster.add("held", labels={"app": "x"})
-    cluster.budget("x", allowed=0)
-    extender = warned(cluster)
-    for _ in range(3):
-        extender.look()
-    assert len(cluster.server.log.all(evictions())) == 1
-    assert extender.counts == {"warned": 1, "budget": 1}
-
-
-def test_a_pod_with_several_budgets_holds_back_no_other(cluster: Cluster, at_once: None) -> None:
-    """The API server answers with its error 500, and evicts nothing."""
-    cluster.add("held", labels={"app": "x", "tier": "y"})
-    cluster.budget("x", allowed=1)
-    cluster.budget("other", allowed=1)
-    second = {"selector": {"matchLabels": {"tier": "y"}}}
-    cluster.server.store.update(
-        "/apis/policy/v1/poddisruptionbudgets", "other", lambda before: before | {"spec": second}, "lab"
-    )
-    extender = warned(cluster, "lazy", per_hour=1)
-    for _ in range(2):
-        extender.look()
-    assert cluster.leaving() == ["lazy"]
-    assert cluster.recorded() == ["uid-lazy"]
-
-
 def test_a_pod_that_may_not_be_evicted_holds_back_no_other(cluster: Cluster, at_once: None) -> None:
     """As in kube-system, or by an admission webhook. The error is said nevertheless."""
     extender = warned(cluster, *SEVERAL, per_hour=3)
@@ -126,60 +74,6 @@ def test_a_pod_that_may_not_be_evicted_holds_back_no_other(cluster: Cluster, at_
             extender.look()
     assert cluster.leaving() == ["lazy-1", "lazy-2"]
     assert cluster.recorded() == ["uid-lazy-1", "uid-lazy-2"]
-
-
-@pytest.mark.parametrize(
-    ("code", "message"),
-    [
-        pytest.param(
-            500, 'failed calling webhook "x": connection refused', id="as long as a webhook is away"
-        ),
-    ],
-)
-def test_an_eviction_that_always_fails_holds_back_no_other(
-    cluster: Cluster, at_once: None, code: int, message: str
-) -> None:
-    extender = warned(cluster, *SEVERAL, per_hour=4)
-    cluster.server.faults.place(Refuse(code, "Failed", message), evictions("lazy-0"), times=None)
-    for _ in range(3):
-        with pytest.raises(RefusedError):
-            extender.look()
-    assert cluster.leaving() == ["lazy-1", "lazy-2"]
-
-
-def test_pods_that_may_not_be_warned_hold_back_no_others(cluster: Cluster, few: None) -> None:
-    """More of them than a look writes about, as in a namespace whose webhook refuses changes."""
-    for i in range(3):
-        cluster.add(f"kept-{i}")
-    cluster.add("lazy")
-    refusal = Refuse(403, "Forbidden", "admission webhook denied the request")
-
-    def of_the_kept(request: Request) -> bool:
-        return writes(PODS, "PATCH")(request) and "/kept-" in request.path
-
-    cluster.server.faults.place(refusal, of_the_kept, times=None)
-    extender = Extending(cluster)
-    with pytest.raises(RefusedError, match="webhook denied"):
-        extender.look()
-    extender.look()
-    assert list(cluster.warned()) == ["lazy"]
-
-
-def test_a_pod_that_stays_refused_is_logged_once(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    """It waits between its tries, and nothing else fails meanwhile."""
-    caplog.set_level(logging.INFO, logger=reclaimer_module.__name__)
-    cluster.add("kept")
-    refusal = cluster.server.faults.place(Refuse(403, "Forbidden", "denied"), writes(PODS), times=None)
-    extender = Extending(cluster)
-    with pytest.raises(RefusedError) as refused:
-        extender.look()
-    extender.reclaimer._not_done(refused.value)
-    extender.look()
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    refusal.lift()
-    extender.reclaimer._not_before.clear()
-    extender.look()
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
 
 
 def test_many_pods_that_budgets_hold_take_turns_and_hold_back_no_others(
@@ -248,19 +142,6 @@ def test_between_eviction_and_the_end_of_the_pod(cluster: Cluster) -> None:
     assert len(cluster.server.log.all(evictions())) == 1
 
 
-def test_an_error_of_the_server_leaves_the_record(cluster: Cluster) -> None:
-    """The pod may have been evicted nevertheless."""
-    extender = warned(cluster, "lazy")
-    cluster.server.faults.place(
-        Refuse(500, "InternalError", "etcdserver: request timed out"), evictions(), times=1
-    )
-    with pytest.raises(RefusedError):
-        extender.look()
-    assert cluster.recorded() == ["uid-lazy"]
-    extender.look()
-    assert cluster.leaving() == ["lazy"]
-
-
 # Two extenders
 
 
@@ -314,11 +195,3 @@ def test_a_pod_that_changes_just_before_its_eviction_stays(cluster: Cluster) -> 
     assert (cluster.leaving(), cluster.recorded()) == ([], [])
     extender.look()
     assert cluster.warned() == {}
-
-
-def test_a_pod_that_changes_just_before_its_warning_gets_none(cluster: Cluster) -> None:
-    cluster.add("lazy")
-    extender = Extending(cluster)
-    opts_out_at(cluster, writes(PODS, "PATCH"))
-    extender.look()
-    assert (cluster.warned(), extender.events) == ({}, [])

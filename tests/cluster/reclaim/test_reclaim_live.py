@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from scheduler_ext.cluster.client.retry import Backoff
@@ -53,22 +51,6 @@ def warned(living: Living) -> list[str]:
     return [each["name"] for each in pods if RECLAIM_AT_ANNOTATION in (each.get("annotations") or {})]
 
 
-def test_an_idle_pod_is_evicted(idle: Living) -> None:
-    idle.start()
-    eventually(lambda: warned(idle) == ["pod-a"])
-    # Only a report from after the warning counts.
-    time.sleep(1)
-    report(idle, "a", 7201)
-    eventually(lambda: leaving(idle) == ["pod-a"])
-    events = "/apis/events.k8s.io/v1/events"
-
-    def reasons() -> list[str]:
-        found = [each.object() for each in idle.server.store.collection(events).current()]
-        return [each["reason"] for each in found if each["regarding"]["name"] == "pod-a"]
-
-    eventually(lambda: {"GPUReclaimWarning", "GPUReclaimed"} <= {*reasons()})
-
-
 def test_a_missing_right_is_logged_once_and_tried_again(
     idle: Living, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -87,19 +69,3 @@ def test_preempt_knows_the_idle_pods_of_a_node(idle: Living) -> None:
     idle.start()
     found = {name: idle.extender.preemptor.idle(idle.info(name)) for name in "ab"}
     assert found == {"a": {"uid-pod-a"}, "b": set()}
-
-
-def test_preempt_asks_nothing_by_default(living: Living) -> None:
-    living.report("a", gpu(0, holders=[holder("pod-a")], idleSeconds=7200))
-    living.server.store.put(PODS, running("pod-a", "a", DAY_S))
-    living.start()
-    assert not living.extender.preemptor.idle(living.info("a"))
-    assert living.live.writers.reclaimer is None
-
-
-def test_facts_follow_the_pods(idle: Living) -> None:
-    idle.start()
-    facts = idle.live.status().facts
-    assert facts["uid-pod-b"].owner == "Job/train"
-    idle.server.store.delete(PODS, "pod-b", "default")
-    eventually(lambda: "uid-pod-b" not in idle.live.status().facts)

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler_ext.cluster.reclaim import reclaimer as reclaimer_module
 from scheduler_ext.core.errors import ClusterError
 from tests.cluster.api.api_paths import LEASES, NAMESPACES, PODS
 from tests.cluster.api.api_requests import writes
@@ -37,42 +36,6 @@ def test_a_dry_run_says_once_what_it_would_do(cluster: Cluster) -> None:
     )
     assert extender.counts == {"dry_run": 1}
     assert not cluster.server.log.all(writes(PODS))
-
-
-def test_a_dry_run_writes_no_more_events_at_once_than_are_kept(cluster: Cluster, few: None) -> None:
-    """The recorder drops Events beyond a rate, and the list would lack these pods."""
-    for i in range(5):
-        cluster.add(f"lazy-{i}")
-    extender = Extending(cluster, "dry-run")
-    extender.look()
-    assert len(extender.events) == 3
-    extender.look()
-    assert len(set(extender.events)) == len(extender.events) == 5
-
-
-def test_a_dry_run_says_it_again_before_the_event_expires(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reclaimer_module, "_EVENT_S", 0.0)
-    cluster.add("lazy")
-    extender = Extending(cluster, "dry-run")
-    for _ in range(2):
-        extender.look()
-    assert extender.events == [("GPUReclaimDryRun", "lazy")] * 2
-    assert extender.counts == {"dry_run": 1}
-
-
-def test_a_dry_run_ends_the_warnings_of_the_mode_before(cluster: Cluster) -> None:
-    cluster.add("lazy")
-    Extending(cluster).look()
-    assert cluster.warned() == {"lazy": WARN_S}
-    extender = Extending(cluster, "dry-run")
-    extender.look()
-    assert cluster.warned() == {}
-    cluster.age(HOUR_S)
-    extender.look()
-    assert cluster.leaving() == []
-    assert extender.events == [("GPUReclaimCancelled", "lazy"), ("GPUReclaimDryRun", "lazy")]
 
 
 def test_an_idle_pod_is_warned_and_evicted_later(cluster: Cluster) -> None:
@@ -240,19 +203,6 @@ def test_a_time_that_this_extender_did_not_write_is_replaced(cluster: Cluster, t
     assert cluster.leaving() == ["lazy"]
 
 
-def test_a_node_whose_clock_is_behind_makes_no_pod_old(cluster: Cluster) -> None:
-    """Its kubelet says that the pod started yesterday; the API server created it a minute ago."""
-    cluster.add("new", ran_s=60)
-    cluster.server.store.update(
-        PODS,
-        "new",
-        lambda before: before | {"status": before["status"] | {"startTime": "2026-01-01T00:00:00Z"}},
-        "lab",
-    )
-    Extending(cluster).look()
-    assert cluster.warned() == {}
-
-
 def test_the_most_valuable_gpus_come_first(cluster: Cluster) -> None:
     cluster.add("cheap")
     cluster.add("dear")
@@ -281,31 +231,12 @@ def test_a_late_watch_evicts_no_pod_that_opted_out(cluster: Cluster) -> None:
     assert not cluster.server.log.all(evictions())
 
 
-def test_a_pod_of_the_same_name_is_another_pod(cluster: Cluster) -> None:
-    cluster.add("lazy")
-    extender = Extending(cluster)
-    extender.look()
-    extender.late = cluster.state()
-    cluster.age(WARN_S)
-    cluster.server.store.delete(PODS, "lazy", "lab")
-    cluster.add("lazy", uid="another")
-    extender.look()
-    assert (cluster.warned(), cluster.leaving()) == ({}, [])
-
-
 def test_a_standby_writes_nothing(cluster: Cluster) -> None:
     cluster.add("lazy")
     extender = Extending(cluster)
     extender.active = False
     extender.look()
     assert (cluster.warned(), extender.events) == ({}, [])
-
-
-def test_without_idle_pods_nothing_is_asked(cluster: Cluster) -> None:
-    cluster.add("busy", idle_s=3)
-    cluster.add("unknown", idle_s=None)
-    Extending(cluster).look()
-    assert not cluster.server.log.all()
 
 
 def test_an_unreadable_record_stops_evictions(cluster: Cluster) -> None:
