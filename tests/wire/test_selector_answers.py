@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,6 +37,7 @@ def facts(device: dict[str, Any]) -> DeviceFacts:
 DEVICES: Final = {name: facts(device) for name, device in CASES["devices"].items()}
 
 
+@cache
 def outcomes() -> list[tuple[str, str, str, Outcome]]:
     """(expression, device, Kubernetes' answer, outcome) of all cases."""
     return [
