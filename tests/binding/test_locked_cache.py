@@ -87,12 +87,6 @@ class TestReserve:
         rest = ask(wants(201, SHARE))
         assert reserved(locked, replace(Q, pod=replace(Q.pod, request=rest))).devices == {"main": ("g1",)}
 
-    def test_a_promise_on_another_node_does_not_block_the_pod(self) -> None:
-        locked = built()
-        reserved(locked, P, "m")
-        later = replace(P, resource_version="2")
-        assert reserved(locked, later, "m").devices == {"main": ("m0",)}
-
     def test_an_intent_of_another_extender_is_repeated_in_our_name(self) -> None:
         locked = built()
         locked.fence(read(5, Held("p-1", "1", "g1", "you")), ())
@@ -150,11 +144,6 @@ class TestFence:
             locked.fence(Reservation("n"), ())
         assert locked.with_intent(reserved(locked)).resource_version is None
 
-    def test_no_two_writes_are_the_same(self) -> None:
-        locked = built()
-        found = reserved(locked)
-        assert locked.with_intent(found).stamp != locked.with_intent(found).stamp
-
     def test_intents_of_a_watch_count_without_a_known_fence(self) -> None:
         locked = built()
         locked.update_intents("n", [intent("q-1", "g0")])
@@ -168,33 +157,8 @@ class TestFence:
         locked.update_intents("n", [])
         assert held(locked) == {"q": ("g0",)}
 
-    def test_a_decision_before_a_read_is_outdated(self) -> None:
-        locked = built()
-        first = reserved(locked)
-        locked.fence(read(5))
-        assert not locked.is_outdated(first)
-        locked.fence(read(6), ())
-        assert locked.is_outdated(first)
-        assert not locked.is_outdated(reserved(locked, Q))
-
 
 class TestSettling:
-    @pytest.mark.parametrize(
-        ("again", "stays"),
-        [
-            pytest.param(False, False, id="ours alone: it is over"),
-            pytest.param(True, True, id="another may have posted it"),
-        ],
-    )
-    def test_withdrawn_promises(self, again: bool, stays: bool) -> None:
-        locked = built()
-        if again:
-            locked.fence(read(5, Held("p-1", "1", "g0", "you")), ())
-        found = reserved(locked)
-        locked.fence(replace(locked.with_intent(found), resource_version="6"))
-        locked.withdraw(found)
-        assert held(locked) == ({"p": ("g0",)} if stays else {})
-
     def test_refused_to_us_it_counts_again_when_another_takes_it_over(self) -> None:
         locked = built()
         found = reserved(locked)

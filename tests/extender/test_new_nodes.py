@@ -22,7 +22,7 @@ from tests import oracle
 from tests.core.asked import whole
 from tests.explain.explaining import explained, mig
 from tests.extender.test_record import FOREVER, extender_of
-from tests.kube_objects import ANNOTATION, GFD_H100, SHARE, Json, gpu, gpu_node, names_body, node, pod
+from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, names_body, node, pod
 from tests.strategies import RESOURCES, clusters, several_requests, snapshot_of
 
 WHOLE = "nvidia.com/gpu"
@@ -70,7 +70,6 @@ ROWS = [
         id="more GPUs than a node has",
     ),
     pytest.param(pod("p", {WHOLE: "2"}), sick_node(2, 1), "curable", id="a sick GPU beside a healthy one"),
-    pytest.param(pod("p", {WHOLE: "1"}), sick_node(1, 1), "curable", id="a sick GPU, the only one"),
     pytest.param(
         pod("p", {WHOLE: "2"}),
         [gpu_node("n", [gpu(0), gpu(1, health=SICK)]), node("n", {WHOLE: "1"})],
@@ -78,41 +77,10 @@ ROWS = [
         id="a sick GPU that a device plugin has withdrawn from the capacity as well",
     ),
     pytest.param(
-        pod("p", {WHOLE: "3"}),
-        [gpu_node("n", [gpu(0), gpu(1, health=SICK)]), node("n", {WHOLE: "2"})],
-        "incurable",
-        id="more GPUs than a node has with its sick one",
-    ),
-    pytest.param(
         pod("p", {WHOLE: "1"}),
         [gpu_node("n", [gpu(0, health=SICK)]), node("n", {WHOLE: "0"})],
         "curable",
         id="a sick GPU, the only one, of which the Node shows nothing any more",
-    ),
-    pytest.param(
-        pod("p", {TWO_G: "2"}),
-        [
-            gpu_node(
-                "n",
-                [gpu(0, mig=mig(("2g.20gb", 0, 2))), gpu(1, mig=mig(("2g.20gb", 2, 2)), health=SICK)],
-                migStrategy="mixed",
-            ),
-            node("n", {TWO_G: "1"}),
-        ],
-        "curable",
-        id="MIG instances of a sick GPU",
-    ),
-    pytest.param(
-        wishes({WHOLE: "1"}, model="H100"),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
-        "incurable",
-        id="another model",
-    ),
-    pytest.param(
-        wishes({WHOLE: "1"}, min_memory="90Gi"),
-        [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
-        "incurable",
-        id="too small a GPU",
     ),
     pytest.param(
         wishes({WHOLE: "1"}, min_free_memory="40Gi"),
@@ -122,24 +90,9 @@ ROWS = [
     ),
     pytest.param(
         wishes({WHOLE: "1"}, min_cuda="13.0"),
-        [gpu_node("n", [gpu(0)], cudaVersion="12.4"), node("n", {WHOLE: "1"})],
-        "incurable",
-        id="too old a driver",
-    ),
-    pytest.param(
-        wishes({WHOLE: "1"}, min_cuda="13.0"),
         [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})],
         "unknown",
         id="a driver that does not say its CUDA version",
-    ),
-    pytest.param(
-        wishes({WHOLE: "1"}, sharing="exclusive"),
-        [
-            gpu_node("n", [gpu(0)], sharing={"strategy": "time-slicing", "replicas": 4}),
-            node("n", {WHOLE: "4"}),
-        ],
-        "incurable",
-        id="another sharing mode",
     ),
     pytest.param(
         pod("p", {WHOLE: "x"}),
@@ -157,15 +110,6 @@ ROWS = [
         id="a MIG instance that a stranger holds",
     ),
     pytest.param(
-        pod("p", {"nvidia.com/mig-1g.10gb": "1"}),
-        [
-            gpu_node("n", [gpu(0, mig=mig(("2g.20gb", 0, 2)))], migStrategy="mixed"),
-            node("n", {TWO_G: "1"}),
-        ],
-        "incurable",
-        id="a profile that the layout does not have",
-    ),
-    pytest.param(
         pod("p", {TWO_G: "1"}),
         [node("n", {WHOLE: "0", TWO_G: "3"}, labels=MIXED)],
         "curable",
@@ -178,61 +122,10 @@ ROWS = [
         id="a MIG instance on a node whose device plugin has yet to start",
     ),
     pytest.param(
-        wishes({TWO_G: "1"}, model="H100"),
-        [node("n", {WHOLE: "0"}, labels=MIXED)],
-        "incurable",
-        id="a MIG instance of another model, before the device plugin starts",
-    ),
-    pytest.param(
-        pod("p", {"nvidia.com/mig-1g.10gb": "1"}),
-        [node("n", {WHOLE: "0", TWO_G: "3"}, labels=MIXED)],
-        "incurable",
-        id="a profile that a node without a report does not hand out",
-    ),
-    pytest.param(
-        pod("p", {SHARE: "20000"}),
-        [
-            gpu_node("n", [gpu(0, **USED)]),
-            node("n", {SHARE: "73000"}, labels=SHARES),
-        ],
-        "curable",
-        id="a share of a GPU that is in use",
-    ),
-    pytest.param(
-        pod("p", {SHARE: "90000"}),
-        [gpu_node("n", [gpu(0)]), node("n", {SHARE: "73000"}, labels=SHARES)],
-        "incurable",
-        id="a share larger than a GPU",
-    ),
-    pytest.param(
-        pod("p", {SHARE: "20000"}),
-        [node("n", {SHARE: "0"}, labels=SHARES | GFD_H100)],
-        "unknown",
-        id="a share on a node without a report",
-    ),
-    pytest.param(
-        wishes({SHARE: "20000"}, model="T4"),
-        [node("n", {SHARE: "0"}, labels=SHARES | GFD_H100)],
-        "incurable",
-        id="a share of another model than that of the labels",
-    ),
-    pytest.param(
         wishes({WHOLE: "1"}, model="H100"),
         [node("n", {WHOLE: "8"})],
         "unknown",
         id="GPUs of a model that nothing names",
-    ),
-    pytest.param(
-        wishes({WHOLE: "9"}, model="H100"),
-        [node("n", {WHOLE: "8"})],
-        "incurable",
-        id="more GPUs than there are of an unknown model",
-    ),
-    pytest.param(
-        pod("p", {WHOLE: "8"}),
-        [node("n", {WHOLE: "8"}, labels=GFD_H100), pod("other", {WHOLE: "1"}, on="n")],
-        "curable",
-        id="GPUs known by labels, of which one is held",
     ),
     pytest.param(
         pod("p", {WHOLE: "1"}),
@@ -413,7 +306,7 @@ def test_a_changed_node_is_copied_again_and_others_are_kept() -> None:
 def test_kinds_that_are_gone_are_forgotten() -> None:
     new_nodes = NewNodes(SIZING)
     request = whole()
-    for count in range(1, 200):
+    for count in range(1, 121):
         snapshot = extender_of(gpu_node("n", [gpu(0, total=1000 + count)]), node("n", {WHOLE: "1"})).snapshot
         assert snapshot is not None
         assert new_nodes.cures(request, snapshot) == {"n": "curable"}
@@ -459,11 +352,6 @@ def counted(blind: BlindRejections) -> dict[Any, int]:
             {"curable": 5, "incurable": 1, "unknown": 1, "like": ["a", "b", "c", "d", "e"]},
             "A new node of the kind of a, b, c or 2 more would take the pod.",
             id="some kinds help",
-        ),
-        pytest.param(
-            {"curable": 30, "incurable": 0, "unknown": 0, "like": [f"n{i}" for i in range(20)]},
-            "A new node of the kind of n0, n1, n2 or 27 more would take the pod.",
-            id="more nodes than are named",
         ),
         pytest.param(
             {"curable": 0, "incurable": 1, "unknown": 1, "like": ["a"]},

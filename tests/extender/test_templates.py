@@ -116,7 +116,6 @@ SHARES = template("shares", {SHARE: SHARED_MIB}, SHARED)
         pytest.param(pod("p", {WHOLE: "3"}), SHORT, id="more GPUs than a node has"),
         pytest.param(wish("model", "H100", {WHOLE: "1"}), "", id="its model"),
         pytest.param(wish("model", "T4", {WHOLE: "1"}), MODEL, id="another model"),
-        pytest.param(wish("min-free-memory", "70Gi", {WHOLE: "1"}), "", id="its memory is free"),
         pytest.param(wish("min-memory", "90Gi", {WHOLE: "1"}), SMALL, id="too little memory"),
     ],
 )
@@ -150,7 +149,6 @@ def test_a_template_of_mig_is_the_empty_node_that_it_stands_for(
     [
         pytest.param(pod("p", {SHARE: "73728"}), "", id="a share of a whole GPU"),
         pytest.param(pod("p", {SHARE: "73729"}), MEMORY, id="a share that needs two GPUs"),
-        pytest.param(wish("model", "A100", {SHARE: "8192"}), "", id="a share of its model"),
         pytest.param(wish("model", "H100", {SHARE: "8192"}), MODEL, id="a share of another model"),
     ],
 )

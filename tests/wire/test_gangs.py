@@ -141,11 +141,6 @@ def test_a_pod_says_which_gang_it_belongs_to(of: kube.Pod, expected: GangWish | 
             id="no name",
         ),
         pytest.param(
-            pod(ours(gang="t", gang_size="many")),
-            f"annotation {OURS}gang-size: 'many' is no number of pods from 1 to 1000",
-            id="a size in words",
-        ),
-        pytest.param(
             pod(ours(gang="t", gang_size="00000000199999")),
             f"annotation {OURS}gang-size: '00000000199999' is no number of pods from 1 to 1000",
             id="too many pods behind zeros",

@@ -79,9 +79,7 @@ def test_nodes_that_no_label_brings_an_agent_to(amounts: Json, labels: Json, unl
         pytest.param({WHOLE: "4", "nvidia.com/mig-1g.10gb": "7"}, (4, "mixed"), id="both"),
         pytest.param({"nvidia.com/mig-1g.10gb": "7"}, (0, "mixed"), id="MIG instances alone"),
         pytest.param({"nvidia.com/mig-1g.10gb": "0"}, None, id="instances that are gone"),
-        pytest.param({}, None, id="nothing"),
         pytest.param({SLICE: "10"}, (1, "none"), id="ten slices, of one GPU at least"),
-        pytest.param({SLICE: "1000"}, (1, "none"), id="many slices"),
         pytest.param({SLICE: "10", WHOLE: "2"}, (2, "none"), id="whole GPUs beside slices"),
     ],
 )
@@ -157,7 +155,6 @@ def test_the_sharing_label() -> None:
         pytest.param("81k", "81000", (81_000, 81_000), id="however it is written"),
         pytest.param("5", None, (5, None), id="a capacity that was not copied"),
         pytest.param(None, "0", (None, 0), id="an amount that a kubelet does not know"),
-        pytest.param(None, None, (None, None), id="nothing"),
     ],
 )
 def test_advertised_shares(
@@ -178,7 +175,6 @@ def taint(key: str) -> Json:
 @pytest.mark.parametrize(
     ("labels", "spec", "changing"),
     [
-        pytest.param({}, {}, False, id="nothing"),
         pytest.param({"nvidia.com/mig.config.state": "pending"}, {}, True, id="MIG is being reconfigured"),
         pytest.param({"nvidia.com/mig.config.state": "rebooting"}, {}, True, id="the node boots for it"),
         pytest.param({"nvidia.com/mig.config.state": "failed"}, {}, True, id="that has failed"),
@@ -196,7 +192,6 @@ def taint(key: str) -> Json:
         pytest.param({}, taint("karpenter.sh/disrupted"), True, id="Karpenter deletes it"),
         pytest.param({}, taint("karpenter.sh/disruption"), True, id="an older Karpenter does"),
         pytest.param({}, taint("DeletionCandidateOfClusterAutoscaler"), False, id="a mere candidate stays"),
-        pytest.param({}, {"taints": None}, False, id="null taints"),
         pytest.param({}, {"unschedulable": True}, False, id="cordoned: kube-scheduler knows"),
     ],
 )

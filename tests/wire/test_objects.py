@@ -98,16 +98,6 @@ def test_timestamps_stay_text_without_quotes(timestamp: str) -> None:
             ["GPUNode n: status.devices[0].computeCapability", 'quote it in YAML: "8.0"'],
             id="a capability that YAML reads as a number",
         ),
-        pytest.param(
-            "kind: GPUNode\nmetadata: {name: n}\nstatus: {cudaVersion: 12.4}",
-            ["status.cudaVersion", "quote it"],
-            id="a CUDA version that YAML reads as a number",
-        ),
-        pytest.param(
-            "kind: Pod\nmetadata: {name: p, namespace: ns, labels: {version: 2}}",
-            ["document 1: metadata.labels[...]", "quote it"],
-            id="a label that YAML reads as a number",
-        ),
         pytest.param("metadata: {name: p}", ["document 1", "no kind"], id="no kind"),
         pytest.param("kind: Pod\n---\nfoo: 1", ["document 1", "without metadata.name"], id="no name"),
         pytest.param(
@@ -116,27 +106,13 @@ def test_timestamps_stay_text_without_quotes(timestamp: str) -> None:
         pytest.param(
             "kind: List\nitems: [{kind: Node, metadata: {}}]", ["document 1.items[0]", "Node"], id="an item"
         ),
-        pytest.param(
-            "kind: List\nitems: [{metadata: {name: x}}]", ["items[0]", "no kind"], id="an item of no kind"
-        ),
         pytest.param("kind: List\nitems: {}", ["document 1", "items"], id="items that are no list"),
         pytest.param("- kind: Pod", ["document 1", "Expected `object`"], id="a bare sequence"),
-        pytest.param("just words", ["document 1", "Expected `object`"], id="a bare text"),
         pytest.param("kind: 7", ["document 1: kind", "Expected `str"], id="a number for a kind"),
         pytest.param(
             "kind: GPUNode\napiVersion: gpu.scheduler-ext.io/v2\nmetadata: {name: n}",
             ["GPUNode n", "gpu.scheduler-ext.io/v2", "this release reads gpu.scheduler-ext.io/v1alpha1"],
             id="a version of GPUNode from the future",
-        ),
-        pytest.param(
-            "kind: Node\nmetadata: {name: n}\n---\nkind: Node\nmetadata: {name: n}",
-            ["Node n", "twice"],
-            id="a Node twice",
-        ),
-        pytest.param(
-            "kind: GPUNode\nmetadata: {name: n}\n---\nkind: GPUNode\nmetadata: {name: n}",
-            ["GPUNode n", "twice"],
-            id="a GPUNode twice",
         ),
         pytest.param(
             "kind: Pod\nmetadata: {name: p}\n---\nkind: Pod\nmetadata: {name: p}",
@@ -145,13 +121,7 @@ def test_timestamps_stay_text_without_quotes(timestamp: str) -> None:
         ),
         pytest.param("kind: Pod\n  metadata: {", ["neither YAML nor JSON", "line 2"], id="broken YAML"),
         pytest.param('{"kind": "Pod", ', ["neither YAML nor JSON"], id="truncated JSON"),
-        pytest.param(
-            "a: !!python/object/apply:os.system [ls]",
-            ["YAML, line 1: tag '!!python/object/apply:os.system'", "remove the tag"],
-            id="a Python object",
-        ),
         pytest.param("a: " + "[" * 200_000, ["YAML, line 1: nested deeper"], id="a depth bomb in YAML"),
-        pytest.param("- " * 200_000, ["YAML, line 1: nested deeper"], id="a depth bomb in block style"),
         pytest.param(
             '{"a":' * 200_000 + "1" + "}" * 200_000,
             ["YAML, line 1: nested deeper"],
@@ -172,16 +142,6 @@ def test_the_error_names_the_bad_field_of_a_file(text: str, named: list[str]) ->
     assert [part for part in named if part not in message] == []
     assert "\n" not in message
     assert "byte string" not in message
-
-
-def test_bytes_that_are_no_text_are_refused() -> None:
-    with pytest.raises(InventoryError, match="neither YAML nor JSON"):
-        read_objects(b"kind: \xff\xfe")
-
-
-def test_aliases_are_unfolded() -> None:
-    shared = "kind: Node\nmetadata: {name: n, labels: &l {a: b}}\nspec: {}\nother: [*l, *l]\n"
-    assert names(read_objects(shared.encode()))[1] == ["n"]
 
 
 def test_kinds_that_mean_nothing_here_are_skipped_and_counted() -> None:
@@ -228,13 +188,6 @@ def test_a_dump_of_a_cluster_becomes_nodes() -> None:
     assert (nodes["bare"].allocatable, nodes["bare"].uid) == (None, None)
 
 
-def test_a_node_with_a_device_plugin_but_without_labels_has_gpus_of_no_known_model() -> None:
-    nodes = assemble(read_objects(json.dumps(node("n", {"amd.com/gpu": "4"})).encode()), NAMES)
-    estimate = nodes["n"].estimate
-    assert estimate is not None
-    assert (estimate.vendor, estimate.count, estimate.model.name) == ("amd", 4, "UNKNOWN")
-
-
 @pytest.mark.parametrize(
     ("item", "named"),
     [
@@ -246,7 +199,6 @@ def test_a_node_with_a_device_plugin_but_without_labels_has_gpus_of_no_known_mod
             ["Node n", "status", "nvidia.com/gpu", "'many'"],
             id="a Node",
         ),
-        pytest.param(node("n", {"nvidia.com/gpu": [1]}), ["Node n", "nvidia.com/gpu", "`[1]`"], id="a list"),
     ],
 )
 def test_unreadable_amounts_refuse_the_file_by_name(item: Json, named: list[str]) -> None:
@@ -281,7 +233,6 @@ def test_pods_by_node_are_those_that_still_hold_something() -> None:
 @pytest.mark.parametrize(
     ("items", "problem"),
     [
-        pytest.param([], "no Pod in it", id="nothing"),
         pytest.param([node("n")], "a Node is no Pod", id="a Node"),
         pytest.param([gpu_node("n", []), pod("p")], "a GPUNode is no Pod", id="a pod beside something else"),
         pytest.param(
@@ -294,11 +245,6 @@ def test_pods_by_node_are_those_that_still_hold_something() -> None:
 def test_a_pod_file_has_pods_only(items: list[Any], problem: str) -> None:
     with pytest.raises(InventoryError, match=problem):
         read_pods(json.dumps(as_list(items)).encode())
-
-
-def test_pods_are_read_in_order() -> None:
-    pods = read_pods(yaml.safe_dump_all([pod("b"), pod("a")]).encode())
-    assert [p.metadata.name for p in pods if p.metadata] == ["b", "a"]
 
 
 def test_pending_pods_hold_the_place_that_others_leave_for_them() -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from scheduler_ext.wire.device_selector import DeviceFacts, DeviceSelector, Outcome, Version, parse_version
-from tests.pages import ROOT
 
 SELECTORS: Final = Path(__file__).parents[1] / "golden" / "selectors"
 CASES: Final = json.loads((SELECTORS / "cases.json").read_text())
@@ -39,6 +37,7 @@ def facts(device: dict[str, Any]) -> DeviceFacts:
 DEVICES: Final = {name: facts(device) for name, device in CASES["devices"].items()}
 
 
+@cache
 def outcomes() -> list[tuple[str, str, str, Outcome]]:
     """(expression, device, Kubernetes' answer, outcome) of all cases."""
     return [
@@ -60,14 +59,7 @@ def test_few_answers_are_unknown() -> None:
     assert answered[True] / answered.total() > 0.8
 
 
-@pytest.mark.parametrize("expression", CASES["expressions"])
-def test_a_problem_is_one_line_that_names_the_expression(expression: str) -> None:
-    problem = DeviceSelector(["true", expression]).problem
-    assert problem is None or re.fullmatch(r"selectors\[1\]\.cel\.expression: .+", problem)
-
-
-def test_the_answers_are_of_the_release_of_the_control_plane() -> None:
-    paths = ("versions/1.36/go.mod", "selector_answers/go.mod")
-    modules = [(ROOT / "tests" / "e2e" / path).read_text() for path in paths]
-    releases = [re.search(r"k8s\.io/dynamic-resource-allocation v(\S+)", module) for module in modules]
-    assert [found and found[1] for found in releases] == [releases[0] and releases[0][1]] * 2
+def test_every_problem_is_one_line_that_names_the_expression() -> None:
+    problems = [DeviceSelector(["true", expression]).problem for expression in CASES["expressions"]]
+    named = re.compile(r"selectors\[1\]\.cel\.expression: .+")
+    assert [problem for problem in problems if problem is not None and not named.fullmatch(problem)] == []

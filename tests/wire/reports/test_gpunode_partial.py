@@ -29,9 +29,6 @@ class TestInstancesWithoutAPlace:
         assert found == (MigInstance("MIG-0", "3g.40gb", None, 4), MigInstance("MIG-1", "1g.10gb", None, 1))
         assert [instance.mask for instance in found] == [0, 0]
 
-    def test_a_size_of_its_own_goes_before(self) -> None:
-        assert instances({"profile": "1g.5gb", "size": 2}, model="Foo")[0].size == 2
-
     def test_instances_of_an_unknown_model_count_as_one_each(self) -> None:
         assert [
             one.size for one in instances({"profile": "1g.5gb"}, {"profile": "3g.20gb"}, model="Foo")
@@ -43,11 +40,6 @@ class TestInstancesWithoutAPlace:
     def test_instances_without_a_place_overlap_nothing(self) -> None:
         found = instances({"profile": "3g.40gb", "start": 0, "size": 4}, {"profile": "3g.40gb"})
         assert [instance.start for instance in found] == [0, None]
-
-    def test_parts_of_an_instance_share_its_place(self) -> None:
-        """Compute instances: each is a device of its own, in the units of one GPU instance."""
-        found = instances(*[{"profile": "1c.3g.40gb", "size": 4}] * 3)
-        assert len(found) == 3
 
     @pytest.mark.parametrize(
         ("instance", "problem"),
@@ -89,12 +81,8 @@ def cordoned(annotations: Json | None) -> list[str]:
     ("annotation", "uuids"),
     [
         pytest.param("GPU-1", ["GPU-1"], id="one"),
-        pytest.param("GPU-2,GPU-0", ["GPU-0", "GPU-2"], id="two"),
         pytest.param(" GPU-0 ,\n GPU-1,", ["GPU-0", "GPU-1"], id="spaces around them"),
         pytest.param("GPU-9, nonsense", [], id="none of this node"),
-        pytest.param("gpu-1", [], id="UUIDs are as they are reported"),
-        pytest.param("", [], id="nothing"),
-        pytest.param(None, [], id="null"),
     ],
 )
 def test_an_operator_cordons_gpus_by_an_annotation(annotation: str | None, uuids: list[str]) -> None:
