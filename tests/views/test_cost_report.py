@@ -164,24 +164,6 @@ def test_two_shares_of_one_gpu_pay_in_proportion_and_idle_by_their_own_processes
 
 
 @pytest.mark.parametrize(
-    "report_of_node",
-    [
-        pytest.param([gpu_node("n", [gpu(i) for i in range(4)])], id="whose GPUs no agent has seen yet"),
-    ],
-)
-def test_pods_on_unknown_gpus_pay_for_their_number(report_of_node: list[Json]) -> None:
-    pods = [
-        in_namespace(namespace, pod(namespace, {WHOLE: count}, on="n"))
-        for namespace, count in (("two", "2"), ("one", "1"))
-    ]
-    found = report(*report_of_node, *pods)["namespaces"]
-    assert [(each["namespace"], round(each["allocated"], 2)) for each in found] == [
-        ("two", 6.8),
-        ("one", 3.4),
-    ]
-
-
-@pytest.mark.parametrize(
     ("gpu_idle", "instance_idle", "idle", "unmeasured"),
     [
         pytest.param(HOUR, None, 2.72, 0.0, id="an idle GPU has idle instances"),
