@@ -151,17 +151,6 @@ def selecting(asking: Json, labels: Json) -> Json:
             ],
             id="two wishes that nothing meets",
         ),
-        pytest.param(
-            selecting(pod("p", {WHOLE: "1"}), {"gpu": "a100"}),
-            [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "z"})],
-            "n: node(s) didn't match Pod's node affinity/selector (needs gpu=a100)",
-            [
-                "The GPUs of 1 node would do, but kube-scheduler refuses it (node(s) didn't match Pod's node "
-                "affinity/selector): change spec.nodeSelector or the node affinity, or label nodes to match; "
-                "none of them has a label gpu"
-            ],
-            id="a nodeSelector on a label that no node has",
-        ),
     ],
 )
 def test_a_pod_gets_the_alternatives(asking: Json, objects: list[Json], text: str, advice: list[str]) -> None:

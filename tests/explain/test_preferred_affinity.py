@@ -43,9 +43,6 @@ def cluster() -> list[Json]:
     ("terms", "order", "preferences", "best"),
     [
         pytest.param(
-            [in_zone(1, "large")], ["large", "tight", "roomy"], [100, 0, 0], ["large"], id="the least weight"
-        ),
-        pytest.param(
             [in_zone(30, "large", "roomy")],
             ["roomy", "large", "tight"],
             [100, 100, 0],
@@ -85,12 +82,6 @@ def test_the_preference_is_normalized_over_the_nodes_that_fit() -> None:
         ("large", 0),
         ("tight", 0),
     ]
-
-
-def test_a_node_without_a_node_object_is_not_preferred() -> None:
-    bare = [each for each in cluster() if each["kind"] == "GPUNode" or each["metadata"]["name"] != "tight"]
-    explanation = explained(preferring(in_zone(1, "tight", "large")), *bare)
-    assert explanation["best"] == ["large"]
 
 
 def test_pods_are_placed_on_preferred_nodes_until_these_are_full() -> None:

@@ -74,15 +74,6 @@ def test_a_busy_node_that_is_free_by_now_fits_before_kube_scheduler_has_tried_ag
     assert waiting(there).lines()[0]["nearest"] == FITS_NOW
 
 
-def test_a_pod_that_the_extender_learns_of_late_explains_why_kube_scheduler_did_not_ask() -> None:
-    there = running(*h100("x", None), *T4, WANTS)
-    # kube-scheduler has just placed y there.
-    ask(there.extender, WANTS, ["t4"])
-    tell(there.extender, *h100("x", "y"), *T4)
-    (advice, *_) = there.explainer().of_name("default", "wants")["advice"]
-    assert advice.startswith("It fits on h100 as soon as pod default/x (priority 0) ends")
-
-
 def test_a_node_that_kube_scheduler_refuses_for_another_reason_promises_nothing() -> None:
     there = running(*h100(None), *T4, WANTS)
     ask(there.extender, WANTS, ["t4"])

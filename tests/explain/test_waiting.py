@@ -60,12 +60,6 @@ def test_each_is_shown_with_its_reason_and_the_nearest_node() -> None:
     [
         pytest.param(pod("p", {WHOLE: "1"}), NOT_ASKED, FITS_NOW, id="it fits, and no request came"),
         pytest.param(
-            pod("p", {WHOLE: "2"}),
-            GPUS,
-            "n has 1 of 2 nvidia.com/gpu free",
-            id="no request, yet it is known",
-        ),
-        pytest.param(
             pod("p", {SHARE: "8Gi"}),
             "pod's GPU request is invalid",
             "container 'main': 'gpu.scheduler-ext.io/memory-mib': quantity '8Gi' is absurd: a count must be "
@@ -173,13 +167,11 @@ def test_a_scrape_waits_for_little_and_who_is_not_looked_into_has_the_reason_of_
 @pytest.mark.parametrize(
     ("limits", "asks"),
     [
-        pytest.param({SHARE: "8Gi"}, "something that cannot be read", id="nothing else is asked"),
         pytest.param(
             {WHOLE: "2", SHARE: "8Gi"},
             "2 × nvidia.com/gpu, and something that cannot be read",
             id="the rest is known",
         ),
-        pytest.param({SHARE: [8]}, "something that cannot be read", id="it is no quantity at all"),
     ],
 )
 def test_the_rest_of_a_request_with_an_unreadable_amount_is_shown(limits: Json, asks: str) -> None:

@@ -34,13 +34,12 @@ def marked(page: Browser, container: str, word: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("container", "word", "says"),
+    ("container", "word", "says", "pointer"),
     [
-        pytest.param("#totals", "Unaccounted", UNACCOUNTED, id="a total"),
-        pytest.param("#nodes-legend", "kept back", "the headroom of shares", id="a part of the bars"),
+        pytest.param("#totals", "Unaccounted", UNACCOUNTED, "mouse", id="a total"),
+        pytest.param("#nodes-legend", "kept back", "the headroom of shares", "touch", id="a part"),
     ],
 )
-@pytest.mark.parametrize("pointer", ["mouse", "touch"])
 def test_a_word_is_explained(page: Browser, container: str, word: str, says: str, pointer: str) -> None:
     page.point(marked(page, container, word), pointer)
     page.eventually(lambda: says in explanation(page), "it is explained")

@@ -86,13 +86,6 @@ def test_nodes_hide_no_pods_and_the_nearest_kind_comes_first(page: Browser, serv
         follow(server, WANTS)
 
 
-def test_nothing_found_is_said_and_escape_closes_the_hits(page: Browser) -> None:
-    page.type("[name=lookup]", "nowhere")
-    page.eventually(lambda: "No node or pod has this" in page.text("#hits"), "it is said")
-    page.press(ESCAPE)
-    page.eventually(lambda: page.text("#hits:not([hidden])") == "", "they are closed")
-
-
 def rows(page: Browser, view: str) -> list[list[str]]:
     found = page.script(
         "return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)]"
@@ -140,19 +133,6 @@ def test_namespaces_have_sums_and_filter(page: Browser) -> None:
     assert page.script("return location.search") == "?namespace=research&view=namespaces"
     page.script(f"{choose}.closest('tr').querySelector('td button').click()")
     page.eventually(lambda: len(rows(page, "running")) == 1, "its running pods are listed")
-
-
-def test_the_number_of_waiting_pods_leads_to_them(page: Browser, server: PageServer) -> None:
-    follow(server, WANTS, of("batch", pod("later", {WHOLE: "4"})))
-    try:
-        page.click("[name=view-namespaces]")
-        link = "#namespaces [aria-label='1 waiting pod of batch']"
-        page.eventually(lambda: page.text(link) == "1", "it waits")
-        page.click(link)
-        page.eventually(lambda: page.text("#pending-count") == "(1 of 2)", "only its namespace's are shown")
-        assert page.script("return document.activeElement.id") == "pending"
-    finally:
-        follow(server, WANTS)
 
 
 def test_hostile_names_of_pods_are_text(page: Browser, server: PageServer) -> None:

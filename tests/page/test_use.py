@@ -114,4 +114,5 @@ def test_a_change_of_the_inventory_appears_by_itself(browser: Browser, tmp_path:
         browser.eventually(lambda: names(browser) == ["second"], "what went away is gone")
         assert browser.script("return window.untouched") is True, "without a reload"
     browser.eventually(lambda: "No answer" in browser.text("#connection"), "the end of the server is told")
+    assert "The extender does not answer since" in browser.text("#banner")
     assert all("ERR_" in complaint for complaint in browser.console())

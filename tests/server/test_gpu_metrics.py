@@ -26,7 +26,7 @@ from scheduler_ext.extender.blind_rejections import BlindRejections
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.new_nodes import CURES, NewNodes
 from scheduler_ext.server.metrics import gpu_metrics
-from scheduler_ext.server.metrics.gpu_metrics import FAMILIES, Detail, labels_of, visible
+from scheduler_ext.server.metrics.gpu_metrics import FAMILIES, Detail, labels_of
 from scheduler_ext.server.metrics.namespaces import MAX_NAMESPACES, OTHERS
 from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.sources.source_status import Check, SourceStatus
@@ -278,8 +278,7 @@ def test_nodes_that_an_administrator_keeps_the_agent_from_are_counted_by_state()
     assert found == [none, none | {"Fresh": 1}, none | {"Missing": 1}]
 
 
-@pytest.mark.parametrize("detail", DETAILS)
-def test_the_use_of_gpus_is_unknown_after_an_overdue_report(detail: Detail) -> None:
+def test_the_use_of_gpus_is_unknown_after_an_overdue_report() -> None:
     gpus = [
         gpu(0, holders=[{"namespace": "default", "name": "p"}]),
         gpu(1, memory={"totalMiB": 81920, "usedMiB": 9000, "unaccountedMiB": 9000}),
@@ -295,7 +294,7 @@ def test_the_use_of_gpus_is_unknown_after_an_overdue_report(detail: Detail) -> N
     found = []
     for known in (info, replace(info, freshness="Missing", by_allocatable=True)):
         source.set([known])
-        found.append(scraped(metrics_of(source, detail)))
+        found.append(scraped(metrics_of(source, "device")))
     fresh, overdue = found
     use = {f"gpu_extender_device_memory_{name}_bytes" for name in ("used", "unaccounted")}
     assert [sum(each["gpu_extender_gpus_idle"].values()) for each in found] == [1, 0]
@@ -308,20 +307,6 @@ def test_the_use_of_gpus_is_unknown_after_an_overdue_report(detail: Detail) -> N
         "gpu_extender_gpus_allocated",
     ):
         assert fresh[name] == overdue[name]
-
-
-def test_gpus_that_the_device_plugin_withdrew_are_not_free_without_a_report() -> None:
-    free = {}
-    for offered in (4, 2, 0):
-        allocatable = node("n", {"nvidia.com/gpu": str(offered)})
-        allocatable["status"]["capacity"] = {"nvidia.com/gpu": "4"}
-        report = gpu_node("n", [gpu(i, model="T4" if i else "A100-80GB") for i in range(4)])
-        objects = inventory(report, allocatable, pod("p", {"nvidia.com/gpu": "1"}, on="n"))
-        info = assemble(read_objects(objects), Configuration().resource_names())["n"]
-        source = Fixed()
-        source.set([replace(info, freshness="Missing", by_allocatable=True)])
-        free[offered] = sum(scraped(metrics_of(source))["gpu_extender_gpus_free"].values())
-    assert free == {4: 3, 2: 1, 0: 0}
 
 
 def test_an_extender_is_ready_if_all_its_checks_pass() -> None:
@@ -350,8 +335,7 @@ UNSEEN = "a\x1b[2J\x07\x9b31m\r\u2028\u202e\u200b\ufeff\x7f\x00\t"
 SEEN = r"a\x1b[2J\x07\x9b31m\x0d\x2028\x202e\x200b\xfeff\x7f\x00\x09"
 
 
-@pytest.mark.parametrize("detail", DETAILS)
-def test_control_characters_of_label_values_are_spelt_out(detail: Detail) -> None:
+def test_control_characters_of_label_values_are_spelt_out() -> None:
     """In nodes and models, which are put together as text, and in namespaces, samples of a family."""
     source = Fixed()
     one = {"uuid": "GPU-0", "index": 0, "model": f"T4{UNSEEN}", "memory": {"totalMiB": 81920}}
@@ -359,21 +343,14 @@ def test_control_characters_of_label_values_are_spelt_out(detail: Detail) -> Non
     holder["metadata"]["namespace"] = f"space{UNSEEN}"
     objects = inventory(gpu_node(f"n{UNSEEN}", [one]), node(f"n{UNSEEN}", {"nvidia.com/gpu": "1"}), holder)
     source.set(list(assemble(read_objects(objects), ResourceNames()).values()))
-    metrics = metrics_of(source, detail)
+    metrics = metrics_of(source)
     text = b"".join(metrics.render()).decode()
     lines = text.split("\n")
     assert all(line.isprintable() for line in lines)
     # The exposition still parses, and no label value changed into another.
     found = scraped(metrics)
     values = {value for samples in found.values() for labels in samples for _, value in labels}
-    assert f"T4{SEEN}" in values
-    assert f"space{SEEN}" in values
-    assert (f"n{SEEN}" in values) is (detail != "cluster")
-
-
-def test_quotes_backslashes_and_line_ends_are_kept() -> None:
-    text = labels_of(a='"\\\n\u00e4')
-    assert visible(text.encode()) == '{a="\\"\\\\\\n\u00e4"}'.encode()
+    assert {f"T4{SEEN}", f"space{SEEN}", f"n{SEEN}"} <= values
 
 
 class Slow(Fixed):

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.gpu.readings import NodeReadings
-from scheduler_ext.core.node.pod_facts import FactsOfPods, PodFacts
+from scheduler_ext.core.node.pod_facts import FactsOfPods
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.server.metrics import namespaces
 from scheduler_ext.server.metrics.gpu_metrics import Detail, GpuText
 from scheduler_ext.server.metrics.idle_metrics import IdleText
-from scheduler_ext.server.metrics.namespaces import MAX_NAMESPACES
 from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.wire.config import Configuration
@@ -134,32 +134,8 @@ def test_a_gpu_with_readings_never_counts_by_memory(other_idle_s: int) -> None:
     assert idle == (other_idle_s == 9000)
 
 
-def test_many_namespaces_are_combined() -> None:
-    source = Followed(
-        [
-            node("n", {WHOLE: "1"}),
-            gpu_node("n", [gpu(0, "GPU-0", idleSeconds=9000, holders=[holder("p")])]),
-            running("p", "n", 9000),
-        ]
-    )
-    assert source.snapshot is not None
-    (info,) = (each.info for each in source.snapshot.nodes.values())
-    infos = []
-    for number in range(MAX_NAMESPACES + 7):
-        name = f"n-{number:05}"
-        (pod,) = info.pods
-        (did,) = source.readings["n"]
-        mine = replace(pod, namespace=f"team-{number:05}", uid=name, name="p")
-        assert info.report is not None
-        (device,) = info.report.devices
-        report = replace(
-            info.report,
-            devices=(replace(device, holders=(replace(device.holders[0], namespace=mine.namespace),)),),
-        )
-        infos.append(replace(info, name=name, pods=(mine,), report=report))
-        source.readings = {**source.readings, name: (did,)}
-        source.facts = {**source.facts, name: PodFacts("", time.time() - 9000)}
-    source.extender.replace_nodes(infos)
-    pods = {name: value for name, value in scraped(source).items() if name.startswith("idle_pods")}
-    assert len(pods) == MAX_NAMESPACES + 1
-    assert pods['idle_pods{namespace="_others"}'] == 7
+def test_many_namespaces_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespaces, "MAX_NAMESPACES", 1)
+    found = scraped(Followed(CLUSTER))
+    pods = {name: value for name, value in found.items() if name.startswith("idle_pods")}
+    assert pods == {'idle_pods{namespace="lab"}': 1, 'idle_pods{namespace="_others"}': 1}

@@ -9,10 +9,9 @@ from scheduler_ext.core.gpu.readings import Readings
 from scheduler_ext.server.metrics import namespaces
 from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.wire.config import Configuration, CostSection
-from tests.kube_objects import Json, gpu, gpu_node, holder, pod
+from tests.kube_objects import Json, gpu, gpu_node, holder
 from tests.server.test_reading_metrics import Followed
 
-WHOLE = "nvidia.com/gpu"
 PRODUCT = "NVIDIA A100-SXM4-80GB"
 
 
@@ -70,16 +69,3 @@ def test_a_report_with_only_another_idle_time_changes_the_idle_value() -> None:
         # Only the readings change, and no snapshot.
         source.readings = {"n": (Readings("GPU-0", idle_s=idle_s),)}
         assert f'namespace_idle_value{{namespace="a"}} {expected}' in b"".join(metrics.render()).decode()
-
-
-def test_before_the_first_inventory_there_is_no_value() -> None:
-    assert scraped(Followed()) == {}
-
-
-def test_values_of_pods_and_gpus_agree() -> None:
-    source = Followed()
-    source.set(
-        gpu_node("n", [gpu(0, product=PRODUCT), gpu(1, product=PRODUCT)]), pod("p", {WHOLE: "1"}, on="n")
-    )
-    found = scraped(source)
-    assert found[f"gpus_value,{PRODUCT},allocated"] == found["namespace_allocated_value,default"] == 3.4

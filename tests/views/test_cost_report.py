@@ -61,11 +61,6 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
     ("objects", "expected"),
     [
         pytest.param(
-            [gpu_node("n", [gpu(0, holders=[holder("p")]), gpu(1)]), pod("p", {WHOLE: "1"}, on="n")],
-            {"allocated": 3.4, "unmeasured": 3.4, "free": 3.4, "total": 6.8},
-            id="a pod pays for the GPU that it holds, and no report says whether it computes",
-        ),
-        pytest.param(
             [gpu_node("n", [gpu(0, health={"state": "Unhealthy"}), gpu(1)])],
             {"free": 3.4, "unavailable": 3.4, "total": 6.8},
             id="a sick GPU is unavailable",
@@ -100,26 +95,6 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
             ],
             {"free": 1.7, "unavailable": 1.7, "total": 3.4},
             id="memory that no known pod uses is unavailable to shares",
-        ),
-        pytest.param(
-            [
-                gpu_node("n", [gpu(0), gpu(1)], sharing={"strategy": "time-slicing", "replicas": 4}),
-                pod("p", {WHOLE: "2"}, on="n"),
-            ],
-            {"allocated": 1.7, "unmeasured": 1.7, "free": 5.1, "total": 6.8},
-            id="two of four time slices cost half a GPU, on whichever GPU they are",
-        ),
-        pytest.param(
-            [
-                node(
-                    "n",
-                    {WHOLE: "4"},
-                    labels={"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "4"},
-                ),
-                pod("p", {WHOLE: "3"}, on="n"),
-            ],
-            {"allocated": 2.4, "unmeasured": 2.4, "free": 0.8, "total": 3.2},
-            id="GPUs known by labels cost the same",
         ),
         pytest.param(
             [
@@ -185,24 +160,6 @@ def test_two_shares_of_one_gpu_pay_in_proportion_and_idle_by_their_own_processes
     assert [(each["namespace"], amounts(each)) for each in found["namespaces"]] == [
         ("large", {"allocated": 1.7}),
         ("small", {"allocated": 0.85, "idle": 0.85}),
-    ]
-
-
-@pytest.mark.parametrize(
-    "report_of_node",
-    [
-        pytest.param([gpu_node("n", [gpu(i) for i in range(4)])], id="whose GPUs no agent has seen yet"),
-    ],
-)
-def test_pods_on_unknown_gpus_pay_for_their_number(report_of_node: list[Json]) -> None:
-    pods = [
-        in_namespace(namespace, pod(namespace, {WHOLE: count}, on="n"))
-        for namespace, count in (("two", "2"), ("one", "1"))
-    ]
-    found = report(*report_of_node, *pods)["namespaces"]
-    assert [(each["namespace"], round(each["allocated"], 2)) for each in found] == [
-        ("two", 6.8),
-        ("one", 3.4),
     ]
 
 

@@ -120,44 +120,12 @@ def test_nodes_without_gpus_are_left_out_but_missing_reports_are_not() -> None:
     [
         pytest.param(
             [
-                gpu_node("n", [gpu(0)]),
-                node("n", {SHARE: "81920"}, labels=SHARING),
-                pod("p", {SHARE: "30000"}, on="n"),
-            ],
-            30000,
-            81920 - 8192 - 30000,
-            id="a share",
-        ),
-        pytest.param(
-            [
                 gpu_node("n", [gpu(0, memory={"totalMiB": 81920, "usedMiB": 40000})]),
                 pod("p", {SHARE: "30000"}, on="n"),
             ],
             30000,
             41920,
             id="a share that uses more than it asked",
-        ),
-        pytest.param(
-            [
-                gpu_node(
-                    "n", [gpu(0, memory={"totalMiB": 81920, "reservedMiB": 620}, holders=[holder("p")])]
-                ),
-                pod("p", {WHOLE: "1"}, on="n"),
-            ],
-            81300,
-            0,
-            id="a whole GPU is promised with all it has",
-        ),
-        pytest.param(
-            [
-                gpu_node(
-                    "n", [gpu(0, holders=[holder("p")])], sharing={"strategy": "time-slicing", "replicas": 4}
-                ),
-                pod("p", {WHOLE: "1"}, on="n"),
-            ],
-            0,
-            81920,
-            id="a time slice promises no memory",
         ),
         pytest.param(
             [gpu_node("n", [gpu(0, holders=[holder("stranger", memoryMiB=700)])])],

@@ -166,15 +166,6 @@ def test_a_gpu_that_may_be_held_shows_the_amounts_if_it_is_not() -> None:
     ]
 
 
-def test_an_instance_that_may_be_held_is_neither_held_nor_free() -> None:
-    alike = [{"uuid": f"MIG-{at}", "profile": "1g.10gb", "start": at, "size": 1} for at in range(2)]
-    asking = pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n")
-    nodes = gpu_node("n", [gpu(0, mig={"enabled": True, "instances": alike})], migStrategy="mixed")
-    (device,) = devices_of(nodes, asking)
-    assert device[6] == 0.5
-    assert [each[3] for each in device[7]["mig"]["instances"]] == [None, None]
-
-
 @given(clusters())
 def test_rows_and_the_inventory_list_say_the_same(infos: tuple[NodeInfo, ...]) -> None:
     config = Configuration()

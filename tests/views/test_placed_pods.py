@@ -7,7 +7,7 @@ import pytest
 from scheduler_ext.views.placed_pods import placed_pods, placed_row
 from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
-from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
 
 WHOLE = "nvidia.com/gpu"
 ON_FIRST = {"devices.gpu.scheduler-ext.io/main": "GPU-0"}
@@ -24,23 +24,6 @@ MIG = {
 @pytest.mark.parametrize(
     ("objects", "expected"),
     [
-        pytest.param(
-            (
-                gpu_node(
-                    "n",
-                    [
-                        gpu(
-                            0,
-                            memory=RESERVED,
-                            holders=[holder("p"), {"uid": "uid-p", "memoryMiB": 30000}],
-                        )
-                    ],
-                ),
-                pod("p", {WHOLE: "1"}, on="n"),
-            ),
-            (1.0, 81_000, 30_000),
-            id="the agent sees its processes",
-        ),
         pytest.param(
             (
                 gpu_node("n", [gpu(0, memory=RESERVED, holders=[holder("p")])]),
@@ -73,11 +56,6 @@ MIG = {
             ),
             (0.5, 0, None),
             id="replicas are parts, and time-slicing promises no memory",
-        ),
-        pytest.param(
-            (node("n", {WHOLE: "8"}, labels=GFD_H100), pod("p", {WHOLE: "3"}, on="n")),
-            (3.0, 3 * 81_559, None),
-            id="GPUs known by labels",
         ),
     ],
 )

@@ -54,7 +54,7 @@ def test_an_ordinary_client(server: Running, authority: Authority, version: ssl.
             assert call(sock, LENGTH).json()["length"] == 1
 
 
-@pytest.mark.parametrize("body_bytes", [0, 16 * 1024 - 1, 16 * 1024, 16 * 1024 + 1, 1_000_000])
+@pytest.mark.parametrize("body_bytes", [0, 16 * 1024 + 1])
 def test_requests_and_replies_of_any_size_arrive(
     server: Running, authority: Authority, body_bytes: int
 ) -> None:
@@ -145,7 +145,6 @@ def refuse(server: Running, ask: Callable[[], object], caplog: pytest.LogCapture
     assert why in line
 
 
-@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
 @pytest.mark.parametrize(
     ("client", "why"),
     [
@@ -176,11 +175,9 @@ def test_a_client_is_refused_and_counted_and_logged_once(
     tmp_path: Path,
     client: Callable[[Authority, Path], ssl.SSLContext],
     why: str,
-    newest: ssl.TLSVersion,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     context = client(authority, tmp_path)
-    context.maximum_version = newest
 
     def ask() -> None:
         # With 1.3 a client has done its part before the server has looked at its certificate.

@@ -138,12 +138,10 @@ def mixed() -> list[Exchange]:
     return [exchange for pair in zip(good, itertools.cycle(bad), strict=False) for exchange in pair]
 
 
-@pytest.mark.parametrize("over_tls", [True, False], ids=["over TLS", "plain"])
 def test_eight_connections_get_their_own_answers_until_the_server_stops(
-    authority: Authority, files: TlsFiles, clients: list[Client], over_tls: bool
+    authority: Authority, files: TlsFiles, clients: list[Client]
 ) -> None:
-    tls = authority.client() if over_tls else None
-    with Product(*(flags(files) if over_tls else ()), tls=tls) as server:
+    with Product(*flags(files), tls=authority.client()) as server:
         server.ready()
         exchanges = mixed()
         clients += [Client(server, exchanges, start=5 * number) for number in range(CLIENTS)]
