@@ -35,7 +35,7 @@ class GangExecution:
     evictions = Counter(
         "gpu_extender_gang_evictions",
         "Evictions for gangs: victim (so that a gang of higher priority starts), overdue (a member of a "
-        "gang that did not start in time), refused (a set of pods of which a budget kept one, so none was "
+        "gang that did not start in time), refused (a budget kept one pod of a set, so none was "
         "evicted).",
         ("result",),
         ("victim", "overdue", "refused"),
