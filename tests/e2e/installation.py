@@ -87,6 +87,10 @@ class Installation:
         except OSError:
             return False
 
+    def scheduler_metric(self, name: str, **labels: str) -> float:
+        """A metric of the active kube-scheduler."""
+        return total(self._scheduler_metrics(self.active()), name, **labels)
+
     def await_rest(self, waiting: int, timeout_s: float = 30.0) -> None:
         """Wait until the active kube-scheduler has `waiting` pods that it cannot place, and nothing to do."""
         pod = self.active()
