@@ -8,15 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
-
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.cluster import unverified
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.ports import LOOPBACK
 from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.cluster.whole import Cluster
+from tests.e2e.metrics import await_rest, total
 
 MANIFESTS = Path(__file__).parents[2] / "manifests"
 NAMESPACE = "gpu-scheduler"
@@ -84,18 +82,28 @@ class Installation:
 
     def leads(self, pod: RunningPod) -> bool:
         """Whether the pod's kube-scheduler reports that it holds the Lease."""
-        url = f"https://{LOOPBACK}:{pod.ports.local(_SCHEDULER_PORT)}/metrics"
         try:
-            metrics = unverified.get(url, self.api.token)
+            return total(self._scheduler_metrics(pod), "leader_election_master_status") == 1
         except OSError:
             return False
-        return _sample(metrics, "leader_election_master_status", {}) == 1
+
+    def scheduler_metric(self, name: str, **labels: str) -> float:
+        """A metric of the active kube-scheduler."""
+        return total(self._scheduler_metrics(self.active()), name, **labels)
+
+    def await_rest(self, waiting: int, timeout_s: float = 30.0) -> None:
+        """Wait until the active kube-scheduler has `waiting` pods that it cannot place, and nothing to do."""
+        pod = self.active()
+        await_rest(lambda: self._scheduler_metrics(pod), waiting, timeout_s)
+
+    def _scheduler_metrics(self, pod: RunningPod) -> str:
+        url = f"https://{LOOPBACK}:{pod.ports.local(_SCHEDULER_PORT)}/metrics"
+        return unverified.get(url, self.api.token)
 
     def metric_of(self, pod: RunningPod, name: str, **labels: str) -> float:
         """The same of one of them."""
-        return _sample(
-            unverified.get(f"http://{LOOPBACK}:{pod.ports.local(_HEALTH_PORT)}/metrics"), name, labels
-        )
+        metrics = unverified.get(f"http://{LOOPBACK}:{pod.ports.local(_HEALTH_PORT)}/metrics")
+        return total(metrics, name, **labels)
 
     def generations(self) -> dict[RunningPod, float]:
         """The generation of each extender's snapshot."""
@@ -149,17 +157,8 @@ class Installation:
 def filter_calls(installation: Installation) -> Callable[[], float]:
     """The number of filter calls since this was called."""
 
-    def total() -> float:
+    def calls() -> float:
         return installation.metric("gpu_extender_request_duration_seconds_count", verb="filter")
 
-    before = total()
-    return lambda: total() - before
-
-
-def _sample(text: str, name: str, labels: dict[str, Any]) -> float:
-    return sum(
-        sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.name == name and labels.items() <= sample.labels.items()
-    )
+    before = calls()
+    return lambda: calls() - before

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.workload import Workload
-
-# An attempt that only repeats the one before would follow within this time.
-QUIET_S = 3.0
 
 
 @dataclass
@@ -54,7 +50,7 @@ def assert_no_other_pod_is_evicted(
 ) -> None:
     """The pod waits, and is not tried again and again; `calls` counts since before its creation."""
     workload.await_event(name, "FailedScheduling")
-    time.sleep(QUIET_S)
+    workload.installation.await_rest(1)
     assert there(workload) == stay | {name}
     assert calls() < 5
     pod = workload.get(name)

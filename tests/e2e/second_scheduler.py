@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -19,9 +19,16 @@ SHIPPED = Path(__file__).parents[2] / "config" / "kube-scheduler.yaml"
 _READY_S = 30.0
 
 
+class SecondScheduler(NamedTuple):
+    """A running one: its schedulerName, and its metrics."""
+
+    name: str
+    metrics: Callable[[], str]
+
+
 @contextlib.contextmanager
-def running_scheduler(plane: ControlPlane, extender_url: str, **extender: Any) -> Iterator[str]:
-    """Yields the schedulerName of a scheduler that calls `extender_url`; `extender` changes its entry."""
+def running_scheduler(plane: ControlPlane, extender_url: str, **extender: Any) -> Iterator[SecondScheduler]:
+    """A scheduler that calls `extender_url`; `extender` changes its entry."""
     name = f"scheduler-{uuid.uuid4().hex[:8]}"
     configuration = yaml.safe_load(SHIPPED.read_bytes())
     configuration["leaderElection"] = {"leaderElect": False}
@@ -42,7 +49,8 @@ def running_scheduler(plane: ControlPlane, extender_url: str, **extender: Any) -
     )
     child = Child(name, command, plane.directory / f"{name}.log")
     try:
-        child.wait_ready(lambda: bool(unverified.get(f"https://{LOOPBACK}:{port}/readyz")), _READY_S)
-        yield name
+        url = f"https://{LOOPBACK}:{port}"
+        child.wait_ready(lambda: bool(unverified.get(f"{url}/readyz")), _READY_S)
+        yield SecondScheduler(name, lambda: unverified.get(f"{url}/metrics", plane.api.token))
     finally:
         child.stop()

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import re
 import signal
-import time
 
 import pytest
 
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.proxy import running_proxy
 from tests.e2e.cluster.running_pod import RunningPod
+from tests.e2e.metrics import total
 from tests.e2e.second_scheduler import running_scheduler
 from tests.e2e.workload import SCHEDULER, Workload
 from tests.kube_objects import ANNOTATION
@@ -95,9 +95,14 @@ def test_failing_is_tried_again_ever_more_slowly(
         running_scheduler(installation.plane, proxy.url) as scheduler,
     ):
         proxy.answer_instead = (status, body)
-        name = workload.create(wishing_pod(workload, scheduler))
+        name = workload.create(wishing_pod(workload, scheduler.name))
         assert said in await_error(workload, name)
-        time.sleep(3.0)
+        eventually(lambda: proxy.calls["filter"] >= 3, "it is tried again")
+
+        def backs_off() -> bool:
+            return total(scheduler.metrics(), "scheduler_pending_pods", queue="backoff") == 1
+
+        eventually(backs_off, "it waits before the next time")
         assert proxy.calls["filter"] <= 5
         assert "nodeName" not in workload.get(name)["spec"]
         proxy.answer_instead = None

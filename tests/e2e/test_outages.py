@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from tests.agent.nvml_mock.presets import t4
 from tests.e2e.agents.gpu_host import GpuHost
@@ -23,6 +22,7 @@ from tests.e2e.cluster.ports import LOOPBACK, free_ports
 from tests.e2e.cluster.running_pod import RunningPod
 from tests.e2e.cluster.whole import running_cluster
 from tests.e2e.installation import NAMESPACE, Installation
+from tests.e2e.metrics import total
 from tests.e2e.workload import Workload
 from tests.kube_objects import gpu
 
@@ -113,15 +113,18 @@ def running_extender(installation: Installation, config: Path) -> Iterator[tuple
         child.stop()
 
 
-def states(health: int) -> dict[str, float]:
-    """The number of nodes with GPUs by state, from an extender's metrics."""
-    text = unverified.get(f"http://{LOOPBACK}:{health}/metrics")
-    return {
-        sample.labels["state"]: sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-        if sample.name == "gpu_extender_inventory_nodes"
-    }
+def metric(health: int, name: str, **labels: str) -> float:
+    """A metric of an extender."""
+    return total(unverified.get(f"http://{LOOPBACK}:{health}/metrics"), name, **labels)
+
+
+def missing(health: int) -> float:
+    """The number of nodes with GPUs whose reports are too old."""
+    return metric(health, "gpu_extender_inventory_nodes", state="Missing")
+
+
+def generation(health: int) -> float:
+    return metric(health, "gpu_extender_snapshot_generation")
 
 
 def test_a_restarted_extender_keeps_a_dead_agent_missing(workload: Workload, tmp_path: Path) -> None:
@@ -135,17 +138,18 @@ def test_a_restarted_extender_keeps_a_dead_agent_missing(workload: Workload, tmp
     pod = workload.pod(ONE)
     with running_extender(installation, config) as (child, url, health):
         body = {"Pod": pod, "Nodes": None, "NodeNames": [dead]}
-        eventually(lambda: states(health)["Missing"] >= 1, "a report without renewal is missing")
+        eventually(lambda: missing(health) >= 1, "a report without renewal is missing")
         child.kill()
     for _ in range(2):
         with running_extender(installation, config) as (child, url, health):
             # At once: not for as long as a new report would be good.
             assert json.loads(unverified.post(f"{url}/filter", body))["NodeNames"] == []
-            assert states(health)["Missing"] >= 1
+            assert missing(health) >= 1
             # An edit of the GPUNode for another reason does not make the report fresh.
             annotations = {"gpu.scheduler-ext.io/cordoned": f"GPU-{dead}-{time.time()}"}
+            before = generation(health)
             workload.api.patch(f"{GPU_NODES}/{dead}", {"metadata": {"annotations": annotations}})
-            time.sleep(1.0)
+            eventually(lambda: generation(health) > before, "the extender has seen the edit")  # noqa: B023
             assert json.loads(unverified.post(f"{url}/filter", body))["NodeNames"] == []
             child.kill()
     with running_extender(installation, config) as (_, url, health):

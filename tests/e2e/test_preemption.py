@@ -6,7 +6,6 @@ shares/test_share_preemption.py, pods that no eviction would help in test_unsche
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -19,7 +18,6 @@ from tests.kube_objects import ANNOTATION
 ONE = {"nvidia.com/gpu": "1"}
 H100 = {f"{ANNOTATION}model": "H100"}
 GRACE_S = 6
-SETTLED_S = 2.0
 BUDGETS = "/apis/policy/v1/namespaces/{}/poddisruptionbudgets"
 
 
@@ -65,19 +63,18 @@ class TestWhatADevicePluginPicks:
         guarded, other = add(workload, "guarded"), add(workload, "other")
         workload.publish()
         labels = {"app": "guarded"}
+        # It allows nothing from the beginning, and the deciders know it long before the pods run.
+        spec = {"minAvailable": 2, "selector": {"matchLabels": labels}}
+        path = BUDGETS.format(workload.namespace)
+        workload.api.create(path, {"metadata": {"name": "guarded"}, "spec": spec})
         kept = holders(workload, guarded, limits, 2, classes.low, labels=labels)
         holders(workload, other, limits, 2, classes.middle)
-        path = BUDGETS.format(workload.namespace)
-        spec = {"minAvailable": 2, "selector": {"matchLabels": labels}}
-        workload.api.create(path, {"metadata": {"name": "guarded"}, "spec": spec})
 
         def counted() -> bool:
             status = workload.api.get(f"{path}/guarded").get("status", {})
             return bool(status.get("currentHealthy") == 2 and status["disruptionsAllowed"] == 0)
 
         eventually(counted, "the budget knows its pods")
-        # The deciders see it a moment later.
-        time.sleep(1.0)
         name = workload.create(workload.pod(limits, priorityClassName=classes.critical))
         assert workload.await_node(name) == other
         assert kept < there(workload)
@@ -96,7 +93,7 @@ class TestWhatADevicePluginPicks:
         eventually(lambda: low not in there(workload), "it leaves")
         late = workload.create(workload.pod(limits, priorityClassName=classes.middle))
         assert workload.await_node(name) == node
-        time.sleep(SETTLED_S)
+        workload.installation.await_rest(1)
         assert "nodeName" not in workload.get(late)["spec"]
 
 

@@ -33,7 +33,6 @@ from tests.kube_objects import SHARE
 LAGS_S = (0.0, 3.0, 10.0)
 BOUND_S = 60.0
 GRACE_S = 2
-SETTLED_S = 2.0
 WHOLE = {"nvidia.com/gpu": "1"}
 MIG = {MIG_HALF: "1"}
 HALF_SHARE = {SHARE: str(HALF)}
@@ -134,6 +133,10 @@ class Round:
         }
         return len(self._holders[case.name] - pods)
 
+    def leaving(self) -> bool:
+        """Whether pods are being deleted."""
+        return any("deletionTimestamp" in pod["metadata"] for pod in self.workload.all_pods())
+
     def bound(self, names: set[str]) -> int:
         """How many of the pods have a node."""
         pods = self.workload.all_pods()
@@ -173,19 +176,15 @@ def assert_no_place_is_made_twice(round_: Round, lag_s: float, *cases: Case) -> 
                 f"{case.name}: every pod that fits has a place made",
                 60.0 + lag_s,
             )
-        # The evicted pods have left, and the extenders still see them late.
-        time.sleep(GRACE_S + lag_s)
+        eventually(lambda: not round_.leaving(), "the evicted pods have left")
+        # The extenders see it so much later.
+        time.sleep(lag_s)
     finally:
         delay.seconds = 0.0
 
-    def waits() -> bool:
-        return any(round_.bound(preemptors[case.name]) < case.fit for case in cases)
-
-    end = time.monotonic() + BOUND_S
-    while waits() and time.monotonic() < end:
-        time.sleep(0.1)
     # No pod is evicted late, either.
-    time.sleep(SETTLED_S)
+    waiting = sum(case.preemptors - case.fit for case in cases)
+    round_.workload.installation.await_rest(waiting, BOUND_S)
     bound = {case.name: round_.bound(preemptors[case.name]) for case in cases}
     evicted = {case.name: round_.evicted(case) for case in cases}
     assert bound == {case.name: case.fit for case in cases}

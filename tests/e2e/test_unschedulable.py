@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +11,7 @@ from scheduler_ext.core.filters import REASONS
 from tests.e2e.cluster.api import Json, eventually
 from tests.e2e.cluster.proxy import running_proxy
 from tests.e2e.installation import filter_calls
+from tests.e2e.metrics import await_rest
 from tests.e2e.second_scheduler import running_scheduler
 from tests.e2e.workload import Workload
 from tests.kube_objects import ANNOTATION, gpu
@@ -19,7 +19,6 @@ from tests.kube_objects import ANNOTATION, gpu
 pytestmark = pytest.mark.smoke
 
 H100 = {f"{ANNOTATION}model": "H100"}
-QUIET_S = 3.0
 WRONG_MODEL = "node(s) didn't match the requested GPU model"
 UNHEALTHY = "node(s) had unhealthy GPUs"
 
@@ -48,14 +47,13 @@ def hold_a_gpu_of_each(workload: Workload, gpus_per_node: int) -> set[str]:
     return uids(workload)
 
 
-def assert_stays_quiet(workload: Workload, name: str, calls: Callable[[], float]) -> None:
+def assert_was_quiet(workload: Workload, name: str, calls: Callable[[], float]) -> None:
     """`calls` counts since before the pod was created.
 
     kube-scheduler tries a pod that an extender has refused once more when it sees its own note of the refusal
     in the pod's status, some milliseconds later. It keeps one event per version of the pod, so the same text
     comes twice.
     """
-    time.sleep(QUIET_S)
     assert calls() < 5
     events = workload.events(name, "FailedScheduling")
     assert len({event["note"] for event in events}) == 1
@@ -73,7 +71,8 @@ def test_one_text_with_the_reasons_counted(workload: Workload) -> None:
     name = workload.create(workload.pod({"nvidia.com/gpu": "1"}, annotations=H100))
     event = workload.await_event(name, "FailedScheduling")
     assert counted_reasons(event) == {WRONG_MODEL: 4, UNHEALTHY: 1}
-    assert_stays_quiet(workload, name, calls)
+    workload.installation.await_rest(1)
+    assert_was_quiet(workload, name, calls)
     assert workload.unscheduled(name)["reason"] == "Unschedulable", "autoscalers look at no other"
 
 
@@ -93,7 +92,8 @@ def test_lower_priorities_are_left_alone_on_nodes_that_would_be_refused(
     calls = filter_calls(workload.installation)
     name = workload.create(workload.pod({"nvidia.com/gpu": "1"}, annotations=H100, priorityClassName=high))
     workload.await_event(name, "FailedScheduling")
-    assert_stays_quiet(workload, name, calls)
+    workload.installation.await_rest(1)
+    assert_was_quiet(workload, name, calls)
     assert holders < uids(workload), "pods were evicted for one that cannot run there"
 
 
@@ -109,11 +109,12 @@ def test_refusals_of_the_extender_cause_no_preemption(workload: Workload) -> Non
         running_scheduler(installation.plane, proxy.url) as scheduler,
     ):
         pod = workload.pod(
-            {"nvidia.com/gpu": "1"}, annotations=H100, priorityClassName=high, scheduler=scheduler
+            {"nvidia.com/gpu": "1"}, annotations=H100, priorityClassName=high, scheduler=scheduler.name
         )
         name = workload.create(pod)
         workload.await_event(name, "FailedScheduling")
-        assert_stays_quiet(workload, name, lambda: proxy.calls["filter"])
+        await_rest(scheduler.metrics, 1)
+        assert_was_quiet(workload, name, lambda: proxy.calls["filter"])
     assert holders < uids(workload), "pods were evicted for one that cannot run there"
 
 

@@ -7,7 +7,6 @@ docs/reference/version-skew.md has the limits.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -30,7 +29,6 @@ pytestmark = [
 ]
 
 ONE = {"nvidia.com/gpu": "1"}
-QUIET_S = 3.0
 # Changes of pods and nodes wake a group a few times; a loop would try it hundreds of times.
 FEW_ATTEMPTS = 8
 # kube-scheduler's back-off ends at 10 s.
@@ -77,11 +75,18 @@ def await_running(workload: ShareWorkload, names: Sequence[str]) -> None:
     eventually(running, "the pods run")
 
 
+def backs_off(workload: ShareWorkload) -> float:
+    """The number of pods that kube-scheduler does not try before some time has passed."""
+    return workload.installation.scheduler_metric("scheduler_pending_pods", queue="backoff")
+
+
 def assert_waits_quietly(workload: ShareWorkload, names: Sequence[str], calls: Callable[[], float]) -> None:
     """No pod of the group is bound, each says why, and kube-scheduler does not try again and again."""
     for name in names:
         eventually(lambda each=name: workload.unscheduled(each), f"{name} says why it waits")  # type: ignore[misc]
-    time.sleep(QUIET_S)
+    tried = calls()
+    eventually(lambda: calls() >= tried + len(names), "kube-scheduler has tried it again")
+    eventually(lambda: backs_off(workload) == len(names), "it waits before the next time")
     assert not bound(workload, names)
     assert {workload.unscheduled(name)["reason"] for name in names} == {"Unschedulable"}
     assert calls() < FEW_ATTEMPTS * len(names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -46,8 +45,6 @@ GROUPS = {
 # Of those that the pods of `mixed` need at least, by group.
 NEEDED = {"t4": 3, "a100": 2, "a100-spot": 1, "h100": 1, "mig": 1, "shares": 2}
 # Karpenter looks at waiting pods again every 10 s, and at empty nodes 20 s after their last pod.
-SETTLED_S = 30.0
-LOOKED_S = 15.0
 PLACEHOLDERS = "/apis/batch/v1/namespaces/gpu-scheduler-placeholders/jobs"
 SICKNESS = "node(s) had unhealthy GPUs"
 MEMORY = "Insufficient GPU memory on one device"
@@ -190,12 +187,11 @@ def test_karpenter_expects_refused_pods_on_existing_nodes_and_buys_none_for_them
 ) -> None:
     workload, names = refused
     before = market.claims()
-    time.sleep(SETTLED_S)
+    for name in names.values():
+        expected = workload.await_event(name, "Nominated")
+        assert expected["note"].startswith("Pod should schedule on: nodeclaim/")
     assert market.claims() == before
     assert market.waiting(workload, list(names.values())) == list(names.values())
-    for name in names.values():
-        (expected, *_) = workload.events(name, "Nominated")
-        assert expected["note"].startswith("Pod should schedule on: nodeclaim/")
 
 
 def test_with_placeholders_karpenter_buys_one_right_node_for_each_refused_pod(
@@ -209,5 +205,4 @@ def test_with_placeholders_karpenter_buys_one_right_node_for_each_refused_pod(
     eventually(lambda: market.waiting(workload, list(names.values())) == [], "all pods run", 120)
     # The third pod wants another model than the nodes that refuse it: the A100 nodes are full.
     eventually(lambda: not market.api.items(PLACEHOLDERS), "no placeholder stays")
-    time.sleep(LOOKED_S)
     assert market.bought(before) == {"h100": 1, "shares": 1, "a100-spot": 1}

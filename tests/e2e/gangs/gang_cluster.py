@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -88,6 +89,18 @@ class Gangs(Workload):
         """Create the members of a gang, or some of them."""
         for number in range(size) if some is None else some:
             self.create(self.member(f"{gang}-{number}", gpus, (gang, size), **more))
+
+    def await_plan(self) -> None:
+        """Wait until the planner has planned again, twice: once may have begun before."""
+        extender = self.installation.active()
+        for _ in range(2):
+            began = time.monotonic()
+
+            def is_younger(began: float = began) -> bool:
+                age_s = self.installation.metric_of(extender, "gpu_extender_plan_age_seconds")
+                return age_s < time.monotonic() - began
+
+            eventually(is_younger, "the planner has planned again")
 
     def important(self) -> str:
         """The name of a new PriorityClass above the default, which the API server knows."""

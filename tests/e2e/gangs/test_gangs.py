@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -45,7 +44,7 @@ def test_a_gang_that_does_not_fit_waits_whole(gangs: Gangs) -> None:
         lambda: any(missing in note for note in gangs.notes("GPUGangWaiting")),
         "an Event says what is missing",
     )
-    time.sleep(2)
+    gangs.await_plan()
     assert (gangs.gated("train"), gangs.on_nodes("train")) == ({"train-0", "train-1", "train-2"}, {})
 
 
@@ -67,7 +66,7 @@ def test_smaller_pods_leave_the_places_of_a_gang(gangs: Gangs) -> None:
     gangs.add("train", 2)
     eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
     gangs.create(gangs.member("later-0"))
-    time.sleep(2)
+    gangs.installation.await_rest(1)
     assert gangs.on_nodes("later") == {}
     gangs.delete("long-0")
     eventually(lambda: len(gangs.on_nodes("train")) == 2, "the gang starts")
@@ -136,7 +135,7 @@ def test_a_budget_keeps_pods_from_a_gang(gangs: Gangs) -> None:
     important = gangs.important()
     gangs.add("train", 2, priority_class=important)
     eventually(lambda: gangs.notes("GPUGangWaiting"), "the gang waits")
-    time.sleep(2)
+    gangs.await_plan()
     assert len(gangs.on_nodes("small")) == 2
     assert gangs.on_nodes("train") == {}
     gangs.api.delete(f"{budgets}/small")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from tests.e2e.priorities import Classes, assert_no_other_pod_is_evicted, await_
 from tests.e2e.shares.share_workload import HALF, ROOM_MIB, ShareWorkload
 
 GRACE_S = 6
-SETTLED_S = 2.0
 
 
 @pytest.fixture
@@ -80,7 +78,7 @@ def test_a_share_keeps_its_gpu_while_its_holder_leaves(workload: ShareWorkload) 
     workload.await_event(late, "FailedScheduling")
     workload.await_node(name)
     assert workload.devices(name) == {"main": device}
-    time.sleep(SETTLED_S)
+    workload.installation.await_rest(1)
     assert "nodeName" not in workload.get(late)["spec"]
 
 
