@@ -8,11 +8,36 @@ import pytest
 import yaml
 
 from scheduler_ext.core.node.node_labels import agent_label
-from tests.manifests.components import AGENTS, ASKED, with_components
 from tests.manifests.objects import Json, mapping, of_kind
 from tests.manifests.policy import violations
-from tests.manifests.shipped import base
+from tests.manifests.shipped import AGENTS, base, shipped
 from tests.pages import ROOT, blocks, section
+
+_POD = "DaemonSet gpu-scheduler-agent"
+_CONTAINER = f"{_POD}/agent"
+_NO_ESCALATION = f"{_CONTAINER}: securityContext.allowPrivilegeEscalation is not False"
+_NO_CAPABILITIES = f"{_CONTAINER}: securityContext.capabilities is not {{'drop': ['ALL']}}"
+# All rights of a component beyond the base's policy.
+ASKED: dict[str, set[str]] = {
+    "agent-runtime-class": set(),
+    "agent-volume-mounts": {f"{_POD}: volume all-gpus is a hostPath"},
+    "agent-mig": {_NO_ESCALATION, _NO_CAPABILITIES},
+    "agent-host-processes": {f"{_POD}: hostPID is set"},
+    "agent-gke": {
+        _NO_ESCALATION,
+        _NO_CAPABILITIES,
+        f"{_CONTAINER}: securityContext.privileged is set",
+        f"{_POD}: volume nvidia is a hostPath",
+        f"{_POD}: volume dev is a hostPath",
+    },
+    "dcgm-exporter": set(),
+    # Roles of OpenShift, each for one namespace.
+    "openshift": {
+        "RoleBinding gpu-scheduler-nonroot: bound to system:openshift:scc:nonroot-v2",
+        "RoleBinding gpu-scheduler-agent-privileged: bound to system:openshift:scc:privileged",
+    },
+    "without-kube-system": set(),
+}
 
 
 def pod(objects: list[Json]) -> Json:
@@ -59,19 +84,16 @@ def lacks(component: str, objects: list[Json]) -> list[str]:
     return [what for what, is_so in {**holds[component], **always}.items() if not is_so]
 
 
-@pytest.mark.parametrize("component", AGENTS)
+@pytest.mark.parametrize("component", ASKED)
 def test_a_component_makes_the_documented_requests(component: str) -> None:
-    objects = with_components(component)
-    assert set(violations(objects)) == ASKED[component]
-    assert lacks(component, objects) == []
+    assert set(violations(shipped(component))) == ASKED[component]
+
+
+@pytest.mark.parametrize("component", AGENTS)
+def test_a_component_has_its_parts_among_the_others_in_any_order(component: str) -> None:
     assert lacks(component, base()) != []
-
-
-@pytest.mark.parametrize("order", [AGENTS, AGENTS[::-1]], ids=["in one order", "in the other"])
-def test_all_components_go_together(order: list[str]) -> None:
-    objects = with_components(*order)
-    assert set(violations(objects)) == set().union(*(ASKED[component] for component in AGENTS))
-    assert [lacks(component, objects) for component in order] == [[]] * len(AGENTS)
+    for components in ([component], AGENTS, AGENTS[::-1]):
+        assert lacks(component, shipped(*components)) == []
 
 
 def runs_on(labels: dict[str, str]) -> bool:
@@ -109,11 +131,6 @@ UPGRADE = "nvidia.com/gpu-driver-upgrade-state"
         *(pytest.param({key: value}, True, id=key) for key, value in GPU_LABELS.items()),
         pytest.param({"gpu.scheduler-ext.io/agent": "true"}, True, id="an administrator says so"),
         pytest.param({"gpu.scheduler-ext.io/agent": "maybe"}, False, id="an administrator says something"),
-        pytest.param(
-            {"gpu.scheduler-ext.io/agent": "true", UPGRADE: "pod-restart-required"},
-            False,
-            id="an administrator says so, and its driver is replaced",
-        ),
         pytest.param({}, False, id="no sign of a GPU"),
         pytest.param({"nvidia.com/gpu.present": "false"}, False, id="there is none"),
         pytest.param(GPU_LABELS | {"gpu.scheduler-ext.io/agent": "false"}, False, id="not wanted, by either"),

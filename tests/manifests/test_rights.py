@@ -7,16 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.manifests.objects import Json, entries, namespace_of, of_kind
-from tests.manifests.shipped import (
-    base,
-    dra_health,
-    gangs,
-    idle_reclaim,
-    placeholders,
-    planner,
-    shares,
-    standalone,
-)
+from tests.manifests.shipped import base, planner, shipped, standalone
 
 # Role to "group resource/subresource (names): verbs". The core group has no name.
 BASE = {
@@ -116,11 +107,11 @@ def _lines(rule: Json) -> Iterator[str]:
     ("objects", "expected"),
     [
         pytest.param(base(), BASE, id="of the base"),
-        pytest.param(shares(), BASE | SHARES, id="with shares"),
-        pytest.param(dra_health(), BASE | DRA_HEALTH, id="with rules about devices"),
-        pytest.param(placeholders(), BASE | PLACEHOLDERS, id="with placeholders"),
-        pytest.param(gangs(), BASE | GANGS, id="with gangs"),
-        pytest.param(idle_reclaim(), BASE | IDLE_RECLAIM, id="with reclaim of idle GPUs"),
+        pytest.param(shipped("shares"), BASE | SHARES, id="with shares"),
+        pytest.param(shipped("dra-health"), BASE | DRA_HEALTH, id="with rules about devices"),
+        pytest.param(shipped("placeholders"), BASE | PLACEHOLDERS, id="with placeholders"),
+        pytest.param(shipped("gangs"), BASE | GANGS, id="with gangs"),
+        pytest.param(shipped("idle-reclaim"), BASE | IDLE_RECLAIM, id="with reclaim of idle GPUs"),
         pytest.param(planner(), BASE | PLANNER, id="with planning ahead"),
         pytest.param(
             standalone(),
@@ -162,8 +153,8 @@ def granted(objects: Sequence[Json], account: str) -> set[str]:
     ("objects", "further"),
     [
         pytest.param(base(), {FOLLOWING}, id="in the base"),
-        pytest.param(shares(), {FOLLOWING, "ClusterRole gpu-scheduler-shares"}, id="with shares"),
-        pytest.param(idle_reclaim(), {FOLLOWING, *IDLE_RECLAIM}, id="with reclaim"),
+        pytest.param(shipped("shares"), {FOLLOWING, "ClusterRole gpu-scheduler-shares"}, id="with shares"),
+        pytest.param(shipped("idle-reclaim"), {FOLLOWING, *IDLE_RECLAIM}, id="with reclaim"),
         pytest.param(planner(), {FOLLOWING, *PLANNER}, id="with planning ahead"),
         pytest.param(standalone(), set(STANDALONE), id="by itself"),
     ],

@@ -21,7 +21,7 @@ from scheduler_ext.views.overview import node_row
 from scheduler_ext.wire.config import Configuration
 from tests.core.reported import NAMES
 from tests.free_memory import clusters_with_closed_parts
-from tests.server.test_gpu_metrics import Fixed, metrics_of, sample, scraped
+from tests.server.test_gpu_metrics import sample, told
 
 FREE = "gpu_extender_device_memory_free_bytes"
 CONFIG = Configuration()
@@ -51,20 +51,18 @@ def in_the_terminal(infos: list[NodeInfo]) -> dict[str, int]:
 def on_the_page(infos: list[NodeInfo]) -> dict[str, int]:
     """The amounts that the page adds up, from the wire."""
     rows = [node_row(resolve(info, NAMES, 10), NAMES, CONFIG.memory.headroom_percent) for info in infos]
-    told = json.loads(json.dumps([row for row in rows if row is not None]))
+    sent = json.loads(json.dumps([row for row in rows if row is not None]))
     return {
         row[0]: sum(each[5] for _, _, devices in row[7] for each in devices)
-        for row in told
+        for row in sent
         if row[2] != "labels" and row[7]
     }
 
 
 def in_the_metrics(infos: list[NodeInfo]) -> dict[str, int]:
     """Nodes with a Missing agent have no series, which sums count as zero."""
-    source = Fixed()
-    source.set(infos)
     sums = dict.fromkeys(in_json(infos), 0)
-    for labels, value in scraped(metrics_of(source, "device")).get(FREE, {}).items():
+    for labels, value in told(infos, "device").get(FREE, {}).items():
         sums[dict(labels)["hostname"]] += int(value) // 2**20
     return sums
 
@@ -79,10 +77,8 @@ def test_four_answers_are_one(infos: tuple[NodeInfo, ...]) -> None:
 
 def test_an_instance_held_on_an_unknown_gpu_is_free_on_none() -> None:
     infos = [held(of("mig-a100-01"), UnitAsk("nvidia.com/mig-3g.40gb", 1, "3g.40gb"))]
-    source = Fixed()
-    source.set(infos)
-    told = scraped(metrics_of(source, "node"))["gpu_extender_mig_instances_free"]
-    in_metrics = {dict(labels)["profile"]: value for labels, value in told.items()}
+    free = told(infos)["gpu_extender_mig_instances_free"]
+    in_metrics = {dict(labels)["profile"]: value for labels, value in free.items()}
     (item,) = inventory_list(infos, CONFIG)["items"]
     assert item["migFree"] == in_metrics
     assert in_metrics["3g.40gb"] == 0
@@ -99,9 +95,7 @@ def held(info: NodeInfo, *units: UnitAsk) -> NodeInfo:
 
 
 def test_gpus_that_a_pod_holds_without_the_agent_having_seen_which_are_counted() -> None:
-    source = Fixed()
-    source.set([held(of("h100-02"), UnitAsk("nvidia.com/gpu", 3))])
-    found = scraped(metrics_of(source, "device"))
+    found = told([held(of("h100-02"), UnitAsk("nvidia.com/gpu", 3))], "device")
     for name in ("gpus_allocated", "gpus_unattributed"):
         assert list(found[f"gpu_extender_{name}"].values()) == [3]
     requested = found["gpu_extender_device_memory_requested_bytes"].values()

@@ -11,14 +11,14 @@ from scheduler_ext.server.app import inspect_app
 from scheduler_ext.server.inspect_routes import questions_blueprint
 from scheduler_ext.wire.config import Configuration
 from tests.kube_idle import CLUSTER
-from tests.server.test_idle_metrics import Followed
+from tests.server.followed import Followed
 
 UNUSED: Any = None
 
 
 @pytest.fixture(scope="module")
 def client() -> FlaskClient:
-    routes = questions_blueprint(Followed(CLUSTER), Configuration(), UNUSED, UNUSED)  # type: ignore[arg-type]
+    routes = questions_blueprint(Followed(*CLUSTER), Configuration(), UNUSED, UNUSED)
     return inspect_app(routes).test_client()
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import os
 import ssl
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+import trustme
+from cryptography.hazmat.primitives import serialization
 
 from scheduler_ext.server.http import tls
 from scheduler_ext.server.http.tls import CertificateError, ServerCertificates, load_context
@@ -40,29 +39,13 @@ def encrypt(path: Path) -> None:
 
 
 def foreign_key(path: Path) -> None:
-    write_key(path, ec.generate_private_key(ec.SECP256R1()))
-
-
-def write_key(path: Path, key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> None:
-    path.write_bytes(key.private_bytes(PEM, PKCS8, serialization.NoEncryption()))
+    path.write_bytes(trustme.CA().issue_cert(HOST).private_key_pem.bytes())
 
 
 def weak(files: TlsFiles) -> None:
-    key = rsa.generate_private_key(65537, 1024)
-    name = x509.Name([])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now)
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .sign(key, hashes.SHA256())
-    )
-    files.cert_file.write_bytes(certificate.public_bytes(PEM))
-    write_key(files.key_file, key)
+    names = ["-keyout", files.key_file, "-out", files.cert_file]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:1024", "-nodes", "-subj", "/CN=weak", *names]
+    subprocess.run(command, capture_output=True, check=True)
 
 
 def as_folder(path: Path) -> None:
