@@ -5,21 +5,22 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from scheduler_ext import __version__
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.wire.config import Configuration, FilterSection, ServerSection
-from tests.extender.preempting import preempt_body, uids
-from tests.kube_objects import ANNOTATION, Json, names_body, node, nodes_body, pod
+from scheduler_ext.wire.config import Configuration, FilterSection, MetricsSection, ServerSection
+from tests.kube_objects import Json, names_body, pod
+from tests.pages import SAMPLE
 from tests.server.process.product import (
     FREE_NODE,
     FULL_NODE,
     GOLDEN,
     GOOD,
-    GOOD_REFUSED,
     ONE_GPU,
     WHOLE,
 )
@@ -62,48 +63,10 @@ def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     return lines
 
 
-def wish(**annotations: str) -> Json:
-    return pod(
-        "asks", {WHOLE: "1"}, annotations={ANNOTATION + key: each for key, each in annotations.items()}
-    )
-
-
-@pytest.mark.parametrize(
-    ("asking", "names", "fit", "refused"),
-    [
-        pytest.param(ONE_GPU, NAMES[:2], [FREE_NODE], GOOD_REFUSED, id="a node fits"),
-        pytest.param(ONE_GPU, ["nosuch"], [], {"nosuch": UNKNOWN}, id="no node is known"),
-        pytest.param(ONE_GPU, [HUGE, FREE_NODE], [FREE_NODE], {HUGE: UNKNOWN}, id="a name without end"),
-        pytest.param(ONE_GPU, [], [], {}, id="no node was asked about"),
-        pytest.param(pod("plain"), NAMES, NAMES, {}, id="no GPU is asked"),
-    ],
-)
-def test_an_answer_of_filter(
-    server: Served,
-    asking: Json,
-    names: list[str],
-    fit: list[str],
-    refused: dict[str, str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    reply = server.post("filter", names_body(asking, names))
-    assert (reply.status_code, reply.content_type) == (200, "application/json")
-    assert reply.json == {
-        "Nodes": None,
-        "NodeNames": fit,
-        "FailedNodes": {},
-        "FailedAndUnresolvableNodes": refused,
-        "Error": "",
-    }
-    assert warned(caplog) == []
-
-
 @pytest.mark.parametrize(
     ("asking", "told"),
     [
         pytest.param(pod("asks", {WHOLE: "-1"}), "is negative", id="a negative count"),
-        pytest.param(pod("asks", {WHOLE: "1" * 200_000}), "200000 characters", id="a quantity without end"),
-        pytest.param(wish(model=HUGE), "200000 characters", id="a model without end"),
         pytest.param(pod(HUGE, {WHOLE: "-1"}), "is negative", id="a name without end"),
         pytest.param(pod("asks", {"nvidia.com/mig-" + HUGE: "1"}), "mig-nnn", id="a profile without end"),
     ],
@@ -136,9 +99,7 @@ Body = Callable[[], bytes]
     ("body", "headers", "status", "told"),
     [
         pytest.param(lambda: b"", {}, 400, "body: empty", id="nothing"),
-        pytest.param(lambda: GOOD[:-1], {}, 400, "truncated", id="JSON cut short"),
         pytest.param(lambda: GOOD.ljust(LIMIT + 1), {}, 413, f"larger than {LIMIT} bytes", id="too large"),
-        pytest.param(lambda: GOOD, {"Content_Type": "text/html"}, 415, "'text/html'", id="another type"),
         pytest.param(lambda: GOOD, {"Content_Type": "x" * 5000}, 415, "'xxx", id="a type of 5 kB"),
         pytest.param(lambda: GOOD, {"Content_Encoding": "gzip"}, 415, "'gzip'", id="compressed"),
         pytest.param(lambda: GOOD, {"Origin": "https://evil.example"}, 403, "may not ask", id="a web page"),
@@ -197,19 +158,6 @@ def test_no_web_page_is_a_kube_scheduler(server: Served, verb: str, header: dict
     reply = server.post(verb, GOOD, **KINDS, **header)
     assert reply.status_code == 403
     assert "web pages may not ask here" in reply.text
-
-
-def test_a_node_with_labels_of_megabytes_goes_back_as_it_came(server: Served) -> None:
-    labels = {"nvidia.com/gpu.product": HUGE, "nvidia.com/gpu.count": "8"}
-    sent = node("a", {WHOLE: "8"}, labels=labels)
-    reply = server.post("filter", nodes_body(ONE_GPU, [sent]))
-    assert reply.json["Nodes"] == {"items": [sent]}  # type: ignore[index]
-
-
-def test_an_impossible_number_of_violations_is_the_callers_fault(server: Served) -> None:
-    reply = server.post("preempt", preempt_body(ONE_GPU, {FREE_NODE: uids("a", violations=2**64)}))
-    assert reply.status_code == 400
-    assert f"NodeNameToMetaVictims.{FREE_NODE}.NumPDBViolations" in reply.text
 
 
 class TestCounts:
@@ -322,3 +270,19 @@ def test_probes_and_the_version(server: Served) -> None:
         head = server.ask("health", path, "HEAD")
         assert (head.status_code, head.data) == (200, b"")
     assert server.ask("api", "/version").json == {"name": "scheduler-ext", "version": __version__}
+
+
+def test_metrics_name_only_pods_that_wait(tmp_path: Path) -> None:
+    """Also at the finest level of detail: without NetworkPolicies, every pod of the cluster reads them."""
+    waits = pod("waits", {WHOLE: "9"})
+    waits["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    objects = [*yaml.safe_load_all(SAMPLE.read_bytes()), waits]
+    names = {each["metadata"]["name"] for each in objects if each["kind"] == "Pod"}
+    assert len(names) > 1
+    inventory = tmp_path / "served.yaml"
+    inventory.write_text(yaml.safe_dump_all(objects))
+    config = Configuration(server=CONFIG.server, metrics=MetricsSection(detail="device"))
+    with served(inventory, config) as server:
+        labels = " ".join(server.samples())
+    assert [name for name in names if f'"{name}"' in labels] == ["waits"]
+    assert all(f'"{name}"' in labels for name in ("h100-01", "research"))

@@ -24,12 +24,23 @@ Connect = Callable[[], socket.socket]
 MAX_BODY_BYTES = LIMITS.max_body_bytes
 
 
-@pytest.fixture(scope="module", params=["plain", "over TLS"])
-def server(request: pytest.FixtureRequest, authority: Authority, files: TlsFiles) -> Iterator[Connect]:
+@pytest.fixture(scope="module")
+def plain() -> Iterator[Connect]:
     """What connects a client to the server."""
-    over_tls = request.param == "over TLS"
-    with running(api, certificates=ServerCertificates(files) if over_tls else None) as found:
-        yield partial(connect, found.address, tls=authority.client() if over_tls else None)
+    with running(api) as found:
+        yield partial(connect, found.address)
+
+
+@pytest.fixture(scope="module")
+def over_tls(authority: Authority, files: TlsFiles) -> Iterator[Connect]:
+    with running(api, certificates=ServerCertificates(files)) as found:
+        yield partial(connect, found.address, tls=authority.client())
+
+
+@pytest.fixture(params=["plain", "over_tls"])
+def server(request: pytest.FixtureRequest) -> Connect:
+    found: Connect = request.getfixturevalue(request.param)
+    return found
 
 
 def test_many_requests_use_one_connection(server: Connect) -> None:
@@ -117,8 +128,8 @@ def test_a_client_that_expects_100_continue_gets_it_before_its_body(server: Conn
         pytest.param(b"POST /length HTT", id="in the head"),
     ],
 )
-def test_a_client_that_ends_early_gets_a_400(raw: bytes) -> None:
-    with running(api) as plain, connect(plain.address) as sock:
+def test_a_client_that_ends_early_gets_a_400(plain: Connect, raw: bytes) -> None:
+    with plain() as sock:
         sock.sendall(raw)
         sock.shutdown(socket.SHUT_WR)
         reply = read_reply(sock)
@@ -130,19 +141,28 @@ def test_a_client_that_ends_early_gets_a_400(raw: bytes) -> None:
 @pytest.mark.parametrize("is_chunked", [False, True], ids=["announced length", "chunked"])
 @pytest.mark.parametrize("reads_first", [False, True], ids=["sends everything", "reads first"])
 def test_413_reaches_a_client_that_is_still_sending(
-    server: Connect, is_chunked: bool, reads_first: bool, monkeypatch: pytest.MonkeyPatch
+    plain: Connect, is_chunked: bool, reads_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long it pauses between its pieces.
     monkeypatch.setattr(connection, "LINGER_S", 0.0)
     body = b"x" * (MAX_BODY_BYTES * 3)
     raw = chunked(*[body[:65536]] * (len(body) // 65536)) if is_chunked else request("/length", body)
     first = len(raw) if not reads_first else MAX_BODY_BYTES * 2 if is_chunked else 200
-    with server() as sock:
+    with plain() as sock:
         sock.sendall(raw[:first])
         reply = read_reply(sock)
         sock.sendall(raw[first:])
         assert (reply.status, reply.headers["connection"]) == (413, "close")
         assert str(MAX_BODY_BYTES) in reply.json()["error"]
+        assert sock.recv(1) == b""
+
+
+def test_413_reaches_a_client_over_tls_that_is_still_sending(over_tls: Connect) -> None:
+    head = request("/length").replace(b"Content-Length: 0", b"Content-Length: 100000000")
+    with over_tls() as sock:
+        reply = call(sock, head + b"x" * (1 << 20))
+        sock.sendall(b"x" * (1 << 20))
+        assert (reply.status, reply.headers["connection"]) == (413, "close")
         assert sock.recv(1) == b""
 
 
