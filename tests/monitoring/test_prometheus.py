@@ -142,35 +142,6 @@ def test_every_panel_shows_something(prometheus: Prometheus, query: Query) -> No
         assert set(re.findall(r"{{(\w+)}}", query.legend)) - {"cluster"} <= labels.keys()
 
 
-# The rest needs requests, or is about what only one of the clusters has.
-EVERYWHERE = {
-    *(
-        "Extender",
-        "Ready replicas",
-        "Stale nodes",
-        "Missing nodes",
-        "Sick GPUs",
-        "Longest wait",
-        "Waiting pods",
-    ),
-    *("Free GPUs", "GPUs", "Allocated", "Free memory", "Fragmentation", "Memory", "Free memory by model"),
-    *("Nodes with most free memory", "Promises by state", "Nodes by state of their report"),
-}
-
-
-@pytest.mark.parametrize(
-    "query",
-    [each for each in queries() if each.panel in EVERYWHERE],
-    ids=lambda query: f"{query.panel}, {query.legend}",
-)
-def test_two_clusters_are_shown_apart_and_one_can_be_chosen(prometheus: Prometheus, query: Query) -> None:
-    def clusters(expression: str) -> set[str | None]:
-        return {labels.get("cluster") for labels, _ in prometheus.query(expression)}
-
-    assert clusters(query.expression) == {None, PARIS}
-    assert clusters(query.chosen(cluster=PARIS)) == {PARIS}
-
-
 def test_panels_agree_with_the_inventory(prometheus: Prometheus) -> None:
     shown = {query.panel: without_cluster(prometheus.query(query.expression)) for query in queries()}
     config = Configuration()
