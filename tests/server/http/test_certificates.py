@@ -17,6 +17,7 @@ from scheduler_ext.server.http import tls
 from scheduler_ext.server.http.tls import CertificateError, ServerCertificates, load_context
 from scheduler_ext.server.server_options import TlsFiles
 from tests.server.http.authority import HOST, Authority
+from tests.server.http.transport_app import tls_files
 
 PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
 Spoil = Callable[[TlsFiles], object]
@@ -156,6 +157,22 @@ def test_a_half_written_renewal_is_not_reported(
     certificates.look()
     assert certificates.context is not old
     assert warnings(caplog) == []
+
+
+def test_a_secret_is_renewed_by_one_link(authority: Authority, tmp_path: Path) -> None:
+    """kubelet points the link `..data`, into which the others lead, to another folder."""
+    for version in ("1", "2"):
+        authority.write_server(tmp_path / version)
+    data, files = tmp_path / "..data", tls_files(tmp_path)
+    data.symlink_to("1")
+    for _, path in files.by_flag():
+        path.symlink_to(f"..data/{path.name}")
+    certificates = ServerCertificates(files)
+    old = certificates.context
+    data.unlink()
+    data.symlink_to("2")
+    certificates.look()
+    assert certificates.context is not old
 
 
 def test_files_that_disappear_and_return_are_read_again(

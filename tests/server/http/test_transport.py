@@ -104,13 +104,6 @@ def chunked(*chunks: bytes, last: bytes = b"0\r\n\r\n") -> bytes:
     return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + last
 
 
-def test_a_chunked_body_is_read_and_the_connection_kept(server: Connect) -> None:
-    with server() as sock:
-        assert call(sock, chunked(b"x" * 100_000, b"y")).json()["length"] == 100_001
-        assert call(sock, chunked(b"x", last=b"0;last\r\nTrailer: v\r\n\r\n")).json()["length"] == 1
-        assert call(sock, request("/length", b"x")).json()["length"] == 1
-
-
 def test_a_client_that_expects_100_continue_gets_it_before_its_body(server: Connect) -> None:
     raw = request("/length", b"x" * 10, "Expect: 100-continue")
     with server() as sock:
