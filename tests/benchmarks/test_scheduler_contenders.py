@@ -25,31 +25,17 @@ from scheduler_ext.wire.config import Configuration
 
 NODES = 24
 KUBECONFIG = Path("/somewhere/kubeconfig")
-URL = "http://127.0.0.1:1234"
-ALTERED_EVERYWHERE = {"clientConnection", "leaderElection"}
 
 
-def _altered(url: str | None) -> dict[str, tuple[Any, Any]]:
+@pytest.mark.parametrize("url", [None, "http://127.0.0.1:1234"], ids=["none", "an extender"])
+def test_only_the_client_the_election_and_the_extender_are_altered(url: str | None) -> None:
     shipped = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
     ours = scheduler_configuration(KUBECONFIG, url)
-    keys = shipped.keys() | ours.keys()
-    return {key: (shipped.get(key), ours.get(key)) for key in keys if shipped.get(key) != ours.get(key)}
-
-
-def test_without_an_extender_only_the_client_the_election_and_the_extender_are_altered() -> None:
-    altered = _altered(None)
-    assert altered.keys() == {*ALTERED_EVERYWHERE, "extenders"}
-    assert altered["leaderElection"][1] == {"leaderElect": False}
-    assert altered["clientConnection"][1]["kubeconfig"] == str(KUBECONFIG)
-    assert altered["extenders"][1] is None
-    assert scheduler_configuration(KUBECONFIG, None)["percentageOfNodesToScore"] == 100
-
-
-def test_with_an_extender_only_its_url_is_altered_beside_them() -> None:
-    altered = _altered(URL)
-    assert altered.keys() == {*ALTERED_EVERYWHERE, "extenders"}
-    ((shipped,), (ours,)) = altered["extenders"]
-    assert ours == {**shipped, "urlPrefix": URL}
+    altered = {key for key in shipped.keys() | ours.keys() if shipped.get(key) != ours.get(key)}
+    assert altered == {"clientConnection", "leaderElection", "extenders"}
+    assert ours["leaderElection"] == {"leaderElect": False}
+    assert ours["clientConnection"]["kubeconfig"] == str(KUBECONFIG)
+    assert ours.get("extenders") == (url and [{**shipped["extenders"][0], "urlPrefix": url}])
 
 
 def test_noop_100_returns_as_many_names_as_the_extender_does_by_default() -> None:

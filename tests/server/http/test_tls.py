@@ -146,7 +146,6 @@ def test_a_client_is_refused_and_counted_and_logged_once(
         pytest.param(FILTER, "it speaks plain HTTP instead of https", id="plain HTTP"),
         pytest.param(bytes(range(256)) * 4096, "it does not speak TLS", id="noise"),
         pytest.param(b"\x16\x03\x01\x00\x05hello", "handshake failed: ", id="what begins like TLS"),
-        pytest.param(b"\x16\x03\x01\xff\xff" + b"x" * 70_000, "packet length", id="a huge record"),
     ],
 )
 def test_a_client_without_tls_is_closed_at_once(
