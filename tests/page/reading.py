@@ -50,10 +50,9 @@ def rows(page: Browser, view: str) -> list[list[str]]:
     return [[str(text) for text in row] for row in found]
 
 
-def named_roles(page: Browser) -> set[str]:
-    """The roles of what a reader can use or look at, each of which has a name."""
-    roles = {"button", "checkbox", "combobox", "dialog", "heading", "image", "link", "listbox", "region"}
-    roles |= {"searchbox", "table"}
+def named_roles(page: Browser, *more: str) -> set[str]:
+    """The roles of what a reader can use, and `more`, each of which has a name."""
+    roles = {"button", "combobox", "dialog", "heading", "link", "listbox", "region", "searchbox", *more}
     tree = page.devtools("Accessibility.getFullAXTree")["nodes"]
     found = [
         (entry["role"]["value"], entry.get("name", {}).get("value", ""))

@@ -57,6 +57,19 @@ def grown(before: dict[str, float], after: dict[str, float]) -> dict[str, float]
     }
 
 
+def answered(verb: str, nodes_in: int, nodes_out: int, **reasons: int) -> dict[str, float]:
+    """The counts of one answer; zeros are no change."""
+    told = {
+        f'{DURATION}_count{{code="200",verb="{verb}"}}': 1,
+        f'{NODES}_count{{direction="in",verb="{verb}"}}': 1,
+        f'{NODES}_sum{{direction="in",verb="{verb}"}}': nodes_in,
+        f'{NODES}_count{{direction="out",verb="{verb}"}}': 1,
+        f'{NODES}_sum{{direction="out",verb="{verb}"}}': nodes_out,
+    }
+    told |= {rejections(reason): number for reason, number in reasons.items()}
+    return {name: value for name, value in told.items() if value}
+
+
 def warned(caplog: pytest.LogCaptureFixture) -> list[str]:
     lines = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     caplog.clear()
@@ -82,13 +95,7 @@ def test_the_pods_fault_is_a_success_in_which_no_node_is_left(
     assert line.startswith("GPU request is invalid: pod default/")
     assert told in line
     assert len(line) < 600
-    assert grown(before, server.samples()) == {
-        f'{DURATION}_count{{code="200",verb="filter"}}': 1,
-        f'{NODES}_count{{direction="in",verb="filter"}}': 1,
-        f'{NODES}_sum{{direction="in",verb="filter"}}': 3,
-        f'{NODES}_count{{direction="out",verb="filter"}}': 1,
-        rejections(INVALID): 3,
-    }
+    assert grown(before, server.samples()) == answered("filter", 3, 0, **{INVALID: 3})
 
 
 KINDS = {"Content_Type": "application/json"}
@@ -187,26 +194,13 @@ class TestCounts:
     def test_a_filter_counts_its_nodes_and_their_reasons(self, server: Served) -> None:
         before = server.samples()
         assert server.post("filter", self.FILTER).status_code == 200
-        assert grown(before, server.samples()) == {
-            f'{DURATION}_count{{code="200",verb="filter"}}': 1,
-            f'{NODES}_count{{direction="in",verb="filter"}}': 1,
-            f'{NODES}_sum{{direction="in",verb="filter"}}': 10,
-            f'{NODES}_count{{direction="out",verb="filter"}}': 1,
-            f'{NODES}_sum{{direction="out",verb="filter"}}': 7,
-            rejections("Insufficient nvidia.com/gpu per device"): 2,
-            rejections("node(s) had a GPU change in progress"): 1,
-        }
+        reasons = {"Insufficient nvidia.com/gpu per device": 2, "node(s) had a GPU change in progress": 1}
+        assert grown(before, server.samples()) == answered("filter", 10, 7, **reasons)
 
     def test_a_prioritize_refuses_none(self, server: Served) -> None:
         before = server.samples()
         names = len(server.post("prioritize", self.PRIORITIZE).json)  # type: ignore[arg-type]
-        assert grown(before, server.samples()) == {
-            f'{DURATION}_count{{code="200",verb="prioritize"}}': 1,
-            f'{NODES}_count{{direction="in",verb="prioritize"}}': 1,
-            f'{NODES}_sum{{direction="in",verb="prioritize"}}': names,
-            f'{NODES}_count{{direction="out",verb="prioritize"}}': 1,
-            f'{NODES}_sum{{direction="out",verb="prioritize"}}': names,
-        }
+        assert grown(before, server.samples()) == answered("prioritize", names, names)
 
     def test_withheld_nodes_are_not_refused(self) -> None:
         with served(config=Configuration(filter=FilterSection(max_candidates=1))) as server:
