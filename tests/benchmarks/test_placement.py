@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from benchmarks.placement.floor_list import Condition
-from benchmarks.placement.floor_runs import Cell
 from benchmarks.placement.table import rows_of
 from scheduler_ext.sim.simulation_report import Run
-from tests.benchmarks.test_placement_floors import run_of as floor_run
 
 
 def run_of(policy: str, at_130: float) -> Run:
-    cell = Cell(Condition(), "default", policy, seed=42)
-    return replace(floor_run(cell, at_130), allocation_percent={"100": at_130, "130": at_130})
+    return Run(
+        trace="default",
+        policy=policy,
+        seed=42,
+        allocation_percent={"100": at_130, "130": at_130},
+        arrived_milli=0,
+        allocated_milli=0,
+        rejected_milli=0,
+        decisions_per_second=1.0,
+        p99_ms=1.0,
+    )
 
 
 @pytest.mark.parametrize(
