@@ -87,4 +87,5 @@ def test_pods_ask_as_they_should(alike: bool, wished: int) -> None:
 def asked(pod: dict[str, Any]) -> float:
     """The whole GPUs of a pod."""
     resources = [container["resources"]["requests"] for container in pod["spec"]["containers"]]
-    return sum(parse_quantity(each.get("nvidia.com/gpu", "0")) for each in resources)
+    amounts = [parse_quantity(each.get("nvidia.com/gpu", "0")) for each in resources]
+    return float(sum(amounts))

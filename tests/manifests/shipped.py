@@ -12,8 +12,9 @@ from typing import Any
 import yaml
 
 from tests.manifests.objects import Json, of_kind
-from tests.pages import ROOT as REPOSITORY
+from tests.pages import ROOT
 
+REPOSITORY = ROOT
 MANIFESTS = REPOSITORY / "manifests"
 COMPONENTS = MANIFESTS / "components"
 CONFIG = REPOSITORY / "config"

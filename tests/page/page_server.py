@@ -62,7 +62,7 @@ class PageServer(Followed):
 
     def pending(self) -> Sequence[PendingPod]:
         # Lines alone stand for pods of which only the number matters.
-        return self.waiting or [None] * len(self.pending_lines)  # type: ignore[list-item]
+        return self.pods or [None] * len(self.pending_lines)  # type: ignore[list-item]
 
     def __enter__(self) -> Self:
         self.feed.start()

@@ -28,7 +28,7 @@ class Followed:
         self.config = config or Configuration()
         self.extender = Extender(self.config)
         self.told = SourceStatus([Check("inventory", True)], 0.0)
-        self.waiting: Sequence[PendingPod] = ()
+        self.pods: Sequence[PendingPod] = ()
         self.planned: Plan | None = None
         if objects:
             self.follow(*objects, freshness=freshness)
@@ -38,7 +38,7 @@ class Followed:
         state = state_of(read_objects(inventory(*objects)), "test", self.config.resource_names())
         self.set(replace(info, freshness=freshness or info.freshness) for info in state.infos.values())
         self.tell(readings=state.readings, facts=state.facts)
-        self.waiting = state.pending
+        self.pods = state.pending
         return self
 
     def set(self, infos: Iterable[NodeInfo]) -> None:
@@ -56,7 +56,7 @@ class Followed:
         return self.told
 
     def pending(self) -> Sequence[PendingPod]:
-        return self.waiting
+        return self.pods
 
     def is_gone(self, uid: str) -> bool:
         return False

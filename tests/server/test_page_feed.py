@@ -167,5 +167,5 @@ def test_an_endless_look_is_reported_once_it_is_late(
 def test_as_many_wait_as_are_listed(source: CountingSource, lines: int, waiting: int, total: int) -> None:
     feed = PageFeed(source, Record(10, 2**20), lambda: [{}] * lines, NAMES, 10, 1800)
     source.learn()
-    source.waiting = [None] * waiting  # type: ignore[list-item]
+    source.pods = [None] * waiting  # type: ignore[list-item]
     assert state(feed)["pending"]["total"] == total

@@ -44,7 +44,7 @@ def foreign_key(path: Path) -> None:
 
 
 def weak(files: TlsFiles) -> None:
-    names = ["-keyout", files.key_file, "-out", files.cert_file]
+    names = ["-keyout", str(files.key_file), "-out", str(files.cert_file)]
     command = ["openssl", "req", "-x509", "-newkey", "rsa:1024", "-nodes", "-subj", "/CN=weak", *names]
     subprocess.run(command, capture_output=True, check=True)
 
