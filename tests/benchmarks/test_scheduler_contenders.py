@@ -25,31 +25,17 @@ from scheduler_ext.wire.config import Configuration
 
 NODES = 24
 KUBECONFIG = Path("/somewhere/kubeconfig")
-URL = "http://127.0.0.1:1234"
-ALTERED_EVERYWHERE = {"clientConnection", "leaderElection"}
 
 
-def _altered(url: str | None) -> dict[str, tuple[Any, Any]]:
+@pytest.mark.parametrize("url", [None, "http://127.0.0.1:1234"], ids=["none", "an extender"])
+def test_only_the_client_the_election_and_the_extender_are_altered(url: str | None) -> None:
     shipped = yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))
     ours = scheduler_configuration(KUBECONFIG, url)
-    keys = shipped.keys() | ours.keys()
-    return {key: (shipped.get(key), ours.get(key)) for key in keys if shipped.get(key) != ours.get(key)}
-
-
-def test_without_an_extender_only_the_client_the_election_and_the_extender_are_altered() -> None:
-    altered = _altered(None)
-    assert altered.keys() == {*ALTERED_EVERYWHERE, "extenders"}
-    assert altered["leaderElection"][1] == {"leaderElect": False}
-    assert altered["clientConnection"][1]["kubeconfig"] == str(KUBECONFIG)
-    assert altered["extenders"][1] is None
-    assert scheduler_configuration(KUBECONFIG, None)["percentageOfNodesToScore"] == 100
-
-
-def test_with_an_extender_only_its_url_is_altered_beside_them() -> None:
-    altered = _altered(URL)
-    assert altered.keys() == {*ALTERED_EVERYWHERE, "extenders"}
-    ((shipped,), (ours,)) = altered["extenders"]
-    assert ours == {**shipped, "urlPrefix": URL}
+    altered = {key for key in shipped.keys() | ours.keys() if shipped.get(key) != ours.get(key)}
+    assert altered == {"clientConnection", "leaderElection", "extenders"}
+    assert ours["leaderElection"] == {"leaderElect": False}
+    assert ours["clientConnection"]["kubeconfig"] == str(KUBECONFIG)
+    assert ours.get("extenders") == (url and [{**shipped["extenders"][0], "urlPrefix": url}])
 
 
 def test_noop_100_returns_as_many_names_as_the_extender_does_by_default() -> None:
@@ -85,38 +71,21 @@ def test_every_node_is_in_a_state_of_its_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("alike", "wished"), [pytest.param(True, 1, id="alike"), pytest.param(False, 40, id="no two alike")]
 )
-def test_pods_ask_as_they_should_and_one_gpu_each(alike: bool, wished: int) -> None:
-    described = list(pods(40, seed=1, alike=alike))
-    wishes = [pod["metadata"]["annotations"]["gpu.scheduler-ext.io/min-free-memory"] for pod in described]
-    assert len(set(wishes)) == wished
-    assert len({pod["metadata"]["name"] for pod in described}) == 40
-    scheduler = _scheduler_name()
-    for pod in described:
-        asked = [
-            parse_quantity(container["resources"]["requests"].get("nvidia.com/gpu", "0"))
-            for container in pod["spec"]["containers"]
-        ]
-        assert sum(asked) == 1
-        assert pod["spec"]["schedulerName"] == scheduler
-
-
-def _scheduler_name() -> str:
+def test_pods_ask_as_they_should(alike: bool, wished: int) -> None:
     (profile,) = scheduler_configuration(KUBECONFIG, None)["profiles"]
-    return str(profile["schedulerName"])
-
-
-def test_alike_pods_are_equal_to_the_byte_except_for_their_names() -> None:
-    described = list(pods(20, seed=1, alike=True))
+    described = list(pods(40, seed=1, alike=alike))
     bodies = {json.dumps(pod).replace(pod["metadata"]["name"], "NAME") for pod in described}
-    assert len(bodies) == 1
-    assert len({pod["metadata"]["name"] for pod in described}) == 20
-    images = {pod["spec"]["containers"][0]["image"] for pod in pods(20, seed=1, alike=False)}
-    assert len(images) == 20
+    wishes = {pod["metadata"]["annotations"]["gpu.scheduler-ext.io/min-free-memory"] for pod in described}
+    images = {pod["spec"]["containers"][0]["image"] for pod in described}
+    assert len(bodies) == len(wishes) == len(images) == wished
+    assert len({pod["metadata"]["name"] for pod in described}) == 40
+    assert {pod["spec"]["schedulerName"] for pod in described} == {profile["schedulerName"]}
+    assert {asked(pod) for pod in described} == {1}
+    assert {asked(pod) for pod in pods(3, seed=1, alike=alike, gpus=8)} == {8}
 
 
-@pytest.mark.parametrize("asked", [1, 8])
-def test_pods_request_as_many_gpus_as_asked(asked: int) -> None:
-    for alike in (True, False):
-        for pod in pods(3, seed=1, alike=alike, gpus=asked):
-            limits = [container["resources"]["limits"] for container in pod["spec"]["containers"]]
-            assert sum(int(each.get("nvidia.com/gpu", 0)) for each in limits) == asked
+def asked(pod: dict[str, Any]) -> float:
+    """The whole GPUs of a pod."""
+    resources = [container["resources"]["requests"] for container in pod["spec"]["containers"]]
+    amounts = [parse_quantity(each.get("nvidia.com/gpu", "0")) for each in resources]
+    return float(sum(amounts))

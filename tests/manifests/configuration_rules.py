@@ -186,33 +186,48 @@ def evictions_are_asked_about(objects: Sequence[Json]) -> Iterator[str]:
 
 
 def both_agree_on_who_binds(objects: Sequence[Json]) -> Iterator[str]:
-    """Of each ConfigMap that has both configurations."""
-    for config_map in of_kind(objects, "ConfigMap"):
-        enabled = [
-            mapping(each, "bind").get("enabled") is True
-            for each in _configurations([config_map], "ExtenderConfiguration")
-        ]
-        for configuration in scheduler_configurations([config_map]):
-            verbs = [bool(each.get("bindVerb")) for each in entries(configuration, "extenders")]
-            if any(verbs) and not all(enabled):
-                yield "bindVerb without bind.enabled: every binding would be refused"
-            if any(enabled) and not any(verbs):
-                yield "bind.enabled without bindVerb: shares would be bound without a device"
+    for configuration, ours in _together(objects):
+        binds = any(extender.get("bindVerb") for extender in entries(configuration, "extenders"))
+        if binds and not ours.bind.enabled:
+            yield "bindVerb without bind.enabled: every binding would be refused"
+        if ours.bind.enabled and not binds:
+            yield "bind.enabled without bindVerb: shares would be bound without a device"
 
 
 def bindings_are_answered_in_time(objects: Sequence[Json]) -> Iterator[str]:
     """kube-scheduler gives up after httpTimeout, and would not learn why a bind failed."""
+    for configuration, ours in _together(objects):
+        for asked in entries(configuration, "extenders"):
+            waits_s = duration_s("httpTimeout", asked.get("httpTimeout") or "5s", 0, 3600)
+            deadlines = {"server.decisionDeadline": ours.server.decision_deadline}
+            if asked.get("bindVerb"):
+                deadlines["bind.deadline"] = ours.bind.deadline
+            for name, deadline in deadlines.items():
+                if duration_s(name, deadline, 0, 3600) >= waits_s:
+                    yield f"{name} {deadline} is not below httpTimeout, {waits_s:g}s"
+
+
+def both_know_the_same(objects: Sequence[Json]) -> Iterator[str]:
+    """Whose pods they are, and which resource is a share."""
+    for configuration, ours in _together(objects):
+        profiles = [each.get("schedulerName") for each in entries(configuration, "profiles")]
+        if sorted(map(str, profiles)) != sorted(ours.scheduler_names):
+            yield f"schedulerNames {ours.scheduler_names} are not the profiles {profiles}"
+        managed = {
+            resource.get("name")
+            for each in entries(configuration, "extenders")
+            for resource in entries(each, "managedResources")
+        }
+        if managed and ours.resources.memory_share not in managed:
+            yield f"{ours.resources.memory_share} is not in managedResources"
+
+
+def _together(objects: Sequence[Json]) -> Iterator[tuple[Json, Configuration]]:
+    """kube-scheduler's configuration and the extender's, of each ConfigMap that has both."""
     for config_map in of_kind(objects, "ConfigMap"):
         for configuration in scheduler_configurations([config_map]):
-            for asked in entries(configuration, "extenders"):
-                waits_s = duration_s("httpTimeout", asked.get("httpTimeout") or "5s", 0, 3600)
-                for ours in extender_configurations([config_map]):
-                    deadlines = {"server.decisionDeadline": ours.server.decision_deadline}
-                    if asked.get("bindVerb"):
-                        deadlines["bind.deadline"] = ours.bind.deadline
-                    for name, deadline in deadlines.items():
-                        if duration_s(name, deadline, 0, 3600) >= waits_s:
-                            yield f"{name} {deadline} is not below httpTimeout, {waits_s:g}s"
+            for ours in extender_configurations([config_map]):
+                yield configuration, ours
 
 
 def extender_configurations(objects: Sequence[Json]) -> Iterator[Configuration]:
@@ -225,23 +240,6 @@ def extender_configurations(objects: Sequence[Json]) -> Iterator[Configuration]:
 def _configuration(text: str) -> Configuration:
     """Every rule reads the same one, and changes nothing in it."""
     return load_config(text.encode())
-
-
-def both_know_the_same(objects: Sequence[Json]) -> Iterator[str]:
-    """Whose pods they are, and which resource is a share."""
-    for config_map in of_kind(objects, "ConfigMap"):
-        for configuration in scheduler_configurations([config_map]):
-            profiles = [each.get("schedulerName") for each in entries(configuration, "profiles")]
-            managed = {
-                resource.get("name")
-                for each in entries(configuration, "extenders")
-                for resource in entries(each, "managedResources")
-            }
-            for ours in extender_configurations([config_map]):
-                if sorted(map(str, profiles)) != sorted(ours.scheduler_names):
-                    yield f"schedulerNames {ours.scheduler_names} are not the profiles {profiles}"
-                if managed and ours.resources.memory_share not in managed:
-                    yield f"{ours.resources.memory_share} is not in managedResources"
 
 
 def one_beside_it_is_there(objects: Sequence[Json]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import yaml
 
 from tests.manifests.configuration_rules import extender_configurations, scheduler_configurations
-from tests.manifests.objects import Json, entries, mapping, of_kind, title
+from tests.manifests.objects import Json, entries, of_kind, title
 
 # Each of these rights lets its holder write to a pod.
 _WRITTEN = {
@@ -55,22 +55,26 @@ def policies_know_the_schedulers(objects: Sequence[Json]) -> Iterator[str]:
         for configuration in scheduler_configurations(objects)
         for profile in entries(configuration, "profiles")
     ]
-    for policy in of_kind(objects, "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"):
-        for variable in entries(mapping(policy, "spec"), "variables"):
-            if variable["name"] == "schedulers" and yaml.safe_load(variable["expression"]) != profiles:
-                yield f"{title(policy)}: schedulers {variable['expression']} are not the profiles {profiles}"
+    for where, known in _variables(objects, "schedulers"):
+        if yaml.safe_load(known) != profiles:
+            yield f"{where}: schedulers {known} are not the profiles {profiles}"
 
 
 def policies_know_the_resource(objects: Sequence[Json]) -> Iterator[str]:
     """A pod that requests a share by another name passes all of them."""
     for configuration in extender_configurations(objects):
         name = configuration.resources.memory_share
-        if not configuration.bind.enabled:
-            continue
-        for policy in of_kind(objects, "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"):
-            for variable in entries(mapping(policy, "spec"), "variables"):
-                if variable["name"] == "share" and yaml.safe_load(variable["expression"]) != name:
-                    yield f"{title(policy)}: knows shares as {variable['expression']}, not as {name}"
+        for where, known in _variables(objects, "share"):
+            if configuration.bind.enabled and yaml.safe_load(known) != name:
+                yield f"{where}: knows shares as {known}, not as {name}"
+
+
+def _variables(objects: Sequence[Json], name: str) -> Iterator[tuple[str, str]]:
+    """(where, expression) of the variables of policies that have this name."""
+    for policy in of_kind(objects, "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy"):
+        for variable in entries(policy, "spec", "variables"):
+            if variable["name"] == name:
+                yield title(policy), variable["expression"]
 
 
 RULES = (

@@ -1,9 +1,10 @@
-"""The objects of manifests/base without kustomize, for tests that have no kubectl."""
+"""The objects of manifests/ without kustomize, for tests that have no kubectl."""
 
 from __future__ import annotations
 
 import copy
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,57 +12,121 @@ from typing import Any
 import yaml
 
 from tests.manifests.objects import Json, of_kind
+from tests.pages import ROOT
 
-REPOSITORY = Path(__file__).parents[2]
-AGENT = REPOSITORY / "manifests" / "agent"
-BASE = REPOSITORY / "manifests" / "base"
-MONITORING = REPOSITORY / "manifests" / "components" / "monitoring"
-MTLS = REPOSITORY / "manifests" / "components" / "standalone-mtls"
-DRA = REPOSITORY / "manifests" / "components" / "dra"
-PLACEHOLDERS = REPOSITORY / "manifests" / "components" / "placeholders"
-DRA_HEALTH = REPOSITORY / "manifests" / "components" / "dra-health"
-PLANNER = REPOSITORY / "manifests" / "components" / "planner"
-IDLE_RECLAIM = REPOSITORY / "manifests" / "components" / "idle-reclaim"
-GANGS = REPOSITORY / "manifests" / "components" / "gangs"
-SHARES = REPOSITORY / "manifests" / "components" / "shares"
-SHARES_CDI = REPOSITORY / "manifests" / "components" / "shares-cdi"
+REPOSITORY = ROOT
+MANIFESTS = REPOSITORY / "manifests"
+COMPONENTS = MANIFESTS / "components"
+CONFIG = REPOSITORY / "config"
+AGENTS = sorted(path.name for path in COMPONENTS.glob("agent-*"))
+_CONFIGURATIONS = {
+    "kube-scheduler.yaml": CONFIG / "kube-scheduler.yaml",
+    "extender.yaml": CONFIG / "default.yaml",
+}
 
 
-def documents(directory: Path) -> list[Json]:
-    """Every object in the files that a kustomization lists as resources."""
-    listed = yaml.safe_load((directory / "kustomization.yaml").read_bytes())["resources"]
-    files = [directory / name for name in listed if name.endswith(".yaml")]
-    return [copy.deepcopy(each) for file in files for each in _objects(file)]
+def shipped(*components: str) -> list[Json]:
+    """The base with these components, in that order; raises KeyError for a path that is not there. A
+    component's own configurations replace those of the base."""
+    objects = [*documents(MANIFESTS / "base"), *documents(MANIFESTS / "agent")]
+    configurations = dict(_CONFIGURATIONS)
+    for component in components:
+        folder = COMPONENTS / component
+        objects += documents(folder)
+        for patch in _kustomization(folder).get("patches", ()):
+            text = patch["patch"] if "patch" in patch else (folder / patch["path"]).read_text()
+            _apply(objects, patch.get("target"), yaml.safe_load(text))
+        configurations |= {name: folder / name for name in configurations if (folder / name).exists()}
+    data = {name: file.read_text() for name, file in configurations.items()}
+    return [*objects, {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}]
+
+
+def base() -> list[Json]:
+    return shipped()
+
+
+def standalone() -> list[Json]:
+    return shipped("standalone-mtls")
+
+
+def planner() -> list[Json]:
+    """The overlay planner."""
+    objects = shipped("planner")
+    (config_map,) = of_kind(objects, "ConfigMap")
+    config_map["data"]["extender.yaml"] = (MANIFESTS / "overlays/planner/extender.yaml").read_text()
+    return objects
+
+
+def monitoring() -> list[Json]:
+    """The objects that the component monitoring adds."""
+    folder = COMPONENTS / "monitoring"
+    (made,) = _kustomization(folder)["configMapGenerator"]
+    data = {name: (folder / name).read_text() for name in made["files"]}
+    metadata = {"name": made["name"], "namespace": made["namespace"], "labels": made["options"]["labels"]}
+    return [*documents(folder), {"kind": "ConfigMap", "metadata": metadata, "data": data}]
+
+
+def documents(folder: Path) -> list[Json]:
+    """A copy of every object in the files that a kustomization lists as resources."""
+    listed = _kustomization(folder).get("resources", ())
+    files = [folder / name for name in listed if name.endswith(".yaml")]
+    return [copy.deepcopy(each) for file in files for each in _objects(file) if each]
+
+
+def _kustomization(folder: Path) -> Json:
+    (found,) = _objects(folder / "kustomization.yaml")
+    return found
 
 
 @cache
 def _objects(file: Path) -> list[Json]:
     # PyYAML's own parser takes a second for all of them, at the collection of every worker.
-    return [
+    return list(yaml.load_all(file.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
+
+
+def _apply(objects: list[Json], target: Json | None, patch: Any) -> None:
+    """Single operations for the target, or an object of which the rest is left out."""
+    wanted = target or {"kind": patch["kind"], "name": patch["metadata"]["name"]}
+    found = [
         each
-        for each in yaml.load_all(file.read_bytes(), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        if each
+        for each in objects
+        if re.fullmatch(wanted["kind"], each["kind"])
+        and re.fullmatch(wanted["name"], each["metadata"]["name"])
     ]
+    # A target may be an object of another component.
+    assert found or target, wanted
+    for each in found:
+        if isinstance(patch, list):
+            for operation in patch:
+                _operate(each, operation)
+        elif patch.get("$patch") == "delete":
+            objects.remove(each)
+        else:
+            _merge(each["spec"]["template"]["spec"], patch["spec"]["template"]["spec"])
 
 
-def base() -> list[Json]:
-    """manifests/base with the ConfigMap that config/ makes; a copy that may be changed."""
-    return [*copy.deepcopy(_base()), _config_map(REPOSITORY / "config")]
+def _operate(document: Any, operation: Json) -> None:
+    """An operation of RFC 6902."""
+    *above, last = _keys(operation["path"])
+    for key in above:
+        document = document[key]
+    if last == "-":
+        document.append(copy.deepcopy(operation["value"]))
+        return
+    if operation["op"] != "add":
+        # It has to be there.
+        document[last]
+    if operation["op"] == "remove":
+        del document[last]
+    elif operation["op"] == "test":
+        assert document[last] == operation["value"]
+    else:
+        document[last] = copy.deepcopy(operation["value"])
 
 
-def standalone() -> list[Json]:
-    """The same with the additions, replacements and removals of the component standalone-mtls."""
-    kustomization = yaml.safe_load((MTLS / "kustomization.yaml").read_bytes())
-    patches = [yaml.safe_load(each["patch"]) for each in kustomization["patches"] if "patch" in each]
-    assert all(each["$patch"] == "delete" for each in patches)
-    gone = {(each["kind"], each["metadata"]["name"]) for each in patches}
-    objects = [each for each in _base() if (each["kind"], each["metadata"]["name"]) not in gone]
-    assert len(objects) == len(_base()) - len(gone)
-    objects = copy.deepcopy(objects)
-    (patch,) = yaml.safe_load_all((MTLS / "scheduler.yaml").read_bytes())
-    for deployment in of_kind(objects, "Deployment"):
-        _merge(deployment["spec"]["template"]["spec"], patch["spec"]["template"]["spec"])
-    return [*objects, *documents(MTLS), _config_map(MTLS)]
+def _keys(path: str) -> Iterator[str | int]:
+    for part in path.split("/")[1:]:
+        yield int(part) if part.isdecimal() else part.replace("~1", "/")
 
 
 def _merge(spec: Json, patch: Json) -> None:
@@ -75,91 +140,3 @@ def _merge(spec: Json, patch: Json) -> None:
                 present[entry["name"]]["volumeMounts"] += entry["volumeMounts"]
             else:
                 spec[key].append(entry)
-
-
-def shares(*further: Path) -> list[Json]:
-    """The base with the component shares, and with further ones that add objects and replace fields."""
-    objects = copy.deepcopy(_base())
-    for component in (SHARES, *further):
-        objects += documents(component)
-        for patch in yaml.safe_load((component / "kustomization.yaml").read_bytes())["patches"]:
-            _replace(objects, patch)
-    return [*objects, _config_map(SHARES)]
-
-
-def dra() -> list[Json]:
-    """The base with the configuration of the component dra."""
-    return [*copy.deepcopy(_base()), _config_map(DRA)]
-
-
-def dra_health() -> list[Json]:
-    """The base with the component dra-health."""
-    return [*copy.deepcopy(_base()), *documents(DRA_HEALTH), _config_map(REPOSITORY / "config")]
-
-
-def placeholders() -> list[Json]:
-    """The base with the component placeholders."""
-    return [*copy.deepcopy(_base()), *documents(PLACEHOLDERS), _config_map(REPOSITORY / "config")]
-
-
-def idle_reclaim() -> list[Json]:
-    """The base with the component idle-reclaim."""
-    return [*copy.deepcopy(_base()), *documents(IDLE_RECLAIM), _config_map(REPOSITORY / "config")]
-
-
-def gangs() -> list[Json]:
-    """The base with the component gangs."""
-    return [*copy.deepcopy(_base()), *documents(GANGS), _config_map(REPOSITORY / "config")]
-
-
-def planner() -> list[Json]:
-    """The overlay planner."""
-    merged = _config_map(REPOSITORY / "config")
-    own = REPOSITORY / "manifests" / "overlays" / "planner" / "extender.yaml"
-    merged["data"]["extender.yaml"] = own.read_text()
-    return [*copy.deepcopy(_base()), *documents(PLANNER), merged]
-
-
-def monitoring() -> list[Json]:
-    """The objects that the component monitoring adds."""
-    (made,) = yaml.safe_load((MONITORING / "kustomization.yaml").read_bytes())["configMapGenerator"]
-    data = {name: (MONITORING / name).read_text() for name in made["files"]}
-    metadata = {"name": made["name"], "namespace": made["namespace"], "labels": made["options"]["labels"]}
-    return [*documents(MONITORING), {"kind": "ConfigMap", "metadata": metadata, "data": data}]
-
-
-def _replace(objects: list[Json], patch: Json) -> None:
-    """kustomize's result for a patch that tests and replaces single fields."""
-    target, operations = patch["target"], yaml.safe_load(patch["patch"])
-    for each in objects:
-        if not all(
-            re.fullmatch(pattern, found)
-            for pattern, found in (
-                (target["kind"], each["kind"]),
-                (target["name"], each["metadata"]["name"]),
-            )
-        ):
-            continue
-        for operation in operations:
-            *above, last = (int(key) if key.isdigit() else key for key in operation["path"].split("/")[1:])
-            parent: Any = each
-            for key in above:
-                parent = parent[key]
-            if operation["op"] == "replace":
-                parent[last] = operation["value"]
-            assert operation["op"] in ("test", "replace")
-            assert parent[last] == operation["value"]
-
-
-@cache
-def _base() -> list[Json]:
-    return [*documents(BASE), *documents(AGENT)]
-
-
-def _config_map(directory: Path) -> Json:
-    """Both configurations as kustomize merges them: a component's own, and the base's where it has none."""
-    own = directory / "extender.yaml"
-    extender = own if own.exists() else REPOSITORY / "config" / "default.yaml"
-    files = {"kube-scheduler.yaml": directory / "kube-scheduler.yaml", "extender.yaml": extender}
-    data = {name: file.read_text() for name, file in files.items()}
-    return {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}

@@ -7,16 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from tests.manifests.objects import Json, entries, namespace_of, of_kind
-from tests.manifests.shipped import (
-    base,
-    dra_health,
-    gangs,
-    idle_reclaim,
-    placeholders,
-    planner,
-    shares,
-    standalone,
-)
+from tests.manifests.shipped import base, shipped, standalone
 
 # Role to "group resource/subresource (names): verbs". The core group has no name.
 BASE = {
@@ -47,44 +38,50 @@ BASE = {
     },
 }
 FOLLOWING = "Role gpu-scheduler/gpu-scheduler-lease-reader"
-SHARES = {
-    "ClusterRole gpu-scheduler-shares": {
-        " pods: get",
-        " pods/binding: create",
-        " nodes/status: patch",
-        "gpu.scheduler-ext.io gpureservations: create get list update watch",
+# By component.
+ADDED: dict[str, dict[str, set[str]]] = {
+    "shares": {
+        "ClusterRole gpu-scheduler-shares": {
+            " pods: get",
+            " pods/binding: create",
+            " nodes/status: patch",
+            "gpu.scheduler-ext.io gpureservations: create get list update watch",
+        },
+        "ClusterRole gpureservations-view": {"gpu.scheduler-ext.io gpureservations: get list watch"},
     },
-    "ClusterRole gpureservations-view": {"gpu.scheduler-ext.io gpureservations: get list watch"},
-}
-DRA_HEALTH = {
-    "ClusterRole gpu-scheduler-device-taints": {"resource.k8s.io devicetaintrules: create delete"},
-}
-PLACEHOLDERS = {
-    "Role gpu-scheduler-placeholders/gpu-scheduler-placeholders": {
-        "batch jobs: create delete list",
-        " configmaps (gpu-placeholder-budget): get patch",
+    "dra-health": {
+        "ClusterRole gpu-scheduler-device-taints": {"resource.k8s.io devicetaintrules: create delete"},
     },
-}
-PLANNER = {"ClusterRole gpu-scheduler-planner": {" pods/status: patch"}}
-IDLE_RECLAIM = {
-    "ClusterRole gpu-scheduler-idle-reclaim": {
-        " namespaces: list",
-        " pods: get patch",
-        " pods/eviction: create",
+    "placeholders": {
+        "Role gpu-scheduler-placeholders/gpu-scheduler-placeholders": {
+            "batch jobs: create delete list",
+            " configmaps (gpu-placeholder-budget): get patch",
+        },
     },
-    "Role gpu-scheduler/gpu-scheduler-idle-reclaim": {
-        "coordination.k8s.io leases: create",
-        "coordination.k8s.io leases (gpu-scheduler-reclaim): get update",
+    "planner": {"ClusterRole gpu-scheduler-planner": {" pods/status: patch"}},
+    "idle-reclaim": {
+        "ClusterRole gpu-scheduler-idle-reclaim": {
+            " namespaces: list",
+            " pods: get patch",
+            " pods/eviction: create",
+        },
+        "Role gpu-scheduler/gpu-scheduler-idle-reclaim": {
+            "coordination.k8s.io leases: create",
+            "coordination.k8s.io leases (gpu-scheduler-reclaim): get update",
+        },
     },
-}
-GANGS = {
-    "ClusterRole gpu-scheduler-gangs": {
-        " pods: patch",
-        " pods/eviction: create",
-        "scheduling.k8s.io podgroups: get",
-        "scheduling.x-k8s.io podgroups: get",
-        "jobset.x-k8s.io jobsets: get",
-        *(f"kubeflow.org {kind}jobs: get" for kind in ("jax", "mpi", "paddle", "pytorch", "tf", "xgboost")),
+    "gangs": {
+        "ClusterRole gpu-scheduler-gangs": {
+            " pods: patch",
+            " pods/eviction: create",
+            "scheduling.k8s.io podgroups: get",
+            "scheduling.x-k8s.io podgroups: get",
+            "jobset.x-k8s.io jobsets: get",
+            *(
+                f"kubeflow.org {kind}jobs: get"
+                for kind in ("jax", "mpi", "paddle", "pytorch", "tf", "xgboost")
+            ),
+        },
     },
 }
 STANDALONE = {
@@ -116,12 +113,7 @@ def _lines(rule: Json) -> Iterator[str]:
     ("objects", "expected"),
     [
         pytest.param(base(), BASE, id="of the base"),
-        pytest.param(shares(), BASE | SHARES, id="with shares"),
-        pytest.param(dra_health(), BASE | DRA_HEALTH, id="with rules about devices"),
-        pytest.param(placeholders(), BASE | PLACEHOLDERS, id="with placeholders"),
-        pytest.param(gangs(), BASE | GANGS, id="with gangs"),
-        pytest.param(idle_reclaim(), BASE | IDLE_RECLAIM, id="with reclaim of idle GPUs"),
-        pytest.param(planner(), BASE | PLANNER, id="with planning ahead"),
+        *(pytest.param(shipped(name), BASE | added, id=f"with {name}") for name, added in ADDED.items()),
         pytest.param(
             standalone(),
             {role: lines for role, lines in BASE.items() if role != FOLLOWING} | STANDALONE,
@@ -162,9 +154,9 @@ def granted(objects: Sequence[Json], account: str) -> set[str]:
     ("objects", "further"),
     [
         pytest.param(base(), {FOLLOWING}, id="in the base"),
-        pytest.param(shares(), {FOLLOWING, "ClusterRole gpu-scheduler-shares"}, id="with shares"),
-        pytest.param(idle_reclaim(), {FOLLOWING, *IDLE_RECLAIM}, id="with reclaim"),
-        pytest.param(planner(), {FOLLOWING, *PLANNER}, id="with planning ahead"),
+        pytest.param(shipped("shares"), {FOLLOWING, "ClusterRole gpu-scheduler-shares"}, id="with shares"),
+        pytest.param(shipped("idle-reclaim"), {FOLLOWING, *ADDED["idle-reclaim"]}, id="with reclaim"),
+        pytest.param(shipped("planner"), {FOLLOWING, *ADDED["planner"]}, id="with planning ahead"),
         pytest.param(standalone(), set(STANDALONE), id="by itself"),
     ],
 )

@@ -12,14 +12,15 @@ from scheduler_ext.core.request.request import MAX_SHARES
 from scheduler_ext.core.request.resource_names import DEFAULT_SHARE
 from scheduler_ext.wire.pod.cached_pod import DEVICES_PREFIX
 from tests.manifests.objects import of_kind
-from tests.manifests.shipped import REPOSITORY, SHARES_CDI, shares
+from tests.manifests.shipped import REPOSITORY, shipped
 
 SAMPLES = REPOSITORY / "manifests" / "samples"
 _WITHOUT = re.compile(r"gpu\.scheduler-ext\.io/memory-mib|devices\.gpu\.scheduler-ext\.io/")
 
 
 def test_the_policies_name_the_resource_and_the_annotation_of_the_code() -> None:
-    policies = of_kind(shares(SHARES_CDI), "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
+    objects = shipped("shares", "shares-cdi")
+    policies = of_kind(objects, "MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
     named = {found for policy in policies for found in _WITHOUT.findall(yaml.safe_dump(policy, width=10_000))}
     assert named == {DEFAULT_SHARE, DEVICES_PREFIX}
 
@@ -27,7 +28,7 @@ def test_the_policies_name_the_resource_and_the_annotation_of_the_code() -> None
 def test_a_reservation_has_room_for_every_pod_the_extender_takes() -> None:
     (crd,) = [
         each
-        for each in of_kind(shares(), "CustomResourceDefinition")
+        for each in of_kind(shipped("shares"), "CustomResourceDefinition")
         if each["spec"]["names"]["kind"] == "GPUReservation"
     ]
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]

@@ -71,17 +71,6 @@ def test_variables_are_of_metrics_that_are_there(known: dict[str, set[str]]) -> 
 
 
 @needs_prometheus
-def test_prometheus_takes_every_expression(tmp_path: Path) -> None:
-    def rule(number: int, expression: str) -> dict[str, str]:
-        return {"record": f"expression_{number}", "expr": expression}
-
-    every = [rule(*pair) for pair in enumerate(expressions().values())]
-    file = tmp_path / "all.yaml"
-    file.write_text(yaml.safe_dump({"groups": [{"name": "all", "rules": every}]}))
-    assert f"{len(every)} rules found" in promtool("check", "rules", file)
-
-
-@needs_prometheus
 def test_prometheus_takes_the_rules(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(rules_file())

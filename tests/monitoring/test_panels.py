@@ -11,26 +11,21 @@ import pytest
 import yaml
 
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.server.metrics.registry import Metrics
-from scheduler_ext.wire.config import Configuration
 from tests.monitoring.component import Query, panels, queries
 from tests.monitoring.prometheus import needs_prometheus, promtool
-from tests.server.test_gpu_metrics import Fixed, sample, scraped
+from tests.server.test_gpu_metrics import sample, told
 
 STATS = [panel["title"] for panel in panels() if panel["type"] == "stat"]
 
 
 def series_of(infos: list[NodeInfo]) -> list[dict[str, str]]:
     """What promtool takes for the scrape of an extender with these nodes."""
-    source = Fixed()
-    source.set(infos)
-    found = scraped(Metrics(source, Configuration()))
     return [
         {
             "series": f"{name}{{{','.join(f'{label}={json.dumps(value)}' for label, value in labels)}}}",
             "values": f"{value}x5",
         }
-        for name, samples in found.items()
+        for name, samples in told(infos).items()
         for labels, value in samples.items()
     ]
 

@@ -30,7 +30,7 @@ from tests.server.process.server_process import eventually
 from tests.server.process.test_serve_cluster import Following
 
 SAMPLES = ROOT / "manifests" / "samples"
-H100 = "NVIDIA H100 80GB HBM3"
+H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
 SHARE = "gpu.scheduler-ext.io/memory-mib"
 NAMES = ["h100-01", "h100-02", "share-l4-01", "share-l4-02"]
 WHOLE = "nvidia.com/gpu"
@@ -142,35 +142,6 @@ def test_every_panel_shows_something(prometheus: Prometheus, query: Query) -> No
         assert set(re.findall(r"{{(\w+)}}", query.legend)) - {"cluster"} <= labels.keys()
 
 
-# The rest needs requests, or is about what only one of the clusters has.
-EVERYWHERE = {
-    *(
-        "Extender",
-        "Ready replicas",
-        "Stale nodes",
-        "Missing nodes",
-        "Sick GPUs",
-        "Longest wait",
-        "Waiting pods",
-    ),
-    *("Free GPUs", "GPUs", "Allocated", "Free memory", "Fragmentation", "Memory", "Free memory by model"),
-    *("Nodes with most free memory", "Promises by state", "Nodes by state of their report"),
-}
-
-
-@pytest.mark.parametrize(
-    "query",
-    [each for each in queries() if each.panel in EVERYWHERE],
-    ids=lambda query: f"{query.panel}, {query.legend}",
-)
-def test_two_clusters_are_shown_apart_and_one_can_be_chosen(prometheus: Prometheus, query: Query) -> None:
-    def clusters(expression: str) -> set[str | None]:
-        return {labels.get("cluster") for labels, _ in prometheus.query(expression)}
-
-    assert clusters(query.expression) == {None, PARIS}
-    assert clusters(query.chosen(cluster=PARIS)) == {PARIS}
-
-
 def test_panels_agree_with_the_inventory(prometheus: Prometheus) -> None:
     shown = {query.panel: without_cluster(prometheus.query(query.expression)) for query in queries()}
     config = Configuration()
@@ -243,11 +214,6 @@ def test_the_table_of_long_waits_has_as_many_pods_as_configured_with_their_reaso
     assert prometheus.value(queries_of("Waiting pods")[0].chosen(cluster="")) == 2
 
 
-def test_no_wait_is_shown_as_0(prometheus: Prometheus) -> None:
-    for title in ("Longest wait", "Waiting pods"):
-        assert prometheus.value(queries_of(title)[0].chosen(cluster=PARIS)) == 0
-
-
 def queries_of(title: str) -> list[Query]:
     return [query for query in queries() if query.panel == title]
 
@@ -289,22 +255,7 @@ def test_alerts_about_reports_can_leave_out_nodes_without_an_agent(prometheus: P
     assert len(prometheus.query("gpu_extender_inventory_nodes - gpu_extender_nodes_kept_from_agent")) == 9
 
 
-def expanded(rule: Mapping[str, Any], series: str, namespace: str) -> str:
-    """The query that prometheus-adapter makes for a HorizontalPodAutoscaler of a namespace, without selector.
-
-    As its documentation on external metrics has it: a Go template between << and >>, where LabelMatchers is
-    the namespace, under the label that the rule maps to it.
-    """
-    (label,) = (
-        name for name, each in rule["resources"]["overrides"].items() if each["resource"] == "namespace"
-    )
-    fields = {"Series": series, "LabelMatchers": f'{label}="{namespace}"', "GroupBy": ""}
-    text: str = re.sub(r"<<\s*\.(\w+)\s*>>", lambda found: fields[found[1]], rule["metricsQuery"])
-    assert "<<" not in text
-    return text
-
-
-def adapter_rule(name: str = "gpus_for_workers") -> Mapping[str, Any]:
+def adapter_rule(name: str) -> Mapping[str, Any]:
     rules = yaml.safe_load((SAMPLES / "prometheus-adapter.yaml").read_bytes())["externalRules"]
     (rule,) = [each for each in rules if each["name"]["as"] == name]
     assert isinstance(rule, dict)
@@ -316,61 +267,38 @@ def test_the_adapter_finds_the_metric_that_the_autoscaler_asks() -> None:
         list(yaml.safe_load_all((SAMPLES / "scale-on-gpus.yaml").read_bytes())), "HorizontalPodAutoscaler"
     )
     (metric,) = scaler["spec"]["metrics"]
-    assert metric["external"]["metric"] == {"name": adapter_rule()["name"]["as"]}
+    rule = adapter_rule(metric["external"]["metric"]["name"])
+    assert rule["resources"]["overrides"] == {"namespace": {"resource": "namespace"}}
+
+
+REPLICAS, WAITING, MEMORY = "gpu_schedulable_replicas", "gpu_waiting_pods", "gpu_memory_used_bytes"
+SPARE, NOBODY = "gpus_for_workers", 'namespace="nobody"'
 
 
 @pytest.mark.parametrize(
-    ("rule", "series"),
+    ("rule", "matchers", "model", "expected"),
     [
-        ("gpus_for_workers", "gpu_extender_gpus_unallocated"),
-        ("gpu_schedulable_replicas", "gpu_extender_schedulable_replicas"),
-        ("gpu_waiting_pods", "gpu_extender_active"),
-        ("gpu_utilization", "gpu_extender_device_utilization_ratio"),
-        ("gpu_memory_used_bytes", "gpu_extender_device_memory_used_bytes"),
+        pytest.param(REPLICAS, 'workload="spare-gpu-worker"', H100, 11.0, id="replicas that fit"),
+        pytest.param(WAITING, 'namespace="default",owner_name="train"', H100, 2.0, id="two pods wait"),
+        pytest.param(WAITING, 'namespace="default",owner_name="serve"', H100, 0.0, id="none waits"),
+        pytest.param("gpu_utilization", "", H100, 0.776, id="five held GPUs, of which one is idle"),
+        pytest.param(MEMORY, "", H100, 289_000 * 2**20, id="memory of all nodes"),
+        pytest.param(MEMORY, 'hostname="h100-02"', H100, 0.0, id="memory of an empty node"),
+        pytest.param(SPARE, NOBODY, H100, 11.0, id="GPUs without any holder"),
+        pytest.param(SPARE, 'namespace="research"', H100, 17.0, id="and those of the namespace itself"),
+        pytest.param(SPARE, NOBODY, A100, 2.0, id="without sick ones and those with MIG"),
     ],
 )
-def test_the_adapters_rules_find_a_series(prometheus: Prometheus, rule: str, series: str) -> None:
-    found = prometheus.get("series", **{"match[]": adapter_rule(rule)["seriesQuery"]})
-    assert {each["__name__"] for each in found} == {series}
-
-
-def test_an_autoscaler_learns_of_replicas_that_fit(prometheus: Prometheus) -> None:
-    rule = adapter_rule("gpu_schedulable_replicas")
-    text = rule["metricsQuery"].replace("<<.Series>>", rule["seriesQuery"])
-    query = text.replace("<<.LabelMatchers>>", 'workload="spare-gpu-worker"')
-    assert prometheus.query(query) == [({"workload": "spare-gpu-worker"}, 11.0)]
-
-
-@pytest.mark.parametrize(
-    ("owner", "expected"),
-    [
-        pytest.param("train", 2.0, id="two pods wait"),
-        pytest.param("serve", 0.0, id="none waits, which is no missing metric"),
-    ],
-)
-def test_an_autoscaler_learns_of_waiting_pods(prometheus: Prometheus, owner: str, expected: float) -> None:
-    rule = adapter_rule("gpu_waiting_pods")
-    text = rule["metricsQuery"].replace("<<.Series>>", rule["seriesQuery"])
-    query = text.replace("<<.LabelMatchers>>", f'namespace="default",owner_name="{owner}"')
-    assert prometheus.query(query) == [({}, expected)]
-
-
-@pytest.mark.parametrize(
-    ("rule", "selector", "expected"),
-    [
-        pytest.param("gpu_utilization", "", 0.776, id="five held GPUs, of which one is idle"),
-        pytest.param("gpu_memory_used_bytes", "", 289_000 * 2**20, id="memory of all nodes"),
-        pytest.param("gpu_memory_used_bytes", 'hostname="h100-02"', 0.0, id="memory of an empty node"),
-    ],
-)
-def test_an_autoscaler_learns_how_busy_a_model_is(
-    prometheus: Prometheus, rule: str, selector: str, expected: float
+def test_an_autoscaler_learns(
+    prometheus: Prometheus, rule: str, matchers: str, model: str, expected: float
 ) -> None:
+    """As prometheus-adapter's documentation on external metrics has it: one query finds the series, and the
+    other one is a Go template between << and >>, where LabelMatchers are the selector and the namespace."""
     found = adapter_rule(rule)
-    series = found["seriesQuery"].partition("{")[0]
-    text = found["metricsQuery"].replace("<<.Series>>", series)
-    ((_, value),) = prometheus.query(text.replace("<<.LabelMatchers>>", selector))
-    assert value == pytest.approx(expected)
+    (series,) = {each["__name__"] for each in prometheus.get("series", **{"match[]": found["seriesQuery"]})}
+    fields = {"Series": series, "LabelMatchers": matchers, "GroupBy": ""}
+    query = re.sub(r"<<\s*\.(\w+)\s*>>", lambda field: fields[field[1]], found["metricsQuery"])
+    assert prometheus.value(query.replace(H100, model)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("namespace", "expected"), [("batch", 11.0), ("research", 17.0)])
@@ -381,18 +309,3 @@ def test_keda_learns_of_all_workers_that_would_fit(
     query = trigger["metadata"]["query"]
     assert 'namespace="batch"' in query
     assert prometheus.query(query.replace('"batch"', f'"{namespace}"')) == [({}, expected)]
-
-
-@pytest.mark.parametrize(
-    ("model", "namespace", "expected"),
-    [
-        pytest.param(H100, "nobody", 11.0, id="GPUs without any holder"),
-        pytest.param(H100, "research", 17.0, id="and those that the namespace has itself"),
-        pytest.param("NVIDIA A100-SXM4-80GB", "nobody", 2.0, id="without sick ones and those with MIG"),
-    ],
-)
-def test_an_autoscaler_learns_of_spare_gpus(
-    prometheus: Prometheus, model: str, namespace: str, expected: float
-) -> None:
-    query = expanded(adapter_rule(), "gpu_extender_gpus_unallocated", namespace).replace(H100, model)
-    assert prometheus.query(query) == [({}, expected)]

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import Waiting
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import assemble, read_objects, waiting
-from tests.core.reported import NAMES
-from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, names_body, node, pod
+from tests.kube_objects import Json, gpu, gpu_node, holder, names_body, node, pod
 from tests.page.browser import Browser
 from tests.page.conditions import LONG, RIGHT_TO_LEFT, WHOLE
 from tests.page.page_server import PageServer
@@ -48,9 +46,9 @@ def objects() -> list[Json]:
 
 def follow(server: PageServer, *more: Json) -> None:
     """Give the server these pods beside the others."""
-    read = read_objects(inventory(*objects(), *more))
-    server.extender.replace_nodes(assemble(read, NAMES).values())
-    server.pending_lines, server.pods = [], waiting(read, NAMES)
+    # Lines stand for pods where there are none.
+    server.pending_lines = []
+    server.follow(*objects(), *more)
     explainer = Explainer(server, server.extender.record, Configuration())
     server.pending_lines = Waiting(server, server.extender.record, explainer).lines()
 
@@ -83,7 +81,7 @@ def follows(page: Browser, text: str) -> None:
 @contextmanager
 def pods_server() -> Iterator[PageServer]:
     """The page over these pods, after one request of kube-scheduler."""
-    with PageServer(()) as running:
+    with PageServer() as running:
         follow(running, WANTS)
         answer = running.extender.filter(names_body(WANTS, ["busy", "crowd"]), float("inf"))
         running.extender.record.answered("filter", answer)

@@ -38,3 +38,26 @@ def details(page: Browser, name: str) -> str:
     table = "return document.querySelector('#detail [aria-label=GPUs]')?.textContent ?? ''"
     page.eventually(lambda: "Held by" in page.script(table), "its details are shown")
     return page.text("#detail")
+
+
+def rows(page: Browser, view: str) -> list[list[str]]:
+    """The cells of a view's table, row by row."""
+    found = page.script(
+        "return [...document.querySelectorAll(`#${arguments[0]} tbody tr`)]"
+        ".map((row) => [...row.children].map((each) => each.innerText.replace(/\\s+/g, ' ')))",
+        view,
+    )
+    return [[str(text) for text in row] for row in found]
+
+
+def named_roles(page: Browser, *more: str) -> set[str]:
+    """The roles of what a reader can use, and `more`, each of which has a name."""
+    roles = {"button", "combobox", "dialog", "heading", "link", "listbox", "region", "searchbox", *more}
+    tree = page.devtools("Accessibility.getFullAXTree")["nodes"]
+    found = [
+        (entry["role"]["value"], entry.get("name", {}).get("value", ""))
+        for entry in tree
+        if not entry["ignored"] and entry.get("role", {}).get("value") in roles
+    ]
+    assert [role for role, name in found if not name] == []
+    return {role for role, _ in found}

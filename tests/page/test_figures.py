@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from scheduler_ext.sources.source_status import Problem
 from scheduler_ext.wire.objects import assemble, read_objects
@@ -44,10 +43,6 @@ HELD = [
 ]
 
 
-def served(*objects: Json, pending_lines: list[dict[str, Any]] | None = None) -> PageServer:
-    return PageServer(assemble(read_objects(inventory(*objects)), NAMES).values(), pending_lines or [])
-
-
 def tile(page: Browser, name: str) -> list[str]:
     """A total by the beginning of its name: its value, and the text below it."""
     found = page.script(
@@ -66,7 +61,7 @@ def figure(page: Browser, selector: str, pattern: str) -> str:
 
 
 def test_what_is_held_without_the_devices_being_known(browser: Browser) -> None:
-    with served(*HELD) as server:
+    with PageServer().follow(*HELD) as server:
         opened(browser, server.url)
         text = card(browser, "eight")
         assert "at least 4 GPUs held, devices unknown" in text
@@ -104,7 +99,7 @@ def test_nodes_without_a_fresh_report_count_where_they_take_pods(browser: Browse
 
 def test_all_that_is_of_this_moment_is_one_number(browser: Browser) -> None:
     running = pod("runs", {WHOLE: "3"}, on="a")
-    with served(alike("a", 4), node("a", {WHOLE: "4"}), running, pending_lines=[line()]) as server:
+    with PageServer((), [line()]).follow(alike("a", 4), node("a", {WHOLE: "4"}), running) as server:
         opened(browser, server.url)
         assert tile(browser, "Allocated")[0] == "75 %"
         assert figure(browser, "#history", r"allocated[^%]*?(\d+ %)") == "75 %"
@@ -117,7 +112,7 @@ def test_a_filtered_list_says_that_it_is_a_part(browser: Browser) -> None:
     lines = [line(), line(namespace="other", name="else", uid="e")]
     running = pod("runs", {WHOLE: "1"}, on="a")
     running["metadata"]["namespace"] = "research"
-    with served(alike("a", 2), alike("b", 2), running, pending_lines=lines) as server:
+    with PageServer((), lines).follow(alike("a", 2), alike("b", 2), running) as server:
         opened(browser, server.url)
         browser.choose("[name=namespace]", "research")
         browser.eventually(lambda: names(browser) == ["a"], "one node is left")
@@ -130,13 +125,14 @@ def test_a_filtered_list_says_that_it_is_a_part(browser: Browser) -> None:
 
 class TestABrokenSource:
     def test_each_fault_is_told_until_it_is_mended(self, browser: Browser) -> None:
-        with served(alike("a", 1)) as server:
+        with PageServer().follow(alike("a", 1)) as server:
             opened(browser, server.url)
             assert browser.text("#banner") == ""
-            server.problems = [
+            problems = [
                 Problem("inventory file", "/inventory.json: neither YAML nor JSON", 1.0),
                 Problem("watch of pods", "403 Forbidden: <b>may not</b>", 90.0),
             ]
+            server.tell(problems=problems)
             told(
                 browser, lambda text: "The inventory file cannot be read since" in text and "(2 min)" in text
             )
@@ -145,18 +141,18 @@ class TestABrokenSource:
             assert "403 Forbidden: <b>may not</b>" in browser.text("#banner")
             assert names(browser) == ["a"], "what was known stays"
             browser.eventually(lambda: "out of date" in browser.text("#announce"), "the ear is told")
-            server.problems = []
+            server.tell(problems=[])
             browser.eventually(lambda: browser.text("#connection") == "Live", "it goes on")
             assert browser.text("#banner") == ""
 
     def test_agents_that_do_not_report(self, browser: Browser) -> None:
-        objects = [alike(f"n{number:02}", 1) for number in range(60)]
-        with served(*objects) as server:
-            infos = list(assemble(read_objects(inventory(*objects)), NAMES).values())
+        objects = inventory(*(alike(f"n{number:02}", 1) for number in range(60)))
+        infos = list(assemble(read_objects(objects), NAMES).values())
+        with PageServer() as server:
 
             def late(number: int, freshness: str) -> None:
                 changed = [replace(info, freshness=freshness) for info in infos[:number]]
-                server.extender.replace_nodes(changed + infos[number:])
+                server.set(changed + infos[number:])
 
             late(3, "Stale")
             opened(browser, server.url)

@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.wire.config import Configuration, IdleSection
-from scheduler_ext.wire.objects import read_objects
 from tests.kube_idle import CLUSTER, WHOLE, running
-from tests.kube_objects import gpu, gpu_node, inventory, node
+from tests.kube_objects import gpu, gpu_node, node
 from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.page_server import PageServer
 from tests.page.reading import card, details, names, opened
@@ -21,10 +19,7 @@ pytestmark = NEEDS_BROWSER
 @pytest.fixture(scope="module")
 def some() -> Iterator[PageServer]:
     """The cluster of tests/kube_idle.py: the nodes h100 and t4 have an idle GPU each, the node plain none."""
-    state = state_of(read_objects(inventory(*CLUSTER)), "test", Configuration().resource_names())
-    server = PageServer(state.infos.values())
-    server.readings, server.facts = state.readings, state.facts
-    with server as running:
+    with PageServer().follow(*CLUSTER) as running:
         yield running
 
 
@@ -41,14 +36,7 @@ def test_a_gpu_on_which_only_others_compute_has_no_idle_time_of_its_own(browser:
     mine = {"uid": "uid-lazy", "memoryMiB": 100, "idleSeconds": 7200}
     shared = gpu_node("shared", [gpu(0, idleSeconds=5, utilizationPercent=90, holders=[mine])])
     lazy = running("lazy", "shared", 90_000)
-    state = state_of(
-        read_objects(inventory(shared, node("shared", {WHOLE: "1"}), lazy)),
-        "test",
-        Configuration().resource_names(),
-    )
-    server = PageServer(state.infos.values())
-    server.readings, server.facts = state.readings, state.facts
-    with server as found:
+    with PageServer().follow(shared, node("shared", {WHOLE: "1"}), lazy) as found:
         opened(browser, found.url)
         assert "90 % busy. Idle: its pods have computed nothing." in card(browser, "shared")
 
@@ -75,8 +63,7 @@ def test_a_filter_of_idle_nodes_and_the_list_of_pods_with_times(browser: Browser
 def test_pauses_are_shown_from_the_configured_time_on(browser: Browser, after: str, shown: bool) -> None:
     config = Configuration(idle=IdleSection(after=after))
     paused = gpu_node("paused", [gpu(0, utilizationPercent=0, idleSeconds=600)])
-    state = state_of(read_objects(inventory(paused)), "test", config.resource_names())
-    with PageServer(state.infos.values(), readings=state.readings, config=config) as server:
+    with PageServer(config=config).follow(paused) as server:
         opened(browser, server.url)
         assert ("Has computed nothing for 10 min." in card(browser, "paused")) is shown
         assert ("idle for 10 min" in details(browser, "paused")) is shown

@@ -6,10 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler_ext.wire.objects import assemble, read_objects
-from scheduler_ext.wire.readings import readings_of
-from tests.core.reported import NAMES
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, pod
 from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.conditions import WAITING, WHOLE
 from tests.page.page_server import PageServer
@@ -33,9 +30,7 @@ def some() -> Iterator[PageServer]:
         gpu(1, utilizationPercent=0, idleSeconds=5400),
     ]
     nodes = (gpu_node("measured", devices), gpu_node("plain", [gpu(0, "GPU-p", memory=IDLE)]), train)
-    found = read_objects(inventory(*nodes))
-    infos, readings = assemble(found, NAMES).values(), readings_of(found.gpu_nodes)
-    with PageServer(infos, WAITING, readings=readings) as running:
+    with PageServer((), WAITING).follow(*nodes) as running:
         yield running
 
 
@@ -89,8 +84,7 @@ def test_the_parts_of_holders_are_the_requested_memory(browser: Browser) -> None
     labels = {"gpu.scheduler-ext.io/sharing": "memory"}
     shares = gpu_node("shares", [gpu(0, "GPU-shares-0")]), node("shares", {SHARE: "81920"}, labels=labels)
     running = [pod(name, {WHOLE: "1"}, on=name) for name in ("whole", "part")]
-    objects = inventory(whole, part, *shares, *running, serving)
-    with PageServer(assemble(read_objects(objects), NAMES).values()) as server:
+    with PageServer().follow(whole, part, *shares, *running, serving) as server:
         opened(browser, server.url)
         for name, requested, held in (
             ("whole", "79.4 GiB", "default/whole whole GPU"),

@@ -14,6 +14,7 @@ from tests.page.browser import NEEDS_BROWSER, Browser
 from tests.page.conditions import RIGHT_TO_LEFT, WHOLE
 from tests.page.page_server import PageServer
 from tests.page.pods_cluster import IMAGE, WANTS, follow, goes_to, of, pods_server, shows
+from tests.page.reading import rows
 
 pytestmark = NEEDS_BROWSER
 
@@ -24,14 +25,6 @@ GANG = GangKey("batch", "annotation", IMAGE)
 def server() -> Iterator[PageServer]:
     with pods_server() as running:
         yield running
-
-
-def rows(page: Browser) -> list[list[str]]:
-    found = page.script(
-        "return [...document.querySelectorAll('#queue tbody tr')]"
-        ".map((row) => [...row.children].map((each) => each.innerText.replace(/\\s+/g, ' ')))"
-    )
-    return [[str(text) for text in row] for row in found]
 
 
 def planned(server: PageServer) -> None:
@@ -52,8 +45,8 @@ def test_the_rows_of_a_plan(page: Browser, server: PageServer) -> None:
     planned(server)
     try:
         page.click("[name=view-queue]")
-        page.eventually(lambda: len(rows(page)) == 3, "a row for a pod, a gang and a pod")
-        first, gang, last = rows(page)
+        page.eventually(lambda: len(rows(page, "queue")) == 3, "a row for a pod, a gang and a pod")
+        first, gang, last = rows(page, "queue")
         assert page.text("#nodes-title") == "Queue"
         assert first[:2] == ["1", "research/wants 4 × nvidia.com/gpu · priority 9"]
         assert first[2:4] == ["nominated", "roomy"]
@@ -76,11 +69,13 @@ def test_without_a_plan_the_order_is_kube_schedulers(page: Browser, server: Page
     follow(server, WANTS, later)
     try:
         goes_to(page, server, "?view=queue")
-        page.eventually(lambda: len(rows(page)) == 2, "both pods are listed")
-        assert [row[1].split()[0] for row in rows(page)] == ["research/wants", "batch/later"]
+        page.eventually(lambda: len(rows(page, "queue")) == 2, "both pods are listed")
+        assert [row[1].split()[0] for row in rows(page, "queue")] == ["research/wants", "batch/later"]
         assert "planning is off" in page.text("#queue caption")
         page.choose("[name=namespace]", "batch")
-        page.eventually(lambda: [row[0] for row in rows(page)] == ["2"], "with its place in the whole queue")
+        page.eventually(
+            lambda: [row[0] for row in rows(page, "queue")] == ["2"], "with its place in the whole queue"
+        )
     finally:
         follow(server, WANTS)
 

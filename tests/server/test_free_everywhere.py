@@ -9,7 +9,6 @@ from dataclasses import replace
 from io import StringIO
 from typing import Any
 
-import pytest
 from hypothesis import given
 
 from scheduler_ext.cli.inventory import print_inventory
@@ -21,7 +20,7 @@ from scheduler_ext.views.overview import node_row
 from scheduler_ext.wire.config import Configuration
 from tests.core.reported import NAMES
 from tests.free_memory import clusters_with_closed_parts
-from tests.server.test_gpu_metrics import Fixed, metrics_of, sample, scraped
+from tests.server.test_gpu_metrics import sample, told
 
 FREE = "gpu_extender_device_memory_free_bytes"
 CONFIG = Configuration()
@@ -51,20 +50,18 @@ def in_the_terminal(infos: list[NodeInfo]) -> dict[str, int]:
 def on_the_page(infos: list[NodeInfo]) -> dict[str, int]:
     """The amounts that the page adds up, from the wire."""
     rows = [node_row(resolve(info, NAMES, 10), NAMES, CONFIG.memory.headroom_percent) for info in infos]
-    told = json.loads(json.dumps([row for row in rows if row is not None]))
+    sent = json.loads(json.dumps([row for row in rows if row is not None]))
     return {
         row[0]: sum(each[5] for _, _, devices in row[7] for each in devices)
-        for row in told
+        for row in sent
         if row[2] != "labels" and row[7]
     }
 
 
 def in_the_metrics(infos: list[NodeInfo]) -> dict[str, int]:
     """Nodes with a Missing agent have no series, which sums count as zero."""
-    source = Fixed()
-    source.set(infos)
     sums = dict.fromkeys(in_json(infos), 0)
-    for labels, value in scraped(metrics_of(source, "device")).get(FREE, {}).items():
+    for labels, value in told(infos, "device").get(FREE, {}).items():
         sums[dict(labels)["hostname"]] += int(value) // 2**20
     return sums
 
@@ -78,50 +75,11 @@ def test_four_answers_are_one(infos: tuple[NodeInfo, ...]) -> None:
 
 
 def test_an_instance_held_on_an_unknown_gpu_is_free_on_none() -> None:
-    infos = [held(of("mig-a100-01"), UnitAsk("nvidia.com/mig-3g.40gb", 1, "3g.40gb"))]
-    source = Fixed()
-    source.set(infos)
-    told = scraped(metrics_of(source, "node"))["gpu_extender_mig_instances_free"]
-    in_metrics = {dict(labels)["profile"]: value for labels, value in told.items()}
+    request = GpuRequest(units=(UnitAsk("nvidia.com/mig-3g.40gb", 1, "3g.40gb"),))
+    late = BoundPod("late", "default", "late", 0, request)
+    infos = [replace(info, pods=(late,)) for info in sample() if info.name == "mig-a100-01"]
+    free = told(infos)["gpu_extender_mig_instances_free"]
+    in_metrics = {dict(labels)["profile"]: value for labels, value in free.items()}
     (item,) = inventory_list(infos, CONFIG)["items"]
     assert item["migFree"] == in_metrics
     assert in_metrics["3g.40gb"] == 0
-
-
-def of(name: str) -> NodeInfo:
-    return next(info for info in sample() if info.name == name)
-
-
-def held(info: NodeInfo, *units: UnitAsk) -> NodeInfo:
-    """The node with a running pod whose GPUs the agent has not seen yet."""
-    late = BoundPod("late", "default", "late", 0, GpuRequest(units=units))
-    return replace(info, pods=(*info.pods, late))
-
-
-def test_gpus_that_a_pod_holds_without_the_agent_having_seen_which_are_counted() -> None:
-    source = Fixed()
-    source.set([held(of("h100-02"), UnitAsk("nvidia.com/gpu", 3))])
-    found = scraped(metrics_of(source, "device"))
-    for name in ("gpus_allocated", "gpus_unattributed"):
-        assert list(found[f"gpu_extender_{name}"].values()) == [3]
-    requested = found["gpu_extender_device_memory_requested_bytes"].values()
-    assert (sum(map(bool, requested)), sum(requested) // 2**20) == (3, 243_207)
-
-
-@pytest.mark.parametrize(
-    ("info", "free"),
-    [
-        pytest.param(of("a100-01"), 162_770, id="nothing of a sick GPU is free"),
-        pytest.param(
-            held(of("h100-02"), UnitAsk("nvidia.com/gpu", 3)),
-            5 * 648_552 // 8,
-            id="nor of three that a pod holds, which is not known",
-        ),
-        pytest.param(
-            replace(of("h100-02"), freshness="Stale"), 648_552, id="of a late report its last values"
-        ),
-    ],
-)
-def test_free_memory_of_the_sample(info: NodeInfo, free: int) -> None:
-    answers = (in_json, in_the_terminal, on_the_page, in_the_metrics)
-    assert [answer([info]) for answer in answers] == [{info.name: free}] * 4

@@ -5,9 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from types import MappingProxyType
 from typing import get_args
 
 import pytest
@@ -16,14 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from scheduler_ext.core.filters import REASONS
 from scheduler_ext.core.filters.memory import FreeMemory
 from scheduler_ext.core.filters.model import Model
+from scheduler_ext.core.gpu.gpu import Memory
 from scheduler_ext.core.node.node import BoundPod, Node, NodeInfo
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.waiting import LongWait
 from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.blind_rejections import BlindRejections
-from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.new_nodes import CURES, NewNodes
 from scheduler_ext.server.metrics import gpu_metrics
 from scheduler_ext.server.metrics.gpu_metrics import FAMILIES, Detail, labels_of
@@ -33,30 +31,14 @@ from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.views.node_usage import NodeUsage, node_usage
 from scheduler_ext.wire.config import Configuration, MetricsSection
 from scheduler_ext.wire.objects import assemble, read_objects
+from tests.core.reported import device
+from tests.core.reported import node as reported
 from tests.kube_objects import gpu, gpu_node, inventory, node, pod
 from tests.pages import SAMPLE
+from tests.server.followed import Followed
 
 DETAILS: tuple[Detail, ...] = get_args(Detail)
 Labels = tuple[tuple[str, str], ...]
-
-
-class Fixed:
-    """A source of nodes that a test sets."""
-
-    binder = None
-
-    def __init__(self) -> None:
-        self.extender = Extender(Configuration())
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        return self.extender.snapshot
-
-    def status(self) -> SourceStatus:
-        return SourceStatus([Check("inventory", True)], 0.0)
-
-    def set(self, infos: list[NodeInfo]) -> None:
-        self.extender.replace_nodes(infos)
 
 
 def sample() -> list[NodeInfo]:
@@ -73,8 +55,15 @@ def scraped(metrics: Metrics) -> dict[str, dict[Labels, float]]:
     return found
 
 
-def metrics_of(source: Fixed, detail: Detail = "node") -> Metrics:
+def metrics_of(source: Followed, detail: Detail = "node") -> Metrics:
     return Metrics(source, Configuration(metrics=MetricsSection(detail=detail)))
+
+
+def told(infos: Iterable[NodeInfo], detail: Detail = "node") -> dict[str, dict[Labels, float]]:
+    """The metrics of an extender with these nodes."""
+    source = Followed()
+    source.set(infos)
+    return scraped(metrics_of(source, detail))
 
 
 def by_model(samples: dict[Labels, float]) -> Counter[str]:
@@ -85,9 +74,7 @@ def by_model(samples: dict[Labels, float]) -> Counter[str]:
 
 
 def test_every_level_says_the_same_of_each_model() -> None:
-    source = Fixed()
-    source.set(sample())
-    found = {detail: scraped(metrics_of(source, detail)) for detail in DETAILS}
+    found = {detail: told(sample(), detail) for detail in DETAILS}
     for family in FAMILIES:
         sums = [by_model(found[detail].get(family.name, {})) for detail in DETAILS]
         assert sums[0] == sums[1] == sums[2], family.name
@@ -95,7 +82,7 @@ def test_every_level_says_the_same_of_each_model() -> None:
 
 
 def test_a_scrape_follows_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Fixed()
+    source = Followed()
     metrics = metrics_of(source)
     assert "gpu_extender_gpus" not in scraped(metrics)
     infos = sample()
@@ -125,9 +112,7 @@ def test_a_name_with_quotes_is_one_label() -> None:
 
 
 def test_fragmentation_is_of_unheld_amounts() -> None:
-    source = Fixed()
-    source.set(sample())
-    found = scraped(metrics_of(source, "cluster"))
+    found = told(sample(), "cluster")
     idle, lost = (found[name] for name in ("gpu_extender_gpus_unallocated", "gpu_extender_gpus_unusable"))
     assert idle[("modelName", "NVIDIA H100 80GB HBM3"),] == 11
     # Two have MIG, and one is unhealthy; two T4 are time-sliced.
@@ -144,26 +129,24 @@ def test_namespaces_are_bounded() -> None:
     pods = tuple(
         BoundPod(f"{number}", f"team-{number:05}", "p", 0, asked) for number in range(MAX_NAMESPACES + 7)
     )
-    source = Fixed()
-    source.set([NodeInfo("n", pods=(*pods, replace(pods[-1], uid="more")))])
-    found = scraped(metrics_of(source))["gpu_extender_namespace_requested_gpus"]
+    infos = [NodeInfo("n", pods=(*pods, replace(pods[-1], uid="more")))]
+    found = told(infos)["gpu_extender_namespace_requested_gpus"]
     values = {dict(labels)["namespace"]: value for labels, value in found.items()}
     assert len(values) == MAX_NAMESPACES + 1
     assert (values[OTHERS], values[pods[-1].namespace]) == (7, 2)
 
 
 def test_requested_shares_are_in_bytes() -> None:
-    source = Fixed()
     request = GpuRequest(shares=ShareAsk((("main", 300), ("other", 200))))
-    source.set([NodeInfo("n", pods=(BoundPod("u", "team", "p", 0, request),))])
-    found = scraped(metrics_of(source))["gpu_extender_namespace_requested_memory_bytes"]
+    infos = [NodeInfo("n", pods=(BoundPod("u", "team", "p", 0, request),))]
+    found = told(infos)["gpu_extender_namespace_requested_memory_bytes"]
     assert found == {(("namespace", "team"),): 500 * 2**20}
 
 
 def test_reservations_by_state() -> None:
     waiting = BoundPod("u", "ns", "p", 0, GpuRequest(units=(UnitAsk("nvidia.com/gpu", 1),)))
     held = [replace(waiting, uid=uid) for uid in ("a", "b", "c")]
-    source = Fixed()
+    source = Followed()
     # For one of them another extender chose another GPU: either may come true.
     source.set([NodeInfo("n", pods=(*held, held[0]), assumed=frozenset("a"), nominated=(waiting,))])
     metrics = metrics_of(source)
@@ -190,38 +173,28 @@ def test_rejections_that_an_autoscaler_does_not_see(answer: Answer, expected: se
     blind.answered("prioritize", answer)
     # Without the basis of the answer, nothing is known of new nodes.
     assert dict(blind.rejections) == {(reason, "unknown"): 1 for reason in expected}
-    found = scraped(metrics_of(Fixed()))["gpu_extender_autoscaler_blind_rejections_total"]
+    found = scraped(metrics_of(Followed()))["gpu_extender_autoscaler_blind_rejections_total"]
     assert len(found) == (len(REASONS) - 1) * len(CURES)
 
 
 def test_pending_pods_are_asked_for_at_every_scrape() -> None:
     waiting = {"Insufficient GPU memory on one device": 2}
-    metrics = Metrics(Fixed(), Configuration(), lambda: waiting)
+    metrics = Metrics(Followed(), Configuration(), lambda: waiting)
     assert list(scraped(metrics)["gpu_extender_pending_pods"].values()) == [2]
     waiting["pod's GPU request is invalid"] = 1
     assert sorted(scraped(metrics)["gpu_extender_pending_pods"].values()) == [1, 2]
-
-
-class Reporting(Fixed):
-    """A source with the ages of reports."""
-
-    ages_s: Mapping[str, float] = MappingProxyType({})
-    ready = True
-
-    def status(self) -> SourceStatus:
-        return SourceStatus([Check("inventory", self.ready)], 0.0, report_ages_s=self.ages_s)
 
 
 A100 = "NVIDIA A100-SXM4-80GB"
 
 
 def test_a_missing_node_keeps_its_state_and_its_age_under_the_name_of_its_gpus() -> None:
-    source = Reporting()
+    source = Followed()
     two = gpu_node("b", [gpu(0, product=A100), gpu(1, product=A100), gpu(2, product="Tesla T4")])
     objects = inventory(gpu_node("a", [gpu(0, product=A100)]), two, node("cpu"))
     a, b, cpu = assemble(read_objects(objects), ResourceNames()).values()
     source.set([replace(a, freshness="Missing"), replace(b, freshness="Stale"), cpu])
-    source.ages_s = {"a": 700.04, "b": 200.0}
+    source.tell(report_ages_s={"a": 700.04, "b": 200.0})
     metrics = metrics_of(source)
 
     def by_node(name: str) -> dict[tuple[str, ...], float]:
@@ -231,16 +204,15 @@ def test_a_missing_node_keeps_its_state_and_its_age_under_the_name_of_its_gpus()
     assert states == {("a", A100): 2, ("b", A100): 1, ("b", "Tesla T4"): 1}
     ages = by_node("gpu_extender_node_report_age_seconds")
     assert ages == {("a", A100): 700, ("b", A100): 200, ("b", "Tesla T4"): 200}
-    source.ages_s = {"a": 701.0, "gone": 9.0}
+    source.tell(report_ages_s={"a": 701.0, "gone": 9.0})
     assert by_node("gpu_extender_node_report_age_seconds") == {("a", A100): 701}
 
 
 def test_nodes_known_by_labels_and_nodes_that_never_reported_have_a_state() -> None:
     labels = {"nvidia.com/gpu.product": "NVIDIA-L40S", "nvidia.com/gpu.count": "2"}
     objects = read_objects(inventory(node("labels", {"nvidia.com/gpu": "2"}, labels=labels)))
-    source = Reporting()
-    source.set([*assemble(objects, ResourceNames()).values(), NodeInfo("silent", freshness="Missing")])
-    found = scraped(metrics_of(source))["gpu_extender_node_state"]
+    infos = [*assemble(objects, ResourceNames()).values(), NodeInfo("silent", freshness="Missing")]
+    found = told(infos)["gpu_extender_node_state"]
     assert found == {
         (("hostname", "labels"), ("modelName", "L40S")): 0,
         (("hostname", "silent"), ("modelName", "")): 2,
@@ -249,13 +221,11 @@ def test_nodes_known_by_labels_and_nodes_that_never_reported_have_a_state() -> N
 
 def test_nodes_that_take_pods_without_a_fresh_report_are_counted() -> None:
     """And their GPUs are, which would be left out otherwise."""
-    source = Fixed()
     before, *others = sample()
     missing = replace(before, freshness="Missing")
     found = []
     for info in (before, missing, replace(missing, by_allocatable=True)):
-        source.set([info, *others])
-        metrics = scraped(metrics_of(source))
+        metrics = told([info, *others])
         states = metrics["gpu_extender_inventory_nodes"]
         gpus = sum(metrics["gpu_extender_gpus"].values())
         found.append(
@@ -265,17 +235,13 @@ def test_nodes_that_take_pods_without_a_fresh_report_are_counted() -> None:
     assert found == [(0, 0, gpus), (1, 0, gpus - len(before.devices)), (1, 1, gpus)]
 
 
-def test_nodes_that_an_administrator_keeps_the_agent_from_are_counted_by_state() -> None:
-    source = Fixed()
+@pytest.mark.parametrize("freshness", ["Fresh", "Missing"])
+def test_nodes_that_an_administrator_keeps_the_agent_from_are_counted_by_state(freshness: str) -> None:
     kept, *others = sample()
-    found = []
-    away = replace(kept, agent_label="keeps away")
-    for info in (replace(kept, freshness="Missing"), away, replace(away, freshness="Missing")):
-        source.set([info, *others])
-        metrics = scraped(metrics_of(source))["gpu_extender_nodes_kept_from_agent"]
-        found.append({state: metrics[(("state", state),)] for state in ("Fresh", "Stale", "Missing")})
-    none = {"Fresh": 0, "Stale": 0, "Missing": 0}
-    assert found == [none, none | {"Fresh": 1}, none | {"Missing": 1}]
+    others[0] = replace(others[0], freshness="Missing")
+    infos = [replace(kept, freshness=freshness, agent_label="keeps away"), *others]
+    found = told(infos)["gpu_extender_nodes_kept_from_agent"]
+    assert found == {(("state", state),): state == freshness for state in ("Fresh", "Stale", "Missing")}
 
 
 def test_the_use_of_gpus_is_unknown_after_an_overdue_report() -> None:
@@ -288,13 +254,9 @@ def test_the_use_of_gpus_is_unknown_after_an_overdue_report() -> None:
         node("n", {"nvidia.com/gpu": "2"}),
         pod("p", {"nvidia.com/gpu": "1"}, on="n"),
     ]
-    config = Configuration()
-    info = assemble(read_objects(inventory(*objects)), config.resource_names())["n"]
-    source = Fixed()
-    found = []
-    for known in (info, replace(info, freshness="Missing", by_allocatable=True)):
-        source.set([known])
-        found.append(scraped(metrics_of(source, "device")))
+    info = assemble(read_objects(inventory(*objects)), ResourceNames())["n"]
+    overdue_info = replace(info, freshness="Missing", by_allocatable=True)
+    found = [told([each], "device") for each in (info, overdue_info)]
     fresh, overdue = found
     use = {f"gpu_extender_device_memory_{name}_bytes" for name in ("used", "unaccounted")}
     assert [sum(each["gpu_extender_gpus_idle"].values()) for each in found] == [1, 0]
@@ -310,11 +272,27 @@ def test_the_use_of_gpus_is_unknown_after_an_overdue_report() -> None:
 
 
 def test_an_extender_is_ready_if_all_its_checks_pass() -> None:
-    source = Reporting()
+    source = Followed()
     metrics = metrics_of(source)
     assert scraped(metrics)["gpu_extender_ready"] == {(): 1}
-    source.ready = False
+    source.tell(checks=[Check("inventory", True), Check("watch", False)])
     assert scraped(metrics)["gpu_extender_ready"] == {(): 0}
+
+
+def test_only_nodes_of_shares_drift_from_what_was_promised() -> None:
+    def using(used_mib: int, name: str, *, share_node: bool = True) -> NodeInfo:
+        gpus = device(0, memory=Memory(80_000, 0, used_mib))
+        return replace(reported(gpus, share_node=share_node), name=name)
+
+    source = Followed()
+    metrics = metrics_of(source)
+    for infos, drift in (
+        ([using(300, "n"), using(0, "m"), using(9, "whole", share_node=False)], {"n": 300, "m": 0}),
+        ([using(500, "n"), NodeInfo("silent", share_node=True)], {"n": 500}),
+    ):
+        source.set(infos)
+        found = scraped(metrics)["gpu_extender_ledger_drift_mib"]
+        assert {dict(labels)["node"]: value for labels, value in found.items()} == drift
 
 
 def test_the_pods_that_wait_longest_have_a_series_of_their_own() -> None:
@@ -325,7 +303,7 @@ def test_the_pods_that_wait_longest_have_a_series_of_their_own() -> None:
         return [LongWait("team", "train-0", Model.reason.text, 3600.5)]
 
     before = time.time()
-    found = scraped(Metrics(Fixed(), Configuration(), longest=longest))["gpu_extender_waiting_pod_seconds"]
+    found = scraped(Metrics(Followed(), Configuration(), longest=longest))["gpu_extender_waiting_pod_seconds"]
     labels = {"namespace": "team", "pod": "train-0", "reason": Model.reason.text}
     assert found == {tuple(sorted(labels.items())): 3600.5}
     assert before <= asked_at[0] <= time.time()
@@ -337,12 +315,12 @@ SEEN = r"a\x1b[2J\x07\x9b31m\x0d\x2028\x202e\x200b\xfeff\x7f\x00\x09"
 
 def test_control_characters_of_label_values_are_spelt_out() -> None:
     """In nodes and models, which are put together as text, and in namespaces, samples of a family."""
-    source = Fixed()
     one = {"uuid": "GPU-0", "index": 0, "model": f"T4{UNSEEN}", "memory": {"totalMiB": 81920}}
     holder = pod("p", {"nvidia.com/gpu": "1"}, on=f"n{UNSEEN}")
     holder["metadata"]["namespace"] = f"space{UNSEEN}"
     objects = inventory(gpu_node(f"n{UNSEEN}", [one]), node(f"n{UNSEEN}", {"nvidia.com/gpu": "1"}), holder)
-    source.set(list(assemble(read_objects(objects), ResourceNames()).values()))
+    source = Followed()
+    source.set(assemble(read_objects(objects), ResourceNames()).values())
     metrics = metrics_of(source)
     text = b"".join(metrics.render()).decode()
     lines = text.split("\n")
@@ -353,20 +331,19 @@ def test_control_characters_of_label_values_are_spelt_out() -> None:
     assert {f"T4{SEEN}", f"space{SEEN}", f"n{SEEN}"} <= values
 
 
-class Slow(Fixed):
-    """A source whose status a test sets."""
+class Slow(Followed):
+    """A source whose status a test holds back."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked = 0
         self.go_on = threading.Event()
         self.begun = threading.Event()
 
     def status(self) -> SourceStatus:
-        self.asked += 1
         self.begun.set()
         self.go_on.wait(30)
-        return SourceStatus([Check("inventory", True)], self.asked)
+        self.tell(age_s=self.told.age_s + 1)
+        return self.told
 
 
 def test_scrapes_that_wait_for_each_other_share_one_text() -> None:
@@ -392,7 +369,7 @@ def test_scrapes_that_wait_for_each_other_share_one_text() -> None:
 
 
 def test_a_scrape_is_no_older_than_its_request() -> None:
-    source = Fixed()
+    source = Followed()
     source.set(sample())
     metrics = metrics_of(source)
     before = time.monotonic()

@@ -3,65 +3,42 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
 import pytest
 
-from scheduler_ext.core.gpu.readings import NodeReadings
-from scheduler_ext.core.node.pod_facts import FactsOfPods
-from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.extender.extender import Extender
 from scheduler_ext.server.metrics import namespaces
 from scheduler_ext.server.metrics.gpu_metrics import Detail, GpuText
 from scheduler_ext.server.metrics.idle_metrics import IdleText
-from scheduler_ext.sources.clusterstate import state_of
-from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import read_objects
 from tests.kube_idle import CLUSTER, WHOLE, running
-from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, node
+from tests.kube_objects import Json, gpu, gpu_node, holder, node
+from tests.server.followed import Followed
 
 RESOURCES = Configuration().resource_names()
 
 
-class Followed:
-    """A source of nodes, their readings, and the facts about their pods."""
-
-    def __init__(self, objects: Sequence[Json], freshness: str = "Fresh") -> None:
-        state = state_of(read_objects(inventory(*objects)), "test", RESOURCES)
-        self.extender = Extender(Configuration())
-        self.extender.replace_nodes(replace(info, freshness=freshness) for info in state.infos.values())
-        self.readings: NodeReadings = state.readings
-        self.facts: FactsOfPods = state.facts
-
-    @property
-    def snapshot(self) -> Snapshot | None:
-        return self.extender.snapshot
-
-    def status(self) -> SourceStatus:
-        return SourceStatus([Check("inventory", True)], 0.0, readings=self.readings, facts=self.facts)
+def idle_text(
+    source: Followed, detail: Detail = "node", wall_time: Callable[[], float] = time.time
+) -> IdleText:
+    return IdleText(source, GpuText(source, RESOURCES, 10, detail), 1800, detail, wall_time)
 
 
-def scraped(source: Followed, detail: Detail = "node", later_s: float = 0.0) -> dict[str, float]:
-    """All series, without their common beginning."""
-    gpus = GpuText(source, RESOURCES, 10, detail)
-    return series(IdleText(source, gpus, 1800, detail, lambda: time.time() + later_s))
+def scraped(source: Followed, detail: Detail = "node") -> dict[str, float]:
+    return series(idle_text(source, detail))
 
 
 def series(idle: IdleText) -> dict[str, float]:
+    """All series, without their common beginning."""
     lines = [line for line in idle.render().decode().splitlines() if not line.startswith("#")]
-    return {name.removeprefix("gpu_extender_"): float(value) for name, _, value in map(_parted, lines)}
-
-
-def _parted(line: str) -> tuple[str, str, str]:
-    return line.rpartition(" ")
+    parts = (line.rpartition(" ") for line in lines)
+    return {name.removeprefix("gpu_extender_"): float(value) for name, _, value in parts}
 
 
 def test_gpus_and_pods_of_a_cluster() -> None:
     """The pod `new` holds a GPU that was idle before it came. Nothing says whether `unseen` computes, but it
     has not opened its GPU."""
-    assert scraped(Followed(CLUSTER)) == {
+    assert scraped(Followed(*CLUSTER)) == {
         'gpus_idle{hostname="h100",modelName="H100-80GB"}': 1,
         'gpus_idle{hostname="t4",modelName="T4"}': 1,
         'gpus_idle{hostname="plain",modelName="T4"}': 1,
@@ -71,7 +48,7 @@ def test_gpus_and_pods_of_a_cluster() -> None:
 
 
 def test_the_level_of_clusters() -> None:
-    assert scraped(Followed(CLUSTER), "cluster") == {
+    assert scraped(Followed(*CLUSTER), "cluster") == {
         'gpus_idle{modelName="H100-80GB"}': 1,
         'gpus_idle{modelName="T4"}': 2,
         'idle_pods{namespace="lab"}': 1,
@@ -80,17 +57,14 @@ def test_the_level_of_clusters() -> None:
 
 
 def test_an_old_report_makes_nothing_idle() -> None:
-    found = scraped(Followed(CLUSTER, freshness="Stale"))
+    found = scraped(Followed(*CLUSTER, freshness="Stale"))
     assert {each for name, each in found.items() if name.startswith("gpus_idle")} == {0}
     assert not any(name.startswith("idle_pods") for name in found)
 
 
 def test_a_pod_becomes_idle_between_two_scrapes() -> None:
-    source = Followed(CLUSTER)
     later_s = 0.0
-    text = IdleText(
-        source, GpuText(source, RESOURCES, 10, "node"), 1800, "node", lambda: time.time() + later_s
-    )
+    text = idle_text(Followed(*CLUSTER), wall_time=lambda: time.time() + later_s)
     assert series(text)['idle_pods{namespace="prod"}'] == 1
     later_s = 1800.0
     found = series(text)
@@ -115,7 +89,7 @@ def test_a_pod_becomes_idle_between_two_scrapes() -> None:
 )
 def test_readings_come_before_memory(device: Json, expected: int) -> None:
     built = gpu(0, model="T4", total=15360, holders=[holder("p")]) | device
-    found = scraped(Followed([node("n", {WHOLE: "1"}), gpu_node("n", [built]), running("p", "n", 9000)]))
+    found = scraped(Followed(node("n", {WHOLE: "1"}), gpu_node("n", [built]), running("p", "n", 9000)))
     assert found['gpus_idle{hostname="n",modelName="T4"}'] == expected
 
 
@@ -129,13 +103,13 @@ def test_a_gpu_with_readings_never_counts_by_memory(other_idle_s: int) -> None:
     ]
     pair = running("pair", "n", 9000)
     pair["spec"]["containers"][0]["resources"] = {"limits": {WHOLE: "2"}}
-    source = Followed([node("n", {WHOLE: "3"}), gpu_node("n", gpus), running("lazy", "n", 9000), pair])
+    source = Followed(node("n", {WHOLE: "3"}), gpu_node("n", gpus), running("lazy", "n", 9000), pair)
     (idle,) = (each for name, each in scraped(source).items() if name.startswith("gpus_idle"))
     assert idle == (other_idle_s == 9000)
 
 
 def test_many_namespaces_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespaces, "MAX_NAMESPACES", 1)
-    found = scraped(Followed(CLUSTER))
+    found = scraped(Followed(*CLUSTER))
     pods = {name: value for name, value in found.items() if name.startswith("idle_pods")}
     assert pods == {'idle_pods{namespace="lab"}': 1, 'idle_pods{namespace="_others"}': 1}

@@ -3,69 +3,43 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from scheduler_ext.core.intree import NodeFacts
-from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.explain.waiting import MOST_LINES
-from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.record import Record
 from scheduler_ext.server.page import feed as feed_module
 from scheduler_ext.server.page.feed import PageFeed, Seen
-from scheduler_ext.sources.source_status import Check, Problem, SourceStatus
-from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import assemble, read_objects
+from scheduler_ext.sources.source_status import Problem, SourceStatus
 from tests.core.reported import NAMES
-from tests.kube_objects import gpu, gpu_node, inventory
+from tests.kube_objects import gpu, gpu_node
+from tests.server.followed import Followed
 from tests.server.process.server_process import eventually
 
 
-class CountingSource:
-    """One node, and the number of reads of its state."""
-
-    binder = None
-    claims = None
+class CountingSource(Followed):
+    """One node, and the number of reads of its status."""
 
     def __init__(self) -> None:
-        self.extender = Extender(Configuration())
+        super().__init__()
         self.asked = 0
         self.broken = False
-        self.problems: list[Problem] = []
-        self.waiting = 0
-        self.ages_s: dict[str, float] = {}
 
-    def learn(self, freshness: str = "Fresh") -> None:
-        infos = assemble(read_objects(inventory(gpu_node("n", [gpu(0)]))), NAMES)
-        self.extender.replace_nodes(replace(info, freshness=freshness) for info in infos.values())
+    def learn(self, freshness: str = "") -> None:
+        self.follow(gpu_node("n", [gpu(0)]), freshness=freshness)
 
     @property
     def snapshot(self) -> Snapshot | None:
         if self.broken:
             raise RuntimeError("as it happens")
-        return self.extender.snapshot
-
-    def pending(self) -> Sequence[PendingPod]:
-        return [None] * self.waiting  # type: ignore[list-item]
-
-    def is_gone(self, uid: str) -> bool:
-        return False
-
-    def plan(self) -> None:
-        return None
-
-    def node_facts(self) -> Mapping[str, NodeFacts]:
-        return {}
+        return super().snapshot
 
     def status(self) -> SourceStatus:
         self.asked += 1
-        return SourceStatus(
-            [Check("inventory", True)], 0.0, problems=self.problems, report_ages_s=self.ages_s
-        )
+        return super().status()
 
 
 @pytest.fixture
@@ -106,23 +80,18 @@ def test_ids(text: str, seen: Seen) -> None:
     assert Seen.parse(str(seen)) == seen
 
 
-def test_another_process_reports_everything(source: CountingSource, feed: PageFeed) -> None:
-    source.learn()
-    feed.start()
-    eventually(lambda: feed.since(Seen()) is not None)
-    other = Seen("of-another", 1, 0, 1, 1)
-    told = feed.since(other)
-    assert told is not None
-    assert json.loads(told[1])["full"] is True
-
-
-def state(feed: PageFeed) -> dict[str, Any]:
-    """The whole content of a page without data."""
+def state(feed: PageFeed, seen: str = "") -> dict[str, Any]:
+    """The content for a page, which is one without data unless it has seen something."""
     feed.refresh(1000.0)
-    told = feed.since(Seen())
+    told = feed.since(Seen.parse(seen))
     assert told is not None
     found: dict[str, Any] = json.loads(told[1])
     return found
+
+
+def test_another_process_reports_everything(source: CountingSource, feed: PageFeed) -> None:
+    source.learn()
+    assert state(feed, "of-another.1.0.1.1")["full"] is True
 
 
 def test_a_fault_of_the_source_is_shown_with_its_beginning(
@@ -131,16 +100,16 @@ def test_a_fault_of_the_source_is_shown_with_its_beginning(
     monkeypatch.setattr(feed_module, "_STATUS_EVERY_S", 0.0)
     source.learn()
     assert (state(feed)["status"]["broken"], state(feed)["status"]["problems"]) == (False, [])
-    source.problems = [Problem("watch of pods", "403 Forbidden", 30.0)]
+    source.tell(problems=[Problem("watch of pods", "403 Forbidden", 30.0)])
     status = state(feed)["status"]
     assert status["broken"] is True
     assert status["problems"] == [{"what": "watch of pods", "text": "403 Forbidden", "since": 970.0}]
     # The same beginning, however long the looks take.
-    source.problems = [Problem("watch of pods", "403 Forbidden", 28.5)]
+    source.tell(problems=[Problem("watch of pods", "403 Forbidden", 28.5)])
     assert state(feed)["status"]["problems"][0]["since"] == 970.0
-    source.problems = [Problem("watch of pods", "unreachable", 2.0)]
+    source.tell(problems=[Problem("watch of pods", "unreachable", 2.0)])
     assert state(feed)["status"]["problems"][0]["since"] == 998.0
-    source.problems = []
+    source.tell(problems=[])
     assert (state(feed)["status"]["broken"], state(feed)["status"]["problems"]) == (False, [])
 
 
@@ -151,14 +120,14 @@ def test_nodes_without_any_report_are_a_problem_since_they_were_seen(
     source.learn("Missing")
     (problem,) = state(feed)["status"]["problems"]
     assert (problem["what"], problem["since"]) == ("agents", 1000.0)
-    source.ages_s = {"n": 400.0}
+    source.tell(report_ages_s={"n": 400.0})
     assert state(feed)["status"]["problems"][0]["since"] == 600.0, "of the last report, once one is known"
     source.learn("Fresh")
     assert (state(feed)["status"]["broken"], state(feed)["status"]["problems"]) == (False, [])
 
 
 def test_faults_are_reported_before_the_first_data(source: CountingSource, feed: PageFeed) -> None:
-    source.problems = [Problem("watch of nodes", "403 Forbidden", 1.0)]
+    source.tell(problems=[Problem("watch of nodes", "403 Forbidden", 1.0)])
     feed.refresh(1000.0)
     assert feed.since(Seen()) is None
     assert [each["text"] for each in feed.status()["problems"]] == ["403 Forbidden"]
@@ -198,5 +167,5 @@ def test_an_endless_look_is_reported_once_it_is_late(
 def test_as_many_wait_as_are_listed(source: CountingSource, lines: int, waiting: int, total: int) -> None:
     feed = PageFeed(source, Record(10, 2**20), lambda: [{}] * lines, NAMES, 10, 1800)
     source.learn()
-    source.waiting = waiting
+    source.pods = [None] * waiting  # type: ignore[list-item]
     assert state(feed)["pending"]["total"] == total

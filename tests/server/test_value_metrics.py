@@ -10,7 +10,7 @@ from scheduler_ext.server.metrics import namespaces
 from scheduler_ext.server.metrics.registry import Metrics
 from scheduler_ext.wire.config import Configuration, CostSection
 from tests.kube_objects import Json, gpu, gpu_node, holder
-from tests.server.test_reading_metrics import Followed
+from tests.server.followed import Followed
 
 PRODUCT = "NVIDIA A100-SXM4-80GB"
 
@@ -31,8 +31,7 @@ def held(index: int, namespace: str, idle_s: int | None) -> Json:
 
 
 def test_values_by_model_and_by_namespace() -> None:
-    source = Followed()
-    source.set(gpu_node("n", [held(0, "a", 7200), held(1, "b", 0), held(2, "b", None)]))
+    source = Followed(gpu_node("n", [held(0, "a", 7200), held(1, "b", 0), held(2, "b", None)]))
     found = scraped(source, Configuration(cost=CostSection(per_unit=10)))
     assert found == {
         f"gpus_value,{PRODUCT},allocated": 102.0,
@@ -50,8 +49,7 @@ def test_values_by_model_and_by_namespace() -> None:
 
 def test_beyond_a_number_of_namespaces_the_smallest_are_combined(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespaces, "MAX_NAMESPACES", 1)
-    source = Followed()
-    source.set(gpu_node("n", [held(0, "a", 0), held(1, "b", 0), held(2, "b", 0), held(3, "c", 7200)]))
+    source = Followed(gpu_node("n", [held(0, "a", 0), held(1, "b", 0), held(2, "b", 0), held(3, "c", 7200)]))
     found = scraped(source)
     assert {key: value for key, value in found.items() if key.startswith("namespace")} == {
         "namespace_allocated_value,b": 6.8,
@@ -62,10 +60,9 @@ def test_beyond_a_number_of_namespaces_the_smallest_are_combined(monkeypatch: py
 
 
 def test_a_report_with_only_another_idle_time_changes_the_idle_value() -> None:
-    source = Followed()
+    source = Followed(gpu_node("n", [held(0, "a", None)]))
     metrics = Metrics(source, Configuration())
-    source.set(gpu_node("n", [held(0, "a", None)]))
     for idle_s, expected in ((60, "0.0"), (3600, "3.4")):
         # Only the readings change, and no snapshot.
-        source.readings = {"n": (Readings("GPU-0", idle_s=idle_s),)}
+        source.tell(readings={"n": (Readings("GPU-0", idle_s=idle_s),)})
         assert f'namespace_idle_value{{namespace="a"}} {expected}' in b"".join(metrics.render()).decode()

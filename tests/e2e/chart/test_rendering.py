@@ -19,9 +19,9 @@ from tests.e2e.chart.helm import (
     rendered,
 )
 from tests.e2e.cluster.binaries import SHIPPED_MINOR, kubernetes_version
-from tests.manifests.components import AGENTS
 from tests.manifests.objects import Json, of_kind, pods
 from tests.manifests.policy import violations
+from tests.manifests.shipped import AGENTS
 
 OVERLAYS: dict[str, Json] = {
     "base": {},

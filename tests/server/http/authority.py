@@ -7,10 +7,6 @@ import ssl
 from pathlib import Path
 
 import trustme
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from scheduler_ext.server.server_options import TlsFiles
 from tests.server.http.transport_app import tls_files
@@ -56,37 +52,6 @@ class Authority:
             until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=valid_for_s)
         leaf = (signed_by or self)._ca.issue_cert("kube-scheduler.test", not_after=until)
         leaf.configure_cert(context)
-        return context
-
-    def server_as_client(self, folder: Path) -> ssl.SSLContext:
-        """A client whose certificate this authority issued for servers only."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "a server")])
-        issuer = x509.load_pem_x509_certificate(self.ca_pem)
-        issuer_key = serialization.load_pem_private_key(self._ca.private_key_pem.bytes(), None)
-        assert isinstance(issuer_key, ec.EllipticCurvePrivateKey)
-        certificate = (
-            x509.CertificateBuilder()
-            .subject_name(name)
-            .issuer_name(issuer.subject)
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(issuer.not_valid_before_utc)
-            .not_valid_after(issuer.not_valid_after_utc)
-            .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-            .sign(issuer_key, hashes.SHA256())
-        )
-        pair = folder / "server-as-client.pem"
-        pair.write_bytes(
-            certificate.public_bytes(serialization.Encoding.PEM)
-            + key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-        )
-        context = self.stranger()
-        context.load_cert_chain(pair)
         return context
 
 

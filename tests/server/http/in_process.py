@@ -99,10 +99,3 @@ def running(
     finally:
         found[0].stop(1.0, 0.0)
         thread.join()
-
-
-@contextmanager
-def serving(app: WSGIApplication, listener: socket.socket | None = None) -> Iterator[Address]:
-    """The address at which an application is served."""
-    with running(app, LIMITS, listener) as found:
-        yield found.address

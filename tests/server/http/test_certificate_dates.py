@@ -7,10 +7,8 @@ import ssl
 from pathlib import Path
 
 import pytest
+import trustme
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from scheduler_ext.core.request.resource_names import ResourceNames
 from scheduler_ext.extender.extender import Extender
@@ -25,12 +23,8 @@ METRIC = "gpu_extender_certificate_expiry_timestamp_seconds"
 
 
 def certificate(ends: datetime.datetime) -> bytes:
-    """A self-signed certificate, in PEM."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "extender")])
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    builder = builder.not_valid_before(ends - datetime.timedelta(days=1)).not_valid_after(ends)
-    return builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    begins = ends - datetime.timedelta(days=1)
+    return trustme.CA().issue_cert("extender", not_before=begins, not_after=ends).cert_chain_pems[0].bytes()
 
 
 @pytest.mark.parametrize(

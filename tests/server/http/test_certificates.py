@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import os
 import ssl
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+import trustme
+from cryptography.hazmat.primitives import serialization
 
 from scheduler_ext.server.http import tls
 from scheduler_ext.server.http.tls import CertificateError, ServerCertificates, load_context
 from scheduler_ext.server.server_options import TlsFiles
 from tests.server.http.authority import HOST, Authority
+from tests.server.http.transport_app import tls_files
 
 PEM, PKCS8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
 Spoil = Callable[[TlsFiles], object]
@@ -40,29 +40,13 @@ def encrypt(path: Path) -> None:
 
 
 def foreign_key(path: Path) -> None:
-    write_key(path, ec.generate_private_key(ec.SECP256R1()))
-
-
-def write_key(path: Path, key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey) -> None:
-    path.write_bytes(key.private_bytes(PEM, PKCS8, serialization.NoEncryption()))
+    path.write_bytes(trustme.CA().issue_cert(HOST).private_key_pem.bytes())
 
 
 def weak(files: TlsFiles) -> None:
-    key = rsa.generate_private_key(65537, 1024)
-    name = x509.Name([])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now)
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .sign(key, hashes.SHA256())
-    )
-    files.cert_file.write_bytes(certificate.public_bytes(PEM))
-    write_key(files.key_file, key)
+    names = ["-keyout", str(files.key_file), "-out", str(files.cert_file)]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:1024", "-nodes", "-subj", "/CN=weak", *names]
+    subprocess.run(command, capture_output=True, check=True)
 
 
 def as_folder(path: Path) -> None:
@@ -173,6 +157,22 @@ def test_a_half_written_renewal_is_not_reported(
     certificates.look()
     assert certificates.context is not old
     assert warnings(caplog) == []
+
+
+def test_a_secret_is_renewed_by_one_link(authority: Authority, tmp_path: Path) -> None:
+    """kubelet points the link `..data`, into which the others lead, to another folder."""
+    for version in ("1", "2"):
+        authority.write_server(tmp_path / version)
+    data, files = tmp_path / "..data", tls_files(tmp_path)
+    data.symlink_to("1")
+    for _, path in files.by_flag():
+        path.symlink_to(f"..data/{path.name}")
+    certificates = ServerCertificates(files)
+    old = certificates.context
+    data.unlink()
+    data.symlink_to("2")
+    certificates.look()
+    assert certificates.context is not old
 
 
 def test_files_that_disappear_and_return_are_read_again(

@@ -6,7 +6,6 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -75,51 +74,6 @@ def drained(sock: socket.socket) -> bytes:
         while piece := sock.recv(65536):
             received += piece
     return received
-
-
-def test_a_handshake_in_small_pieces_that_is_read_slowly_is_finished(
-    authority: Authority, tmp_path: Path
-) -> None:
-    files = authority.write_server(tmp_path / "long")
-    # More than the kernel takes for a client with so small a window and such short segments.
-    files.cert_file.write_bytes(files.cert_file.read_bytes() + authority.ca_pem * 110)
-    arriving, departing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    tls = authority.client().wrap_bio(arriving, departing, server_hostname=HOST)
-    with running(api, certificates=ServerCertificates(files)) as server, socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2304)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 88)
-        sock.settimeout(60)
-        sock.connect(server.address)
-        while not shaken(tls):
-            send(sock, departing.read())
-            arriving.write(some(sock))
-        tls.write(request("/there"))
-        send(sock, departing.read())
-        reply = b""
-        while not reply:
-            arriving.write(some(sock))
-            with contextlib.suppress(ssl.SSLWantReadError):
-                reply = tls.read(1000)
-        assert reply.startswith(b"HTTP/1.1 200 OK")
-
-
-def send(sock: socket.socket, flight: bytes) -> None:
-    for start in range(0, len(flight), 200):
-        sock.sendall(flight[start : start + 200])
-
-
-def some(sock: socket.socket) -> bytes:
-    received = sock.recv(1000)
-    assert received, "closed"
-    return received
-
-
-def shaken(tls: ssl.SSLObject) -> bool:
-    try:
-        tls.do_handshake()
-    except ssl.SSLWantReadError:
-        return False
-    return True
 
 
 def test_slow_requests_are_cut_off_as_without_tls_and_silent_clients_stay(

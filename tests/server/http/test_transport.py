@@ -7,26 +7,44 @@ import random
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from scheduler_ext.server.http import connection
-from tests.server.http.in_process import LIMITS, Address, running
+from scheduler_ext.server.http.tls import ServerCertificates
+from scheduler_ext.server.server_options import TlsFiles
+from tests.server.http.authority import Authority
+from tests.server.http.in_process import LIMITS, running
 from tests.server.http.transport_app import LARGE_BYTES, api
-from tests.server.process.server_process import call, connect, get, read_reply, read_to_end, request
+from tests.server.process.server_process import call, connect, read_reply, read_to_end, request
 
+Connect = Callable[[], socket.socket]
 MAX_BODY_BYTES = LIMITS.max_body_bytes
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Address]:
+def plain() -> Iterator[Connect]:
+    """What connects a client to the server."""
     with running(api) as found:
-        yield found.address
+        yield partial(connect, found.address)
 
 
-def test_many_requests_use_one_connection(server: Address) -> None:
-    with connect(server) as sock:
+@pytest.fixture(scope="module")
+def over_tls(authority: Authority, files: TlsFiles) -> Iterator[Connect]:
+    with running(api, certificates=ServerCertificates(files)) as found:
+        yield partial(connect, found.address, tls=authority.client())
+
+
+@pytest.fixture(params=["plain", "over_tls"])
+def server(request: pytest.FixtureRequest) -> Connect:
+    found: Connect = request.getfixturevalue(request.param)
+    return found
+
+
+def test_many_requests_use_one_connection(server: Connect) -> None:
+    with server() as sock:
         for length in (0, 1, 65_536, 250_000, 1_000_000, 0):
             reply = call(sock, request("/length", b"x" * length))
             assert (reply.status, reply.headers["connection"]) == (200, "keep-alive")
@@ -34,42 +52,44 @@ def test_many_requests_use_one_connection(server: Address) -> None:
             assert reply.json()["age_s"] >= 0
 
 
-def test_a_reply_does_not_wait_for_the_memory_of_its_request_to_be_freed(server: Address) -> None:
-    with connect(server) as sock:
+def test_a_reply_does_not_wait_for_the_memory_of_its_request_to_be_freed(server: Connect) -> None:
+    with server() as sock:
         assert call(sock, request("/leftover", method="GET")).status == 200
-        assert get(server, "/let-go").status == 200
+        with server() as other:
+            assert call(other, request("/let-go")).status == 200
         assert call(sock, request("/length", b"")).status == 200
 
 
-def test_a_large_reply_arrives_whole(server: Address) -> None:
-    assert get(server, "/large").body == b"x" * LARGE_BYTES
+def test_a_large_reply_arrives_whole(server: Connect) -> None:
+    with server() as sock:
+        assert call(sock, request("/large")).body == b"x" * LARGE_BYTES
 
 
-def test_a_reply_of_unknown_length_is_chunked(server: Address) -> None:
-    with connect(server) as sock:
+def test_a_reply_of_unknown_length_is_chunked(server: Connect) -> None:
+    with server() as sock:
         sock.sendall(request("/stream", b"", "Connection: close", method="GET"))
         assert read_to_end(sock).endswith(b"4\r\none \r\n4\r\ntwo \r\n5\r\nthree\r\n0\r\n\r\n")
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_requests_are_answered_in_order_wherever_the_network_cuts_them(server: Address, seed: int) -> None:
+def test_requests_are_answered_in_order_wherever_the_network_cuts_them(server: Connect, seed: int) -> None:
     draw = random.Random(seed)
     lengths = [draw.choice((0, 1, 500, 70_000)) for _ in range(40)]
-    requests = [request("/length", b"x" * length) for length in lengths]
+    requests = [request("/length", b"x" * length) for length in lengths[:-1]]
+    requests.append(request("/length", b"x" * lengths[-1], "Connection: close"))
     raw, ends = b"".join(requests), list(itertools.accumulate(map(len, requests)))
     edges = sorted({0, *draw.sample(ends, 20), *(draw.randrange(len(raw)) for _ in range(15)), len(raw)})
-    with connect(server) as sock:
+    with server() as sock:
         for start, end in itertools.pairwise(edges):
             sock.sendall(raw[start:end])
             time.sleep(0)
-        sock.shutdown(socket.SHUT_WR)
         replies = read_to_end(sock)
     assert [int(part.split(b",")[0]) for part in replies.split(b'"length": ')[1:]] == lengths
 
 
-def test_a_request_directly_after_a_reply_is_answered(server: Address) -> None:
+def test_a_request_directly_after_a_reply_is_answered(server: Connect) -> None:
     """The next request may arrive before the event loop knows that the reply was sent."""
-    socks = [connect(server) for _ in range(4)]
+    socks = [server() for _ in range(4)]
     for _ in range(100):
         for sock in socks:
             sock.sendall(request("/length", b"x"))
@@ -84,16 +104,9 @@ def chunked(*chunks: bytes, last: bytes = b"0\r\n\r\n") -> bytes:
     return head + b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + last
 
 
-def test_a_chunked_body_is_read_and_the_connection_kept(server: Address) -> None:
-    with connect(server) as sock:
-        assert call(sock, chunked(b"x" * 100_000, b"y")).json()["length"] == 100_001
-        assert call(sock, chunked(b"x", last=b"0;last\r\nTrailer: v\r\n\r\n")).json()["length"] == 1
-        assert call(sock, request("/length", b"x")).json()["length"] == 1
-
-
-def test_a_client_that_expects_100_continue_gets_it_before_its_body(server: Address) -> None:
+def test_a_client_that_expects_100_continue_gets_it_before_its_body(server: Connect) -> None:
     raw = request("/length", b"x" * 10, "Expect: 100-continue")
-    with connect(server) as sock:
+    with server() as sock:
         sock.sendall(raw[:-10])
         assert sock.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
         sock.sendall(raw[-10:])
@@ -108,8 +121,8 @@ def test_a_client_that_expects_100_continue_gets_it_before_its_body(server: Addr
         pytest.param(b"POST /length HTT", id="in the head"),
     ],
 )
-def test_a_client_that_ends_early_gets_a_400(server: Address, raw: bytes) -> None:
-    with connect(server) as sock:
+def test_a_client_that_ends_early_gets_a_400(plain: Connect, raw: bytes) -> None:
+    with plain() as sock:
         sock.sendall(raw)
         sock.shutdown(socket.SHUT_WR)
         reply = read_reply(sock)
@@ -121,14 +134,14 @@ def test_a_client_that_ends_early_gets_a_400(server: Address, raw: bytes) -> Non
 @pytest.mark.parametrize("is_chunked", [False, True], ids=["announced length", "chunked"])
 @pytest.mark.parametrize("reads_first", [False, True], ids=["sends everything", "reads first"])
 def test_413_reaches_a_client_that_is_still_sending(
-    server: Address, is_chunked: bool, reads_first: bool, monkeypatch: pytest.MonkeyPatch
+    plain: Connect, is_chunked: bool, reads_first: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # However long it pauses between its pieces.
     monkeypatch.setattr(connection, "LINGER_S", 0.0)
     body = b"x" * (MAX_BODY_BYTES * 3)
     raw = chunked(*[body[:65536]] * (len(body) // 65536)) if is_chunked else request("/length", body)
     first = len(raw) if not reads_first else MAX_BODY_BYTES * 2 if is_chunked else 200
-    with connect(server) as sock:
+    with plain() as sock:
         sock.sendall(raw[:first])
         reply = read_reply(sock)
         sock.sendall(raw[first:])
@@ -137,11 +150,21 @@ def test_413_reaches_a_client_that_is_still_sending(
         assert sock.recv(1) == b""
 
 
-def test_the_server_survives_clients_that_reset(server: Address, caplog: pytest.LogCaptureFixture) -> None:
+def test_413_reaches_a_client_over_tls_that_is_still_sending(over_tls: Connect) -> None:
+    head = request("/length").replace(b"Content-Length: 0", b"Content-Length: 100000000")
+    with over_tls() as sock:
+        reply = call(sock, head + b"x" * (1 << 20))
+        sock.sendall(b"x" * (1 << 20))
+        assert (reply.status, reply.headers["connection"]) == (413, "close")
+        assert sock.recv(1) == b""
+
+
+def test_the_server_survives_clients_that_reset(server: Connect, caplog: pytest.LogCaptureFixture) -> None:
     for raw in (request("/length", b"x" * 100)[:-1], request("/sleep/50"), request("/large"), b"G", b""):
-        sock = connect(server)
+        sock = server()
         sock.sendall(raw)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         sock.close()
-    assert get(server, "/after").status == 200
+    with server() as sock:
+        assert call(sock, request("/after")).status == 200
     assert [record for record in caplog.records if record.exc_info] == []

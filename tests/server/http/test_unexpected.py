@@ -12,7 +12,7 @@ import pytest
 from scheduler_ext.server.http.connection import Connection
 from scheduler_ext.server.http.http_server import HttpServer
 from scheduler_ext.server.http.listeners import listen
-from tests.server.http.in_process import serving
+from tests.server.http.in_process import running
 from tests.server.process.server_process import call, connect, eventually, read_reply, read_to_end, request
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def breaking() -> Iterator[bytes]:
 
 @pytest.fixture
 def address() -> Iterator[tuple[str, int]]:
-    with serving(app) as found:
-        yield found
+    with running(app) as found:
+        yield found.address
 
 
 def errors() -> int:
@@ -103,7 +103,8 @@ def test_an_application_that_fails_is_a_500(
 def test_an_unexpected_error_while_sending_ends_the_connection(caplog: pytest.LogCaptureFixture) -> None:
     before, Faulty.sends = errors(), 0
     plain = listen("the API", ("127.0.0.1", 0))
-    with serving(app, FaultyListener(fileno=plain.detach())) as address, connect(address) as sock:
+    faulty = FaultyListener(fileno=plain.detach())
+    with running(app, listener=faulty) as server, connect(server.address) as sock:
         sock.sendall(request("/well"))
         with pytest.raises(ConnectionError):
             read_reply(sock)

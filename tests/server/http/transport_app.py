@@ -4,9 +4,8 @@ The paths of its API, which tests also serve in their own process:
 POST /length reads the body and replies {"length": n, "age_s": s}; GET /large replies 8 MB, GET /large/MIB
 that many MiB, and GET /shared always the same MiB; GET /stream replies in chunks; GET /echo replies with the
 caller's data from the environ. Others reply with their path: GET /sleep/MS after that many milliseconds,
-GET /wait when GO_ON is set, GET /wait-for-stop when the server listens no more; GET /raise fails, and
-GET /leftover leaves an object in the environ whose freeing waits for GET /let-go. The health listener
-replies "ok".
+GET /wait when GO_ON is set, GET /wait-for-stop when the server listens no more; GET /leftover leaves an
+object in the environ whose freeing waits for GET /let-go. The health listener replies "ok".
 """
 
 from __future__ import annotations
@@ -63,8 +62,7 @@ def api(environ: dict[str, Any], start_response: StartResponse) -> Iterable[byte
             return _reply(start_response, SHARED, "text/plain")
         case ["echo"]:
             texts = {name: value for name, value in environ.items() if isinstance(value, str)}
-            echoed = {name: texts.get(name) for name in _ECHOED}
-            return _json(start_response, echoed)
+            return _json(start_response, {name: texts.get(name) for name in _ECHOED})
         case ["stream"]:
             start_response("200 OK", [("Content-Type", "text/plain")])
             return iter([b"one ", b"two ", b"three"])
@@ -86,8 +84,6 @@ def _wait(path: list[str], environ: dict[str, Any]) -> None:
                 time.sleep(0.02)
         case ["sleep", milliseconds]:
             time.sleep(int(milliseconds) / 1000)
-        case ["raise"]:
-            raise RuntimeError("on purpose")
         case ["leftover"]:
             LET_GO.clear()
             environ["test.leftover"] = Leftover()
@@ -128,7 +124,6 @@ def main() -> None:
     parser.add_argument("--api", default="127.0.0.1:0")
     parser.add_argument("--health", default="127.0.0.1:0")
     parser.add_argument("--inspect", default="127.0.0.1:0")
-    parser.add_argument("--timeout-s", type=float, default=5.0)
     parser.add_argument("--grace-s", type=float, default=10.0)
     parser.add_argument("--fail", action="store_true")
     parser.add_argument("--slow-start-s", type=float, default=0.0)
@@ -149,8 +144,6 @@ def main() -> None:
         _address(arguments.api),
         _address(arguments.health),
         _address(arguments.inspect),
-        read_timeout_s=arguments.timeout_s,
-        write_timeout_s=arguments.timeout_s,
         graceful_timeout_s=arguments.grace_s,
         max_body_bytes=MAX_BODY_BYTES,
         tls=tls_files(arguments.tls_folder) if arguments.tls_folder else None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import ssl
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.cli import main
 from scheduler_ext.core.forecast.forecast import Forecast
+from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
+from scheduler_ext.server.app import NO_BIND, Verb
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects, workload_of
 from tests.kube_objects import Json, names_body, pod
@@ -113,6 +116,19 @@ def extender_on(inventory: bytes) -> Extender:
     forecast = Forecast(workload_of(objects.pods, resources), ())
     extender.replace_nodes(assemble(objects, resources).values(), forecast)
     return extender
+
+
+def answers_of(inventory: bytes, bodies: Sequence[tuple[str, bytes]]) -> list[bytes]:
+    """The extender's answers on an inventory to bodies with their verbs, one after the other."""
+    extender = extender_on(inventory)
+    verbs: dict[str, Verb] = {
+        "filter": extender.filter,
+        "prioritize": extender.prioritize,
+        "preempt": extender.preemptor.preempt,
+        # No cluster for binds.
+        "bind": lambda body, deadline: Answer(NO_BIND, 1, 0),
+    }
+    return [verbs[verb](body, time.monotonic() + 60).body for verb, body in bodies]
 
 
 def assert_well(reply: Reply) -> None:

@@ -96,12 +96,3 @@ def test_from_the_first_list_to_a_lost_watch(cluster: ApiServer, tmp_path: Path)
         product.process.terminate()
         assert product.wait() == 0
     assert cluster.log.count(lists(NODES)) == 1
-
-
-def test_a_kubeconfig_that_is_not_there_ends_it_with_one_message(tmp_path: Path) -> None:
-    path = tmp_path / "nowhere"
-    with Following(path) as product:
-        assert product.wait() == 1
-        told = [line for line in product.lines if str(path) in line]
-    assert len(told) == 1
-    assert "Traceback" not in product.stderr

@@ -1,4 +1,4 @@
-"""Hostile clients of a real server: slow ones and hostile manifests, while others are answered."""
+"""Hostile manifests, while others are answered."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from threading import Event, Thread
 
 import pytest
 
-from tests.server.http.slow_clients import CLIENTS, SlowClients
-from tests.server.process.product import GOOD, Product, assert_well, config_file
-from tests.server.process.server_process import Reply, call, connect, eventually, get, read_reply, request
+from tests.server.process.product import GOOD, Product, assert_well
+from tests.server.process.server_process import Reply, call, connect, get, request
 from tests.wire.hostile_texts import BOMBS, POD
 
 pytestmark = pytest.mark.process
@@ -81,26 +80,3 @@ def test_others_are_answered_while_hostile_bodies_are_read() -> None:
         assert all(len(reply.body) < 4000 for reply in replies if reply.status == 400)
         assert peak_mib(server) - before < 64, "no body leaves more behind than the one before"
         assert "Traceback" not in server.stderr
-
-
-def test_slow_clients_are_cut_off_at_the_configured_deadline(tmp_path: Path) -> None:
-    kinds = {
-        "head": (FILTER[:20], b""),
-        "body": (FILTER[:-90], FILTER[-90:-10]),
-    }
-    with Product(config=config_file(tmp_path, server={"readTimeout": "700ms"})) as server:
-        server.ready()
-
-        def cuts() -> dict[str, float]:
-            name = 'gpu_extender_connections_cut_total{reason="'
-            samples = server.samples().items()
-            return {key.removeprefix(name)[:-2]: each for key, each in samples if each and name in key}
-
-        with SlowClients(server.api, kinds) as clients:
-            eventually(lambda: cuts() == dict.fromkeys(kinds, CLIENTS))
-            clients.stop()
-            for sock in (*clients.sockets["head"], *clients.sockets["body"]):
-                assert read_reply(sock).status == 408
-        # Only the requests that the application saw are its own.
-        samples = server.samples()
-        assert samples['gpu_extender_request_duration_seconds_count{code="408",verb="filter"}'] == CLIENTS
