@@ -17,11 +17,11 @@ from scheduler_ext.core.forecast.mig_value import (
     room_worth,
     shapes,
 )
-from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
+from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_from_report
 from scheduler_ext.core.gpu.mig_profile import Profile, window
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from scheduler_ext.sim.mig.mig_policies import MigPlacements, least_cost
-from tests.core.gpu.test_mig_profile_oracle import geometries
+from tests.core.gpu.test_mig_profile_oracle import geometries, known
 from tests.mig_oracle import cost_of
 
 A30 = geometry_from_report(
@@ -32,12 +32,6 @@ A30 = geometry_from_report(
         Profile("4g.24gb", 4, (0,), 1, None),
     ],
 )
-
-
-def known(table: str) -> Geometry:
-    geometry = geometry_for(table)
-    assert geometry is not None
-    return geometry
 
 
 A100 = known("A100-80GB")

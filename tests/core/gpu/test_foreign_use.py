@@ -16,7 +16,6 @@ OWN = Holder(uid="uid-p", memory_mib=700)
 @pytest.mark.parametrize(
     ("memory", "holders", "free_mib"),
     [
-        pytest.param(Memory(81920), (), 80920, id="a share that uses nothing yet"),
         pytest.param(Memory(81920, used_mib=700), (OWN,), 80920, id="a share's own use is in it"),
         pytest.param(Memory(81920, used_mib=500), (STRANGER,), 80420, id="a stranger's use is beside it"),
         pytest.param(
@@ -48,12 +47,3 @@ def test_a_gpu_that_others_use_is_free_with_less_memory(used_by_others: Device) 
     assert free_units(info) == {"GPU-0": {WHOLE: 1}, "GPU-1": {WHOLE: 1}}
     (unit,) = slots(info)["GPU-0"].units
     assert unit.free_mib == 81920 - 500
-
-
-def test_use_by_a_pod_of_another_gpu_counts_where_it_is() -> None:
-    """Beside the promises to the pods there."""
-    other = bound("q", wants(1000, SHARE), devices={"main": ("GPU-1",)})
-    user = device(1, memory=Memory(81920, used_mib=500), holders=(Holder(uid="uid-p", memory_mib=500),))
-    found = slots(node(device(0), user, pods=(*PODS, other)))
-    assert found["GPU-0"].share_free_mib == 81920 - 1000 - HEADROOM
-    assert found["GPU-1"].share_free_mib == 81920 - 1000 - 500 - HEADROOM

@@ -143,13 +143,6 @@ def test_placeable_counts_the_largest_set_of_free_starts(case: tuple[Geometry, i
         assert placeable == min(largest, profile.max_instances), profile
 
 
-@given(masks(), st.data())
-def test_more_occupied_never_leaves_more(case: tuple[Geometry, int], data: st.DataObject) -> None:
-    geometry, mask = case
-    more = mask | data.draw(st.integers(0, (1 << geometry.grid) - 1))
-    assert (geometry.placeable[more] <= geometry.placeable[mask]).all()
-
-
 @given(occupied())
 def test_creatable_starts_are_those_that_every_rule_allows(case: tuple[Geometry, list[Instance]]) -> None:
     geometry, held = case

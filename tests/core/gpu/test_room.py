@@ -55,12 +55,6 @@ def test_without_a_part_is_the_room_beside_the_rest(
     assert Room.of(memory, both, percent).without([part]) == Room.of(memory, rest, percent)
 
 
-@given(rooms, mib, mib)
-def test_loads_add_up(room: Room, one: int, other: int) -> None:
-    assert room.after(one).after(other) == room.after(one + other)
-    assert room.after(0) == room
-
-
 @given(memories, holdings, percents)
 def test_only_an_overcommitted_gpu_has_less_than_no_room(
     memory: Memory, held: DeviceHoldings, percent: int
@@ -73,13 +67,6 @@ def test_only_an_overcommitted_gpu_has_less_than_no_room(
     assert room.share_total >= 0
     held_part = min(1, (held.requested_mib + held.foreign_mib) / (room.share_total or 1))
     assert abs(room.idle - (1 - held_part if room.share_total else 0)) < 1e-8
-
-
-@given(rooms, mib)
-def test_a_load_takes_at_most_its_size_and_never_adds_room(room: Room, load_mib: int) -> None:
-    after = room.after(load_mib)
-    assert room.free - load_mib <= after.free <= room.free
-    assert after.idle <= room.idle
 
 
 @given(rooms, st.integers(1, 100), mib)

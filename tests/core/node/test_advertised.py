@@ -35,22 +35,9 @@ def placed(name: str, mib: int, uuid: str) -> BoundPod:
     ("info", "amount"),
     [
         pytest.param(
-            shares(device(0), pods=(placed("a", 40_000, "GPU-0"),)), ROOM, id="nor less what pods ask"
-        ),
-        pytest.param(
-            shares(device(0), device(1, cordoned=True), pods=(placed("a", 30_000, "GPU-1"),)),
-            ROOM + 30_000,
-            id="a cordoned GPU keeps its holdings: kube-scheduler counts them, too",
-        ),
-        pytest.param(
-            shares(device(0), device(1, cordoned=True), pods=(placed("a", 30_000, "GPU-0"),)),
-            ROOM,
-            id="and no holdings elsewhere",
-        ),
-        pytest.param(
             shares(device(0, cordoned=True), pods=(placed("a", 80_000, "GPU-0"),)),
             ROOM,
-            id="but no more than its room",
+            id="a cordoned GPU has no more than its room",
         ),
         pytest.param(
             shares(device(0, cordoned=True, healthy=False), pods=(placed("a", 30_000, "GPU-0"),)),
@@ -73,16 +60,8 @@ def test_the_amount(info: NodeInfo, amount: int | None) -> None:
     assert advertised_mib(info, NAMES, 10) == amount
 
 
-@pytest.mark.parametrize(
-    ("info", "of_shares"),
-    [
-        pytest.param(NodeInfo("n", share_node=True, allocatable={}), True, id="without a report as well"),
-        pytest.param(shares(device(0), allocatable={WHOLE: 1}), False, id="a plugin's"),
-        pytest.param(shares(share_node=False), False, id="not labelled"),
-    ],
-)
-def test_whether_it_is_a_node_of_shares(info: NodeInfo, of_shares: bool) -> None:
-    assert is_of_shares(info) is of_shares
+def test_a_node_is_of_shares_before_it_has_a_report() -> None:
+    assert is_of_shares(NodeInfo("n", share_node=True, allocatable={}))
 
 
 def test_a_cordoned_gpu_leaves_to_kube_scheduler_what_the_others_have_left() -> None:

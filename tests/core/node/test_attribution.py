@@ -74,14 +74,12 @@ def test_where_all_that_may_be_held_are_held_none_is_uncertain() -> None:
     assert (charged(found), found.devices, found.unknown) == ({"GPU-0": 1}, frozenset(), {WHOLE: 4})
 
 
-@pytest.mark.parametrize("strategy", ["time-slicing", "mps"])
-def test_replicas_are_counted_on_as_few_gpus_as_it_takes(strategy: str) -> None:
-    report = SHARED | {"sharing_strategy": strategy}
-    found = held(device(0), device(1), count=5, report=report)
+def test_replicas_are_counted_on_as_few_gpus_as_it_takes() -> None:
+    found = held(device(0), device(1), count=5, report=SHARED)
     assert charged(found) == {"GPU-0": 4, "GPU-1": 1}
     assert found.devices == {"GPU-0", "GPU-1"}
     other = device(1, holders=(Holder(name="other", namespace="ns"),))
-    assert charged(held(device(0), other, count=3, report=report)) == {"GPU-1": 4}
+    assert charged(held(device(0), other, count=3, report=SHARED)) == {"GPU-1": 4}
 
 
 def test_all_names_of_whole_gpus_mean_the_same_replicas() -> None:

@@ -47,12 +47,12 @@ def names(found: Idleness) -> list[str]:
 
 @dataclass
 class Truth:
-    """A pod, the places that it holds, when it last computed on each, and for how long it has run. `hidden`:
-    the agent did not see one of its places."""
+    """A pod, the places that it holds, when it last computed on each, and for how long it has run. `state` is
+    empty if it runs there for good. `hidden`: the agent did not see one of its places."""
 
     name: str
     ran_s: int | None
-    terminating: bool
+    state: str
     hidden: bool
     idle_s: list[int | None] = field(default_factory=list)
     gpus: list[str] = field(default_factory=list)
@@ -65,32 +65,41 @@ class Truth:
         return f"uid-{self.name}"
 
     @property
+    def is_here(self) -> bool:
+        return bool(self.idle_s) and self.state not in ("finished", "departed")
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.is_here and self.ran_s is not None and (self.hidden or None in self.idle_s)
+
+    @property
     def is_idle(self) -> bool:
         return (
             bool(self.idle_s)
-            and not (self.hidden or self.terminating)
+            and not (self.hidden or self.state)
             and self.ran_s is not None
             and min([self.ran_s, *(-1 if each is None else each for each in self.idle_s)]) >= AFTER_S
         )
 
 
 _time = st.sampled_from((None, *TIMES))
+# The clock of a node may be ahead.
+_ran = st.sampled_from((None, -3600, *TIMES))
+_state = st.sampled_from(("",) * 8 + ("terminating", "assumed", "finished", "departed"))
 
 
 @st.composite
 def nodes(draw: DrawFn) -> tuple[NodeInfo, list[Readings], list[Truth]]:
     """A node whose GPUs are held whole, in MIG instances, or in shares."""
-    pods = [
-        Truth(name, draw(_time), draw(st.sampled_from((False, False, True))), hidden=False)
-        for name in ("a", "b", "c")
-    ]
+    pods = [Truth(name, draw(_ran), draw(_state), hidden=False) for name in ("a", "b", "c")]
     devices, readings = [], []
     for index in range(draw(st.integers(1, 4))):
         kind = draw(st.sampled_from((_whole, _partitioned, _shared)))
         built, did = kind(draw, index, pods)
         devices.append(built)
         readings.append(did)
-    return node(*devices, pods=tuple(_bound(each) for each in pods)), readings, pods
+    assumed = frozenset(each.uid for each in pods if each.state == "assumed")
+    return node(*devices, pods=tuple(map(_bound, pods)), assumed=assumed), readings, pods
 
 
 def _whole(draw: DrawFn, index: int, pods: list[Truth]) -> tuple[Device, Readings]:
@@ -156,9 +165,8 @@ def _bound(truth: Truth) -> BoundPod:
         units.append(UnitAsk(ONE_G, truth.instances, "1g.10gb"))
     shares = ShareAsk((("share", 4096),)) if truth.share_on else None
     told = {"share": truth.share_on} if truth.share_on else {}
-    return BoundPod(
-        truth.uid, "ns", truth.name, 0, GpuRequest(tuple(units), shares), told, terminating=truth.terminating
-    )
+    left: dict[str, Any] = {truth.state: True} if truth.state not in ("", "assumed") else {}
+    return BoundPod(truth.uid, "ns", truth.name, 0, GpuRequest(tuple(units), shares), told, **left)
 
 
 @given(nodes())
@@ -168,14 +176,16 @@ def test_a_pod_is_idle_if_all_that_it_holds_is(drawn: tuple[NodeInfo, list[Readi
     found = judged(info, readings, **ran_s)
     expected = {each.name for each in truths if each.is_idle}
     assert set(names(found)) == expected
+    unknown = {each.name for each in truths if each.is_unknown}
+    assert {each.name for each in found.unknown} == unknown
     for each in found.pods:
         (truth,) = [truth for truth in truths if truth.name == each.pod.name]
         assert truth.ran_s is not None
         assert each.idle_s == min(truth.ran_s, *(idle for idle in truth.idle_s if idle is not None))
     for freshness in ("Stale", "Missing"):
         stale = judged(replace(info, freshness=freshness), readings, **ran_s)
-        assert not stale.pods
-        assert not stale.gpus
+        assert {each.name for each in stale.unknown} == unknown | expected
+        assert (stale.pods, stale.gpus) == ((), frozenset())
 
 
 @given(nodes())
@@ -183,7 +193,7 @@ def test_a_gpu_is_idle_if_every_pod_on_it_leaves_it_so(
     drawn: tuple[NodeInfo, list[Readings], list[Truth]],
 ) -> None:
     info, readings, truths = drawn
-    seen = [each for each in truths if not each.hidden]
+    seen = [each for each in truths if each.is_here and not each.hidden]
     on: dict[str, list[tuple[int | None, int]]] = {}
     for truth in seen:
         for uuid, idle_s in zip(truth.gpus, truth.idle_s, strict=True):
@@ -207,33 +217,6 @@ def whole(name: str = "p", *, gpus: int = 1, **fields: Any) -> BoundPod:
 
 def held_by(*pods: str) -> tuple[Holder, ...]:
     return tuple(Holder(namespace="ns", name=name) for name in pods)
-
-
-@pytest.mark.parametrize(
-    ("idle_s", "ran_s", "expected"),
-    [
-        pytest.param(1800, 1800.0, ["p"], id="it ran and computed nothing for the window"),
-        pytest.param(90_000, -3600.0, [], id="its node's clock is ahead"),
-    ],
-)
-def test_the_window(idle_s: int | None, ran_s: float | None, expected: list[str]) -> None:
-    info = node(device(0, holders=held_by("p")), pods=(whole(),))
-    found = judged(info, [Readings("GPU-0", idle_s=idle_s)], p=ran_s)
-    assert names(found) == expected
-    assert found.gpus == ({"GPU-0"} if expected else frozenset())
-
-
-@pytest.mark.parametrize(
-    ("second", "idle_s"),
-    [
-        pytest.param(device(1), 9000, id="nobody saw which GPU it is"),
-    ],
-)
-def test_a_pod_with_one_unknown_gpu_is_not_idle(second: Device, idle_s: int | None) -> None:
-    info = node(device(0, holders=held_by("p")), second, pods=(whole(gpus=2),))
-    found = judged(info, [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=idle_s)], p=9000)
-    assert names(found) == []
-    assert [each.name for each in found.unknown] == ["p"]
 
 
 @pytest.mark.parametrize(
@@ -261,28 +244,6 @@ def test_of_a_node_without_an_agent_nothing_is_known() -> None:
     (info,) = assemble(read_objects(inventory(kube_node("n", {WHOLE: "2"}, labels=labels))), NAMES).values()
     found = judged(replace(info, pods=pods), [], p=9000)
     assert (names(found), [each.name for each in found.unknown]) == ([], ["p"])
-
-
-def test_without_own_values_pods_that_share_an_idle_gpu_are_idle_together() -> None:
-    info = node(
-        device(0, holders=held_by("a", "b")),
-        pods=(whole("a"), whole("b")),
-        report={"sharing_strategy": "mps", "replicas": 2},
-    )
-    assert names(judged(info, [Readings("GPU-0", idle_s=7200)], a=9000, b=9000)) == ["a", "b"]
-
-
-@pytest.mark.parametrize("state", ["terminating", "assumed", "finished", "departed"])
-def test_a_pod_that_does_not_run_there_for_good_is_not_idle(state: str) -> None:
-    pod = replace(
-        whole(),
-        terminating=state == "terminating",
-        finished=state == "finished",
-        departed=state == "departed",
-    )
-    assumed = frozenset({pod.uid}) if state == "assumed" else frozenset()
-    info = node(device(0, holders=held_by("p")), pods=(pod,), assumed=assumed)
-    assert names(judged(info, [Readings("GPU-0", idle_s=9000)], p=9000)) == []
 
 
 @pytest.mark.parametrize(

@@ -95,24 +95,13 @@ def test_on_a_node_that_is_not_there() -> None:
         inventory().assume(Intent(asking(share(1), ON_0), "1", "me"), "b")
 
 
-@pytest.mark.parametrize(
-    ("held", "uuids", "raises"),
-    [
-        pytest.param(1, ("GPU-0",), False, id="the other may be the one that is held"),
-        pytest.param(1, ("GPU-0", "GPU-1"), True, id="one of both is held"),
-    ],
-)
-def test_shares_beside_unreported_whole_gpus(held: int, uuids: tuple[str, ...], raises: bool) -> None:
+def test_shares_beside_unreported_whole_gpus() -> None:
     built = inventory(*TWO)
-    if held:
-        built.confirm(bound("w", wants(held, WHOLE)), "a", 0.0)
-    devices = {f"c{i}": (uuid,) for i, uuid in enumerate(uuids)}
-    intent = Intent(asking(share(*(10 for _ in uuids)), devices), "1", "me")
-    if not raises:
-        built.assume(intent, "a")
-        return
+    built.confirm(bound("w", wants(1, WHOLE)), "a", 0.0)
+    both = asking(share(10, 10), {"c0": ("GPU-0",), "c1": ("GPU-1",)})
     with pytest.raises(OverAllocationError, match="may be one that is held whole"):
-        built.assume(intent, "a")
+        built.assume(Intent(both, "1", "me"), "a")
+    built.assume(Intent(asking(share(10), ON_0), "1", "me"), "a")
 
 
 def test_a_gpu_with_shares_may_have_more_of_them_beside_whole_ones_elsewhere() -> None:

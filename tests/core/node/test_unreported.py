@@ -53,11 +53,7 @@ def running(count: int, resource: str = WHOLE, name: str = "p") -> tuple[Any, ..
 
 
 SICK_GPU = device(0, healthy=False)
-INSTANCES = sliced(("1g.10gb", 0), ("1g.10gb", 1))
-HELD_INSTANCES = replace(
-    INSTANCES,
-    instances=(replace(INSTANCES.instances[0], holder=Holder(uid="ended")), *INSTANCES.instances[1:]),
-)
+HELD = sliced(("1g.10gb", 0), ("1g.10gb", 1), holders={0: Holder(uid="ended")})
 
 
 @pytest.mark.parametrize(
@@ -65,14 +61,8 @@ HELD_INSTANCES = replace(
     [
         pytest.param(plain(), ONE, None, id="a node without any label takes whole GPUs by its allocatable"),
         pytest.param(plain(by_allocatable=False), ONE, NO_REPORT, id="unless the administrator refuses it"),
-        pytest.param(plain(), ask(wants(5, WHOLE)), TOO_FEW, id="and no more than there are"),
         pytest.param(plain(pods=running(3)), ask(wants(2, WHOLE)), TOO_FEW, id="less what pods request"),
-        pytest.param(
-            plain(),
-            replace(ONE, models=("H100",)),
-            NO_REPORT,
-            id="no model that no label states",
-        ),
+        pytest.param(plain(), replace(ONE, models=("H100",)), NO_REPORT, id="no model that no label states"),
         pytest.param(plain(), replace(ONE, min_free_mib=1), NO_REPORT, id="no free memory, which is unknown"),
         pytest.param(plain(), ask(wants(1000, SHARE)), NO_REPORT, id="memory shares never"),
         pytest.param(plain({WHOLE: 4, ONE_G: 7}), ask(wants(7, ONE_G)), None, id="MIG instances by name"),
@@ -100,14 +90,10 @@ HELD_INSTANCES = replace(
             id="not the GPU of one that runs on",
         ),
         pytest.param(
-            silent(
-                device(0, mig=HELD_INSTANCES),
-                report={"mig_strategy": "mixed"},
-                allocatable={ONE_G: 2},
-            ),
+            silent(device(0, mig=HELD), report={"mig_strategy": "mixed"}, allocatable={ONE_G: 2}),
             ask(wants(2, ONE_G)),
             None,
-            id="also one of a pod that has ended since",
+            id="also its instance",
         ),
     ],
 )
@@ -180,26 +166,20 @@ class TestWords:
         assert remedy(amd) is None
 
 
+FRESH = silent(device(0), freshness="Fresh", agent_label="lacks")
+SLICES = NodeInfo("n", report=Report((device(0),), from_slices=True), agent_label="lacks")
+
+
 @pytest.mark.parametrize(
-    ("info", "has_nvidia", "lacking"),
+    ("info", "lacking"),
     [
-        pytest.param(plain(agent_label="lacks"), True, True, id="NVIDIA's device plugin alone"),
-        pytest.param(plain(agent_label="brings"), True, False, id="a label that brings an agent"),
-        pytest.param(plain(agent_label="keeps away"), True, False, id="a label that keeps the agent away"),
-        pytest.param(
-            silent(device(0), freshness="Fresh", agent_label="lacks"),
-            True,
-            False,
-            id="an agent reports anyway",
-        ),
-        pytest.param(silent(device(0), agent_label="lacks"), True, True, id="it reports no more"),
-        pytest.param(
-            NodeInfo("n", report=Report((device(0),), from_slices=True), agent_label="lacks"),
-            True,
-            True,
-            id="ResourceSlices are no agent's report",
-        ),
+        pytest.param(plain(agent_label="lacks"), True, id="NVIDIA's device plugin alone"),
+        pytest.param(plain(agent_label="brings"), False, id="a label that brings an agent"),
+        pytest.param(plain(agent_label="keeps away"), False, id="a label that keeps the agent away"),
+        pytest.param(FRESH, False, id="an agent reports anyway"),
+        pytest.param(silent(device(0), agent_label="lacks"), True, id="it reports no more"),
+        pytest.param(SLICES, True, id="ResourceSlices are no agent's report"),
     ],
 )
-def test_nodes_that_lack_an_agent(info: NodeInfo, has_nvidia: bool, lacking: bool) -> None:
-    assert lacks_agent(info, has_nvidia=has_nvidia) is lacking
+def test_nodes_that_lack_an_agent(info: NodeInfo, lacking: bool) -> None:
+    assert lacks_agent(info, has_nvidia=True) is lacking
