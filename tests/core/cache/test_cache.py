@@ -18,10 +18,9 @@ from scheduler_ext.core.gpu.readings import Readings
 from scheduler_ext.core.node.estimate import Caps, Estimate, estimate_from_labels
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
-from tests.core.cache.seen import info_of
+from tests.core.cache.seen import MISSING_S, STALE_S, cache_with, info_of
 from tests.core.reported import SHARE, WHOLE, bound, device, wants
 
-STALE_S, MISSING_S = 150.0, 300.0
 LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8"}
 ONE, TWO = Report((device(0),)), Report((device(0), device(1)))
 
@@ -216,16 +215,11 @@ class TestCauses:
     """The reason for a node's change decides who is notified."""
 
     def inventory(self) -> Cache:
-        built = Cache(STALE_S, MISSING_S)
-        built.update_node("a", RECORDS[1], 0.0)
-        built.update_report("a", ONE, 0.0, 0.0)
-        built.confirm(pod("p", 1), "a", 0.0)
-        built.take_changes()
-        return built
+        return cache_with(device(0), pods=[pod("p", 1)])
 
     def test_nothing_new_is_no_change(self) -> None:
         built = self.inventory()
-        built.update_node("a", RECORDS[1], 30.0)
+        built.update_node("a", NodeRecord("uid-a", {WHOLE: 1}), 30.0)
         built.update_report("a", replace(ONE, sequence=8, reported_at="now"), 30.0, 30.0)
         built.confirm(pod("p", 1), "a", 0.0)
         built.remove_pod("unheard of", 30.0)
@@ -267,7 +261,7 @@ class TestCauses:
         built = self.inventory()
         built.update_report("a", ONE, 0.0, 0.0, "another")
         assert built.take_changes() == {"a": Cause.REPORT}
-        built.update_report("a", ONE, 0.0, 0.0, "first")
+        built.update_report("a", ONE, 0.0, 0.0, "uid-a")
         assert built.take_changes() == {"a": Cause.REPORT}
 
 
@@ -304,12 +298,6 @@ class TestWhereSharesAreBound:
         [
             pytest.param(LABELLED, 5000, id="a node of shares"),
             pytest.param(replace(LABELLED, share_node=False), 0, id="one that is not labelled"),
-            pytest.param(
-                replace(LABELLED, allocatable={SHARE: 5000, WHOLE: 1}), 0, id="one of a device plugin's"
-            ),
-            pytest.param(
-                replace(LABELLED, allocatable={SHARE: 5000, "nvidia.com/mig-1g.10gb": 1}), 0, id="with MIG"
-            ),
             pytest.param(replace(LABELLED, allocatable={WHOLE: 1}), None, id="that advertises none"),
         ],
     )
@@ -324,14 +312,10 @@ class TestWhereSharesAreBound:
 
 def test_several_bindings_of_one_pod_hold_the_same_devices_once() -> None:
     """At most one of them succeeds; those with other devices count beside it."""
-    inventory = Cache(STALE_S, MISSING_S)
-    inventory.update_node("a", NodeRecord("first", {WHOLE: 2}), 0.0)
-    inventory.update_report("a", TWO, 0.0, 0.0)
+    inventory = cache_with(device(0), device(1))
     for version in ("1", "2"):
         inventory.assume(Intent(pod("p", 1), version, "me"), "a")
-    info = info_of(inventory)
-    assert [each.uid for each in info.pods] == ["p"]
+    assert [each.uid for each in info_of(inventory).pods] == ["p"]
     elsewhere = replace(pod("p", 1), devices={"main": ("GPU-1",)})
     inventory.update_intents("a", [Intent(elsewhere, "3", "you")])
-    info = info_of(inventory)
-    assert [each.devices for each in info.pods] == [{}, {"main": ("GPU-1",)}]
+    assert [each.devices for each in info_of(inventory).pods] == [{}, {"main": ("GPU-1",)}]

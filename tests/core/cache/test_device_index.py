@@ -88,8 +88,7 @@ def test_a_generation_that_goes_back_counts_when_the_newer_one_is_gone() -> None
     index = index_of(GPU_CLASS, one_slice("node", [gpu(0)], generation=7))
     index.update_slice(one_slice("node", [gpu(1)], generation=1))
     assert index.remove_slice("node-7") == {"node"}
-    devices = on_node(index)
-    assert [device.id.name for device in devices.devices] == ["gpu-1"]
+    assert [device.id.name for device in on_node(index).devices] == ["gpu-1"]
 
 
 def test_names_under_which_a_device_is_asked() -> None:
@@ -108,19 +107,16 @@ def test_of_two_classes_with_one_extended_resource_the_newest_serves_it() -> Non
         DeviceClass("newer", ("false",), WHOLE, created_at=2.0),
         one_slice("node", [gpu(0)]),
     )
-    devices = on_node(index)
-    assert devices.devices[0].resources == {IMPLICIT}
+    assert on_node(index).devices[0].resources == {IMPLICIT}
     assert index.remove_class("newer") == {"node"}
-    devices = on_node(index)
-    assert WHOLE in devices.devices[0].resources
+    assert WHOLE in on_node(index).devices[0].resources
 
 
 def test_what_a_selector_cannot_decide_may_be_admitted() -> None:
     index = index_of(
         DeviceClass("gpu.nvidia.com", ("device.future == 1",), WHOLE), one_slice("node", [gpu(0)])
     )
-    devices = on_node(index)
-    assert WHOLE in devices.devices[0].resources
+    assert WHOLE in on_node(index).devices[0].resources
     assert "selectors[0]" in index.problems()[WHOLE]
 
 
@@ -194,8 +190,7 @@ def test_a_claim_that_changes_keeps_its_gpu_when_slices_are_gone() -> None:
     index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]), claim("train", "gpu-0"))
     index.remove_slice("node-1")
     index.update_claim(replace(claim("train", "gpu-0"), pods=()))
-    devices = on_node(index)
-    assert [device.gpu for device in devices.devices] == ["GPU-0"]
+    assert [device.gpu for device in on_node(index).devices] == ["GPU-0"]
 
 
 def test_a_claim_that_comes_before_its_slice() -> None:
@@ -252,8 +247,7 @@ def test_devices_that_a_rule_taints(rule: TaintRule, tainted: list[str]) -> None
 def test_a_claim_keeps_its_gpu_while_a_pool_is_half_published() -> None:
     index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]), claim("train", "gpu-0"))
     index.update_slice(one_slice("node", [gpu(0)], name="node-1", generation=2, slices=2))
-    devices = on_node(index)
-    assert [(device.gpu, device.resources) for device in devices.devices] == [("GPU-0", frozenset())]
+    assert [(device.gpu, device.resources) for device in on_node(index).devices] == [("GPU-0", frozenset())]
 
 
 _IS_NIC = ("device.driver == 'nic.example.com'",)

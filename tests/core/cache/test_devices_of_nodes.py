@@ -51,8 +51,7 @@ def test_slices_and_claims_change_a_node() -> None:
     assert ([device.uuid for device in info.devices], info.by_claim(WHOLE)) == (["GPU-0"], True)
     cache.touch_devices(cache.devices.update_claim(claim("train", "gpu-0")), 1.0)
     assert cache.take_changes() == {"node": Cause.REPORT}
-    info = info_of(cache, "node")
-    assert [each.key for each in info.claims] == ["default/train"]
+    assert [each.key for each in info_of(cache, "node").claims] == ["default/train"]
 
 
 def test_a_node_with_slices_needs_no_agent() -> None:
@@ -60,11 +59,9 @@ def test_a_node_with_slices_needs_no_agent() -> None:
     cache.devices.update_class(GPU_CLASS)
     cache.touch_devices(cache.devices.update_slice(one_slice("node", [gpu(0)])), 1.0)
     cache.tick(1000.0)
-    info = info_of(cache, "node")
-    assert info.freshness == "Fresh"
+    assert info_of(cache, "node").freshness == "Fresh"
     cache.touch_devices(cache.devices.remove_slice("node-1"), 1001.0)
-    info = info_of(cache, "node")
-    assert info.freshness == "Missing"
+    assert info_of(cache, "node").freshness == "Missing"
 
 
 def test_slices_of_unknown_nodes_change_nothing() -> None:

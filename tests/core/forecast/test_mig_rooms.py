@@ -16,7 +16,7 @@ from scheduler_ext.core.gpu.mig_geometry import geometry_for
 from scheduler_ext.core.node.node import MigRoom, NodeInfo
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.core.snapshot.table import Table, build_snapshot
+from scheduler_ext.core.snapshot.table import Table
 from tests.core.asked import mig
 from tests.core.reported import device, node, sliced
 from tests.mig_oracle import loss_of
@@ -164,11 +164,3 @@ def test_a_snapshot_that_is_held_keeps_its_losses() -> None:
     table.update(resolved([mixed("b", LAST_HALF)]))
     assert loss_of_a(replace(later)) == loss_of_a(later) == loss_of_a(table.snapshot(9))
     assert loss_of_a(replace(held)) == before
-
-
-def test_some_nodes_of_a_cluster_are_judged_by_its_forecast() -> None:
-    nodes = resolved([mixed("a", SPOILT), mixed("b", LAST_HALF)])
-    whole = build_snapshot(nodes, 1, forecast=Forecast(pods_of("3g.40gb"), ()))
-    part = build_snapshot({"a": nodes["a"]}, 1, within=whole)
-    other = build_snapshot(nodes, 1, forecast=Forecast(pods_of("1g.10gb"), ()))
-    assert loss_of_a(part) == loss_of_a(whole) != loss_of_a(other)

@@ -15,11 +15,12 @@ from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cycle.placement import Placement, Sizing, place, place_nominated
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import OverAllocationError
-from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
+from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.request.request import GpuRequest
 from tests.core.asked import share, whole
+from tests.core.cache.seen import cache_with, info_of
 from tests.core.reported import SHARE, WHOLE, bound, device, sliced, wants
 from tests.strategies import MIG_RESOURCES, RESOURCES, node_infos, requests
 
@@ -29,13 +30,9 @@ TWO = (device(0, memory=Memory(1000)), device(1, memory=Memory(1000)))
 SEEN = Holder(uid="a pod")
 
 
-def inventory(*devices: Device, allocatable: dict[str, int] | None = None, **report: str) -> Cache:
-    """One node, a, with a report of these devices; without a report if there are none."""
-    built = Cache(1000, 2000)
-    built.update_node("a", NodeRecord(uid="n", allocatable=ROOM if allocatable is None else allocatable), 0.0)
-    if devices:
-        built.update_report("a", Report(devices, **report), 0.0, 0.0)  # type: ignore[arg-type]
-    return built
+def inventory(*devices: Device, allocatable: dict[str, int] | None = None) -> Cache:
+    """Node a with this report; without a report if there are no devices."""
+    return cache_with(*devices, allocatable=ROOM if allocatable is None else allocatable)
 
 
 def asking(request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = None) -> BoundPod:
@@ -117,9 +114,7 @@ def test_facts_made_by_other_programs_never_raise() -> None:
     built = inventory(*TWO)
     built.confirm(bound("w", wants(5, WHOLE)), "a", 0.0)
     built.update_intents("a", [Intent(asking(share(5000), {"c0": ("GPU-x",)}), "1", "other")])
-    found = built.info("a")
-    assert found is not None
-    assert {pod.name for pod in found.pods} == {"w", "p"}
+    assert {pod.name for pod in info_of(built).pods} == {"w", "p"}
 
 
 def test_a_waiting_pod_holds_nothing_against_pods_that_filters_pass() -> None:
@@ -158,8 +153,7 @@ def test_filters_never_accept_too_much(
         if waits:
             built.nominate(pod, "a")
             continue
-        known = built.info("a")
-        assert known is not None
+        known = info_of(built)
         seen = seen_by(place_nominated(known, sizing) if known.nominated else known, pod.uid, priority)
         found = place(seen, request, sizing)
         if isinstance(found, Placement):

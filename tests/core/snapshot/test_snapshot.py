@@ -49,9 +49,7 @@ HELD = (Holder(uid="someone"),)
             False,
             id="but not with different memory in use",
         ),
-        pytest.param(node(device(0)), node(device(0, healthy=False)), False, id="nor with different health"),
         pytest.param(node(device(0)), node(device(0), spot=True), False, id="nor a spot node with another"),
-        pytest.param(node(device(0)), node(device(0), device(1)), False, id="nor with more GPUs"),
     ],
 )
 def test_nodes_share_a_state_when_no_decision_could_distinguish_them(
