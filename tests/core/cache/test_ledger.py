@@ -13,9 +13,8 @@ from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import NO_PODS, Ledger, NodePods
 from scheduler_ext.core.errors import OverAllocationError
-from scheduler_ext.core.gpu.gpu import Holder, Memory, Mig, Report
+from scheduler_ext.core.gpu.gpu import Holder, Memory, Report
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.node.promisable import shareable_mib
 from tests.core.cache.seen import cache_with, info_of
 from tests.core.reported import SHARE, bound, device, wants
 
@@ -192,13 +191,6 @@ def test_a_pod_with_changed_holdings_is_reported(events: list[str]) -> None:
                 assert where in changed
 
 
-def test_only_settled_and_still_written_promises_stay() -> None:
-    told = Told().tell("written p@1", "forget p@1")
-    assert told.holds() == ""
-    assert "a" in told.ledger
-    assert "a" not in told.tell("written -").ledger
-
-
 # --- promises against what there is ---
 
 
@@ -243,16 +235,3 @@ def test_the_promised_amount_is_the_sum_of_the_holders(sizes: list[int], leaving
         assume(built, "last", rest)
     with pytest.raises(OverAllocationError):
         assume(built, "one more", 1)
-
-
-@pytest.mark.parametrize(
-    ("gpu", "mib"),
-    [
-        pytest.param(device(0, memory=Memory(1000, reserved_mib=100)), 900, id="less what the driver keeps"),
-        pytest.param(
-            device(0, memory=Memory(1000), mig=Mig(enabled=True)), 0, id="nothing of a partitioned one"
-        ),
-    ],
-)
-def test_the_memory_of_a_gpu_that_can_be_promised(gpu: object, mib: int) -> None:
-    assert shareable_mib(gpu) == mib  # type: ignore[arg-type]

@@ -8,18 +8,7 @@ import pytest
 
 from scheduler_ext.core.gpu.mig_profile import parse_profile, profile_from_resource, resource_from_profile
 from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
-
-# Total memory of the GPU as NVML reports it (MiB), for models with known profile memory.
-TOTAL_MIB = {
-    "A30-24GB": 24576,
-    "A100-40GB": 40960,
-    "A100-80GB": 81920,
-    "H100-80GB": 81559,
-    "H100-94GB": 95830,
-    "H100-96GB": 97871,
-    "H200-141GB": 143771,
-    "RTX-PRO-6000-96GB": 97887,
-}
+from scheduler_ext.core.gpu.model_table import MODEL_ROWS
 
 
 @pytest.mark.parametrize(
@@ -114,12 +103,13 @@ def named_gb(mig_mib: int, total_mib: int) -> int:
 
 
 def test_known_memory_recomputes_to_the_gb_of_the_name() -> None:
+    total_mib = {row.mig_table: row.memory_mib or 0 for row in MODEL_ROWS}
     recomputed = 0
     for table, (_, profiles) in FALLBACK_PROFILES.items():
         for profile in profiles:
             if profile.memory_mib is None:
                 continue
-            gb = named_gb(profile.memory_mib, TOTAL_MIB[table])
+            gb = named_gb(profile.memory_mib, total_mib[table])
             assert re.match(rf"\dg\.{gb}gb", profile.name), (table, profile, gb)
             recomputed += 1
     assert recomputed == 51

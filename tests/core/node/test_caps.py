@@ -13,43 +13,24 @@ from scheduler_ext.core.gpu.gpu import Device, Memory, Mig, Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import NO_CAPS, Caps, capped, caps_from_labels
 from tests.core.asked import t4
+from tests.core.node.test_estimate import AMD, GFD, SINGLE
 from tests.core.reported import device, sliced
 from tests.gpu_strategies import reports
-
-A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 
 
 @pytest.mark.parametrize(
     ("labels", "caps"),
     [
-        pytest.param({}, NO_CAPS, id="no labels"),
-        pytest.param(
-            A100 | {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81920"},
-            Caps(8, 81920, "A100-80GB"),
-            id="all three",
-        ),
-        pytest.param(
-            {
-                "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb",
-                "nvidia.com/gpu.count": "7",
-                "nvidia.com/gpu.memory": "9728",
-            },
-            NO_CAPS,
-            id="under MIG strategy single they count slices",
-        ),
-        pytest.param(
-            {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.vram": "192G"},
-            NO_CAPS,
-            id="labels of another vendor",
-        ),
+        pytest.param(GFD, Caps(8, 81920, "A100-80GB"), id="all three"),
+        pytest.param(SINGLE, NO_CAPS, id="under MIG strategy single they count slices"),
+        pytest.param(AMD, NO_CAPS, id="labels of another vendor"),
     ],
 )
 def test_the_amounts_that_labels_cap(labels: dict[str, str], caps: Caps) -> None:
     assert caps_from_labels(labels) == caps
 
 
-def amd(index: int) -> Device:
-    return device(index, vendor="amd", model=canonical_model("MI300X", vendor="amd"), memory=Memory(196608))
+MI300X = device(1, vendor="amd", model=canonical_model("MI300X", vendor="amd"), memory=Memory(196608))
 
 
 @pytest.mark.parametrize(
@@ -62,7 +43,7 @@ def amd(index: int) -> Device:
             id="of several models the one that the labels name",
         ),
         pytest.param(
-            [device(0), amd(1)], Caps(1, 40960), [40960, 196608], id="another vendor's are left alone"
+            [device(0), MI300X], Caps(1, 40960), [40960, 196608], id="another vendor's are left alone"
         ),
         pytest.param(
             [device(0), t4(1)],
@@ -128,12 +109,9 @@ def test_a_report_is_only_ever_lowered(report: Report, caps: Caps) -> None:
     for one in found.devices:
         was = before[one.uuid]
         assert one.memory.total_mib <= was.memory.total_mib
-        kept: dict[str, Any] = {
-            "memory": one.memory,
-            "model": one.model,
-            "compute_capability": one.compute_capability,
-        }
-        assert one == replace(was, **kept, mig=one.mig)
+        capability = one.compute_capability
+        kept = replace(was, memory=one.memory, model=one.model, compute_capability=capability, mig=one.mig)
+        assert one == kept
         if one.memory == was.memory:
             assert one == was
     assert capped(found, caps) == found
