@@ -14,28 +14,23 @@ from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.gpu.readings import Readings
-from scheduler_ext.core.node.estimate import Caps, Estimate, estimate_from_labels
+from scheduler_ext.core.node.estimate import Caps, Estimate
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
 from tests.core.cache.seen import MISSING_S, STALE_S, cache_with, info_of
 from tests.core.reported import SHARE, WHOLE, bound, device, wants
 
-LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8"}
 ONE, TWO = Report((device(0),)), Report((device(0), device(1)))
 
 
-def estimate(vendor: str = "nvidia") -> Estimate:
-    found = estimate_from_labels(LABELS, {})
-    assert found is not None
-    return replace(found, vendor=vendor)
-
-
+ESTIMATE = Estimate("nvidia", canonical_model("H100"), 8)
 RECORDS = (
     NodeRecord("first", {WHOLE: 2}),
-    NodeRecord("first", {WHOLE: 2}, estimate()),
-    NodeRecord("second", {WHOLE: 1}, estimate(), caps=Caps(count=1)),
-    NodeRecord("second", {}, estimate("amd"), spot=True),
+    NodeRecord("first", {WHOLE: 2}, ESTIMATE),
+    NodeRecord("second", {WHOLE: 1}, ESTIMATE, caps=Caps(count=1)),
+    NodeRecord("second", {}, replace(ESTIMATE, vendor="amd"), spot=True),
     NodeRecord(None, {}, changing=True),
 )
 REPORTS = (ONE, TWO, replace(ONE, sequence=7, reported_at="later"))
@@ -277,37 +272,25 @@ def test_a_node_that_is_seen_late_gets_no_more_time() -> None:
     assert {info.freshness for info in built.infos()} == {"Missing"}
 
 
-LABELLED = NodeRecord(uid="n", allocatable={SHARE: 5000}, share_node=True)
-
-
-class TestWhereSharesAreBound:
+@pytest.mark.parametrize(
+    ("record", "enforced"),
+    [
+        pytest.param(NodeRecord("n", {SHARE: 5000}, share_node=True), 5000, id="a node of shares"),
+        pytest.param(NodeRecord("n", {SHARE: 5000}), 0, id="one that is not labelled"),
+        pytest.param(NodeRecord("n", {WHOLE: 1}), None, id="one that advertises none"),
+        pytest.param(NodeRecord("n", {"my/mib": 5000, SHARE: 5000}), 0, id="under another name"),
+    ],
+)
+def test_where_shares_are_bound_only_nodes_of_shares_have_any(
+    record: NodeRecord, enforced: int | None
+) -> None:
     """An amount on any other node belongs to another pod, or is not removed yet."""
-
-    def amount(
-        self, record: NodeRecord, *, enforcing: bool, resources: ResourceNames | None = None
-    ) -> object:
-        built = Cache(STALE_S, MISSING_S, resources, enforcing)
+    name = "my/mib" if "my/mib" in record.allocatable else SHARE
+    for enforcing in (True, False):
+        built = Cache(STALE_S, MISSING_S, ResourceNames(share=name), enforcing)
         built.update_node("a", record, 0.0)
-        info = info_of(built)
-        assert info.allocatable is not None
-        assert record.allocatable.items() - info.allocatable.items() <= {(SHARE, 5000), ("my/mib", 5000)}
-        return info.allocatable.get((resources or ResourceNames()).share)
-
-    @pytest.mark.parametrize(
-        ("record", "enforced"),
-        [
-            pytest.param(LABELLED, 5000, id="a node of shares"),
-            pytest.param(replace(LABELLED, share_node=False), 0, id="one that is not labelled"),
-            pytest.param(replace(LABELLED, allocatable={WHOLE: 1}), None, id="that advertises none"),
-        ],
-    )
-    def test_only_nodes_of_shares_have_any(self, record: NodeRecord, enforced: object) -> None:
-        assert self.amount(record, enforcing=True) == enforced
-        assert self.amount(record, enforcing=False) == record.allocatable.get(SHARE)
-
-    def test_under_any_name(self) -> None:
-        record = NodeRecord(uid="n", allocatable={"my/mib": 5000, SHARE: 5000})
-        assert self.amount(record, enforcing=True, resources=ResourceNames(share="my/mib")) == 0
+        changed = {} if enforced is None or not enforcing else {name: enforced}
+        assert info_of(built).allocatable == {**record.allocatable, **changed}
 
 
 def test_several_bindings_of_one_pod_hold_the_same_devices_once() -> None:

@@ -15,7 +15,6 @@ from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.pod_kinds import TaskClass
-from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.wire.device_selector import DeviceSelector
 from tests.core.cache.seen import info_of
 from tests.core.dra.published import (
@@ -28,7 +27,7 @@ from tests.core.dra.published import (
     one_slice,
     waiting,
 )
-from tests.core.reported import bound, wants
+from tests.core.reported import bound
 
 LARGE = DeviceAsk(DRIVER, ("device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('40Gi'))",))
 LABELLED = NodeRecord(uid="uid", estimate=Estimate("nvidia", canonical_model("H100"), 1))
@@ -111,7 +110,7 @@ def test_pods_that_ask_through_claims_are_demand(
     cache = cache_with_node(NodeRecord(uid="uid"))
     cache.devices.update_class(GPU_CLASS)
     cache.devices.update_class(MIG_CLASS)
-    pod = replace(bound("p", wants(1, WHOLE)), request=GpuRequest(), asked=None, cpu_milli=4000)
+    pod = bound("p", cpu_milli=4000)
     pending = PendingPod(pod, "1", "ours", claims=("c",))
     cache.update_pending(pending)
     assert not cache.demand.workload().parts, "its claim is not known yet"
@@ -130,7 +129,7 @@ def test_running_pods_that_ask_through_claims_are_demand(claim_first: bool) -> N
     cache = cache_with_node(NodeRecord(uid="uid"))
     cache.devices.update_class(GPU_CLASS)
     cache.devices.update_slice(one_slice("node", [gpu(0), gpu(1)]))
-    pod = replace(bound("p", wants(1, WHOLE)), request=GpuRequest(), asked=None, cpu_milli=4000)
+    pod = bound("p", cpu_milli=4000)
     held = replace(
         claim("train", "gpu-0", "gpu-1", pod=pod.uid),
         requests=waiting("train", DeviceAsk(DRIVER), 2).requests,
@@ -151,7 +150,7 @@ def test_running_pods_that_share_a_claim_are_one_demand() -> None:
     cache = cache_with_node(NodeRecord(uid="uid"))
     cache.devices.update_class(GPU_CLASS)
     cache.devices.update_slice(one_slice("node", [gpu(0)]))
-    pods = [replace(bound(name, wants(1, WHOLE)), request=GpuRequest(), asked=None) for name in ("p", "q")]
+    pods = [bound(name) for name in ("p", "q")]
     held = claim("train", "gpu-0")
     held = replace(
         held,

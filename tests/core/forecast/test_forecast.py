@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.forecast.forecast import MAX_CPU_AMOUNTS, DeviceKind, Forecast, NodeShape
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import UNLIMITED
-from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
+from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
 from tests.demand_oracle import asked_of
 from tests.strategies import cpu_asks, workloads
 
@@ -23,35 +23,15 @@ def forecast(counts: dict[TaskClass, float], kind: DeviceKind = BOTH) -> Forecas
     return Forecast(Workload.of(counts), (kind,))
 
 
-@pytest.mark.parametrize(
-    ("counts", "residual", "unusable"),
-    [
-        pytest.param({HALF: 3, TaskClass(gpus=1): 1}, 600, 0.15, id="by how often they come"),
-        pytest.param({TaskClass(gpus=2): 1}, 400, 0.0, id="several GPUs are counted, not looked at singly"),
-    ],
-)
-def test_the_unusable_part_of_a_residual(
-    counts: dict[TaskClass, float], residual: int, unusable: float
-) -> None:
-    assert forecast(counts).unusable[0, 0, residual] == pytest.approx(unusable)
+def test_the_unusable_part_of_a_residual_is_by_how_often_pods_come() -> None:
+    tables = forecast({HALF: 3, TaskClass(gpus=1): 1})
+    assert tables.unusable[0, 0, 600] == pytest.approx(0.15)
 
 
 def test_how_many_whole_gpus_pods_of_several_use() -> None:
     """By what each class asks."""
     tables = forecast({TaskClass(gpus=4): 1, TaskClass(gpus=1): 4})
     assert tables.runs[0, 8] == pytest.approx(4.0)
-
-
-def test_cpu_per_gpu_is_of_all_pods_and_their_requests_there() -> None:
-    counts: dict[TaskClass, float] = {
-        TaskClass(4000, shares_mib=(500,)): 2,
-        TaskClass(1000): 2,
-        TaskClass(8000, gpus=1): 1,
-    }
-    assert forecast(counts).cores_per_gpu[0] == pytest.approx((8 + 2 + 8) / 2)
-    # Where no shares are accepted, share pods bring no CPU either.
-    assert forecast(counts, DeviceKind(T4, 0, True)).cores_per_gpu[0] == pytest.approx(2 + 8)
-    assert Forecast(UNKNOWN, (BOTH,)).cores_per_gpu[0] == 0
 
 
 @given(

@@ -20,7 +20,6 @@ from scheduler_ext.core.gpu.model_table import MODEL_ROWS
         pytest.param("1g.24gb.me.all", "1g.24gb+me.all", id="all media engines as a resource writes them"),
         pytest.param("1g.24gb+me.all", "1g.24gb+me.all", id="all media engines keep their inner dot"),
         pytest.param("1c.3g.20gb", "1c.3g.20gb", id="a smaller compute instance"),
-        pytest.param("7g.141gb", "7g.141gb", id="three digits of memory"),
     ],
 )
 def test_a_profile_has_one_canonical_name(text: str, name: str) -> None:
@@ -34,13 +33,10 @@ def test_a_profile_has_one_canonical_name(text: str, name: str) -> None:
         pytest.param("", id="nothing"),
         pytest.param("1g", id="no memory"),
         pytest.param("0g.10gb", id="no slice"),
-        pytest.param("01g.10gb", id="a leading zero"),
         pytest.param("1g.10gb.shared", id="shared belongs to the resource"),
-        pytest.param("1g.10gb+me+gfx", id="two suffixes"),
         pytest.param("1g.10gb.-me", id="a dot before the minus"),
         pytest.param("1g.10gb+me.some", id="an unknown suffix"),
         pytest.param("3c.3g.20gb", id="a compute instance as large as its GPU instance has no prefix"),
-        pytest.param("4c.3g.20gb", id="a compute instance larger than its GPU instance"),
         pytest.param("1g.٣gb", id="digits of another script"),
         pytest.param("1g." + "9" * 10_000 + "gb", id="an absurd number"),
     ],

@@ -68,10 +68,6 @@ def units(geometry: Geometry, instances: Sequence[Instance]) -> set[int]:
     return set(taken)
 
 
-def bits(taken: set[int]) -> int:
-    return sum(1 << unit for unit in taken)
-
-
 def may_join(geometry: Geometry, held: Sequence[Instance], name: str, start: int) -> bool:
     """The rules, one by one, as NVIDIA states them."""
     profile = the(geometry, name)
@@ -182,7 +178,7 @@ def test_placements_alone_keep_the_compute_slices_within_the_gpu(table: str) -> 
             continue
         for profile in geometry.profiles:
             for start in profile.starts:
-                window = bits(set(range(start, start + profile.size)))
+                window = ((1 << profile.size) - 1) << start
                 if not mask & window:
                     total = most[mask] + slices[profile.name]
                     most[mask | window] = max(most.get(mask | window, 0), total)

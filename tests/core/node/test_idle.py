@@ -18,7 +18,8 @@ from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.wire.objects import assemble, read_objects
-from tests.core.reported import NAMES, ONE_G, WHOLE, bound, device, node, sliced, wants
+from tests.core.asked import labelled
+from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, sliced, wants
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
 from tests.kube_objects import gpu, gpu_node, inventory
 from tests.kube_objects import node as kube_node
@@ -171,6 +172,7 @@ def _bound(truth: Truth) -> BoundPod:
 
 @given(nodes())
 def test_a_pod_is_idle_if_all_that_it_holds_is(drawn: tuple[NodeInfo, list[Readings], list[Truth]]) -> None:
+    """And a GPU if every pod on it leaves it so."""
     info, readings, truths = drawn
     ran_s = {each.name: each.ran_s for each in truths}
     found = judged(info, readings, **ran_s)
@@ -187,18 +189,12 @@ def test_a_pod_is_idle_if_all_that_it_holds_is(drawn: tuple[NodeInfo, list[Readi
         assert {each.name for each in stale.unknown} == unknown | expected
         assert (stale.pods, stale.gpus) == ((), frozenset())
 
-
-@given(nodes())
-def test_a_gpu_is_idle_if_every_pod_on_it_leaves_it_so(
-    drawn: tuple[NodeInfo, list[Readings], list[Truth]],
-) -> None:
-    info, readings, truths = drawn
-    seen = [each for each in truths if each.is_here and not each.hidden]
     on: dict[str, list[tuple[int | None, int]]] = {}
-    for truth in seen:
+    for truth in truths:
+        if not truth.is_here or truth.hidden:
+            continue
         for uuid, idle_s in zip(truth.gpus, truth.idle_s, strict=True):
             on.setdefault(uuid, []).append((idle_s, truth.ran_s or 0))
-    found = judged(info, readings, **{each.name: each.ran_s for each in truths})
     known = {uuid for uuid, each in on.items() if all(idle_s is not None for idle_s, _ in each)}
     assert found.known == known
     assert found.gpus == {
@@ -211,12 +207,12 @@ def test_a_gpu_is_idle_if_every_pod_on_it_leaves_it_so(
 # Single cases
 
 
-def whole(name: str = "p", *, gpus: int = 1, **fields: Any) -> BoundPod:
-    return bound(name, wants(gpus, WHOLE), **fields)
+def whole(name: str = "p", gpus: int = 1) -> BoundPod:
+    return bound(name, wants(gpus, WHOLE))
 
 
-def held_by(*pods: str) -> tuple[Holder, ...]:
-    return tuple(Holder(namespace="ns", name=name) for name in pods)
+def held_by(name: str) -> tuple[Holder, ...]:
+    return (Holder(namespace="ns", name=name),)
 
 
 @pytest.mark.parametrize(
@@ -239,53 +235,46 @@ def test_claims(claims: list[tuple[str, list[str]]], expected: list[str]) -> Non
 
 def test_of_a_node_without_an_agent_nothing_is_known() -> None:
     """Only pods that run count."""
-    labels = {"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "2"}
-    pods = (whole("p"), whole("new"))
-    (info,) = assemble(read_objects(inventory(kube_node("n", {WHOLE: "2"}, labels=labels))), NAMES).values()
-    found = judged(replace(info, pods=pods), [], p=9000)
+    found = judged(replace(labelled("NVIDIA-L4"), pods=(whole("p"), whole("new"))), [], p=9000)
     assert (names(found), [each.name for each in found.unknown]) == ([], ["p"])
 
 
 @pytest.mark.parametrize(
-    ("label", "values", "expected"),
+    ("label", "expected"),
     [
-        pytest.param(0.0, {"A100-80GB": 2.0}, 2 * 2.0, id="by the configuration"),
-        pytest.param(1.5, {"A100-80GB": 2.0}, 2 * 1.5, id="by the node's label first"),
+        pytest.param(0.0, 2 * 2.0, id="by the configuration"),
+        pytest.param(1.5, 2 * 1.5, id="by the node's label first"),
     ],
 )
-def test_the_value_of_what_it_wastes(label: float, values: dict[str, float], expected: float) -> None:
-    info = node(
-        device(0, holders=held_by("p")), device(1, holders=held_by("p")), pods=(whole(gpus=2),), value=label
-    )
+def test_the_value_of_what_it_wastes(label: float, expected: float) -> None:
+    devices = (device(i, holders=held_by("p")) for i in range(2))
+    info = node(*devices, pods=(whole(gpus=2),), value=label)
     readings = [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=9000)]
     (idle,) = judged(info, readings, p=9000).pods
-    assert idle.value_per_hour(info, values) == pytest.approx(expected)
+    assert idle.value_per_hour(info, {"A100-80GB": 2.0}) == pytest.approx(expected)
 
 
 SLICES = {"sharing_strategy": "time-slicing", "replicas": 4}
-SHARE_POD = BoundPod(
-    "uid-p", "ns", "p", 0, GpuRequest(shares=ShareAsk((("main", 8192),))), {"main": ("GPU-0",)}
-)
+INSTANCES = sliced(("1g.10gb", 0), ("3g.40gb", 4), holders={0: Holder(uid="uid-p")})
+SHARE_POD = bound("p", wants(8192, SHARE), devices={"main": ("GPU-0",)})
 
 
 @pytest.mark.parametrize(
-    ("of", "pod", "report", "expected"),
+    ("info", "expected"),
     [
         pytest.param(
-            device(0, mig=sliced(("1g.10gb", 0), ("3g.40gb", 4), holders={0: Holder(uid="uid-p")})),
-            bound("p", wants(1, ONE_G)),
-            {},
+            node(device(0, mig=INSTANCES), pods=(bound("p", wants(1, ONE_G)),)),
             ("MIG-0", 0.2),
             id="an instance as its part of the instances",
         ),
         pytest.param(
-            device(0, holders=held_by("p")), whole(), SLICES, ("GPU-0", 0.25), id="a replica as one of four"
+            node(device(0, holders=held_by("p")), pods=(whole(),), report=SLICES),
+            ("GPU-0", 0.25),
+            id="a replica as one of four",
         ),
-        pytest.param(device(0), SHARE_POD, {}, ("GPU-0", 0.1), id="a share as its part of the memory"),
+        pytest.param(node(device(0), pods=(SHARE_POD,)), ("GPU-0", 0.1), id="a share as its part of it"),
     ],
 )
-def test_a_part_of_a_gpu_counts_as_that(
-    of: Device, pod: BoundPod, report: dict[str, Any], expected: tuple[str, float]
-) -> None:
-    (part,) = parts_of(pod, node(of, pods=(pod,), report=report)) or ()
+def test_a_part_of_a_gpu_counts_as_that(info: NodeInfo, expected: tuple[str, float]) -> None:
+    (part,) = parts_of(info.pods[0], info) or ()
     assert (part.uuid, part.gpus) == expected

@@ -52,13 +52,11 @@ def test_sharing_replicas_and_mig_strategy(labels: dict[str, str], expected: tup
 
 
 @pytest.mark.parametrize(
-    ("labels", "capability", "cuda", "driver"),
+    ("labels", "expected"),
     [
         pytest.param(
             GFD | {"nvidia.com/gpu.compute.minor": "7"},
-            (8, 7),
-            (12, 8),
-            "570.124.06",
+            ((8, 7), (12, 8), "570.124.06"),
             id="GFD's full versions and its own capability",
         ),
         pytest.param(
@@ -70,9 +68,7 @@ def test_sharing_replicas_and_mig_strategy(labels: dict[str, str], expected: tup
                 "nvidia.com/cuda.driver-version.minor": "54",
                 "nvidia.com/cuda.driver-version.revision": "15",
             },
-            (7, 5),
-            (12, 4),
-            "550.54.15",
+            ((7, 5), (12, 4), "550.54.15"),
             id="GFD's versions in parts, capability from the table",
         ),
         pytest.param(
@@ -82,18 +78,14 @@ def test_sharing_replicas_and_mig_strategy(labels: dict[str, str], expected: tup
                 "nvidia.com/cuda.runtime.minor": "x",
                 "nvidia.com/cuda.driver.major": "470",
             },
-            (7, 5),
-            (11,),
-            "470",
+            ((7, 5), (11,), "470"),
             id="deprecated names, as far as they can be read",
         ),
     ],
 )
-def test_versions(
-    labels: dict[str, str], capability: tuple[int, int], cuda: tuple[int, ...], driver: str
-) -> None:
+def test_versions(labels: dict[str, str], expected: tuple[tuple[int, ...], tuple[int, ...], str]) -> None:
     found = estimated(labels)
-    assert (found.compute_capability, found.cuda_version, found.driver_version) == (capability, cuda, driver)
+    assert (found.compute_capability, found.cuda_version, found.driver_version) == expected
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,21 @@ def test_a_held_gpu_takes_no_share_and_one_with_a_share_more() -> None:
     assert slots(shared)["GPU-0"].share_free_mib == 81920 - 100 - 8192
 
 
+@pytest.mark.parametrize(
+    ("memory", "holders"),
+    [
+        pytest.param(Memory(81920, used_mib=500), (Holder(uid="stranger", memory_mib=500),), id="a stranger"),
+        pytest.param(Memory(81920, used_mib=500, unaccounted_mib=500), (), id="no pod"),
+    ],
+)
+def test_a_gpu_that_others_use_is_free_with_less_memory(memory: Memory, holders: tuple[Holder, ...]) -> None:
+    """A monitor with a context on every GPU must not empty a cluster; a pod that needs the memory requests
+    it.
+    """
+    (unit,) = slots(node(device(0, memory=memory, holders=holders)))["GPU-0"].units
+    assert (unit.free, unit.free_mib) == (1, 81920 - 500)
+
+
 def test_one_vendors_names_are_one_pool() -> None:
     info = node(
         device(0),
@@ -60,33 +75,20 @@ class TestAllocatable:
         assert self.capped({WHOLE: 1}, bound("a", wants(3, WHOLE))) == {WHOLE: 0}
         assert self.capped({}) == {WHOLE: 0}
 
-    @pytest.mark.parametrize(
-        ("allocatable", "limit"),
-        [
-            pytest.param(None, UNLIMITED, id="no Node object"),
-            pytest.param({}, 0, id="not advertised"),
-            pytest.param({SHARE: 70000}, 69500, id="advertised, less the promises"),
-        ],
-    )
-    def test_shares_have_a_cap_of_their_own(self, allocatable: dict[str, int] | None, limit: int) -> None:
-        pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)}),)
-        state = resolved(node(device(0), pods=pods, allocatable=allocatable)).state
-        assert state.share_limit == limit
+    def test_shares_have_a_cap_of_their_own(self) -> None:
+        pod = bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)})
+        for allocatable, limit in ((None, UNLIMITED), ({}, 0), ({SHARE: 70000}, 69500)):
+            info = node(device(0), pods=(pod,), allocatable=allocatable)
+            assert resolved(info).state.share_limit == limit
 
-    @pytest.mark.parametrize(
-        "holders",
-        [
-            pytest.param((), id="its place is unknown"),
-            pytest.param((Holder(uid="uid-a", memory_mib=300),), id="the agent saw it on one GPU"),
-        ],
-    )
-    def test_a_share_that_no_annotation_places_closes_its_node(self, holders: tuple[Holder, ...]) -> None:
-        pods = (bound("a", wants(500, SHARE)),)
-        for allocatable in (None, {SHARE: 70000}):
-            info = node(device(0, holders=holders), device(1), pods=pods, allocatable=allocatable)
-            assert resolved(info).state.share_limit == 0
-            assert resolved(replace(info, pods=())).state.share_limit > 0
-            assert resolved(replace(info, pods=(replace(pods[0], finished=True),))).state.share_limit > 0
+    @pytest.mark.parametrize("allocatable", [None, {SHARE: 70000}])
+    def test_a_share_that_no_annotation_places_closes_its_node(
+        self, allocatable: dict[str, int] | None
+    ) -> None:
+        pod = bound("a", wants(500, SHARE))
+        info = node(device(0), device(1), pods=(pod,), allocatable=allocatable)
+        assert resolved(info).state.share_limit == 0
+        assert resolved(replace(info, pods=(replace(pod, finished=True),))).state.share_limit > 0
 
 
 LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8"}
