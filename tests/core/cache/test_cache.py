@@ -23,8 +23,6 @@ from tests.core.cache.seen import MISSING_S, STALE_S, cache_with, info_of
 from tests.core.reported import SHARE, WHOLE, bound, device, wants
 
 ONE, TWO = Report((device(0),)), Report((device(0), device(1)))
-
-
 ESTIMATE = Estimate("nvidia", canonical_model("H100"), 8)
 RECORDS = (
     NodeRecord("first", {WHOLE: 2}),

@@ -137,20 +137,16 @@ def test_each_pod_has_one_place_at_most(moves: list[tuple[str, str, int]], now: 
         assert [pod.uid for pod in here] == sorted(uid for uid, (node, _) in expected.items() if node == name)
 
 
+AGAIN = replace(OURS, planned=PlannedPlace("a", 5.0))
+ELSEWHERE = replace(OURS, nominated_node="b", planned=PlannedPlace("b", 5.0))
+
+
 @pytest.mark.parametrize(
     ("event", "left"),
     [
         pytest.param(OURS, {}, id="another message of the same nomination"),
-        pytest.param(
-            replace(OURS, planned=PlannedPlace("a", 5.0)),
-            HERE,
-            id="the same place, written with another time",
-        ),
-        pytest.param(
-            replace(OURS, nominated_node="b", planned=PlannedPlace("b", 5.0)),
-            {"b": [POD.uid]},
-            id="another place",
-        ),
+        pytest.param(AGAIN, HERE, id="the same place, written with another time"),
+        pytest.param(ELSEWHERE, {"b": [POD.uid]}, id="another place"),
     ],
 )
 def test_a_place_that_was_given_up_stays_so_while_it_is_written(

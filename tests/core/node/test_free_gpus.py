@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,55 +13,48 @@ from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.snapshot.table import build_snapshot
 from tests.core.asked import labelled
-from tests.core.reported import NAMES, SHARE, WHOLE, bound, device, free_units, node, sliced, wants
-
-SLICES = NodeInfo(
-    "n", estimate=Estimate("nvidia", canonical_model("A10"), 2, sharing_strategy="time-slicing", replicas=4)
+from tests.core.reported import (
+    NAMES,
+    ONE_G,
+    SHARE,
+    SHARED,
+    WHOLE,
+    bound,
+    device,
+    free_units,
+    node,
+    sliced,
+    wants,
 )
+
 FOUR = node(*(device(i) for i in range(4)))
+LABELLED = labelled("NVIDIA-A100-SXM4-80GB")
+HELD = (bound("p", wants(3, WHOLE)),)
+SILENT: dict[str, Any] = {"freshness": "Missing", "by_allocatable": True}
+SLICES = Estimate("nvidia", canonical_model("A10"), 2, sharing_strategy="time-slicing", replicas=4)
+CUT = node(device(0, mig=sliced(("1g.10gb", 0))), device(1), report={"mig_strategy": "mixed"})
 
 
 @pytest.mark.parametrize(
     ("info", "free"),
     [
         pytest.param(node(device(0), device(1, healthy=False)), 1, id="but not a sick one"),
-        pytest.param(
-            replace(FOUR, pods=(bound("p", wants(3, WHOLE)),)),
-            1,
-            id="GPUs that are held and not known count as the free ones",
-        ),
+        pytest.param(replace(FOUR, pods=HELD), 1, id="less those that are held, on a known GPU or not"),
         pytest.param(replace(FOUR, freshness="Missing"), 0, id="none of a node whose agent is missing"),
+        pytest.param(replace(LABELLED, allocatable={WHOLE: 2}), 2, id="no more than its plugin offers"),
+        pytest.param(replace(LABELLED, allocatable={WHOLE: 4}, pods=HELD), 1, id="less requests of these"),
         pytest.param(
-            replace(labelled("NVIDIA-A100-SXM4-80GB"), allocatable={WHOLE: 2}),
-            2,
-            id="no more than its device plugin offers",
-        ),
-        pytest.param(
-            replace(
-                labelled("NVIDIA-A100-SXM4-80GB"), allocatable={WHOLE: 4}, pods=(bound("p", wants(3, WHOLE)),)
-            ),
-            1,
-            id="less what pods request of these",
-        ),
-        pytest.param(
-            replace(FOUR, freshness="Missing", by_allocatable=True, allocatable={SHARE: 1}, share_node=True),
+            replace(FOUR, allocatable={SHARE: 1}, share_node=True, **SILENT),
             0,
             id="none of a silent node for shares, which takes none",
         ),
         pytest.param(
-            node(
-                device(0, mig=sliced(("1g.10gb", 0))),
-                device(1),
-                report={"mig_strategy": "mixed"},
-                freshness="Missing",
-                by_allocatable=True,
-                allocatable={WHOLE: 0, "nvidia.com/mig-1g.10gb": 1},
-            ),
+            replace(CUT, allocatable={WHOLE: 0, ONE_G: 1}, **SILENT),
             1,
             id="but a partitioned one, which is handed out in instances",
         ),
         pytest.param(
-            replace(SLICES, allocatable={"nvidia.com/gpu.shared": 5}),
+            NodeInfo("n", estimate=SLICES, allocatable={SHARED: 5}),
             1,
             id="of time slices the whole GPUs that are left",
         ),

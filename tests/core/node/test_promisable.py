@@ -27,12 +27,14 @@ from tests.strategies import MIG_RESOURCES, RESOURCES, node_infos, requests
 ROOM = {WHOLE: 8, SHARE: 10**6, "nvidia.com/mig-1g.10gb": 8}
 ON_0 = {"c0": ("GPU-0",)}
 TWO = (device(0, memory=Memory(1000)), device(1, memory=Memory(1000)))
-SEEN = Holder(uid="a pod")
+TEN = tuple(device(i) for i in range(10))
+HELD = (device(0, holders=(Holder(uid="a pod"),)),)
+CUT = (device(0, mig=sliced(("1g.10gb", 0))),)
 
 
-def inventory(*devices: Device, allocatable: dict[str, int] | None = None) -> Cache:
+def inventory(*devices: Device) -> Cache:
     """Node a with this report; without a report if there are no devices."""
-    return cache_with(*devices, allocatable=ROOM if allocatable is None else allocatable)
+    return cache_with(*devices, allocatable=ROOM)
 
 
 def asking(request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = None) -> BoundPod:
@@ -40,45 +42,30 @@ def asking(request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = 
 
 
 @pytest.mark.parametrize(
-    ("built", "pod", "says"),
+    ("devices", "pod", "says"),
     [
+        pytest.param(TWO, asking(whole(3)), "3 nvidia.com/gpu would be promised where 2 are left", id="GPUs"),
+        pytest.param(TEN, asking(whole(9)), "where 8 are left", id="more than kubelet hands out"),
+        pytest.param((), asking(whole(1)), "where 0 are left", id="where no GPU is known at all"),
         pytest.param(
-            inventory(*TWO),
-            asking(whole(3)),
-            "3 nvidia.com/gpu would be promised where 2 are left",
-            id="more whole GPUs than there are",
-        ),
-        pytest.param(
-            inventory(*TWO, allocatable={WHOLE: 1}),
-            asking(whole(2)),
-            "2 nvidia.com/gpu would be promised where 1 are left",
-            id="more than kubelet hands out",
-        ),
-        pytest.param(inventory(), asking(whole(1)), "where 0 are left", id="where no GPU is known at all"),
-        pytest.param(
-            inventory(*TWO),
+            TWO,
             asking(share(10), {"c0": ("GPU-x",)}),
             "the share of container c0 would be on GPU-x, which the node does not have",
             id="a share on a GPU of somewhere else",
         ),
         pytest.param(
-            inventory(replace(TWO[0], holders=(SEEN,)), TWO[1]),
-            asking(share(10), ON_0),
-            "GPU GPU-0 would be shared, and is held whole",
-            id="a share on a held GPU",
+            HELD, asking(share(10), ON_0), "GPU GPU-0 would be shared, and is held whole", id="a held GPU"
         ),
+        pytest.param(TWO, asking(share(-5), ON_0), f"-5 is no amount of {SHARE}", id="less than nothing"),
         pytest.param(
-            inventory(*TWO), asking(share(-5), ON_0), f"-5 is no amount of {SHARE}", id="less than nothing"
-        ),
-        pytest.param(
-            inventory(device(0, mig=sliced(("1g.10gb", 0)))),
-            asking(share(10), ON_0),
-            "GPU GPU-0 would be promised 10 of 0 MiB",
-            id="a share on a partitioned GPU",
+            CUT, asking(share(10), ON_0), "GPU GPU-0 would be promised 10 of 0 MiB", id="a partitioned GPU"
         ),
     ],
 )
-def test_too_much_raises_and_nothing_is_promised(built: Cache, pod: BoundPod, says: str) -> None:
+def test_too_much_raises_and_nothing_is_promised(
+    devices: tuple[Device, ...], pod: BoundPod, says: str
+) -> None:
+    built = inventory(*devices)
     before = built.info("a")
     with pytest.raises(OverAllocationError, match="pod ns/p on node a: ") as raised:
         built.assume(Intent(pod, "1", "me"), "a")
