@@ -40,6 +40,14 @@ def cache_with_node(record: NodeRecord) -> Cache:
     return cache
 
 
+def cache_with_gpus(count: int) -> Cache:
+    """A cache of a node whose GPUs are published in a slice."""
+    cache = cache_with_node(NodeRecord(uid="uid"))
+    cache.devices.update_class(GPU_CLASS)
+    cache.devices.update_slice(one_slice("node", [gpu(i) for i in range(count)]))
+    return cache
+
+
 def test_slices_and_claims_change_a_node() -> None:
     cache = cache_with_node(NodeRecord(uid="uid"))
     cache.touch_devices(cache.devices.update_class(GPU_CLASS), 1.0)
@@ -126,19 +134,17 @@ def test_pods_that_ask_through_claims_are_demand(
 )
 def test_running_pods_that_ask_through_claims_are_demand(claim_first: bool) -> None:
     """As after a restart, when nothing was seen waiting."""
-    cache = cache_with_node(NodeRecord(uid="uid"))
-    cache.devices.update_class(GPU_CLASS)
-    cache.devices.update_slice(one_slice("node", [gpu(0), gpu(1)]))
+    cache = cache_with_gpus(2)
     pod = bound("p", cpu_milli=4000)
     held = replace(
         claim("train", "gpu-0", "gpu-1", pod=pod.uid),
         requests=waiting("train", DeviceAsk(DRIVER), 2).requests,
     )
-    for what in (True, False) if claim_first else (False, True):
-        if what:
-            cache.touch_devices(cache.devices.update_claim(held), 1.0)
-        else:
-            cache.confirm(pod, "node", 1.0)
+    if not claim_first:
+        cache.confirm(pod, "node", 1.0)
+    cache.touch_devices(cache.devices.update_claim(held), 1.0)
+    if claim_first:
+        cache.confirm(pod, "node", 1.0)
     for _ in range(2):
         assert list(cache.demand.workload().parts) == [TaskClass(4000, 2)]
         cache.confirm(replace(pod, labels={"a": "b"}), "node", 2.0)
@@ -147,13 +153,10 @@ def test_running_pods_that_ask_through_claims_are_demand(claim_first: bool) -> N
 
 
 def test_running_pods_that_share_a_claim_are_one_demand() -> None:
-    cache = cache_with_node(NodeRecord(uid="uid"))
-    cache.devices.update_class(GPU_CLASS)
-    cache.devices.update_slice(one_slice("node", [gpu(0)]))
+    cache = cache_with_gpus(1)
     pods = [bound(name) for name in ("p", "q")]
-    held = claim("train", "gpu-0")
     held = replace(
-        held,
+        claim("train", "gpu-0"),
         requests=waiting("train", DeviceAsk(DRIVER)).requests,
         pods=tuple((pod.uid, pod.name) for pod in pods),
     )

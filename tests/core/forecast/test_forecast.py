@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scheduler_ext.core.forecast.forecast import MAX_CPU_AMOUNTS, DeviceKind, Forecast, NodeShape
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.node import UNLIMITED
-from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
+from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
 from tests.demand_oracle import asked_of
 from tests.strategies import cpu_asks, workloads
 
@@ -32,6 +32,18 @@ def test_how_many_whole_gpus_pods_of_several_use() -> None:
     """By what each class asks."""
     tables = forecast({TaskClass(gpus=4): 1, TaskClass(gpus=1): 4})
     assert tables.runs[0, 8] == pytest.approx(4.0)
+
+
+def test_cpu_per_gpu_is_of_all_pods_and_their_requests_there() -> None:
+    counts: dict[TaskClass, float] = {
+        TaskClass(4000, shares_mib=(500,)): 2,
+        TaskClass(1000): 2,
+        TaskClass(8000, gpus=1): 1,
+    }
+    assert forecast(counts).cores_per_gpu[0] == pytest.approx((8 + 2 + 8) / 2)
+    # Where no shares are accepted, share pods bring no CPU either.
+    assert forecast(counts, DeviceKind(T4, 0, True)).cores_per_gpu[0] == pytest.approx(2 + 8)
+    assert Forecast(UNKNOWN, (BOTH,)).cores_per_gpu[0] == 0
 
 
 @given(
@@ -78,51 +90,35 @@ def test_a_kind_that_is_new_is_taken_in_beside_the_others() -> None:
     assert (more.values[0] == first.values[0]).all()
 
 
+def one(*models: str) -> TaskClass:
+    return TaskClass(gpus=1, models=models)
+
+
 @pytest.mark.parametrize(
-    ("counts", "gpus", "wanted"),
+    ("counts", "wanted"),
     [
-        pytest.param(
-            {TaskClass(gpus=1, models=("T4",)): 1},
-            (6, 2),
-            (1, 0),
-            id="a pod that accepts one model wants that model",
-        ),
-        pytest.param(
-            {TaskClass(gpus=1): 3, TaskClass(gpus=1, models=("A100",)): 1},
-            (6, 2),
-            (0, 0.25),
-            id="as a part of all that is asked",
-        ),
+        pytest.param({one("T4"): 1}, (1, 0, 0), id="a pod that accepts one model wants that model"),
+        pytest.param({one("A100", "T4"): 1}, (0.75, 0.25, 0), id="of several models each by its GPUs"),
+        pytest.param({one(): 3, one("A100"): 1}, (0, 0.25, 0), id="as a part of all that is asked"),
     ],
 )
-def test_demand_for_each_model(
-    counts: dict[TaskClass, float], gpus: tuple[int, int], wanted: tuple[float, float]
-) -> None:
-    kinds = (BOTH, DeviceKind(A100, 0, True))
-    tables = Forecast(Workload.of(counts), kinds)
-    assert tables.wanted(kinds, np.array(gpus, np.float64)) == pytest.approx(wanted)
-
-
-def test_demand_for_several_models_spreads_by_their_gpus() -> None:
+def test_demand_for_each_model(counts: dict[TaskClass, float], wanted: tuple[float, float, float]) -> None:
     kinds = (BOTH, DeviceKind(A100, 0, True), DeviceKind(canonical_model("L4"), 0, True))
-    tables = Forecast(Workload.of({TaskClass(gpus=1, models=("A100", "T4")): 1}), kinds)
-    assert tables.wanted(kinds, np.array([6.0, 2.0, 2.0])) == pytest.approx((0.75, 0.25, 0))
+    tables = Forecast(Workload.of(counts), kinds)
+    assert tables.wanted(kinds, np.array([6.0, 2.0, 2.0])) == pytest.approx(wanted)
 
 
-_SINGLE = TaskClass(gpus=1)
-
-
-def eight(cores: int, *models: str) -> TaskClass:
-    return TaskClass(cores * 1000, gpus=8, models=models)
+def eight(cores: int) -> TaskClass:
+    return TaskClass(cores * 1000, gpus=8)
 
 
 @pytest.mark.parametrize(
     ("counts", "small", "large"),
     [
-        pytest.param({eight(120): 1, _SINGLE: 792}, 0, 0.09, id="who fits on one node of ten wants that one"),
-        pytest.param({eight(120): 1, _SINGLE: 8}, 0, 1, id="more than there is of it is all of it"),
+        pytest.param({eight(120): 1, one(): 792}, 0, 0.09, id="who fits on one node of ten wants that one"),
+        pytest.param({eight(120): 1, one(): 8}, 0, 1, id="more than there is of it is all of it"),
         pytest.param(
-            {TaskClass(60_000, gpus=4): 1, _SINGLE: 396},
+            {TaskClass(60_000, gpus=4): 1, one(): 396},
             0.45 * 0.01 * 80 * 36 / 44 / 72,
             0.45 * 0.01 * 80 * 8 / 44 / 8,
             id="nodes that hold one where others hold two",
@@ -134,6 +130,14 @@ def test_demand_for_nodes_by_size(counts: dict[TaskClass, float], small: float, 
     shapes = NodeShape(BOTH, 8, 96_000), NodeShape(DeviceKind(A100, 1000, True), 8, 128_000)
     tables = Forecast(Workload.of(counts), ())
     assert tables.hosted(shapes, np.array([9.0, 1.0])) == pytest.approx((small, large))
+
+
+def test_demand_for_nodes_follows_their_number() -> None:
+    shapes = NodeShape(BOTH, 8, 96_000), NodeShape(BOTH, 8, 128_000)
+    tables = Forecast(Workload.of({eight(120): 1, one(): 792}), ())
+    assert tables.hosted(shapes, np.array([9.0, 1.0]))[1] == pytest.approx(0.09)
+    assert tables.hosted(shapes, np.array([5.0, 5.0]))[1] == pytest.approx(0.01)
+    assert tables.hosted(shapes[1:], np.array([5.0])).tolist() == [0.0]
 
 
 @pytest.mark.parametrize(

@@ -83,25 +83,20 @@ def test_finished_pods_hold_nothing_whatever_an_old_report_says() -> None:
     assert not held.requested
 
 
-def test_held_instances_are_found_by_their_holder() -> None:
-    mig = sliced(("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 2), holders={1: BY_UID})
-    held = held_on(device(0, mig=mig), pods=(bound("a", wants(1, ONE_G)),), mig_strategy="mixed")
-    assert held.devices["GPU-0"].instances == {"MIG-1"}
-    assert held.unknown[ONE_G] == 0
-
-
-def test_an_instance_of_another_profile_is_not_the_one_asked() -> None:
-    mig = sliced(("2g.20gb", 2), holders={2: BY_UID})
-    held = held_on(device(0, mig=mig), pods=(bound("a", wants(1, ONE_G)),), mig_strategy="mixed")
-    assert held.devices["GPU-0"].instances == {"MIG-2"}
-    assert held.unknown[ONE_G] == 1
-
-
-def test_under_strategy_single_a_whole_gpu_is_an_instance() -> None:
-    mig = sliced(("1g.10gb", 0), ("1g.10gb", 1), holders={0: BY_UID})
-    held = held_on(device(0, mig=mig), pods=(bound("a", wants(1, WHOLE)),), mig_strategy="single")
-    assert held.devices["GPU-0"].instances == {"MIG-0"}
-    assert (units(held), held.unknown[WHOLE]) == ([0], 0)
+@pytest.mark.parametrize(
+    ("strategy", "held_at", "asked", "expected"),
+    [
+        pytest.param("mixed", 1, ONE_G, ("MIG-1", 0), id="an instance is found by its holder"),
+        pytest.param("mixed", 2, ONE_G, ("MIG-2", 1), id="one of another profile is not the one asked"),
+        pytest.param("single", 0, WHOLE, ("MIG-0", 0), id="under strategy single a GPU is an instance"),
+    ],
+)
+def test_instances(strategy: str, held_at: int, asked: str, expected: tuple[str, int]) -> None:
+    mig = sliced(("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 2), holders={held_at: BY_UID})
+    held = held_on(device(0, mig=mig), pods=(bound("a", wants(1, asked)),), mig_strategy=strategy)
+    (instance,) = held.devices["GPU-0"].instances
+    assert (instance, held.unknown[asked]) == expected
+    assert units(held) == [0]
 
 
 ON_0 = {"main": ("GPU-0",)}

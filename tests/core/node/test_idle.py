@@ -13,7 +13,7 @@ from hypothesis.strategies import DrawFn
 
 from scheduler_ext.core.gpu.gpu import Device, Holder
 from scheduler_ext.core.gpu.readings import HolderReadings, InstanceReadings, Readings
-from scheduler_ext.core.node.idle import Idleness, idleness, parts_of
+from scheduler_ext.core.node.idle import NOT_IDLE, Idleness, idleness, parts_of
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
@@ -48,13 +48,12 @@ def names(found: Idleness) -> list[str]:
 
 @dataclass
 class Truth:
-    """A pod, the places that it holds, when it last computed on each, and for how long it has run. `state` is
-    empty if it runs there for good. `hidden`: the agent did not see one of its places."""
+    """A pod, the places that it holds, when it last computed on each, and for how long it has run. `hidden`:
+    the agent did not see one of its places."""
 
     name: str
     ran_s: int | None
-    state: str
-    hidden: bool
+    hidden: bool = False
     idle_s: list[int | None] = field(default_factory=list)
     gpus: list[str] = field(default_factory=list)
     units: int = 0
@@ -66,18 +65,14 @@ class Truth:
         return f"uid-{self.name}"
 
     @property
-    def is_here(self) -> bool:
-        return bool(self.idle_s) and self.state not in ("finished", "departed")
-
-    @property
     def is_unknown(self) -> bool:
-        return self.is_here and self.ran_s is not None and (self.hidden or None in self.idle_s)
+        return bool(self.idle_s) and self.ran_s is not None and (self.hidden or None in self.idle_s)
 
     @property
     def is_idle(self) -> bool:
         return (
             bool(self.idle_s)
-            and not (self.hidden or self.state)
+            and not self.hidden
             and self.ran_s is not None
             and min([self.ran_s, *(-1 if each is None else each for each in self.idle_s)]) >= AFTER_S
         )
@@ -86,21 +81,19 @@ class Truth:
 _time = st.sampled_from((None, *TIMES))
 # The clock of a node may be ahead.
 _ran = st.sampled_from((None, -3600, *TIMES))
-_state = st.sampled_from(("",) * 8 + ("terminating", "assumed", "finished", "departed"))
 
 
 @st.composite
 def nodes(draw: DrawFn) -> tuple[NodeInfo, list[Readings], list[Truth]]:
     """A node whose GPUs are held whole, in MIG instances, or in shares."""
-    pods = [Truth(name, draw(_ran), draw(_state), hidden=False) for name in ("a", "b", "c")]
+    pods = [Truth(name, draw(_ran)) for name in ("a", "b", "c")]
     devices, readings = [], []
     for index in range(draw(st.integers(1, 4))):
         kind = draw(st.sampled_from((_whole, _partitioned, _shared)))
         built, did = kind(draw, index, pods)
         devices.append(built)
         readings.append(did)
-    assumed = frozenset(each.uid for each in pods if each.state == "assumed")
-    return node(*devices, pods=tuple(map(_bound, pods)), assumed=assumed), readings, pods
+    return node(*devices, pods=tuple(map(_bound, pods))), readings, pods
 
 
 def _whole(draw: DrawFn, index: int, pods: list[Truth]) -> tuple[Device, Readings]:
@@ -166,8 +159,12 @@ def _bound(truth: Truth) -> BoundPod:
         units.append(UnitAsk(ONE_G, truth.instances, "1g.10gb"))
     shares = ShareAsk((("share", 4096),)) if truth.share_on else None
     told = {"share": truth.share_on} if truth.share_on else {}
-    left: dict[str, Any] = {truth.state: True} if truth.state not in ("", "assumed") else {}
-    return BoundPod(truth.uid, "ns", truth.name, 0, GpuRequest(tuple(units), shares), told, **left)
+    return BoundPod(truth.uid, "ns", truth.name, 0, GpuRequest(tuple(units), shares), told)
+
+
+def _with_pods(info: NodeInfo, **state: Any) -> NodeInfo:
+    """The node where all its pods are in this state."""
+    return replace(info, pods=tuple(replace(pod, **state) for pod in info.pods))
 
 
 @given(nodes())
@@ -191,7 +188,7 @@ def test_a_pod_is_idle_if_all_that_it_holds_is(drawn: tuple[NodeInfo, list[Readi
 
     on: dict[str, list[tuple[int | None, int]]] = {}
     for truth in truths:
-        if not truth.is_here or truth.hidden:
+        if truth.hidden:
             continue
         for uuid, idle_s in zip(truth.gpus, truth.idle_s, strict=True):
             on.setdefault(uuid, []).append((idle_s, truth.ran_s or 0))
@@ -202,6 +199,12 @@ def test_a_pod_is_idle_if_all_that_it_holds_is(drawn: tuple[NodeInfo, list[Readi
         for uuid in known
         if all(min(idle_s, ran_s) >= AFTER_S for idle_s, ran_s in on[uuid] if idle_s is not None)
     }
+    not_bound = replace(info, assumed=frozenset(each.uid for each in truths))
+    for leaving in (not_bound, _with_pods(info, terminating=True)):
+        there = judged(leaving, readings, **ran_s)
+        assert (there.pods, there.gpus) == ((), found.gpus)
+    for gone in (_with_pods(info, finished=True), _with_pods(info, departed=True)):
+        assert judged(gone, readings, **ran_s) == NOT_IDLE
 
 
 # Single cases

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from scheduler_ext.core.gpu.gpu import Holder, Memory
+from scheduler_ext.core.gpu.gpu import Memory
 from scheduler_ext.core.node.node import UNKNOWN_NODE, NodeInfo, NodeState
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from tests import oracle
@@ -24,31 +24,18 @@ def state(snapshot: Snapshot, name: str) -> NodeState:
     return snapshot.states[int(snapshot.state_of[snapshot.row_of[name]])]
 
 
-HELD = (Holder(uid="someone"),)
+USED = device(0, memory=Memory(81920, used_mib=5000))
 
 
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
         pytest.param(node(device(0)), node(device(0)), True, id="equal nodes share a state"),
+        pytest.param(node(device(0)), node(device(3)), True, id="whatever the UUIDs and indices"),
         pytest.param(
-            node(device(0, uuid="GPU-a")),
-            node(device(3, uuid="GPU-b")),
-            True,
-            id="whatever the UUIDs and indices",
+            node(USED, device(1)), node(device(0), replace(USED, index=1)), True, id="whichever is in use"
         ),
-        pytest.param(
-            node(device(0, holders=HELD), device(1)),
-            node(device(0), device(1, holders=HELD)),
-            True,
-            id="whichever of equal GPUs is held",
-        ),
-        pytest.param(
-            node(device(0, memory=Memory(81920, used_mib=5000))),
-            node(device(0, memory=Memory(81920, used_mib=6000))),
-            False,
-            id="but not with different memory in use",
-        ),
+        pytest.param(node(USED), node(device(0)), False, id="but not with different memory in use"),
         pytest.param(node(device(0)), node(device(0), spot=True), False, id="nor a spot node with another"),
     ],
 )
