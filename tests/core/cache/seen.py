@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from scheduler_ext.core.cache.cache import Cache
@@ -17,8 +17,7 @@ STALE_S, MISSING_S = 150.0, 300.0
 def cache_with(
     *devices: Device,
     pods: Sequence[BoundPod] = (),
-    allocatable: Mapping[str, int] | None = None,
-    report: Mapping[str, Any] | None = None,
+    allocatable: dict[str, int] | None = None,
     **record: Any,
 ) -> Cache:
     """A cache that knows these pods on node a, which reported these devices at 0; none: without a report."""
@@ -26,7 +25,7 @@ def cache_with(
     offered = {WHOLE: len(devices)} if allocatable is None else allocatable
     built.update_node("a", NodeRecord("uid-a", offered, **record), 0.0)
     if devices:
-        built.update_report("a", Report(devices, **(report or {})), 0.0, 0.0)
+        built.update_report("a", Report(devices), 0.0, 0.0)
     for pod in pods:
         built.confirm(pod, "a", 0.0)
     built.take_changes()

@@ -27,10 +27,15 @@ def pod(name: str, mib: int = 10_000, **fields: object) -> BoundPod:
     return bound(name, wants(mib, SHARE), devices={"main": ("GPU-0",)}, **fields)
 
 
-def key(word: str) -> tuple[str, str]:
-    """p@1: that version of p."""
-    name, _, version = word.partition("@")
-    return f"uid-{name}", version or "1"
+def intent(word: str) -> Intent:
+    """p@1/you: version 1 of p, by that extender."""
+    subject, _, extender = word.partition("/")
+    name, _, version = subject.partition("@")
+    return Intent(pod(name), version or "1", extender or "me")
+
+
+def intents(words: str) -> list[Intent]:
+    return [intent(word) for word in words.split(",") if word != "-"]
 
 
 class Told:
@@ -49,32 +54,22 @@ class Told:
     def _verbs(self) -> dict[str, Callable[[str, str], object]]:
         ledger = self.ledger
         return {
-            "assume": lambda p, n: ledger.assume(Intent(pod(p.partition("@")[0]), key(p)[1], "me"), n),
+            "assume": lambda p, n: ledger.assume(intent(p), n),
             "seen": lambda p, n: ledger.confirm(pod(p), n, NOW),
             "finished": lambda p, n: ledger.confirm(pod(p, finished=True), n, NOW),
             "deleting": lambda p, n: ledger.confirm(pod(p, terminating=True), n, NOW),
             "gone": lambda p, n: ledger.remove_pod(f"uid-{p}", NOW),
             "waited-and-gone": lambda p, n: ledger.remove_pod(f"uid-{p}", NOW, waited=True),
-            "forget": lambda p, n: ledger.forget(key(p), n),
-            "withdraw": lambda p, n: ledger.withdraw(key(p), n),
+            "forget": lambda p, n: ledger.forget(intent(p).key, n),
+            "withdraw": lambda p, n: ledger.withdraw(intent(p).key, n),
             "nominate": lambda p, n: ledger.nominate(pod(p), n),
             "unnominate": lambda p, n: ledger.nominate(pod(p), None),
-            "written": lambda p, n: ledger.update_intents(n, self._intents(p)),
-            "wrote": lambda p, n: ledger.update_intents(n, self._intents(p), ours=True),
+            "written": lambda p, n: ledger.update_intents(n, intents(p)),
+            "wrote": lambda p, n: ledger.update_intents(n, intents(p), ours=True),
             "report": lambda p, n: ledger.report_received(n, NAMES_P if p == "p" else EMPTY, NOW + 10),
             "early-report": lambda p, n: ledger.report_received(n, EMPTY, NOW + 1),
             "no-report": lambda p, n: ledger.report_received(n, None, NOW),
         }
-
-    @staticmethod
-    def _intents(words: str) -> list[Intent]:
-        """p@1,q@1/you: one intent each, with its author."""
-        found = []
-        for word in words.split(","):
-            if word != "-":
-                subject, _, extender = word.partition("/")
-                found.append(Intent(pod(subject.partition("@")[0]), key(subject)[1], extender or "me"))
-        return found
 
     def holds(self, node_name: str = "a") -> str:
         """p! is assumed, p~ has departed, p. has finished, p? is nominated."""

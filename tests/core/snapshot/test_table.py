@@ -102,11 +102,6 @@ def test_an_unused_state_gives_its_column_to_the_next(table: Table) -> None:
     assert max(widths) <= 4
 
 
-def test_a_node_that_goes_before_it_came_changes_nothing(table: Table) -> None:
-    table.update({"stranger": None})
-    assert set(table.snapshot(2).nodes) == {f"n{i}" for i in range(9)}
-
-
 def partitioned(*healthy: bool) -> NodeInfo:
     """A node whose GPUs are all cut into instances."""
     devices = (device(i, healthy=each, mig=sliced(("1g.10gb", 0))) for i, each in enumerate(healthy))
