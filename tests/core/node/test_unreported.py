@@ -12,7 +12,7 @@ from hypothesis import event, given
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.gpu.gpu import Holder, Report
+from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import NodeInfo
@@ -23,7 +23,7 @@ from tests.strategies import node_infos, requests, snapshot_of
 
 PLAIN = Estimate("nvidia", canonical_model("unknown", vendor="nvidia"), 4)
 """Four GPUs that a device plugin hands out, and no label says which."""
-ONE = ask(wants(1, WHOLE))
+ONE, TWO = ask(wants(1, WHOLE)), ask(wants(2, WHOLE))
 SICK = "node(s) had unhealthy GPUs"
 NO_REPORT = "node(s) had no fresh GPU inventory"
 TOO_FEW = "Insufficient nvidia.com/gpu per device"
@@ -48,11 +48,13 @@ def reason(info: NodeInfo, request: GpuRequest) -> str | None:
     return None if code == FITS else REASONS[code - 1].text
 
 
-def running(count: int, resource: str = WHOLE, name: str = "p") -> tuple[Any, ...]:
-    return (bound(name, wants(count, resource)),)
+def held_by(uid: str) -> Device:
+    return device(0, holders=(Holder(uid=uid),))
 
 
+P = (bound("p", wants(1, WHOLE)),)
 SICK_GPU = device(0, healthy=False)
+CORDONED = device(0, cordoned=True)
 AMD = NodeInfo("n", estimate=Estimate("amd", canonical_model("MI300X", vendor="amd"), 8))
 HELD = sliced(("1g.10gb", 0), ("1g.10gb", 1), holders={0: Holder(uid="ended")})
 
@@ -62,34 +64,22 @@ HELD = sliced(("1g.10gb", 0), ("1g.10gb", 1), holders={0: Holder(uid="ended")})
     [
         pytest.param(plain(), ONE, None, id="a node without any label takes whole GPUs by its allocatable"),
         pytest.param(plain(by_allocatable=False), ONE, NO_REPORT, id="unless the administrator refuses it"),
-        pytest.param(plain(pods=running(3)), ask(wants(2, WHOLE)), TOO_FEW, id="less what pods request"),
+        pytest.param(plain(pods=(bound("p", wants(3, WHOLE)),)), TWO, TOO_FEW, id="less what pods request"),
         pytest.param(plain(), replace(ONE, models=("H100",)), NO_REPORT, id="no model that no label states"),
         pytest.param(plain(), replace(ONE, min_free_mib=1), NO_REPORT, id="no free memory, which is unknown"),
         pytest.param(plain(), ask(wants(1000, SHARE)), NO_REPORT, id="memory shares never"),
         pytest.param(plain({WHOLE: 4, ONE_G: 7}), ask(wants(7, ONE_G)), None, id="MIG instances by name"),
-        pytest.param(silent(device(0), device(1)), ask(wants(2, WHOLE)), None, id="a silent agent's GPUs"),
-        pytest.param(silent(SICK_GPU, device(1)), ask(wants(2, WHOLE)), SICK, id="and never a sick one"),
+        pytest.param(silent(device(0), device(1)), TWO, None, id="a silent agent's GPUs"),
+        pytest.param(silent(SICK_GPU, device(1)), TWO, SICK, id="and never a sick one"),
         pytest.param(
-            silent(SICK_GPU, device(1), pods=running(1)),
+            silent(SICK_GPU, device(1), pods=P),
             ONE,
             SICK,
-            id="not beside a new pod, which may have the healthy one",
+            id="not beside a pod, which may have the healthy one",
         ),
-        pytest.param(
-            silent(device(0, cordoned=True), device(1)), ONE, TOO_FEW, id="none beside a cordoned one"
-        ),
-        pytest.param(
-            silent(device(0, holders=(Holder(uid="ended"),)), device(1)),
-            ask(wants(2, WHOLE)),
-            None,
-            id="a GPU of a pod that has ended since the last report",
-        ),
-        pytest.param(
-            silent(device(0, holders=(Holder(uid="p"),)), device(1), pods=running(1)),
-            ask(wants(2, WHOLE)),
-            TOO_FEW,
-            id="not the GPU of one that runs on",
-        ),
+        pytest.param(silent(CORDONED, device(1)), ONE, TOO_FEW, id="none beside a cordoned one"),
+        pytest.param(silent(held_by("ended"), device(1)), TWO, None, id="that of a pod that has ended since"),
+        pytest.param(silent(held_by("p"), device(1), pods=P), TWO, TOO_FEW, id="not of one that runs on"),
         pytest.param(
             silent(device(0, mig=HELD), report={"mig_strategy": "mixed"}, allocatable={ONE_G: 2}),
             ask(wants(2, ONE_G)),
@@ -104,7 +94,7 @@ def test_what_fits_without_a_fresh_report(info: NodeInfo, request_: GpuRequest, 
 
 def test_a_node_with_a_report_ranks_first() -> None:
     """Even a nearly full one, and even before a node that lost its agent a moment ago."""
-    full = replace(node(device(0), device(1), pods=running(1)), name="reported")
+    full = replace(node(device(0), device(1), pods=P), name="reported")
     infos = [full, replace(plain(), name="plain"), replace(silent(device(0)), name="silent")]
     decision = filter_nodes(ONE, snapshot_of(infos), Policy())
     totals = {info.name: decision.totals[decision.snapshot.state_at(info.name)] for info in infos}
