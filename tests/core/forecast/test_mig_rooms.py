@@ -12,20 +12,19 @@ from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.forecast.forecast import Forecast
 from scheduler_ext.core.forecast.mig_value import MigRooms
 from scheduler_ext.core.gpu.gpu import Holder, Mig
-from scheduler_ext.core.gpu.mig_geometry import geometry_for
 from scheduler_ext.core.node.node import MigRoom, NodeInfo
 from scheduler_ext.core.request.pod_kinds import UNKNOWN, TaskClass, Workload
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import Table
 from tests.core.asked import mig
-from tests.core.reported import device, node, sliced
+from tests.core.gpu.test_mig_profile_oracle import known
+from tests.core.reported import ONE_G, device, node, sliced
 from tests.mig_oracle import loss_of
 from tests.strategies import resolved, snapshot_of
 
 SOMEONE = Holder(uid="someone")
 MIG_ALONE = Policy(weights={"mig": 1.0})
-A100 = geometry_for("A100-80GB")
-assert A100 is not None
+A100 = known("A100-80GB")
 
 
 def pods_of(*profiles: str) -> Workload:
@@ -56,17 +55,16 @@ def test_an_instance_goes_to_the_node_with_the_least_loss() -> None:
 
 def test_a_new_forecast_and_new_places_are_followed() -> None:
     table = Table(resolved([mixed("a", SPOILT)]))
-    resource = "nvidia.com/mig-1g.10gb"
     for workload, now in ((pods_of("3g.40gb"), LAST_HALF), (pods_of("1g.10gb"), FULL), (UNKNOWN, EMPTY)):
         table.forecast = Forecast(workload, ())
         earlier = table.snapshot(1)
-        assert earlier.mig_loss(resource).any()
+        assert earlier.mig_loss(ONE_G).any()
         table.update(resolved([mixed("b", now)]))
         snapshot = table.snapshot(2)
         for name in ("a", "b"):
             state = snapshot.state_of[snapshot.rows([name])[0]]
-            unit = next(unit for unit in snapshot.states[state].slots[0].units if unit.resource == resource)
-            assert snapshot.mig_loss(resource)[state] == pytest.approx(loss_of(unit.mig_room, workload))
+            unit = next(unit for unit in snapshot.states[state].slots[0].units if unit.resource == ONE_G)
+            assert snapshot.mig_loss(ONE_G)[state] == pytest.approx(loss_of(unit.mig_room, workload))
 
 
 def test_a_resource_that_no_node_offers_costs_nothing() -> None:
@@ -74,7 +72,6 @@ def test_a_resource_that_no_node_offers_costs_nothing() -> None:
 
 
 def test_a_place_keeps_its_number_and_none_is_free() -> None:
-    assert A100 is not None
     rooms = MigRooms()
     places = [MigRoom(A100, held, held.bit_count(), "1g.10gb", (6,)) for held in (0, 1, 2, 0)]
     assert [rooms.number(place) for place in places] == [1, 2, 3, 1]
@@ -89,7 +86,6 @@ def test_a_place_keeps_its_number_and_none_is_free() -> None:
 def test_more_instances_than_a_gpu_can_hold_count_as_many_as_it_can() -> None:
     many = sliced(*(("1g.10gb", 0) for _ in range(9)), ("1g.10gb", 6), holders={0: SOMEONE})
     info = mixed("a", many)
-    assert A100 is not None
     assert sum(each.holder is not None for each in many.instances) > A100.grid
     assert 0 < loss_of_a(snapshot_of([info])) < 1
 
@@ -103,12 +99,9 @@ def test_places_that_no_node_has_any_more_are_forgotten(monkeypatch: pytest.Monk
         seven = sliced(*(("1g.10gb", start) for start in range(7)), holders=holders)
         table.update(resolved([mixed("a", seven)]))
         snapshot = table.snapshot(1)
-        assert snapshot.mig_loss("nvidia.com/mig-1g.10gb").any()
+        assert snapshot.mig_loss(ONE_G).any()
         sizes.add(len(snapshot.mig_rooms))
     assert max(sizes) <= 12
-
-
-ONE_G = "nvidia.com/mig-1g.10gb"
 
 
 def loss_of_a(snapshot: Snapshot) -> float:

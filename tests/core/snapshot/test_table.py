@@ -102,18 +102,14 @@ def test_an_unused_state_gives_its_column_to_the_next(table: Table) -> None:
     assert max(widths) <= 4
 
 
-def partitioned(*healthy: bool) -> NodeInfo:
-    """A node whose GPUs are all cut into instances."""
-    devices = (device(i, healthy=each, mig=sliced(("1g.10gb", 0))) for i, each in enumerate(healthy))
-    return node(*devices, report={"mig_strategy": "mixed"})
-
-
 @pytest.mark.parametrize("healthy", [True, False], ids=["free ones", "those of a sick GPU"])
 def test_a_column_used_again_offers_nothing_of_its_former_state(table: Table, healthy: bool) -> None:
     """The column had whole GPUs; the next state has none."""
     table.update(named("n3", node(device(0), device(1, healthy=healthy), spot=True)))
     table.update(named("n3", node(device(0))))
-    table.update(named("n3", partitioned(True, True)))
+    cut = sliced(("1g.10gb", 0))
+    partitioned = node(device(0, mig=cut), device(1, mig=cut), report={"mig_strategy": "mixed"})
+    table.update(named("n3", partitioned))
     followed = table.snapshot(2)
     rebuilt = build_snapshot(dict(followed.nodes), 2)
     assert len(followed.states) == len(rebuilt.states) == 3
