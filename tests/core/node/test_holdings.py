@@ -138,47 +138,26 @@ def test_every_share_needs_its_annotation() -> None:
     assert seen_on([[BY_UID], [BY_UID]], two).unplaced == [two]
 
 
-def init(mib: int, name: str) -> ContainerAsk:
-    return wants(mib, SHARE, name, Role.INIT)
-
-
-def sidecar(mib: int, name: str) -> ContainerAsk:
-    return wants(mib, SHARE, name, Role.SIDECAR)
+LOAD = wants(900, SHARE, "load", Role.INIT)
+LOG = wants(100, SHARE, "log", Role.SIDECAR)
+MAIN = wants(400, SHARE)
 
 
 @pytest.mark.parametrize(
-    ("containers", "devices", "peak"),
+    ("containers", "gpus", "peak"),
     [
-        pytest.param(
-            (sidecar(100, "log"), init(900, "load"), wants(400, SHARE)),
-            {"log": ("GPU-0",), "load": ("GPU-0",), "main": ("GPU-0",)},
-            [1000, 0],
-            id="a sidecar runs beside the init container after it",
-        ),
-        pytest.param(
-            (init(900, "load"), sidecar(100, "log"), wants(400, SHARE)),
-            {"log": ("GPU-0",), "load": ("GPU-0",), "main": ("GPU-0",)},
-            [900, 0],
-            id="a sidecar is not there yet for the one before it",
-        ),
-        pytest.param(
-            (sidecar(100, "log"), init(900, "load"), wants(400, SHARE)),
-            {"log": ("GPU-1",), "load": ("GPU-0",), "main": ("GPU-1",)},
-            [900, 500],
-            id="a sidecar on another device adds to the app there",
-        ),
-        pytest.param(
-            (sidecar(100, "log"), wants(400, SHARE)),
-            {"log": ("GPU-0",)},
-            [500, 400],
-            id="one share known and one unknown",
-        ),
+        pytest.param((LOG, LOAD, MAIN), (0, 0, 0), [1000, 0], id="a sidecar beside the init one after it"),
+        pytest.param((LOAD, LOG, MAIN), (0, 0, 0), [900, 0], id="not beside the one before it"),
+        pytest.param((LOG, LOAD, MAIN), (1, 0, 1), [900, 500], id="on another GPU it adds to the app there"),
+        pytest.param((LOG, MAIN), (0, None), [500, 400], id="one share known and one unknown"),
     ],
 )
 def test_the_peak_over_the_phases_counts_on_each_device(
-    containers: tuple[ContainerAsk, ...], devices: dict[str, tuple[str, ...]], peak: list[int]
+    containers: tuple[ContainerAsk, ...], gpus: tuple[int | None, ...], peak: list[int]
 ) -> None:
-    assert promised(held_on(device(0), device(1), pods=(bound("a", *containers, devices=devices),))) == peak
+    known = zip(containers, gpus, strict=True)
+    told = {each.name: (f"GPU-{gpu}",) for each, gpu in known if gpu is not None}
+    assert promised(seen_on([[], []], bound("a", *containers, devices=told))) == peak
 
 
 def test_pods_of_a_node_without_a_report_hold_without_devices() -> None:
