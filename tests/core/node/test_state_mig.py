@@ -32,6 +32,10 @@ MIXED, SINGLE = {"mig_strategy": "mixed"}, {"mig_strategy": "single"}
 SLICES = {"sharing_strategy": "time-slicing", "replicas": 4}
 AMD = device(0, vendor="amd", model=canonical_model("MI300X", vendor="amd"))
 INTEL = device(1, vendor="intel", model=canonical_model("Max_1100", vendor="intel"))
+CUT = device(0, mig=SEVEN)
+SEVEN_G = device(1, mig=sliced(("7g.80gb", 0)))
+HELD = device(0, holders=(BY_UID,))
+CROWDED = device(0, holders=tuple(Holder(uid=f"uid-{i}") for i in range(5)))
 POD = bound("a", wants(1, WHOLE))
 SHARE_POD = bound("a", wants(100, SHARE), devices={"main": ("GPU-0",)})
 
@@ -40,9 +44,7 @@ SHARE_POD = bound("a", wants(100, SHARE), devices={"main": ("GPU-0",)})
     ("info", "free"),
     [
         pytest.param(
-            node(device(0), device(1, holders=(BY_UID,)), pods=(POD,)),
-            [{WHOLE: 1}, {WHOLE: 0}],
-            id="a free and a held one",
+            node(HELD, device(1), pods=(POD,)), [{WHOLE: 0}, {WHOLE: 1}], id="a held and a free one"
         ),
         pytest.param(node(device(0), pods=(SHARE_POD,)), [{WHOLE: 0}], id="one with a share is not whole"),
         pytest.param(
@@ -50,7 +52,7 @@ SHARE_POD = bound("a", wants(100, SHARE), devices={"main": ("GPU-0",)})
             [{"amd.com/gpu": 1}, {"gpu.intel.com/i915": 1, "gpu.intel.com/xe": 1}],
             id="a vendor's GPUs under its names alone",
         ),
-        pytest.param(node(device(0, mig=SEVEN)), [{WHOLE: 1}], id="partitioned ones whole without MIG"),
+        pytest.param(node(CUT), [{WHOLE: 1}], id="partitioned ones whole without MIG"),
         pytest.param(
             node(device(0), device(1, mig=BOTH), report=MIXED),
             [{WHOLE: 1}, {ONE_G: 1, "nvidia.com/mig-3g.40gb": 1}],
@@ -58,29 +60,19 @@ SHARE_POD = bound("a", wants(100, SHARE), devices={"main": ("GPU-0",)})
         ),
         pytest.param(node(device(0, mig=sliced()), report=MIXED), [{}], id="nothing without instances"),
         pytest.param(
-            node(device(0, mig=SEVEN), device(1), report=SINGLE),
-            [{}, {}],
-            id="MIG single: nothing beside a GPU that is not partitioned",
+            node(CUT, device(1), report=SINGLE), [{}, {}], id="MIG single: nothing beside a whole one"
         ),
-        pytest.param(
-            node(device(0, mig=SEVEN), device(1, mig=sliced(("7g.80gb", 0))), report=SINGLE),
-            [{}, {}],
-            id="nor of two different profiles",
-        ),
+        pytest.param(node(CUT, SEVEN_G, report=SINGLE), [{}, {}], id="nor of two different profiles"),
         pytest.param(node(device(0), report=SINGLE), [{WHOLE: 1}], id="whole GPUs if none is partitioned"),
         pytest.param(
-            node(device(0, holders=(BY_UID,)), pods=(bound("a", wants(1, SHARED)),), report=SLICES),
-            [{WHOLE: 3, SHARED: 3}],
-            id="a held replica leaves the others",
+            node(HELD, pods=(POD,), report=SLICES), [{WHOLE: 3, SHARED: 3}], id="a held replica leaves others"
         ),
         pytest.param(
-            node(device(0, holders=tuple(Holder(uid=f"uid-{i}") for i in range(5))), report=SLICES),
-            [{WHOLE: 0, SHARED: 0}],
-            id="more holders than replicas leave none",
+            node(CROWDED, report=SLICES), [{WHOLE: 0, SHARED: 0}], id="more holders than replicas leave none"
         ),
         pytest.param(
-            node(device(0, mig=sliced(("1g.10gb", 0), ("1g.10gb", 1))), report=MIXED | SLICES),
-            [{ONE_G: 8, f"{ONE_G}.shared": 8}],
+            node(CUT, report=MIXED | SLICES),
+            [{ONE_G: 28, f"{ONE_G}.shared": 28}],
             id="time-sliced instances under both names",
         ),
     ],
@@ -90,7 +82,7 @@ def test_the_free_units_of_each_gpu(info: NodeInfo, free: list[dict[str, int]]) 
 
 
 def test_an_instance_has_the_memory_the_table_says() -> None:
-    (unit,) = slots(node(device(0, mig=SEVEN), report=MIXED))["GPU-0"].units
+    (unit,) = slots(node(CUT, report=MIXED))["GPU-0"].units
     assert (unit.memory_mib, unit.free_mib, unit.model.name) == (9728, 9728, "A100-80GB")
     unknown = replace(SEVEN, geometry=None)
     (unit,) = slots(node(device(0, mig=unknown), report=MIXED))["GPU-0"].units
@@ -98,7 +90,7 @@ def test_an_instance_has_the_memory_the_table_says() -> None:
 
 
 def test_single_hands_out_instances_as_gpus_under_the_name_of_the_slice() -> None:
-    info = node(device(0, mig=SEVEN), device(1, mig=SEVEN), report=SINGLE)
+    info = node(CUT, device(1, mig=SEVEN), report=SINGLE)
     assert free_units(info) == {"GPU-0": {WHOLE: 7}, "GPU-1": {WHOLE: 7}}
     (unit,) = slots(info)["GPU-0"].units
     assert (unit.memory_mib, unit.model.name) == (9728, "A100-80GB-MIG-1G.10GB")
