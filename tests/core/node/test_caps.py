@@ -30,6 +30,7 @@ def test_the_amounts_that_labels_cap(labels: dict[str, str], caps: Caps) -> None
     assert caps_from_labels(labels) == caps
 
 
+A100 = device(0)
 MI300X = device(1, vendor="amd", model=canonical_model("MI300X", vendor="amd"), memory=Memory(196608))
 
 
@@ -37,20 +38,10 @@ MI300X = device(1, vendor="amd", model=canonical_model("MI300X", vendor="amd"), 
     ("devices", "caps", "left"),
     [
         pytest.param(
-            [device(0), device(1), t4(2)],
-            Caps(1, 40960, "A100-80GB"),
-            [40960, 15360],
-            id="of several models the one that the labels name",
+            [A100, t4(1)], Caps(1, 40960, "A100-80GB"), [40960, 15360], id="of those with that name"
         ),
-        pytest.param(
-            [device(0), MI300X], Caps(1, 40960), [40960, 196608], id="another vendor's are left alone"
-        ),
-        pytest.param(
-            [device(0), t4(1)],
-            Caps(1, 10000, "L4"),
-            [10000],
-            id="a model that is not there: all of them, which errs to the safe side",
-        ),
+        pytest.param([A100, MI300X], Caps(1, 40960), [40960, 196608], id="not of another vendor"),
+        pytest.param([A100, t4(1)], Caps(1, 10000, "L4"), [10000], id="of all if none has it, to be safe"),
     ],
 )
 def test_remaining_parts_of_a_report(devices: list[Device], caps: Caps, left: list[int]) -> None:

@@ -8,6 +8,16 @@ from scheduler_ext.core.node.estimate import caps_from_labels, estimate_from_lab
 from scheduler_ext.core.node.node_labels import change_in_progress, is_spot, node_pool
 from tests.core.node.test_estimate import AMD, GFD, GKE, MIXED, SINGLE, estimated, machine
 
+OLD_GFD = {"nvidia.com/gpu.product": "Tesla-T4-SHARED", "nvidia.com/gpu.replicas": "4"}
+GKE_SHARED = GKE | {
+    "cloud.google.com/gke-gpu-sharing-strategy": "time-sharing",
+    "cloud.google.com/gke-max-shared-clients-per-gpu": "5",
+}
+
+
+def shared(strategy: str, replicas: str) -> dict[str, str]:
+    return GFD | {"nvidia.com/gpu.sharing-strategy": strategy, "nvidia.com/gpu.replicas": replicas}
+
 
 @pytest.mark.parametrize(
     ("labels", "expected"),
@@ -15,30 +25,10 @@ from tests.core.node.test_estimate import AMD, GFD, GKE, MIXED, SINGLE, estimate
         pytest.param(GFD, ("none", 1, "none"), id="whole GPUs"),
         pytest.param(SINGLE, ("none", 1, "single"), id="slices under single"),
         pytest.param(MIXED, ("none", 1, "mixed"), id="0 replicas is a GPU in MIG mode"),
-        pytest.param(
-            GFD | {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "mps"},
-            ("mps", 4, "none"),
-            id="MPS",
-        ),
-        pytest.param(
-            GFD | {"nvidia.com/gpu.replicas": "many", "nvidia.com/gpu.sharing-strategy": "time-slicing"},
-            ("time-slicing", 1, "none"),
-            id="unreadable replicas: shared all the same",
-        ),
-        pytest.param(
-            {"nvidia.com/gpu.product": "Tesla-T4-SHARED", "nvidia.com/gpu.replicas": "4"},
-            ("time-slicing", 4, "none"),
-            id="an old GFD writes no strategy",
-        ),
-        pytest.param(
-            GKE
-            | {
-                "cloud.google.com/gke-gpu-sharing-strategy": "time-sharing",
-                "cloud.google.com/gke-max-shared-clients-per-gpu": "5",
-            },
-            ("time-slicing", 5, "none"),
-            id="GKE's time-sharing is time-slicing",
-        ),
+        pytest.param(shared("mps", "4"), ("mps", 4, "none"), id="MPS"),
+        pytest.param(shared("time-slicing", "?"), ("time-slicing", 1, "none"), id="unreadable replicas"),
+        pytest.param(OLD_GFD, ("time-slicing", 4, "none"), id="an old GFD writes no strategy"),
+        pytest.param(GKE_SHARED, ("time-slicing", 5, "none"), id="GKE's time-sharing is time-slicing"),
         pytest.param(
             AMD | {"nvidia.com/gpu.replicas": "4", "nvidia.com/mig.strategy": "mixed"},
             ("none", 1, "none"),
