@@ -43,10 +43,7 @@ def t4(index: int = 0, **fields: Any) -> Device:
     )
 
 
-def labelled(product: str, count: int = 8, memory_mib: int | None = None) -> NodeInfo:
-    """A node known by its labels only, which may not contain the memory."""
+def labelled(product: str) -> NodeInfo:
+    """A node of eight such GPUs, known by its labels only, which do not contain the memory."""
     model = canonical_model(product)
-    estimate = Estimate(
-        "nvidia", model, count, memory_mib, model.compute_capability, None, None, "none", 1, "none"
-    )
-    return NodeInfo("n", estimate=estimate)
+    return NodeInfo("n", estimate=Estimate("nvidia", model, 8, compute_capability=model.compute_capability))

@@ -14,29 +14,21 @@ from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
+from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.gpu.readings import Readings
-from scheduler_ext.core.node.estimate import Caps, Estimate, estimate_from_labels
+from scheduler_ext.core.node.estimate import Caps, Estimate
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.request.resource_names import ResourceNames
-from tests.core.cache.seen import info_of
+from tests.core.cache.seen import MISSING_S, STALE_S, cache_with, info_of
 from tests.core.reported import SHARE, WHOLE, bound, device, wants
 
-STALE_S, MISSING_S = 150.0, 300.0
-LABELS = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.count": "8"}
 ONE, TWO = Report((device(0),)), Report((device(0), device(1)))
-
-
-def estimate(vendor: str = "nvidia") -> Estimate:
-    found = estimate_from_labels(LABELS, {})
-    assert found is not None
-    return replace(found, vendor=vendor)
-
-
+ESTIMATE = Estimate("nvidia", canonical_model("H100"), 8)
 RECORDS = (
     NodeRecord("first", {WHOLE: 2}),
-    NodeRecord("first", {WHOLE: 2}, estimate()),
-    NodeRecord("second", {WHOLE: 1}, estimate(), caps=Caps(count=1)),
-    NodeRecord("second", {}, estimate("amd"), spot=True),
+    NodeRecord("first", {WHOLE: 2}, ESTIMATE),
+    NodeRecord("second", {WHOLE: 1}, ESTIMATE, caps=Caps(count=1)),
+    NodeRecord("second", {}, replace(ESTIMATE, vendor="amd"), spot=True),
     NodeRecord(None, {}, changing=True),
 )
 REPORTS = (ONE, TWO, replace(ONE, sequence=7, reported_at="later"))
@@ -216,16 +208,11 @@ class TestCauses:
     """The reason for a node's change decides who is notified."""
 
     def inventory(self) -> Cache:
-        built = Cache(STALE_S, MISSING_S)
-        built.update_node("a", RECORDS[1], 0.0)
-        built.update_report("a", ONE, 0.0, 0.0)
-        built.confirm(pod("p", 1), "a", 0.0)
-        built.take_changes()
-        return built
+        return cache_with(device(0), pods=[pod("p", 1)])
 
     def test_nothing_new_is_no_change(self) -> None:
         built = self.inventory()
-        built.update_node("a", RECORDS[1], 30.0)
+        built.update_node("a", NodeRecord("uid-a", {WHOLE: 1}), 30.0)
         built.update_report("a", replace(ONE, sequence=8, reported_at="now"), 30.0, 30.0)
         built.confirm(pod("p", 1), "a", 0.0)
         built.remove_pod("unheard of", 30.0)
@@ -267,7 +254,7 @@ class TestCauses:
         built = self.inventory()
         built.update_report("a", ONE, 0.0, 0.0, "another")
         assert built.take_changes() == {"a": Cause.REPORT}
-        built.update_report("a", ONE, 0.0, 0.0, "first")
+        built.update_report("a", ONE, 0.0, 0.0, "uid-a")
         assert built.take_changes() == {"a": Cause.REPORT}
 
 
@@ -283,55 +270,33 @@ def test_a_node_that_is_seen_late_gets_no_more_time() -> None:
     assert {info.freshness for info in built.infos()} == {"Missing"}
 
 
-LABELLED = NodeRecord(uid="n", allocatable={SHARE: 5000}, share_node=True)
-
-
-class TestWhereSharesAreBound:
+@pytest.mark.parametrize(
+    ("record", "enforced"),
+    [
+        pytest.param(NodeRecord("n", {SHARE: 5000}, share_node=True), 5000, id="a node of shares"),
+        pytest.param(NodeRecord("n", {SHARE: 5000}), 0, id="one that is not labelled"),
+        pytest.param(NodeRecord("n", {WHOLE: 1}), None, id="one that advertises none"),
+        pytest.param(NodeRecord("n", {"my/mib": 5000, SHARE: 5000}), 0, id="under another name"),
+    ],
+)
+def test_where_shares_are_bound_only_nodes_of_shares_have_any(
+    record: NodeRecord, enforced: int | None
+) -> None:
     """An amount on any other node belongs to another pod, or is not removed yet."""
-
-    def amount(
-        self, record: NodeRecord, *, enforcing: bool, resources: ResourceNames | None = None
-    ) -> object:
-        built = Cache(STALE_S, MISSING_S, resources, enforcing)
+    name = "my/mib" if "my/mib" in record.allocatable else SHARE
+    for enforcing in (True, False):
+        built = Cache(STALE_S, MISSING_S, ResourceNames(share=name), enforcing)
         built.update_node("a", record, 0.0)
-        info = info_of(built)
-        assert info.allocatable is not None
-        assert record.allocatable.items() - info.allocatable.items() <= {(SHARE, 5000), ("my/mib", 5000)}
-        return info.allocatable.get((resources or ResourceNames()).share)
-
-    @pytest.mark.parametrize(
-        ("record", "enforced"),
-        [
-            pytest.param(LABELLED, 5000, id="a node of shares"),
-            pytest.param(replace(LABELLED, share_node=False), 0, id="one that is not labelled"),
-            pytest.param(
-                replace(LABELLED, allocatable={SHARE: 5000, WHOLE: 1}), 0, id="one of a device plugin's"
-            ),
-            pytest.param(
-                replace(LABELLED, allocatable={SHARE: 5000, "nvidia.com/mig-1g.10gb": 1}), 0, id="with MIG"
-            ),
-            pytest.param(replace(LABELLED, allocatable={WHOLE: 1}), None, id="that advertises none"),
-        ],
-    )
-    def test_only_nodes_of_shares_have_any(self, record: NodeRecord, enforced: object) -> None:
-        assert self.amount(record, enforcing=True) == enforced
-        assert self.amount(record, enforcing=False) == record.allocatable.get(SHARE)
-
-    def test_under_any_name(self) -> None:
-        record = NodeRecord(uid="n", allocatable={"my/mib": 5000, SHARE: 5000})
-        assert self.amount(record, enforcing=True, resources=ResourceNames(share="my/mib")) == 0
+        changed = {} if enforced is None or not enforcing else {name: enforced}
+        assert info_of(built).allocatable == {**record.allocatable, **changed}
 
 
 def test_several_bindings_of_one_pod_hold_the_same_devices_once() -> None:
     """At most one of them succeeds; those with other devices count beside it."""
-    inventory = Cache(STALE_S, MISSING_S)
-    inventory.update_node("a", NodeRecord("first", {WHOLE: 2}), 0.0)
-    inventory.update_report("a", TWO, 0.0, 0.0)
+    inventory = cache_with(device(0), device(1))
     for version in ("1", "2"):
         inventory.assume(Intent(pod("p", 1), version, "me"), "a")
-    info = info_of(inventory)
-    assert [each.uid for each in info.pods] == ["p"]
+    assert [each.uid for each in info_of(inventory).pods] == ["p"]
     elsewhere = replace(pod("p", 1), devices={"main": ("GPU-1",)})
     inventory.update_intents("a", [Intent(elsewhere, "3", "you")])
-    info = info_of(inventory)
-    assert [each.devices for each in info.pods] == [{}, {"main": ("GPU-1",)}]
+    assert [each.devices for each in info_of(inventory).pods] == [{}, {"main": ("GPU-1",)}]

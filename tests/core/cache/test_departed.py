@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from scheduler_ext.core.cache.cache import Cache
-from scheduler_ext.core.cache.node_record import NodeRecord
-from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
-from tests.core.cache.seen import info_of
+from scheduler_ext.core.gpu.gpu import Holder, Memory, Report
+from tests.core.cache.seen import cache_with, info_of
 from tests.core.reported import SHARE, WHOLE, bound, device, free_units, slots, wants
 
 HEADROOM = 8192
@@ -17,16 +16,6 @@ P = bound("p", wants(20_000, SHARE), devices={"main": ("GPU-0",)})
 Q = bound("q", wants(10_000, SHARE), devices={"main": ("GPU-0",)})
 WHOLE_P = bound("p", wants(1, WHOLE))
 BY_NAME = Holder(namespace="ns", name="p", container="main")
-
-
-def inventory(*devices: Device, pods: tuple[object, ...] = ()) -> Cache:
-    """One node, its report received at 0."""
-    built = Cache(1000, 2000)
-    built.update_node("a", NodeRecord(uid="n", allocatable={WHOLE: len(devices), SHARE: 100_000}), 0.0)
-    built.update_report("a", Report(devices), 0.0, 0.0)
-    for pod in pods:
-        built.confirm(pod, "a", 0.0)  # type: ignore[arg-type]
-    return built
 
 
 def share_free(built: Cache) -> int:
@@ -50,7 +39,7 @@ def share_free(built: Cache) -> int:
 def test_memory_is_free_when_its_pod_has_gone(
     used_mib: int, holders: tuple[Holder, ...], before: int, after: int
 ) -> None:
-    built = inventory(device(0, memory=Memory(81_920, used_mib=used_mib), holders=holders), pods=(P, Q))
+    built = cache_with(device(0, memory=Memory(81_920, used_mib=used_mib), holders=holders), pods=(P, Q))
     assert share_free(built) == before
     built.remove_pod("uid-p", 10.0)
     assert share_free(built) == after
@@ -60,7 +49,7 @@ def test_memory_is_free_when_its_pod_has_gone(
 def test_a_whole_gpu_is_free_when_its_pod(leaves: str) -> None:
     """The agent still names the pod, and continues to: older kubelets do."""
     named = device(0, holders=(BY_NAME,))
-    built = inventory(named, pods=(WHOLE_P,))
+    built = cache_with(named, pods=(WHOLE_P,))
     assert free_units(info_of(built)) == {"GPU-0": {WHOLE: 0}}
     if leaves == "finishes":
         built.confirm(replace(WHOLE_P, finished=True), "a", 10.0)
@@ -73,7 +62,7 @@ def test_a_whole_gpu_is_free_when_its_pod(leaves: str) -> None:
 
 def test_a_pod_of_the_same_name_is_another_pod() -> None:
     """A pod of a StatefulSet: the agent knows names only, so it names the new one."""
-    built = inventory(device(0, holders=(BY_NAME,)), device(1), pods=(WHOLE_P,))
+    built = cache_with(device(0, holders=(BY_NAME,)), device(1), pods=(WHOLE_P,))
     built.remove_pod("uid-p", 10.0)
     built.confirm(replace(WHOLE_P, uid="a-uid-before"), "a", 10.0)
     built.update_report("a", Report((device(0, holders=(BY_NAME,)), device(1))), 20.0, 20.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -42,38 +43,28 @@ def on_node(index: DeviceIndex) -> NodeDevices:
     return devices
 
 
+def part(index: int, **fields: Any) -> ResourceSlice:
+    """A slice of one GPU."""
+    return one_slice("node", [gpu(index)], **fields)
+
+
 @pytest.mark.parametrize(
     ("slices", "names"),
     [
         pytest.param(
-            [
-                one_slice("node", [gpu(0)], name="a", slices=2),
-                one_slice("node", [gpu(1)], name="b", slices=2),
-            ],
+            [part(0, name="a", slices=2), part(1, name="b", slices=2)],
             ["gpu-0", "gpu-1"],
             id="a pool of two slices with both of them",
         ),
+        pytest.param([part(0, slices=2)], [], id="a pool that is half published offers nothing"),
+        pytest.param([part(0), part(1, generation=2)], ["gpu-1"], id="only the newest generation counts"),
         pytest.param(
-            [one_slice("node", [gpu(0)], slices=2)], [], id="a pool that is half published offers nothing"
-        ),
-        pytest.param(
-            [one_slice("node", [gpu(0)], generation=1), one_slice("node", [gpu(1)], generation=2)],
-            ["gpu-1"],
-            id="only the newest generation counts",
-        ),
-        pytest.param(
-            [
-                one_slice("node", [gpu(0)], generation=1),
-                one_slice("node", [gpu(1)], generation=2, slices=2),
-            ],
+            [part(0), part(1, generation=2, slices=2)],
             [],
             id="an older complete generation does not stand in for a newer one that is half published",
         ),
         pytest.param(
-            [
-                one_slice("node", [gpu(0)], name="a", slices=2),
-                one_slice("node", [gpu(0)], name="b", slices=2),
-            ],
+            [part(0, name="a", slices=2), part(0, name="b", slices=2)],
             [],
             id="a pool with two devices of one name is invalid",
         ),
@@ -85,11 +76,10 @@ def test_devices_of_a_node(slices: list[ResourceSlice], names: list[str]) -> Non
 
 
 def test_a_generation_that_goes_back_counts_when_the_newer_one_is_gone() -> None:
-    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)], generation=7))
-    index.update_slice(one_slice("node", [gpu(1)], generation=1))
+    index = index_of(GPU_CLASS, part(0, generation=7))
+    index.update_slice(part(1, generation=1))
     assert index.remove_slice("node-7") == {"node"}
-    devices = on_node(index)
-    assert [device.id.name for device in devices.devices] == ["gpu-1"]
+    assert [device.id.name for device in on_node(index).devices] == ["gpu-1"]
 
 
 def test_names_under_which_a_device_is_asked() -> None:
@@ -106,21 +96,16 @@ def test_of_two_classes_with_one_extended_resource_the_newest_serves_it() -> Non
     index = index_of(
         replace(GPU_CLASS, created_at=1.0),
         DeviceClass("newer", ("false",), WHOLE, created_at=2.0),
-        one_slice("node", [gpu(0)]),
+        part(0),
     )
-    devices = on_node(index)
-    assert devices.devices[0].resources == {IMPLICIT}
+    assert on_node(index).devices[0].resources == {IMPLICIT}
     assert index.remove_class("newer") == {"node"}
-    devices = on_node(index)
-    assert WHOLE in devices.devices[0].resources
+    assert WHOLE in on_node(index).devices[0].resources
 
 
 def test_what_a_selector_cannot_decide_may_be_admitted() -> None:
-    index = index_of(
-        DeviceClass("gpu.nvidia.com", ("device.future == 1",), WHOLE), one_slice("node", [gpu(0)])
-    )
-    devices = on_node(index)
-    assert WHOLE in devices.devices[0].resources
+    index = index_of(DeviceClass("gpu.nvidia.com", ("device.future == 1",), WHOLE), part(0))
+    assert WHOLE in on_node(index).devices[0].resources
     assert "selectors[0]" in index.problems()[WHOLE]
 
 
@@ -154,7 +139,7 @@ def test_a_name_is_used_when_every_node_knows_it() -> None:
 
 
 def test_names_stay_while_there_is_room_for_them() -> None:
-    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]), waiting("large", LARGE))
+    index = index_of(GPU_CLASS, part(0), waiting("large", LARGE))
     index.settle()
     index.remove_claim("uid-large")
     index.update_claim(waiting("other", DeviceAsk(DRIVER, ("device.attributes['x'].n == 1",))))
@@ -166,7 +151,7 @@ def test_names_stay_while_there_is_room_for_them() -> None:
 
 
 def test_claims_with_too_many_different_requirements_count_as_those_of_their_class() -> None:
-    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]))
+    index = index_of(GPU_CLASS, part(0))
     asks = [DeviceAsk(DRIVER, (f"device.attributes['x'].n == {i}",)) for i in range(MOST_ASKS + 1)]
     for i, ask in enumerate(asks):
         index.update_claim(waiting(f"c{i}", ask))
@@ -191,24 +176,23 @@ def test_requirements_have_fewer_names_where_there_are_many_gpus(monkeypatch: py
 
 
 def test_a_claim_that_changes_keeps_its_gpu_when_slices_are_gone() -> None:
-    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]), claim("train", "gpu-0"))
+    index = index_of(GPU_CLASS, part(0), claim("train", "gpu-0"))
     index.remove_slice("node-1")
     index.update_claim(replace(claim("train", "gpu-0"), pods=()))
-    devices = on_node(index)
-    assert [device.gpu for device in devices.devices] == ["GPU-0"]
+    assert [device.gpu for device in on_node(index).devices] == ["GPU-0"]
 
 
 def test_a_claim_that_comes_before_its_slice() -> None:
     without_node = replace(claim("train", "gpu-0"), node=None)
     index = index_of(GPU_CLASS, without_node)
     assert index.claims_on("node") == ()
-    assert index.update_slice(one_slice("node", [gpu(0)])) == {"node"}
+    assert index.update_slice(part(0)) == {"node"}
     assert index.claims_on("node") == (without_node,)
 
 
 def test_devices_that_several_nodes_reach_cannot_be_counted() -> None:
     index = DeviceIndex(DeviceSelector, ResourceNames(), lambda: ("node", "other"))
-    index.update_slice(one_slice("node", [gpu(0)]))
+    index.update_slice(part(0))
     nic = replace(gpu(1), facts=replace(gpu(1).facts, driver="nic.example.com"))
     fabric = replace(one_slice(None, [nic], name="fabric"), driver="nic.example.com")
     assert index.update_slice(fabric) == set(), "no GPU, as far as classes say"
@@ -250,10 +234,9 @@ def test_devices_that_a_rule_taints(rule: TaintRule, tainted: list[str]) -> None
 
 
 def test_a_claim_keeps_its_gpu_while_a_pool_is_half_published() -> None:
-    index = index_of(GPU_CLASS, one_slice("node", [gpu(0)]), claim("train", "gpu-0"))
-    index.update_slice(one_slice("node", [gpu(0)], name="node-1", generation=2, slices=2))
-    devices = on_node(index)
-    assert [(device.gpu, device.resources) for device in devices.devices] == [("GPU-0", frozenset())]
+    index = index_of(GPU_CLASS, part(0), claim("train", "gpu-0"))
+    index.update_slice(part(0, name="node-1", generation=2, slices=2))
+    assert [(device.gpu, device.resources) for device in on_node(index).devices] == [("GPU-0", frozenset())]
 
 
 _IS_NIC = ("device.driver == 'nic.example.com'",)

@@ -15,7 +15,6 @@ from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import PendingPod
 from scheduler_ext.core.request.pod_kinds import TaskClass
-from scheduler_ext.core.request.request import GpuRequest
 from scheduler_ext.wire.device_selector import DeviceSelector
 from tests.core.cache.seen import info_of
 from tests.core.dra.published import (
@@ -28,7 +27,7 @@ from tests.core.dra.published import (
     one_slice,
     waiting,
 )
-from tests.core.reported import bound, wants
+from tests.core.reported import bound
 
 LARGE = DeviceAsk(DRIVER, ("device.capacity['gpu.nvidia.com'].memory.isGreaterThan(quantity('40Gi'))",))
 LABELLED = NodeRecord(uid="uid", estimate=Estimate("nvidia", canonical_model("H100"), 1))
@@ -38,6 +37,14 @@ def cache_with_node(record: NodeRecord) -> Cache:
     cache = Cache(60.0, 300.0, compile_selectors=DeviceSelector)
     cache.update_node("node", record, 0.0)
     cache.take_changes()
+    return cache
+
+
+def cache_with_gpus(count: int) -> Cache:
+    """A cache of a node whose GPUs are published in a slice."""
+    cache = cache_with_node(NodeRecord(uid="uid"))
+    cache.devices.update_class(GPU_CLASS)
+    cache.devices.update_slice(one_slice("node", [gpu(i) for i in range(count)]))
     return cache
 
 
@@ -51,8 +58,7 @@ def test_slices_and_claims_change_a_node() -> None:
     assert ([device.uuid for device in info.devices], info.by_claim(WHOLE)) == (["GPU-0"], True)
     cache.touch_devices(cache.devices.update_claim(claim("train", "gpu-0")), 1.0)
     assert cache.take_changes() == {"node": Cause.REPORT}
-    info = info_of(cache, "node")
-    assert [each.key for each in info.claims] == ["default/train"]
+    assert [each.key for each in info_of(cache, "node").claims] == ["default/train"]
 
 
 def test_a_node_with_slices_needs_no_agent() -> None:
@@ -60,11 +66,9 @@ def test_a_node_with_slices_needs_no_agent() -> None:
     cache.devices.update_class(GPU_CLASS)
     cache.touch_devices(cache.devices.update_slice(one_slice("node", [gpu(0)])), 1.0)
     cache.tick(1000.0)
-    info = info_of(cache, "node")
-    assert info.freshness == "Fresh"
+    assert info_of(cache, "node").freshness == "Fresh"
     cache.touch_devices(cache.devices.remove_slice("node-1"), 1001.0)
-    info = info_of(cache, "node")
-    assert info.freshness == "Missing"
+    assert info_of(cache, "node").freshness == "Missing"
 
 
 def test_slices_of_unknown_nodes_change_nothing() -> None:
@@ -114,7 +118,7 @@ def test_pods_that_ask_through_claims_are_demand(
     cache = cache_with_node(NodeRecord(uid="uid"))
     cache.devices.update_class(GPU_CLASS)
     cache.devices.update_class(MIG_CLASS)
-    pod = replace(bound("p", wants(1, WHOLE)), request=GpuRequest(), asked=None, cpu_milli=4000)
+    pod = bound("p", cpu_milli=4000)
     pending = PendingPod(pod, "1", "ours", claims=("c",))
     cache.update_pending(pending)
     assert not cache.demand.workload().parts, "its claim is not known yet"
@@ -130,19 +134,17 @@ def test_pods_that_ask_through_claims_are_demand(
 )
 def test_running_pods_that_ask_through_claims_are_demand(claim_first: bool) -> None:
     """As after a restart, when nothing was seen waiting."""
-    cache = cache_with_node(NodeRecord(uid="uid"))
-    cache.devices.update_class(GPU_CLASS)
-    cache.devices.update_slice(one_slice("node", [gpu(0), gpu(1)]))
-    pod = replace(bound("p", wants(1, WHOLE)), request=GpuRequest(), asked=None, cpu_milli=4000)
+    cache = cache_with_gpus(2)
+    pod = bound("p", cpu_milli=4000)
     held = replace(
         claim("train", "gpu-0", "gpu-1", pod=pod.uid),
         requests=waiting("train", DeviceAsk(DRIVER), 2).requests,
     )
-    for what in (True, False) if claim_first else (False, True):
-        if what:
-            cache.touch_devices(cache.devices.update_claim(held), 1.0)
-        else:
-            cache.confirm(pod, "node", 1.0)
+    if not claim_first:
+        cache.confirm(pod, "node", 1.0)
+    cache.touch_devices(cache.devices.update_claim(held), 1.0)
+    if claim_first:
+        cache.confirm(pod, "node", 1.0)
     for _ in range(2):
         assert list(cache.demand.workload().parts) == [TaskClass(4000, 2)]
         cache.confirm(replace(pod, labels={"a": "b"}), "node", 2.0)
@@ -151,13 +153,10 @@ def test_running_pods_that_ask_through_claims_are_demand(claim_first: bool) -> N
 
 
 def test_running_pods_that_share_a_claim_are_one_demand() -> None:
-    cache = cache_with_node(NodeRecord(uid="uid"))
-    cache.devices.update_class(GPU_CLASS)
-    cache.devices.update_slice(one_slice("node", [gpu(0)]))
-    pods = [replace(bound(name, wants(1, WHOLE)), request=GpuRequest(), asked=None) for name in ("p", "q")]
-    held = claim("train", "gpu-0")
+    cache = cache_with_gpus(1)
+    pods = [bound(name) for name in ("p", "q")]
     held = replace(
-        held,
+        claim("train", "gpu-0"),
         requests=waiting("train", DeviceAsk(DRIVER)).requests,
         pods=tuple((pod.uid, pod.name) for pod in pods),
     )

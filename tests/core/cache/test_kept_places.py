@@ -16,7 +16,7 @@ from scheduler_ext.core.cache.ledger import Cause
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.node import BoundPod, PendingPod, PlannedPlace
-from tests.core.cache.seen import info_of
+from tests.core.cache.seen import cache_with, info_of
 from tests.core.reported import WHOLE, bound, device, wants
 
 POD = bound("p", wants(1, WHOLE))
@@ -26,18 +26,16 @@ THEIRS = replace(OURS, nominated_node="b")
 
 
 def cache() -> Cache:
-    made = Cache(150, 300)
-    for name in "ab":
-        made.update_node(name, NodeRecord(allocatable={WHOLE: 1}), 0.0)
-        made.update_report(name, Report((device(0),)), 0.0, 0.0)
+    made = cache_with(device(0))
+    made.update_node("b", NodeRecord(allocatable={WHOLE: 1}), 0.0)
+    made.update_report("b", Report((device(0),)), 0.0, 0.0)
     made.take_changes()
     return made
 
 
 def planned(of: Cache) -> dict[str, list[str]]:
     """The pods that a place is kept for, by node."""
-    infos = {name: info for name in "ab" if (info := of.info(name)) is not None}
-    return {name: [pod.uid for pod in info.planned] for name, info in infos.items() if info.planned}
+    return {info.name: [pod.uid for pod in info.planned] for info in of.infos() if info.planned}
 
 
 HERE = {"a": [POD.uid]}
@@ -89,16 +87,14 @@ def test_every_extender_keeps_the_place_that_is_written_on_a_pod() -> None:
     kept = of.kept(POD.uid)
     assert kept == KeptPlace(POD, "a", 5.0, written=True)
     assert of.all_kept() == [kept]
-    info = info_of(of)
-    assert info.nominated == ()
+    assert info_of(of).nominated == ()
 
 
 def test_what_a_dead_planner_wrote_is_kept_no_longer_than_it_said() -> None:
     of = cache()
     of.update_pending(OURS, None)
     assert planned(of) == {}
-    info = info_of(of)
-    assert info.nominated == ()
+    assert info_of(of).nominated == ()
 
 
 def test_the_chosen_gpus_stay_with_a_place() -> None:
@@ -106,8 +102,7 @@ def test_the_chosen_gpus_stay_with_a_place() -> None:
     placed = replace(POD, devices={"main": ("GPU-1",)})
     of.plan(placed, "a", 5.0)
     of.update_pending(OURS, 6.0)
-    info = info_of(of)
-    assert info.planned == (placed,)
+    assert info_of(of).planned == (placed,)
 
 
 def test_a_pod_that_is_bound_or_gone_gets_no_place() -> None:
@@ -142,20 +137,16 @@ def test_each_pod_has_one_place_at_most(moves: list[tuple[str, str, int]], now: 
         assert [pod.uid for pod in here] == sorted(uid for uid, (node, _) in expected.items() if node == name)
 
 
+AGAIN = replace(OURS, planned=PlannedPlace("a", 5.0))
+ELSEWHERE = replace(OURS, nominated_node="b", planned=PlannedPlace("b", 5.0))
+
+
 @pytest.mark.parametrize(
     ("event", "left"),
     [
         pytest.param(OURS, {}, id="another message of the same nomination"),
-        pytest.param(
-            replace(OURS, planned=PlannedPlace("a", 5.0)),
-            HERE,
-            id="the same place, written with another time",
-        ),
-        pytest.param(
-            replace(OURS, nominated_node="b", planned=PlannedPlace("b", 5.0)),
-            {"b": [POD.uid]},
-            id="another place",
-        ),
+        pytest.param(AGAIN, HERE, id="the same place, written with another time"),
+        pytest.param(ELSEWHERE, {"b": [POD.uid]}, id="another place"),
     ],
 )
 def test_a_place_that_was_given_up_stays_so_while_it_is_written(
@@ -179,3 +170,17 @@ def test_a_pod_that_gave_up_a_place_keeps_the_next_one() -> None:
     # Another component nominates it, and the annotation of the first place is still there.
     of.update_pending(THEIRS)
     assert planned(of) == {}
+
+
+@pytest.mark.parametrize("end", ["bound", "gone"])
+def test_a_pod_that_is_bound_or_gone_waits_no_longer(end: str) -> None:
+    of = cache()
+    of.update_pending(WAITING)
+    assert of.all_pending() == [WAITING]
+    if end == "bound":
+        of.confirm(POD, "a", 0.0)
+    else:
+        of.remove_pod(POD.uid, 0.0)
+    assert of.all_pending() == []
+    of.update_pending(WAITING)
+    assert of.pending(POD.uid) is None

@@ -12,32 +12,30 @@ from hypothesis import strategies as st
 from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import Intent
 from scheduler_ext.core.cache.ledger import NO_PODS, Ledger, NodePods
-from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.errors import OverAllocationError
-from scheduler_ext.core.gpu.gpu import Holder, Memory, Mig, Report
+from scheduler_ext.core.gpu.gpu import Holder, Memory, Report
 from scheduler_ext.core.node.node import BoundPod
-from scheduler_ext.core.node.promisable import shareable_mib
-from scheduler_ext.core.request.request import GpuRequest, ShareAsk
-from tests.core.reported import SHARE, bound, device
+from tests.core.cache.seen import cache_with, info_of
+from tests.core.reported import SHARE, bound, device, wants
 
 NOW = 100.0
 EMPTY = Report((device(0),))
 NAMES_P = Report((device(0, holders=(Holder(uid="uid-p"),)),))
 
 
-def pod(name: str, mib: int = 10_000, gpu: str = "GPU-0", **fields: object) -> BoundPod:
-    request = GpuRequest(shares=ShareAsk((("main", mib),)))
-    return replace(bound(name, devices={"main": (gpu,)}, **fields), request=request)
+def pod(name: str, mib: int = 10_000, **fields: object) -> BoundPod:
+    return bound(name, wants(mib, SHARE), devices={"main": ("GPU-0",)}, **fields)
 
 
-def intent(name: str, version: str = "1", extender: str = "me") -> Intent:
-    return Intent(pod(name), version, extender)
+def intent(word: str) -> Intent:
+    """p@1/you: version 1 of p, by that extender."""
+    subject, _, extender = word.partition("/")
+    name, _, version = subject.partition("@")
+    return Intent(pod(name), version or "1", extender or "me")
 
 
-def key(word: str) -> tuple[str, str]:
-    """p@1: that version of p."""
-    name, _, version = word.partition("@")
-    return f"uid-{name}", version or "1"
+def intents(words: str) -> list[Intent]:
+    return [intent(word) for word in words.split(",") if word != "-"]
 
 
 class Told:
@@ -56,32 +54,22 @@ class Told:
     def _verbs(self) -> dict[str, Callable[[str, str], object]]:
         ledger = self.ledger
         return {
-            "assume": lambda p, n: ledger.assume(Intent(pod(p.partition("@")[0]), key(p)[1], "me"), n),
+            "assume": lambda p, n: ledger.assume(intent(p), n),
             "seen": lambda p, n: ledger.confirm(pod(p), n, NOW),
             "finished": lambda p, n: ledger.confirm(pod(p, finished=True), n, NOW),
             "deleting": lambda p, n: ledger.confirm(pod(p, terminating=True), n, NOW),
             "gone": lambda p, n: ledger.remove_pod(f"uid-{p}", NOW),
             "waited-and-gone": lambda p, n: ledger.remove_pod(f"uid-{p}", NOW, waited=True),
-            "forget": lambda p, n: ledger.forget(key(p), n),
-            "withdraw": lambda p, n: ledger.withdraw(key(p), n),
+            "forget": lambda p, n: ledger.forget(intent(p).key, n),
+            "withdraw": lambda p, n: ledger.withdraw(intent(p).key, n),
             "nominate": lambda p, n: ledger.nominate(pod(p), n),
             "unnominate": lambda p, n: ledger.nominate(pod(p), None),
-            "written": lambda p, n: ledger.update_intents(n, self._intents(p)),
-            "wrote": lambda p, n: ledger.update_intents(n, self._intents(p), ours=True),
+            "written": lambda p, n: ledger.update_intents(n, intents(p)),
+            "wrote": lambda p, n: ledger.update_intents(n, intents(p), ours=True),
             "report": lambda p, n: ledger.report_received(n, NAMES_P if p == "p" else EMPTY, NOW + 10),
             "early-report": lambda p, n: ledger.report_received(n, EMPTY, NOW + 1),
             "no-report": lambda p, n: ledger.report_received(n, None, NOW),
         }
-
-    @staticmethod
-    def _intents(words: str) -> list[Intent]:
-        """p@1,q@1/you: one intent each, with its author."""
-        found = []
-        for word in words.split(","):
-            if word != "-":
-                subject, _, extender = word.partition("/")
-                found.append(intent(subject.partition("@")[0], key(subject)[1], extender or "me"))
-        return found
 
     def holds(self, node_name: str = "a") -> str:
         """p! is assumed, p~ has departed, p. has finished, p? is nominated."""
@@ -158,23 +146,14 @@ def test_a_recreated_pod_is_another_pod() -> None:
     ]
 
 
+OF_PODS = ("assume", "seen", "finished", "deleting", "gone", "forget", "withdraw", "nominate", "report")
+WRITTEN = ("-", "p@1", "p@2", "p@1,q@1", "r@1/you", "p@1/you,r@2")
 EVENTS = st.lists(
-    st.one_of(
-        st.builds(
-            lambda what, who, where: f"{what} {who} {where}",
-            st.sampled_from(
-                ["assume", "seen", "finished", "deleting", "gone", "forget", "withdraw", "nominate", "report"]
-            ),
-            st.sampled_from(["p", "q", "r"]),
-            st.sampled_from(["a", "b"]),
-        ),
-        st.builds(
-            lambda what, who, where: f"{what} {who} {where}",
-            st.sampled_from(["written", "wrote"]),
-            st.sampled_from(["-", "p@1", "p@2", "p@1,q@1", "r@1/you", "p@1/you,r@2"]),
-            st.sampled_from(["a", "b"]),
-        ),
-    ),
+    st.tuples(
+        st.tuples(st.sampled_from(OF_PODS), st.sampled_from("pqr"))
+        | st.tuples(st.sampled_from(("written", "wrote")), st.sampled_from(WRITTEN)),
+        st.sampled_from("ab"),
+    ).map(lambda event: f"{event[0][0]} {event[0][1]} {event[1]}"),
     max_size=25,
 )
 
@@ -207,48 +186,22 @@ def test_a_pod_with_changed_holdings_is_reported(events: list[str]) -> None:
                 assert where in changed
 
 
-def test_only_settled_and_still_written_promises_stay() -> None:
-    told = Told().tell("written p@1", "forget p@1")
-    assert told.holds() == ""
-    assert "a" in told.ledger
-    assert "a" not in told.tell("written -").ledger
-
-
 # --- promises against what there is ---
 
 
-def inventory(*sizes_mib: int) -> Cache:
-    """One node with a GPU of each size."""
-    built = Cache(1000, 2000)
-    built.update_node("a", NodeRecord(uid="n", allocatable={SHARE: sum(sizes_mib)}), 0.0)
-    devices = tuple(device(i, memory=Memory(mib)) for i, mib in enumerate(sizes_mib))
-    built.update_report("a", Report(devices), 0.0, 0.0)
-    return built
+def inventory() -> Cache:
+    """One node with a GPU of 1000 MiB."""
+    return cache_with(device(0, memory=Memory(1000)), allocatable={SHARE: 1000})
 
 
-def assume(built: Cache, name: str, mib: int, gpu: str = "GPU-0", version: str = "1") -> None:
-    built.assume(Intent(pod(name, mib, gpu), version, "me"), "a")
+def assume(built: Cache, name: str, mib: int, version: str = "1") -> None:
+    built.assume(Intent(pod(name, mib), version, "me"), "a")
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "raises"),
-    [
-        pytest.param(("p", 600), ("q", 401), True, id="one more is too much"),
-        pytest.param(("p", 600), ("p", 1000, "GPU-0", "2"), False, id="a pod does not stand in its own way"),
-    ],
-)
-def test_no_memory_is_promised_twice(
-    first: tuple[str, int], second: tuple[str, int, str, str], raises: bool
-) -> None:
-    built = inventory(1000, 1000)
-    assume(built, *first)
-    before = built.info("a")
-    if not raises:
-        assume(built, *second)
-        return
-    with pytest.raises(OverAllocationError, match=r"GPU-0 would be promised \d+ of 1000 MiB"):
-        assume(built, *second)
-    assert built.info("a") == before
+def test_a_pod_does_not_stand_in_its_own_way() -> None:
+    built = inventory()
+    assume(built, "p", 600)
+    assume(built, "p", 1000, version="2")
 
 
 @given(
@@ -257,7 +210,7 @@ def test_no_memory_is_promised_twice(
 )
 def test_the_promised_amount_is_the_sum_of_the_holders(sizes: list[int], leaving: list[int]) -> None:
     """A full recount each time, so that nothing can drift."""
-    built = inventory(1000)
+    built = inventory()
     holding: dict[str, int] = {}
     for i, mib in enumerate(sizes):
         try:
@@ -270,24 +223,10 @@ def test_the_promised_amount_is_the_sum_of_the_holders(sizes: list[int], leaving
     for i in leaving:
         built.forget((f"uid-p{i}", "1"), "a")
         holding.pop(f"p{i}", None)
-    found = built.info("a")
-    assert found is not None
-    assert {pod.name: pod.request.shares and pod.request.shares.total_mib for pod in found.pods} == holding
+    pods = info_of(built).pods
+    assert {pod.name: pod.request.shares and pod.request.shares.total_mib for pod in pods} == holding
     rest = 1000 - sum(holding.values())
     if rest:
         assume(built, "last", rest)
     with pytest.raises(OverAllocationError):
         assume(built, "one more", 1)
-
-
-@pytest.mark.parametrize(
-    ("gpu", "mib"),
-    [
-        pytest.param(device(0, memory=Memory(1000, reserved_mib=100)), 900, id="less what the driver keeps"),
-        pytest.param(
-            device(0, memory=Memory(1000), mig=Mig(enabled=True)), 0, id="nothing of a partitioned one"
-        ),
-    ],
-)
-def test_the_memory_of_a_gpu_that_can_be_promised(gpu: object, mib: int) -> None:
-    assert shareable_mib(gpu) == mib  # type: ignore[arg-type]

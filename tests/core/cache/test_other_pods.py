@@ -4,7 +4,7 @@ steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -16,7 +16,7 @@ from scheduler_ext.core.gpu.gpu import Report
 from scheduler_ext.core.node.estimate import estimate_from_labels
 from scheduler_ext.core.node.node import UNLIMITED, NodeInfo
 from scheduler_ext.core.node.state import cpu_free_milli
-from tests.core.cache.seen import info_of
+from tests.core.cache.seen import cache_with, info_of
 from tests.core.reported import WHOLE, bound, device, wants
 
 ESTIMATE = estimate_from_labels({"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "2"}, {})
@@ -120,16 +120,8 @@ TestAgainstARecount = Model.TestCase
 
 
 class TestWhatTouchesANode:
-    def inventory(self, record: NodeRecord = RECORDS[0], *, reported: bool = True) -> Cache:
-        inventory = Cache(150, 300)
-        inventory.update_node("a", record, 0.0)
-        if reported:
-            inventory.update_report("a", Report((device(0),)), 0.0, 0.0)
-        inventory.take_changes()
-        return inventory
-
     def test_nothing_that_no_step_shows(self) -> None:
-        inventory = self.inventory()
+        inventory = cache_with(device(0), cpu_milli=1600)
         inventory.update_other_pod("c", "a", 1)
         inventory.take_changes()
         inventory.update_other_pod("d", "a", 50)
@@ -137,18 +129,17 @@ class TestWhatTouchesANode:
         inventory.update_other_pod("d", "a", 99)
         inventory.remove_pod("d", 0.0)
         assert not inventory.has_changes
-        info = info_of(inventory)
-        assert info.cpu_elsewhere_milli == 1
+        assert info_of(inventory).cpu_elsewhere_milli == 1
 
     def test_no_pod_on_a_node_without_gpus_or_without_a_node_object(self) -> None:
-        inventory = self.inventory(reported=False)
+        inventory = cache_with(cpu_milli=1600)
         inventory.update_other_pod("c", "a", 1000)
         inventory.update_other_pod("d", "elsewhere", 1000)
         assert not inventory.has_changes
 
     def test_a_pod_bound_here_without_gpus_counts_once(self) -> None:
-        inventory = self.inventory()
-        ours = replace(bound("c", cpu_milli=300), uid="c")
+        inventory = cache_with(device(0), cpu_milli=1600)
+        ours = bound("c", cpu_milli=300, uid="c")
         inventory.update_other_pod("c", "a", 300)
         inventory.confirm(ours, "a", 0.0)
         inventory.update_other_pod("c", "a", 300)

@@ -23,49 +23,15 @@ def forecast(counts: dict[TaskClass, float], kind: DeviceKind = BOTH) -> Forecas
     return Forecast(Workload.of(counts), (kind,))
 
 
-@pytest.mark.parametrize(
-    ("counts", "residual", "unusable"),
-    [
-        pytest.param({HALF: 3, TaskClass(gpus=1): 1}, 600, 0.15, id="by how often they come"),
-        pytest.param({TaskClass(shares_mib=(1001,)): 1}, 1000, 1.0, id="larger than the GPU"),
-        pytest.param({TaskClass(gpus=2): 1}, 400, 0.0, id="several GPUs are counted, not looked at singly"),
-    ],
-)
-def test_the_unusable_part_of_a_residual(
-    counts: dict[TaskClass, float], residual: int, unusable: float
-) -> None:
-    assert forecast(counts).unusable[0, 0, residual] == pytest.approx(unusable)
+def test_the_unusable_part_of_a_residual_is_by_how_often_pods_come() -> None:
+    tables = forecast({HALF: 3, TaskClass(gpus=1): 1})
+    assert tables.unusable[0, 0, 600] == pytest.approx(0.15)
 
 
-def test_rare_classes_do_not_count_as_unusable() -> None:
-    tables = forecast({HALF: 96, TaskClass(gpus=1): 4})
-    assert tables.unusable[0, 0, 700] == 0.0
-
-
-@pytest.mark.parametrize(
-    ("counts", "whole", "missed"),
-    [
-        pytest.param({TaskClass(gpus=4): 1, HALF: 1}, 4, 0.0, id="just enough"),
-        pytest.param({TaskClass(gpus=40): 1}, 16, 1.0, id="more than any node has"),
-    ],
-)
-def test_the_part_of_pods_that_need_more_whole_gpus(
-    counts: dict[TaskClass, float], whole: int, missed: float
-) -> None:
-    assert forecast(counts).several[0, 0, whole] == pytest.approx(missed)
-
-
-@pytest.mark.parametrize(
-    ("counts", "whole", "used"),
-    [
-        pytest.param({TaskClass(gpus=4): 1}, 7, 4.0, id="one such pod"),
-        pytest.param({TaskClass(gpus=4): 1, TaskClass(gpus=1): 4}, 8, 4.0, id="by what each class asks"),
-    ],
-)
-def test_how_many_whole_gpus_pods_of_several_use(
-    counts: dict[TaskClass, float], whole: int, used: float
-) -> None:
-    assert forecast(counts).runs[0, whole] == pytest.approx(used)
+def test_how_many_whole_gpus_pods_of_several_use() -> None:
+    """By what each class asks."""
+    tables = forecast({TaskClass(gpus=4): 1, TaskClass(gpus=1): 4})
+    assert tables.runs[0, 8] == pytest.approx(4.0)
 
 
 def test_cpu_per_gpu_is_of_all_pods_and_their_requests_there() -> None:
@@ -85,9 +51,10 @@ def test_cpu_per_gpu_is_of_all_pods_and_their_requests_there() -> None:
     st.sampled_from([BOTH, DeviceKind(A100, 73_728, False), DeviceKind(A100, 0, True)]),
     st.one_of(cpu_asks, st.integers(0, 70_000)),
     st.integers(0, 1000),
+    st.integers(0, 16),
 )
 def test_the_tables_agree_with_each_class_by_itself(
-    workload: Workload, kind: DeviceKind, cpu_milli: int, residual: int
+    workload: Workload, kind: DeviceKind, cpu_milli: int, residual: int, whole: int
 ) -> None:
     tables = Forecast(workload, (kind,))
     step = tables.steps(np.array([cpu_milli], np.int32))[0]
@@ -96,12 +63,12 @@ def test_the_tables_agree_with_each_class_by_itself(
         able = asked.size is not None and asked.admitted and asked.cpu_milli <= cpu_milli
         if not able or (asked.gpus < 2 and residual < (asked.size or 0)):
             single += asked.weight * residual / 1000
-        if able and asked.gpus > 3 and asked.size == 1000:
+        if able and asked.several and asked.gpus > whole:
             several += asked.weight
     shares_of_two = any(len(task.shares_mib) > 1 for task in workload.parts)
     if not shares_of_two:
         assert tables.unusable[0, step, residual] == pytest.approx(single)
-        assert tables.several[0, step, 3] == pytest.approx(several)
+        assert tables.several[0, step, whole] == pytest.approx(several)
 
 
 def test_many_amounts_of_cpu_are_distinguished_as_far_as_there_is_room() -> None:
@@ -123,63 +90,39 @@ def test_a_kind_that_is_new_is_taken_in_beside_the_others() -> None:
     assert (more.values[0] == first.values[0]).all()
 
 
+def one(*models: str) -> TaskClass:
+    return TaskClass(gpus=1, models=models)
+
+
 @pytest.mark.parametrize(
-    ("counts", "gpus", "wanted"),
+    ("counts", "wanted"),
     [
-        pytest.param(
-            {TaskClass(gpus=1, models=("T4",)): 1},
-            (6, 2),
-            (1, 0),
-            id="a pod that accepts one model wants that model",
-        ),
-        pytest.param(
-            {TaskClass(gpus=1, models=("A100", "T4")): 1},
-            (6, 2),
-            (0, 0),
-            id="a pod that accepts all existing models wants no model",
-        ),
-        pytest.param(
-            {TaskClass(gpus=1): 3, TaskClass(gpus=1, models=("A100",)): 1},
-            (6, 2),
-            (0, 0.25),
-            id="as a part of all that is asked",
-        ),
+        pytest.param({one("T4"): 1}, (1, 0, 0), id="a pod that accepts one model wants that model"),
+        pytest.param({one("A100", "T4"): 1}, (0.75, 0.25, 0), id="of several models each by its GPUs"),
+        pytest.param({one(): 3, one("A100"): 1}, (0, 0.25, 0), id="as a part of all that is asked"),
     ],
 )
-def test_demand_for_each_model(
-    counts: dict[TaskClass, float], gpus: tuple[int, int], wanted: tuple[float, float]
-) -> None:
-    kinds = (BOTH, DeviceKind(A100, 0, True))
-    tables = Forecast(Workload.of(counts), kinds)
-    assert tables.wanted(kinds, np.array(gpus, np.float64)) == pytest.approx(wanted)
-
-
-def test_demand_for_several_models_spreads_by_their_gpus() -> None:
+def test_demand_for_each_model(counts: dict[TaskClass, float], wanted: tuple[float, float, float]) -> None:
     kinds = (BOTH, DeviceKind(A100, 0, True), DeviceKind(canonical_model("L4"), 0, True))
-    tables = Forecast(Workload.of({TaskClass(gpus=1, models=("A100", "T4")): 1}), kinds)
-    assert tables.wanted(kinds, np.array([6.0, 2.0, 2.0])) == pytest.approx((0.75, 0.25, 0))
+    tables = Forecast(Workload.of(counts), kinds)
+    assert tables.wanted(kinds, np.array([6.0, 2.0, 2.0])) == pytest.approx(wanted)
 
 
-_SINGLE = TaskClass(gpus=1)
-
-
-def eight(cores: int, *models: str) -> TaskClass:
-    return TaskClass(cores * 1000, gpus=8, models=models)
+def eight(cores: int) -> TaskClass:
+    return TaskClass(cores * 1000, gpus=8)
 
 
 @pytest.mark.parametrize(
     ("counts", "small", "large"),
     [
-        pytest.param({eight(120): 1, _SINGLE: 792}, 0, 0.09, id="who fits on one node of ten wants that one"),
-        pytest.param({eight(120): 1, _SINGLE: 8}, 0, 1, id="more than there is of it is all of it"),
-        pytest.param({eight(96): 1, _SINGLE: 792}, 0, 0, id="who fits on all wants none"),
+        pytest.param({eight(120): 1, one(): 792}, 0, 0.09, id="who fits on one node of ten wants that one"),
+        pytest.param({eight(120): 1, one(): 8}, 0, 1, id="more than there is of it is all of it"),
         pytest.param(
-            {TaskClass(60_000, gpus=4): 1, _SINGLE: 396},
+            {TaskClass(60_000, gpus=4): 1, one(): 396},
             0.45 * 0.01 * 80 * 36 / 44 / 72,
             0.45 * 0.01 * 80 * 8 / 44 / 8,
             id="nodes that hold one where others hold two",
         ),
-        pytest.param({TaskClass(120_000, shares_mib=(500,)): 1}, 0, 0, id="shares are not looked at"),
     ],
 )
 def test_demand_for_nodes_by_size(counts: dict[TaskClass, float], small: float, large: float) -> None:
@@ -191,7 +134,7 @@ def test_demand_for_nodes_by_size(counts: dict[TaskClass, float], small: float, 
 
 def test_demand_for_nodes_follows_their_number() -> None:
     shapes = NodeShape(BOTH, 8, 96_000), NodeShape(BOTH, 8, 128_000)
-    tables = Forecast(Workload.of({eight(120): 1, _SINGLE: 792}), ())
+    tables = Forecast(Workload.of({eight(120): 1, one(): 792}), ())
     assert tables.hosted(shapes, np.array([9.0, 1.0]))[1] == pytest.approx(0.09)
     assert tables.hosted(shapes, np.array([5.0, 5.0]))[1] == pytest.approx(0.01)
     assert tables.hosted(shapes[1:], np.array([5.0])).tolist() == [0.0]
@@ -222,8 +165,3 @@ def test_cpu_without_a_known_limit_is_not_short() -> None:
     tables = forecast({TaskClass(48_000, gpus=1): 1})
     assert tables.cpu_shortage(shapes, np.array([3.0, 1.0])) == 0.0
     assert tables.cpu_shortage((), np.zeros(0)) == 0.0
-
-
-def test_pods_without_history_want_no_model() -> None:
-    kinds = (BOTH, DeviceKind(A100, 0, True))
-    assert Forecast(UNKNOWN, kinds).wanted(kinds, np.array([6.0, 2.0])).tolist() == [0.0, 0.0]

@@ -5,15 +5,9 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.core.gpu.mig_geometry import Geometry, geometry_for, geometry_from_report
-from scheduler_ext.core.gpu.mig_profile import Profile, media_conflict
+from scheduler_ext.core.gpu.mig_profile import Profile
 from scheduler_ext.core.gpu.mig_tables import FALLBACK_PROFILES
-
-
-def known(table: str) -> Geometry:
-    geometry = geometry_for(table)
-    assert geometry is not None
-    return geometry
-
+from tests.core.gpu.test_mig_profile_oracle import known
 
 A100 = known("A100-80GB")
 A30 = known("A30-24GB")
@@ -36,21 +30,12 @@ def test_the_same_name_is_other_hardware_on_another_model() -> None:
     [
         pytest.param(A100, [], "3g.40gb", (0, 4), id="an empty GPU offers every start"),
         pytest.param(A100, [("3g.40gb", 0)], "1g.10gb", (4, 5, 6), id="3g at 0 blocks 1g at 0 to 3"),
-        pytest.param(A100, [("3g.40gb", 0)], "4g.40gb", (), id="4g starts at 0 only"),
-        pytest.param(A100, [("3g.40gb", 4)], "4g.40gb", (0,), id="4g fits beside 3g at 4"),
-        pytest.param(A100, [("1g.10gb", 6)], "7g.80gb", (), id="the full profile wants all of the GPU"),
         pytest.param(A100, [("1g.10gb+me", 0)], "1g.10gb+me", (), id="one +me per GPU"),
-        pytest.param(A100, [("1g.10gb+me", 0)], "1g.10gb", (1, 2, 3, 4, 5, 6), id="1g fits beside +me"),
         pytest.param(A100, [], "1g.5gb", (), id="a profile of another model has no start"),
-        pytest.param(A30, [("2g.12gb", 2)], "1g.6gb", (0, 1), id="2g on an A30 takes two of four units"),
         pytest.param(A30, [("2g.12gb+me", 0)], "1g.6gb+me", (), id="one OFA, whatever profile owns it"),
         pytest.param(RTX, [("1g.24gb", 3)], "1g.24gb", (0, 6, 9), id="1g takes three of twelve units"),
-        pytest.param(RTX, [("1g.24gb", 3)], "2g.48gb", (6,), id="1g at 3 blocks 2g at 0"),
         pytest.param(RTX, [("1g.24gb+me.all", 0)], "1g.24gb", (), id="+me.all leaves no engine for 1g"),
         pytest.param(RTX, [("1g.24gb+me.all", 0)], "1g.24gb-me", (3, 6, 9), id="-me needs no engine"),
-        pytest.param(RTX, [("1g.24gb", 0)], "1g.24gb+me.all", (), id="+me.all wants engines that 1g holds"),
-        pytest.param(RTX, [("1g.24gb-me", 0)], "2g.48gb+me.all", (6,), id="+me.all fits beside -me"),
-        pytest.param(RTX, [("1g.24gb+me.all", 0)], "2g.48gb+me.all", (), id="one +me.all of any size"),
     ],
 )
 def test_where_an_instance_can_be_created(
@@ -78,11 +63,6 @@ def test_a_mask_caps_every_profile_at_its_max_instances() -> None:
 def test_existing_instances_are_facts_even_against_the_media_rule() -> None:
     held = [("1g.24gb+me.all", 0), ("1g.24gb", 3)]
     assert RTX.creatable_starts(held, "1g.24gb-me") == (6, 9)
-
-
-def test_media_conflicts_are_mutual() -> None:
-    names = [profile.name for profile in RTX.profiles]
-    assert all(media_conflict(a, b) == media_conflict(b, a) for a in names for b in names)
 
 
 def test_reports_of_the_same_gpu_share_one_geometry() -> None:
@@ -139,10 +119,3 @@ def test_an_impossible_report_is_refused_naming_the_field(
 def test_a_reported_cap_beyond_the_grid_binds_nothing() -> None:
     geometry = geometry_from_report(8, [Profile("1g.10gb", 1, tuple(range(8)), 10**6, None)])
     assert geometry.placeable[0].tolist() == [8]
-
-
-def test_a_reported_cap_below_the_placements_binds() -> None:
-    capped = geometry_from_report(8, [Profile("1g.10gb", 1, tuple(range(8)), 2, None)])
-    assert capped.placeable[0].tolist() == [2]
-    assert capped.creatable_starts([("1g.10gb", 0)], "1g.10gb") == (1, 2, 3, 4, 5, 6, 7)
-    assert capped.creatable_starts([("1g.10gb", 0), ("1g.10gb", 1)], "1g.10gb") == ()

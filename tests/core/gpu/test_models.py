@@ -25,64 +25,39 @@ PROFILES = ("1g.10gb", "1g.10gb+me", "3g.40gb", "1g.24gb+me.all", "1g.24gb+gfx",
         pytest.param("NVIDIA-A100-PCIE-40GB", None, "A100-40GB", id="the form factor may precede the size"),
         pytest.param("A100-SXM4-40GB", None, "A100-40GB", id="old drivers leave out the vendor"),
         pytest.param("NVIDIA A100-SXM-64GB", None, "A100-64GB", id="a custom size stays in its family"),
-        pytest.param("NVIDIA H100 80GB HBM3", None, "H100-80GB", id="H100 SXM names its memory kind"),
         pytest.param("NVIDIA H100 PCIe", None, "H100-80GB", id="H100 PCIe names no size and has 80 GB"),
         pytest.param("NVIDIA H100 NVL", None, "H100-94GB", id="H100 NVL names no size and has 94 GB"),
-        pytest.param("NVIDIA H100", 95830, "H100-94GB", id="memory distinguishes 94 GB from 96 GB"),
         pytest.param("NVIDIA H100", 97871, "H100-96GB", id="memory distinguishes 96 GB from 94 GB"),
         pytest.param("NVIDIA H100", 96500, "H100-94GB", id="of two sizes within reach the nearer one"),
         pytest.param("NVIDIA H100", None, "H100", id="an H100 of unknown size is the family"),
         pytest.param("NVIDIA GH200 480GB", None, "GH200-96GB", id="480 GB is the memory of GH200's CPU"),
         pytest.param("NVIDIA GH200 144G HBM3e", None, "GH200-144GB", id="a size may be written 144G"),
         pytest.param("NVIDIA H20", 143771, "H20-141GB", id="memory identifies the H20 of 141 GB"),
-        pytest.param("NVIDIA H20-3e", None, "H20-141GB", id="H20-3e"),
-        pytest.param("NVIDIA H200 NVL", None, "H200-141GB", id="H200 NVL has the memory of H200"),
-        pytest.param("NVIDIA GB200", 189471, "GB200-186GB", id="memory near 186 GB"),
         pytest.param("NVIDIA B300 288GB", None, "B300", id="the size on the box is not the driver's"),
-        pytest.param("Tesla-V100-SXM2-16GB", None, "V100-16GB", id="V100 SXM"),
         pytest.param("Tesla P100-PCIE-16GB", None, "P100", id="the usual size of P100 is left out"),
         pytest.param("Tesla P100-PCIE-12GB", None, "P100-12GB", id="the unusual size of P100 is kept"),
         pytest.param("NVIDIA T4G", None, "T4G", id="T4G is not T4"),
-        pytest.param("NVIDIA L40S", None, "L40S", id="L40S is not L40"),
-        pytest.param("NVIDIA A10G", None, "A10G", id="A10G is not A10"),
         pytest.param("NVIDIA L4-3Q", None, "L4-3Q", id="a vGPU profile is not the whole GPU"),
         pytest.param("GRID A100-10C", None, "GRID-A100-10C", id="a vGPU profile may look like a size"),
         pytest.param("NVIDIA RTX A1000", None, "RTX-A1000", id="RTX A1000 is not A100"),
-        pytest.param("NVIDIA RTX 6000 Ada Generation", None, "RTX-6000-ADA", id="RTX 6000 Ada"),
         pytest.param("Quadro RTX 6000", None, "QUADRO-RTX-6000", id="Quadro RTX 6000 is another product"),
         pytest.param(
             "NVIDIA RTX PRO 6000 Blackwell Server Edition", None, "RTX-PRO-6000", id="RTX PRO server edition"
         ),
         pytest.param(
-            "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition",
-            None,
-            "RTX-PRO-6000",
-            id="Max-Q edition",
-        ),
-        pytest.param(
             "NVIDIA RTX PRO 5000 72GB Blackwell", None, "RTX-PRO-5000-72GB", id="RTX PRO 5000 of 72 GB"
         ),
-        pytest.param("NVIDIA GeForce RTX 4090", None, "RTX-4090", id="GeForce"),
         pytest.param("NVIDIA GeForce RTX 4090 D", None, "GEFORCE-RTX-4090-D", id="RTX 4090 D is unknown"),
-        pytest.param(
-            "NVIDIA GeForce RTX 4090 Laptop GPU", None, "GEFORCE-RTX-4090-LAPTOP-GPU", id="a laptop GPU"
-        ),
         pytest.param("Tesla-T4-SHARED", None, "T4", id="GFD marks shared GPUs"),
         pytest.param("nvidia-tesla-a100", None, "A100-40GB", id="GKE: plain A100 is the one of 40 GB"),
         pytest.param("nvidia-tesla-v100", 32768, "V100-32GB", id="measured memory beats the usual size"),
-        pytest.param("nvidia-h100-mega-80gb", None, "H100-80GB", id="GKE: H100 mega is a network"),
-        pytest.param("a100", 40960, "A100-40GB", id="Karpenter: memory identifies A100 40 GB"),
-        pytest.param("a100", 81920, "A100-80GB", id="Karpenter: memory identifies A100 80 GB"),
         pytest.param("a100", 80300, "A100-80GB", id="memory may be 2 % off"),
         pytest.param("a100", 80200, "A100", id="memory may not be more than 2 % off"),
-        pytest.param("h100", 81920, "H100-80GB", id="Karpenter: EC2's 81920 is the driver's 81559"),
         pytest.param("l4", 2861, "L4", id="Karpenter: the memory of a fraction decides nothing"),
-        pytest.param("A100", None, "A100", id="Azure says A100 and no size"),
         pytest.param("AMD_Instinct_MI300X_OAM", None, "MI300X", id="AMD's labeller joins with underscores"),
         pytest.param("AMD Instinct MI250X / MI250", None, "MI250X", id="AMD: one name for two cards"),
         pytest.param("Max_1100", None, "MAX-1100", id="Intel's NFD rule"),
         pytest.param("Intel(R) Data Center GPU Max 1100", None, "MAX-1100", id="Intel's full name"),
-        pytest.param("gaudi-hl-205", 32768, "GAUDI", id="Karpenter: Gaudi"),
         pytest.param("NVIDIA Future Chip X1", None, "FUTURE-CHIP-X1", id="an unknown product keeps its name"),
         pytest.param("NVIDIA", None, "NVIDIA", id="a vendor alone is all the name there is"),
         pytest.param(" ", None, "UNKNOWN", id="no name at all"),
@@ -143,8 +118,6 @@ def test_mig_slice_is_a_model_and_family_of_its_own(product: str, name: str) -> 
     assert (model.name, model.family, model.memory_mib) == (name, name, 9728)
     assert model.is_mig_slice
     assert model.mig_table == canonical_model(product.partition("-MIG-")[0].partition(" MIG ")[0]).mig_table
-    for wish in ("A100", "A100-80GB", "H100", "H100-80GB", "RTX-PRO-6000"):
-        assert not meets(model, wish)
     assert meets(model, product)
 
 
@@ -189,42 +162,9 @@ def test_case_and_separators_never_matter(spelling: str) -> None:
     assert canonical_model(f"NVIDIA {spelling}").name == name
 
 
-words = st.sampled_from(
-    [
-        *(
-            "NVIDIA",
-            "Tesla",
-            "AMD",
-            "A100",
-            "H20",
-            "H100",
-            "GH200",
-            "RTX",
-            "PRO",
-            "6000",
-            "L40S",
-            "Max",
-            "Q",
-            "1100",
-        ),
-        *(
-            "SXM4",
-            "PCIe",
-            "80GB",
-            "480GB",
-            "0GB",
-            "SHARED",
-            "MIG",
-            "INVALID",
-            "NVL",
-            "Edition",
-            "/",
-            "(R)",
-            "+",
-        ),
-        *PROFILES,
-    ]
-)
+WORDS = """NVIDIA Tesla AMD A100 H20 H100 GH200 RTX PRO 6000 L40S Max Q 1100 SXM4 PCIe 80GB 480GB 0GB SHARED
+MIG INVALID NVL Edition / (R) +"""
+words = st.sampled_from([*WORDS.split(), *PROFILES])
 products = st.one_of(
     st.text(max_size=60),
     st.builds(lambda joint, parts: joint.join(parts), st.sampled_from("- _"), st.lists(words, max_size=7)),

@@ -5,16 +5,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.placement import Sizing
-from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.gpu.gpu import Memory
-from scheduler_ext.core.gpu.room import NOTHING_HELD, DeviceHoldings, Room
+from scheduler_ext.core.gpu.room import DeviceHoldings, Room
 from scheduler_ext.core.node.holdings import holdings_of
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.preemption.dry_run import DryRun, without
-from tests.core.asked import whole
-from tests.core.preemption.preempt_strategies import share_nodes
 from tests.strategies import RESOURCES, clusters
 
 # Usually small against a GPU, so that room remains; sometimes as large, so that some have too little.
@@ -55,12 +50,6 @@ def test_without_a_part_is_the_room_beside_the_rest(
     assert Room.of(memory, both, percent).without([part]) == Room.of(memory, rest, percent)
 
 
-@given(rooms, mib, mib)
-def test_loads_add_up(room: Room, one: int, other: int) -> None:
-    assert room.after(one).after(other) == room.after(one + other)
-    assert room.after(0) == room
-
-
 @given(memories, holdings, percents)
 def test_only_an_overcommitted_gpu_has_less_than_no_room(
     memory: Memory, held: DeviceHoldings, percent: int
@@ -73,13 +62,6 @@ def test_only_an_overcommitted_gpu_has_less_than_no_room(
     assert room.share_total >= 0
     held_part = min(1, (held.requested_mib + held.foreign_mib) / (room.share_total or 1))
     assert abs(room.idle - (1 - held_part if room.share_total else 0)) < 1e-8
-
-
-@given(rooms, mib)
-def test_a_load_takes_at_most_its_size_and_never_adds_room(room: Room, load_mib: int) -> None:
-    after = room.after(load_mib)
-    assert room.free - load_mib <= after.free <= room.free
-    assert after.idle <= room.idle
 
 
 @given(rooms, st.integers(1, 100), mib)
@@ -108,21 +90,3 @@ def test_the_shares_of_a_state_are_the_rooms_of_its_gpus(infos: tuple[NodeInfo, 
         rooms = [Room.of(device.memory, here, percent) for _, device, here in open_slots]
         assert sum(slot.share_free_mib for slot, _, _ in open_slots) == sum(room.free for room in rooms)
         assert [slot.share_total_mib for slot, _, _ in open_slots] == [room.share_total for room in rooms]
-
-
-@given(share_nodes(), st.data())
-def test_the_room_that_departures_leave_is_that_of_the_holdings_without_them(
-    pair: tuple[NodeInfo, object], data: st.DataObject
-) -> None:
-    info, _ = pair
-    dry_run = DryRun(info, info.pods, whole(), Sizing(Policy(), RESOURCES, 10))
-    if info.report is None or not info.pods or len({pod.uid for pod in info.pods}) < len(info.pods):
-        return
-    gone = data.draw(st.sets(st.sampled_from(range(len(info.pods)))).map(sorted).map(tuple))
-    left = holdings_of(without(info, [info.pods[i] for i in gone]), RESOURCES)
-    if any(info.pods[i].departed or info.pods[i].finished for i in gone):
-        return
-    for device in info.report.devices:
-        parts = [dry_run.reliefs[i].devices.get(device.uuid, NOTHING_HELD) for i in gone]
-        before = Room.of(device.memory, dry_run.held.devices[device.uuid], 10)
-        assert before.without(parts) == Room.of(device.memory, left.devices[device.uuid], 10)

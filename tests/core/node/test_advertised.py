@@ -26,37 +26,22 @@ def shares(*devices: Device, **fields: Any) -> NodeInfo:
     return node(*devices, **known | fields)
 
 
-def placed(name: str, mib: int, uuid: str) -> BoundPod:
+def placed(mib: int, uuid: str = "GPU-0", name: str = "a") -> BoundPod:
     """A pod with a share on one GPU."""
     return bound(name, wants(mib, SHARE), devices={"main": (uuid,)})
+
+
+CORDONED = device(0, cordoned=True)
+SICK = device(0, cordoned=True, healthy=False)
 
 
 @pytest.mark.parametrize(
     ("info", "amount"),
     [
         pytest.param(
-            shares(device(0), pods=(placed("a", 40_000, "GPU-0"),)), ROOM, id="nor less what pods ask"
+            shares(CORDONED, pods=(placed(80_000),)), ROOM, id="a cordoned GPU has its room at most"
         ),
-        pytest.param(
-            shares(device(0), device(1, cordoned=True), pods=(placed("a", 30_000, "GPU-1"),)),
-            ROOM + 30_000,
-            id="a cordoned GPU keeps its holdings: kube-scheduler counts them, too",
-        ),
-        pytest.param(
-            shares(device(0), device(1, cordoned=True), pods=(placed("a", 30_000, "GPU-0"),)),
-            ROOM,
-            id="and no holdings elsewhere",
-        ),
-        pytest.param(
-            shares(device(0, cordoned=True), pods=(placed("a", 80_000, "GPU-0"),)),
-            ROOM,
-            id="but no more than its room",
-        ),
-        pytest.param(
-            shares(device(0, cordoned=True, healthy=False), pods=(placed("a", 30_000, "GPU-0"),)),
-            0,
-            id="a GPU that is sick as well has nothing",
-        ),
+        pytest.param(shares(SICK, pods=(placed(30_000),)), 0, id="a GPU that is sick as well has nothing"),
         pytest.param(
             shares(device(0), allocatable={WHOLE: 0, ONE_G: 0, SHARE: 5}), ROOM, id="a plugin that has gone"
         ),
@@ -73,16 +58,8 @@ def test_the_amount(info: NodeInfo, amount: int | None) -> None:
     assert advertised_mib(info, NAMES, 10) == amount
 
 
-@pytest.mark.parametrize(
-    ("info", "of_shares"),
-    [
-        pytest.param(NodeInfo("n", share_node=True, allocatable={}), True, id="without a report as well"),
-        pytest.param(shares(device(0), allocatable={WHOLE: 1}), False, id="a plugin's"),
-        pytest.param(shares(share_node=False), False, id="not labelled"),
-    ],
-)
-def test_whether_it_is_a_node_of_shares(info: NodeInfo, of_shares: bool) -> None:
-    assert is_of_shares(info) is of_shares
+def test_a_node_is_of_shares_before_it_has_a_report() -> None:
+    assert is_of_shares(NodeInfo("n", share_node=True, allocatable={}))
 
 
 def test_a_cordoned_gpu_leaves_to_kube_scheduler_what_the_others_have_left() -> None:
@@ -92,7 +69,7 @@ def test_a_cordoned_gpu_leaves_to_kube_scheduler_what_the_others_have_left() -> 
         wants(8000, SHARE),
         devices={"warm": ("GPU-1",), "main": ("GPU-1",)},
     )
-    pods = (placed("a", 20_000, "GPU-0"), placed("b", 10_000, "GPU-1"), init)
+    pods = (placed(20_000), placed(10_000, "GPU-1", "b"), init)
     info = shares(device(0), device(1, cordoned=True), pods=pods)
     asked = sum(pod.request.shares.total_mib for pod in pods if pod.request.shares)
     amount = advertised_mib(info, NAMES, 10)

@@ -42,10 +42,9 @@ def reported(**changes: Any) -> NodeInfo:
     return replace(BASE, report=replace(BASE.report, **changes))
 
 
-def with_devices(info: NodeInfo, **changes: Any) -> NodeInfo:
-    assert info.report is not None
-    devices = tuple(replace(each, **changes) for each in info.devices)
-    return replace(info, report=replace(info.report, devices=devices))
+def with_devices(**changes: Any) -> NodeInfo:
+    """The base with other GPUs."""
+    return reported(devices=tuple(replace(each, **changes) for each in BASE.devices))
 
 
 def worn(info: NodeInfo) -> NodeInfo:
@@ -98,15 +97,15 @@ OTHERS = [
     pytest.param(replace(BASE, value=2.0), id="value"),
     pytest.param(replace(BASE, cpu_milli=4000), id="CPU"),
     pytest.param(replace(BASE, changing=True), id="a change of the MIG layout"),
-    pytest.param(with_devices(BASE, vendor="amd"), id="vendor"),
-    pytest.param(with_devices(BASE, model=T4), id="model"),
-    pytest.param(with_devices(BASE, compute_capability=(7, 5)), id="compute capability"),
-    pytest.param(with_devices(BASE, healthy=False), id="health, where a device plugin withdraws sick GPUs"),
-    pytest.param(with_devices(BASE, memory=Memory(1000)), id="memory"),
-    pytest.param(with_devices(BASE, memory=Memory(81920, 700)), id="the reservation of the driver"),
-    pytest.param(with_devices(BASE, mig=Mig()), id="no MIG"),
+    pytest.param(with_devices(vendor="amd"), id="vendor"),
+    pytest.param(with_devices(model=T4), id="model"),
+    pytest.param(with_devices(compute_capability=(7, 5)), id="compute capability"),
+    pytest.param(with_devices(healthy=False), id="health, where a device plugin withdraws sick GPUs"),
+    pytest.param(with_devices(memory=Memory(1000)), id="memory"),
+    pytest.param(with_devices(memory=Memory(81920, 700)), id="the reservation of the driver"),
+    pytest.param(with_devices(mig=Mig()), id="no MIG"),
     pytest.param(
-        with_devices(BASE, mig=Mig(True, geometry=geometry_for("A100-80GB"), instances=(INSTANCE,))),
+        with_devices(mig=Mig(True, geometry=geometry_for("A100-80GB"), instances=(INSTANCE,))),
         id="the layout of MIG",
     ),
     pytest.param(reported(cuda_version=None), id="no CUDA version"),

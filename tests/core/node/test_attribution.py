@@ -19,7 +19,8 @@ from tests.free_memory import clusters_with_closed_parts
 
 SHARED_NAME = "nvidia.com/gpu.shared"
 THREE_G = "nvidia.com/mig-3g.40gb"
-BUSY = Memory(81920, used_mib=70_000)
+ONE_BUSY = (device(0), device(1, memory=Memory(81920, used_mib=70_000)))
+OTHER = (Holder(name="other", namespace="ns"),)
 SHARED = {"sharing_strategy": "time-slicing", "replicas": 4}
 SLICED = sliced(("1g.10gb", 0), ("1g.10gb", 1), ("3g.40gb", 4))
 
@@ -42,21 +43,16 @@ def instances(found: Attribution) -> set[str]:
 @pytest.mark.parametrize(
     ("devices", "fields", "taken"),
     [
+        pytest.param(ONE_BUSY, {}, "GPU-1", id="the one in use, for least is taken then"),
         pytest.param(
-            (device(0), device(1, memory=BUSY)), {}, "GPU-1", id="the one in use, for least is taken then"
-        ),
-        pytest.param(
-            (device(0), device(1, memory=BUSY)),
+            ONE_BUSY,
             {"share_node": True},
             "GPU-0",
             id="where shares are placed the emptiest one, as decisions keep shares off that",
         ),
         pytest.param((device(0, healthy=False), device(1)), {}, "GPU-1", id="a sick one last"),
         pytest.param(
-            (device(0, holders=(Holder(name="other", namespace="ns"),)), device(1)),
-            {},
-            "GPU-1",
-            id="none that another pod is known to hold",
+            (device(0, holders=OTHER), device(1)), {}, "GPU-1", id="none that another pod is known to hold"
         ),
     ],
 )
@@ -74,14 +70,11 @@ def test_where_all_that_may_be_held_are_held_none_is_uncertain() -> None:
     assert (charged(found), found.devices, found.unknown) == ({"GPU-0": 1}, frozenset(), {WHOLE: 4})
 
 
-@pytest.mark.parametrize("strategy", ["time-slicing", "mps"])
-def test_replicas_are_counted_on_as_few_gpus_as_it_takes(strategy: str) -> None:
-    report = SHARED | {"sharing_strategy": strategy}
-    found = held(device(0), device(1), count=5, report=report)
+def test_replicas_are_counted_on_as_few_gpus_as_it_takes() -> None:
+    found = held(device(0), device(1), count=5, report=SHARED)
     assert charged(found) == {"GPU-0": 4, "GPU-1": 1}
     assert found.devices == {"GPU-0", "GPU-1"}
-    other = device(1, holders=(Holder(name="other", namespace="ns"),))
-    assert charged(held(device(0), other, count=3, report=report)) == {"GPU-1": 4}
+    assert charged(held(device(0), device(1, holders=OTHER), count=3, report=SHARED)) == {"GPU-1": 4}
 
 
 def test_all_names_of_whole_gpus_mean_the_same_replicas() -> None:
@@ -106,17 +99,17 @@ def test_an_instance_under_mig_single_is_asked_as_a_gpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "holders", "taken"),
+    ("count", "holders"),
     [
-        pytest.param(4, {}, 1, id="four replicas may be of one instance"),
-        pytest.param(3, {0: Holder(uid="other")}, 1, id="nor do they take another than one in use"),
+        pytest.param(4, {}, id="four replicas may be of one instance"),
+        pytest.param(3, {0: Holder(uid="other")}, id="nor do they take another than one in use"),
     ],
 )
-def test_replicas_of_instances(count: int, holders: dict[int, Any], taken: int) -> None:
+def test_replicas_of_instances(count: int, holders: dict[int, Any]) -> None:
     mig = sliced(("1g.10gb", 0), ("1g.10gb", 1), holders=holders)
     report = SHARED | {"mig_strategy": "mixed"}
     found = held(device(0, mig=mig), asks=f"{ONE_G}.shared", count=count, report=report)
-    assert len(instances(found)) == taken
+    assert len(instances(found)) == 1
 
 
 def test_held_instances_count_if_their_places_are_unknown() -> None:

@@ -13,63 +13,35 @@ from scheduler_ext.core.gpu.gpu import Device, Memory, Mig, Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import NO_CAPS, Caps, capped, caps_from_labels
 from tests.core.asked import t4
+from tests.core.node.test_estimate import AMD, GFD, SINGLE
 from tests.core.reported import device, sliced
 from tests.gpu_strategies import reports
-
-A100 = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
 
 
 @pytest.mark.parametrize(
     ("labels", "caps"),
     [
-        pytest.param({}, NO_CAPS, id="no labels"),
-        pytest.param(
-            A100 | {"nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81920"},
-            Caps(8, 81920, "A100-80GB"),
-            id="all three",
-        ),
-        pytest.param(
-            {
-                "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb",
-                "nvidia.com/gpu.count": "7",
-                "nvidia.com/gpu.memory": "9728",
-            },
-            NO_CAPS,
-            id="under MIG strategy single they count slices",
-        ),
-        pytest.param(
-            {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.vram": "192G"},
-            NO_CAPS,
-            id="labels of another vendor",
-        ),
+        pytest.param(GFD, Caps(8, 81920, "A100-80GB"), id="all three"),
+        pytest.param(SINGLE, NO_CAPS, id="under MIG strategy single they count slices"),
+        pytest.param(AMD, NO_CAPS, id="labels of another vendor"),
     ],
 )
 def test_the_amounts_that_labels_cap(labels: dict[str, str], caps: Caps) -> None:
     assert caps_from_labels(labels) == caps
 
 
-def amd(index: int) -> Device:
-    return device(index, vendor="amd", model=canonical_model("MI300X", vendor="amd"), memory=Memory(196608))
+A100 = device(0)
+MI300X = device(1, vendor="amd", model=canonical_model("MI300X", vendor="amd"), memory=Memory(196608))
 
 
 @pytest.mark.parametrize(
     ("devices", "caps", "left"),
     [
         pytest.param(
-            [device(0), device(1), t4(2)],
-            Caps(1, 40960, "A100-80GB"),
-            [40960, 15360],
-            id="of several models the one that the labels name",
+            [A100, t4(1)], Caps(1, 40960, "A100-80GB"), [40960, 15360], id="of those with that name"
         ),
-        pytest.param(
-            [device(0), amd(1)], Caps(1, 40960), [40960, 196608], id="another vendor's are left alone"
-        ),
-        pytest.param(
-            [device(0), t4(1)],
-            Caps(1, 10000, "L4"),
-            [10000],
-            id="a model that is not there: all of them, which errs to the safe side",
-        ),
+        pytest.param([A100, MI300X], Caps(1, 40960), [40960, 196608], id="not of another vendor"),
+        pytest.param([A100, t4(1)], Caps(1, 10000, "L4"), [10000], id="of all if none has it, to be safe"),
     ],
 )
 def test_remaining_parts_of_a_report(devices: list[Device], caps: Caps, left: list[int]) -> None:
@@ -100,11 +72,6 @@ def test_a_gpu_without_mig_has_no_instances() -> None:
     assert capped(report, Caps(1, 40960, "A100-40GB")).devices[0].mig == report.devices[0].mig
 
 
-def test_the_first_by_index_stay() -> None:
-    found = capped(Report((device(3), device(1), device(2))), Caps(2))
-    assert [one.index for one in found.devices] == [1, 2]
-
-
 def test_the_parts_of_a_smaller_memory_fit_in_it() -> None:
     memory = Memory(81920, reserved_mib=50000, used_mib=60000, unaccounted_mib=70000)
     found = capped(Report((device(0, memory=memory),)), Caps(memory_mib=40960))
@@ -123,22 +90,21 @@ caps: st.SearchStrategy[Any] = st.builds(
 
 @given(reports(), caps)
 def test_a_report_is_only_ever_lowered(report: Report, caps: Caps) -> None:
+    report = replace(report, devices=report.devices[::-1])
     found = capped(report, caps)
     before = {one.uuid: one for one in report.devices}
     for one in found.devices:
         was = before[one.uuid]
         assert one.memory.total_mib <= was.memory.total_mib
-        kept: dict[str, Any] = {
-            "memory": one.memory,
-            "model": one.model,
-            "compute_capability": one.compute_capability,
-        }
-        assert one == replace(was, **kept, mig=one.mig)
+        capability = one.compute_capability
+        kept = replace(was, memory=one.memory, model=one.model, compute_capability=capability, mig=one.mig)
+        assert one == kept
         if one.memory == was.memory:
             assert one == was
     assert capped(found, caps) == found
-    nvidia = [one for one in report.devices if one.vendor == "nvidia"]
+    by_index = sorted(report.devices, key=lambda one: one.index)
+    nvidia = [one for one in by_index if one.vendor == "nvidia"]
     if len({one.model.name for one in nvidia}) == 1:
         left = [one for one in found.devices if one.vendor == "nvidia"]
-        assert len(left) == min(len(nvidia), caps.count if caps.count is not None else 999)
+        assert {one.uuid for one in left} == {one.uuid for one in nvidia[: caps.count]}, "the first by index"
         assert all(one.memory.total_mib <= (caps.memory_mib or 2**31) for one in left)

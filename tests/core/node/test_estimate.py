@@ -1,4 +1,4 @@
-"""The estimate of a node's GPUs from GFD's labels alone; no labels break it."""
+"""The estimate of a node's GPUs from its labels alone; no labels break it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.node.estimate import estimate_from_labels
+from scheduler_ext.core.node.estimate import Estimate, estimate_from_labels
 from scheduler_ext.core.node.node_labels import change_in_progress, is_spot
 
 GFD = {
@@ -42,9 +42,8 @@ KARPENTER = {
     "karpenter.k8s.aws/instance-gpu-count": "8",
     "karpenter.k8s.aws/instance-gpu-memory": "81920",
 }
-G6F = {
+G6F = KARPENTER | {
     "karpenter.k8s.aws/instance-gpu-name": "l4",
-    "karpenter.k8s.aws/instance-gpu-manufacturer": "nvidia",
     "karpenter.k8s.aws/instance-gpu-count": "0",
     "karpenter.k8s.aws/instance-gpu-memory": "2861",
 }
@@ -52,144 +51,133 @@ AMD = {"amd.com/gpu.product-name": "AMD_Instinct_MI300X_OAM", "amd.com/gpu.vram"
 INTEL = {"gpu.intel.com/product": "Max_1100", "gpu.intel.com/device.count": "4"}
 
 
-def gpus_of(labels: dict[str, str], capacity: dict[str, int]) -> str:
-    """The estimate in words: "8 x A100-80GB, 81920 MiB each"."""
-    estimate = estimate_from_labels(labels, capacity)
+def machine(name: str) -> dict[str, str]:
+    return {"node.kubernetes.io/instance-type": name}
+
+
+def estimated(labels: dict[str, str], capacity: dict[str, int] | None = None) -> Estimate:
+    estimate = estimate_from_labels(labels, capacity or {})
     assert estimate is not None
-    assert estimate.vendor == estimate.model.vendor
-    memory = "memory unknown" if estimate.memory_mib is None else f"{estimate.memory_mib} MiB each"
-    return f"{estimate.count} x {estimate.model.name}, {memory}"
+    return estimate
+
+
+SLICES = {
+    "nvidia.com/gpu.product": "Tesla-T4",
+    "nvidia.com/gpu.replicas": "4",
+    "nvidia.com/gpu.sharing-strategy": "time-slicing",
+}
+# With an integrated GPU beside the others.
+H100 = {"nvidia.com/gpu.product": "NVIDIA-H100-NVL", "gpu.intel.com/memory.max": str(64 * 2**30)}
+# GFD is installed there, too.
+GKE_PARTITIONS = GFD | GKE | {"cloud.google.com/gke-gpu-partition-size": "1g.5gb"}
+GKE_QUARTER = machine("g4-standard-12") | {"cloud.google.com/gke-accelerator": "nvidia-rtx-pro-6000"}
+EKS = {"eks.amazonaws.com/instance-gpu-name": "l40s", "eks.amazonaws.com/instance-gpu-count": "4"}
+AZURE = {"karpenter.azure.com/sku-gpu-name": "A100", "karpenter.azure.com/sku-gpu-count": "4"}
+AKS = machine("Standard_NC24ads_A100_v4") | {"kubernetes.azure.com/accelerator": "nvidia"}
+AMD_BETA = {"beta.amd.com/gpu.product-name": "AMD_Instinct_MI210", "beta.amd.com/gpu.vram": "64G"}
+AMD_PARTITIONS = AMD | {"amd.com/compute-memory-partition": "cpx_nps4"}
+AMD_SEVERAL = {
+    "amd.com/gpu.product-name.AMD_Instinct_MI210": "2",
+    "amd.com/gpu.product-name.AMD_Instinct_MI300X_OAM": "6",
+    "amd.com/gpu.vram.64G": "2",
+    "amd.com/gpu.vram.192G": "6",
+}
+INTEL_40G = INTEL | {"gpu.intel.com/memory.max": str(4 * 40 * 2**30)}
+GAUDI = {"habana.ai/product.name": "Intel-Gaudi-2-96GB"}
+UNREADABLE = {"nvidia.com/gpu.count": "many", "nvidia.com/gpu.memory": "?"}
+
+
+def whole(count: int) -> dict[str, int]:
+    return {"nvidia.com/gpu": count}
 
 
 @pytest.mark.parametrize(
     ("labels", "capacity", "gpus"),
     [
-        pytest.param(GFD, {}, "8 x A100-80GB, 81920 MiB each", id="GFD: eight whole GPUs"),
+        pytest.param(GFD, {}, "8 x A100-80GB, 81920 MiB", id="GFD: eight whole GPUs"),
+        pytest.param(GFD | UNREADABLE, whole(7), "7 x A100-80GB, 81920 MiB", id="unreadable: the capacity"),
+        pytest.param(SINGLE, {}, "56 x A100-80GB-MIG-1G.10GB, 9728 MiB", id="MIG single: slices"),
         pytest.param(
-            GFD | {"nvidia.com/gpu.count": "many"},
-            {"nvidia.com/gpu": 7},
-            "7 x A100-80GB, 81920 MiB each",
-            id="GFD: an unreadable count leaves it to the capacity",
+            SINGLE | UNREADABLE | KARPENTER,
+            whole(55),
+            "55 x A100-80GB-MIG-1G.10GB, 8960 MiB",
+            id="a cloud's count and memory of GPUs are not taken for those of slices",
         ),
-        pytest.param(
-            GFD | {"nvidia.com/gpu.count": "9" * 5000},
-            {},
-            "0 x A100-80GB, 81920 MiB each",
-            id="GFD: a count of 5000 digits is unreadable",
-        ),
-        pytest.param(
-            SINGLE,
-            {},
-            "56 x A100-80GB-MIG-1G.10GB, 9728 MiB each",
-            id="GFD single: count and memory of slices",
-        ),
-        pytest.param(
-            SINGLE | {"nvidia.com/gpu.count": "?"} | KARPENTER,
-            {"nvidia.com/gpu": 55},
-            "55 x A100-80GB-MIG-1G.10GB, 9728 MiB each",
-            id="GFD single: a cloud's count of GPUs is not taken for slices",
-        ),
-        pytest.param(
-            SINGLE | {"nvidia.com/gpu.memory": "?"} | KARPENTER,
-            {},
-            "56 x A100-80GB-MIG-1G.10GB, 8960 MiB each",
-            id="GFD single: a cloud's memory of a GPU is not taken for a slice's",
-        ),
-        pytest.param(
-            INVALID,
-            {"nvidia.com/gpu": 4},
-            "0 x A100-80GB-MIG-INVALID, memory unknown",
-            id="GFD: an invalid mix",
-        ),
-        pytest.param(
-            MIXED,
-            {"nvidia.com/gpu": 3, "nvidia.com/mig-1g.10gb": 35},
-            "3 x A100-80GB, 81920 MiB each",
-            id="GFD mixed: the capacity says how many are whole",
-        ),
+        pytest.param(INVALID, whole(4), "0 x A100-80GB-MIG-INVALID, unknown", id="an invalid mix"),
+        pytest.param(MIXED, whole(3), "3 x A100-80GB, 81920 MiB", id="MIG mixed: by the capacity"),
         pytest.param(
             MIXED | {"nvidia.com/mig-1g.10gb.count": "7"},
             {},
-            "0 x A100-80GB, 81920 MiB each",
-            id="GFD mixed: slices and no capacity, so none is surely whole",
+            "0 x A100-80GB, 81920 MiB",
+            id="slices and no capacity, so none is surely whole",
         ),
         pytest.param(
-            {"nvidia.com/gpu.product": "Tesla-T4-SHARED", "nvidia.com/gpu.replicas": "4"},
-            {"nvidia.com/gpu": 8},
-            "2 x T4, 15360 MiB each",
-            id="GFD: the capacity of shared GPUs is divided by the replicas",
-        ),
-        pytest.param(
-            {
-                "nvidia.com/gpu.product": "Tesla-T4",
-                "nvidia.com/gpu.replicas": "4",
-                "nvidia.com/gpu.sharing-strategy": "time-slicing",
-            },
+            SLICES,
             {"nvidia.com/gpu.shared": 8},
-            "2 x T4, 15360 MiB each",
-            id="GFD: shared GPUs may have a resource of their own",
+            "2 x T4, 15360 MiB",
+            id="the capacity is divided by the replicas, and may be of another name",
         ),
         pytest.param(
             {"nvidia.com/gpu.present": "true"},
-            {"nvidia.com/gpu": 4},
-            "4 x UNKNOWN, memory unknown",
+            whole(4),
+            "4 x UNKNOWN, unknown",
             id="the operator says only that there are GPUs",
         ),
+        pytest.param(H100, whole(2), "2 x H100-94GB, 95830 MiB", id="Intel's memory is not NVIDIA's"),
+        pytest.param(GKE, {}, "2 x A100-40GB, 40960 MiB", id="GKE: whole GPUs"),
         pytest.param(
-            {"nvidia.com/gpu.product": "NVIDIA-H100-NVL", "nvidia.com/gpu.count": "2"}
-            | {"gpu.intel.com/memory.max": str(64 * 2**30)},
-            {},
-            "2 x H100-94GB, 95830 MiB each",
-            id="the memory of an integrated GPU beside is not NVIDIA's",
+            GKE_PARTITIONS,
+            whole(14),
+            "14 x A100-80GB-MIG-1G.5GB, 4480 MiB",
+            id="GKE: the capacity counts partitions",
         ),
+        pytest.param(GKE_QUARTER, whole(1), "1 x RTX-PRO-6000, 24471 MiB", id="GKE: a quarter of a GPU"),
+        pytest.param(G6F, whole(1), "1 x L4, 2861 MiB", id="Karpenter: a fraction of an L4 counts as one"),
+        pytest.param(EKS, {}, "4 x L40S, 46068 MiB", id="EKS Auto Mode"),
+        pytest.param(machine("p5.48xlarge"), {}, "0 x H100-80GB, 81559 MiB", id="a type counts nothing"),
+        pytest.param(AZURE, {}, "4 x A100, unknown", id="Azure: an A100 of unknown size"),
+        pytest.param(AKS, whole(1), "1 x A100-80GB, 81920 MiB", id="AKS: by VM size, whatever its case"),
+        pytest.param(AMD_BETA, {"amd.com/gpu": 2}, "2 x MI210, 65536 MiB", id="AMD: beta names"),
+        pytest.param(
+            AMD_PARTITIONS,
+            {"amd.com/gpu": 64},
+            "64 x MI300X-CPX-NPS4, 24576 MiB",
+            id="AMD: a partition is not the GPU",
+        ),
+        pytest.param(AMD_SEVERAL, {"amd.com/gpu": 8}, "8 x UNKNOWN, 65536 MiB", id="AMD: the least is sure"),
+        pytest.param(INTEL_40G, {}, "4 x MAX-1100, 40960 MiB", id="Intel: memory.max is of the whole node"),
+        pytest.param(GAUDI, {"habana.ai/gaudi": 8}, "8 x GAUDI2, 98304 MiB", id="Gaudi"),
     ],
 )
 def test_model_count_and_memory(labels: dict[str, str], capacity: dict[str, int], gpus: str) -> None:
-    assert gpus_of(labels, capacity) == gpus
+    estimate = estimated(labels, capacity)
+    assert estimate.vendor == estimate.model.vendor
+    memory = "unknown" if estimate.memory_mib is None else f"{estimate.memory_mib} MiB"
+    assert f"{estimate.count} x {estimate.model.name}, {memory}" == gpus
 
 
-KEYS = sorted(
-    {key for labels in (GFD, MIXED, GKE, KARPENTER, AMD, INTEL) for key in labels}
-    | {"cloud.google.com/gke-gpu-partition-size", "cloud.google.com/gke-gpu-sharing-strategy"}
-    | {
-        "cloud.google.com/gke-max-shared-clients-per-gpu",
-        "gpu.intel.com/memory.max",
-        "nvidia.com/mig-1g.5gb.count",
-    }
-    | {
-        "amd.com/compute-memory-partition",
-        "amd.com/gpu.vram.64G",
-        "habana.ai/product.name",
-        "node.kubernetes.io/instance-type",
-    }
-)
-VALUES: list[str] = sorted(
-    {
-        value
-        for labels in (GFD, SINGLE, INVALID, MIXED, GKE, KARPENTER, G6F, AMD, INTEL)
-        for value in labels.values()
-    }
-    | {
-        "",
-        "0",
-        "-1",
-        "1e3",
-        "٣",
-        "²",
-        "9" * 5000,
-        "time-sharing",
-        "mps",
-        "1g.5gb",
-        "cpx_nps4",
-        "0G",
-        "9000T",
-        "999999999",
-        "g6f.large",
-        ".",
-    }
-)
+KNOWN = (GFD, SINGLE, INVALID, MIXED, GKE, KARPENTER, G6F, AMD, INTEL)
+KEYS = {
+    *(key for labels in KNOWN for key in labels),
+    "amd.com/compute-memory-partition",
+    "amd.com/gpu.vram.64G",
+    "cloud.google.com/gke-gpu-partition-size",
+    "cloud.google.com/gke-gpu-sharing-strategy",
+    "cloud.google.com/gke-max-shared-clients-per-gpu",
+    "gpu.intel.com/memory.max",
+    "habana.ai/product.name",
+    "node.kubernetes.io/instance-type",
+    "nvidia.com/mig-1g.5gb.count",
+}
+ODD_VALUES = "0 -1 1e3 ٣ ² time-sharing mps 1g.5gb cpx_nps4 0G 9000T 999999999 g6f.large ."
+VALUES = {
+    *(value for labels in KNOWN for value in labels.values()),
+    *ODD_VALUES.split(),
+    "",
+    "9" * 5000,
+}
 label_sets = st.dictionaries(
-    st.sampled_from(KEYS), st.sampled_from(VALUES) | st.text(max_size=63), max_size=12
+    st.sampled_from(sorted(KEYS)), st.sampled_from(sorted(VALUES)) | st.text(max_size=63), max_size=12
 )
 RESOURCES = ("cpu", "nvidia.com/gpu", "nvidia.com/gpu.shared", "amd.com/gpu", "gpu.intel.com/i915")
 capacities = st.dictionaries(st.sampled_from(RESOURCES), st.integers(-5, 10**12))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from scheduler_ext.core.gpu.gpu import Device, Holder
@@ -14,6 +12,10 @@ from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node,
 
 BY_UID = Holder(uid="uid-a")
 BY_NAME = Holder(namespace="ns", name="a")
+RENAMED = Holder(uid="uid-a", namespace="old", name="renamed")
+NAMESAKE = Holder(uid="uid-z", namespace="ns", name="a")
+USER = Holder(uid="uid-a", memory_mib=500)
+STRANGER = Holder(uid="uid-z", memory_mib=700)
 
 
 def held_on(*devices: Device, pods: tuple[BoundPod, ...] = (), mig_strategy: str = "none") -> Holdings:
@@ -32,75 +34,36 @@ def foreign(held: Holdings) -> list[int]:
     return [device.foreign_mib for device in held.devices.values()]
 
 
-@pytest.mark.parametrize(
-    "holder",
-    [
-        pytest.param(BY_NAME, id="by namespace and name"),
-        pytest.param(
-            Holder(uid="uid-a", namespace="old", name="renamed"), id="the uid decides where both stand"
-        ),
-    ],
-)
-def test_a_pod_is_found_on_the_device_the_agent_saw_it_on(holder: Holder) -> None:
-    held = held_on(device(0), device(1, holders=(holder,)), pods=(bound("a", wants(1, WHOLE)),))
-    assert units(held) == [0, 1]
-    assert promised(held) == [0, 0]
-    assert held.unknown[WHOLE] == 0
-    assert held.requested[WHOLE] == 1
+def seen_on(holders: list[list[Holder]], *pods: BoundPod) -> Holdings:
+    """The holdings of these pods where each GPU has these holders."""
+    return held_on(*(device(i, holders=tuple(here)) for i, here in enumerate(holders)), pods=pods)
 
 
 @pytest.mark.parametrize(
-    ("holder", "unmatched_units", "unmatched_mib"),
+    ("holders", "asked", "expected"),
     [
+        pytest.param([[], [BY_NAME]], 1, ([0, 1], [0, 0], 0), id="a pod is found by namespace and name"),
+        pytest.param([[], [RENAMED]], 1, ([0, 1], [0, 0], 0), id="by its uid where both stand"),
+        pytest.param([[NAMESAKE]], 1, ([1], [0], 1), id="a holder with another uid is another pod"),
+        pytest.param([[STRANGER]], 1, ([0], [700], 1), id="which may only use memory"),
         pytest.param(
-            Holder(uid="uid-z", namespace="ns", name="a"), 1, 0, id="the name of a pod, but not its uid"
+            [[BY_NAME, USER], [BY_NAME], [USER]],
+            2,
+            ([1, 1, 0], [0, 0, 500], 0),
+            id="kubelet's allocation goes before observed use",
         ),
-        pytest.param(Holder(uid="uid-z", memory_mib=700), 0, 700, id="another uid that uses memory only"),
+        pytest.param([[BY_NAME, BY_NAME, USER], []], 2, ([2, 0], [0, 0], 0), id="two time slices of one GPU"),
+        pytest.param([[USER, USER], []], 2, ([1, 0], [0, 0], 1), id="without kubelet's word one for a GPU"),
+        pytest.param([[BY_UID]] * 3, 2, ([1, 1, 0], [0, 0, 0], 0), id="never more devices than it asks"),
     ],
 )
-def test_a_holder_that_is_no_known_pod_holds_what_the_agent_saw(
-    holder: Holder, unmatched_units: int, unmatched_mib: int
+def test_whole_gpus_are_found_where_the_agent_saw_their_pod(
+    holders: list[list[Holder]], asked: int, expected: tuple[list[int], list[int], int]
 ) -> None:
-    held = held_on(device(0, holders=(holder,)), pods=(bound("a", wants(1, WHOLE)),))
-    assert units(held) == [unmatched_units]
-    assert promised(held) == [0]
-    assert foreign(held) == [unmatched_mib]
-    assert held.unknown[WHOLE] == 1
-
-
-KUBELET_SAID = BY_NAME
-
-
-def test_kubelets_allocation_goes_before_observed_use() -> None:
-    """A pod of two GPUs that uses one of them, and another GPU."""
-    used = Holder(uid="uid-a", memory_mib=500)
-    devices = (
-        device(0, holders=(KUBELET_SAID, used)),
-        device(1, holders=(KUBELET_SAID,)),
-        device(2, holders=(used,)),
-    )
-    held = held_on(*devices, pods=(bound("a", wants(2, WHOLE)),))
-    assert (units(held), foreign(held)) == ([1, 1, 0], [0, 0, 500])
-
-
-def test_two_time_slices_of_one_gpu_are_two_units_of_it() -> None:
-    used = Holder(uid="uid-a", memory_mib=500)
-    held = held_on(
-        device(0, holders=(KUBELET_SAID, KUBELET_SAID, used)), device(1), pods=(bound("a", wants(2, WHOLE)),)
-    )
-    assert (units(held), held.unknown[WHOLE]) == ([2, 0], 0)
-
-
-def test_without_kubelets_word_each_gpu_in_use_is_one_unit() -> None:
-    used = Holder(uid="uid-a", memory_mib=500)
-    held = held_on(device(0, holders=(used, used)), device(1), pods=(bound("a", wants(2, WHOLE)),))
-    assert (units(held), held.unknown[WHOLE]) == ([1, 0], 1)
-
-
-def test_a_pod_never_holds_more_devices_than_it_asks() -> None:
-    held = held_on(*(device(i, holders=(BY_UID,)) for i in range(3)), pods=(bound("a", wants(2, WHOLE)),))
-    assert units(held) == [1, 1, 0]
-    assert held.unknown[WHOLE] == 0
+    held = seen_on(holders, bound("a", wants(asked, WHOLE)))
+    assert (units(held), foreign(held), held.unknown[WHOLE]) == expected
+    assert not any(promised(held))
+    assert held.requested[WHOLE] == asked
 
 
 def test_gpus_of_another_vendor_are_not_the_ones_asked() -> None:
@@ -120,122 +83,81 @@ def test_finished_pods_hold_nothing_whatever_an_old_report_says() -> None:
     assert not held.requested
 
 
-class TestMigInstances:
-    def test_held_instances_are_found_by_their_holder(self) -> None:
-        mig = sliced(("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 2), holders={1: BY_UID})
-        held = held_on(device(0, mig=mig), pods=(bound("a", wants(1, ONE_G)),), mig_strategy="mixed")
-        assert held.devices["GPU-0"].instances == {"MIG-1"}
-        assert held.unknown[ONE_G] == 0
-
-    def test_an_instance_of_another_profile_is_not_the_one_asked(self) -> None:
-        mig = sliced(("2g.20gb", 2), holders={2: BY_UID})
-        held = held_on(device(0, mig=mig), pods=(bound("a", wants(1, ONE_G)),), mig_strategy="mixed")
-        assert held.devices["GPU-0"].instances == {"MIG-2"}
-        assert held.unknown[ONE_G] == 1
-
-    def test_under_strategy_single_a_whole_gpu_is_an_instance(self) -> None:
-        mig = sliced(("1g.10gb", 0), ("1g.10gb", 1), holders={0: BY_UID})
-        held = held_on(device(0, mig=mig), pods=(bound("a", wants(1, WHOLE)),), mig_strategy="single")
-        assert held.devices["GPU-0"].instances == {"MIG-0"}
-        assert (units(held), held.unknown[WHOLE]) == ([0], 0)
+@pytest.mark.parametrize(
+    ("strategy", "held_at", "asked", "expected"),
+    [
+        pytest.param("mixed", 1, ONE_G, ("MIG-1", 0), id="an instance is found by its holder"),
+        pytest.param("mixed", 2, ONE_G, ("MIG-2", 1), id="one of another profile is not the one asked"),
+        pytest.param("single", 0, WHOLE, ("MIG-0", 0), id="under strategy single a GPU is an instance"),
+    ],
+)
+def test_instances(strategy: str, held_at: int, asked: str, expected: tuple[str, int]) -> None:
+    mig = sliced(("1g.10gb", 0), ("1g.10gb", 1), ("2g.20gb", 2), holders={held_at: BY_UID})
+    held = held_on(device(0, mig=mig), pods=(bound("a", wants(1, asked)),), mig_strategy=strategy)
+    (instance,) = held.devices["GPU-0"].instances
+    assert (instance, held.unknown[asked]) == expected
+    assert units(held) == [0]
 
 
-class TestShares:
-    def test_a_share_is_on_the_device_its_binding_names(self) -> None:
-        pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-1",)}),)
-        held = held_on(device(0), device(1), pods=pods)
-        assert promised(held) == [0, 500]
-        assert held.requested[SHARE] == 500
-
-    def test_a_share_is_on_the_device_the_agent_saw_its_container_on(self) -> None:
-        on_log, on_main = Holder(uid="uid-a", container="log"), Holder(uid="uid-a", container="main")
-        pods = (bound("a", wants(100, SHARE, "log"), wants(500, SHARE)),)
-        held = held_on(device(0, holders=(on_log,)), device(1, holders=(on_main,)), pods=pods)
-        assert promised(held) == [100, 500]
-
-    def test_the_binding_is_believed_before_the_agent(self) -> None:
-        pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-1",)}),)
-        assert promised(held_on(device(0, holders=(BY_UID,)), device(1), pods=pods)) == [0, 500]
-
-    @pytest.mark.parametrize(
-        "devices",
-        [
-            pytest.param({}, id="unreported"),
-            pytest.param({"main": ("GPU-9",)}, id="the device named is not here any more"),
-            pytest.param({"other": ("GPU-1",)}, id="the device named is that of another container"),
-        ],
-    )
-    def test_a_share_on_an_unknown_device_counts_on_every_one(
-        self, devices: dict[str, tuple[str, ...]]
-    ) -> None:
-        pods = (bound("a", wants(500, SHARE), devices=devices), bound("b", wants(30, SHARE)))
-        assert promised(held_on(device(0), device(1), device(2), pods=pods)) == [530, 530, 530]
-
-    def test_the_use_of_an_unknown_pod_counts_beside_the_shares(self) -> None:
-        stranger = Holder(uid="uid-z", memory_mib=70)
-        pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)}),)
-        held = held_on(device(0, holders=(stranger,)), pods=pods)
-        assert (promised(held), foreign(held)) == ([500], [70])
-
-    def test_the_use_of_a_pod_on_the_gpu_of_its_share_counts_as_its_own(self) -> None:
-        user = Holder(uid="uid-a", memory_mib=70)
-        pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)}),)
-        assert foreign(held_on(device(0, holders=(user,)), pods=pods)) == [0]
-
-    def test_use_of_another_gpu_by_a_pod_is_unaccounted(self) -> None:
-        user = Holder(uid="uid-a", memory_mib=70)
-        pods = (bound("a", wants(500, SHARE), devices={"main": ("GPU-0",)}),)
-        held = held_on(device(0), device(1, holders=(user,)), pods=pods)
-        assert (promised(held), foreign(held)) == ([500, 0], [0, 70])
-
-
-def init(mib: int, name: str) -> ContainerAsk:
-    return wants(mib, SHARE, name, Role.INIT)
-
-
-def sidecar(mib: int, name: str) -> ContainerAsk:
-    return wants(mib, SHARE, name, Role.SIDECAR)
+ON_0 = {"main": ("GPU-0",)}
 
 
 @pytest.mark.parametrize(
-    ("containers", "devices", "peak"),
+    ("holders", "told", "expected"),
     [
+        pytest.param([[], [BY_UID]], ON_0, ([500, 0], [0, 0]), id="by the binding, before the agent"),
+        pytest.param([[], [USER]], {}, ([0, 500], [0, 0]), id="where the agent saw it"),
+        pytest.param([[], []], {}, ([500, 500], [0, 0]), id="on every GPU if it is unknown"),
+        pytest.param([[], []], {"main": ("GPU-9",)}, ([500, 500], [0, 0]), id="or its GPU has gone"),
         pytest.param(
-            (init(900, "load"), wants(400, SHARE)),
-            {"load": ("GPU-0",), "main": ("GPU-0",)},
-            [900, 0],
-            id="an init container and the app on one device: the larger",
+            [[], []], {"other": ("GPU-1",)}, ([500, 500], [0, 0]), id="or that of another container"
         ),
-        pytest.param(
-            (sidecar(100, "log"), init(900, "load"), wants(400, SHARE)),
-            {"log": ("GPU-0",), "load": ("GPU-0",), "main": ("GPU-0",)},
-            [1000, 0],
-            id="a sidecar runs beside the init container after it",
-        ),
-        pytest.param(
-            (init(900, "load"), sidecar(100, "log"), wants(400, SHARE)),
-            {"log": ("GPU-0",), "load": ("GPU-0",), "main": ("GPU-0",)},
-            [900, 0],
-            id="a sidecar is not there yet for the one before it",
-        ),
-        pytest.param(
-            (sidecar(100, "log"), init(900, "load"), wants(400, SHARE)),
-            {"log": ("GPU-1",), "load": ("GPU-0",), "main": ("GPU-1",)},
-            [900, 500],
-            id="a sidecar on another device adds to the app there",
-        ),
-        pytest.param(
-            (sidecar(100, "log"), wants(400, SHARE)),
-            {"log": ("GPU-0",)},
-            [500, 400],
-            id="one share known and one unknown",
-        ),
+        pytest.param([[STRANGER]], ON_0, ([500], [700]), id="beside the use of an unknown pod"),
+        pytest.param([[USER]], ON_0, ([500], [0]), id="its own use is in it"),
+        pytest.param([[], [USER]], ON_0, ([500, 0], [0, 500]), id="its use of another GPU is not"),
+    ],
+)
+def test_where_a_share_counts(
+    holders: list[list[Holder]], told: dict[str, tuple[str, ...]], expected: tuple[list[int], list[int]]
+) -> None:
+    pod = bound("a", wants(500, SHARE), devices=told)
+    held = seen_on(holders, pod)
+    assert (promised(held), foreign(held)) == expected
+    assert held.requested[SHARE] == 500
+    assert held.unplaced == ([] if told == ON_0 else [pod]), "another program bound it"
+
+
+def test_a_share_is_on_the_device_the_agent_saw_its_container_on() -> None:
+    on_log, on_main = Holder(uid="uid-a", container="log"), Holder(uid="uid-a", container="main")
+    held = seen_on([[on_log], [on_main]], bound("a", wants(100, SHARE, "log"), wants(500, SHARE)))
+    assert promised(held) == [100, 500]
+
+
+def test_every_share_needs_its_annotation() -> None:
+    two = bound("a", wants(10, SHARE), wants(10, SHARE, "other"), devices=ON_0)
+    assert seen_on([[BY_UID], [BY_UID]], two).unplaced == [two]
+
+
+LOAD = wants(900, SHARE, "load", Role.INIT)
+LOG = wants(100, SHARE, "log", Role.SIDECAR)
+MAIN = wants(400, SHARE)
+
+
+@pytest.mark.parametrize(
+    ("containers", "gpus", "peak"),
+    [
+        pytest.param((LOG, LOAD, MAIN), (0, 0, 0), [1000, 0], id="a sidecar beside the init one after it"),
+        pytest.param((LOAD, LOG, MAIN), (0, 0, 0), [900, 0], id="not beside the one before it"),
+        pytest.param((LOG, LOAD, MAIN), (1, 0, 1), [900, 500], id="on another GPU it adds to the app there"),
+        pytest.param((LOG, MAIN), (0, None), [500, 400], id="one share known and one unknown"),
     ],
 )
 def test_the_peak_over_the_phases_counts_on_each_device(
-    containers: tuple[ContainerAsk, ...], devices: dict[str, tuple[str, ...]], peak: list[int]
+    containers: tuple[ContainerAsk, ...], gpus: tuple[int | None, ...], peak: list[int]
 ) -> None:
-    assert promised(held_on(device(0), device(1), pods=(bound("a", *containers, devices=devices),))) == peak
+    known = zip(containers, gpus, strict=True)
+    told = {each.name: (f"GPU-{gpu}",) for each, gpu in known if gpu is not None}
+    assert promised(seen_on([[], []], bound("a", *containers, devices=told))) == peak
 
 
 def test_pods_of_a_node_without_a_report_hold_without_devices() -> None:
@@ -244,38 +166,3 @@ def test_pods_of_a_node_without_a_report_hold_without_devices() -> None:
     assert held.devices == {}
     assert held.unknown == {WHOLE: 2}
     assert held.requested == {WHOLE: 2, SHARE: 500}
-
-
-class TestASharePodThatSomebodyElseBound:
-    """No annotation has the GPU of its shares."""
-
-    BOUND = bound("a", wants(4000, SHARE))
-
-    @pytest.mark.parametrize(
-        ("holders", "expected"),
-        [
-            pytest.param((), [4000, 4000], id="is anywhere while it is unseen"),
-            pytest.param((replace(BY_NAME, memory_mib=300),), [4000, 0], id="is where it was seen"),
-        ],
-    )
-    def test_a_share_bound_by_another_program_closes_its_node_to_shares(
-        self, holders: tuple[Holder, ...], expected: list[int]
-    ) -> None:
-        held = held_on(device(0, holders=holders), device(1), pods=(self.BOUND,))
-        assert promised(held) == expected
-        assert held.unplaced == [self.BOUND]
-
-    @pytest.mark.parametrize(
-        ("devices", "closed"),
-        [
-            pytest.param({"main": ("GPU-0",), "other": ("GPU-1",)}, False, id="all annotated"),
-            pytest.param({"main": ("GPU-0",)}, True, id="one of two"),
-            pytest.param({"main": ("GPU-0",), "other": ("GPU-x",)}, True, id="with a GPU that is not there"),
-        ],
-    )
-    def test_every_share_needs_its_annotation(
-        self, devices: dict[str, tuple[str, ...]], closed: bool
-    ) -> None:
-        two = bound("a", wants(10, SHARE), wants(10, SHARE, "other"), devices=devices)
-        held = held_on(device(0, holders=(BY_UID,)), device(1, holders=(BY_UID,)), pods=(two,))
-        assert held.unplaced == ([two] if closed else [])

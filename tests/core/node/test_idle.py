@@ -13,12 +13,13 @@ from hypothesis.strategies import DrawFn
 
 from scheduler_ext.core.gpu.gpu import Device, Holder
 from scheduler_ext.core.gpu.readings import HolderReadings, InstanceReadings, Readings
-from scheduler_ext.core.node.idle import Idleness, idleness, parts_of
+from scheduler_ext.core.node.idle import NOT_IDLE, Idleness, idleness, parts_of
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.pod_facts import PodFacts
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk, UnitAsk
 from scheduler_ext.wire.objects import assemble, read_objects
-from tests.core.reported import NAMES, ONE_G, WHOLE, bound, device, node, sliced, wants
+from tests.core.asked import labelled
+from tests.core.reported import NAMES, ONE_G, SHARE, WHOLE, bound, device, node, sliced, wants
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
 from tests.kube_objects import gpu, gpu_node, inventory
 from tests.kube_objects import node as kube_node
@@ -52,8 +53,7 @@ class Truth:
 
     name: str
     ran_s: int | None
-    terminating: bool
-    hidden: bool
+    hidden: bool = False
     idle_s: list[int | None] = field(default_factory=list)
     gpus: list[str] = field(default_factory=list)
     units: int = 0
@@ -65,32 +65,35 @@ class Truth:
         return f"uid-{self.name}"
 
     @property
+    def is_unknown(self) -> bool:
+        return bool(self.idle_s) and self.ran_s is not None and (self.hidden or None in self.idle_s)
+
+    @property
     def is_idle(self) -> bool:
         return (
             bool(self.idle_s)
-            and not (self.hidden or self.terminating)
+            and not self.hidden
             and self.ran_s is not None
             and min([self.ran_s, *(-1 if each is None else each for each in self.idle_s)]) >= AFTER_S
         )
 
 
 _time = st.sampled_from((None, *TIMES))
+# The clock of a node may be ahead.
+_ran = st.sampled_from((None, -3600, *TIMES))
 
 
 @st.composite
 def nodes(draw: DrawFn) -> tuple[NodeInfo, list[Readings], list[Truth]]:
     """A node whose GPUs are held whole, in MIG instances, or in shares."""
-    pods = [
-        Truth(name, draw(_time), draw(st.sampled_from((False, False, True))), hidden=False)
-        for name in ("a", "b", "c")
-    ]
+    pods = [Truth(name, draw(_ran)) for name in ("a", "b", "c")]
     devices, readings = [], []
     for index in range(draw(st.integers(1, 4))):
         kind = draw(st.sampled_from((_whole, _partitioned, _shared)))
         built, did = kind(draw, index, pods)
         devices.append(built)
         readings.append(did)
-    return node(*devices, pods=tuple(_bound(each) for each in pods)), readings, pods
+    return node(*devices, pods=tuple(map(_bound, pods))), readings, pods
 
 
 def _whole(draw: DrawFn, index: int, pods: list[Truth]) -> tuple[Device, Readings]:
@@ -156,39 +159,39 @@ def _bound(truth: Truth) -> BoundPod:
         units.append(UnitAsk(ONE_G, truth.instances, "1g.10gb"))
     shares = ShareAsk((("share", 4096),)) if truth.share_on else None
     told = {"share": truth.share_on} if truth.share_on else {}
-    return BoundPod(
-        truth.uid, "ns", truth.name, 0, GpuRequest(tuple(units), shares), told, terminating=truth.terminating
-    )
+    return BoundPod(truth.uid, "ns", truth.name, 0, GpuRequest(tuple(units), shares), told)
+
+
+def _with_pods(info: NodeInfo, **state: Any) -> NodeInfo:
+    """The node where all its pods are in this state."""
+    return replace(info, pods=tuple(replace(pod, **state) for pod in info.pods))
 
 
 @given(nodes())
 def test_a_pod_is_idle_if_all_that_it_holds_is(drawn: tuple[NodeInfo, list[Readings], list[Truth]]) -> None:
+    """And a GPU if every pod on it leaves it so."""
     info, readings, truths = drawn
     ran_s = {each.name: each.ran_s for each in truths}
     found = judged(info, readings, **ran_s)
     expected = {each.name for each in truths if each.is_idle}
     assert set(names(found)) == expected
+    unknown = {each.name for each in truths if each.is_unknown}
+    assert {each.name for each in found.unknown} == unknown
     for each in found.pods:
         (truth,) = [truth for truth in truths if truth.name == each.pod.name]
         assert truth.ran_s is not None
         assert each.idle_s == min(truth.ran_s, *(idle for idle in truth.idle_s if idle is not None))
     for freshness in ("Stale", "Missing"):
         stale = judged(replace(info, freshness=freshness), readings, **ran_s)
-        assert not stale.pods
-        assert not stale.gpus
+        assert {each.name for each in stale.unknown} == unknown | expected
+        assert (stale.pods, stale.gpus) == ((), frozenset())
 
-
-@given(nodes())
-def test_a_gpu_is_idle_if_every_pod_on_it_leaves_it_so(
-    drawn: tuple[NodeInfo, list[Readings], list[Truth]],
-) -> None:
-    info, readings, truths = drawn
-    seen = [each for each in truths if not each.hidden]
     on: dict[str, list[tuple[int | None, int]]] = {}
-    for truth in seen:
+    for truth in truths:
+        if truth.hidden:
+            continue
         for uuid, idle_s in zip(truth.gpus, truth.idle_s, strict=True):
             on.setdefault(uuid, []).append((idle_s, truth.ran_s or 0))
-    found = judged(info, readings, **{each.name: each.ran_s for each in truths})
     known = {uuid for uuid, each in on.items() if all(idle_s is not None for idle_s, _ in each)}
     assert found.known == known
     assert found.gpus == {
@@ -196,44 +199,23 @@ def test_a_gpu_is_idle_if_every_pod_on_it_leaves_it_so(
         for uuid in known
         if all(min(idle_s, ran_s) >= AFTER_S for idle_s, ran_s in on[uuid] if idle_s is not None)
     }
+    not_bound = replace(info, assumed=frozenset(each.uid for each in truths))
+    for leaving in (not_bound, _with_pods(info, terminating=True)):
+        there = judged(leaving, readings, **ran_s)
+        assert (there.pods, there.gpus) == ((), found.gpus)
+    for gone in (_with_pods(info, finished=True), _with_pods(info, departed=True)):
+        assert judged(gone, readings, **ran_s) == NOT_IDLE
 
 
 # Single cases
 
 
-def whole(name: str = "p", *, gpus: int = 1, **fields: Any) -> BoundPod:
-    return bound(name, wants(gpus, WHOLE), **fields)
+def whole(name: str = "p", gpus: int = 1) -> BoundPod:
+    return bound(name, wants(gpus, WHOLE))
 
 
-def held_by(*pods: str) -> tuple[Holder, ...]:
-    return tuple(Holder(namespace="ns", name=name) for name in pods)
-
-
-@pytest.mark.parametrize(
-    ("idle_s", "ran_s", "expected"),
-    [
-        pytest.param(1800, 1800.0, ["p"], id="it ran and computed nothing for the window"),
-        pytest.param(90_000, -3600.0, [], id="its node's clock is ahead"),
-    ],
-)
-def test_the_window(idle_s: int | None, ran_s: float | None, expected: list[str]) -> None:
-    info = node(device(0, holders=held_by("p")), pods=(whole(),))
-    found = judged(info, [Readings("GPU-0", idle_s=idle_s)], p=ran_s)
-    assert names(found) == expected
-    assert found.gpus == ({"GPU-0"} if expected else frozenset())
-
-
-@pytest.mark.parametrize(
-    ("second", "idle_s"),
-    [
-        pytest.param(device(1), 9000, id="nobody saw which GPU it is"),
-    ],
-)
-def test_a_pod_with_one_unknown_gpu_is_not_idle(second: Device, idle_s: int | None) -> None:
-    info = node(device(0, holders=held_by("p")), second, pods=(whole(gpus=2),))
-    found = judged(info, [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=idle_s)], p=9000)
-    assert names(found) == []
-    assert [each.name for each in found.unknown] == ["p"]
+def held_by(name: str) -> tuple[Holder, ...]:
+    return (Holder(namespace="ns", name=name),)
 
 
 @pytest.mark.parametrize(
@@ -256,75 +238,46 @@ def test_claims(claims: list[tuple[str, list[str]]], expected: list[str]) -> Non
 
 def test_of_a_node_without_an_agent_nothing_is_known() -> None:
     """Only pods that run count."""
-    labels = {"nvidia.com/gpu.product": "NVIDIA-L4", "nvidia.com/gpu.count": "2"}
-    pods = (whole("p"), whole("new"))
-    (info,) = assemble(read_objects(inventory(kube_node("n", {WHOLE: "2"}, labels=labels))), NAMES).values()
-    found = judged(replace(info, pods=pods), [], p=9000)
+    found = judged(replace(labelled("NVIDIA-L4"), pods=(whole("p"), whole("new"))), [], p=9000)
     assert (names(found), [each.name for each in found.unknown]) == ([], ["p"])
 
 
-def test_without_own_values_pods_that_share_an_idle_gpu_are_idle_together() -> None:
-    info = node(
-        device(0, holders=held_by("a", "b")),
-        pods=(whole("a"), whole("b")),
-        report={"sharing_strategy": "mps", "replicas": 2},
-    )
-    assert names(judged(info, [Readings("GPU-0", idle_s=7200)], a=9000, b=9000)) == ["a", "b"]
-
-
-@pytest.mark.parametrize("state", ["terminating", "assumed", "finished", "departed"])
-def test_a_pod_that_does_not_run_there_for_good_is_not_idle(state: str) -> None:
-    pod = replace(
-        whole(),
-        terminating=state == "terminating",
-        finished=state == "finished",
-        departed=state == "departed",
-    )
-    assumed = frozenset({pod.uid}) if state == "assumed" else frozenset()
-    info = node(device(0, holders=held_by("p")), pods=(pod,), assumed=assumed)
-    assert names(judged(info, [Readings("GPU-0", idle_s=9000)], p=9000)) == []
-
-
 @pytest.mark.parametrize(
-    ("label", "values", "expected"),
+    ("label", "expected"),
     [
-        pytest.param(0.0, {"A100-80GB": 2.0}, 2 * 2.0, id="by the configuration"),
-        pytest.param(1.5, {"A100-80GB": 2.0}, 2 * 1.5, id="by the node's label first"),
+        pytest.param(0.0, 2 * 2.0, id="by the configuration"),
+        pytest.param(1.5, 2 * 1.5, id="by the node's label first"),
     ],
 )
-def test_the_value_of_what_it_wastes(label: float, values: dict[str, float], expected: float) -> None:
-    info = node(
-        device(0, holders=held_by("p")), device(1, holders=held_by("p")), pods=(whole(gpus=2),), value=label
-    )
+def test_the_value_of_what_it_wastes(label: float, expected: float) -> None:
+    devices = (device(i, holders=held_by("p")) for i in range(2))
+    info = node(*devices, pods=(whole(gpus=2),), value=label)
     readings = [Readings("GPU-0", idle_s=9000), Readings("GPU-1", idle_s=9000)]
     (idle,) = judged(info, readings, p=9000).pods
-    assert idle.value_per_hour(info, values) == pytest.approx(expected)
+    assert idle.value_per_hour(info, {"A100-80GB": 2.0}) == pytest.approx(expected)
 
 
 SLICES = {"sharing_strategy": "time-slicing", "replicas": 4}
-SHARE_POD = BoundPod(
-    "uid-p", "ns", "p", 0, GpuRequest(shares=ShareAsk((("main", 8192),))), {"main": ("GPU-0",)}
-)
+INSTANCES = sliced(("1g.10gb", 0), ("3g.40gb", 4), holders={0: Holder(uid="uid-p")})
+SHARE_POD = bound("p", wants(8192, SHARE), devices={"main": ("GPU-0",)})
 
 
 @pytest.mark.parametrize(
-    ("of", "pod", "report", "expected"),
+    ("info", "expected"),
     [
         pytest.param(
-            device(0, mig=sliced(("1g.10gb", 0), ("3g.40gb", 4), holders={0: Holder(uid="uid-p")})),
-            bound("p", wants(1, ONE_G)),
-            {},
+            node(device(0, mig=INSTANCES), pods=(bound("p", wants(1, ONE_G)),)),
             ("MIG-0", 0.2),
             id="an instance as its part of the instances",
         ),
         pytest.param(
-            device(0, holders=held_by("p")), whole(), SLICES, ("GPU-0", 0.25), id="a replica as one of four"
+            node(device(0, holders=held_by("p")), pods=(whole(),), report=SLICES),
+            ("GPU-0", 0.25),
+            id="a replica as one of four",
         ),
-        pytest.param(device(0), SHARE_POD, {}, ("GPU-0", 0.1), id="a share as its part of the memory"),
+        pytest.param(node(device(0), pods=(SHARE_POD,)), ("GPU-0", 0.1), id="a share as its part of it"),
     ],
 )
-def test_a_part_of_a_gpu_counts_as_that(
-    of: Device, pod: BoundPod, report: dict[str, Any], expected: tuple[str, float]
-) -> None:
-    (part,) = parts_of(pod, node(of, pods=(pod,), report=report)) or ()
+def test_a_part_of_a_gpu_counts_as_that(info: NodeInfo, expected: tuple[str, float]) -> None:
+    (part,) = parts_of(info.pods[0], info) or ()
     assert (part.uuid, part.gpus) == expected

@@ -4,97 +4,49 @@ from __future__ import annotations
 
 import pytest
 
-from scheduler_ext.core.node.estimate import Estimate, caps_from_labels, estimate_from_labels
-from scheduler_ext.core.node.node_labels import change_in_progress, is_spot
-from tests.core.node.test_estimate import AMD, GKE
+from scheduler_ext.core.node.estimate import caps_from_labels, estimate_from_labels
+from scheduler_ext.core.node.node_labels import change_in_progress, is_spot, node_pool
+from tests.core.node.test_estimate import AMD, GFD, GKE, MIXED, SINGLE, estimated, machine
 
-GFD = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB", "nvidia.com/gpu.count": "8"}
-SINGLE = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb", "nvidia.com/mig.strategy": "single"}
-MIXED = GFD | {"nvidia.com/mig.strategy": "mixed", "nvidia.com/gpu.replicas": "0"}
-INVALID = {
-    "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-INVALID",
-    "nvidia.com/gpu.replicas": "0",
-    "nvidia.com/gpu.sharing-strategy": "",
+OLD_GFD = {"nvidia.com/gpu.product": "Tesla-T4-SHARED", "nvidia.com/gpu.replicas": "4"}
+GKE_SHARED = GKE | {
+    "cloud.google.com/gke-gpu-sharing-strategy": "time-sharing",
+    "cloud.google.com/gke-max-shared-clients-per-gpu": "5",
 }
-GKE_SHARING = "cloud.google.com/gke-gpu-sharing-strategy"
 
 
-def machine(name: str) -> dict[str, str]:
-    return {"node.kubernetes.io/instance-type": name}
-
-
-def estimated(labels: dict[str, str]) -> Estimate:
-    estimate = estimate_from_labels(labels, {})
-    assert estimate is not None
-    return estimate
+def shared(strategy: str, replicas: str) -> dict[str, str]:
+    return GFD | {"nvidia.com/gpu.sharing-strategy": strategy, "nvidia.com/gpu.replicas": replicas}
 
 
 @pytest.mark.parametrize(
-    ("labels", "sharing", "replicas", "mig"),
+    ("labels", "expected"),
     [
-        pytest.param(GFD, "none", 1, "none", id="whole GPUs"),
-        pytest.param(SINGLE, "none", 1, "single", id="slices under single"),
-        pytest.param(MIXED, "none", 1, "mixed", id="0 replicas is a GPU in MIG mode"),
-        pytest.param(
-            GFD | {"nvidia.com/gpu.replicas": "4", "nvidia.com/gpu.sharing-strategy": "mps"},
-            "mps",
-            4,
-            "none",
-            id="MPS",
-        ),
-        pytest.param(
-            GFD | {"nvidia.com/gpu.replicas": "many", "nvidia.com/gpu.sharing-strategy": "time-slicing"},
-            "time-slicing",
-            1,
-            "none",
-            id="unreadable replicas: shared all the same",
-        ),
-        pytest.param(
-            {"nvidia.com/gpu.product": "Tesla-T4-SHARED", "nvidia.com/gpu.replicas": "4"},
-            "time-slicing",
-            4,
-            "none",
-            id="an old GFD writes no strategy",
-        ),
-        pytest.param(
-            GKE
-            | {
-                GKE_SHARING: "time-sharing",
-                "cloud.google.com/gke-max-shared-clients-per-gpu": "5",
-            },
-            "time-slicing",
-            5,
-            "none",
-            id="GKE's time-sharing is time-slicing",
-        ),
+        pytest.param(GFD, ("none", 1, "none"), id="whole GPUs"),
+        pytest.param(SINGLE, ("none", 1, "single"), id="slices under single"),
+        pytest.param(MIXED, ("none", 1, "mixed"), id="0 replicas is a GPU in MIG mode"),
+        pytest.param(shared("mps", "4"), ("mps", 4, "none"), id="MPS"),
+        pytest.param(shared("time-slicing", "?"), ("time-slicing", 1, "none"), id="unreadable replicas"),
+        pytest.param(OLD_GFD, ("time-slicing", 4, "none"), id="an old GFD writes no strategy"),
+        pytest.param(GKE_SHARED, ("time-slicing", 5, "none"), id="GKE's time-sharing is time-slicing"),
         pytest.param(
             AMD | {"nvidia.com/gpu.replicas": "4", "nvidia.com/mig.strategy": "mixed"},
-            "none",
-            1,
-            "none",
+            ("none", 1, "none"),
             id="NVIDIA's sharing says nothing about AMD",
         ),
     ],
 )
-def test_sharing_and_mig_strategy(labels: dict[str, str], sharing: str, replicas: int, mig: str) -> None:
+def test_sharing_replicas_and_mig_strategy(labels: dict[str, str], expected: tuple[str, int, str]) -> None:
     estimate = estimated(labels)
-    assert (estimate.sharing_strategy, estimate.replicas, estimate.mig_strategy) == (sharing, replicas, mig)
+    assert (estimate.sharing_strategy, estimate.replicas, estimate.mig_strategy) == expected
 
 
 @pytest.mark.parametrize(
-    ("labels", "capability", "cuda", "driver"),
+    ("labels", "expected"),
     [
         pytest.param(
-            GFD
-            | {
-                "nvidia.com/gpu.compute.major": "8",
-                "nvidia.com/gpu.compute.minor": "7",
-                "nvidia.com/cuda.driver-version.full": "570.124.06",
-                "nvidia.com/cuda.runtime-version.full": "12.8",
-            },
-            (8, 7),
-            (12, 8),
-            "570.124.06",
+            GFD | {"nvidia.com/gpu.compute.minor": "7"},
+            ((8, 7), (12, 8), "570.124.06"),
             id="GFD's full versions and its own capability",
         ),
         pytest.param(
@@ -106,9 +58,7 @@ def test_sharing_and_mig_strategy(labels: dict[str, str], sharing: str, replicas
                 "nvidia.com/cuda.driver-version.minor": "54",
                 "nvidia.com/cuda.driver-version.revision": "15",
             },
-            (7, 5),
-            (12, 4),
-            "550.54.15",
+            ((7, 5), (12, 4), "550.54.15"),
             id="GFD's versions in parts, capability from the table",
         ),
         pytest.param(
@@ -118,25 +68,14 @@ def test_sharing_and_mig_strategy(labels: dict[str, str], sharing: str, replicas
                 "nvidia.com/cuda.runtime.minor": "x",
                 "nvidia.com/cuda.driver.major": "470",
             },
-            (7, 5),
-            (11,),
-            "470",
+            ((7, 5), (11,), "470"),
             id="deprecated names, as far as they can be read",
         ),
     ],
 )
-def test_versions(
-    labels: dict[str, str],
-    capability: tuple[int, int] | None,
-    cuda: tuple[int, ...] | None,
-    driver: str | None,
-) -> None:
-    estimate = estimated(labels)
-    assert (estimate.compute_capability, estimate.cuda_version, estimate.driver_version) == (
-        capability,
-        cuda,
-        driver,
-    )
+def test_versions(labels: dict[str, str], expected: tuple[tuple[int, ...], tuple[int, ...], str]) -> None:
+    found = estimated(labels)
+    assert (found.compute_capability, found.cuda_version, found.driver_version) == expected
 
 
 @pytest.mark.parametrize(
@@ -229,7 +168,29 @@ TESLA = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": "1"}
     ],
 )
 def test_memory_that_no_gpu_has_says_nothing(labels: dict[str, str], memory_mib: int | None) -> None:
-    estimate = estimate_from_labels(labels, {})
-    assert estimate is not None
-    assert estimate.memory_mib == memory_mib
+    assert estimated(labels).memory_mib == memory_mib
     assert caps_from_labels(labels).memory_mib in (None, 16777216)
+
+
+@pytest.mark.parametrize(
+    ("labels", "pool"),
+    [
+        pytest.param({}, "", id="no label, no pool"),
+        pytest.param({"karpenter.sh/nodepool": "gpu"}, "gpu", id="Karpenter names it"),
+        pytest.param({"cloud.google.com/gke-nodepool": "a2"}, "a2", id="GKE does"),
+        pytest.param({"eks.amazonaws.com/nodegroup": "p5"}, "p5", id="EKS does"),
+        pytest.param({"kubernetes.azure.com/agentpool": "nc"}, "nc", id="AKS does"),
+        pytest.param(
+            {"node.kubernetes.io/instance-type": "p5.48xlarge", "karpenter.sh/nodepool": "gpu"},
+            "gpu",
+            id="the instance type is for nodes that are in no pool",
+        ),
+        pytest.param(
+            {"karpenter.sh/nodepool": "", "eks.amazonaws.com/nodegroup": "p5"},
+            "p5",
+            id="an empty label is none",
+        ),
+    ],
+)
+def test_the_pool_of_a_node(labels: dict[str, str], pool: str) -> None:
+    assert node_pool(labels) == pool

@@ -15,27 +15,26 @@ from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cycle.placement import Placement, Sizing, place, place_nominated
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.errors import OverAllocationError
-from scheduler_ext.core.gpu.gpu import Device, Holder, Memory, Report
+from scheduler_ext.core.gpu.gpu import Device, Holder, Memory
 from scheduler_ext.core.node.node import BoundPod, NodeInfo
 from scheduler_ext.core.node.nominated import seen_by
 from scheduler_ext.core.request.request import GpuRequest
 from tests.core.asked import share, whole
+from tests.core.cache.seen import cache_with, info_of
 from tests.core.reported import SHARE, WHOLE, bound, device, sliced, wants
 from tests.strategies import MIG_RESOURCES, RESOURCES, node_infos, requests
 
 ROOM = {WHOLE: 8, SHARE: 10**6, "nvidia.com/mig-1g.10gb": 8}
 ON_0 = {"c0": ("GPU-0",)}
 TWO = (device(0, memory=Memory(1000)), device(1, memory=Memory(1000)))
-SEEN = Holder(uid="a pod")
+TEN = tuple(device(i) for i in range(10))
+HELD = (device(0, holders=(Holder(uid="a pod"),)),)
+CUT = (device(0, mig=sliced(("1g.10gb", 0))),)
 
 
-def inventory(*devices: Device, allocatable: dict[str, int] | None = None, **report: str) -> Cache:
-    """One node, a, with a report of these devices; without a report if there are none."""
-    built = Cache(1000, 2000)
-    built.update_node("a", NodeRecord(uid="n", allocatable=ROOM if allocatable is None else allocatable), 0.0)
-    if devices:
-        built.update_report("a", Report(devices, **report), 0.0, 0.0)  # type: ignore[arg-type]
-    return built
+def inventory(*devices: Device) -> Cache:
+    """Node a with this report; without a report if there are no devices."""
+    return cache_with(*devices, allocatable=ROOM)
 
 
 def asking(request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = None) -> BoundPod:
@@ -43,45 +42,30 @@ def asking(request: GpuRequest, devices: Mapping[str, tuple[str, ...]] | None = 
 
 
 @pytest.mark.parametrize(
-    ("built", "pod", "says"),
+    ("devices", "pod", "says"),
     [
+        pytest.param(TWO, asking(whole(3)), "3 nvidia.com/gpu would be promised where 2 are left", id="GPUs"),
+        pytest.param(TEN, asking(whole(9)), "where 8 are left", id="more than kubelet hands out"),
+        pytest.param((), asking(whole(1)), "where 0 are left", id="where no GPU is known at all"),
         pytest.param(
-            inventory(*TWO),
-            asking(whole(3)),
-            "3 nvidia.com/gpu would be promised where 2 are left",
-            id="more whole GPUs than there are",
-        ),
-        pytest.param(
-            inventory(*TWO, allocatable={WHOLE: 1}),
-            asking(whole(2)),
-            "2 nvidia.com/gpu would be promised where 1 are left",
-            id="more than kubelet hands out",
-        ),
-        pytest.param(inventory(), asking(whole(1)), "where 0 are left", id="where no GPU is known at all"),
-        pytest.param(
-            inventory(*TWO),
+            TWO,
             asking(share(10), {"c0": ("GPU-x",)}),
             "the share of container c0 would be on GPU-x, which the node does not have",
             id="a share on a GPU of somewhere else",
         ),
         pytest.param(
-            inventory(replace(TWO[0], holders=(SEEN,)), TWO[1]),
-            asking(share(10), ON_0),
-            "GPU GPU-0 would be shared, and is held whole",
-            id="a share on a held GPU",
+            HELD, asking(share(10), ON_0), "GPU GPU-0 would be shared, and is held whole", id="a held GPU"
         ),
+        pytest.param(TWO, asking(share(-5), ON_0), f"-5 is no amount of {SHARE}", id="less than nothing"),
         pytest.param(
-            inventory(*TWO), asking(share(-5), ON_0), f"-5 is no amount of {SHARE}", id="less than nothing"
-        ),
-        pytest.param(
-            inventory(device(0, mig=sliced(("1g.10gb", 0)))),
-            asking(share(10), ON_0),
-            "GPU GPU-0 would be promised 10 of 0 MiB",
-            id="a share on a partitioned GPU",
+            CUT, asking(share(10), ON_0), "GPU GPU-0 would be promised 10 of 0 MiB", id="a partitioned GPU"
         ),
     ],
 )
-def test_too_much_raises_and_nothing_is_promised(built: Cache, pod: BoundPod, says: str) -> None:
+def test_too_much_raises_and_nothing_is_promised(
+    devices: tuple[Device, ...], pod: BoundPod, says: str
+) -> None:
+    built = inventory(*devices)
     before = built.info("a")
     with pytest.raises(OverAllocationError, match="pod ns/p on node a: ") as raised:
         built.assume(Intent(pod, "1", "me"), "a")
@@ -95,24 +79,13 @@ def test_on_a_node_that_is_not_there() -> None:
         inventory().assume(Intent(asking(share(1), ON_0), "1", "me"), "b")
 
 
-@pytest.mark.parametrize(
-    ("held", "uuids", "raises"),
-    [
-        pytest.param(1, ("GPU-0",), False, id="the other may be the one that is held"),
-        pytest.param(1, ("GPU-0", "GPU-1"), True, id="one of both is held"),
-    ],
-)
-def test_shares_beside_unreported_whole_gpus(held: int, uuids: tuple[str, ...], raises: bool) -> None:
+def test_shares_beside_unreported_whole_gpus() -> None:
     built = inventory(*TWO)
-    if held:
-        built.confirm(bound("w", wants(held, WHOLE)), "a", 0.0)
-    devices = {f"c{i}": (uuid,) for i, uuid in enumerate(uuids)}
-    intent = Intent(asking(share(*(10 for _ in uuids)), devices), "1", "me")
-    if not raises:
-        built.assume(intent, "a")
-        return
+    built.confirm(bound("w", wants(1, WHOLE)), "a", 0.0)
+    both = asking(share(10, 10), {"c0": ("GPU-0",), "c1": ("GPU-1",)})
     with pytest.raises(OverAllocationError, match="may be one that is held whole"):
-        built.assume(intent, "a")
+        built.assume(Intent(both, "1", "me"), "a")
+    built.assume(Intent(asking(share(10), ON_0), "1", "me"), "a")
 
 
 def test_a_gpu_with_shares_may_have_more_of_them_beside_whole_ones_elsewhere() -> None:
@@ -128,9 +101,7 @@ def test_facts_made_by_other_programs_never_raise() -> None:
     built = inventory(*TWO)
     built.confirm(bound("w", wants(5, WHOLE)), "a", 0.0)
     built.update_intents("a", [Intent(asking(share(5000), {"c0": ("GPU-x",)}), "1", "other")])
-    found = built.info("a")
-    assert found is not None
-    assert {pod.name for pod in found.pods} == {"w", "p"}
+    assert {pod.name for pod in info_of(built).pods} == {"w", "p"}
 
 
 def test_a_waiting_pod_holds_nothing_against_pods_that_filters_pass() -> None:
@@ -169,8 +140,7 @@ def test_filters_never_accept_too_much(
         if waits:
             built.nominate(pod, "a")
             continue
-        known = built.info("a")
-        assert known is not None
+        known = info_of(built)
         seen = seen_by(place_nominated(known, sizing) if known.nominated else known, pod.uid, priority)
         found = place(seen, request, sizing)
         if isinstance(found, Placement):

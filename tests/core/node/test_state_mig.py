@@ -1,4 +1,4 @@
-"""The resources of a node under every MIG strategy, and time-sliced or MPS-shared GPUs."""
+"""The resources of a node: whole GPUs, under every MIG strategy, and time-sliced or MPS-shared."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.core.gpu.gpu import Device, Holder
-from scheduler_ext.core.node.node import MigRoom
+from scheduler_ext.core.gpu.gpu import Holder
+from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.node.node import MigRoom, NodeInfo
 from scheduler_ext.core.node.state import resolve
 from tests.core.reported import (
     NAMES,
     ONE_G,
+    SHARE,
     SHARED,
     WHOLE,
     bound,
@@ -25,100 +27,96 @@ from tests.core.reported import (
 
 BY_UID = Holder(uid="uid-a")
 SEVEN = sliced(*(("1g.10gb", start) for start in range(7)))
+BOTH = sliced(("1g.10gb", 0), ("1g.10gb", 1), ("3g.40gb", 4), holders={1: Holder(uid="uid-z")})
+MIXED, SINGLE = {"mig_strategy": "mixed"}, {"mig_strategy": "single"}
+SLICES = {"sharing_strategy": "time-slicing", "replicas": 4}
+AMD = device(0, vendor="amd", model=canonical_model("MI300X", vendor="amd"))
+INTEL = device(1, vendor="intel", model=canonical_model("Max_1100", vendor="intel"))
+CUT = device(0, mig=SEVEN)
+SEVEN_G = device(1, mig=sliced(("7g.80gb", 0)))
+HELD = device(0, holders=(BY_UID,))
+CROWDED = device(0, holders=tuple(Holder(uid=f"uid-{i}") for i in range(5)))
+POD = bound("a", wants(1, WHOLE))
+SHARE_POD = bound("a", wants(100, SHARE), devices={"main": ("GPU-0",)})
 
 
-class TestMigStrategies:
-    def test_none_hands_out_partitioned_gpus_whole(self) -> None:
-        assert free_units(node(device(0, mig=SEVEN))) == {"GPU-0": {WHOLE: 1}}
-
-    def test_mixed_hands_out_instances_by_profile_and_other_gpus_whole(self) -> None:
-        both = sliced(("1g.10gb", 0), ("1g.10gb", 1), ("3g.40gb", 4), holders={1: Holder(uid="uid-z")})
-        info = node(device(0), device(1, mig=both), report={"mig_strategy": "mixed"})
-        assert free_units(info) == {
-            "GPU-0": {WHOLE: 1},
-            "GPU-1": {ONE_G: 1, "nvidia.com/mig-3g.40gb": 1},
-        }
-
-    def test_mixed_hands_out_nothing_of_a_gpu_without_instances(self) -> None:
-        assert free_units(node(device(0, mig=sliced()), report={"mig_strategy": "mixed"})) == {"GPU-0": {}}
-
-    def test_an_instance_has_the_memory_the_table_says(self) -> None:
-        slot = slots(node(device(0, mig=SEVEN), report={"mig_strategy": "mixed"}))["GPU-0"]
-        assert [(unit.memory_mib, unit.free_mib, unit.model.name) for unit in slot.units] == [
-            (9728, 9728, "A100-80GB")
-        ]
-
-    def test_an_instance_of_a_gpu_without_geometry_has_no_known_memory(self) -> None:
-        unknown = replace(SEVEN, geometry=None)
-        slot = slots(node(device(0, mig=unknown), report={"mig_strategy": "mixed"}))["GPU-0"]
-        assert [(unit.free, unit.memory_mib, unit.mig_room) for unit in slot.units] == [(7, 0, None)]
-
-    def test_single_hands_out_instances_as_gpus_under_the_name_of_the_slice(self) -> None:
-        info = node(device(0, mig=SEVEN), device(1, mig=SEVEN), report={"mig_strategy": "single"})
-        assert free_units(info) == {"GPU-0": {WHOLE: 7}, "GPU-1": {WHOLE: 7}}
-        unit = slots(info)["GPU-0"].units[0]
-        assert (unit.memory_mib, unit.model.name) == (9728, "A100-80GB-MIG-1G.10GB")
-
-    @pytest.mark.parametrize(
-        "devices",
-        [
-            pytest.param((device(0, mig=SEVEN), device(1)), id="a GPU that is not partitioned"),
-            pytest.param(
-                (device(0, mig=SEVEN), device(1, mig=sliced(("7g.80gb", 0)))), id="two different profiles"
-            ),
-        ],
-    )
-    def test_single_in_an_invalid_mix_hands_out_nothing(self, devices: tuple[Device, ...]) -> None:
-        info = node(*devices, report={"mig_strategy": "single"})
-        assert free_units(info) == {"GPU-0": {}, "GPU-1": {}}
-
-    def test_single_on_a_node_without_partitioned_gpus_hands_them_out_whole(self) -> None:
-        assert free_units(node(device(0), report={"mig_strategy": "single"})) == {"GPU-0": {WHOLE: 1}}
-
-    def test_the_next_instance_may_lie_at_any_free_one_of_its_profile(self) -> None:
-        mig = sliced(("1g.10gb", 6), ("1g.10gb", 0), ("3g.40gb", 4), ("1g.10gb", 1), holders={1: BY_UID})
-        assert mig.geometry is not None
-        slot = slots(node(device(0, mig=mig), report={"mig_strategy": "mixed"}))["GPU-0"]
-        assert [unit.mig_room for unit in slot.units] == [
-            MigRoom(mig.geometry, 0b0000_0010, 1, "1g.10gb", (0, 6)),
-            MigRoom(mig.geometry, 0b0000_0010, 1, "3g.40gb", (4,)),
-        ]
+@pytest.mark.parametrize(
+    ("info", "free"),
+    [
+        pytest.param(
+            node(HELD, device(1), pods=(POD,)), [{WHOLE: 0}, {WHOLE: 1}], id="a held and a free one"
+        ),
+        pytest.param(node(device(0), pods=(SHARE_POD,)), [{WHOLE: 0}], id="one with a share is not whole"),
+        pytest.param(
+            node(AMD, INTEL),
+            [{"amd.com/gpu": 1}, {"gpu.intel.com/i915": 1, "gpu.intel.com/xe": 1}],
+            id="a vendor's GPUs under its names alone",
+        ),
+        pytest.param(node(CUT), [{WHOLE: 1}], id="partitioned ones whole without MIG"),
+        pytest.param(
+            node(device(0), device(1, mig=BOTH), report=MIXED),
+            [{WHOLE: 1}, {ONE_G: 1, "nvidia.com/mig-3g.40gb": 1}],
+            id="MIG mixed: instances by profile, and other GPUs whole",
+        ),
+        pytest.param(node(device(0, mig=sliced()), report=MIXED), [{}], id="nothing without instances"),
+        pytest.param(
+            node(CUT, device(1), report=SINGLE), [{}, {}], id="MIG single: nothing beside a whole one"
+        ),
+        pytest.param(node(CUT, SEVEN_G, report=SINGLE), [{}, {}], id="nor of two different profiles"),
+        pytest.param(node(device(0), report=SINGLE), [{WHOLE: 1}], id="whole GPUs if none is partitioned"),
+        pytest.param(
+            node(HELD, pods=(POD,), report=SLICES), [{WHOLE: 3, SHARED: 3}], id="a held replica leaves others"
+        ),
+        pytest.param(
+            node(CROWDED, report=SLICES), [{WHOLE: 0, SHARED: 0}], id="more holders than replicas leave none"
+        ),
+        pytest.param(
+            node(CUT, report=MIXED | SLICES),
+            [{ONE_G: 28, f"{ONE_G}.shared": 28}],
+            id="time-sliced instances under both names",
+        ),
+    ],
+)
+def test_the_free_units_of_each_gpu(info: NodeInfo, free: list[dict[str, int]]) -> None:
+    assert free_units(info) == {f"GPU-{i}": units for i, units in enumerate(free)}
 
 
-class TestSharing:
-    @pytest.mark.parametrize(
-        ("strategy", "part_mib"),
-        [
-            pytest.param("time-slicing", 81920, id="time-slicing divides no memory"),
-            pytest.param("mps", 20480, id="MPS gives each replica its part"),
-        ],
-    )
-    def test_replicas_are_offered_under_both_names(self, strategy: str, part_mib: int) -> None:
-        info = node(device(0), report={"sharing_strategy": strategy, "replicas": 4})
-        assert [(u.resource, u.free, u.memory_mib, u.free_mib) for u in slots(info)["GPU-0"].units] == [
-            (WHOLE, 4, part_mib, part_mib),
-            (SHARED, 4, part_mib, part_mib),
-        ]
-        assert resolve(info, NAMES, 10).state.shared
+def test_an_instance_has_the_memory_the_table_says() -> None:
+    (unit,) = slots(node(CUT, report=MIXED))["GPU-0"].units
+    assert (unit.memory_mib, unit.free_mib, unit.model.name) == (9728, 9728, "A100-80GB")
+    unknown = replace(SEVEN, geometry=None)
+    (unit,) = slots(node(device(0, mig=unknown), report=MIXED))["GPU-0"].units
+    assert (unit.free, unit.memory_mib, unit.mig_room) == (7, 0, None)
 
-    def test_a_held_replica_leaves_the_others(self) -> None:
-        pods = (bound("a", wants(1, SHARED)),)
-        info = node(
-            device(0, holders=(BY_UID,)),
-            pods=pods,
-            report={"sharing_strategy": "time-slicing", "replicas": 4},
-        )
-        assert free_units(info) == {"GPU-0": {WHOLE: 3, SHARED: 3}}
 
-    def test_more_holders_than_replicas_leave_none(self) -> None:
-        strangers = tuple(Holder(uid=f"uid-{i}") for i in range(5))
-        info = node(device(0, holders=strangers), report={"sharing_strategy": "mps", "replicas": 4})
-        assert free_units(info) == {"GPU-0": {WHOLE: 0, SHARED: 0}}
+def test_single_hands_out_instances_as_gpus_under_the_name_of_the_slice() -> None:
+    info = node(CUT, device(1, mig=SEVEN), report=SINGLE)
+    assert free_units(info) == {"GPU-0": {WHOLE: 7}, "GPU-1": {WHOLE: 7}}
+    (unit,) = slots(info)["GPU-0"].units
+    assert (unit.memory_mib, unit.model.name) == (9728, "A100-80GB-MIG-1G.10GB")
 
-    def test_time_sliced_instances_are_offered_under_both_names(self) -> None:
-        mig = sliced(("1g.10gb", 0), ("1g.10gb", 1))
-        info = node(
-            device(0, mig=mig),
-            report={"mig_strategy": "mixed", "sharing_strategy": "time-slicing", "replicas": 3},
-        )
-        assert free_units(info) == {"GPU-0": {ONE_G: 6, f"{ONE_G}.shared": 6}}
+
+def test_the_next_instance_may_lie_at_any_free_one_of_its_profile() -> None:
+    mig = sliced(("1g.10gb", 6), ("1g.10gb", 0), ("3g.40gb", 4), ("1g.10gb", 1), holders={1: BY_UID})
+    assert mig.geometry is not None
+    slot = slots(node(device(0, mig=mig), report=MIXED))["GPU-0"]
+    assert [unit.mig_room for unit in slot.units] == [
+        MigRoom(mig.geometry, 0b0000_0010, 1, "1g.10gb", (0, 6)),
+        MigRoom(mig.geometry, 0b0000_0010, 1, "3g.40gb", (4,)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "part_mib"),
+    [
+        pytest.param("time-slicing", 81920, id="time-slicing divides no memory"),
+        pytest.param("mps", 20480, id="MPS gives each replica its part"),
+    ],
+)
+def test_replicas_are_offered_under_both_names(strategy: str, part_mib: int) -> None:
+    info = node(device(0), report={"sharing_strategy": strategy, "replicas": 4})
+    assert [(u.resource, u.free, u.memory_mib, u.free_mib) for u in slots(info)["GPU-0"].units] == [
+        (WHOLE, 4, part_mib, part_mib),
+        (SHARED, 4, part_mib, part_mib),
+    ]
+    assert resolve(info, NAMES, 10).state.shared

@@ -12,7 +12,7 @@ from hypothesis import event, given
 from scheduler_ext.core.cycle.cycle import FITS, filter_nodes
 from scheduler_ext.core.cycle.policy import Policy
 from scheduler_ext.core.filters import REASONS
-from scheduler_ext.core.gpu.gpu import Holder, Report
+from scheduler_ext.core.gpu.gpu import Device, Holder, Report
 from scheduler_ext.core.gpu.models import canonical_model
 from scheduler_ext.core.node.estimate import Estimate
 from scheduler_ext.core.node.node import NodeInfo
@@ -23,7 +23,7 @@ from tests.strategies import node_infos, requests, snapshot_of
 
 PLAIN = Estimate("nvidia", canonical_model("unknown", vendor="nvidia"), 4)
 """Four GPUs that a device plugin hands out, and no label says which."""
-ONE = ask(wants(1, WHOLE))
+ONE, TWO = ask(wants(1, WHOLE)), ask(wants(2, WHOLE))
 SICK = "node(s) had unhealthy GPUs"
 NO_REPORT = "node(s) had no fresh GPU inventory"
 TOO_FEW = "Insufficient nvidia.com/gpu per device"
@@ -48,16 +48,15 @@ def reason(info: NodeInfo, request: GpuRequest) -> str | None:
     return None if code == FITS else REASONS[code - 1].text
 
 
-def running(count: int, resource: str = WHOLE, name: str = "p") -> tuple[Any, ...]:
-    return (bound(name, wants(count, resource)),)
+def held_by(uid: str) -> Device:
+    return device(0, holders=(Holder(uid=uid),))
 
 
+P = (bound("p", wants(1, WHOLE)),)
 SICK_GPU = device(0, healthy=False)
-INSTANCES = sliced(("1g.10gb", 0), ("1g.10gb", 1))
-HELD_INSTANCES = replace(
-    INSTANCES,
-    instances=(replace(INSTANCES.instances[0], holder=Holder(uid="ended")), *INSTANCES.instances[1:]),
-)
+CORDONED = device(0, cordoned=True)
+AMD = NodeInfo("n", estimate=Estimate("amd", canonical_model("MI300X", vendor="amd"), 8))
+HELD = sliced(("1g.10gb", 0), ("1g.10gb", 1), holders={0: Holder(uid="ended")})
 
 
 @pytest.mark.parametrize(
@@ -65,49 +64,27 @@ HELD_INSTANCES = replace(
     [
         pytest.param(plain(), ONE, None, id="a node without any label takes whole GPUs by its allocatable"),
         pytest.param(plain(by_allocatable=False), ONE, NO_REPORT, id="unless the administrator refuses it"),
-        pytest.param(plain(), ask(wants(5, WHOLE)), TOO_FEW, id="and no more than there are"),
-        pytest.param(plain(pods=running(3)), ask(wants(2, WHOLE)), TOO_FEW, id="less what pods request"),
-        pytest.param(
-            plain(),
-            replace(ONE, models=("H100",)),
-            NO_REPORT,
-            id="no model that no label states",
-        ),
+        pytest.param(plain(pods=(bound("p", wants(3, WHOLE)),)), TWO, TOO_FEW, id="less what pods request"),
+        pytest.param(plain(), replace(ONE, models=("H100",)), NO_REPORT, id="no model that no label states"),
         pytest.param(plain(), replace(ONE, min_free_mib=1), NO_REPORT, id="no free memory, which is unknown"),
         pytest.param(plain(), ask(wants(1000, SHARE)), NO_REPORT, id="memory shares never"),
         pytest.param(plain({WHOLE: 4, ONE_G: 7}), ask(wants(7, ONE_G)), None, id="MIG instances by name"),
-        pytest.param(silent(device(0), device(1)), ask(wants(2, WHOLE)), None, id="a silent agent's GPUs"),
-        pytest.param(silent(SICK_GPU, device(1)), ask(wants(2, WHOLE)), SICK, id="and never a sick one"),
+        pytest.param(silent(device(0), device(1)), TWO, None, id="a silent agent's GPUs"),
+        pytest.param(silent(SICK_GPU, device(1)), TWO, SICK, id="and never a sick one"),
         pytest.param(
-            silent(SICK_GPU, device(1), pods=running(1)),
+            silent(SICK_GPU, device(1), pods=P),
             ONE,
             SICK,
-            id="not beside a new pod, which may have the healthy one",
+            id="not beside a pod, which may have the healthy one",
         ),
+        pytest.param(silent(CORDONED, device(1)), ONE, TOO_FEW, id="none beside a cordoned one"),
+        pytest.param(silent(held_by("ended"), device(1)), TWO, None, id="that of a pod that has ended since"),
+        pytest.param(silent(held_by("p"), device(1), pods=P), TWO, TOO_FEW, id="not of one that runs on"),
         pytest.param(
-            silent(device(0, cordoned=True), device(1)), ONE, TOO_FEW, id="none beside a cordoned one"
-        ),
-        pytest.param(
-            silent(device(0, holders=(Holder(uid="ended"),)), device(1)),
-            ask(wants(2, WHOLE)),
-            None,
-            id="a GPU of a pod that has ended since the last report",
-        ),
-        pytest.param(
-            silent(device(0, holders=(Holder(uid="p"),)), device(1), pods=running(1)),
-            ask(wants(2, WHOLE)),
-            TOO_FEW,
-            id="not the GPU of one that runs on",
-        ),
-        pytest.param(
-            silent(
-                device(0, mig=HELD_INSTANCES),
-                report={"mig_strategy": "mixed"},
-                allocatable={ONE_G: 2},
-            ),
+            silent(device(0, mig=HELD), report={"mig_strategy": "mixed"}, allocatable={ONE_G: 2}),
             ask(wants(2, ONE_G)),
             None,
-            id="also one of a pod that has ended since",
+            id="also its instance",
         ),
     ],
 )
@@ -117,7 +94,7 @@ def test_what_fits_without_a_fresh_report(info: NodeInfo, request_: GpuRequest, 
 
 def test_a_node_with_a_report_ranks_first() -> None:
     """Even a nearly full one, and even before a node that lost its agent a moment ago."""
-    full = replace(node(device(0), device(1), pods=running(1)), name="reported")
+    full = replace(node(device(0), device(1), pods=P), name="reported")
     infos = [full, replace(plain(), name="plain"), replace(silent(device(0)), name="silent")]
     decision = filter_nodes(ONE, snapshot_of(infos), Policy())
     totals = {info.name: decision.totals[decision.snapshot.state_at(info.name)] for info in infos}
@@ -146,60 +123,49 @@ def test_nothing_is_handed_out_twice_without_a_fresh_report(info: NodeInfo, requ
     assert info.freshness == "Fresh" or not request.units or request.min_free_mib == 0
 
 
-class TestWords:
-    @pytest.mark.parametrize(
-        ("info", "why", "what"),
-        [
-            pytest.param(
-                silent(device(0), report={"reported_at": "2026-11-03T10:00:00Z"}),
-                "its last report of 2026-11-03T10:00:00Z is too old",
-                "get pods --field-selector spec.nodeName=n",
-                id="an agent fell silent",
-            ),
-            pytest.param(
-                plain(agent_label="keeps away"),
-                "its label gpu.scheduler-ext.io/agent keeps the agent away",
-                "may run there, with `kubectl label node n gpu.scheduler-ext.io/agent=true --overwrite`",
-                id="an administrator's label",
-            ),
-            pytest.param(
-                plain(agent_label="brings"),
-                "no agent has reported on it",
-                "kubectl -n gpu-scheduler-agent get pods",
-                id="an agent that cannot read the GPUs",
-            ),
-        ],
-    )
-    def test_the_cause_and_the_remedy(self, info: NodeInfo, why: str, what: str) -> None:
-        assert why in cause(info)
-        assert what in (remedy(info) or "")
+@pytest.mark.parametrize(
+    ("info", "why", "what"),
+    [
+        pytest.param(
+            silent(device(0), report={"reported_at": "2026-11-03T10:00:00Z"}),
+            "its last report of 2026-11-03T10:00:00Z is too old",
+            "get pods --field-selector spec.nodeName=n",
+            id="an agent fell silent",
+        ),
+        pytest.param(
+            plain(agent_label="keeps away"),
+            "its label gpu.scheduler-ext.io/agent keeps the agent away",
+            "may run there, with `kubectl label node n gpu.scheduler-ext.io/agent=true --overwrite`",
+            id="an administrator's label",
+        ),
+        pytest.param(
+            plain(agent_label="brings"),
+            "no agent has reported on it",
+            "kubectl -n gpu-scheduler-agent get pods",
+            id="an agent that cannot read the GPUs",
+        ),
+        pytest.param(AMD, "only NVIDIA GPUs have an agent", "none", id="another vendor has no agent"),
+    ],
+)
+def test_the_cause_and_the_remedy(info: NodeInfo, why: str, what: str) -> None:
+    assert why in cause(info)
+    assert what in (remedy(info) or "none")
 
-    def test_gpus_of_other_vendors_have_no_agent(self) -> None:
-        amd = NodeInfo("n", estimate=Estimate("amd", canonical_model("MI300X", vendor="amd"), 8))
-        assert cause(amd) == "only NVIDIA GPUs have an agent"
-        assert remedy(amd) is None
+
+FRESH = silent(device(0), freshness="Fresh", agent_label="lacks")
+SLICES = NodeInfo("n", report=Report((device(0),), from_slices=True), agent_label="lacks")
 
 
 @pytest.mark.parametrize(
-    ("info", "has_nvidia", "lacking"),
+    ("info", "lacking"),
     [
-        pytest.param(plain(agent_label="lacks"), True, True, id="NVIDIA's device plugin alone"),
-        pytest.param(plain(agent_label="brings"), True, False, id="a label that brings an agent"),
-        pytest.param(plain(agent_label="keeps away"), True, False, id="a label that keeps the agent away"),
-        pytest.param(
-            silent(device(0), freshness="Fresh", agent_label="lacks"),
-            True,
-            False,
-            id="an agent reports anyway",
-        ),
-        pytest.param(silent(device(0), agent_label="lacks"), True, True, id="it reports no more"),
-        pytest.param(
-            NodeInfo("n", report=Report((device(0),), from_slices=True), agent_label="lacks"),
-            True,
-            True,
-            id="ResourceSlices are no agent's report",
-        ),
+        pytest.param(plain(agent_label="lacks"), True, id="NVIDIA's device plugin alone"),
+        pytest.param(plain(agent_label="brings"), False, id="a label that brings an agent"),
+        pytest.param(plain(agent_label="keeps away"), False, id="a label that keeps the agent away"),
+        pytest.param(FRESH, False, id="an agent reports anyway"),
+        pytest.param(silent(device(0), agent_label="lacks"), True, id="it reports no more"),
+        pytest.param(SLICES, True, id="ResourceSlices are no agent's report"),
     ],
 )
-def test_nodes_that_lack_an_agent(info: NodeInfo, has_nvidia: bool, lacking: bool) -> None:
-    assert lacks_agent(info, has_nvidia=has_nvidia) is lacking
+def test_nodes_that_lack_an_agent(info: NodeInfo, lacking: bool) -> None:
+    assert lacks_agent(info, has_nvidia=True) is lacking

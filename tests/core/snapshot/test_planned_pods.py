@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler_ext.core.cycle.cycle import filter_nodes
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.core.node.nominated import seen_by, seen_differently
+from scheduler_ext.core.node.nominated import seen_differently
 from scheduler_ext.core.snapshot.planned_pods import PlannedPods
 from scheduler_ext.core.snapshot.table import Table
-from tests.core.asked import whole
 from tests.core.planning.planning_lab import SIZING, gpus_node, waiting
 
 UIDS = ("p", "q", "r", "s")
@@ -50,21 +46,3 @@ def test_a_table_keeps_the_index_up_to_date(states: list[dict[str, tuple[int, in
         assert {uid: found.node_of(uid) for uid in UIDS} == {
             uid: f"n{state[uid][0]}" if uid in state else None for uid in UIDS
         }
-
-
-def test_a_planned_pod_takes_its_room_from_all_but_more_important_pods_and_itself() -> None:
-    low, high = waiting("low", priority=1).pod, waiting("high", priority=5).pod
-    info = gpus_node("n", 2, planned=[low, high])
-    table = Table({"n": SIZING.resolved(info)})
-    alone = table.snapshot(1)
-    free = {}
-    for uid, priority in (("new", 0), ("new", 3), ("new", 9), ("low", 1), ("high", 5)):
-        seen = seen_by(info, uid, priority)
-        state = SIZING.resolved(seen).state
-        free[uid, priority] = sum(unit.free for slot in state.slots for unit in slot.units) - sum(
-            unknown for _, unknown, _ in state.limits
-        )
-    assert free == {("new", 0): 0, ("new", 3): 1, ("new", 9): 2, ("low", 1): 1, ("high", 5): 2}
-    assert not filter_nodes(whole(), alone, SIZING.policy).fits[alone.state_at("n")]
-    assert SIZING.resolved(info).info is info
-    assert replace(info, planned=()) != info

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 
-from scheduler_ext.core.gpu.gpu import Holder, Memory
+from scheduler_ext.core.gpu.gpu import Memory
 from scheduler_ext.core.node.node import UNKNOWN_NODE, NodeInfo, NodeState
 from scheduler_ext.core.snapshot.snapshot import Snapshot
 from tests import oracle
@@ -24,34 +24,22 @@ def state(snapshot: Snapshot, name: str) -> NodeState:
     return snapshot.states[int(snapshot.state_of[snapshot.row_of[name]])]
 
 
-HELD = (Holder(uid="someone"),)
+USED = device(0, memory=Memory(81920, used_mib=5000))
 
 
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
         pytest.param(node(device(0)), node(device(0)), True, id="equal nodes share a state"),
+        pytest.param(node(device(0)), node(device(3)), True, id="whatever the UUIDs and indices"),
         pytest.param(
-            node(device(0, uuid="GPU-a")),
-            node(device(3, uuid="GPU-b")),
+            node(USED, device(1)),
+            node(device(0), device(1, memory=USED.memory)),
             True,
-            id="whatever the UUIDs and indices",
+            id="whichever is in use",
         ),
-        pytest.param(
-            node(device(0, holders=HELD), device(1)),
-            node(device(0), device(1, holders=HELD)),
-            True,
-            id="whichever of equal GPUs is held",
-        ),
-        pytest.param(
-            node(device(0, memory=Memory(81920, used_mib=5000))),
-            node(device(0, memory=Memory(81920, used_mib=6000))),
-            False,
-            id="but not with different memory in use",
-        ),
-        pytest.param(node(device(0)), node(device(0, healthy=False)), False, id="nor with different health"),
+        pytest.param(node(USED), node(device(0)), False, id="but not with different memory in use"),
         pytest.param(node(device(0)), node(device(0), spot=True), False, id="nor a spot node with another"),
-        pytest.param(node(device(0)), node(device(0), device(1)), False, id="nor with more GPUs"),
     ],
 )
 def test_nodes_share_a_state_when_no_decision_could_distinguish_them(
@@ -60,14 +48,6 @@ def test_nodes_share_a_state_when_no_decision_could_distinguish_them(
     snapshot = snapshot_of([*named(one, "a"), *named(other, "b")])
     row_a, row_b = snapshot.rows(["a", "b"])
     assert bool(snapshot.state_of[row_a] == snapshot.state_of[row_b]) is same
-
-
-def test_a_state_knows_how_many_nodes_are_in_it() -> None:
-    snapshot = snapshot_of([*named(node(device(0)), "a", "b", "c"), *named(node(), "d")])
-    counts = {state: int(n) for state, n in zip(snapshot.states, snapshot.node.count, strict=True)}
-    assert counts[state(snapshot, "a")] == 3
-    assert counts[state(snapshot, "d")] == 1
-    assert counts[UNKNOWN_NODE] == 0
 
 
 def test_names_of_no_node_are_in_the_state_of_an_unknown_node() -> None:
@@ -96,6 +76,7 @@ def test_every_column_says_what_the_states_say(cluster: Sequence[NodeInfo]) -> N
     nodes = resolved(cluster)
     assert all(state(snapshot, name) == node.state for name, node in nodes.items())
     for column, found in enumerate(snapshot.states):
+        assert snapshot.node.count[column] == sum(node.state == found for node in nodes.values())
         assert snapshot.node.devices[column] == len(found.slots)
         assert snapshot.node.share_limit[column] == found.share_limit
         assert snapshot.node.cpu_free_milli[column] == found.cpu_free_milli

@@ -45,13 +45,24 @@ def decided(snapshot: Snapshot, request: GpuRequest) -> dict[str, tuple[int, flo
     }
 
 
+def arrays(snapshot: Snapshot) -> list[npt.NDArray[np.generic]]:
+    columns: list[DeviceColumns | UnitColumns | NodeColumns] = [
+        snapshot.devices,
+        snapshot.node,
+        *snapshot.units.values(),
+    ]
+    found = [getattr(each, part.name) for each in columns for part in fields(each)]
+    return [snapshot.state_of, snapshot.name_rank, *found]
+
+
 @given(st.lists(node_infos(), min_size=4, max_size=4), changes, st.lists(requests(), min_size=1, max_size=3))
-def test_decisions_equal_those_of_a_new_table(
+def test_decisions_equal_those_of_a_new_table_and_what_is_published_stays(
     infos: list[NodeInfo], history: list[dict[str, int]], asked: list[GpuRequest]
 ) -> None:
     kinds: list[NodeInfo | None] = [*infos, None]
     table = Table({}, spare=2)
     nodes: dict[str, Node | None] = {}
+    published: list[tuple[Snapshot, list[bytes], dict[str, Node]]] = []
     for change in history:
         changed = {
             key: node for name, kind in change.items() for key, node in named(name, kinds[kind]).items()
@@ -64,30 +75,10 @@ def test_decisions_equal_those_of_a_new_table(
         assert dict(followed.nodes) == present
         for request in asked:
             assert decided(followed, request) == decided(rebuilt, request)
-
-
-def arrays(snapshot: Snapshot) -> list[npt.NDArray[np.generic]]:
-    columns: list[DeviceColumns | UnitColumns | NodeColumns] = [
-        snapshot.devices,
-        snapshot.node,
-        *snapshot.units.values(),
-    ]
-    found = [getattr(each, part.name) for each in columns for part in fields(each)]
-    return [snapshot.state_of, snapshot.name_rank, *found]
-
-
-@given(st.lists(node_infos(), min_size=4, max_size=4), changes)
-def test_published_snapshots_never_change(infos: list[NodeInfo], history: list[dict[str, int]]) -> None:
-    kinds: list[NodeInfo | None] = [*infos, None]
-    table = Table({}, spare=2)
-    published: list[tuple[Snapshot, list[bytes], dict[str, Node]]] = []
-    for change in history:
-        table.update({k: n for name, kind in change.items() for k, n in named(name, kinds[kind]).items()})
-        snapshot = table.snapshot(1)
-        published.append((snapshot, [a.tobytes() for a in arrays(snapshot)], dict(snapshot.nodes)))
-    for snapshot, was, nodes in published:
-        assert [a.tobytes() for a in arrays(snapshot)] == was
-        assert dict(snapshot.nodes) == nodes
+        published.append((followed, [each.tobytes() for each in arrays(followed)], present))
+    for snapshot, was, present in published:
+        assert [each.tobytes() for each in arrays(snapshot)] == was
+        assert dict(snapshot.nodes) == present
 
 
 @pytest.fixture
@@ -111,23 +102,14 @@ def test_an_unused_state_gives_its_column_to_the_next(table: Table) -> None:
     assert max(widths) <= 4
 
 
-def test_a_node_that_goes_before_it_came_changes_nothing(table: Table) -> None:
-    table.update({"stranger": None})
-    assert set(table.snapshot(2).nodes) == {f"n{i}" for i in range(9)}
-
-
-def partitioned(*healthy: bool) -> NodeInfo:
-    """A node whose GPUs are all cut into instances."""
-    devices = (device(i, healthy=each, mig=sliced(("1g.10gb", 0))) for i, each in enumerate(healthy))
-    return node(*devices, report={"mig_strategy": "mixed"})
-
-
 @pytest.mark.parametrize("healthy", [True, False], ids=["free ones", "those of a sick GPU"])
 def test_a_column_used_again_offers_nothing_of_its_former_state(table: Table, healthy: bool) -> None:
     """The column had whole GPUs; the next state has none."""
     table.update(named("n3", node(device(0), device(1, healthy=healthy), spot=True)))
     table.update(named("n3", node(device(0))))
-    table.update(named("n3", partitioned(True, True)))
+    cut = sliced(("1g.10gb", 0))
+    partitioned = node(device(0, mig=cut), device(1, mig=cut), report={"mig_strategy": "mixed"})
+    table.update(named("n3", partitioned))
     followed = table.snapshot(2)
     rebuilt = build_snapshot(dict(followed.nodes), 2)
     assert len(followed.states) == len(rebuilt.states) == 3
