@@ -89,30 +89,3 @@ def test_microsoft_s_trace(tmp_path: Path) -> None:
     assert all(each["allocatedMilli"] > 5000 for each in runs)
     assert {name for each in runs for name in each["rejectedByClass"]} <= {"1-gpu", "2-gpu"}
     assert notes == "Note: cluster_job_log: 1 of 3 jobs have no recorded GPUs; they are left out\n"
-
-
-@pytest.mark.parametrize(
-    ("args", "told"),
-    [
-        pytest.param(
-            ("--dump", "d", "--nodes", "n", "--pods", "p"),
-            "--dump: has nodes and pods; give it without --nodes and --pods",
-            id="a dump and files",
-        ),
-        pytest.param(
-            ("--dump", "d", "--generate", "9"),
-            "--generate: is for generated nodes and pods",
-            id="generated too",
-        ),
-        pytest.param(
-            ("--dump", "d", "--write", "w"), "--write: is for generated nodes and pods", id="written"
-        ),
-        pytest.param(("--format", "philly"), "--format: is that of --nodes and --pods", id="a format alone"),
-        pytest.param(("--dump", "d", "--format", "openb"), "--format: is that of", id="a dump's format"),
-        pytest.param(("--format", "helios"), "'helios' is not one of", id="another format"),
-    ],
-)
-def test_usage(args: tuple[str, ...], told: str) -> None:
-    result = run(*TRACE, *args)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert told in result.stderr

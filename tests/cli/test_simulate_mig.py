@@ -1,9 +1,7 @@
-"""`scheduler-ext simulate mig`: report, table, CSV, and errors of one line."""
+"""`scheduler-ext simulate mig`: report, table, and errors of one line."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
 from pathlib import Path
@@ -54,16 +52,10 @@ def test_an_error_is_one_line(args: list[str], says: str) -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        pytest.param(["--seeds", "51-42"], "write 42-51", id="a range the wrong way round"),
-        pytest.param(["--seeds", "4x"], "'4x' is no seed", id="no seed"),
         pytest.param(["--seeds", "0-99999999"], "more than 10000 seeds", id="a slip of the keyboard"),
-        pytest.param(["--load", "nan"], "'--load': nan is no finite number", id="a load that is no number"),
         pytest.param(
             ["--policy", "magic"], "magic: unknown; known are best-fit, default, fgd", id="an unknown policy"
         ),
-        pytest.param(["--policy", "mfi,"], "'mfi,' has an empty name", id="a comma too much"),
-        pytest.param(["--jobs", "0"], "'--jobs': 0 runs at a time; give 1 or more", id="no jobs"),
-        pytest.param(["--out", "f"], "add -o json or -o csv", id="a table into a file"),
     ],
 )
 def test_a_usage_error_says_what_to_write(args: list[str], says: str) -> None:
@@ -82,12 +74,3 @@ def test_a_usage_error_says_what_to_write(args: list[str], says: str) -> None:
 def test_seeds(text: str, seeds: list[int]) -> None:
     result = run("simulate", "mig", "--gpus", "1", "--arrivals", "1", "--seeds", text, "-o", "json")
     assert [row["seed"] for row in json.loads(result.stdout)["runs"]] == seeds
-
-
-def test_csv_into_a_file(tmp_path: Path) -> None:
-    out = tmp_path / "runs.csv"
-    result = run(*FAST, "-o", "csv", "--out", out)
-    assert (result.exit_code, result.stdout) == (0, "")
-    rows = list(csv.DictReader(io.StringIO(out.read_text())))
-    assert [row["seed"] for row in rows] == ["42", "43"]
-    assert float(rows[0]["sliceAcceptancePercent"]) > 0
