@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from scheduler_ext.explain.explain import explain
-from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.whatif.capacity import capacity
 from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import read_objects, read_pods
+from scheduler_ext.wire.objects import read_pods
 from tests.dra_objects import (
     WHOLE,
     claim_template,
@@ -25,6 +24,7 @@ from tests.dra_objects import (
     taint_rule,
 )
 from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
+from tests.views.seen import state
 
 CONFIG = Configuration()
 IS_A100 = "device.attributes['gpu.nvidia.com'].productName.contains('A100')"
@@ -42,10 +42,6 @@ CLUSTER = [
 ]
 
 
-def state(objects: Sequence[Json]) -> ClusterState:
-    return state_of(read_objects(inventory(*objects)), "test", CONFIG.resource_names())
-
-
 def by_template(name: str = "train", template: str = "asked", **more: Any) -> Json:
     claims = [{"name": "gpu", "resourceClaimTemplateName": template}]
     return pod(name, resourceClaims=claims, **more)
@@ -57,7 +53,7 @@ def by_claim(name: str, claim: str, **more: Any) -> Json:
 
 def explained(asking: Json, *objects: Json) -> Json:
     (read,) = read_pods(inventory(asking))
-    return explain(read, state(objects), CONFIG)
+    return explain(read, state(*objects), CONFIG)
 
 
 def asked(*requests: Json, more: Sequence[Json] = ()) -> Json:
@@ -67,7 +63,7 @@ def asked(*requests: Json, more: Sequence[Json] = ()) -> Json:
 
 def placed(pods: Sequence[Json], *objects: Json) -> list[Json]:
     """The outcome of these pods, one after the other."""
-    items: list[Json] = simulate(read_pods(inventory(*pods)), state(objects), CONFIG)["items"]
+    items: list[Json] = simulate(read_pods(inventory(*pods)), state(*objects), CONFIG)["items"]
     return items
 
 
@@ -187,7 +183,7 @@ def test_pods_that_share_a_claim_share_its_device() -> None:
 
 def test_capacity_counts_what_claims_leave() -> None:
     (read,) = read_pods(inventory(by_template()))
-    counted = capacity(read, state([*CLUSTER, claim_template("asked", request())]), CONFIG)
+    counted = capacity(read, state(*CLUSTER, claim_template("asked", request())), CONFIG)
     counts = {each["node"]: each["count"] for each in counted["nodes"]}
     assert counts == {"claimed": 2, "single": 1, "plugin": 0}
 

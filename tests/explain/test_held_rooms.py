@@ -6,18 +6,16 @@ import json
 import time
 from typing import Any
 
-import msgspec
 import pytest
 
 from scheduler_ext.explain.explain import explain
-from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.whatif.capacity import capacity
-from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
-from scheduler_ext.wire.objects import read_objects
+from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.times import time_text
 from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, node, pod
+from tests.views.seen import state
 
 WHOLE = "nvidia.com/gpu"
 CONFIGURATION = Configuration()
@@ -44,9 +42,9 @@ def cluster(*rooms: Json, left_s: float = 60.0, waiting: Json = W, shares: bool 
 
 def asked(objects: list[Json], asking: Json) -> tuple[Json, Json]:
     """The Explanation and the Capacity of a pod."""
-    state = state_of(read_objects(inventory(*objects)), "test", CONFIGURATION.resource_names())
-    decoded = msgspec.json.decode(json.dumps(asking).encode(), type=kube.Pod)
-    return explain(decoded, state, CONFIGURATION), capacity(decoded, state, CONFIGURATION)
+    (read,) = read_pods(inventory(asking))
+    there = state(*objects)
+    return explain(read, there, CONFIGURATION), capacity(read, there, CONFIGURATION)
 
 
 def asks(count: int = 1, name: str = "v", **spec: Any) -> Json:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from scheduler_ext.sim.cluster_dump import ClusterDump
@@ -34,8 +31,7 @@ def world_of(*objects: Json) -> World:
 
 
 def kinds_of(dump: ClusterDump, *pods: Json) -> list[PodKind]:
-    text = json.dumps({"kind": "List", "items": pods}).encode()
-    return [each.kind for each in dump.trace_pods(read_pods(text))]
+    return [each.kind for each in dump.trace_pods(read_pods(inventory(*pods)))]
 
 
 UNLIMITED = (2**30, 10**12)
@@ -253,16 +249,10 @@ def test_what_is_ignored_is_noted() -> None:
     ]
 
 
-def results_of(dump: ClusterDump, *pods: Json, policies: tuple[str, ...] = ("default", "fgd")) -> Any:
-    text = json.dumps({"kind": "List", "items": pods}).encode()
-    new = dump.trace_pods(read_pods(text))
-    return list(compare_policies(dump, new, dict.fromkeys(policies), CONFIG.policy()))
-
-
 def test_policies_start_with_the_running_pods() -> None:
     dump = dump_of(gpu_node("n", [gpu(index) for index in range(4)]), pod("held", {WHOLE: "1"}, on="n"))
-    new = [pod(name, {WHOLE: "2"}) for name in ("first", "second")]
-    for result in results_of(dump, *new):
+    new = dump.trace_pods(read_pods(inventory(*(pod(name, {WHOLE: "2"}) for name in ("first", "second")))))
+    for result in compare_policies(dump, new, dict.fromkeys(("default", "fgd")), CONFIG.policy()):
         assert (result.pods, result.pods_placed, result.not_placed) == (2, 1, ("default/second",))
         assert (result.gpus_placed, result.allocated_percent) == (2.0, 75.0)
         # One GPU is free, and half of the demand is pods of one GPU.
@@ -305,6 +295,5 @@ def test_pods_name_their_gangs() -> None:
         pod("b", {WHOLE: "1"}),
         pod("c", {WHOLE: "1"}, annotations={ANNOTATION + "gang-size": "2"}),
     ]
-    text = json.dumps({"kind": "List", "items": pods}).encode()
-    found = dump_of(GPU_2).trace_pods(read_pods(text))
+    found = dump_of(GPU_2).trace_pods(read_pods(inventory(*pods)))
     assert [each.gang for each in found] == ["default/train", "", ""]

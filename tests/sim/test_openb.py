@@ -16,6 +16,7 @@ from scheduler_ext.sim.generator import (
 )
 from scheduler_ext.sim.openb import read_nodes, read_pods, read_traces, write_pods, write_traces
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
+from scheduler_ext.sim.world import NodeShape
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\nn0,64000,262144,2,P100\nn1,8000,1000,0,\n"
 PODS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos\n"
@@ -28,15 +29,10 @@ def written(tmp_path: Path, text: str, name: str = "trace.csv") -> Path:
 
 
 def test_nodes(tmp_path: Path) -> None:
-    first, second = read_nodes(written(tmp_path, NODES))
-    assert (first.name, first.cpu_milli, first.memory_mib, first.gpus, first.model) == (
-        "n0",
-        64000,
-        262144,
-        2,
-        "P100",
-    )
-    assert second.gpus == 0
+    assert [*read_nodes(written(tmp_path, NODES))] == [
+        NodeShape("n0", 64000, 262144, 2, "P100"),
+        NodeShape("n1", 8000, 1000, 0, ""),
+    ]
 
 
 @pytest.mark.parametrize(

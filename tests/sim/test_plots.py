@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Outcome
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.protocols import run_inflation
@@ -47,11 +45,6 @@ def panels_of(monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: Sequence[
     monkeypatch.setattr(figure.Figure, "savefig", keep)
     write_plots(folder, outcomes)
     return list(drawn[0].axes)
-
-
-def lines_of(monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: Sequence[Outcome]) -> list[Any]:
-    """The drawn curves of allocation."""
-    return list(panels_of(monkeypatch, folder, outcomes)[0].lines)
 
 
 def curve_of(outcome: Outcome, policy: str, at_100: float, seed: int = 1) -> Outcome:
@@ -121,7 +114,7 @@ def test_a_curve_goes_over_all_loads_where_a_pod_is_several_per_cent(
     pods = tuple(TracePod(f"p-{milli}", PodKind(100, 100, 1, milli)) for milli in (300, 700, 1000))
     small = replace(SMALL, nodes=(NodeShape("node", 8000, 8000, 3, "T4"),), pods=pods)
     outcomes = [run_inflation(replace(small, seed=seed)) for seed in range(10)]
-    (line,) = lines_of(monkeypatch, tmp_path, outcomes)
+    (line,) = panels_of(monkeypatch, tmp_path, outcomes)[0].lines
     loads = line.get_xdata().tolist()
     assert loads == list(range(60, loads[-1] + 1))
     assert 100 < loads[-1] <= 130
@@ -137,9 +130,3 @@ def test_the_legend_has_names_that_begin_with_an_underscore(
     outcomes = [curve_of(outcome, policy, 90.0) for policy in ("default", "_mine")]
     legend = panels_of(monkeypatch, tmp_path, outcomes)[0].get_legend()
     assert [text.get_text().strip() for text in legend.get_texts()] == ["default", "_mine"]
-
-
-def test_a_missing_matplotlib_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(SimulationError, match=r"pip install 'scheduler-ext\[bench\]'"):
-        write_plots(tmp_path, [run_inflation(replace(SMALL, load=0.2))])

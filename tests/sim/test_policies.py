@@ -58,19 +58,6 @@ def test_ties(names: tuple[str, ...], published: str, fixed: bool, rule: str) ->
 
 
 @pytest.mark.parametrize(
-    ("policy", "nodes"),
-    [
-        pytest.param("fgd", {0}, id="FGD takes the first of equals"),
-        pytest.param("most-allocated", {0, 1}, id="most allocated takes any of them"),
-    ],
-)
-def test_a_policy_chooses_among_equals_as_it_was_published(policy: str, nodes: set[int]) -> None:
-    scheduler = scheduler_of(World(TWO_NODES), policy, Settings())
-    placements = [scheduler.choose(whole(1)) for _ in range(20)]
-    assert {placement.node for placement in placements if placement is not None} == nodes
-
-
-@pytest.mark.parametrize(
     ("policy", "placed", "kind", "node", "slots"),
     [
         pytest.param(

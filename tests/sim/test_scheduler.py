@@ -63,20 +63,6 @@ def test_random_ties_go_to_each_alike() -> None:
     assert min(winners.values()) > 60
 
 
-@pytest.mark.parametrize(
-    ("kind", "fits"),
-    [
-        pytest.param(PodKind(8000, 1000), True, id="all of the CPU"),
-        pytest.param(PodKind(8001, 1000), False, id="more CPU"),
-        pytest.param(PodKind(1, 100_001), False, id="more memory"),
-        pytest.param(whole(1, models=("T4",)), False, id="another model"),
-    ],
-)
-def test_the_pods_that_fit(kind: PodKind, fits: bool) -> None:
-    world = World(cluster_of((8000, 2, "A100")))
-    assert (scheduler_of(world).choose(kind) is not None) is fits
-
-
 def test_points_lose_no_best() -> None:
     cluster = cluster_of(*[(8000 + 1000 * index, 2, "A100") for index in range(30)])
     world = World(cluster)

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from scheduler_ext.defrag.movable import Rules, movable_pods
-from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.views.cost_report import cost_report
 from scheduler_ext.views.idle_pods import idle_pod_list
 from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.whatif.whatif import WhatIf
 from scheduler_ext.wire.config import Configuration, CostSection
-from scheduler_ext.wire.objects import read_objects, read_pods
+from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.times import time_text
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
+from tests.views.seen import state
 
 WHOLE, ONE_G = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 NOW = 1_800_000_000.0
@@ -28,10 +28,6 @@ MIG = {
 }
 SHARING = node("n", {SHARE: "73728"}, labels={"gpu.scheduler-ext.io/sharing": "memory"})
 PRICED = node("n", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/value": "1"})
-
-
-def state(*objects: Json) -> ClusterState:
-    return state_of(read_objects(inventory(*objects)), "test", CONFIG.resource_names())
 
 
 def device(*, held: bool, **fields: Any) -> Json:

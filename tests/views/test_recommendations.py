@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.views.recommendations import recommendation_list
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import read_objects
 from scheduler_ext.wire.times import seconds
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod, terminated
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, pod, terminated
+from tests.views.seen import state
 
 WHOLE = "nvidia.com/gpu"
 NOW = seconds("2026-11-20T12:00:00Z") or 0.0
@@ -43,9 +42,7 @@ def share(name: str, mib: int, started: str = DAY_AGO) -> Json:
 
 def recommended(*objects: Json, min_age_s: float = DAY_S) -> list[dict[str, Any]]:
     """The recommendations of all containers, each with its workload."""
-    config = Configuration()
-    state = state_of(read_objects(inventory(*objects)), "test", config.resource_names())
-    found = recommendation_list(state, config, NOW, min_age_s)
+    found = recommendation_list(state(*objects), Configuration(), NOW, min_age_s)
     return [
         each | {"of": f"{item['targetRef']['kind']}/{item['targetRef']['name']}"}
         for item in found["items"]
