@@ -81,17 +81,6 @@ def test_what_a_smaller_share_frees() -> None:
     assert found["frees"] == found["options"][0]["frees"] == freed
 
 
-def test_bounds_have_the_shape_of_vpa() -> None:
-    found = one(*share_node(used("p", 6000)), share("p", 16384))
-    assert {key: found[key] for key in ("containerName", "lowerBound", "upperBound", "uncappedTarget")} == {
-        "containerName": "main",
-        "lowerBound": {SHARE: "6144"},
-        # After a day, twice the target.
-        "upperBound": {SHARE: "13824"},
-        "uncappedTarget": {SHARE: "6912"},
-    }
-
-
 def owned(each: Json, kind: str, name: str) -> Json:
     each["metadata"]["ownerReferences"] = [{"kind": kind, "name": name, "uid": "u", "controller": True}]
     return each
@@ -132,11 +121,6 @@ def test_a_failure_on_the_largest_gpu_says_that_nothing_is_larger() -> None:
     found = one(*share_node(used("p", 72000)), terminated(share("p", 73728), LACKED))
     assert (found["verdict"], found["target"]) == ("raise", {SHARE: "73728"})
     assert found["reason"] == "ran out of GPU memory once, and the cluster has nothing larger"
-
-
-def test_no_recommendation_exceeds_the_largest_gpu_for_shares() -> None:
-    found = one(*share_node(used("p", 72000)), share("p", 40000))
-    assert (found["target"], found["uncappedTarget"]) == ({SHARE: "73728"}, {SHARE: "82944"})
 
 
 def two_containers(*devices: str) -> Json:
