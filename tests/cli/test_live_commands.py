@@ -167,19 +167,15 @@ def test_why_of_a_pod_that_is_gone(without: World, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("arguments", "code", "problem"),
     [
-        pytest.param(["why", "nobody"], 1, "pod default/nobody: there is no such pod", id="no such pod"),
-        pytest.param(["why", "ended"], 1, "pod default/ended: there is no such pod", id="a pod that ended"),
-        pytest.param(
-            ["node", "nowhere"], 1, "node nowhere: no node of this name has GPUs", id="no such node"
-        ),
-        pytest.param(["why", "default/waits"], 2, "-n chooses its namespace", id="a namespace in the name"),
+        ("why nobody", 1, "pod default/nobody: there is no such pod"),
+        ("why ended", 1, "pod default/ended: there is no such pod"),
+        ("node nowhere", 1, "node nowhere: no node of this name has GPUs"),
+        ("why default/waits", 2, "-n chooses its namespace"),
     ],
 )
-def test_questions_that_cannot_be_answered(
-    without: World, arguments: list[str], code: int, problem: str
-) -> None:
+def test_questions_that_cannot_be_answered(without: World, arguments: str, code: int, problem: str) -> None:
     without.server.store.put(PODS, pod("ended", {WHOLE: "1"}, phase="Failed"))
-    told = without.run(*arguments)
+    told = without.run(*arguments.split())
     assert (told[0], problem in told[2]) == (code, True)
 
 

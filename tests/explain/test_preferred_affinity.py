@@ -84,12 +84,6 @@ def test_the_preference_is_normalized_over_the_nodes_that_fit() -> None:
     ]
 
 
-def test_pods_are_placed_on_preferred_nodes_until_these_are_full() -> None:
-    pods = [preferring(in_zone(1, "roomy"), name=f"p{i}", limits={WHOLE: "2"}) for i in range(3)]
-    items = foreseen(pods, *cluster())
-    assert [item["node"] for item in items] == ["roomy", "roomy", "large"]
-
-
 _zones = st.sampled_from(("a", "b", "c"))
 _terms = st.lists(st.tuples(st.sampled_from((1, 2, 50, 100)), st.lists(_zones, min_size=1)), max_size=4)
 

@@ -61,6 +61,12 @@ def scheduler_of(
     return Scheduler(world, POLICIES[policy](target), settings or Settings(ties="first"), seed)
 
 
+def node_of(scheduler: Scheduler, kind: PodKind) -> int | None:
+    """The node that is chosen for a pod."""
+    placement = scheduler.choose(kind)
+    return None if placement is None else placement.node
+
+
 _models = st.sampled_from([(), ("A100",), ("T4",), MODELS])
 _cpus = st.sampled_from(CPUS_MILLI)
 kinds = st.one_of(

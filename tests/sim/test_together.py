@@ -129,11 +129,3 @@ def test_the_same_pods_arrive_whatever_the_batch() -> None:
     assert runs[0].arrived_milli == runs[1].arrived_milli
     # Each GPU is for a pod that uses all of it.
     assert runs[0].allocated_milli < runs[1].allocated_milli == 4000
-
-
-@pytest.mark.parametrize(("policy", "ties"), [("random", "random"), ("fgd", "first"), ("default", "random")])
-def test_policies_that_choose_by_chance_or_by_the_whole_cluster(policy: str, ties: str) -> None:
-    experiment = replace(SMALL, policy=policy, settings=Settings(ties=ties), batch=32, burst=32)
-    with watched():
-        run = run_inflation(experiment).run
-    assert run.rejected_milli > 0
