@@ -15,7 +15,7 @@ from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
-from tests.sim.test_protocols import SMALL
+from tests.sim.small import SMALL
 
 pytestmark = pytest.mark.process
 

@@ -13,15 +13,10 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.gpu.value_table import value_of
 from scheduler_ext.sim.arrivals import constrained, inflated, prioritised
 from scheduler_ext.sim.experiment import Experiment, Outcome
-from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.protocols import run_churn, run_inflation
 from scheduler_ext.sim.trace_workload import PodKind, TracePod, model_of
 from scheduler_ext.sim.world import Cluster, NodeShape
-from tests.sim.small import share, whole
-
-NODES = tuple(generate_nodes(12, seed=5))
-PODS = tuple(generate_pods(NODES, seed=5))
-SMALL = Experiment(trace="small", nodes=NODES, pods=PODS, policy="fgd", seed=42)
+from tests.sim.small import SMALL, share, whole
 
 
 @pytest.mark.parametrize("run", [run_inflation, run_churn])
