@@ -24,8 +24,6 @@ FILES = {
     "words": json.dumps(pod("p", {"cpu": "lots"})),
     "truth": json.dumps(pod("p", {WHOLE: True})),
     "unquoted": "kind: Pod\nmetadata: {name: p, labels: {a: on}}\n",
-    "sixty": "kind: Pod\nmetadata: {name: p}\nspec: {containers: "
-    "[{name: c, resources: {limits: {cpu: 1:30}}}]}\n",
     "amount": json.dumps(node("n", {WHOLE: "many"})),
     "type": json.dumps(gpu_node("n", [gpu(0, computeCapability=8.0)])),
     "typo": json.dumps(CONFIGURED | {"filter": {"maxCandidate": 5}}),
@@ -57,10 +55,6 @@ FILES = {
         (
             "explain -f {truth} --inventory {cluster}",
             "{truth}: Pod default/p: container 'main': nvidia.com/gpu",
-        ),
-        (
-            "explain -f {sixty} --inventory {cluster}",
-            "{sixty}: Pod default/p: cpu: quantity '1:30' cannot be",
         ),
         (
             "explain -f {unquoted} --inventory {cluster}",
