@@ -14,9 +14,9 @@ def test_tables_say_by_claim_beside_by_device_plugin(written: Written) -> None:
     ]
     plugin = [node("plugin", {WHOLE: "1"}), gpu_node("plugin", [gpu(0)])]
     objects = inventory(device_class(), node("two"), node("one"), *slices, *plugin)
-    cluster = written("cluster.json", objects.decode())
+    cluster = written("cluster.json", objects)
     asking = pod("train", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "asked"}])
-    file = written("pod.json", inventory(claim_template("asked", request(2)), asking).decode())
+    file = written("pod.json", inventory(claim_template("asked", request(2)), asking))
     table = run("explain", "-f", file, "--inventory", cluster).stdout
     assert table.startswith("Pod default/train asks 2 of gpu.nvidia.com by claim\n")
     assert "2 by claim" in table

@@ -24,10 +24,9 @@ def test_wide_names_all_the_pods_of_a_note(cluster: Path, written: Written) -> N
     assert "default/p5, default/p6)" in run(*asked, "-o", "wide").stdout
 
 
-def test_victims_and_notes_are_in_the_table(tmp_path: Path, written: Written) -> None:
-    path = tmp_path / "inventory.json"
+def test_victims_and_notes_are_in_the_table(written: Written) -> None:
     objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}), pod("x", {WHOLE: "1"}, on="n")]
-    path.write_bytes(inventory(*objects))
+    path = written("inventory.json", inventory(*objects))
     asking = pod("p", {WHOLE: "1"}, priority=9, schedulingGates=[{"name": "g"}])
     pods = written("pods.yaml", lot(asking))
     output = run("simulate", "cluster", "--cluster", path, "--pods", pods).stdout
@@ -39,11 +38,8 @@ def test_victims_and_notes_are_in_the_table(tmp_path: Path, written: Written) ->
 
 
 @pytest.mark.parametrize(("order", "placed"), [("file", "first"), ("priority", "second")])
-def test_the_order_is_that_of_the_file_unless_asked(
-    tmp_path: Path, written: Written, order: str, placed: str
-) -> None:
-    path = tmp_path / "inventory.json"
-    path.write_bytes(inventory(gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})))
+def test_the_order_is_that_of_the_file_unless_asked(written: Written, order: str, placed: str) -> None:
+    path = written("inventory.json", inventory(gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})))
     never: Json = {"preemptionPolicy": "Never"}
     pods = lot(pod("first", {WHOLE: "1"}, **never), pod("second", {WHOLE: "1"}, priority=5, **never))
     result = run(
@@ -59,11 +55,9 @@ NEW = lot(pod("one", {WHOLE: "1"}), pod("two", {WHOLE: "2"}))
 
 
 @pytest.fixture
-def half_full(tmp_path: Path) -> Path:
-    path = tmp_path / "half-full.json"
-    held = pod("held", {WHOLE: "1"}, on="b")
-    path.write_bytes(inventory(*(gpu_node(name, [gpu(0), gpu(1)]) for name in "ab"), held))
-    return path
+def half_full(written: Written) -> Path:
+    nodes = [gpu_node(name, [gpu(0), gpu(1)]) for name in "ab"]
+    return written("half-full.json", inventory(*nodes, pod("held", {WHOLE: "1"}, on="b")))
 
 
 def test_policies_are_compared(half_full: Path, written: Written, tmp_path: Path) -> None:

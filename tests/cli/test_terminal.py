@@ -122,10 +122,10 @@ def test_a_bar_is_coloured_by_runs(tmp_path: Path) -> None:
         "inventory --inventory {cluster}",
     ],
 )
-def test_names_do_not_act_on_a_terminal(tmp_path: Path, written: Written, arguments: str) -> None:
+def test_names_do_not_act_on_a_terminal(written: Written, arguments: str) -> None:
     hostile = "x\x1b[2J\u202e"
-    path = tmp_path / "inventory.json"
-    path.write_bytes(inventory(gpu_node(hostile, [gpu(0)]), node(hostile, {SHARE: "73728"})))
+    objects = gpu_node(hostile, [gpu(0)]), node(hostile, {SHARE: "73728"})
+    path = written("inventory.json", inventory(*objects))
     fits, large = (written(f"{mib}.yaml", pod(hostile, {SHARE: str(mib)})) for mib in (30_000, 9_000_000))
     shown = on_terminal(*arguments.format(cluster=path, fits=fits, large=large).split())
     shown = COLOUR.sub("", shown)

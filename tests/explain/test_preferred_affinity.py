@@ -23,9 +23,9 @@ def in_zone(weight: int, *zones: str) -> Json:
     return {"weight": weight, "preference": {"matchExpressions": [expression]}}
 
 
-def preferring(*terms: Json, name: str = "p", limits: Json | None = None) -> Json:
+def preferring(*terms: Json, name: str = "p", gpus: int = 1) -> Json:
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": list(terms)}}
-    return pod(name, limits or {WHOLE: "1"}, affinity=affinity)
+    return pod(name, {WHOLE: str(gpus)}, affinity=affinity)
 
 
 def cluster() -> list[Json]:
@@ -40,48 +40,45 @@ def cluster() -> list[Json]:
 
 
 @pytest.mark.parametrize(
-    ("terms", "order", "preferences", "best"),
+    ("gpus", "terms", "order", "preferences"),
     [
         pytest.param(
+            1,
             [in_zone(30, "large", "roomy")],
             ["roomy", "large", "tight"],
             [100, 100, 0],
-            ["roomy"],
             id="points decide between equally preferred nodes",
         ),
         pytest.param(
+            1,
             [in_zone(3, "tight"), in_zone(2, "large"), in_zone(2, "large"), in_zone(1, "roomy")],
             ["large", "tight", "roomy"],
             [100, 75, 25],
-            ["large"],
             id="the largest sum counts 100",
         ),
         pytest.param(
+            1,
             [*3 * [in_zone(100, "large", "roomy", "tight")], in_zone(2, "large"), in_zone(1, "roomy")],
             ["large", "tight", "roomy"],
             [100, 99, 99],
-            ["large"],
             id="differences below a step are no preference, except to the best",
+        ),
+        pytest.param(
+            2,
+            [in_zone(100, "tight"), in_zone(10, "roomy")],
+            ["roomy", "large", "tight"],
+            [100, 0, 0],
+            id="the largest sum of the nodes that fit",
         ),
     ],
 )
 def test_preferred_nodes_come_first(
-    terms: list[Json], order: list[str], preferences: list[int], best: list[str]
+    gpus: int, terms: list[Json], order: list[str], preferences: list[int]
 ) -> None:
-    explanation = explained(preferring(*terms), *cluster())
+    explanation = explained(preferring(*terms, gpus=gpus), *cluster())
     assert [entry["node"] for entry in explanation["nodes"]] == order
     assert [entry["preference"] for entry in explanation["nodes"]] == preferences
-    assert (explanation["best"], explanation["notModelled"]) == (best, [])
-
-
-def test_the_preference_is_normalized_over_the_nodes_that_fit() -> None:
-    asking = preferring(in_zone(100, "tight"), in_zone(10, "roomy"), limits={WHOLE: "2"})
-    explanation = explained(asking, *cluster())
-    assert [(entry["node"], entry["preference"]) for entry in explanation["nodes"]] == [
-        ("roomy", 100),
-        ("large", 0),
-        ("tight", 0),
-    ]
+    assert (explanation["best"], explanation["notModelled"]) == (order[:1], [])
 
 
 _zones = st.sampled_from(("a", "b", "c"))

@@ -27,7 +27,7 @@ OBJECTS = [
 
 @pytest.fixture
 def fragmented(written: Written) -> Path:
-    return written("fragmented.json", inventory(*OBJECTS).decode())
+    return written("fragmented.json", inventory(*OBJECTS))
 
 
 def answered(*args: str | Path, status: int = 0) -> Json:
@@ -98,15 +98,14 @@ NO_WHOLE_ONES = "1 free GPU on one node: no plan. Nearest now: node a offers MIG
     ],
 )
 def test_verdicts(written: Written, objects: list[Json], wanted: str, status: int, said: str) -> None:
-    path = written("cluster.json", inventory(*objects).decode())
+    path = written("cluster.json", inventory(*objects))
     result = run("defrag", "--for", wanted, "--inventory", path)
     assert (result.exit_code, said in result.stdout) == (status, True), result.stdout
 
 
-def test_the_value_at_risk_has_the_prices_of_costs(tmp_path: Path, written: Written) -> None:
-    path = tmp_path / "mig.json"
+def test_the_value_at_risk_has_the_prices_of_costs(written: Written) -> None:
     moved, asking = owned(pod("x", {MIG_HALF: "1"}, on="m")), pod("w", {MIG_HALF: "2"})
-    path.write_bytes(inventory(*mig_node("m", "x"), *mig_node("n", "y"), moved, asking))
+    path = written("mig.json", inventory(*mig_node("m", "x"), *mig_node("n", "y"), moved, asking))
     config = written("config.yaml", CONFIGURED | {"cost": {"perUnit": 2.0, "currency": "EUR"}})
     answer = answered("--for", "w", "--inventory", path, "--config", config)
     paid = json.loads(run("cost", "--inventory", path, "--config", config, "-o", "json").stdout)
