@@ -19,6 +19,7 @@ from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import GPU_NODES, NODES
 from tests.cluster.api.api_requests import lists
 from tests.cluster.api.api_server import ApiServer
+from tests.defrag.planning import owned
 from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, node, pod
 
 ANSWERED = "Note: answered from the cluster's objects, because no extender is available: "
@@ -228,9 +229,7 @@ class TestNamespaces:
 
 def test_times_of_a_saved_cluster_end_with_its_newest_report(tmp_path: Path) -> None:
     device = gpu(0, model="H100-80GB", holders=[holder("p")], idleSeconds=7200)
-    running = pod("p", {WHOLE: "1"}, on="n", schedulerName="gpu-scheduler")
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
-    running["metadata"]["ownerReferences"] = [owner]
+    running = owned(pod("p", {WHOLE: "1"}, on="n", schedulerName="gpu-scheduler"))
     saved = (gpu_node("n", [device, gpu(1)], reportedAt="2026-01-05T12:00:00Z"), node("n", {WHOLE: "2"}))
     path = tmp_path / "inventory.json"
 

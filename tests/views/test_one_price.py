@@ -14,6 +14,7 @@ from scheduler_ext.whatif.whatif import WhatIf
 from scheduler_ext.wire.config import Configuration, CostSection
 from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.times import time_text
+from tests.defrag.planning import owned
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
 from tests.views.seen import state
@@ -46,10 +47,8 @@ def device(*, held: bool, **fields: Any) -> Json:
 def running(asks: dict[str, str]) -> Json:
     on_first = {"devices.gpu.scheduler-ext.io/main": "GPU-0"} if SHARE in asks else {}
     each = pod("p", asks, on="n", annotations=on_first, schedulerName="gpu-scheduler")
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "s", "controller": True}
-    each["metadata"]["ownerReferences"] = [owner]
     each["status"]["startTime"] = time_text(NOW - HOURS * HOUR)
-    return each
+    return owned(each)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from tests.cli.commands import WHOLE, run, serving
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_requests import lists
+from tests.defrag.planning import owned
 from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod, terminated
 from tests.pages import SAMPLE
 
@@ -51,8 +52,7 @@ def test_a_shorter_time_is_an_option() -> None:
 def held() -> list[Json]:
     """A pod of a ReplicaSet on the GPU of a node."""
     peak: Json = {"uid": "uid-p", "memoryMiB": 100, "peakMiB": 6000}
-    asking = pod("p", {WHOLE: "1"}, on="n")
-    asking["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "web-5d", "controller": True}]
+    asking = owned(pod("p", {WHOLE: "1"}, on="n"), name="web-5d")
     asking["status"]["startTime"] = "2026-01-01T00:00:00Z"
     return [node("n", {WHOLE: "1"}), gpu_node("n", [gpu(0, holders=[peak])]), asking]
 
