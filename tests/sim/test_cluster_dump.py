@@ -79,10 +79,11 @@ def test_a_node(objects: list[Json], shape: NodeShape) -> None:
 
 
 @pytest.mark.parametrize(
-    ("objects", "note"),
+    ("objects", "names", "note"),
     [
         pytest.param(
             [gpu_node("m", [gpu(0)], sharing={"strategy": "time-slicing", "replicas": 4})],
+            ["n"],
             "1 node is left out: time-slicing or MPS",
             id="time-slicing",
         ),
@@ -91,23 +92,14 @@ def test_a_node(objects: list[Json], shape: NodeShape) -> None:
                 node(name, {WHOLE: "7"}, labels={**GFD_H100, "nvidia.com/mig.strategy": "single"})
                 for name in ("k", "m")
             ],
+            ["n"],
             "2 nodes are left out: MIG instances as whole GPUs",
             id="MIG strategy single",
         ),
-    ],
-)
-def test_nodes_that_are_left_out_are_noted(objects: list[Json], note: str) -> None:
-    dump = dump_of(GPU_2, *objects)
-    assert [shape.name for shape in dump.nodes] == ["n"]
-    assert dump.notes == [note]
-
-
-@pytest.mark.parametrize(
-    ("objects", "note"),
-    [
         pytest.param(
             [node("n", {WHOLE: "2"}, taints=[{"key": "gpu", "effect": "NoSchedule"}])],
-            ["taints are ignored (nodes: 1)"],
+            ["n"],
+            "taints are ignored (nodes: 1)",
             id="a taint",
         ),
         pytest.param(
@@ -115,13 +107,15 @@ def test_nodes_that_are_left_out_are_noted(objects: list[Json], note: str) -> No
                 node("n", {WHOLE: "2"}, labels={"gpu.scheduler-ext.io/sharing": "memory"}),
                 gpu_node("o", [gpu(0)]),
             ],
-            ["1 of 2 GPU nodes are for memory shares; here every node takes all pods"],
+            ["n", "o"],
+            "1 of 2 GPU nodes are for memory shares; here every node takes all pods",
             id="some nodes for shares",
         ),
     ],
 )
-def test_ignored_rules_of_nodes_are_noted(objects: list[Json], note: list[str]) -> None:
-    assert dump_of(GPU_2, *objects).notes == note
+def test_what_is_no_part_of_the_simulation_is_noted(objects: list[Json], names: list[str], note: str) -> None:
+    dump = dump_of(GPU_2, *objects)
+    assert ([shape.name for shape in dump.nodes], dump.notes) == (names, [note])
 
 
 def share_on(uuid: str, mib: int, name: str = "s") -> Json:

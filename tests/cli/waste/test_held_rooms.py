@@ -10,8 +10,7 @@ import pytest
 
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
 from scheduler_ext.wire.times import time_text
-from tests.cli.commands import WHOLE, Written, run, serving
-from tests.cluster.api.api_paths import GPU_NODES
+from tests.cli.commands import KINDS, WHOLE, Written, run, serving
 from tests.kube_objects import gpu, gpu_node, node, pod
 
 NOTE = "Note: a defragmentation holds room on a for pod default/w "
@@ -31,12 +30,13 @@ def test_rooms_count_by_the_servers_clock(
     held = gpu_node("a", [gpu(0)])
     # Pods with equal specs are explained together.
     pods = pod("w", {WHOLE: "1"}), pod("v", {WHOLE: "1"}, priority=0)
-    with serving(node("a", {WHOLE: "1"}), *pods) as server:
+    with serving() as server:
         # Far from the clock of this machine.
         server.clock = lambda: time.time() - 7200.0
         room = {"for": "default/w", "until": time_text(server.clock() + seconds)}
         held["metadata"]["annotations"] = {HELD_ANNOTATION: json.dumps([room])}
-        server.store.put(GPU_NODES, held)
+        for each in (node("a", {WHOLE: "1"}), *pods, held):
+            server.store.put(KINDS[each["kind"]], each)
         cluster = ("--kubeconfig", server.kubeconfig(tmp_path / "kubeconfig"))
         asking = ("-f", written("pod.yaml", pod("v", {WHOLE: "1"})))
         done = [
