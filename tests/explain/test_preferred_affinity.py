@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.explain.explaining import explained
+from tests.explain.explaining import explained, free_node
 from tests.extender.foreseeing import foreseen
-from tests.kube_objects import Json, gpu, gpu_node, node, pod
+from tests.kube_objects import Json, pod
 
 WHOLE = "nvidia.com/gpu"
 # The extender's order: the fewest GPUs first.
@@ -30,13 +30,7 @@ def preferring(*terms: Json, name: str = "p", gpus: int = 1) -> Json:
 
 def cluster() -> list[Json]:
     """A node for each size, in a zone of the same name."""
-    objects = []
-    for name, count in GPUS.items():
-        objects += [
-            gpu_node(name, [gpu(i, f"GPU-{name}-{i}") for i in range(count)]),
-            node(name, {WHOLE: str(count)}, labels={"zone": name}),
-        ]
-    return objects
+    return [each for name, count in GPUS.items() for each in free_node(name, count, labels={"zone": name})]
 
 
 @pytest.mark.parametrize(
@@ -95,11 +89,7 @@ def test_each_pod_is_placed_where_explain_finds_it_best(
 ) -> None:
     objects = []
     for i, (zone, count) in enumerate(nodes):
-        name = f"n{i}"
-        objects += [
-            gpu_node(name, [gpu(j, f"GPU-{i}-{j}") for j in range(count)]),
-            node(name, {WHOLE: str(count)}, labels={"zone": zone}),
-        ]
+        objects += free_node(f"n{i}", count, labels={"zone": zone})
     for i, terms in enumerate(asked):
         asking = preferring(*(in_zone(weight, *zones) for weight, zones in terms), name=f"p{i}")
         explanation = explained(asking, *objects)

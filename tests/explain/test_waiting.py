@@ -9,6 +9,7 @@ import pytest
 
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.waiting import FITS_NOW, NOT_ASKED, LongWait, Waiting
+from tests.explain.explaining import free_node
 from tests.explain.test_replay import Running, running
 from tests.extender.preempting import on_share, share_node, whole_node
 from tests.extender.test_record import ask
@@ -106,7 +107,7 @@ def test_the_longest_wait_has_the_reason_of_its_nearest_node_though_many_come_be
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("scheduler_ext.explain.waiting.MOST_LINES", 2)
-    t4 = [gpu_node("t4", [gpu(i, f"T-{i}", model="T4") for i in range(4)]), node("t4", {WHOLE: "4"})]
+    t4 = free_node("t4", 4, model="T4")
     urgent = [since(f"urgent{i}", 60, priority=100) for i in range(3)]
     old = since("old", 7200, annotations={ANNOTATION + "model": "A100"})
     there = running(*whole_node("n", None), *t4, *urgent, old)
@@ -118,14 +119,7 @@ def test_the_longest_wait_has_the_reason_of_its_nearest_node_though_many_come_be
 
 
 def test_the_cause_is_shown_and_not_a_reason_of_nearly_all_nodes() -> None:
-    others = [
-        each
-        for name in ("t4-1", "t4-2", "t4-3")
-        for each in (
-            gpu_node(name, [gpu(i, f"GPU-{name}-{i}", model="T4") for i in range(2)]),
-            node(name, {WHOLE: "2"}),
-        )
-    ]
+    others = [each for name in ("t4-1", "t4-2", "t4-3") for each in free_node(name, 2, model="T4")]
     sick = gpu(1, "GPU-sick", health={"state": "Unhealthy", "reason": "XID 79"})
     a100 = [gpu_node("a100", [gpu(0, "GPU-well"), sick]), node("a100", {WHOLE: "1"})]
     wants = pod("wants", {WHOLE: "2"}, annotations={ANNOTATION + "model": "A100"})
