@@ -75,6 +75,11 @@ def test_preferred_nodes_come_first(
     assert (explanation["best"], explanation["notModelled"]) == (order[:1], [])
 
 
+def test_pods_are_placed_on_preferred_nodes_until_these_are_full() -> None:
+    pods = [preferring(in_zone(1, "roomy"), name=f"p{i}", gpus=2) for i in range(3)]
+    assert [item["node"] for item in foreseen(pods, *cluster())] == ["roomy", "roomy", "large"]
+
+
 _zones = st.sampled_from(("a", "b", "c"))
 _terms = st.lists(st.tuples(st.sampled_from((1, 2, 50, 100)), st.lists(_zones, min_size=1)), max_size=4)
 

@@ -22,10 +22,11 @@ from scheduler_ext.sim.node_states import NodeStates
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies.default import Default, request_of
 from scheduler_ext.sim.scheduler import Scheduler, Settings
-from scheduler_ext.sim.trace_workload import PodKind, workload_of
-from scheduler_ext.sim.world import Cluster, NodesView, World
+from scheduler_ext.sim.trace_workload import PodKind, model_of, task_class, workload_of
+from scheduler_ext.sim.world import Cluster, NodeShape, NodesView, World
 from scheduler_ext.wire.config import Configuration, ScoreSection
 from tests.sim.server_side import (
+    MODELS,
     RESOURCES,
     Running,
     Server,
@@ -205,6 +206,34 @@ def test_the_same_nodes_with_the_same_points_and_the_same_gpu(
     both = Both(world, running, workload, ties, limit, score)
     for kind in kinds:
         both.agree(kind, random.Random(len(steps)))
+
+
+def test_the_fewer_gpus_of_a_model_are_idle_the_scarcer_it_is() -> None:
+    cluster = Cluster.of(
+        [
+            NodeShape("a", 96_000, 100_000, 1, MODELS[0]),
+            NodeShape("b", 96_000, 100_000, 1, MODELS[0]),
+            NodeShape("c", 96_000, 100_000, 1, MODELS[1]),
+        ]
+    )
+    wanted, other = PodKind(1000, 1000, 1, 1000, (MODELS[0],)), PodKind(1000, 1000, 1, 500)
+    workload = Workload.of({task_class(wanted): 1.0, task_class(other): 4.0})
+    server = Server(cluster, [], workload, 0)
+
+    def scarcity() -> dict[str, float]:
+        assert server.snapshot is not None
+        return dict(
+            zip((m.name for m in server.snapshot.models), server.snapshot.scarcity.tolist(), strict=True)
+        )
+
+    first, second = (model_of(name).name for name in MODELS[:2])
+    # A third of all demand is for the first model, which has two of three idle GPUs, then one of two.
+    assert scarcity() == {first: pytest.approx((1 / 3 * 3 / 2) ** 2), second: 0.0}
+    server.follow(0, [Running(0, wanted, 0, (0,))])
+    assert scarcity() == {first: pytest.approx((1 / 3 * 2 / 1) ** 2), second: 0.0}
+    server.follow(0, [Running(0, wanted, 0, (0,)), Running(1, wanted, 1, (0,))])
+    server.follow(1, [Running(0, wanted, 0, (0,)), Running(1, wanted, 1, (0,))])
+    assert scarcity() == {first: 1.0, second: 0.0}
 
 
 @pytest.mark.process
