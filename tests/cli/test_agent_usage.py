@@ -55,12 +55,15 @@ def test_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("arguments", "code", "problem"),
     [
         ("--once", 2, "--node-name: give the one Node whose GPUs these are"),
+        ("--once --node-name a --node-name b", 2, "--node-name: give"),
         ("--once --node-name=", 2, "'' is not a valid Node name"),
         ("--node-name n", 2, "nowhere to report to: give --kubeconfig"),
         ("--node-name n --in-cluster --kubeconfig x", 2, "are two clusters"),
         ("--once --fake x --in-cluster", 2, "leave out --kubeconfig and --in-cluster"),
         ("--once --interval 0s", 2, "0s is outside 50ms to 1m"),
+        ("--once --interval 5", 2, "'5' is no duration"),
         ("--once --fake /missing", 1, "Error: /missing: No such file or directory"),
+        ("--node-name n --kubeconfig /missing", 1, "Error: kubeconfig /missing: "),
         ("--node-name n --in-cluster", 1, "Error: not in a cluster: "),
     ],
 )
