@@ -33,7 +33,8 @@ def written(tmp_path: Path) -> Callable[[str, Any], Path]:
 
     def write(name: str, value: Any) -> Path:
         path = tmp_path / name
-        path.write_text(value if isinstance(value, str) else yaml.safe_dump(value))
+        text = value if isinstance(value, str | bytes) else yaml.safe_dump(value)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
         return path
 
     return write

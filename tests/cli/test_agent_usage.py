@@ -52,39 +52,23 @@ def test_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "code", "problem"),
+    ("arguments", "code", "problem"),
     [
-        pytest.param(["--once"], 2, "--node-name: give the one Node whose GPUs these are", id="no node"),
-        pytest.param(
-            ["--once", "--node-name", "a", "--node-name", "b"], 2, "--node-name: give", id="two nodes"
-        ),
-        pytest.param(["--once", "--node-name", ""], 2, "'' is not a valid Node name", id="no name"),
-        pytest.param(["--node-name", "n"], 2, "nowhere to report to: give --kubeconfig", id="no cluster"),
-        pytest.param(
-            ["--node-name", "n", "--in-cluster", "--kubeconfig", "x"], 2, "are two clusters", id="two"
-        ),
-        pytest.param(
-            ["--once", "--fake", "x", "--in-cluster"],
-            2,
-            "leave out --kubeconfig and --in-cluster",
-            id="a cluster for a file",
-        ),
-        pytest.param(["--once", "--interval", "0s"], 2, "0s is outside 50ms to 1m", id="no interval"),
-        pytest.param(["--once", "--interval", "5"], 2, "'5' is no duration", id="no unit"),
-        pytest.param(
-            ["--once", "--fake", "/missing"], 1, "Error: /missing: No such file or directory", id="no file"
-        ),
-        pytest.param(
-            ["--node-name", "n", "--kubeconfig", "/missing"],
-            1,
-            "Error: kubeconfig /missing: ",
-            id="no kubeconfig",
-        ),
-        pytest.param(["--node-name", "n", "--in-cluster"], 1, "Error: not in a cluster: ", id="no pod"),
+        ("--once", 2, "--node-name: give the one Node whose GPUs these are"),
+        ("--once --node-name a --node-name b", 2, "--node-name: give"),
+        ("--once --node-name=", 2, "'' is not a valid Node name"),
+        ("--node-name n", 2, "nowhere to report to: give --kubeconfig"),
+        ("--node-name n --in-cluster --kubeconfig x", 2, "are two clusters"),
+        ("--once --fake x --in-cluster", 2, "leave out --kubeconfig and --in-cluster"),
+        ("--once --interval 0s", 2, "0s is outside 50ms to 1m"),
+        ("--once --interval 5", 2, "'5' is no duration"),
+        ("--once --fake /missing", 1, "Error: /missing: No such file or directory"),
+        ("--node-name n --kubeconfig /missing", 1, "Error: kubeconfig /missing: "),
+        ("--node-name n --in-cluster", 1, "Error: not in a cluster: "),
     ],
 )
-def test_errors(args: list[str], code: int, problem: str) -> None:
-    result = run("agent", *args)
+def test_errors(arguments: str, code: int, problem: str) -> None:
+    result = run("agent", *arguments.split())
     assert (result.exit_code, result.stdout) == (code, "")
     assert problem in result.stderr
 

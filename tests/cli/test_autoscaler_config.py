@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from scheduler_ext.cli import main
+from tests.cli import commands
 from tests.nodegroups.tables import SHARES, group, table_bytes
 
 
 def run(*arguments: str, given: bytes | None = None) -> Result:
-    return CliRunner().invoke(main, ["autoscaler-config", *arguments], input=given)
+    return commands.run("autoscaler-config", *arguments, stdin=given)
 
 
 @pytest.mark.parametrize(

@@ -59,41 +59,41 @@ def kubeconfig(server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return path
 
 
-def completed(*words: str) -> list[str]:
-    *before, incomplete = words
+def completed(line: str) -> list[str]:
+    *before, incomplete = line.split(" ")
     found = ShellComplete(main, {}, "scheduler-ext", "").get_completions(before, incomplete)
     return [item.value for item in found]
 
 
 @pytest.mark.parametrize(
-    ("words", "names"),
+    ("line", "names"),
     [
-        pytest.param(["why", ""], PODS["team"], id="pods of the context's namespace"),
-        pytest.param(["why", "tr"], ["train-1", "train-2"], id="pods that begin so"),
-        pytest.param(["why", "-n", "other", "tr"], ["train-9"], id="pods of the namespace that was given"),
-        pytest.param(["node", "gpu"], ["gpu-1", "gpu-2"], id="nodes"),
-        pytest.param(["pods", "-n", "t"], ["team"], id="a namespace"),
-        pytest.param(["nodes", "-n", "t"], ["team"], id="a namespace that is without effect"),
-        pytest.param(["capacity", "-n", "t"], ["team"], id="a namespace of a manifest"),
-        pytest.param(["nodes", "--extender-namespace", "g"], ["gpu-scheduler"], id="where the extender runs"),
-        pytest.param(["nodes", "--context", ""], ["test", "away"], id="contexts"),
-        pytest.param(["inventory", "--context", "a"], ["away"], id="a context of another command"),
-        pytest.param(["why", "--context", "away", ""], [], id="of a context whose server is away: nothing"),
-        pytest.param(["why", "--context", "typo", ""], [], id="of a context that there is not: nothing"),
-        pytest.param(["nodes", "--kubeconfig", "/nowhere", "--context", ""], [], id="of no file: nothing"),
+        ("why ", PODS["team"]),
+        ("why tr", ["train-1", "train-2"]),
+        ("why -n other tr", ["train-9"]),
+        ("node gpu", ["gpu-1", "gpu-2"]),
+        ("pods -n t", ["team"]),
+        ("capacity -n t", ["team"]),
+        ("nodes --extender-namespace g", ["gpu-scheduler"]),
+        ("nodes --context ", ["test", "away"]),
+        ("inventory --context a", ["away"]),
+        ("why --context away ", []),
+        ("why --context typo ", []),
+        ("nodes --kubeconfig /nowhere --context ", []),
     ],
 )
-def test_names(kubeconfig: Path, words: list[str], names: list[str]) -> None:
-    assert completed(*words) == names
+def test_names(kubeconfig: Path, line: str, names: list[str]) -> None:
+    """Of a server that is away, a context that there is not, and a file that there is not: none."""
+    assert completed(line) == names
 
 
 def test_without_any_kubeconfig_there_is_nothing() -> None:
-    assert completed("why", "") == completed("nodes", "--context", "") == []
+    assert completed("why ") == completed("nodes --context ") == []
 
 
 def test_a_refused_list_completes_nothing(server: ApiServer, kubeconfig: Path) -> None:
     server.faults.place(Refuse(403, "Forbidden", "may not list nodes"))
-    assert completed("node", "") == []
+    assert completed("node ") == []
 
 
 def test_a_silent_server_is_not_waited_for(
@@ -101,5 +101,5 @@ def test_a_silent_server_is_not_waited_for(
 ) -> None:
     monkeypatch.setattr(kubeconfigs, "_TIMEOUT_S", 0.1)
     hanging = server.faults.place(Hang())
-    assert completed("node", "") == []
+    assert completed("node ") == []
     hanging.lift()

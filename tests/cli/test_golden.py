@@ -123,7 +123,7 @@ def test_the_answer_is_the_golden_one(
         "LARGE": written("large.json", large),
         "PODS": written("pods.json", {"kind": "List", "items": [one, large]}),
         "SNAPSHOT": written("snapshot.json", json.dumps(snapshot(cluster))),
-        "GROUPS": written("groups.json", table_bytes(group(**SHARES)).decode()),
+        "GROUPS": written("groups.json", table_bytes(group(**SHARES))),
     }
     arguments = [str(files.get(each, each)) for each in ASKED[command]]
     done = {form: run(*command.split(), *arguments, "-o", form) for form in forms()[command]}

@@ -64,17 +64,16 @@ def test_several_files_are_read_as_one(
     arguments: list[str],
 ) -> None:
     alive = config(server, "alive")
-    contents: dict[str, Json | None] = {
+    contents = {
         "alive": alive,
         "none": config(DEAD, "dead", current=False),
         "dead": config(DEAD, "dead"),
         "same": config(DEAD, "alive"),
         "split": {key: value for key, value in alive.items() if key not in ("clusters", "users")},
         "clusters": {key: value for key, value in alive.items() if key in ("clusters", "users")},
-        "empty": None,
     }
     for name, value in contents.items():
-        (tmp_path / name).write_text("" if value is None else json.dumps(value))
+        (tmp_path / name).write_text(json.dumps(value))
     monkeypatch.setenv("KUBECONFIG", ":".join(str(tmp_path / name) for name in files))
     assert nodes(*arguments) == (0, "node/n\n")
 
@@ -161,22 +160,12 @@ def test_a_credential_plugin_that_gives_none_is_one_error(
         pytest.param(
             "contexts: [{}]\n", [], "{path}: contexts: an entry without a name", id="an entry has no name"
         ),
-        pytest.param(
-            "contexts: [{name: a}]\n",
-            ["--context", "b"],
-            "no context 'b' in it; there are: a",
-            id="it has no such context",
-        ),
     ],
 )
-@pytest.mark.parametrize("command", ["nodes", "inventory"])
-def test_faults_of_a_kubeconfig(
-    tmp_path: Path, command: str, content: str | None, arguments: list[str], problem: str
-) -> None:
+def test_faults_of_a_kubeconfig(tmp_path: Path, content: str, arguments: list[str], problem: str) -> None:
     path = tmp_path / "kubeconfig"
-    if content is not None:
-        path.write_text(content)
-    told = error_of(run(command, "--kubeconfig", path, *arguments))
+    path.write_text(content)
+    told = error_of(run("nodes", "--kubeconfig", path, *arguments))
     assert told == f"kubeconfig {path}: {problem.format(path=path)}"
 
 

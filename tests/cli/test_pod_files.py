@@ -66,22 +66,6 @@ def test_all_replicas_come_in_a_simulation(cluster: Path, written: Written) -> N
     ]
 
 
-@pytest.mark.parametrize("replicas", [0, 1_000_000_000])
-def test_a_simulation_of_no_pods_or_too_many_is_refused(
-    cluster: Path, written: Written, replicas: int
-) -> None:
-    path = written("deployment.yaml", deployment(replicas=replicas))
-    problem = error_of(run("simulate", "cluster", "--cluster", cluster, "--pods", path))
-    assert problem == f"{path}: {replicas} pods by its replicas; give 1 to 100000"
-    assert run("explain", "-f", path, "--inventory", cluster).exit_code == 0, "of which one is asked about"
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        pytest.param(b"", "standard input: empty; expected GPUNode, Node", id="nothing"),
-        pytest.param(b"kind: [", "standard input: neither YAML nor JSON", id="broken YAML"),
-    ],
-)
-def test_an_inventory_of_standard_input_that_cannot_be_used_is_named(text: bytes, problem: str) -> None:
-    assert error_of(run("inventory", "--inventory", "-", stdin=text)).startswith(problem)
+def test_an_error_names_standard_input() -> None:
+    told = error_of(run("inventory", "--inventory", "-", stdin=b"kind: ["))
+    assert told.startswith("standard input: neither YAML nor JSON")

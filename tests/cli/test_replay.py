@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
-
-import pytest
 
 from scheduler_ext.explain.explainer import Explainer
 from scheduler_ext.explain.snapshot_dump import read_moment
@@ -26,36 +23,11 @@ def snapshot(cluster: Path) -> Json:
     return value
 
 
-def device(value: Json) -> Json:
-    found: Json = value["state"]["nodes"][0]["report"]["devices"][1]
-    return found
-
-
-def total(value: Json) -> None:
-    device(value)["memory"]["total_mib"] = 10**30
-
-
-def reserved(value: Json) -> None:
-    device(value)["memory"]["reserved_mib"] = -(2**31)
-
-
-@pytest.mark.parametrize(
-    "edit",
-    [
-        pytest.param(total, id="memory beyond all GPUs"),
-        pytest.param(reserved, id="less than nothing is reserved"),
-    ],
-)
-def test_a_number_that_cannot_be_is_one_error(
-    cluster: Path, written: Written, edit: Callable[[Json], None]
-) -> None:
+def test_a_number_that_cannot_be_is_one_error(cluster: Path, written: Written) -> None:
     value = snapshot(cluster)
+    value["state"]["nodes"][0]["report"]["devices"][1]["memory"]["total_mib"] = 10**30
     file = written("snapshot.json", json.dumps(value))
-    asking = written("pod.yaml", pod("p", {WHOLE: "1"}))
-    assert run("replay", file, "-f", asking).exit_code == 0
-    edit(value)
-    file.write_text(json.dumps(value))
-    problem = error_of(run("replay", file, "-f", asking))
+    problem = error_of(run("replay", file, "-f", written("pod.yaml", pod("p", {WHOLE: "1"}))))
     assert problem.startswith(f"{file}: a number in it is out of range: ")
 
 

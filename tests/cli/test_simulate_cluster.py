@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cli.commands import FORMS, WHOLE, Written, error_of, run
+from tests.cli.commands import WHOLE, Written, error_of, run
 from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
 
 
@@ -24,10 +24,9 @@ def test_wide_names_all_the_pods_of_a_note(cluster: Path, written: Written) -> N
     assert "default/p5, default/p6)" in run(*asked, "-o", "wide").stdout
 
 
-def test_victims_and_notes_are_in_the_table(tmp_path: Path, written: Written) -> None:
-    path = tmp_path / "inventory.json"
+def test_victims_and_notes_are_in_the_table(written: Written) -> None:
     objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}), pod("x", {WHOLE: "1"}, on="n")]
-    path.write_bytes(inventory(*objects))
+    path = written("inventory.json", inventory(*objects))
     asking = pod("p", {WHOLE: "1"}, priority=9, schedulingGates=[{"name": "g"}])
     pods = written("pods.yaml", lot(asking))
     output = run("simulate", "cluster", "--cluster", path, "--pods", pods).stdout
@@ -39,11 +38,8 @@ def test_victims_and_notes_are_in_the_table(tmp_path: Path, written: Written) ->
 
 
 @pytest.mark.parametrize(("order", "placed"), [("file", "first"), ("priority", "second")])
-def test_the_order_is_that_of_the_file_unless_asked(
-    tmp_path: Path, written: Written, order: str, placed: str
-) -> None:
-    path = tmp_path / "inventory.json"
-    path.write_bytes(inventory(gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})))
+def test_the_order_is_that_of_the_file_unless_asked(written: Written, order: str, placed: str) -> None:
+    path = written("inventory.json", inventory(gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"})))
     never: Json = {"preemptionPolicy": "Never"}
     pods = lot(pod("first", {WHOLE: "1"}, **never), pod("second", {WHOLE: "1"}, priority=5, **never))
     result = run(
@@ -54,59 +50,17 @@ def test_the_order_is_that_of_the_file_unless_asked(
     assert [item["pod"] for item in items if item["node"]] == [f"default/{placed}"]
 
 
-@pytest.mark.parametrize("form", ["json", "table"])
-def test_the_result_goes_to_a_file(cluster: Path, written: Written, tmp_path: Path, form: str) -> None:
-    pods, out = written("pods.yaml", lot(pod("p", {WHOLE: "1"}))), tmp_path / "out"
-    asked = ("simulate", "cluster", "--cluster", cluster, "--pods", pods, "-o", form)
-    assert run(*asked, "--out", out).stdout == ""
-    assert out.read_text() == run(*asked).stdout
-
-
-COMPARED = [
-    gpu_node("a", [gpu(0), gpu(1)]),
-    gpu_node("b", [gpu(0), gpu(1)]),
-    pod("held", {WHOLE: "1"}, on="b"),
-]
 # 3.40 US dollars for an A100-80GB.
 NEW = lot(pod("one", {WHOLE: "1"}), pod("two", {WHOLE: "2"}))
 
 
 @pytest.fixture
-def half_full(tmp_path: Path) -> Path:
-    path = tmp_path / "half-full.json"
-    path.write_bytes(inventory(*COMPARED))
-    return path
+def half_full(written: Written) -> Path:
+    nodes = [gpu_node(name, [gpu(0), gpu(1)]) for name in "ab"]
+    return written("half-full.json", inventory(*nodes, pod("held", {WHOLE: "1"}, on="b")))
 
 
-@pytest.mark.parametrize("form", ["json", "yaml"])
-def test_policies_are_compared(half_full: Path, written: Written, form: str) -> None:
-    pods = written("pods.yaml", NEW)
-    asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods, "-o", form)
-    result = run(*asked, "--policy", "default,first-fit")
-    assert (result.exit_code, result.stderr) == (3, "")
-    comparison = FORMS[form](result.stdout)
-    assert (comparison["kind"], comparison["notModelled"]) == ("PolicyComparison", [])
-    assert [
-        {**item, "fragmentationPercent": None, "allocatedValuePerHour": None} for item in comparison["items"]
-    ] == [
-        {
-            "policy": policy,
-            "pods": 2,
-            "podsPlaced": placed,
-            "gpusPlaced": gpus,
-            "allocatedPercent": allocated,
-            "allocatedValuePerHour": None,
-            "fragmentationPercent": None,
-            "notPlaced": missing,
-        }
-        for policy, placed, gpus, allocated, missing in (
-            ("default", 2, 3.0, 100.0, []),
-            ("first-fit", 1, 1.0, 50.0, ["default/two"]),
-        )
-    ]
-
-
-def test_a_comparison_is_a_table(half_full: Path, written: Written) -> None:
+def test_policies_are_compared(half_full: Path, written: Written, tmp_path: Path) -> None:
     pods = written("pods.yaml", NEW + "---\n" + lot(pod("mig", {"nvidia.com/mig-1g.10gb": "1"})))
     asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods)
     output, _, legend = run(*asked, "--policy", "best-fit,first-fit", "-o", "wide").stdout.rpartition("\n\n")
@@ -127,12 +81,15 @@ def test_a_comparison_is_a_table(half_full: Path, written: Written) -> None:
         ["first-fit", "1 of 2", "1.00", "50.00", "6.80", "16.67", "default/two"],
     ]
     assert run(*asked, "--policy", "best-fit", "-o", "name").stdout == "policy/best-fit\n"
-
-
-def test_the_default_policy_alone_is_no_comparison(half_full: Path, written: Written) -> None:
-    pods = written("pods.yaml", NEW)
-    asked = ("simulate", "cluster", "--cluster", half_full, "--pods", pods)
-    assert run(*asked, "--policy", "default").stdout == run(*asked).stdout
+    assert run(*asked, "--policy", "default").stdout == run(*asked).stdout, "alone it is no comparison"
+    done = run(*asked, "--policy", "best-fit,first-fit", "-o", "json", "--out", tmp_path / "out")
+    assert (done.exit_code, done.stdout) == (3, "")
+    comparison = json.loads((tmp_path / "out").read_text())
+    assert (comparison["kind"], comparison["notModelled"]) == (
+        "PolicyComparison",
+        ["1 pod is left out: MIG instances"],
+    )
+    assert [item["notPlaced"] for item in comparison["items"]] == [[], ["default/two"]]
 
 
 def test_a_policy_of_a_file_and_its_mistakes(half_full: Path, written: Written, tmp_path: Path) -> None:

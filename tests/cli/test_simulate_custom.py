@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -65,21 +64,6 @@ def test_an_exception_of_a_policy_in_another_process_is_one_line(mine: Path) -> 
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"Error: {mine}, line 10: NameError: name 'idle' is not defined\n"
-
-
-def test_an_entry_point_works_in_processes(mine: Path) -> None:
-    folder = mine.parent
-    info = folder / "gentle-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gentle\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[scheduler_ext.policies]\ngently = mine:FewestIdleGpus\n")
-    program = [sys.executable, "-m", "scheduler_ext", *FEW, "--policy", "gently", "--jobs", "2", "-o", "json"]
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    runs = json.loads(done.stdout)["runs"]
-    assert {each["policy"] for each in runs} == {"gently"}
-    assert [each["allocationPercent"]["100"] for each in runs] == allocated("--policy", mine)["mine"]
 
 
 def test_two_policies_of_one_name(mine: Path) -> None:

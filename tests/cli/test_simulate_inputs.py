@@ -8,26 +8,22 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.wire.config import API_VERSION
-from tests.cli.commands import error_of, run
+from tests.cli.commands import CONFIGURED, WHOLE, Written, error_of, run
 from tests.kube_objects import gpu, gpu_node, inventory, node, pod
 from tests.sim.test_philly import attempt, files, job
 
-WHOLE = "nvidia.com/gpu"
 TRACE = ("simulate", "trace", "--seeds", "1-2", "--policy", "default,fgd")
 
 
 @pytest.fixture
-def dump(tmp_path: Path) -> Path:
-    path = tmp_path / "mine.json"
+def dump(written: Written) -> Path:
     objects = [
         gpu_node("n", [gpu(0), gpu(1), gpu(2), gpu(3)]),
         node("n", {WHOLE: "4"}),
         pod("held", {WHOLE: "1"}, on="n"),
         pod("waits", {WHOLE: "2"}),
     ]
-    path.write_bytes(inventory(*objects))
-    return path
+    return written("mine.json", inventory(*objects))
 
 
 def runs_of(*args: str | Path) -> tuple[list[dict[str, Any]], str]:
@@ -56,12 +52,8 @@ def test_a_dump_with_more_than_the_simulation_has(dump: Path) -> None:
     assert notes == "Note: 1 node is left out: cordoned\nNote: 1 pod is left out: MIG instances\n"
 
 
-def test_a_dump_takes_the_configuration_s_names_of_resources(dump: Path, tmp_path: Path) -> None:
-    config = tmp_path / "config.json"
-    resources = {"wholeGpu": ["example.com/gpu"]}
-    config.write_text(
-        json.dumps({"apiVersion": API_VERSION, "kind": "ExtenderConfiguration", "resources": resources})
-    )
+def test_a_dump_takes_the_configuration_s_names_of_resources(dump: Path, written: Written) -> None:
+    config = written("config.json", CONFIGURED | {"resources": {"wholeGpu": ["example.com/gpu"]}})
     message = error_of(run(*TRACE, "--dump", dump, "--config", config))
     assert message.startswith(f"{dump}: no node has a GPU that can be simulated")
 
@@ -76,9 +68,8 @@ def test_a_dump_takes_the_configuration_s_names_of_resources(dump: Path, tmp_pat
         ),
     ],
 )
-def test_a_dump_that_cannot_be_used(tmp_path: Path, objects: list[Any], told: str) -> None:
-    path = tmp_path / "dump.json"
-    path.write_bytes(inventory(*objects))
+def test_a_dump_that_cannot_be_used(written: Written, objects: list[Any], told: str) -> None:
+    path = written("dump.json", inventory(*objects))
     assert error_of(run(*TRACE, "--dump", path)).startswith(f"{path}: {told}")
 
 
@@ -89,30 +80,3 @@ def test_microsoft_s_trace(tmp_path: Path) -> None:
     assert all(each["allocatedMilli"] > 5000 for each in runs)
     assert {name for each in runs for name in each["rejectedByClass"]} <= {"1-gpu", "2-gpu"}
     assert notes == "Note: cluster_job_log: 1 of 3 jobs have no recorded GPUs; they are left out\n"
-
-
-@pytest.mark.parametrize(
-    ("args", "told"),
-    [
-        pytest.param(
-            ("--dump", "d", "--nodes", "n", "--pods", "p"),
-            "--dump: has nodes and pods; give it without --nodes and --pods",
-            id="a dump and files",
-        ),
-        pytest.param(
-            ("--dump", "d", "--generate", "9"),
-            "--generate: is for generated nodes and pods",
-            id="generated too",
-        ),
-        pytest.param(
-            ("--dump", "d", "--write", "w"), "--write: is for generated nodes and pods", id="written"
-        ),
-        pytest.param(("--format", "philly"), "--format: is that of --nodes and --pods", id="a format alone"),
-        pytest.param(("--dump", "d", "--format", "openb"), "--format: is that of", id="a dump's format"),
-        pytest.param(("--format", "helios"), "'helios' is not one of", id="another format"),
-    ],
-)
-def test_usage(args: tuple[str, ...], told: str) -> None:
-    result = run(*TRACE, *args)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert told in result.stderr

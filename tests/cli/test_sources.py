@@ -15,10 +15,11 @@ import trustme
 from scheduler_ext.cli import answers
 from scheduler_ext.cluster.client import transport as transport_module
 from tests.cli.commands import CLUSTER, CONFIGURED, WHOLE, Written, error_of, run, serving
-from tests.cluster.api.api_faults import Hang, Refuse, Reset
+from tests.cluster.api.api_faults import Hang, Refuse
 from tests.cluster.api.api_paths import GPU_NODES, NODES
 from tests.cluster.api.api_requests import lists
 from tests.cluster.api.api_server import ApiServer
+from tests.defrag.planning import owned
 from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, node, pod
 
 ANSWERED = "Note: answered from the cluster's objects, because no extender is available: "
@@ -73,32 +74,19 @@ def test_pods_without_gpus_count_for_filters_of_kube_scheduler(
     assert {each["node"]: each["reason"] for each in told["nodes"]}["unseen-1"] == "Insufficient cpu"
 
 
-@pytest.mark.parametrize(
-    ("setting", "best", "count"),
-    [("allow", ["plain", "silent"], {"plain": 2, "silent": 1}), ("refuse", [], {})],
-)
-def test_nodes_without_a_report_take_gpus_by_their_allocatable_alone_where_the_configuration_says_so(
-    tmp_path: Path, written: Written, setting: str, best: list[str], count: dict[str, int]
+@pytest.mark.parametrize(("setting", "best"), [("allow", ["plain"]), ("refuse", [])])
+def test_nodes_without_a_report_take_gpus_where_the_configuration_says_so(
+    tmp_path: Path, written: Written, setting: str, best: list[str]
 ) -> None:
-    """A plain node with four GPUs, two of them held, and one whose agent is silent, with a sick GPU."""
-    long_ago = "2026-01-01T00:00:00Z"
-    nodes = [node("plain", {WHOLE: "4"}), node("silent", {WHOLE: "2"})]
-    for each in nodes:
-        each["metadata"]["creationTimestamp"] = long_ago
-    report = gpu_node("silent", [gpu(0), gpu(1, health={"state": "Unhealthy"})], reportedAt=long_ago)
-    report["metadata"]["managedFields"] = [{"subresource": "status", "time": long_ago}]
+    plain = node("plain", {WHOLE: "4"})
+    plain["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     config = written("config.yaml", CONFIGURED | {"inventory": {"unreported": setting}})
     asking = written("pod.yaml", pod("p", {WHOLE: "1"}))
-    with serving(*nodes, report, pod("held", {WHOLE: "2"}, on="plain")) as server:
+    with serving(plain) as server:
         live = ("--kubeconfig", server.kubeconfig(tmp_path / "kubeconfig"), "--config", config, "-o", "json")
-        told = json.loads(run("explain", "-f", asking, *live).stdout)
-        assert sorted(each["node"] for each in told["nodes"] if each["verdict"] == "fits") == best
-        counted = json.loads(run("capacity", "-f", asking, *live).stdout)
-        assert {each["node"]: each["count"] for each in counted["nodes"] if each["count"]} == count
-        listed = json.loads(run("inventory", *live).stdout)["items"]
-    allows = setting == "allow"
-    assert [(each["state"], each["byAllocatable"]) for each in listed] == [("Missing", allows)] * 2
-    assert all(each["withoutReport"] for each in listed)
+        assert json.loads(run("explain", "-f", asking, *live).stdout)["best"] == best
+        (listed,) = json.loads(run("inventory", *live).stdout)["items"]
+    assert (listed["state"], listed["byAllocatable"]) == ("Missing", setting == "allow")
 
 
 class TestFaults:
@@ -134,15 +122,11 @@ class TestFaults:
         [
             ("https://127.0.0.1:1", "127.0.0.1:1: Connection refused"),
             (
-                "https://nowhere.invalid:6443",
-                "nowhere.invalid:6443: the name of this host is not known",
-            ),
-            (
                 "https://127.0.0.1:{tls}",
                 "certificate verify failed: unable to get local issuer certificate",
             ),
         ],
-        ids=["no listener", "a name that is not known", "a certificate of another host"],
+        ids=["no listener", "a certificate of another host"],
     )
     def test_a_server_that_cannot_be_reached(
         self,
@@ -167,11 +151,6 @@ class TestFaults:
         hanging.lift()
         assert problem == f"kubeconfig {kubeconfig}: 127.0.0.1:{server.port}: no answer in time"
         assert server.log.count() == 1
-
-    def test_a_server_that_ends_the_connection(self, server: ApiServer, kubeconfig: Path) -> None:
-        server.faults.place(Reset())
-        problem = error_of(run("nodes", "--kubeconfig", kubeconfig))
-        assert problem == f"kubeconfig {kubeconfig}: the connection was closed before there was an answer"
 
     def test_the_note_comes_with_an_answer_alone(self, server: ApiServer, kubeconfig: Path) -> None:
         done = run("nodes", "--kubeconfig", kubeconfig)
@@ -208,7 +187,6 @@ class TestNamespaces:
             pytest.param(None, [], "research", id="the manifest names none: that of the context"),
             pytest.param(None, ["-n", "web"], "web", id="the manifest names none: the one that is given"),
             pytest.param("web", [], "web", id="the manifest names one: that one"),
-            pytest.param("web", ["-n", "web"], "web", id="both name the same"),
         ],
     )
     @pytest.mark.parametrize("command", COMMANDS)
@@ -224,18 +202,15 @@ class TestNamespaces:
         path = written("pod.yaml", self.asking(named))
         done = run(*command.split(), path, "--kubeconfig", research, *arguments, "-o", "json")
         told = json.loads(done.stdout)
-        pods = [item["pod"] for item in told.get("items", [])]
-        assert pods or [f"{told['pod']['namespace']}/{told['pod']['name']}"] == [f"{where}/p"]
-        assert pods in ([], [f"{where}/p"])
+        if "simulate" in command:
+            assert [item["pod"] for item in told["items"]] == [f"{where}/p"]
+        else:
+            assert told["pod"] == {"namespace": where, "name": "p"}
 
-    @pytest.mark.parametrize("command", COMMANDS)
-    def test_of_a_file_it_is_default_or_the_given_one(
-        self, cluster: Path, written: Written, command: str
-    ) -> None:
-        path = written("pod.yaml", self.asking())
-        flag = "--cluster" if "simulate" in command else "--inventory"
-        assert "default/p" in run(*command.split(), path, flag, cluster).stdout
-        assert "web/p" in run(*command.split(), path, flag, cluster, "-n", "web").stdout
+    def test_of_a_file_it_is_default_or_the_given_one(self, cluster: Path, written: Written) -> None:
+        asked = ("capacity", "-f", written("pod.yaml", self.asking()), "--inventory", cluster)
+        assert "default/p" in run(*asked).stdout
+        assert "web/p" in run(*asked, "-n", "web").stdout
 
     def test_a_manifest_of_another_namespace_than_the_one_given(
         self, research: Path, written: Written
@@ -254,9 +229,7 @@ class TestNamespaces:
 
 def test_times_of_a_saved_cluster_end_with_its_newest_report(tmp_path: Path) -> None:
     device = gpu(0, model="H100-80GB", holders=[holder("p")], idleSeconds=7200)
-    running = pod("p", {WHOLE: "1"}, on="n", schedulerName="gpu-scheduler")
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
-    running["metadata"]["ownerReferences"] = [owner]
+    running = owned(pod("p", {WHOLE: "1"}, on="n", schedulerName="gpu-scheduler"))
     saved = (gpu_node("n", [device, gpu(1)], reportedAt="2026-01-05T12:00:00Z"), node("n", {WHOLE: "2"}))
     path = tmp_path / "inventory.json"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 
@@ -11,7 +12,7 @@ from scheduler_ext.sources.clusterstate import ClusterState
 from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.objects import assemble, read_objects
-from tests.kube_objects import ANNOTATION, Json, holder, inventory, pod
+from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, holder, inventory, node, pod
 
 
 def explained(asking: Json, *objects: Json, config: Configuration | None = None) -> Json:
@@ -42,6 +43,12 @@ def mig(*instances: tuple[str, int, int], held: tuple[int, ...] = ()) -> Json:
             for profile, start, size in instances
         ],
     }
+
+
+def free_node(name: str, gpus: int, labels: Json | None = None, **device: Any) -> list[Json]:
+    """A node of free GPUs."""
+    devices = [gpu(i, f"{name}-{i}", **device) for i in range(gpus)]
+    return [gpu_node(name, devices), node(name, {"nvidia.com/gpu": str(gpus)}, labels=labels or {})]
 
 
 def wish(limits: Json, **annotations: str) -> Json:

@@ -13,52 +13,35 @@ ZONE_B = {"key": "zone", "operator": "In", "values": ["b"]}
 IN_ZONE_B = {"nodeSelectorTerms": [{"matchExpressions": [ZONE_B]}]}
 
 
+IN_OTHER_ZONE = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": IN_ZONE_B}}
+
+
 @pytest.mark.parametrize(
-    ("spec", "node_fields", "plugin", "reason", "resolvable"),
+    ("limits", "spec", "resolvable", "miss"),
     [
         pytest.param(
             {},
-            {"unschedulable": True},
-            "NodeUnschedulable",
-            "node(s) were unschedulable",
+            {"affinity": IN_OTHER_ZONE},
             False,
-            id="cordoned",
+            ("NodeAffinity", "zone In [b]", "zone=a"),
+            id="another zone required",
         ),
         pytest.param(
-            {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": IN_ZONE_B}}},
-            {},
-            "NodeAffinity",
-            "node(s) didn't match Pod's node affinity/selector",
-            False,
-            id="another zone required",
+            {"cpu": "63"}, {}, True, ("NodeResourcesFit", "63", "62"), id="CPU that another pod holds"
         ),
     ],
 )
 def test_refusals_of_kube_scheduler_are_marked(
-    spec: Json, node_fields: Json, plugin: str, reason: str, resolvable: bool
+    limits: Json, spec: Json, resolvable: bool, miss: tuple[str, str, str]
 ) -> None:
-    objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "a"}, **node_fields)]
-    explanation = explained(pod("p", {WHOLE: "1"}, **spec), *objects)
+    objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}, labels={"zone": "a"})]
+    explanation = explained(
+        pod("p", limits | {WHOLE: "1"}, **spec), *objects, pod("busy", {"cpu": "2"}, on="n")
+    )
     entry = only(explanation)
-    assert (entry["verdict"], entry["by"], entry["reason"]) == ("rejected", "kubernetes", reason)
-    assert entry["resolvable"] is resolvable
-    assert entry["nearestMiss"]["criterion"] == plugin
+    assert (entry["verdict"], entry["by"], entry["resolvable"]) == ("rejected", "kubernetes", resolvable)
+    assert tuple(entry["nearestMiss"][key] for key in ("criterion", "needed", "have")) == miss
     assert (explanation["fits"], explanation["best"]) == (False, [])
-
-
-@pytest.mark.parametrize(
-    ("limits", "reason", "needed", "have", "resolvable"),
-    [
-        pytest.param({"cpu": "65"}, "Insufficient cpu", "65", "62", False, id="never enough CPU"),
-        pytest.param({"cpu": "63"}, "Insufficient cpu", "63", "62", True, id="CPU that another pod holds"),
-    ],
-)
-def test_shortages_besides_gpus(limits: Json, reason: str, needed: str, have: str, resolvable: bool) -> None:
-    objects = [gpu_node("n", [gpu(0)]), node("n", {WHOLE: "1"}), pod("busy", {"cpu": "2"}, on="n")]
-    entry = only(explained(pod("p", limits | {WHOLE: "1"}), *objects))
-    assert (entry["by"], entry["reason"], entry["resolvable"]) == ("kubernetes", reason, resolvable)
-    miss = entry["nearestMiss"]
-    assert (miss["criterion"], miss["needed"], miss["have"]) == ("NodeResourcesFit", needed, have)
 
 
 def test_a_node_without_a_node_object_is_compared_by_name_with_a_note() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from tests.explain.explaining import free_node
 from tests.explain.test_replay import running
 from tests.extender.preempting import whole_node
 from tests.extender.test_record import ask
-from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
+from tests.kube_objects import ANNOTATION, SHARE, Json, pod
 
 WHOLE = "nvidia.com/gpu"
 
@@ -72,14 +73,7 @@ def test_a_pod_of_a_file_without_a_uid_is_known_by_its_name() -> None:
 
 def test_some_of_the_nodes_are_the_best_and_then_the_nearest() -> None:
     there = running(
-        *(
-            object
-            for name, gpus in (("a", 1), ("b", 3), ("c", 8), ("d", 2))
-            for object in (
-                gpu_node(name, [gpu(i, f"{name}-{i}") for i in range(gpus)]),
-                node(name, {WHOLE: str(gpus)}),
-            )
-        ),
+        *(each for name, gpus in zip("abcd", (1, 3, 8, 2), strict=True) for each in free_node(name, gpus)),
         pod("asks", {WHOLE: "4"}),
     )
     told = there.explainer().of_name("default", "asks", 3)

@@ -6,18 +6,16 @@ import json
 import time
 from typing import Any
 
-import msgspec
 import pytest
 
 from scheduler_ext.explain.explain import explain
-from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.whatif.capacity import capacity
-from scheduler_ext.wire import kube
 from scheduler_ext.wire.config import Configuration
 from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
-from scheduler_ext.wire.objects import read_objects
+from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.times import time_text
-from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, inventory, node, pod
+from tests.kube_objects import Json, gpu, gpu_node, inventory, node, pod
+from tests.views.seen import state
 
 WHOLE = "nvidia.com/gpu"
 CONFIGURATION = Configuration()
@@ -31,22 +29,20 @@ NOTE = (
 )
 
 
-def cluster(*rooms: Json, left_s: float = 60.0, waiting: Json = W, shares: bool = False) -> list[Json]:
+def cluster(*rooms: Json, left_s: float = 60.0, waiting: Json = W) -> list[Json]:
     """Node a with two GPUs and these rooms, and a waiting pod."""
     until = time_text(REPORTED + left_s)
     held = gpu_node("a", [gpu(0), gpu(1, "GPU-1")], reportedAt=time_text(REPORTED))
     text = json.dumps([room | {"until": until} for room in rooms])
     held["metadata"]["annotations"] = {HELD_ANNOTATION: text}
-    labels = {f"{ANNOTATION}sharing": "memory"} if shares else {}
-    room = {SHARE: "147456"} if shares else {WHOLE: "2"}
-    return [held, node("a", room, labels=labels), waiting]
+    return [held, node("a", {WHOLE: "2"}), waiting]
 
 
 def asked(objects: list[Json], asking: Json) -> tuple[Json, Json]:
     """The Explanation and the Capacity of a pod."""
-    state = state_of(read_objects(inventory(*objects)), "test", CONFIGURATION.resource_names())
-    decoded = msgspec.json.decode(json.dumps(asking).encode(), type=kube.Pod)
-    return explain(decoded, state, CONFIGURATION), capacity(decoded, state, CONFIGURATION)
+    (read,) = read_pods(inventory(asking))
+    there = state(*objects)
+    return explain(read, there, CONFIGURATION), capacity(read, there, CONFIGURATION)
 
 
 def asks(count: int = 1, name: str = "v", **spec: Any) -> Json:
@@ -62,7 +58,6 @@ def without_uid(asking: Json) -> Json:
     ("objects", "asking", "copies", "noted"),
     [
         pytest.param(cluster(FOR_W), asks(), 0, True, id="another pod finds the room taken"),
-        pytest.param(cluster(FOR_W), asks(priority=10), 0, True, id="so does a pod of the same priority"),
         pytest.param(cluster(FOR_W), asks(priority=11), 2, False, id="a more important pod may take it"),
         pytest.param(cluster(FOR_W), W, 1, False, id="the pod itself may use it"),
         pytest.param(cluster(FOR_W), without_uid(W), 1, False, id="so may its manifest, which has no uid"),
@@ -72,9 +67,6 @@ def without_uid(asking: Json) -> Json:
             2,
             False,
             id="a room that ended before the last report is free",
-        ),
-        pytest.param(
-            cluster(FOR_W, waiting=asks(name="other")), asks(), 2, False, id="a pod that is gone has no room"
         ),
         pytest.param(
             cluster(FOR_W | {"units": {WHOLE: 1}}), asks(), 1, True, id="an amount counts as it is written"
@@ -95,13 +87,6 @@ def without_uid(asking: Json) -> Json:
             0,
             False,
             id="so do two that are written by hand, without uids",
-        ),
-        pytest.param(
-            cluster(FOR_W | {"shares": {"main": 70000}}, shares=True),
-            pod("v", {SHARE: "70000"}),
-            1,
-            True,
-            id="a share takes one of two GPUs",
         ),
     ],
 )

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.examples import examples
-from tests.explain.explaining import explained
+from tests.explain.explaining import explained, free_node
 from tests.extender.foreseeing import foreseen
-from tests.kube_objects import Json, gpu, gpu_node, node, pod
+from tests.kube_objects import Json, pod
 
 WHOLE = "nvidia.com/gpu"
 # The extender's order: the fewest GPUs first.
@@ -23,71 +23,61 @@ def in_zone(weight: int, *zones: str) -> Json:
     return {"weight": weight, "preference": {"matchExpressions": [expression]}}
 
 
-def preferring(*terms: Json, name: str = "p", limits: Json | None = None) -> Json:
+def preferring(*terms: Json, name: str = "p", gpus: int = 1) -> Json:
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": list(terms)}}
-    return pod(name, limits or {WHOLE: "1"}, affinity=affinity)
+    return pod(name, {WHOLE: str(gpus)}, affinity=affinity)
 
 
 def cluster() -> list[Json]:
     """A node for each size, in a zone of the same name."""
-    objects = []
-    for name, count in GPUS.items():
-        objects += [
-            gpu_node(name, [gpu(i, f"GPU-{name}-{i}") for i in range(count)]),
-            node(name, {WHOLE: str(count)}, labels={"zone": name}),
-        ]
-    return objects
+    return [each for name, count in GPUS.items() for each in free_node(name, count, labels={"zone": name})]
 
 
 @pytest.mark.parametrize(
-    ("terms", "order", "preferences", "best"),
+    ("gpus", "terms", "order", "preferences"),
     [
         pytest.param(
+            1,
             [in_zone(30, "large", "roomy")],
             ["roomy", "large", "tight"],
             [100, 100, 0],
-            ["roomy"],
             id="points decide between equally preferred nodes",
         ),
         pytest.param(
+            1,
             [in_zone(3, "tight"), in_zone(2, "large"), in_zone(2, "large"), in_zone(1, "roomy")],
             ["large", "tight", "roomy"],
             [100, 75, 25],
-            ["large"],
             id="the largest sum counts 100",
         ),
         pytest.param(
+            1,
             [*3 * [in_zone(100, "large", "roomy", "tight")], in_zone(2, "large"), in_zone(1, "roomy")],
             ["large", "tight", "roomy"],
             [100, 99, 99],
-            ["large"],
             id="differences below a step are no preference, except to the best",
+        ),
+        pytest.param(
+            2,
+            [in_zone(100, "tight"), in_zone(10, "roomy")],
+            ["roomy", "large", "tight"],
+            [100, 0, 0],
+            id="the largest sum of the nodes that fit",
         ),
     ],
 )
 def test_preferred_nodes_come_first(
-    terms: list[Json], order: list[str], preferences: list[int], best: list[str]
+    gpus: int, terms: list[Json], order: list[str], preferences: list[int]
 ) -> None:
-    explanation = explained(preferring(*terms), *cluster())
+    explanation = explained(preferring(*terms, gpus=gpus), *cluster())
     assert [entry["node"] for entry in explanation["nodes"]] == order
     assert [entry["preference"] for entry in explanation["nodes"]] == preferences
-    assert (explanation["best"], explanation["notModelled"]) == (best, [])
-
-
-def test_the_preference_is_normalized_over_the_nodes_that_fit() -> None:
-    asking = preferring(in_zone(100, "tight"), in_zone(10, "roomy"), limits={WHOLE: "2"})
-    explanation = explained(asking, *cluster())
-    assert [(entry["node"], entry["preference"]) for entry in explanation["nodes"]] == [
-        ("roomy", 100),
-        ("large", 0),
-        ("tight", 0),
-    ]
+    assert (explanation["best"], explanation["notModelled"]) == (order[:1], [])
 
 
 def test_pods_are_placed_on_preferred_nodes_until_these_are_full() -> None:
-    pods = [preferring(in_zone(1, "roomy"), name=f"p{i}", limits={WHOLE: "2"}) for i in range(3)]
-    items = foreseen(pods, *cluster())
-    assert [item["node"] for item in items] == ["roomy", "roomy", "large"]
+    pods = [preferring(in_zone(1, "roomy"), name=f"p{i}", gpus=2) for i in range(3)]
+    assert [item["node"] for item in foreseen(pods, *cluster())] == ["roomy", "roomy", "large"]
 
 
 _zones = st.sampled_from(("a", "b", "c"))
@@ -104,11 +94,7 @@ def test_each_pod_is_placed_where_explain_finds_it_best(
 ) -> None:
     objects = []
     for i, (zone, count) in enumerate(nodes):
-        name = f"n{i}"
-        objects += [
-            gpu_node(name, [gpu(j, f"GPU-{i}-{j}") for j in range(count)]),
-            node(name, {WHOLE: str(count)}, labels={"zone": zone}),
-        ]
+        objects += free_node(f"n{i}", count, labels={"zone": zone})
     for i, terms in enumerate(asked):
         asking = preferring(*(in_zone(weight, *zones) for weight, zones in terms), name=f"p{i}")
         explanation = explained(asking, *objects)

@@ -6,8 +6,10 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.explain.kube_verdicts import NOT_OFFERED
-from scheduler_ext.explain.waiting import FITS_NOW, LongWait, Waiting
-from tests.explain.test_replay import Running, running
+from scheduler_ext.explain.waiting import FITS_NOW, LongWait
+from tests.explain.explaining import free_node
+from tests.explain.test_replay import running
+from tests.explain.test_waiting import board
 from tests.extender.preempting import tell
 from tests.extender.test_record import ask
 from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, holder, node, pod
@@ -19,7 +21,7 @@ MEMORY = "Insufficient GPU memory on one device"
 NOW = 1_800_000_000.0
 WANTS = pod("wants", {WHOLE: "1"}, annotations={ANNOTATION + "model": "H100"})
 WANTS["metadata"]["creationTimestamp"] = "2027-01-15T07:00:00Z"
-T4 = [gpu_node("t4", [gpu(i, f"T-{i}", model="T4", total=16384) for i in range(4)]), node("t4", {WHOLE: "4"})]
+T4 = free_node("t4", 4, model="T4", total=16384)
 
 
 def h100(*held_by: str | None, used_mib: int = 0) -> list[Json]:
@@ -31,10 +33,6 @@ def h100(*held_by: str | None, used_mib: int = 0) -> list[Json]:
     ]
     pods = [pod(by, {WHOLE: "1"}, on="h100") for by in held_by if by]
     return [gpu_node("h100", devices), node("h100", {WHOLE: str(len(devices))}), *pods]
-
-
-def waiting(there: Running) -> Waiting:
-    return Waiting(there, there.extender.record, there.explainer())
 
 
 def test_a_pod_that_waits_for_busy_gpus_of_its_model_is_said_to_wait_for_them() -> None:
@@ -50,7 +48,7 @@ def test_a_pod_that_waits_for_busy_gpus_of_its_model_is_said_to_wait_for_them() 
         "might evict for it",
         "With gpu.scheduler-ext.io/model: T4 instead of H100 it would fit on 1 node now",
     ]
-    found = waiting(there)
+    found = board(there)
     assert found.reasons() == {GPUS: 1}
     assert found.longest(NOW, 1) == [LongWait("default", "wants", GPUS, 3600.0)]
 
@@ -71,7 +69,7 @@ def test_a_busy_node_that_is_free_by_now_fits_before_kube_scheduler_has_tried_ag
     tell(there.extender, *h100("x", None), *T4)
     told = there.explainer().of_name("default", "wants")
     assert (told["fits"], told["best"]) == (True, ["h100"])
-    assert waiting(there).lines()[0]["nearest"] == FITS_NOW
+    assert board(there).lines()[0]["nearest"] == FITS_NOW
 
 
 def test_a_node_that_kube_scheduler_refuses_for_another_reason_promises_nothing() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.explain.explaining import free_node
 from tests.explain.test_replay import running
-from tests.kube_objects import ANNOTATION, SHARE, Json, gpu, gpu_node, node, pod
+from tests.kube_objects import ANNOTATION, SHARE, Json, node, pod
 
 WHOLE = "nvidia.com/gpu"
 SHARES = {"gpu.scheduler-ext.io/sharing": "memory"}
@@ -41,7 +42,7 @@ def explained(asking: Json, *objects: Json, allow: bool) -> dict[str, Any]:
 
 
 PLAIN = node("plain", {WHOLE: "4"})
-T4 = [gpu_node("t4", [gpu(0, "T-0", model="T4", total=16384)]), node("t4", {WHOLE: "1"})]
+T4 = free_node("t4", 1, model="T4", total=16384)
 LABEL = "bring an agent to plain with `kubectl label node plain gpu.scheduler-ext.io/agent=true`"
 NO_AGENT = "(Missing): it has no report, and no label that brings an agent to it"
 

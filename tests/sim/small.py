@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
-import numpy as np
-from hypothesis import strategies as st
+from collections.abc import Callable
 
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from msgspec import structs
+
+from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
+from scheduler_ext.sim.experiment import Experiment
+from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.placement_policy import Target
 from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Scheduler, Settings
-from scheduler_ext.sim.trace_workload import PodKind
+from scheduler_ext.sim.simulation_report import Run
+from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, NodeShape, World
 
 MODELS = ("A100", "T4")
+NODES = tuple(generate_nodes(12, seed=5))
+PODS = tuple(generate_pods(NODES, seed=5))
+SMALL = Experiment(trace="small", nodes=NODES, pods=PODS, policy="fgd", seed=42)
 # Amounts meet often, so that pods fit about as often as not and several nodes are alike.
 CPUS_MILLI = (1000, 4000, 8000, 16000)
 SHARES_MILLI = (100, 250, 300, 500, 700, 999)
@@ -34,6 +45,24 @@ def share(milli: int, cpu_milli: int = 1000, models: tuple[str, ...] = ()) -> Po
 
 def whole(gpus: int, cpu_milli: int = 1000, models: tuple[str, ...] = ()) -> PodKind:
     return PodKind(cpu_milli, 1000, gpus, 1000, models)
+
+
+def pods_of(*kinds: PodKind) -> tuple[TracePod, ...]:
+    return tuple(TracePod("p", kind) for kind in kinds)
+
+
+def without_pace(run: Run) -> Run:
+    """A run without what depends on the machine."""
+    return structs.replace(run, decisions_per_second=0.0, p99_ms=0.0)
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """The one line that says why the input of a simulation cannot be used."""
+    with pytest.raises(SimulationError) as raised:
+        call()
+    message = str(raised.value)
+    assert "\n" not in message
+    return message
 
 
 def world_with(cluster: Cluster, *placed: tuple[PodKind, int, tuple[int, ...]]) -> World:
@@ -59,6 +88,12 @@ def scheduler_of(
 ) -> Scheduler:
     target = Target(world.cluster, workload or Workload(), seed)
     return Scheduler(world, POLICIES[policy](target), settings or Settings(ties="first"), seed)
+
+
+def node_of(scheduler: Scheduler, kind: PodKind) -> int | None:
+    """The node that is chosen for a pod."""
+    placement = scheduler.choose(kind)
+    return None if placement is None else placement.node
 
 
 _models = st.sampled_from([(), ("A100",), ("T4",), MODELS])

@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.protocols import run_churn
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
-from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import NodeShape
 from tests.sim.movements import moving
-from tests.sim.small import share, whole
+from tests.sim.small import SMALL, pods_of, share, whole
 
 NODES = tuple(NodeShape("n", 16_000, 100_000, 4, "A100") for _ in range(3))
-PODS = tuple(TracePod("p", kind) for kind in (share(300), share(700), whole(1), whole(2)) * 5)
+PODS = pods_of(*(share(300), share(700), whole(1), whole(2)) * 5)
 NO_ARRIVALS = 1e-9
 
 
 def run_of(warm_up: float, measured: float, seed: int = 1) -> Run:
     """Three nodes, requests of twice their capacity, and half of the pods may evict others."""
-    experiment = Experiment(
-        trace="small",
+    experiment = replace(
+        SMALL,
         nodes=NODES,
         pods=PODS,
         policy="best-fit",

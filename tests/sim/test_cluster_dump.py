@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from scheduler_ext.sim.cluster_dump import ClusterDump
@@ -34,8 +31,7 @@ def world_of(*objects: Json) -> World:
 
 
 def kinds_of(dump: ClusterDump, *pods: Json) -> list[PodKind]:
-    text = json.dumps({"kind": "List", "items": pods}).encode()
-    return [each.kind for each in dump.trace_pods(read_pods(text))]
+    return [each.kind for each in dump.trace_pods(read_pods(inventory(*pods)))]
 
 
 UNLIMITED = (2**30, 10**12)
@@ -83,10 +79,11 @@ def test_a_node(objects: list[Json], shape: NodeShape) -> None:
 
 
 @pytest.mark.parametrize(
-    ("objects", "note"),
+    ("objects", "names", "note"),
     [
         pytest.param(
             [gpu_node("m", [gpu(0)], sharing={"strategy": "time-slicing", "replicas": 4})],
+            ["n"],
             "1 node is left out: time-slicing or MPS",
             id="time-slicing",
         ),
@@ -95,23 +92,14 @@ def test_a_node(objects: list[Json], shape: NodeShape) -> None:
                 node(name, {WHOLE: "7"}, labels={**GFD_H100, "nvidia.com/mig.strategy": "single"})
                 for name in ("k", "m")
             ],
+            ["n"],
             "2 nodes are left out: MIG instances as whole GPUs",
             id="MIG strategy single",
         ),
-    ],
-)
-def test_nodes_that_are_left_out_are_noted(objects: list[Json], note: str) -> None:
-    dump = dump_of(GPU_2, *objects)
-    assert [shape.name for shape in dump.nodes] == ["n"]
-    assert dump.notes == [note]
-
-
-@pytest.mark.parametrize(
-    ("objects", "note"),
-    [
         pytest.param(
             [node("n", {WHOLE: "2"}, taints=[{"key": "gpu", "effect": "NoSchedule"}])],
-            ["taints are ignored (nodes: 1)"],
+            ["n"],
+            "taints are ignored (nodes: 1)",
             id="a taint",
         ),
         pytest.param(
@@ -119,13 +107,15 @@ def test_nodes_that_are_left_out_are_noted(objects: list[Json], note: str) -> No
                 node("n", {WHOLE: "2"}, labels={"gpu.scheduler-ext.io/sharing": "memory"}),
                 gpu_node("o", [gpu(0)]),
             ],
-            ["1 of 2 GPU nodes are for memory shares; here every node takes all pods"],
+            ["n", "o"],
+            "1 of 2 GPU nodes are for memory shares; here every node takes all pods",
             id="some nodes for shares",
         ),
     ],
 )
-def test_ignored_rules_of_nodes_are_noted(objects: list[Json], note: list[str]) -> None:
-    assert dump_of(GPU_2, *objects).notes == note
+def test_what_is_no_part_of_the_simulation_is_noted(objects: list[Json], names: list[str], note: str) -> None:
+    dump = dump_of(GPU_2, *objects)
+    assert ([shape.name for shape in dump.nodes], dump.notes) == (names, [note])
 
 
 def share_on(uuid: str, mib: int, name: str = "s") -> Json:
@@ -253,16 +243,10 @@ def test_what_is_ignored_is_noted() -> None:
     ]
 
 
-def results_of(dump: ClusterDump, *pods: Json, policies: tuple[str, ...] = ("default", "fgd")) -> Any:
-    text = json.dumps({"kind": "List", "items": pods}).encode()
-    new = dump.trace_pods(read_pods(text))
-    return list(compare_policies(dump, new, dict.fromkeys(policies), CONFIG.policy()))
-
-
 def test_policies_start_with_the_running_pods() -> None:
     dump = dump_of(gpu_node("n", [gpu(index) for index in range(4)]), pod("held", {WHOLE: "1"}, on="n"))
-    new = [pod(name, {WHOLE: "2"}) for name in ("first", "second")]
-    for result in results_of(dump, *new):
+    new = dump.trace_pods(read_pods(inventory(*(pod(name, {WHOLE: "2"}) for name in ("first", "second")))))
+    for result in compare_policies(dump, new, dict.fromkeys(("default", "fgd")), CONFIG.policy()):
         assert (result.pods, result.pods_placed, result.not_placed) == (2, 1, ("default/second",))
         assert (result.gpus_placed, result.allocated_percent) == (2.0, 75.0)
         # One GPU is free, and half of the demand is pods of one GPU.
@@ -305,6 +289,5 @@ def test_pods_name_their_gangs() -> None:
         pod("b", {WHOLE: "1"}),
         pod("c", {WHOLE: "1"}, annotations={ANNOTATION + "gang-size": "2"}),
     ]
-    text = json.dumps({"kind": "List", "items": pods}).encode()
-    found = dump_of(GPU_2).trace_pods(read_pods(text))
+    found = dump_of(GPU_2).trace_pods(read_pods(inventory(*pods)))
     assert [each.gang for each in found] == ["default/train", "", ""]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.request.pod_kinds import Workload
 from scheduler_ext.sim.custom_policy import find_policy, is_custom
 from scheduler_ext.sim.experiment import Experiment
@@ -18,7 +17,7 @@ from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.scheduler import Placement, Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import World
-from tests.sim.small import cluster_of, share, whole, world_with
+from tests.sim.small import cluster_of, refusal, share, whole, world_with
 
 IMPORTS = """\
 import numpy as np
@@ -42,16 +41,8 @@ def choice(policy: Policy, kind: PodKind, world: World | None = None) -> Placeme
     return Scheduler(world or World(TWO_NODES), policy, Settings()).choose(kind)
 
 
-@pytest.mark.parametrize(
-    ("text", "custom"),
-    [
-        pytest.param("./mine", True, id="a slash makes a file"),
-        pytest.param("mine.py", True, id="the suffix makes a file"),
-        pytest.param("fgd", False, id="a built-in policy is none"),
-    ],
-)
-def test_files_are_known_by_their_names(text: str, custom: bool) -> None:
-    assert is_custom(text) is custom
+def test_a_slash_or_the_suffix_makes_a_file() -> None:
+    assert [is_custom(text) for text in ("./mine", "mine.py", "fgd")] == [True, True, False]
 
 
 def test_a_file_is_a_policy(tmp_path: Path) -> None:
@@ -102,9 +93,6 @@ def test_a_policy_is_named_by(tmp_path: Path, text: str, name: str) -> None:
     ("text", "problem"),
     [
         pytest.param("x = (\n", ", line 1: SyntaxError: '(' was never closed", id="a syntax error"),
-        pytest.param(
-            "\n1 / 0\n", ", line 2: ZeroDivisionError: division by zero", id="an error of the import"
-        ),
         pytest.param("raise SystemExit(3)\n", ", line 1: SystemExit: 3", id="a file that exits"),
         pytest.param(
             IMPORTS,
@@ -140,23 +128,12 @@ def test_a_policy_is_named_by(tmp_path: Path, text: str, name: str) -> None:
 )
 def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, problem: str) -> None:
     path = written(tmp_path, text)
-    with pytest.raises(SimulationError) as raised:
-        find_policy(path)
-    assert str(raised.value).startswith(path + problem)
-    assert "\n" not in str(raised.value)
+    assert refusal(lambda: find_policy(path)).startswith(path + problem)
 
 
-@pytest.mark.parametrize(
-    ("name", "problem"),
-    [
-        pytest.param("none.py", "No such file or directory", id="no file"),
-    ],
-)
-def test_a_file_that_cannot_be_read(tmp_path: Path, name: str, problem: str) -> None:
-    (tmp_path / "folder.py").mkdir()
-    with pytest.raises(SimulationError) as raised:
-        find_policy(str(tmp_path / name))
-    assert str(raised.value) == f"{tmp_path / name}: cannot be read: {problem}"
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    path = str(tmp_path / "none.py")
+    assert refusal(lambda: find_policy(path)) == f"{path}: cannot be read: No such file or directory"
 
 
 def installed(folder: Path, monkeypatch: pytest.MonkeyPatch, point: str, *names: str) -> None:
@@ -175,7 +152,8 @@ def test_an_entry_point_is_a_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert is_custom("gently")
     custom = find_policy("gently")
     assert custom.name == "gently"
-    assert choice(custom(Target(TWO_NODES, Workload())), whole(1)) == Placement(1, (0,))
+    sent = pickle.loads(pickle.dumps(custom))
+    assert choice(sent(Target(TWO_NODES, Workload())), whole(1)) == Placement(1, (0,))
 
 
 @pytest.mark.parametrize(
@@ -187,11 +165,6 @@ def test_an_entry_point_is_a_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             "scheduler_ext.sim.placement_policy.Policy",
             id="another class",
         ),
-        pytest.param(
-            "bad = scheduler_ext.sim.policies.fgd:Fgd",
-            "bad: fgd is the name of a built-in policy; give Fgd another name",
-            id="a built-in policy",
-        ),
         pytest.param("good = collections:Counter", "bad: no entry point of the group", id="another name"),
     ],
 )
@@ -199,18 +172,16 @@ def test_an_entry_point_that_cannot_be_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str, problem: str
 ) -> None:
     installed(tmp_path, monkeypatch, point)
-    with pytest.raises(SimulationError) as raised:
-        find_policy("bad")
-    assert str(raised.value).startswith(problem)
+    assert refusal(lambda: find_policy("bad")).startswith(problem)
 
 
 def test_two_distributions_with_one_entry_point_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     installed(tmp_path, monkeypatch, "bad = NAME:Mine", "one", "two")
-    with pytest.raises(SimulationError, match="entry point bad: 2 distributions have it: ") as raised:
-        find_policy("bad")
-    assert str(raised.value).endswith("; keep one")
+    told = refusal(lambda: find_policy("bad"))
+    assert told.startswith("entry point bad: 2 distributions have it: ")
+    assert told.endswith("; keep one")
 
 
 def evaluating(*lines: str) -> str:
@@ -279,24 +250,19 @@ def test_a_mistake_of_a_policy_is_one_line(tmp_path: Path, text: str, problem: s
         policy.retarget(Workload())
         choice(policy, share(300), world)
 
-    with pytest.raises(SimulationError) as raised:
-        simulated()
-    assert str(raised.value).startswith(path + problem)
-    assert "\n" not in str(raised.value)
+    assert refusal(simulated).startswith(path + problem)
 
 
 @pytest.mark.parametrize(
-    ("line", "node"),
+    ("line", "slot"),
     [
-        pytest.param("return [1, 2], [0, 0]", 1, id="lists"),
+        pytest.param("return [1, 2], [0, 0]", 0, id="lists"),
         pytest.param("return Evaluation(np.array([-np.inf, 0]), np.array([7, 1]))", 1, id="refused nodes"),
     ],
 )
-def test_results_that_can_be_used(tmp_path: Path, line: str, node: int) -> None:
+def test_results_that_can_be_used(tmp_path: Path, line: str, slot: int) -> None:
     policy = find_policy(written(tmp_path, evaluating(line)))(Target(TWO_NODES, Workload()))
-    placement = choice(policy, share(300))
-    assert placement is not None
-    assert placement.node == node
+    assert choice(policy, share(300)) == Placement(1, (slot,))
 
 
 @pytest.mark.parametrize("ties", ["first", "random"])

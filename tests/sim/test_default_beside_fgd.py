@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.generator import GENERATED, generate_traces
 from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.scheduler import Settings
+from tests.sim.small import SMALL
 
 pytestmark = pytest.mark.process
 
@@ -25,20 +26,10 @@ def test_the_default_places_more_than_fgd_on_average() -> None:
     margins = Counter[str]()
     for nodes, generator_seed in CLUSTERS:
         shapes, traces = generate_traces(nodes, generator_seed)
+        same = replace(SMALL, nodes=shapes, pods=traces[GENERATED], load=1.3, settings=Settings(ties="first"))
         for seed in SEEDS:
             ours, theirs = (
-                run_inflation(
-                    Experiment(
-                        trace=GENERATED,
-                        nodes=shapes,
-                        pods=traces[GENERATED],
-                        policy=policy,
-                        seed=seed,
-                        load=1.3,
-                        settings=Settings(ties="first"),
-                    )
-                ).run.allocation_percent
-                or {}
+                run_inflation(replace(same, policy=policy, seed=seed)).run.allocation_percent or {}
                 for policy in ("default", "fgd")
             )
             margins.update({load: ours[load] - theirs[load] for load in ("100", "130")})

@@ -13,6 +13,7 @@ from scheduler_ext.sim.policies import POLICIES
 from scheduler_ext.sim.scheduler import Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import Cluster, NodeShape, World
+from tests.sim import small
 from tests.sim.small import cluster_of, share
 
 Placed = list[tuple[PodKind, int, tuple[int, ...]]]
@@ -23,14 +24,12 @@ MOSTLY_HALVES = Workload.of({TaskClass(shares_mib=(250,)): 1, TaskClass(shares_m
 TWO_ALIKE = cluster_of((8000, 1, "A100"), (8000, 1, "A100"))
 
 
-def node_of(world: World, workload: Workload, kind: PodKind, without: str | None = None) -> int:
+def node_of(world: World, workload: Workload, kind: PodKind, without: str | None = None) -> int | None:
     """The node that the default policy chooses with the shipped weights, one of which may be 0."""
     weights = {name: 0.0 if name == without else weight for name, weight in DEFAULT_WEIGHTS.items()}
     knobs = Knobs(weights=weights)
     policy = POLICIES["default"](Target(world.cluster, workload, knobs=knobs))
-    placement = Scheduler(world, policy, Settings(ties="first")).choose(kind)
-    assert placement is not None
-    return placement.node
+    return small.node_of(Scheduler(world, policy, Settings(ties="first")), kind)
 
 
 @pytest.mark.parametrize(

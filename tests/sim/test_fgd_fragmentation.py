@@ -36,20 +36,17 @@ def by_definition(workload: Workload, cpu_milli: int, rooms_milli: list[int], mo
 
 
 @pytest.mark.parametrize(
-    ("workload", "rooms_milli", "cpu_milli", "expected"),
+    ("workload", "rooms_milli", "expected"),
     [
-        pytest.param({HALF: 1}, [1000, 400], 8000, 400, id="room too small for a share is fragmented"),
-        pytest.param({TWO: 1}, [1000, 900], 8000, 1900, id="one whole GPU does not help a pod that asks two"),
-        pytest.param({HALF: 3, ONE: 1}, [1000, 600], 8000, 150, id="classes count by how often they come"),
-        pytest.param({}, [1000], 8000, 0, id="where nothing is expected, nothing is fragmented"),
+        pytest.param({HALF: 1}, [1000, 400], 400, id="room too small for a share is fragmented"),
+        pytest.param({TWO: 1}, [1000, 900], 1900, id="one whole GPU does not help a pod that asks two"),
+        pytest.param({HALF: 3, ONE: 1}, [1000, 600], 150, id="classes count by how often they come"),
+        pytest.param({}, [1000], 0, id="where nothing is expected, nothing is fragmented"),
     ],
 )
-def test_by_hand(
-    workload: dict[TaskClass, float], rooms_milli: list[int], cpu_milli: int, expected: float
-) -> None:
+def test_by_hand(workload: dict[TaskClass, float], rooms_milli: list[int], expected: float) -> None:
     world = World(cluster_of((8000, len(rooms_milli), "A100"), (8000, 1, "T4")))
     world.room_milli[: len(rooms_milli), 0] = rooms_milli
-    world.cpu_free[0] = cpu_milli
     measure = Fragmentation(world.cluster, Workload.of(workload))
     assert measure.of(NodesView(world))[0] == pytest.approx(expected)
 

@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.protocols import run_inflation
-from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
-from scheduler_ext.sim.trace_workload import PodKind, TracePod
+from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import NodeShape
-from tests.sim.small import share, whole
+from tests.sim.small import SMALL, pods_of, share, whole
 from tests.sim.watched import arriving
 
 
 def run_of(gpus: int, arrivals: list[PodKind], trace: list[PodKind]) -> Run:
     """These pods arrive in this order at one node, with the expectation of the trace."""
-    experiment = Experiment(
-        trace="small",
-        nodes=(NodeShape("n", 64_000, 64_000, gpus, "A100"),),
-        pods=tuple(TracePod("p", kind) for kind in trace),
-        policy="best-fit",
-        seed=1,
-        load=1.0,
-        settings=Settings(ties="first"),
-    )
-    with arriving([TracePod("p", kind) for kind in arrivals]):
-        return run_inflation(experiment).run
+    nodes = (NodeShape("n", 64_000, 64_000, gpus, "A100"),)
+    with arriving(pods_of(*arrivals)):
+        return run_inflation(
+            replace(SMALL, nodes=nodes, pods=pods_of(*trace), policy="best-fit", load=1.0)
+        ).run
 
 
 @pytest.mark.parametrize(
@@ -56,16 +50,16 @@ def test_allocation_at_a_load_is_the_mean_over_its_arrivals(
     }
 
 
-SMALL, ONE = share(100), whole(1)
+TENTH, ONE = share(100), whole(1)
 
 
 @pytest.mark.parametrize(
     ("trace", "percent"),
     [
         # Two rooms of 100 of 2,000 remain, usable by shares of 100 and not by whole GPUs.
-        pytest.param([SMALL] * 19 + [ONE], 0.0, id="one pod in twenty is left out"),
-        pytest.param([SMALL] * 18 + [ONE] * 2, 1.0, id="two in twenty are not"),
-        pytest.param([ONE] * 19 + [SMALL], 10.0, id="the others count as if they were all"),
+        pytest.param([TENTH] * 19 + [ONE], 0.0, id="one pod in twenty is left out"),
+        pytest.param([TENTH] * 18 + [ONE] * 2, 1.0, id="two in twenty are not"),
+        pytest.param([ONE] * 19 + [TENTH], 10.0, id="the others count as if they were all"),
     ],
 )
 def test_fragmentation_is_that_of_the_commonest_classes(trace: list[PodKind], percent: float) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.trace_workload import GPU_MILLI, PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
+from tests.sim.small import SMALL
 
 # One node in ten has the CPU for pods of eight GPUs and 120 cores; the others balance the requests of
 # singles.
@@ -26,15 +28,6 @@ PODS = tuple(
 
 @pytest.mark.parametrize("seed", [42, 43])
 def test_no_pod_is_refused_at_four_fifths_of_the_load(seed: int) -> None:
-    run = run_inflation(
-        Experiment(
-            trace="large",
-            nodes=NODES,
-            pods=PODS,
-            policy="default",
-            seed=seed,
-            load=0.8,
-            settings=Settings(ties="random"),
-        )
-    ).run
-    assert dict(run.rejected_by_class) == {}
+    ties = Settings(ties="random")
+    large = replace(SMALL, nodes=NODES, pods=PODS, policy="default", seed=seed, load=0.8, settings=ties)
+    assert dict(run_inflation(large).run.rejected_by_class) == {}

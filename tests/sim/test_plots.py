@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,12 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.sim.experiment import Outcome
 from scheduler_ext.sim.plots import write_plots
 from scheduler_ext.sim.protocols import run_inflation
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape
-from tests.sim.test_protocols import SMALL
+from tests.sim.small import SMALL
 
 pytestmark = pytest.mark.process
 
@@ -36,22 +34,21 @@ def test_a_trace_has_three_pictures(tmp_path: Path) -> None:
     assert all(path.read_bytes().startswith(PNG) for path in written)
 
 
-def panels_of(monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: Sequence[Outcome]) -> list[Any]:
+Panels = Callable[[Sequence[Outcome]], list[Any]]
+
+
+@pytest.fixture
+def panels_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Panels:
     """The panels of the plot of allocation."""
     figure = pytest.importorskip("matplotlib.figure")
-    drawn = []
+    drawn: list[Any] = []
+    monkeypatch.setattr(figure.Figure, "savefig", lambda self, path, **_: drawn.append(self))
 
-    def keep(self: Any, path: Path, **_: Any) -> None:
-        drawn.append(self)
+    def panels(outcomes: Sequence[Outcome]) -> list[Any]:
+        write_plots(tmp_path, outcomes)
+        return list(drawn[0].axes)
 
-    monkeypatch.setattr(figure.Figure, "savefig", keep)
-    write_plots(folder, outcomes)
-    return list(drawn[0].axes)
-
-
-def lines_of(monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: Sequence[Outcome]) -> list[Any]:
-    """The drawn curves of allocation."""
-    return list(panels_of(monkeypatch, folder, outcomes)[0].lines)
+    return panels
 
 
 def curve_of(outcome: Outcome, policy: str, at_100: float, seed: int = 1) -> Outcome:
@@ -83,8 +80,7 @@ def outcome() -> Outcome:
     ],
 )
 def test_a_second_panel_has_the_differences(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    panels_of: Panels,
     outcome: Outcome,
     at_100: dict[str, float],
     reference: str,
@@ -93,7 +89,7 @@ def test_a_second_panel_has_the_differences(
     outcomes = [
         curve_of(outcome, policy, value + seed, seed) for policy, value in at_100.items() for seed in (1, 2)
     ]
-    _, panel = panels_of(monkeypatch, tmp_path, outcomes)
+    _, panel = panels_of(outcomes)
     assert panel.get_title() == f"difference to {reference}"
     assert {line.get_label(): line.get_ydata()[-1] for line in panel.lines} == ends
 
@@ -106,22 +102,17 @@ def test_a_second_panel_has_the_differences(
     ],
 )
 def test_without_differences_there_is_one_panel(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    outcome: Outcome,
-    curves: list[tuple[str, float, int]],
+    panels_of: Panels, outcome: Outcome, curves: list[tuple[str, float, int]]
 ) -> None:
     outcomes = [curve_of(outcome, policy, value, seed) for policy, value, seed in curves]
-    assert len(panels_of(monkeypatch, tmp_path, outcomes)) == 1
+    assert len(panels_of(outcomes)) == 1
 
 
-def test_a_curve_goes_over_all_loads_where_a_pod_is_several_per_cent(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_curve_goes_over_all_loads_where_a_pod_is_several_per_cent(panels_of: Panels) -> None:
     pods = tuple(TracePod(f"p-{milli}", PodKind(100, 100, 1, milli)) for milli in (300, 700, 1000))
     small = replace(SMALL, nodes=(NodeShape("node", 8000, 8000, 3, "T4"),), pods=pods)
     outcomes = [run_inflation(replace(small, seed=seed)) for seed in range(10)]
-    (line,) = lines_of(monkeypatch, tmp_path, outcomes)
+    (line,) = panels_of(outcomes)[0].lines
     loads = line.get_xdata().tolist()
     assert loads == list(range(60, loads[-1] + 1))
     assert 100 < loads[-1] <= 130
@@ -131,15 +122,7 @@ def test_a_curve_goes_over_all_loads_where_a_pod_is_several_per_cent(
     assert line.get_ydata()[loads.index(100)] == pytest.approx(mean)
 
 
-def test_the_legend_has_names_that_begin_with_an_underscore(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: Outcome
-) -> None:
+def test_the_legend_has_names_that_begin_with_an_underscore(panels_of: Panels, outcome: Outcome) -> None:
     outcomes = [curve_of(outcome, policy, 90.0) for policy in ("default", "_mine")]
-    legend = panels_of(monkeypatch, tmp_path, outcomes)[0].get_legend()
+    legend = panels_of(outcomes)[0].get_legend()
     assert [text.get_text().strip() for text in legend.get_texts()] == ["default", "_mine"]
-
-
-def test_a_missing_matplotlib_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(SimulationError, match=r"pip install 'scheduler-ext\[bench\]'"):
-        write_plots(tmp_path, [run_inflation(replace(SMALL, load=0.2))])

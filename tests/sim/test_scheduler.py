@@ -16,7 +16,7 @@ from scheduler_ext.sim.policies.published import BestFit
 from scheduler_ext.sim.scheduler import INTREE_SCORES, Scheduler, Settings
 from scheduler_ext.sim.trace_workload import PodKind
 from scheduler_ext.sim.world import Cluster, NodesView, World
-from tests.sim.small import cluster_of, clusters, kinds, scheduler_of, share, whole, workloads
+from tests.sim.small import cluster_of, clusters, kinds, node_of, scheduler_of, share, whole, workloads
 
 FIRST = Settings(ties="first")
 LOCAL = [name for name in POLICIES if name != "random"]
@@ -47,34 +47,16 @@ def test_remembered_scores_equal_new_ones(
 def test_first_ties_go_to_the_first_node() -> None:
     world = World(cluster_of(*[(8000, 1, "A100")] * 4))
     for expected in range(4):
-        placement = scheduler_of(world, "fgd").choose(whole(1))
-        assert placement is not None
-        assert placement.node == expected
-        world.place(whole(1), placement.node, placement.slots)
+        assert node_of(scheduler_of(world, "fgd"), whole(1)) == expected
+        world.place(whole(1), expected, (0,))
 
 
 def test_random_ties_go_to_each_alike() -> None:
     world = World(cluster_of(*[(8000, 1, "A100")] * 4))
     scheduler = scheduler_of(world, "fgd", Settings(ties="random"))
-    winners = Counter(
-        placement.node for _ in range(400) if (placement := scheduler.choose(whole(1))) is not None
-    )
-    assert sorted(winners) == [0, 1, 2, 3]
+    winners = Counter(node_of(scheduler, whole(1)) for _ in range(400))
+    assert winners.keys() == {0, 1, 2, 3}
     assert min(winners.values()) > 60
-
-
-@pytest.mark.parametrize(
-    ("kind", "fits"),
-    [
-        pytest.param(PodKind(8000, 1000), True, id="all of the CPU"),
-        pytest.param(PodKind(8001, 1000), False, id="more CPU"),
-        pytest.param(PodKind(1, 100_001), False, id="more memory"),
-        pytest.param(whole(1, models=("T4",)), False, id="another model"),
-    ],
-)
-def test_the_pods_that_fit(kind: PodKind, fits: bool) -> None:
-    world = World(cluster_of((8000, 2, "A100")))
-    assert (scheduler_of(world).choose(kind) is not None) is fits
 
 
 def test_points_lose_no_best() -> None:
@@ -90,39 +72,30 @@ class TestSampling:
     def test_the_search_goes_on_where_it_ended(self) -> None:
         world = World(cluster_of(*[(8000, 1, "A100")] * 250))
         scheduler = scheduler_of(world, "first-fit", Settings(sampled_percent=40))
-        nodes = [placement.node for _ in range(4) if (placement := scheduler.choose(whole(1))) is not None]
         # 40 per cent are 100 nodes: 0 to 99, 100 to 199, 200 to 249 and 0 to 49, ...
-        assert nodes == [0, 100, 0, 50]
+        assert [node_of(scheduler, whole(1)) for _ in range(4)] == [0, 100, 0, 50]
 
     def test_a_node_that_fits_is_found_wherever_it_is(self) -> None:
         world = World(cluster_of(*[(1000, 1, "T4")] * 200, (8000, 1, "A100")))
         scheduler = scheduler_of(world, "best-fit", Settings(sampled_percent=5))
         for _ in range(3):
-            placement = scheduler.choose(whole(1, cpu_milli=4000))
-            assert placement is not None
-            assert placement.node == 200
+            assert node_of(scheduler, whole(1, cpu_milli=4000)) == 200
 
     def test_small_clusters_are_looked_at_in_whole(self) -> None:
         world = World(cluster_of(*[(8000, 2, "A100")] * 90))
         world.place(whole(1), 80, (0,))
         for percent in (0, 1, 100):
             settings = Settings(ties="first", sampled_percent=percent)
-            placement = scheduler_of(world, "best-fit", settings).choose(whole(1))
-            assert placement is not None
-            assert placement.node == 80
+            assert node_of(scheduler_of(world, "best-fit", settings), whole(1)) == 80
 
 
 class TestIntree:
     def test_least_allocated_outweighs_a_policy_that_packs(self) -> None:
         world = World(cluster_of((8000, 2, "A100"), (8000, 2, "A100")))
         world.place(whole(1, cpu_milli=4000), 1, (0,))
-        packed = scheduler_of(world, "most-allocated").choose(whole(1))
-        spread = scheduler_of(
-            world, "most-allocated", Settings(ties="first", intree={"NodeResourcesFit": 10})
-        ).choose(whole(1))
-        assert packed is not None
-        assert spread is not None
-        assert (packed.node, spread.node) == (1, 0)
+        spread = Settings(ties="first", intree={"NodeResourcesFit": 10})
+        assert node_of(scheduler_of(world, "most-allocated"), whole(1)) == 1
+        assert node_of(scheduler_of(world, "most-allocated", spread), whole(1)) == 0
 
     def test_balance_is_what_the_pod_changes_not_what_there_is_then(self) -> None:
         world = World(cluster_of((8000, 1, "A100"), (8000, 1, "A100")))
@@ -131,9 +104,7 @@ class TestIntree:
         kind = PodKind(2000, 0)
         assert INTREE_SCORES["NodeResourcesBalancedAllocation"](kind, NodesView(world)).tolist() == [68, 81]
         settings = Settings(ties="first", intree={"NodeResourcesBalancedAllocation": 1})
-        placement = scheduler_of(world, "first-fit", settings).choose(kind)
-        assert placement is not None
-        assert placement.node == 1
+        assert node_of(scheduler_of(world, "first-fit", settings), kind) == 1
 
 
 class _Stub(Policy):
@@ -155,9 +126,7 @@ class _Stub(Policy):
 class TestViewOfPolicies:
     def test_one_that_refuses_nodes_has_the_say(self) -> None:
         world = World(cluster_of((8000, 1, "A100"), (8000, 4, "A100")))
-        placement = Scheduler(world, _Stub(refuses=True), FIRST).choose(whole(1))
-        assert placement is not None
-        assert placement.node == 0
+        assert node_of(Scheduler(world, _Stub(refuses=True), FIRST), whole(1)) == 0
 
     def test_policies_see_only_nodes_with_the_gpus(self) -> None:
         world = World(cluster_of((8000, 1, "A100"), (8000, 0, ""), (8000, 4, "A100"), (8000, 4, "T4")))
@@ -171,9 +140,7 @@ class TestViewOfPolicies:
         scheduler = Scheduler(world, stub, FIRST)
         scheduler.choose(whole(1))
         world.place(whole(1), 2, (0,))
-        placement = scheduler.choose(whole(1))
-        assert placement is not None
-        assert placement.node == 2
+        assert node_of(scheduler, whole(1)) == 2
         assert stub.seen == [4, 1]
 
 

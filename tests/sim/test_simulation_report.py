@@ -28,21 +28,6 @@ def run_of(seed: int, rejected: Mapping[str, int], policy: str = "fgd", at_100: 
     )
 
 
-NOT_OF_INFLATION = (
-    "medianWait",
-    "p95Wait",
-    "meanAllocationPercent",
-    "usefulAllocationPercent",
-    "partialGangsPercent",
-    "sliceAcceptancePercent",
-    "unallocatedGpus",
-    "allocatedValuePerHour",
-    "fragmentationPercentAt90",
-    "evictedMilli",
-    "givenUp",
-    "deadlocked",
-    "longestWait",
-)
 RUNS = [
     run_of(1, {"share": 500, "8-gpu": 8000}),
     run_of(2, {"share": 1000}, at_100=80.0),
@@ -116,10 +101,8 @@ def test_means_of_waits_are_over_the_seeds_with_such_jobs() -> None:
 )
 def test_the_standard_error_of_a_mean(values: list[float], error: dict[str, float]) -> None:
     (mean,) = summary([run_of(seed, {}, at_100=value) for seed, value in enumerate(values)])
-    assert mean["standardError"] == {
-        "allocationPercent": error,
-        "rejectedByClass": {},
-    } | dict.fromkeys(NOT_OF_INFLATION)
+    found = {name: each for name, each in mean["standardError"].items() if each is not None}
+    assert found == {"allocationPercent": error, "rejectedByClass": {}}, "and none of other runs"
 
 
 def test_means_by_class_are_over_all_seeds() -> None:

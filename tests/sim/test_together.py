@@ -9,23 +9,29 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 
 from scheduler_ext.core.node.columns import Bools
 from scheduler_ext.core.request.pod_kinds import Workload
-from scheduler_ext.sim.experiment import Experiment, Outcome
-from scheduler_ext.sim.generator import generate_nodes, generate_pods
 from scheduler_ext.sim.protocols import PROTOCOLS, run_inflation
 from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.together import Batches, TriedPlaces
 from scheduler_ext.sim.trace_workload import PodKind, TracePod
 from scheduler_ext.sim.world import NodeShape, World
-from tests.sim.small import cluster_of, fits, kinds, scheduler_of, share, whole, workloads, worlds
+from tests.sim.small import (
+    SMALL,
+    cluster_of,
+    fits,
+    kinds,
+    scheduler_of,
+    share,
+    whole,
+    without_pace,
+    workloads,
+    worlds,
+)
 from tests.sim.watched import watched
 
-NODES = tuple(generate_nodes(12, seed=5))
-PODS = tuple(generate_pods(NODES, seed=5))
-SMALL = Experiment(trace="small", nodes=NODES, pods=PODS, policy="default", seed=42, measured=0.5)
+DEFAULT = replace(SMALL, policy="default", measured=0.5)
 
 _batches = st.lists(st.builds(TracePod, st.just("pod"), kinds), min_size=2, max_size=12)
 
@@ -97,16 +103,12 @@ def test_a_pod_put_again_has_its_gpu_until_all_are_taken_back() -> None:
     assert len(seen) > 1
 
 
-def without_pace(outcome: Outcome) -> object:
-    return structs.replace(outcome.run, decisions_per_second=0.0, p99_ms=0.0)
-
-
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
 @pytest.mark.parametrize("priorities", ["none", "drawn"])
 @pytest.mark.parametrize("batch", [1, 8])
 def test_runs_in_batches_account_for_every_pod(protocol: str, priorities: str, batch: int) -> None:
     experiment = replace(
-        SMALL, load=1.6, priorities=priorities, batch=batch, burst=8, settings=Settings(ties="first")
+        DEFAULT, load=1.6, priorities=priorities, batch=batch, burst=8, settings=Settings(ties="first")
     )
     # Each place in the world is checked.
     with watched():
@@ -114,26 +116,16 @@ def test_runs_in_batches_account_for_every_pod(protocol: str, priorities: str, b
     assert run.batch == batch
     assert run.arrived_milli == run.allocated_milli + run.rejected_milli
     assert run.rejected_milli > 0
-    assert without_pace(PROTOCOLS[protocol](experiment)) == structs.replace(
-        run, decisions_per_second=0.0, p99_ms=0.0
-    )
+    assert without_pace(PROTOCOLS[protocol](experiment).run) == without_pace(run)
 
 
 def test_the_same_pods_arrive_whatever_the_batch() -> None:
     pods = (TracePod("share", share(810)), TracePod("whole", whole(1)))
     nodes = tuple(NodeShape(f"n{number}", 8000, 100_000, 1, "T4") for number in range(4))
     runs = [
-        run_inflation(replace(SMALL, nodes=nodes, pods=pods, load=2.0, batch=batch, burst=8)).run
+        run_inflation(replace(DEFAULT, nodes=nodes, pods=pods, load=2.0, batch=batch, burst=8)).run
         for batch in (1, 8)
     ]
     assert runs[0].arrived_milli == runs[1].arrived_milli
     # Each GPU is for a pod that uses all of it.
     assert runs[0].allocated_milli < runs[1].allocated_milli == 4000
-
-
-@pytest.mark.parametrize(("policy", "ties"), [("random", "random"), ("fgd", "first"), ("default", "random")])
-def test_policies_that_choose_by_chance_or_by_the_whole_cluster(policy: str, ties: str) -> None:
-    experiment = replace(SMALL, policy=policy, settings=Settings(ties=ties), batch=32, burst=32)
-    with watched():
-        run = run_inflation(experiment).run
-    assert run.rejected_milli > 0

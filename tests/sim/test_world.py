@@ -63,3 +63,16 @@ def test_a_view_has_the_columns_of_its_nodes() -> None:
     assert view.part(world.cluster.cpu_milli).tolist() == [4000]
     assert view.room_milli.tolist() == [[700], [0]]
     assert view.part(world.tasks).tolist() == [[1], [0], [0]]
+
+
+@pytest.mark.parametrize(
+    ("has", "wished", "admitted"),
+    [
+        pytest.param("NVIDIA-A100-SXM4-80GB", "A100-80GB", True, id="the model of a product"),
+        pytest.param("A100-80GB", "A100", True, id="the family of a model"),
+        pytest.param("A100-40GB", "A100-80GB", False, id="another memory"),
+        pytest.param("a,b?", "a,b?", True, id="what no product is called"),
+    ],
+)
+def test_models_are_read_as_the_server_reads_them(has: str, wished: str, admitted: bool) -> None:
+    assert cluster_of((8000, 1, has)).admits((wished,)).tolist() == [admitted]

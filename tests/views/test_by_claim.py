@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.explain.waiting import pod_list
 from scheduler_ext.views.ledger_dump import node_ledger
 from scheduler_ext.views.node_usage import node_usage, pod_usage
 from scheduler_ext.views.overview import node_row
-from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
 from tests.dra_objects import WHOLE, device_class, gpu_device, resource_claim, resource_slice
-from tests.kube_objects import Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import Json, gpu, gpu_node, holder, node, pod
+from tests.views.seen import info_of
 
 CLASS = "deviceclass.resource.kubernetes.io/gpu.nvidia.com"
 SLICE = resource_slice("n", [gpu_device(0), gpu_device(1), gpu_device(2)])
@@ -35,19 +35,9 @@ def extended(claim: Json) -> Json:
     return claim | {"metadata": claim["metadata"] | {"annotations": annotations}}
 
 
-def info_of(*objects: Json) -> NodeInfo:
-    (info,) = assemble(
-        read_objects(inventory(node("n", {}), device_class(), SLICE, *objects)), NAMES
-    ).values()
-    return info
-
-
-def resolved(info: NodeInfo) -> Node:
-    return resolve(info, NAMES, 0)
-
-
-CLAIM_ONLY = info_of(REPORT, TRAIN, reserved_for_none(SPARE))
-BY_RESOURCE = info_of(REPORT, extended(TRAIN), pod("train", {WHOLE: "1"}, on="n"))
+NODE = (node("n", {}), device_class(), SLICE)
+CLAIM_ONLY = info_of(*NODE, REPORT, TRAIN, reserved_for_none(SPARE))
+BY_RESOURCE = info_of(*NODE, REPORT, extended(TRAIN), pod("train", {WHOLE: "1"}, on="n"))
 ALL = pytest.mark.parametrize("info", [CLAIM_ONLY, BY_RESOURCE], ids=["claim-only pod", "nvidia.com/gpu"])
 
 
@@ -98,12 +88,12 @@ def test_gpus_of_claims_count_for_their_namespace() -> None:
 
 
 def test_claimed_gpus_are_counted() -> None:
-    (amounts,) = node_usage(resolved(CLAIM_ONLY), NAMES, 0).by_model.values()
+    (amounts,) = node_usage(resolve(CLAIM_ONLY, NAMES, 0), NAMES, 0).by_model.values()
     assert (amounts.gpus, amounts.allocated, amounts.claimed) == (3, 2, 2)
 
 
 def test_the_page_marks_claimed_gpus() -> None:
-    row = node_row(resolved(CLAIM_ONLY), NAMES, 0)
+    row = node_row(resolve(CLAIM_ONLY, NAMES, 0), NAMES, 0)
     assert row is not None
     ((_, _, devices),) = row[7]
     assert [device[7] if len(device) > 7 else {} for device in devices] == [
@@ -115,5 +105,5 @@ def test_the_page_marks_claimed_gpus() -> None:
 
 
 def test_without_a_report_the_slices_name_the_gpus() -> None:
-    info = info_of(TRAIN)
+    info = info_of(*NODE, TRAIN)
     assert [entry["name"] for entry in holdings(info)["GPU-0"]] == ["train"]

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.sources.clusterstate import state_of
 from scheduler_ext.views.cost_report import Ledgers, cost_report
 from scheduler_ext.views.idle_pods import idle_pod_list
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import read_objects
 from scheduler_ext.wire.times import time_text
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, pod
+from tests.views.seen import state
 
 WHOLE = "nvidia.com/gpu"
 HOUR = 3600
+CONFIG = Configuration()
 NOW = 1_800_000_000.0
 # An A100-80GB is worth 3.4, an H100-80GB 6.9, a T4 0.5.
 MIG = {
@@ -41,10 +41,11 @@ def since_long(each: Json) -> Json:
     return each
 
 
-def report(*objects: Json, config: Configuration | None = None, now: float = NOW) -> dict[str, Any]:
-    config = config or Configuration()
-    state = state_of(read_objects(inventory(*objects)), "test", config.resource_names())
-    return cost_report(state.snapshot(config.sizing()), state.readings, state.facts, config, now)
+def report(*objects: Json, freshness: str = "Fresh", workload: Workload | None = None) -> dict[str, Any]:
+    there = state(*objects)
+    infos = {name: replace(info, freshness=freshness) for name, info in there.infos.items()}
+    there = replace(there, infos=infos, workload=workload or there.workload)
+    return cost_report(there.snapshot(CONFIG.sizing()), there.readings, there.facts, CONFIG, NOW)
 
 
 def unsplit(entry: dict[str, Any]) -> dict[str, Any]:
@@ -66,25 +67,9 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
             id="a sick GPU is unavailable",
         ),
         pytest.param(
-            [gpu_node("n", [gpu(0, mig=MIG)], migStrategy="mixed")],
-            {"allocated": 2.72, "unmeasured": 2.72, "free": 0.68, "total": 3.4},
-            id="a MIG instance costs its part of the slots",
-        ),
-        pytest.param(
             [gpu_node("n", [gpu(0, mig={"enabled": True})], migStrategy="single")],
             {"unavailable": 3.4, "total": 3.4},
             id="a GPU in MIG mode without instances is unavailable",
-        ),
-        pytest.param(
-            [
-                gpu_node("n", [gpu(0)]),
-                node("n", {SHARE: "73728"}, labels=SHARE_NODE),
-                pod(
-                    "p", {SHARE: "36864"}, on="n", annotations={"devices.gpu.scheduler-ext.io/main": "GPU-0"}
-                ),
-            ],
-            {"allocated": 1.7, "unmeasured": 1.7, "free": 1.7, "total": 3.4},
-            id="half of the memory that shares can have costs half of the GPU",
         ),
         pytest.param(
             [
@@ -109,14 +94,6 @@ def amounts(entry: dict[str, Any]) -> dict[str, float]:
             ],
             {"free": 5.95, "total": 5.95},
             id="MIG instances that labels offer as GPUs cost the part that their name states",
-        ),
-        pytest.param(
-            [
-                gpu_node("n", [gpu(0)]),
-                node("n", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/value": "1.25"}),
-            ],
-            {"free": 1.25, "total": 1.25},
-            id="a node's own price replaces that of its models",
         ),
     ],
 )
@@ -164,19 +141,15 @@ def test_two_shares_of_one_gpu_pay_in_proportion_and_idle_by_their_own_processes
 
 
 @pytest.mark.parametrize(
-    ("gpu_idle", "instance_idle", "idle", "unmeasured"),
+    ("idle_s", "key"),
     [
-        pytest.param(HOUR, None, 2.72, 0.0, id="an idle GPU has idle instances"),
-        pytest.param(5, None, 0.0, 2.72, id="of a busy GPU, it is unknown which instance is"),
+        pytest.param(HOUR, "idle", id="an idle GPU has idle instances"),
+        pytest.param(5, "unmeasured", id="of a busy GPU, it is unknown which instance is"),
     ],
 )
-def test_an_idle_mig_instance(
-    gpu_idle: int | None, instance_idle: int | None, idle: float, unmeasured: float
-) -> None:
-    instances = [MIG["instances"][0] | {"idleSeconds": instance_idle}, MIG["instances"][1]]  # type: ignore[index]
-    device = gpu(0, mig=MIG | {"instances": instances}, idleSeconds=gpu_idle)
-    total = report(gpu_node("n", [device], migStrategy="mixed"))["total"]
-    assert (round(total["idle"], 2), round(total["unmeasured"], 2)) == (idle, unmeasured)
+def test_an_idle_mig_instance(idle_s: int, key: str) -> None:
+    total = report(gpu_node("n", [gpu(0, mig=MIG, idleSeconds=idle_s)], migStrategy="mixed"))["total"]
+    assert amounts(unsplit(total)) == {"allocated": 2.72, key: 2.72, "free": 0.68, "total": 3.4}
 
 
 def test_a_holder_that_is_no_known_pod_has_the_namespace_that_the_agent_saw() -> None:
@@ -197,72 +170,32 @@ def test_a_holder_that_is_no_known_pod_has_the_namespace_that_the_agent_saw() ->
     ],
 )
 def test_gpus_that_no_expected_pod_can_use_are_stranded(gpus: int, expected: dict[str, float]) -> None:
-    objects = (
-        gpu_node("n", [gpu(0), gpu(1, holders=[holder("p")])]),
-        pod("p", {WHOLE: "1"}, on="n"),
-    )
-    state = state_of(read_objects(inventory(*objects)), "test", Configuration().resource_names())
+    objects = gpu_node("n", [gpu(0), gpu(1, holders=[holder("p")])]), pod("p", {WHOLE: "1"}, on="n")
     expecting = Workload.of({TaskClass(0, gpus, (), (), ()): 1000}, 0.0)
-    snapshot = replace(state, workload=expecting).snapshot(Configuration().sizing())
-    total = cost_report(snapshot, {}, {}, Configuration(), NOW)["total"]
+    total = report(*objects, workload=expecting)["total"]
     assert amounts({key: total[key] for key in ("free", "stranded")}) == expected
 
 
 def test_a_node_that_no_agent_reports_any_more_is_left_out_by_name() -> None:
-    state = state_of(
-        read_objects(inventory(gpu_node("n", [gpu(0)]))), "test", Configuration().resource_names()
-    )
-    infos = {name: replace(info, freshness="Missing") for name, info in state.infos.items()}
-    snapshot = replace(state, infos=infos).snapshot(Configuration().sizing())
-    found = cost_report(snapshot, {}, {}, Configuration(), NOW)
+    found = report(gpu_node("n", [gpu(0)]), freshness="Missing")
     assert (found["total"]["total"], found["nodesLeftOut"]) == (0.0, ["n"])
 
 
 def test_idle_times_of_an_old_report_do_not_count() -> None:
     objects = gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=HOUR)]), pod("p", {WHOLE: "1"}, on="n")
-    state = state_of(read_objects(inventory(*objects)), "test", Configuration().resource_names())
-    infos = {name: replace(info, freshness="Stale") for name, info in state.infos.items()}
-    snapshot = replace(state, infos=infos).snapshot(Configuration().sizing())
-    found = cost_report(snapshot, state.readings, {}, Configuration(), NOW)
+    found = report(*objects, freshness="Stale")
     assert amounts(found["namespaces"][0]) == {"allocated": 3.4, "unmeasured": 3.4}
 
 
-def ran(for_s: float | None, phase: str = "Running") -> Json:
-    """A pod on the GPU of node n that started so long ago."""
-    each = pod("p", {WHOLE: "1"}, on="n", phase=phase)
-    if for_s is not None:
-        each["status"]["startTime"] = time_text(NOW - for_s)
-    return each
-
-
-@pytest.mark.parametrize(
-    ("each", "idle"),
-    [
-        pytest.param(ran(HOUR), 3.4, id="a pod that ran for longer than the window"),
-        pytest.param(ran(60), 0.0, id="a pod that began on a GPU that was idle before"),
-        pytest.param(ran(HOUR, "Pending"), 0.0, id="a pod whose image is still pulled"),
-        pytest.param(ran(None), 0.0, id="a pod that is not known to run"),
-    ],
-)
-def test_a_pod_is_idle_only_after_it_ran_for_the_window(each: Json, idle: float) -> None:
-    """As in the list of idle pods."""
-    objects = gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), each
-    total = report(*objects)["total"]
-    assert amounts(total) == ({"allocated": 3.4, "total": 3.4} | ({"idle": idle} if idle else {}))
-    config = Configuration()
-    state = state_of(read_objects(inventory(*objects)), "test", config.resource_names())
-    nodes = state.snapshot(config.sizing()).nodes.values()
-    listed = idle_pod_list(nodes, config, state.readings, state.facts, NOW)["items"]
-    assert sum(each["valuePerHour"] for each in listed) == idle
-
-
 def test_a_pod_becomes_idle_without_any_change_but_the_time() -> None:
-    objects = read_objects(
-        inventory(gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), ran(60))
-    )
-    config = Configuration()
-    state = state_of(objects, "test", config.resource_names())
-    snapshot, ledgers = state.snapshot(config.sizing()), Ledgers(config)
+    """As in the list of idle pods: when it has run for the window on a GPU that was idle before."""
+    running = pod("p", {WHOLE: "1"}, on="n")
+    running["status"]["startTime"] = time_text(NOW - 60)
+    there = state(gpu_node("n", [gpu(0, holders=[holder("p")], idleSeconds=2 * HOUR)]), running)
+    snapshot, ledgers = there.snapshot(CONFIG.sizing()), Ledgers(CONFIG)
+    nodes = snapshot.nodes.values()
     for later_s, idle in ((0, 0.0), (1739, 0.0), (1740, 3.4)):
-        found = ledgers.of(snapshot, state.readings, state.facts, NOW + later_s)
-        assert round(found.total.idle, 2) == idle
+        now = NOW + later_s
+        assert round(ledgers.of(snapshot, there.readings, there.facts, now).total.idle, 2) == idle
+        listed = idle_pod_list(nodes, CONFIG, there.readings, there.facts, now)["items"]
+        assert sum(each["valuePerHour"] for each in listed) == idle

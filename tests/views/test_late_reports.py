@@ -6,24 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler_ext.core.node.state import resolve
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.views.late_reports import late_reports
-from scheduler_ext.wire.objects import assemble, read_objects
-from tests.core.reported import NAMES
-from tests.kube_objects import gpu, gpu_node, inventory, node
+from tests.kube_objects import gpu, gpu_node, node
+from tests.strategies import snapshot_of
+from tests.views.seen import info_of
 
 
 def cluster(fresh: int, stale: int, missing: int) -> Snapshot:
     """Nodes with these reports, and one without GPUs."""
     freshness = ["Fresh"] * fresh + ["Stale"] * stale + ["Missing"] * missing
-    names = [f"n{number:02}" for number in range(len(freshness))]
-    objects = [gpu_node(name, [gpu(0, f"GPU-{name}")]) for name in names]
-    infos = assemble(read_objects(inventory(*objects, node("cpu", {"cpu": "4"}))), NAMES)
-    known = {name: replace(infos[name], freshness=each) for name, each in zip(names, freshness, strict=True)}
-    infos = {**infos, **known}
-    return build_snapshot({name: resolve(info, NAMES, 10) for name, info in infos.items()}, 1)
+    one = info_of(gpu_node("n", [gpu(0)]))
+    late = [replace(one, name=f"n{number:02}", freshness=each) for number, each in enumerate(freshness)]
+    return snapshot_of([*late, info_of(node("cpu", {"cpu": "4"}))])
 
 
 @pytest.mark.parametrize(

@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import assemble, read_objects
-from scheduler_ext.wire.readings import readings_of
-from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, node, pod
+from tests.views.seen import infos_of, state
 
 SHARING = {"gpu.scheduler-ext.io/sharing": "memory"}
 WHOLE = "nvidia.com/gpu"
 
-UNKNOWN_READINGS: Json = {
-    "utilizationPercent": None,
-    "memoryUtilizationPercent": None,
-    "powerWatts": None,
-    "temperatureCelsius": None,
-    "smClockMHz": None,
-    "throttleReasons": [],
-    "idleSeconds": None,
-    "holders": [],
-}
 
-
-def listed(*objects: Json, config: Configuration | None = None, age_s: float = 0.0) -> Json:
-    config = config or Configuration()
-    found = read_objects(inventory(*objects))
-    infos = assemble(found, config.resource_names())
-    ages = dict.fromkeys(infos, age_s)
-    listing = inventory_list(infos.values(), config, ages, readings=readings_of(found.gpu_nodes))
+def listed(*objects: Json) -> Json:
+    there = state(*objects)
+    listing = inventory_list(there.infos.values(), Configuration(), {}, readings=there.readings)
     json.dumps(listing)  # plain values only
     return listing
 
 
-def device_of(*objects: Json, **more: Any) -> Json:
+def device_of(*objects: Json) -> Json:
     """The one device of the one node."""
-    (item,) = listed(*objects, **more)["items"]
+    (item,) = listed(*objects)["items"]
     (device,) = item["devices"]
     assert isinstance(device, dict)
     return device
@@ -78,12 +62,9 @@ def test_pods_and_instances_have_their_own_readings() -> None:
 
 
 def test_a_report_that_is_refused_says_why() -> None:
-    infos = assemble(
-        read_objects(inventory(node("a", {WHOLE: "8"}, labels=GFD_H100), node("b"), node("c"))),
-        Configuration().resource_names(),
-    )
+    infos = infos_of(node("a", {WHOLE: "8"}, labels=GFD_H100), node("b"), node("c"))
     problems = {"a": "GPUNode a: impossible", "b": "GPUNode b: impossible"}
-    items = inventory_list(infos.values(), Configuration(), {}, problems)["items"]
+    items = inventory_list(infos, Configuration(), {}, problems)["items"]
     # Also where nothing is known of its GPUs.
     assert [(item["node"], item["source"], item["problem"]) for item in items] == [
         ("a", "labels", "GPUNode a: impossible"),
@@ -100,19 +81,14 @@ def test_cordons_of_no_gpu_are_listed() -> None:
 
 
 def test_nodes_by_name_and_devices_by_index() -> None:
-    listing = listed(
-        gpu_node("b", [gpu(2, "A"), gpu(0, "C"), gpu(1, "B")]), gpu_node("a", []), node("c", {WHOLE: "1"})
-    )
-    assert [item["node"] for item in listing["items"]] == ["a", "b", "c"]
-    assert [device["index"] for device in listing["items"][1]["devices"]] == [0, 1, 2]
-
-
-def test_nodes_without_gpus_are_left_out_but_missing_reports_are_not() -> None:
+    """Nodes without GPUs are left out, but not those whose report is missing."""
     silent: Json = {"kind": "GPUNode", "metadata": {"name": "silent"}}
-    listing = listed(node("cpu"), silent)
-    assert [(item["node"], item["state"], item["devices"]) for item in listing["items"]] == [
-        ("silent", "Missing", [])
+    listing = listed(gpu_node("b", [gpu(2, "A"), gpu(0, "C"), gpu(1, "B")]), node("cpu"), silent)
+    assert [(item["node"], item["state"]) for item in listing["items"]] == [
+        ("b", "Fresh"),
+        ("silent", "Missing"),
     ]
+    assert [device["index"] for device in listing["items"][0]["devices"]] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -162,32 +138,11 @@ def test_instances_by_start_with_who_is_free() -> None:
         gpu_node("n", [gpu(0, mig={"enabled": True, "instances": instances})]),
         pod("p", {"nvidia.com/mig-1g.10gb": "1"}, on="n"),
     )
-    unread = {"utilizationPercent": None, "idleSeconds": None}
-    assert device["mig"] == {
-        "enabled": True,
-        "instances": [
-            {
-                "uuid": "MIG-0",
-                "profile": "1g.10gb",
-                "start": 0,
-                "size": 1,
-                "free": False,
-                "mayBeHeld": False,
-                **unread,
-            },
-            {
-                "uuid": "MIG-4",
-                "profile": "3g.40gb",
-                "start": 4,
-                "size": 4,
-                "free": True,
-                "mayBeHeld": False,
-                **unread,
-            },
-        ],
-    }
-    assert device["memory"]["requestedMiB"] == 9728
-    assert device["memory"]["freeMiB"] == 81920 - 9728
+    assert [(each["profile"], each["free"]) for each in device["mig"]["instances"]] == [
+        ("1g.10gb", False),
+        ("3g.40gb", True),
+    ]
+    assert (device["memory"]["requestedMiB"], device["memory"]["freeMiB"]) == (9728, 81920 - 9728)
 
 
 FOUR_OF_EIGHT = (gpu_node("n", [gpu(index) for index in range(8)]), pod("p", {WHOLE: "4"}, on="n"))
@@ -257,26 +212,18 @@ def test_holdings_are_described_in_words(objects: tuple[Json, ...], text: str) -
     assert [each["text"] for each in item["unattributed"]] == [f"at least {text}, devices unknown"]
 
 
-TWO_GPUS = gpu_node("n", [gpu(0), gpu(1)])
-
-
 def shares_said(*objects: Json) -> list[Json]:
     (item,) = listed(node("n", {SHARE: "140000"}, labels=SHARING), *objects)["items"]
     return list(item["unattributed"])
 
 
 def test_shares_on_gpus_that_are_not_known_are_said_in_words() -> None:
-    pods = pod("p", {SHARE: "20000"}, on="n"), pod("q", {SHARE: "50000"}, on="n")
+    report = gpu_node("n", [gpu(0, "GPU-a"), gpu(1, "GPU-b")])
+    p, q = pod("p", {SHARE: "20000"}, on="n"), pod("q", {SHARE: "50000"}, on="n")
     text = "2 memory shares of 70,000 MiB held, GPU unknown: counted on every GPU"
-    assert shares_said(TWO_GPUS, *pods) == [{"resource": SHARE, "count": 2, "text": f"at least {text}"}]
-
-
-def test_a_share_whose_gpu_is_known_is_not_among_them() -> None:
+    assert shares_said(report, p, q) == [{"resource": SHARE, "count": 2, "text": f"at least {text}"}]
     held = gpu(0, "GPU-a", holders=[holder("p", memoryMiB=100)])
-    seen = gpu_node("n", [held, gpu(1, "GPU-b")])
-    assert shares_said(seen, pod("p", {SHARE: "20000"}, on="n")) == []
-    told = pod("p", {SHARE: "20000"}, on="n")
-    (container,) = told["spec"]["containers"]
-    told["metadata"]["annotations"] = {f"devices.gpu.scheduler-ext.io/{container['name']}": "GPU-b"}
-    assert shares_said(gpu_node("n", [gpu(0, "GPU-a"), gpu(1, "GPU-b")]), told) == []
-    assert shares_said(gpu_node("n", [gpu(0)]), pod("p", {SHARE: "20000"}, on="n")) == []
+    assert shares_said(gpu_node("n", [held, gpu(1, "GPU-b")]), p) == [], "the agent sees it"
+    assert shares_said(gpu_node("n", [gpu(0)]), p) == [], "there is one GPU only"
+    p["metadata"]["annotations"] = {"devices.gpu.scheduler-ext.io/main": "GPU-b"}
+    assert shares_said(report, p) == [], "the pod says it"

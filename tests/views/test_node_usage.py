@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from scheduler_ext.core.node.state import resolve
 from scheduler_ext.views.node_usage import Amounts, Instances, NodeUsage, node_usage, pod_usage, total
-from scheduler_ext.wire.objects import assemble, read_objects
 from tests.core.reported import NAMES
-from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, node, pod
+from tests.views.seen import info_of
 
 WHOLE = "nvidia.com/gpu"
 SHARING = {"gpu.scheduler-ext.io/sharing": "memory"}
@@ -21,8 +21,7 @@ PRODUCT = "NVIDIA A100-SXM4-80GB"
 
 def usage_of(*objects: Json, headroom_percent: int = 0) -> NodeUsage:
     """The usage of the single node of these objects."""
-    (info,) = assemble(read_objects(inventory(*objects)), NAMES).values()
-    return node_usage(resolve(info, NAMES, headroom_percent), NAMES, headroom_percent)
+    return node_usage(resolve(info_of(*objects), NAMES, headroom_percent), NAMES, headroom_percent)
 
 
 def device(index: int = 0, used: int = 0, unaccounted: int | None = None, **more: Any) -> Json:
@@ -87,20 +86,6 @@ TRAIN = pod("train", {WHOLE: "1"}, on="n")
                 free_mib=900,
             ),
             id="a pod with an unreported GPU holds one of them, whole",
-        ),
-        pytest.param(
-            one(device(0, used=70), device(1), pods=(TRAIN,)),
-            Amounts(
-                gpus=2,
-                allocated=1,
-                free=1,
-                unattributed=1,
-                total_mib=2000,
-                requested_mib=900,
-                used_mib=70,
-                free_mib=900,
-            ),
-            id="least is taken where it is one in use",
         ),
         pytest.param(
             one(
@@ -200,8 +185,7 @@ def test_pods_ask_by_namespace() -> None:
         pod("done", {WHOLE: "4"}, on="n", phase="Succeeded"),
         pod("none", {}, on="n"),
     )
-    (info,) = assemble(read_objects(inventory(*objects)), NAMES).values()
-    usage = pod_usage(info)
+    usage = pod_usage(info_of(*objects))
     assert usage is not None
     assert (usage.units, usage.share_mib) == ({("default", WHOLE): 3}, {"default": 300})
     assert usage.states == {"Confirmed": 3, "Nominated": 0}

@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 
 from scheduler_ext.defrag.movable import Rules, movable_pods
-from scheduler_ext.sources.clusterstate import ClusterState, state_of
 from scheduler_ext.views.cost_report import cost_report
 from scheduler_ext.views.idle_pods import idle_pod_list
 from scheduler_ext.whatif.simulation import simulate
 from scheduler_ext.whatif.whatif import WhatIf
 from scheduler_ext.wire.config import Configuration, CostSection
-from scheduler_ext.wire.objects import read_objects, read_pods
+from scheduler_ext.wire.objects import read_pods
 from scheduler_ext.wire.times import time_text
+from tests.defrag.planning import owned
 from tests.dra_objects import device_class, gpu_device, resource_claim, resource_slice
 from tests.kube_objects import SHARE, Json, gpu, gpu_node, inventory, node, pod
+from tests.views.seen import state
 
 WHOLE, ONE_G = "nvidia.com/gpu", "nvidia.com/mig-1g.10gb"
 NOW = 1_800_000_000.0
@@ -28,10 +29,6 @@ MIG = {
 }
 SHARING = node("n", {SHARE: "73728"}, labels={"gpu.scheduler-ext.io/sharing": "memory"})
 PRICED = node("n", {WHOLE: "1"}, labels={"gpu.scheduler-ext.io/value": "1"})
-
-
-def state(*objects: Json) -> ClusterState:
-    return state_of(read_objects(inventory(*objects)), "test", CONFIG.resource_names())
 
 
 def device(*, held: bool, **fields: Any) -> Json:
@@ -50,10 +47,8 @@ def device(*, held: bool, **fields: Any) -> Json:
 def running(asks: dict[str, str]) -> Json:
     on_first = {"devices.gpu.scheduler-ext.io/main": "GPU-0"} if SHARE in asks else {}
     each = pod("p", asks, on="n", annotations=on_first, schedulerName="gpu-scheduler")
-    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "s", "uid": "s", "controller": True}
-    each["metadata"]["ownerReferences"] = [owner]
     each["status"]["startTime"] = time_text(NOW - HOURS * HOUR)
-    return each
+    return owned(each)
 
 
 @pytest.mark.parametrize(

@@ -10,32 +10,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler_ext.core.gpu.readings import Readings
-from scheduler_ext.core.node.node import Node, NodeInfo
+from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.node.state import resolve
-from scheduler_ext.core.snapshot.snapshot import Snapshot
 from scheduler_ext.core.snapshot.table import build_snapshot
 from scheduler_ext.views.listing import inventory_list
 from scheduler_ext.views.overview import Change, OverviewRows, node_row
 from scheduler_ext.wire.config import Configuration
-from scheduler_ext.wire.objects import assemble, read_objects
-from scheduler_ext.wire.readings import readings_of
 from tests.core.reported import NAMES
-from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
-from tests.strategies import clusters
+from tests.kube_objects import GFD_H100, SHARE, Json, gpu, gpu_node, holder, node, pod
+from tests.strategies import clusters, resolved
+from tests.views.seen import nodes_of, state
 
 WHOLE = "nvidia.com/gpu"
 
 
-def row_of(*objects: Json) -> list[Any] | None:
-    infos = assemble(read_objects(inventory(*objects)), NAMES)
-    (info,) = infos.values()
-    return node_row(resolve(info, NAMES, 10), NAMES, 10)
-
-
-def devices_of(*objects: Json) -> list[Any]:
-    row = row_of(*objects)
+def row_of(*objects: Json) -> list[Any]:
+    (node,) = nodes_of(*objects).values()
+    row = node_row(node, NAMES, 10)
     assert row is not None
-    return [device for _, _, devices in row[7] for device in devices]
+    return row
 
 
 def test_all_that_is_said_of_a_node() -> None:
@@ -65,16 +58,15 @@ def test_what_gpus_did_is_there_if_a_report_has_it() -> None:
     idle = gpu(0, utilizationPercent=0, idleSeconds=600)
     hot = gpu(1, utilizationPercent=93, temperatureCelsius=71, powerWatts=650)
     other = gpu_node("other", [gpu(0, "GPU-o")])
-    objects = read_objects(inventory(gpu_node("n", [idle, hot, gpu(2)]), other))
-    nodes = {name: resolve(info, NAMES, 10) for name, info in assemble(objects, NAMES).items()}
-    rows = OverviewRows(NAMES, 10)
-    rows.update(snapshot_at(nodes, 1), readings_of(objects.gpu_nodes))
+    there = state(gpu_node("n", [idle, hot, gpu(2)]), other)
+    nodes, rows = resolved([*there.infos.values()]), OverviewRows(NAMES, 10)
+    rows.update(build_snapshot(nodes, 1), there.readings)
     first = rows_of(rows, 0)
     assert first["n"][8] == [[0, 0, None, None, 600], [1, 93, 71, 650, None]]
     assert first["other"][8] == []
     # A new report of one node, in which nothing else is new.
     later = (Readings("GPU-o", 40), Readings("GPU-gone", 1))
-    rows.update(snapshot_at(nodes, 1), {**readings_of(objects.gpu_nodes), "other": later})
+    rows.update(build_snapshot(nodes, 1), {**there.readings, "other": later})
     changed = rows_of(rows, 1)
     assert changed["other"] == [*first["other"][:8], [[0, 40, None, None, None]]]
     assert changed.get("n", first["n"]) == first["n"]
@@ -82,20 +74,18 @@ def test_what_gpus_did_is_there_if_a_report_has_it() -> None:
 
 def test_idle_gpus_are_marked() -> None:
     """Also if only the mark is new: a pod that ran for long enough changes no report."""
-    objects = read_objects(inventory(gpu_node("n", [gpu(0, idleSeconds=600), gpu(1)])))
-    nodes = {name: resolve(info, NAMES, 10) for name, info in assemble(objects, NAMES).items()}
-    rows, readings = OverviewRows(NAMES, 10), readings_of(objects.gpu_nodes)
-    rows.update(snapshot_at(nodes, 1), readings)
+    there = state(gpu_node("n", [gpu(0, idleSeconds=600), gpu(1)]))
+    nodes, rows, readings = resolved([*there.infos.values()]), OverviewRows(NAMES, 10), there.readings
+    rows.update(build_snapshot(nodes, 1), readings)
     assert rows_of(rows, 0)["n"][8] == [[0, None, None, None, 600]]
-    rows.update(snapshot_at(nodes, 1), readings, {"n": frozenset({"GPU-0", "GPU-1"})})
+    rows.update(build_snapshot(nodes, 1), readings, {"n": frozenset({"GPU-0", "GPU-1"})})
     marked = [[0, None, None, None, 600, True], [1, None, None, None, None, True]]
     assert rows_of(rows, 1)["n"][8] == marked
-    rows.update(snapshot_at(nodes, 1), readings, {})
+    rows.update(build_snapshot(nodes, 1), readings, {})
     assert rows_of(rows, 2)["n"][8] == [[0, None, None, None, 600]]
 
 
 SICK = {"state": "Unhealthy", "reason": "XID 79"}
-MIG = {"enabled": True, "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1}]}
 HELD_MIG = {
     "enabled": True,
     "instances": [
@@ -121,15 +111,14 @@ HELD_MIG = {
         ),
     ],
 )
-def test_unusual_states(device: Json, special: Json | None) -> None:
-    (found,) = devices_of(gpu_node("n", [device]))
-    assert found[7:] == ([] if special is None else [special])
+def test_unusual_states(device: Json, special: Json) -> None:
+    ((_, _, (found,)),) = row_of(gpu_node("n", [device]))[7]
+    assert found[7:] == [special]
 
 
 def test_a_node_for_shares_says_so() -> None:
     labels = {"gpu.scheduler-ext.io/sharing": "memory"}
     row = row_of(gpu_node("n", [gpu(0)]), node("n", {SHARE: "73728"}, labels=labels))
-    assert row is not None
     assert row[2] == "shares"
 
 
@@ -137,27 +126,18 @@ def test_replicas_are_the_number_of_pods_that_may_share_a_gpu() -> None:
     sharing = {"strategy": "time-slicing", "replicas": 4}
     devices = [gpu(0, holders=[holder("a"), holder("b")])]
     row = row_of(gpu_node("n", devices, sharing=sharing))
-    assert row is not None
     assert row[2] == "time-slicing"
     assert row[7][0][2][0][6:] == [0.5, {"replicas": 4}]
 
 
-def test_a_node_known_by_labels_says_how_many_and_what() -> None:
-    row = row_of(node("n", {WHOLE: "8"}, labels=GFD_H100))
-    assert row is not None
-    assert (row[2], row[7]) == ("labels", [["H100-80GB", 81559, [[i, 0.0] for i in range(8)]]])
-
-
-def test_pods_of_a_node_known_by_labels_hold_a_part_of_its_gpus() -> None:
+def test_a_node_known_by_labels_says_how_many_and_what_and_which_part_is_held() -> None:
     row = row_of(node("n", {WHOLE: "8"}, labels=GFD_H100), pod("p", {WHOLE: "2"}, on="n"))
-    assert row is not None
-    assert row[6] == ["at least 2 GPUs held, devices unknown"]
-    assert row[7][0][2] == [[i, 0.25] for i in range(8)]
+    assert (row[2], row[6]) == ("labels", ["at least 2 GPUs held, devices unknown"])
+    assert row[7] == [["H100-80GB", 81559, [[i, 0.25] for i in range(8)]]]
 
 
 def test_a_gpu_that_may_be_held_shows_the_amounts_if_it_is_not() -> None:
     row = row_of(gpu_node("n", [gpu(0), gpu(1)]), pod("p", {WHOLE: "1"}, on="n"))
-    assert row is not None
     assert row[6] == ["at least 1 GPU held, devices unknown"]
     maybe = {"maybe": [0, 81920, 0.0]}
     assert row[7][0][2] == [
@@ -187,10 +167,6 @@ def test_rows_and_the_inventory_list_say_the_same(infos: tuple[NodeInfo, ...]) -
         assert mine == theirs
 
 
-def snapshot_at(nodes: dict[str, Node], generation: int) -> Snapshot:
-    return build_snapshot(nodes, generation)
-
-
 class Reader:
     """A page that applies the changes."""
 
@@ -218,8 +194,7 @@ def test_changes_add_up_to_the_whole_however_often_a_page_asks(
     rows, reader = OverviewRows(NAMES, 10), Reader()
     for generation, (gpus, asks) in enumerate(steps, 1):
         objects = [gpu_node(name, [gpu(i) for i in range(count)]) for name, count in gpus.items()]
-        infos = assemble(read_objects(inventory(*objects)), NAMES) if objects else {}
-        rows.update(snapshot_at({name: resolve(info, NAMES, 10) for name, info in infos.items()}, generation))
+        rows.update(build_snapshot(nodes_of(*objects), generation))
         if asks:
             reader.take(rows.since(reader.version))
     reader.take(rows.since(reader.version))
@@ -231,17 +206,14 @@ def test_changes_add_up_to_the_whole_however_often_a_page_asks(
 
 def test_only_changes_are_reported() -> None:
     rows = OverviewRows(NAMES, 10)
-    objects = [gpu_node(name, [gpu(0)]) for name in ("a", "b")]
-    infos = assemble(read_objects(inventory(*objects)), NAMES)
-    nodes = {name: resolve(info, NAMES, 10) for name, info in infos.items()}
-    rows.update(snapshot_at(nodes, 1))
+    nodes = nodes_of(*(gpu_node(name, [gpu(0)]) for name in "ab"))
+    rows.update(build_snapshot(nodes, 1))
     seen = rows.since(0)
     assert (seen.full, len(seen.rows)) == (True, 2)
-    again = assemble(read_objects(inventory(gpu_node("b", [gpu(0, model="T4")]))), NAMES)["b"]
-    rows.update(snapshot_at(nodes | {"b": resolve(again, NAMES, 10)}, 2))
+    rows.update(build_snapshot(nodes | nodes_of(gpu_node("b", [gpu(0, model="T4")])), 2))
     change = rows.since(seen.version)
     assert (change.full, [json.loads(row)[0] for row in change.rows], change.gone) == (False, ["b"], [])
-    rows.update(snapshot_at({"a": nodes["a"]}, 3))
+    rows.update(build_snapshot({"a": nodes["a"]}, 3))
     change = rows.since(change.version)
     assert (change.full, change.rows, change.gone) == (False, [], ["b"])
 
@@ -249,11 +221,10 @@ def test_only_changes_are_reported() -> None:
 def test_an_outdated_subscriber_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler_ext.views.overview._MOST_GONE", 1)
     rows = OverviewRows(NAMES, 10)
-    infos = assemble(read_objects(inventory(*(gpu_node(name, [gpu(0)]) for name in "abc"))), NAMES)
-    nodes = {name: resolve(info, NAMES, 10) for name, info in infos.items()}
-    rows.update(snapshot_at(nodes, 1))
-    rows.update(snapshot_at({"b": nodes["b"], "c": nodes["c"]}, 2))
-    rows.update(snapshot_at({"c": nodes["c"]}, 3))
+    nodes = nodes_of(*(gpu_node(name, [gpu(0)]) for name in "abc"))
+    rows.update(build_snapshot(nodes, 1))
+    rows.update(build_snapshot({"b": nodes["b"], "c": nodes["c"]}, 2))
+    rows.update(build_snapshot({"c": nodes["c"]}, 3))
     assert rows.since(1).full
     assert rows.since(2).gone == ["b"]
     assert rows.since(99).full, "a version of another process"

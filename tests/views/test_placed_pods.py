@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.views.placed_pods import placed_pods, placed_row
-from scheduler_ext.wire.objects import assemble, read_objects
-from tests.core.reported import NAMES
-from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, inventory, node, pod
+from tests.kube_objects import SHARE, Json, gpu, gpu_node, holder, node, pod
+from tests.views.seen import info_of
 
 WHOLE = "nvidia.com/gpu"
 ON_FIRST = {"devices.gpu.scheduler-ext.io/main": "GPU-0"}
@@ -60,8 +59,7 @@ MIG = {
     ],
 )
 def test_a_pod_holds(objects: tuple[Json, ...], expected: tuple[float, int, int | None]) -> None:
-    (info,) = assemble(read_objects(inventory(*objects)), NAMES).values()
-    (placed,) = placed_pods(info)
+    (placed,) = placed_pods(info_of(*objects))
     assert (placed.gpus, placed.requested_mib, placed.used_mib) == expected
 
 
@@ -69,7 +67,7 @@ def test_a_row_names_the_gpus_by_index_and_uuid() -> None:
     bound = pod("p", {WHOLE: "1"}, on="n", priority=7)
     bound["status"]["startTime"] = "2026-11-01T00:00:00Z"
     devices = [gpu(0), gpu(3, "GPU-three", holders=[holder("p", container="main")])]
-    (info,) = assemble(read_objects(inventory(gpu_node("n", devices), bound)), NAMES).values()
+    info = info_of(gpu_node("n", devices), bound)
     (placed,) = placed_pods(info)
     assert placed_row(placed, info) == {
         "namespace": "default",
@@ -89,5 +87,4 @@ def test_a_row_names_the_gpus_by_index_and_uuid() -> None:
 
 def test_finished_pods_and_pods_without_gpus_hold_nothing() -> None:
     objects = pod("done", {WHOLE: "1"}, on="n", phase="Succeeded"), pod("plain", {"cpu": "1"}, on="n")
-    (info,) = assemble(read_objects(inventory(gpu_node("n", [gpu(0)]), *objects)), NAMES).values()
-    assert placed_pods(info) == ()
+    assert placed_pods(info_of(gpu_node("n", [gpu(0)]), *objects)) == ()

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import WHOLE, run
+from tests.cli.commands import WHOLE, Written, run
 from tests.defrag.planning import whole_node, whole_pod
 from tests.kube_objects import ANNOTATION, Json, gpu, gpu_node, holder, inventory, node, pod
 
@@ -73,10 +72,9 @@ REMEDY = f"; {ANNOTATION}sharing: exclusive in its template keeps it from shared
     ],
 )
 def test_a_plan_says_where_a_move_changes_the_sharing(
-    tmp_path: Path, objects: list[Json], kinds: tuple[str, str], notes: list[str]
+    written: Written, objects: list[Json], kinds: tuple[str, str], notes: list[str]
 ) -> None:
-    path = tmp_path / "cluster.json"
-    path.write_bytes(inventory(*objects))
+    path = written("cluster.json", inventory(*objects))
     answer = json.loads(run("defrag", "--for", "w", "--inventory", path, "-o", "json").stdout)
     (move,) = answer["moves"]
     assert (move["from"]["sharing"], move["to"]["sharing"]) == kinds

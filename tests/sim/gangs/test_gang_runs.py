@@ -12,7 +12,6 @@ import pytest
 from msgspec import structs
 
 from scheduler_ext.core.planning.gang_fit import GangFit, fit
-from scheduler_ext.sim.experiment import Experiment
 from scheduler_ext.sim.gangs.floor import Floor
 from scheduler_ext.sim.gangs.gang_churn import _GangChurn
 from scheduler_ext.sim.gangs.job_account import JobAccount
@@ -24,7 +23,7 @@ from scheduler_ext.sim.scheduler import Settings
 from scheduler_ext.sim.simulation_report import Run
 from scheduler_ext.sim.trace_workload import TracePod
 from scheduler_ext.sim.world import Cluster, NodeShape, World
-from tests.sim.small import share, whole
+from tests.sim.small import SMALL, pods_of, share, whole, without_pace
 from tests.sim.watched import watched
 
 pytestmark = pytest.mark.process
@@ -32,12 +31,10 @@ pytestmark = pytest.mark.process
 NODES = tuple(
     NodeShape(f"n{number}", 64_000, 64_000, 4, "A100" if number < 4 else "T4") for number in range(6)
 )
-KINDS = (share(500), whole(1), whole(1), whole(1, models=("T4",)), whole(2))
-PODS = tuple(TracePod(f"p{number}", kind) for number, kind in enumerate(KINDS))
-SMALL = Experiment(
-    trace="small",
+GANGS = replace(
+    SMALL,
     nodes=NODES,
-    pods=PODS,
+    pods=pods_of(share(500), whole(1), whole(1), whole(1, models=("T4",)), whole(2)),
     policy="best-fit",
     seed=43,
     load=0.9,
@@ -50,13 +47,13 @@ SMALL = Experiment(
 
 def run_of(start: str, percent: float | None = 60.0, patience: float = 0.5, **changes: Any) -> Run:
     gangs = GangSettings(percent=percent, start=start, patience=patience)
-    return run_churn(replace(SMALL, gangs=gangs, **changes)).run
+    return run_churn(replace(GANGS, gangs=gangs, **changes)).run
 
 
-def without_pace(run: Run) -> Run:
+def comparable(run: Run) -> Run:
     # The value is a sum of many small changes.
     value = round(run.allocated_value_per_hour or 0.0, 6)
-    return structs.replace(run, decisions_per_second=0.0, p99_ms=0.0, allocated_value_per_hour=value)
+    return structs.replace(without_pace(run), allocated_value_per_hour=value)
 
 
 @contextmanager
@@ -132,12 +129,12 @@ def test_an_arriving_job_is_decided_as_in_a_step_for_all(start: str) -> None:
 
     run = run_of(start, measured=2.5)
     with patch("scheduler_ext.sim.gangs.gang_churn.PlannedStarts", Whole):
-        assert without_pace(run_of(start, measured=2.5)) == without_pace(run)
+        assert comparable(run_of(start, measured=2.5)) == comparable(run)
 
 
 def test_a_job_that_never_fits_is_rejected() -> None:
     nodes = (NodeShape("n", 64_000, 64_000, 4, "A100"),)
-    pods = (TracePod("a", whole(1, 1000)), TracePod("b", whole(1, models=("H100",))))
+    pods = pods_of(whole(1, 1000), whole(1, models=("H100",)))
     for start in STARTS:
         run = run_of(start, 80.0, nodes=nodes, pods=pods, measured=30.0)
         # Gangs of 5 pods and more, and pods of a model that no node has.

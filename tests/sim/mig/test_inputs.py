@@ -12,17 +12,14 @@ from scheduler_ext.core.errors import SimulationError
 from scheduler_ext.core.gpu.mig_geometry import geometry_for
 from scheduler_ext.core.gpu.mig_profile import Profile
 from scheduler_ext.sim.mig.mig_inputs import MIX_NAMES, parse_mix, read_geometry
+from tests.sim.small import refusal
 
 A100 = read_geometry("A100-80GB")
 GOOD = {"grid": 4, "profiles": [{"name": "1G.6gb", "size": 1, "starts": [1, 0], "maxInstances": 2}]}
 
 
-def refusal(path: Path) -> str:
-    with pytest.raises(SimulationError) as caught:
-        read_geometry(str(path))
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
+def profile(name: str) -> dict[str, Any]:
+    return {"name": name, "size": 1, "starts": [0]}
 
 
 def test_a_known_gpu_by_name() -> None:
@@ -36,21 +33,14 @@ def test_a_file(tmp_path: Path) -> None:
     assert (geometry.grid, geometry.profiles) == (4, (Profile("1g.6gb", 1, (0, 1), 2, None),))
 
 
-@pytest.mark.parametrize("name", ["7g", "1g.10", "big_one", "1"])
+@pytest.mark.parametrize("name", ["7g", "big_one"])
 def test_a_gpu_that_is_made_up_names_its_profiles_as_it_likes(tmp_path: Path, name: str) -> None:
     path = tmp_path / "geometry.json"
-    profiles = [{"name": name, "size": 2, "starts": [0, 2]}, {"name": "1G.6GB", "size": 1, "starts": [0]}]
+    profiles = [profile(name) | {"size": 2, "starts": [0, 2]}, profile("1G.6GB")]
     path.write_text(json.dumps({"grid": 4, "profiles": profiles}))
     geometry = read_geometry(str(path))
     assert [profile.name for profile in geometry.profiles] == ["1g.6gb", name]
     assert parse_mix(f"{name}=1,1g.6gb=3", geometry) == {name: 0.25, "1g.6gb": 0.75}
-
-
-def test_two_names_of_one_profile_are_reported(tmp_path: Path) -> None:
-    path = tmp_path / "geometry.json"
-    profiles = [{"name": name, "size": 1, "starts": [0]} for name in ("1g.6gb", "1G.6GB")]
-    path.write_text(json.dumps({"grid": 4, "profiles": profiles}))
-    assert "profiles: 1g.6gb is listed 2 times" in refusal(path)
 
 
 @pytest.mark.parametrize("cap", ["", ', "maxInstances": null'])
@@ -67,14 +57,21 @@ def test_without_a_cap_the_placements_decide(tmp_path: Path, cap: str) -> None:
         pytest.param('{"grid": 8, "profiles": []}', "profiles: 0 entries", id="an empty list of profiles"),
         pytest.param('{"grid": 0, "profiles": []}', ": grid: Expected `int` >= 1", id="a grid of nothing"),
         pytest.param('{"grid": 8, "profile": []}', "unknown field `profile`", id="a slip in a field's name"),
+        pytest.param(
+            json.dumps({"grid": 4, "profiles": [profile(name) for name in ("1g.6gb", "1G.6GB")]}),
+            "profiles: 1g.6gb is listed 2 times",
+            id="two names of one profile",
+        ),
     ],
 )
 def test_a_file_that_is_no_geometry(tmp_path: Path, content: str, says: str) -> None:
     path = tmp_path / "bad.json"
     path.write_text(content)
-    message = refusal(path)
+    message = refusal(lambda: read_geometry(str(path)))
     assert str(path) in message
     assert says in message
+    path.unlink()
+    assert "A100-80GB" in refusal(lambda: read_geometry(str(path))), "which GPUs are known"
 
 
 @pytest.mark.parametrize(
@@ -91,11 +88,7 @@ def test_a_file_that_is_no_geometry(tmp_path: Path, content: str, says: str) -> 
 def test_a_profile_that_no_gpu_has(tmp_path: Path, changed: dict[str, Any], says: str) -> None:
     path = tmp_path / "bad.json"
     path.write_text(json.dumps({"grid": 4, "profiles": [GOOD["profiles"][0] | changed]}))  # type: ignore[index]
-    assert says in refusal(path)
-
-
-def test_no_such_file_says_which_gpus_are_known(tmp_path: Path) -> None:
-    assert "A100-80GB" in refusal(tmp_path / "none.json")
+    assert says in refusal(lambda: read_geometry(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -136,10 +129,7 @@ def test_uniform_is_every_shape_of_any_geometry() -> None:
     ],
 )
 def test_a_mix_that_cannot_be_meant(text: str, says: str) -> None:
-    with pytest.raises(SimulationError) as caught:
-        parse_mix(text, A100)
-    assert says in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert says in refusal(lambda: parse_mix(text, A100))
 
 
 def test_a_named_mix_needs_its_six_shapes() -> None:

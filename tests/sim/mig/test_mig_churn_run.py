@@ -19,8 +19,8 @@ from scheduler_ext.core.request.pod_kinds import TaskClass
 from scheduler_ext.sim.mig.mig_churn_run import MigChurn, MigGpus, OnlineTarget, run_mig_churn
 from scheduler_ext.sim.mig.mig_inputs import parse_mix, read_geometry
 from scheduler_ext.sim.mig.mig_policies import MIG_POLICIES
-from scheduler_ext.sim.simulation_report import Run
 from tests.core.gpu.test_mig_profile_oracle import any_geometry, may_join
+from tests.sim.small import without_pace
 
 A100 = read_geometry("A100-80GB")
 A30 = read_geometry("A30-24GB")
@@ -36,10 +36,6 @@ def churn(
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
-def timeless(run: Run) -> Run:
-    return structs.replace(run, decisions_per_second=0.0, p99_ms=0.0)
-
-
 @pytest.mark.parametrize("policy", list(MIG_POLICIES))
 @pytest.mark.parametrize("target", ["mix", "online"])
 def test_arriving_pods_are_accepted_or_rejected(policy: str, target: str) -> None:
@@ -53,8 +49,8 @@ def test_arriving_pods_are_accepted_or_rejected(policy: str, target: str) -> Non
 @pytest.mark.parametrize("policy", list(MIG_POLICIES))
 def test_the_same_seed_the_same_result(policy: str) -> None:
     first, again, other = (run_mig_churn(churn(), policy, seed) for seed in (42, 42, 43))
-    assert timeless(first) == timeless(again)
-    assert timeless(first) != structs.replace(timeless(other), seed=42)
+    assert without_pace(first) == without_pace(again)
+    assert without_pace(first) != structs.replace(without_pace(other), seed=42)
 
 
 @given(any_geometry, st.sampled_from(list(MIG_POLICIES)), st.integers(0, 99))
