@@ -88,12 +88,15 @@ def advertising(
 
 
 @pytest.fixture
-def living(
-    server: ApiServer, transport: Transport, impatient: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Living]:
-    """Publishes within milliseconds; after its stop no thread of it runs."""
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live inventories that publish within milliseconds."""
     monkeypatch.setattr(live_module, "_TICK_S", 0.02)
     monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
+
+
+@pytest.fixture
+def living(server: ApiServer, transport: Transport, impatient: None, quick: None) -> Iterator[Living]:
+    """After its stop no thread of it runs."""
     built = Living(server, transport)
     yield built
     server.faults.lift()

@@ -13,11 +13,9 @@ from scheduler_ext.cluster import agent_labels as labels_module
 from scheduler_ext.cluster.agent_labels import AgentLabels
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, InventorySection
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NODES
@@ -60,7 +58,7 @@ def labels_written(name: str = "") -> Match:
 
 def reasons(living: Living) -> set[tuple[str, str]]:
     """The reason of each Event about a node, with the node's name."""
-    found = [each.object() for each in living.server.store.collection(EVENTS).current()]
+    found = living.server.store.objects(EVENTS)
     return {(each["reason"], each["regarding"]["name"]) for each in found}
 
 
@@ -102,15 +100,14 @@ def test_nodes_that_nothing_brings_an_agent_to_are_labelled(living: Living) -> N
     assert "GPUNodeUnlabelled" not in {reason for reason, _ in reasons(living)}
 
 
-def test_no_label_is_written_where_the_administrator_wants_none(living: Living, transport: Transport) -> None:
+def test_no_label_is_written_where_the_administrator_wants_none(living: Living) -> None:
     """The Event then names the setting and the command."""
     living.server.store.put(NODES, node("plain", {WHOLE: "8"}))
     config = Configuration(inventory=InventorySection(label_nodes=False))
-    living.extender = Extender(config)
-    living.live = LiveInventory(transport, living.extender, config)
+    living.configure(config)
     living.start()
     eventually(lambda: ("GPUNodeUnlabelled", "plain") in reasons(living))
-    (event,) = (each.object() for each in living.server.store.collection(EVENTS).current())
+    (event,) = living.server.store.objects(EVENTS)
     assert "kubectl label node plain gpu.scheduler-ext.io/agent=true" in event["note"]
     assert event["note"].endswith("the extender does not label it, because inventory.labelNodes is false")
     assert not living.server.log.all(labels_written())

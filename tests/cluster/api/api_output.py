@@ -77,11 +77,6 @@ class Output:
             if self._stopping.is_set() or self.gone():
                 self.end()
 
-    def pause(self, pause_s: float) -> None:
-        """Wait, with or without the client; raises ConnectionEndError if the server stops."""
-        if self._stopping.wait(pause_s):
-            self.end()
-
     def gone(self) -> bool:
         """Whether the client has ended the connection."""
         try:

@@ -108,9 +108,9 @@ class RequestLog:
         with self._arrived:
             self._requests.clear()
 
-    def wait_for(self, match: Match = everything, count: int = 1, timeout_s: float = 60) -> list[Request]:
-        """Wait for so many matching requests and return them; raises TimeoutError."""
+    def wait_for(self, match: Match = everything, count: int = 1) -> list[Request]:
+        """Wait for so many matching requests and return them, a minute at most."""
         with self._arrived:
-            if not self._arrived.wait_for(lambda: self.count(match) >= count, timeout_s):
-                raise TimeoutError(f"{self.count(match)} of {count} requests within {timeout_s} s")
+            arrived = self._arrived.wait_for(lambda: self.count(match) >= count, timeout=60)
+            assert arrived, f"{self.count(match)} of {count} requests"
             return self.all(match)

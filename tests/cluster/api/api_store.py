@@ -56,6 +56,12 @@ class Store:
                 self._collections[name] = Collection(name, self.lock, self._history, self._compacted)
             return self._collections[name]
 
+    def objects(self, path: str) -> list[Json]:
+        """The current objects of a collection."""
+        with self.lock:
+            entries = self.collection(path).current()
+        return [entry.object() for entry in entries]
+
     def put(self, path: str, found: Json) -> Entry:
         """Create or replace an object, which is not kept; adds missing uid and creationTimestamp."""
         asked = _target(path)
@@ -133,17 +139,17 @@ class Store:
             collection.keep(version, entries)
         return Page(found, version, _write_token(version, start), None if conditions else left)
 
-    def compact(self, path: str | None = None) -> None:
-        """Forget all events, everywhere or in one collection: older versions and tokens answer 410."""
+    def compact(self) -> None:
+        """Forget all events: older versions and tokens answer 410."""
         with self.lock:
-            self._compacted = self._compacted if path else self.version
-            for collection in self._named(path):
+            self._compacted = self.version
+            for collection in self._collections.values():
                 collection.compact(self.version)
 
     def bookmark(self, path: str | None = None) -> None:
         """Send a bookmark to the watches that requested them, everywhere or in one collection."""
         with self.lock:
-            for collection in self._named(path):
+            for collection in [self.collection(path)] if path else self._collections.values():
                 collection.bookmarks += 1
                 collection.changed.notify_all()
 
@@ -156,9 +162,6 @@ class Store:
     def now(self) -> str:
         """The time as Kubernetes writes it, in seconds."""
         return datetime.fromtimestamp(self.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    def _named(self, path: str | None) -> list[Collection]:
-        return [self.collection(path)] if path else list(self._collections.values())
 
     def _born(self, previous: Entry | None) -> Json:
         if previous is not None:

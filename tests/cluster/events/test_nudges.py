@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events import cures as cures_module
 from scheduler_ext.core.cache.ledger import Cause
@@ -30,16 +29,7 @@ SLICE = {"enabled": True, "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
-    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
     monkeypatch.setattr(cures_module, "EVERY_S", 0.05)
-
-
-@pytest.fixture
-def living(server: ApiServer, transport: Transport) -> Iterator[Living]:
-    built = Living(server, transport)
-    yield built
-    built.live.stop()
 
 
 def full(living: Living) -> None:
@@ -119,7 +109,7 @@ class TestOfTwoExtenders:
         server.store.put(LEASES, {"metadata": {"name": "lease", "namespace": "gpu-scheduler"}, "spec": spec})
 
     @pytest.fixture
-    def pair(self, server: ApiServer, transport: Transport) -> Iterator[Living]:
+    def pair(self, server: ApiServer, transport: Transport, quick: None) -> Iterator[Living]:
         built = Living(server, transport, ("gpu-scheduler", "lease", "me"))
         yield built
         built.live.stop()

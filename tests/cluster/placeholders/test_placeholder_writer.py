@@ -10,11 +10,9 @@ import pytest
 
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.placeholders import placeholder_writer as writer_module
 from scheduler_ext.cluster.placeholders.hourly_budget import NAME as BUDGET
 from scheduler_ext.cluster.placeholders.hourly_budget import HourlyBudget
-from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import AutoscalerSection, Configuration, PlaceholdersSection
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NODES, PODS
@@ -53,8 +51,7 @@ class Scaling:
         section = PlaceholdersSection(**{"enabled": True, "after": "0s", **settings})  # type: ignore[arg-type]
         config = Configuration(autoscaler=AutoscalerSection(section))
         living = Living(self.server, self._transport)
-        living.extender = Extender(config)
-        living.live = LiveInventory(self._transport, living.extender, config)
+        living.configure(config)
         for name in "ab":
             self.server.store.put(NODES, node(name, {WHOLE: "2"}, labels={TYPE: "two"}))
             living.report(name, gpu(0, f"{name}0"), gpu(1, f"{name}1"))
@@ -82,7 +79,7 @@ class Scaling:
 
     def jobs(self) -> list[str]:
         """The pods that have a placeholder."""
-        found = [each.object() for each in self.server.store.collection(JOBS).current()]
+        found = self.server.store.objects(JOBS)
         return sorted(each["metadata"]["annotations"]["gpu.scheduler-ext.io/waiting-pod"] for each in found)
 
     def noted(self) -> int:
@@ -135,9 +132,7 @@ def test_a_refused_pod_has_one_placeholder_until(
     ends(scaling, "large")
     eventually(lambda: scaling.jobs() == [])
     eventually(lambda: scaling.counted(living) == {"created": 1, "removed": 1})
-    reasons = {
-        each.object()["reason"]: each.object() for each in scaling.server.store.collection(EVENTS).current()
-    }
+    reasons = {each["reason"]: each for each in scaling.server.store.objects(EVENTS)}
     assert reasons["GPUPlaceholderCreated"]["regarding"]["name"] == "large"
     assert "a new one like a would" in reasons["GPUPlaceholderCreated"]["note"]
 
@@ -147,7 +142,7 @@ def test_a_placeholder_is_no_waiting_pod(scaling: Scaling) -> None:
     living = scaling.start()
     scaling.wait(living, LARGE)
     eventually(lambda: scaling.jobs() == ["default/large"])
-    (job,) = [each.object() for each in scaling.server.store.collection(JOBS).current()]
+    (job,) = scaling.server.store.objects(JOBS)
     template = job["spec"]["template"]
     metadata = {"name": "placeholder", "namespace": NAMESPACE, "uid": "u"} | template["metadata"]
     mine = {"kind": "Pod", "metadata": metadata, "spec": template["spec"]}
@@ -293,8 +288,8 @@ def test_a_placeholder_that_ended_at_its_deadline_is_counted(scaling: Scaling) -
     living = scaling.start(per_hour=1)
     scaling.wait(living, LARGE)
     eventually(lambda: scaling.jobs() == ["default/large"])
-    (job,) = [each.object()["metadata"]["name"] for each in scaling.server.store.collection(JOBS).current()]
+    (job,) = scaling.server.store.objects(JOBS)
     scaling.looks(living)
-    scaling.server.store.delete(JOBS, job, NAMESPACE)
+    scaling.server.store.delete(JOBS, job["metadata"]["name"], NAMESPACE)
     eventually(lambda: scaling.counted(living).get("expired") == 1)
     assert scaling.jobs() == []

@@ -91,7 +91,7 @@ class Cluster:
 
     def pods(self) -> dict[str, Json]:
         """The metadata of all pods by name."""
-        found = [each.object()["metadata"] for each in self.server.store.collection(PODS).current()]
+        found = [each["metadata"] for each in self.server.store.objects(PODS)]
         return {each["name"]: each for each in found}
 
     def warned(self) -> dict[str, float]:
@@ -108,8 +108,8 @@ class Cluster:
 
     def recorded(self) -> list[str]:
         """The uids of the pods in the record."""
-        for each in self.server.store.collection(LEASES).current():
-            metadata = each.object()["metadata"]
+        for each in self.server.store.objects(LEASES):
+            metadata = each["metadata"]
             assert (metadata["namespace"], metadata["name"]) == (EXTENDERS, "gpu-scheduler-reclaim")
             return sorted(json.loads(metadata["annotations"][RECORD_ANNOTATION]))
         return []
@@ -124,7 +124,7 @@ class Cluster:
     def state(self) -> ClusterState:
         """The cluster as a watch without delay shows it."""
         paths = (NODES, GPU_NODES, PODS)
-        objects = [each.object() for path in paths for each in self.server.store.collection(path).current()]
+        objects = [each for path in paths for each in self.server.store.objects(path)]
         for each in objects:
             if each["kind"] == "GPUNode" and (idle_s := self.idle_s[each["metadata"]["name"]]) is not None:
                 each["status"]["devices"][0]["idleSeconds"] = idle_s
