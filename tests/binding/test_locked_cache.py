@@ -8,14 +8,12 @@ from typing import ClassVar
 import pytest
 
 from scheduler_ext.binding.locked_cache import NEVER_WRITTEN, LockedCache, Reserved
-from scheduler_ext.core.cache.cache import Cache
-from scheduler_ext.core.cache.intent import Intent, Reservation
-from scheduler_ext.core.cache.node_record import NodeRecord
+from scheduler_ext.core.cache.intent import Reservation
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.core.request.request import Role
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
-from tests.binding.bind_states import SHARE, Held, Pod, Setting, Written, report
+from tests.binding.bind_states import EXTENDER, SHARE, Held, Pod, Setting, Written
 from tests.core.reported import ask, wants
 from tests.extender.preempting import asks_shares, nominated, preempt
 from tests.kube_objects import Json
@@ -25,21 +23,8 @@ P, Q = SETTING.pending(Pod("p-1", 1)), SETTING.pending(Pod("q-1", 1))
 KEY = ("p-1", "1")
 
 
-def built(extender: Extender | None = None) -> LockedCache:
-    locked = LockedCache(
-        Cache(150.0, 300.0),
-        extender or Extender(Configuration(memory=MemorySection(headroom_percent=0))),
-        "me",
-        lambda: 0.0,
-    )
-    for node, uuids in SETTING.gpus.items():
-        locked.cache.update_node(node, NodeRecord(f"uid-{node}", {SHARE: 1000 * len(uuids)}), 0.0)
-        locked.cache.update_report(node, report(uuids), 0.0, 0.0)
-    return locked
-
-
-def intent(uid: str, gpu: str, extender: str = "you") -> Intent:
-    return SETTING.intent(Held(uid, "1", gpu, extender))
+def built(extender: Extender = EXTENDER) -> LockedCache:
+    return SETTING.filled("me", extender)
 
 
 def read(version: int, *intents: Held) -> Reservation:
@@ -146,7 +131,7 @@ class TestFence:
 
     def test_intents_of_a_watch_count_without_a_known_fence(self) -> None:
         locked = built()
-        locked.update_intents("n", [intent("q-1", "g0")])
+        locked.update_intents("n", [SETTING.intent(Held("q-1", "1", "g0", "you"))])
         assert held(locked) == {"q": ("g0",)}
         locked.update_intents("n", [])
         assert held(locked) == {}

@@ -56,6 +56,7 @@ from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.wire.config import Configuration, MemorySection
 from tests.binding.promise_cluster import ASKS, HANDED_OUT, NODES, OFFERS, ROOM
 from tests.binding.promise_server import Server, holder, now
+from tests.binding.test_bind_exploration import LONG_ALONE, Optimist
 from tests.examples import LONG
 from tests.kube_objects import Json, names_body
 from tests.oracle import peak_mib
@@ -617,15 +618,6 @@ class Lavish(LockedCache):
         return Reserved(node, pending, replace(intent, reads=self._reads[node]))
 
 
-class Optimist(Binding):
-    """An unanswered call is taken as not done."""
-
-    def _settle(self, reserved: Reserved, conflict: bool) -> Steps[PendingPod | BindResult]:
-        self.locked.forget(reserved.key, reserved.node)
-        return BindResult("failed")
-        yield
-
-
 class Keeper(Cache):
     """A bound pod that is gone stays."""
 
@@ -681,20 +673,12 @@ class Generous(Extender):
     ("bug", "found"),
     [
         pytest.param(
-            {"cache_class": Deaf},
-            "truth: .* has",
-            id="a ledger that counts no pod",
-            marks=pytest.mark.skipif(not LONG, reason="takes long; the long profile"),
+            {"cache_class": Deaf}, "truth: .* has", id="a ledger that counts no pod", marks=LONG_ALONE
         ),
         pytest.param(
             {"locked_class": Lavish}, "ledger: .* is promised", id="promises beyond the free amount"
         ),
-        pytest.param(
-            {"binding_class": Optimist},
-            "counted: ",
-            id="no answer, not done",
-            marks=pytest.mark.skipif(not LONG, reason="takes long; the long profile"),
-        ),
+        pytest.param({"binding_class": Optimist}, "counted: ", id="no answer, not done", marks=LONG_ALONE),
         pytest.param({"cache_class": Deaf}, "counted: .* is bound", id="a pod that is not heard of"),
         pytest.param({"cache_class": Keeper}, "leaks: ", id="a pod that stays"),
         pytest.param({"cache_class": FirstWord}, "rebuild: ", id="an unchanged pod"),
