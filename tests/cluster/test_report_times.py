@@ -11,11 +11,6 @@ from tests.cluster.test_inventory_handlers import NOON, Told, at, reported
 from tests.kube_objects import Json, gpu, gpu_node, node
 
 
-@pytest.fixture
-def told() -> Told:
-    return Told()
-
-
 @pytest.mark.parametrize(
     ("numbers", "age_s"),
     [
@@ -26,9 +21,10 @@ def told() -> Told:
     ],
 )
 @pytest.mark.parametrize("stamped", [False, True])
-def test_one_seen_again_is_no_younger(told: Told, stamped: bool, numbers: Json, age_s: int) -> None:
+def test_one_seen_again_is_no_younger(stamped: bool, numbers: Json, age_s: int) -> None:
     """Cordoning a GPU on the node of a dead agent does not revive the agent."""
     first = gpu_node("a", [gpu(0)], sequence=5, bootID="x")
+    told = Told()
     told.see_nodes(node("a"))
     told.see_reports(first)
     told.inventory._entries["a"].received_at -= 100
@@ -41,8 +37,9 @@ def test_one_seen_again_is_no_younger(told: Told, stamped: bool, numbers: Json, 
 
 
 @pytest.mark.parametrize(("uid", "gpus"), [("uid-1", 1), ("uid-2", 2)], ids=["the same", "a new object"])
-def test_an_object_that_was_made_again_counts_from_the_start(told: Told, uid: str, gpus: int) -> None:
+def test_an_object_that_was_made_again_counts_from_the_start(uid: str, gpus: int) -> None:
     """It went and returned while no watch ran; the API server compares versions within one object only."""
+    told = Told()
     for uid_, sequence, devices in (("uid-1", 500, [gpu(0)]), (uid, 1, [gpu(0), gpu(1)])):
         report = gpu_node("a", devices, sequence=sequence, bootID="x")
         report["metadata"]["uid"] = uid_
@@ -52,8 +49,9 @@ def test_an_object_that_was_made_again_counts_from_the_start(told: Told, uid: st
     assert len(last.devices) == gpus
 
 
-def test_one_that_a_watch_brings_was_written_after_its_last_word(told: Told) -> None:
+def test_one_that_a_watch_brings_was_written_after_its_last_word() -> None:
     """For any clock of the API server since the watch began."""
+    told = Told()
     told.see_reports(reported("a", gpu(0), ago_s=600, sequence=1), not_before_ago_s=40)
     assert told.age_s() == 40
     told.see_reports(reported("a", gpu(0), ago_s=20, sequence=2), not_before_ago_s=40)
