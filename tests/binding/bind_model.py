@@ -114,13 +114,11 @@ class Model:
         self.locals = [Locals(self.setting, name) for name in self.setting.names]
 
     def start(self) -> World:
-        """The initial world: every extender knows every pod, and no pod is bound."""
         pods = tuple(Pod(f"{name}-1", 1) for name in sorted(self.setting.sizes))
         runs = tuple(Run(local.after(None, ("boot", pods, ()))) for local in self.locals)
         return World(pods, (), frozenset(), runs, frozenset(range(len(self.asked))), self.budget)
 
     def steps(self, world: World) -> Iterator[Step]:
-        """All possible next steps."""
         for extender in range(len(world.runs)):
             yield from self._of_extender(world, extender)
         for write in world.orphans:

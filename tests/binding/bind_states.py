@@ -92,7 +92,6 @@ class Setting:
     known: dict[Hashable, Any] = field(default_factory=dict)
 
     def size(self, uid: str) -> int:
-        """The requested memory of a pod, in MiB."""
         return self.sizes[name_of(uid)]
 
     def filled(self, name: str, extender: Extender = EXTENDER) -> LockedCache:
@@ -123,7 +122,6 @@ class Setting:
         return found
 
     def pending(self, pod: Pod) -> PendingPod:
-        """A pod that waits for a node."""
         return PendingPod(self.bound(pod), str(pod.version), "ours")
 
     def now(self, pod: Pod | None) -> PodNow | None:
@@ -135,7 +133,6 @@ class Setting:
         return PodNow(pod.uid, pod.node, bound, self.pending(pod) if waits else None)
 
     def intent(self, held: Held) -> Intent:
-        """An intent in its decoded form."""
         if held not in self.known:
             pod = self.bound(Pod(held.uid, 0, gpu=held.gpu))
             self.known[held] = Intent(pod, held.version, held.extender)
@@ -143,7 +140,6 @@ class Setting:
         return found
 
     def reservation(self, node: str, written: Written | None) -> Reservation | None:
-        """A reservation in its decoded form."""
         if written is None:
             return None
         return Reservation(node, "", str(written.version), tuple(map(self.intent, written.intents)))
@@ -280,7 +276,6 @@ class Machine:
         return Done(None)
 
     def view(self) -> View:
-        """The view for the explorer."""
         inventory = self.locked.cache
         nodes = {node: inventory.info(node) for node in self._setting.gpus}
         return View(
@@ -311,7 +306,6 @@ class Machine:
 
 
 def called(call: Call) -> Value:
-    """A call as a tuple."""
     match call:
         case GetPod(_, name):
             return ("get", name)

@@ -30,7 +30,6 @@ def asking(limits: Json, *init: Json) -> Json:
 
 
 def before(name: str, limits: Json, **more: Any) -> Json:
-    """An init container."""
     return {"name": name, "resources": {"limits": limits}} | more
 
 
@@ -74,7 +73,6 @@ class Cluster:
         return self.write(made)
 
     def change(self, name: str, **status: Any) -> Json:
-        """Another client writes the pod's status."""
         there = self.pods[name]
         return self.write(there | {"status": there["status"] | status})
 

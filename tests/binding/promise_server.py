@@ -84,7 +84,6 @@ class Server(Cluster):
                 yield call
 
     def _copy(self) -> Server:
-        """A copy for trials."""
         other = copy(self)
         other.pods = dict(self.pods)
         return other

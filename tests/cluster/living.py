@@ -97,12 +97,10 @@ class Living:
         eventually(lambda: self.fitting(asking) == names)
 
     def notes(self) -> dict[str, str]:
-        """The state of each readiness check."""
         return {check.name: check.says for check in self.live.status().checks}
 
     def ready(self) -> bool:
         return all(check.passed for check in self.live.status().checks)
 
     def nudged(self) -> list[str]:
-        """The nudged nodes."""
         return [request.path.rpartition("/")[2] for request in self.server.log.all(writes(NODES))]

@@ -72,7 +72,6 @@ class Collection:
             self.head = head_of(self.api_version, self.kind)
 
     def get(self, namespace: str | None, name: str) -> Entry | None:
-        """The object of that name, or None."""
         return self._entries.get((namespace or "", name))
 
     def current(self) -> list[Entry]:
@@ -101,7 +100,6 @@ class Collection:
             del self._snapshots[next(iter(self._snapshots))]
 
     def snapshot(self, version: int) -> list[Entry] | None:
-        """The kept result of a list."""
         return self._snapshots.get(version)
 
     def compact(self, version: int) -> None:
@@ -155,5 +153,4 @@ class Collection:
 
 
 def line(kind: str, body: bytes) -> bytes:
-    """A line of a watch."""
     return b'{"type":"%s","object":%s}\n' % (kind.encode(), body)

@@ -130,7 +130,6 @@ class Faults:
         return placed
 
     def lift(self) -> None:
-        """Lift all of them."""
         with self._lock:
             placed, self._placed = self._placed, []
         for one in placed:

@@ -28,16 +28,13 @@ class Request:
 
     @property
     def watch(self) -> bool:
-        """Whether it is a watch."""
         return self.method == "GET" and self.query.get("watch") in ("1", "true")
 
     @property
     def target(self) -> Target | None:
-        """Its parsed path."""
         return target(self.path)
 
     def json(self) -> Any:
-        """Its body, decoded."""
         return json.loads(self.body)
 
 
@@ -45,7 +42,6 @@ Match = Callable[[Request], bool]
 
 
 def everything(_: Request) -> bool:
-    """Any request."""
     return True
 
 
@@ -89,22 +85,18 @@ class RequestLog:
         self._arrived = threading.Condition()
 
     def add(self, request: Request) -> None:
-        """Record a request."""
         with self._arrived:
             self._requests.append(request)
             self._arrived.notify_all()
 
     def all(self, match: Match = everything) -> list[Request]:
-        """The matching requests."""
         with self._arrived:
             return [request for request in self._requests if match(request)]
 
     def count(self, match: Match = everything) -> int:
-        """The number of matching requests."""
         return len(self.all(match))
 
     def clear(self) -> None:
-        """Forget all requests."""
         with self._arrived:
             self._requests.clear()
 

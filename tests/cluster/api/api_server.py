@@ -141,13 +141,11 @@ class ApiServer:
         self.stop()
 
     def watch_began(self, request: Request) -> None:
-        """Called by the handler."""
         with self._watching_changed:
             self._watching.append(request)
             self._watching_changed.notify_all()
 
     def watch_ended(self, request: Request) -> None:
-        """Called by the handler."""
         with self._watching_changed:
             # Two equal watches are still two.
             self._watching = [one for one in self._watching if one is not request]

@@ -15,7 +15,6 @@ class ApiError(Exception):
         self.retry_after_s = retry_after_s
 
     def body(self) -> bytes:
-        """The Status object."""
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         more = {"message": str(self), "reason": self.reason, "code": self.code}
         details = {"details": {"retryAfterSeconds": self.retry_after_s}} if self.retry_after_s else {}
@@ -23,12 +22,10 @@ class ApiError(Exception):
 
 
 def bad_request(message: str) -> ApiError:
-    """400."""
     return ApiError(400, "BadRequest", message)
 
 
 def not_found(what: str) -> ApiError:
-    """404."""
     return ApiError(404, "NotFound", f"{what} not found")
 
 

@@ -80,7 +80,6 @@ class Store:
             return entry
 
     def put_all(self, path: str, objects: Iterable[Json]) -> None:
-        """Create or replace many."""
         for found in objects:
             self.put(path, found)
 
@@ -154,7 +153,6 @@ class Store:
                 collection.changed.notify_all()
 
     def wake(self) -> None:
-        """Let every watch look again."""
         with self.lock:
             for collection in self._collections.values():
                 collection.changed.notify_all()

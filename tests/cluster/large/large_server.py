@@ -62,7 +62,6 @@ class Events:
         self._thread.join()
 
     def make(self) -> None:
-        """Perform the next event."""
         number = self.made
         if (number % _NODE_EVERY == 0 or not self._pods) and self._nodes:
             self._store.update(NODES, self._random.choice(self._nodes), self._heartbeat)

@@ -70,7 +70,6 @@ class Cluster:
         self.idle_s[name] = idle_s
 
     def label(self, name: str, value: str) -> None:
-        """Label a pod."""
         self._change(name, lambda metadata: metadata | {"labels": {RECLAIM: value}})
 
     def annotate(self, name: str, value: str) -> None:
