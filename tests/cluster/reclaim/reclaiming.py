@@ -16,7 +16,7 @@ from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.wire.config import Configuration, IdleSection, ReclaimSection
 from scheduler_ext.wire.objects import read_objects
 from scheduler_ext.wire.reclaim import RECORD_ANNOTATION
-from scheduler_ext.wire.times import time_text
+from scheduler_ext.wire.times import seconds, time_text
 from tests.cluster.api.api_paths import BUDGETS, GPU_NODES, LEASES, NAMESPACES, NODES, PODS
 from tests.cluster.api.api_requests import Match, Request, writes
 from tests.cluster.api.api_server import ApiServer
@@ -28,6 +28,7 @@ AT = "gpu.scheduler-ext.io/reclaim-at"
 HOUR_S = 3600.0
 MINUTE_S = 60.0
 EXTENDERS = "gpu-scheduler"
+WARN_S = 15 * MINUTE_S
 
 
 @dataclass
@@ -95,11 +96,9 @@ class Cluster:
 
     def warned(self) -> dict[str, float]:
         """Seconds from now until the eviction that a warning names, by pod."""
-        return {
-            name: round(_seconds(metadata["annotations"][AT]) - self.now)
-            for name, metadata in self.pods().items()
-            if AT in (metadata.get("annotations") or {})
-        }
+        found = {name: (metadata.get("annotations") or {}).get(AT) for name, metadata in self.pods().items()}
+        times = {name: seconds(text) for name, text in found.items() if text is not None}
+        return {name: round(at - self.now) for name, at in times.items() if at is not None}
 
     def leaving(self) -> list[str]:
         """The pods that were evicted."""
@@ -183,16 +182,18 @@ class Extending:
         self.notes.append(event["note"])
 
 
+def warned(cluster: Cluster, *names: str, **reclaim: Any) -> Extending:
+    """An extender whose warnings of these pods are over."""
+    for name in names:
+        cluster.add(name)
+    extender = Extending(cluster, **reclaim)
+    extender.look()
+    cluster.age(WARN_S)
+    return extender
+
+
 def _object(version: str, kind: str, name: str, metadata: Mapping[str, Any]) -> Json:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **metadata}}
-
-
-def _seconds(text: str) -> float:
-    from scheduler_ext.wire.times import seconds
-
-    found = seconds(text)
-    assert found is not None, text
-    return found
 
 
 def evictions(name: str = "") -> Match:
