@@ -72,13 +72,14 @@ def test_a_server_that_is_away_and_back_again(followed: Followed, caplog: pytest
 @pytest.mark.parametrize("at_once", [False, True], ids=["as an event", "as an answer"])
 def test_a_forgotten_position_is_listed_again(followed: Followed, at_once: bool) -> None:
     followed.start(*LISTED)
-    followed.server.gone_at_once = at_once
     refusal = followed.server.faults.place(Refuse(503), watches(NODES), times=None)
     followed.server.faults.place(End())
     followed.server.wait_for_watches(0)
     followed.put("c")
     followed.server.store.delete(NODES, "a")
     followed.server.store.compact()
+    if at_once:
+        followed.server.faults.place(Refuse(410, "Expired"), watches(NODES))
     refusal.lift()
     followed.heard.wait("begin", "seen b", "seen c", "end")
     assert followed.restarts("expired") == 1

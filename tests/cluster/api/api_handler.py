@@ -183,8 +183,6 @@ class Handler(BaseHTTPRequestHandler):
         # The last page of a custom resource has an empty token, that of a built-in type none.
         if page.token or not collection.bare_items:
             metadata["continue"] = page.token
-        if page.remaining is not None:
-            metadata["remainingItemCount"] = page.remaining
         kind = {"kind": f"{collection.kind}List", "apiVersion": collection.api_version}
         before = msgspec.json.encode(kind | {"metadata": metadata})[:-1] + b',"items":['
         skipped = len(collection.head) - 1 if collection.bare_items else 0
@@ -203,7 +201,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             watch = Watch(self.api.store, asked, request.query)
         except ApiError as error:
-            if error.code != 410 or self.api.gone_at_once:
+            if error.code != 410:
                 raise
             self._head(200, {"Transfer-Encoding": "chunked"})
             self.output.chunks([b'{"type":"ERROR","object":%s}\n' % error.body()])

@@ -26,7 +26,6 @@ from tests.cluster.api.api_handler import Answer, Handler
 from tests.cluster.api.api_output import is_reset
 from tests.cluster.api.api_requests import Match, Request, RequestLog, everything
 from tests.cluster.api.api_store import Store
-from tests.kube_objects import Json
 
 _STOP_S = 60
 Hook = Callable[[Request], Answer | None]
@@ -74,20 +73,17 @@ class ApiServer:
 
     `store` has its objects, `log` its requests, `faults` its faults. `hook` may answer a request in
     its place (None: it does not); `clock` gives the Date header and the timestamps, in seconds since 1970;
-    where `tokens` are set, each request needs one of them. `gone_at_once` answers a watch from a
-    forgotten version with HTTP 410, where kube-apiserver sends an ERROR event. `ports` has the local
-    stand-ins of pods' ports, by namespace, pod and port.
+    where `tokens` are set, each request needs one of them. `ports` has the local stand-ins of pods' ports, by
+    namespace, pod and port.
     """
 
     clock: Callable[[], float] = time.time
     tokens: set[str] = field(default_factory=set)
     hook: Hook | None = None
-    gone_at_once: bool = False
-    history: int = 10_000
     ports: dict[tuple[str, str, int], tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.store = Store(history=self.history, clock=lambda: self.clock())
+        self.store = Store(lambda: self.clock())
         self.log = RequestLog()
         self.faults = Faults(self.store.wake)
         self.port = 0
@@ -162,14 +158,13 @@ class ApiServer:
             counted = self._watching_changed.wait_for(lambda: self.watching(match) == count, timeout=60)
             assert counted, f"{self.watching(match)} watches, not {count}"
 
-    def kubeconfig(self, path: Path, *, token: str | None = None) -> Path:
-        """Write a kubeconfig for this server, without credentials or with a token."""
-        user: Json = {"token": token} if token else {}
+    def kubeconfig(self, path: Path) -> Path:
+        """Write a kubeconfig for this server, without credentials."""
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "test", "cluster": {"server": self.url}}],
-            "users": [{"name": "test", "user": user}],
+            "users": [{"name": "test", "user": {}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
             "current-context": "test",
         }

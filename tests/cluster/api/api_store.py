@@ -6,7 +6,6 @@ import base64
 import binascii
 import itertools
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,22 +27,19 @@ class Page:
     entries: list[Entry]
     version: int
     token: str
-    remaining: int | None
 
 
 class Store:
     """Collections by path, with one counter of versions for all.
 
-    An object is kept as bytes, once: pages and events refer to it. `history` bounds the remembered events
-    of a collection; a watch from before them is answered 410. `clock` gives seconds since 1970. Safe in any
-    thread.
+    An object is kept as bytes, once: pages and events refer to it. A watch from before the remembered
+    events is answered 410. `clock` gives seconds since 1970. Safe in any thread.
     """
 
-    def __init__(self, *, history: int = 10_000, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.version = 1
         self.lock = threading.RLock()
-        self._history = history
         self._compacted = self.version
         self._collections: dict[str, Collection] = {}
         self._random = itertools.count(1)
@@ -53,7 +49,7 @@ class Store:
         with self.lock:
             name = _target(path).collection
             if name not in self._collections:
-                self._collections[name] = Collection(name, self.lock, self._history, self._compacted)
+                self._collections[name] = Collection(name, self.lock, self._compacted)
             return self._collections[name]
 
     def objects(self, path: str) -> list[Json]:
@@ -122,21 +118,19 @@ class Store:
             entries = collection.snapshot(version) if token else collection.current()
         if entries is None:
             raise expired_token()
-        conditions = in_namespace(asked) + selected
-        matches = all_of(conditions)
+        matches = all_of(in_namespace(asked) + selected)
         if not limit:
-            return Page([entry for entry in entries[start:] if matches(entry)], version, "", None)
+            return Page([entry for entry in entries[start:] if matches(entry)], version, "")
         found: list[Entry] = []
         while start < len(entries) and len(found) < limit:
             if matches(entries[start]):
                 found.append(entries[start])
             start += 1
-        left = len(entries) - start
-        if not left:
-            return Page(found, version, "", None)
+        if start == len(entries):
+            return Page(found, version, "")
         if not token:
             collection.keep(version, entries)
-        return Page(found, version, _write_token(version, start), None if conditions else left)
+        return Page(found, version, _write_token(version, start))
 
     def compact(self) -> None:
         """Forget all events: older versions and tokens answer 410."""

@@ -46,18 +46,6 @@ def test_an_answer_comes_with_the_servers_time(server: ApiServer, tmp_path: Path
     assert reply.clock == ServerClock(1_800_000_000.0, 77.0)
 
 
-def test_a_token_is_shown(server: ApiServer, tmp_path: Path) -> None:
-    server.tokens = {"secret"}
-    known = Transport.from_kubeconfig(server.kubeconfig(tmp_path / "known", token="secret"))
-    assert b"NodeList" in known.get(NODES).body
-    known.close()
-    unknown = Transport.from_kubeconfig(server.kubeconfig(tmp_path / "unknown", token="guess"))
-    with pytest.raises(RefusedError, match="401 Unauthorized") as refusal:
-        unknown.get(NODES)
-    unknown.close()
-    assert refusal.value.status == 401
-
-
 @pytest.mark.parametrize(
     ("kind", "body", "path"),
     [
