@@ -3,7 +3,7 @@ value."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -129,27 +129,18 @@ def test_a_missing_right_is_named_once_and_the_event_has_the_command(
 
 
 class Labels:
-    """The writer alone, with a node of a device plugin that was seen with these labels."""
+    """The writer alone, with a node of a device plugin that was seen without labels."""
 
-    def __init__(
-        self,
-        server: ApiServer,
-        transport: Transport,
-        active: Callable[[], bool],
-        *,
-        allowed: bool = True,
-        seen: dict[str, str] | None = None,
-    ) -> None:
+    def __init__(self, server: ApiServer, transport: Transport) -> None:
         self.looks = 0
         version = server.store.get(NODES, "plain").object()["metadata"]["resourceVersion"]
-        self.facts = {"plain": NodeFacts("plain", seen or {}, (), unschedulable=False, version=version)}
-        self.writer = AgentLabels(transport, self._is_active, allowed, self.facts, lambda _: None)
-        self._active = active
+        self.facts = {"plain": NodeFacts("plain", {}, (), unschedulable=False, version=version)}
+        self.writer = AgentLabels(transport, self._is_active, True, self.facts, lambda _: None)
         self.see("plain")
 
     def _is_active(self) -> bool:
         self.looks += 1
-        return self._active()
+        return True
 
     def see(self, *names: str) -> None:
         """Nodes that hand out GPUs without a label."""
@@ -171,7 +162,7 @@ def test_the_value_of_an_administrator_stays_though_the_watch_is_late(
     server: ApiServer, transport: Transport
 ) -> None:
     server.store.put(NODES, node("plain", {WHOLE: "8"}))
-    labels = Labels(server, transport, lambda: True)
+    labels = Labels(server, transport)
     server.store.put(NODES, node("plain", {WHOLE: "8"}, labels={AGENT: "false"}))
     with labels.running():
         server.log.wait_for(labels_written("plain"))
@@ -186,7 +177,7 @@ def test_a_new_node_has_time_to_get_its_labels(
 ) -> None:
     monkeypatch.setattr(labels_module, "SETTLE_S", 3600.0)
     server.store.put(NODES, node("plain", {WHOLE: "8"}))
-    labels = Labels(server, transport, lambda: True)
+    labels = Labels(server, transport)
     with labels.running():
         eventually(lambda: labels.looks > 3)
     assert not server.log.all(labels_written())
@@ -199,7 +190,7 @@ def test_few_nodes_are_labelled_at_once(
     monkeypatch.setattr(labels_module, "_MOST", 2)
     names = ["plain", *(f"plain-{i}" for i in range(4))]
     server.store.put_all(NODES, [node(name, {WHOLE: "8"}) for name in names])
-    labels = Labels(server, transport, lambda: True)
+    labels = Labels(server, transport)
     facts = labels.facts["plain"]
     labels.facts.update({name: replace(facts, name=name, version="") for name in names})
     labels.see(*names)
