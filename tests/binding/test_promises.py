@@ -54,8 +54,7 @@ from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.wire.config import Configuration, MemorySection
-from tests.binding.promise_cluster import ASKS, HANDED_OUT, NODES, OFFERS, ROOM
-from tests.binding.promise_server import Server, holder, now
+from tests.binding.promise_server import ASKS, HANDED_OUT, NODES, OFFERS, ROOM, Server, holder, now
 from tests.binding.test_bind_exploration import LONG_ALONE, Optimist
 from tests.examples import LONG
 from tests.kube_objects import Json, names_body

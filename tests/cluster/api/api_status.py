@@ -25,20 +25,6 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
-def not_found(what: str) -> ApiError:
-    return ApiError(404, "NotFound", f"{what} not found")
-
-
 def too_old(since: int, oldest: int) -> ApiError:
     """410, in the words for a watch that starts before the history."""
     return ApiError(410, "Expired", f"too old resource version: {since} ({oldest})")
-
-
-def expired_token() -> ApiError:
-    """410, in the words for a list whose next page is gone."""
-    return ApiError(
-        410,
-        "Expired",
-        "The provided continue parameter is too old to display a consistent list result. You can start a new"
-        " list without the continue parameter.",
-    )

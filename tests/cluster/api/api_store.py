@@ -16,7 +16,7 @@ import msgspec
 from tests.cluster.api.api_collection import Collection
 from tests.cluster.api.api_entry import Entry, Match, all_of, entry_of
 from tests.cluster.api.api_paths import Target, target
-from tests.cluster.api.api_status import ApiError, bad_request, expired_token, not_found
+from tests.cluster.api.api_status import ApiError, bad_request
 from tests.kube_objects import Json
 
 
@@ -107,7 +107,7 @@ class Store:
         with self.lock:
             entry = collection.get(namespace or asked.namespace, name)
         if entry is None:
-            raise not_found(f'{collection.resource} "{name}"')
+            raise ApiError(404, "NotFound", f'{collection.resource} "{name}" not found')
         return entry
 
     def page(self, asked: Target, selected: list[Match], limit: int = 0, token: str = "") -> Page:
@@ -117,7 +117,8 @@ class Store:
             version, start = _read_token(token) if token else (self.version, 0)
             entries = collection.snapshot(version) if token else collection.current()
         if entries is None:
-            raise expired_token()
+            message = "The provided continue parameter is too old to display a consistent list result."
+            raise ApiError(410, "Expired", message)
         matches = all_of(in_namespace(asked) + selected)
         if not limit:
             return Page([entry for entry in entries[start:] if matches(entry)], version, "")

@@ -20,11 +20,6 @@ GONE = UnsentError("refused")
 SICK = RefusedError(503, "ServiceUnavailable", "")
 
 
-def waits(chance: float, count: int) -> list[float]:
-    backoff = Backoff(1.0, 8.0, lambda: chance)
-    return [backoff.wait_s() for _ in range(count)]
-
-
 @pytest.mark.parametrize(
     ("chance", "expected"),
     [
@@ -34,7 +29,8 @@ def waits(chance: float, count: int) -> list[float]:
     ],
 )
 def test_waits_grow(chance: float, expected: list[float]) -> None:
-    assert waits(chance, 6) == expected
+    backoff = Backoff(1.0, 8.0, lambda: chance)
+    assert [backoff.wait_s() for _ in range(6)] == expected
 
 
 @pytest.mark.parametrize(
