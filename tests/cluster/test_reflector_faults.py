@@ -16,12 +16,12 @@ from scheduler_ext.wire.config import Configuration
 from tests.cluster.api.api_faults import (
     AnswerFault,
     End,
+    Line,
     Mute,
     Refuse,
     Reset,
     WatchFault,
     error_line,
-    malformed_line,
 )
 from tests.cluster.api.api_paths import NODES
 from tests.cluster.api.api_requests import Request, first_pages, watches
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
     ("fault", "reason"),
     [
         pytest.param(End("connection"), "unreachable", id="a connection that ends"),
-        pytest.param(malformed_line(), "garbled", id="half an event"),
+        pytest.param(Line(b'{"type":"MODIFIED","object":{\n'), "garbled", id="half an event"),
         pytest.param(error_line(500, "InternalError", "etcd"), "garbled", id="an error that is no 410"),
     ],
 )

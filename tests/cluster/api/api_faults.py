@@ -85,11 +85,6 @@ AnswerFault = Refuse | Reset | Hang | Garbage | Cut | Drip | After
 WatchFault = Mute | Line | End
 
 
-def malformed_line() -> Line:
-    """A line that is not JSON."""
-    return Line(b'{"type":"MODIFIED","object":{"metadata":{"name":\n')
-
-
 def error_line(code: int = 410, reason: str = "Expired", message: str = "too old resource version") -> Line:
     """An ERROR event; a server ends the watch after it, so `End` should follow."""
     return Line(b'{"type":"ERROR","object":%s}\n' % ApiError(code, reason, message).body())

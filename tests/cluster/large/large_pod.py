@@ -46,7 +46,7 @@ _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersR
 
 def managed(manager: str, operation: str, time: str, fields: Json, version: str = "v1") -> Json:
     """An entry of metadata.managedFields: the manager owns these fields."""
-    entry = {"manager": manager, "operation": operation, "apiVersion": version, "time": time}
+    entry: Json = {"manager": manager, "operation": operation, "apiVersion": version, "time": time}
     entry |= {"fieldsType": "FieldsV1", "fieldsV1": fields_of(fields)}
     return entry | ({"subresource": "status"} if "status" in fields else {})
 
