@@ -228,10 +228,10 @@ class TestWatch:
         server.faults.place(Drip(97, 0.0))
         assert self.lines(server, transport, 20) == whole
 
-    @pytest.mark.parametrize("how", ["connection", "reset"])
-    def test_one_that_breaks_off_is_lost(self, server: ApiServer, transport: Transport, how: str) -> None:
+    @pytest.mark.parametrize("end", [End("connection"), End("reset")], ids=["connection", "reset"])
+    def test_one_that_breaks_off_is_lost(self, server: ApiServer, transport: Transport, end: End) -> None:
         version = now(server)
-        server.faults.place(End(how))
+        server.faults.place(end)
         with transport.watch(NODES, version) as stream, pytest.raises(UnreachableError):
             list(stream.batches())
 
