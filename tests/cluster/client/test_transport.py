@@ -172,30 +172,6 @@ def test_an_unsent_request_is_distinguished_from_a_sent_one(server: ApiServer, t
         transport.send("PATCH", f"{NODES}/n1", {}, MERGE, timeout_s=5.0)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param(None, id="no file"),
-        pytest.param("kind: [", id="no YAML"),
-        pytest.param("", id="nothing in it"),
-        pytest.param("apiVersion: v1\nkind: Config\n", id="no cluster in it"),
-    ],
-)
-def test_a_kubeconfig_that_cannot_be_used_is_named_on_one_line(tmp_path: Path, text: str | None) -> None:
-    path = tmp_path / "kubeconfig"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(ClusterError, match=f"^kubeconfig {path}: ..") as error:
-        Transport.from_kubeconfig(path)
-    assert "\n" not in str(error.value)
-
-
-def test_a_context_that_is_not_there(server: ApiServer, tmp_path: Path) -> None:
-    path = server.kubeconfig(tmp_path / "kubeconfig")
-    with pytest.raises(ClusterError, match="other"):
-        Transport.from_kubeconfig(path, "other")
-
-
 def test_outside_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     with pytest.raises(ClusterError, match=r"^not in a cluster: .*--kubeconfig$"):
