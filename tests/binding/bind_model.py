@@ -114,13 +114,11 @@ class Model:
         self.locals = [Locals(self.setting, name) for name in self.setting.names]
 
     def start(self) -> World:
-        """The initial world: every extender knows every pod, and no pod is bound."""
         pods = tuple(Pod(f"{name}-1", 1) for name in sorted(self.setting.sizes))
         runs = tuple(Run(local.after(None, ("boot", pods, ()))) for local in self.locals)
         return World(pods, (), frozenset(), runs, frozenset(range(len(self.asked))), self.budget)
 
     def steps(self, world: World) -> Iterator[Step]:
-        """All possible next steps."""
         for extender in range(len(world.runs)):
             yield from self._of_extender(world, extender)
         for write in world.orphans:
@@ -178,9 +176,7 @@ class Model:
             after = world
         else:
             after, answer = self._done(world, call)
-        told = after.runs[extender]
-        told = told._replace(answers=tuple(sorted((*told.answers, (task, answer)), key=str)))
-        yield Step("{}: {}: {}", (name, call, answer), self._with_run(after, extender, told))
+        yield Step("{}: {}: {}", (name, call, answer), self._answered(after, extender, task, answer))
         for answer, budget in (
             (("unknown",), "lost"),
             (("refused", TOO_MANY), "refused"),
@@ -197,25 +193,17 @@ class Model:
             yield Step("{}: {}: {}", (name, call, answer), after)
 
     def _looks(self, world: World, extender: int, busy: set[str]) -> Iterator[Step]:
-        name, run = self.setting.names[extender], world.runs[extender]
-        view = self.locals[extender].views[run.local]
+        name = self.setting.names[extender]
+        view = self.locals[extender].views[world.runs[extender].local]
         for node, key in view.open:
             task = ("settle", node, key)
             if key[0] in busy or any(known == task for known, _ in view.calls):
                 continue
             after = self._given(world, extender, task, None, "looked")
-            if not any(
-                known == task for known, _ in self.locals[extender].views[after.runs[extender].local].calls
-            ):
-                # The extender did not send it.
-                yield Step("{} looks after {} on {}", (name, str(key), node), after)
-                continue
-            answer = self._read(world, ("get", name_of(key[0])))
-            told = after.runs[extender]
-            told = told._replace(answers=tuple(sorted((*told.answers, (task, answer)), key=str)))
-            yield Step(
-                "{} looks after {} on {}", (name, str(key), node), self._with_run(after, extender, told)
-            )
+            sent = dict(self.locals[extender].views[after.runs[extender].local].calls)
+            if task in sent:
+                after = self._answered(after, extender, task, self._read(world, ("get", name_of(key[0]))))
+            yield Step("{} looks after {} on {}", (name, str(key), node), after)
 
     def _hears(self, world: World, extender: int) -> Iterator[Step]:
         name, run = self.setting.names[extender], world.runs[extender]
@@ -305,6 +293,12 @@ class Model:
         if budget is not None:
             world = world._replace(budget=world.budget.less(budget))
         return self._with_run(world, extender, run._replace(local=local))
+
+    def _answered(self, world: World, extender: int, task: Task, answer: Value) -> World:
+        """An answer is on its way to an extender."""
+        run = world.runs[extender]
+        answers = tuple(sorted((*run.answers, (task, answer)), key=str))
+        return self._with_run(world, extender, run._replace(answers=answers))
 
     @staticmethod
     def _with_run(world: World, extender: int, run: Run) -> World:

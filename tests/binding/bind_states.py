@@ -33,12 +33,12 @@ from scheduler_ext.core.cache.intent import Intent, Reservation
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.cycle.placement import Placement, place
 from scheduler_ext.core.errors import OverAllocationError
-from scheduler_ext.core.gpu.gpu import Device, Memory, Report
-from scheduler_ext.core.gpu.models import canonical_model
+from scheduler_ext.core.gpu.gpu import Memory, Report
 from scheduler_ext.core.node.node import BoundPod, NodeInfo, PendingPod
 from scheduler_ext.core.request.request import GpuRequest, ShareAsk
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
+from tests.core.asked import t4
 
 GPU_MIB = 1000
 SHARE = "gpu.scheduler-ext.io/memory-mib"
@@ -76,6 +76,10 @@ class Written(NamedTuple):
     intents: tuple[Held, ...]
 
 
+# Publishes nothing.
+EXTENDER = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
+
+
 @dataclass(frozen=True)
 class Setting:
     """The fixed part of a setting: GPUs by node, the pods' requests, and the classes of the extenders."""
@@ -88,8 +92,16 @@ class Setting:
     known: dict[Hashable, Any] = field(default_factory=dict)
 
     def size(self, uid: str) -> int:
-        """The requested memory of a pod, in MiB."""
         return self.sizes[name_of(uid)]
+
+    def filled(self, name: str, extender: Extender = EXTENDER) -> LockedCache:
+        """An extender's cache that knows the nodes, whose GPUs are empty."""
+        locked = self.locked(Cache(150.0, 300.0), extender, name, lambda: 0.0)
+        for node, uuids in self.gpus.items():
+            gpus = tuple(t4(i, uuid=uuid, memory=Memory(GPU_MIB)) for i, uuid in enumerate(uuids))
+            locked.cache.update_node(node, NodeRecord(f"uid-{node}", {SHARE: GPU_MIB * len(uuids)}), 0.0)
+            locked.cache.update_report(node, Report(gpus), 0.0, 0.0)
+        return locked
 
     def bound(self, pod: Pod) -> BoundPod:
         """A pod that holds or waits, as the wire decodes it."""
@@ -110,11 +122,17 @@ class Setting:
         return found
 
     def pending(self, pod: Pod) -> PendingPod:
-        """A pod that waits for a node."""
         return PendingPod(self.bound(pod), str(pod.version), "ours")
 
+    def now(self, pod: Pod | None) -> PodNow | None:
+        """A pod as GET returns it."""
+        if pod is None:
+            return None
+        bound = self.bound(pod) if pod.node is not None else None
+        waits = pod.node is None and not pod.finished
+        return PodNow(pod.uid, pod.node, bound, self.pending(pod) if waits else None)
+
     def intent(self, held: Held) -> Intent:
-        """An intent in its decoded form."""
         if held not in self.known:
             pod = self.bound(Pod(held.uid, 0, gpu=held.gpu))
             self.known[held] = Intent(pod, held.version, held.extender)
@@ -122,7 +140,6 @@ class Setting:
         return found
 
     def reservation(self, node: str, written: Written | None) -> Reservation | None:
-        """A reservation in its decoded form."""
         if written is None:
             return None
         return Reservation(node, "", str(written.version), tuple(map(self.intent, written.intents)))
@@ -135,9 +152,6 @@ class Setting:
             self.known[key] = place(info, request, EXTENDER.sizing)
         found: Placement | str = self.known[key]
         return found
-
-
-EXTENDER = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
 
 
 def name_of(uid: str) -> str:
@@ -161,30 +175,23 @@ class Machine:
 
     def __init__(self, setting: Setting, name: str) -> None:
         self._setting = setting
-        self.locked = setting.locked(Cache(150.0, 300.0), EXTENDER, name, lambda: 0.0)
+        self.locked = setting.filled(name)
         self._binding = setting.binding(self.locked, lambda _: True, lambda _: None)
         self._steps: dict[Task, Steps[Any]] = {}
         self._calls: dict[Task, Call] = {}
         self._turns: dict[str, Task] = {}
         self.raised: str | None = None
-        for node, uuids in setting.gpus.items():
-            total = GPU_MIB * len(uuids)
-            self.locked.cache.update_node(node, NodeRecord(f"uid-{node}", {SHARE: total}), 0.0)
-            self.locked.cache.update_report(node, report(uuids), 0.0, 0.0)
 
     def take(self, given: Value) -> None:
         """Apply one input: an event, a request or an answer."""
         getattr(self, f"_{given[0]}")(*given[1:])
 
-    def _boot(self, pods: Sequence[Pod], written: Value) -> None:
-        self._listed(pods, written)
-
     def _turned(self, pods: Sequence[Pod], written: Value) -> None:
         """Become active again: everything is listed once more."""
         self.locked.invalidate_fence()
-        self._listed(pods, written)
+        self._boot(pods, written)
 
-    def _listed(self, pods: Sequence[Pod], written: Any) -> None:
+    def _boot(self, pods: Sequence[Pod], written: Any) -> None:
         before = self.locked.cache.known_pods()
         for pod in pods:
             self._pod(pod)
@@ -259,7 +266,7 @@ class Machine:
             return Unsent("")
         match call:
             case GetPod():
-                return Done(self._now(rest[0]))
+                return Done(self._setting.now(rest[0]))
             case PodsOn():
                 return Done(tuple(map(self._setting.bound, rest[0])))
             case GetReservation(node):
@@ -268,15 +275,7 @@ class Machine:
                 return Done(replace(wanted, resource_version=str(rest[0])))
         return Done(None)
 
-    def _now(self, pod: Pod | None) -> PodNow | None:
-        if pod is None:
-            return None
-        bound = self._setting.bound(pod) if pod.node is not None else None
-        waits = pod.node is None and not pod.finished
-        return PodNow(pod.uid, pod.node, bound, self._setting.pending(pod) if waits else None)
-
     def view(self) -> View:
-        """The view for the explorer."""
         inventory = self.locked.cache
         nodes = {node: inventory.info(node) for node in self._setting.gpus}
         return View(
@@ -306,19 +305,7 @@ class Machine:
         )
 
 
-def report(uuids: Sequence[str]) -> Report:
-    """A node's empty GPUs."""
-    model = canonical_model("Tesla T4")
-    return Report(
-        tuple(
-            Device(uuid, i, "nvidia", "Tesla T4", model, (7, 5), Memory(GPU_MIB))
-            for i, uuid in enumerate(uuids)
-        )
-    )
-
-
 def called(call: Call) -> Value:
-    """A call as a tuple."""
     match call:
         case GetPod(_, name):
             return ("get", name)

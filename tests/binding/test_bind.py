@@ -15,22 +15,18 @@ from scheduler_ext.binding.bind import (
     GetPod,
     GetReservation,
     OneWriter,
-    PodNow,
     PodsOn,
     PostBinding,
     PutReservation,
     Steps,
     Wanted,
 )
-from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.binding.outcome import Done, Outcome, Refused, Unknown, Unsent
-from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.cache.intent import MAX_INTENTS, Intent, Reservation
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.gpu.gpu import Report
-from scheduler_ext.core.node.node import BoundPod
 from scheduler_ext.core.request.request import GpuRequest, UnitAsk
-from tests.binding.bind_states import EXTENDER, SHARE, Held, Pod, Setting, Written, report
+from tests.binding.bind_states import SHARE, Held, Pod, Setting, Written
 from tests.core.reported import ONE_G, device, sliced
 
 SETTING = Setting({"n": ("g0", "g1"), "m": ("m0",)}, {"p": 600, "q": 600, "r": 600, "s": 600})
@@ -54,24 +50,16 @@ FAULTS: dict[str, Outcome[Any]] = {
 }
 
 
-def now(pod: Pod | None) -> PodNow | None:
-    if pod is None:
-        return None
-    waits = pod.node is None and not pod.finished
-    bound = SETTING.bound(pod) if pod.node is not None else None
-    return PodNow(pod.uid, pod.node, bound, SETTING.pending(pod) if waits else None)
-
-
 ANSWERS: dict[str, Any] = {
-    "get same": now(P),
-    "get changed": now(P._replace(version=2)),
-    "get again": now(P._replace(version=3)),
-    "get bound": now(P._replace(version=2, node="n", gpu="g0")),
-    "get elsewhere": now(P._replace(version=2, node="m", gpu="m0")),
-    "get deleting": now(P._replace(version=2, deleting=True)),
-    "get finished": now(P._replace(version=2, finished=True)),
+    "get same": SETTING.now(P),
+    "get changed": SETTING.now(P._replace(version=2)),
+    "get again": SETTING.now(P._replace(version=3)),
+    "get bound": SETTING.now(P._replace(version=2, node="n", gpu="g0")),
+    "get elsewhere": SETTING.now(P._replace(version=2, node="m", gpu="m0")),
+    "get deleting": SETTING.now(P._replace(version=2, deleting=True)),
+    "get finished": SETTING.now(P._replace(version=2, finished=True)),
     "get gone": None,
-    "get another": now(Pod("p-2", 9)),
+    "get another": SETTING.now(Pod("p-2", 9)),
     "read none": None,
     "read q": SETTING.reservation("n", Written(5, (Held("q-1", "1", "g0", "you"),))),
     "read q, r": SETTING.reservation(
@@ -90,11 +78,10 @@ class Driven:
     """An extender under test; its calls are answered in words: "post 409", "get changed"."""
 
     def __init__(self) -> None:
-        self.locked = LockedCache(Cache(150.0, 300.0), EXTENDER, "me", lambda: 0.0)
+        self.locked = SETTING.filled("me")
         for node, uuids in SETTING.gpus.items():
             record = NodeRecord(f"uid-{node}", {SHARE: 1000 * len(uuids), WHOLE: len(uuids)})
             self.locked.cache.update_node(node, record, 0.0)
-            self.locked.cache.update_report(node, report(uuids), 0.0, 0.0)
         sole = Report((device(0, mig=sliced(("1g.10gb", 0))),), mig_strategy="mixed")
         self.locked.cache.update_node("mig", NodeRecord("uid-mig", {ONE_G: 1}), 0.0)
         self.locked.cache.update_report("mig", sole, 0.0, 0.0)
@@ -110,11 +97,19 @@ class Driven:
         self.locked.cache.update_pending(replace(SETTING.pending(waiting), **fields))
         return self
 
-    def bind(self, *told: str, node: str = "n") -> BindResult:
+    def asked(self, name: str = "p", node: str = "n") -> Steps[BindResult]:
+        """A bind that has not begun."""
+        return self.binding.bind(Wanted("ns", name, f"{name}-1", node))
+
+    def bind(self, *told: str, name: str = "p", node: str = "n") -> BindResult:
         """The result of a bind with these calls and answers."""
-        result = self.drive(self.binding.bind(Wanted("ns", "p", "p-1", node)), *told)
+        result = self.drive(self.asked(name, node), *told)
         assert isinstance(result, BindResult)
         return result
+
+    def written(self) -> list[Reservation]:
+        """All that was to be written."""
+        return [call.wanted for call in self.calls if isinstance(call, PutReservation)]
 
     def drive(self, steps: Steps[Any], *told: str) -> Any:
         outcome: Outcome[Any] | None = None
@@ -123,9 +118,7 @@ class Driven:
             self.calls.append(call)
             assert NAMES[type(call)] == word.split()[0], f"{call} and not {word}"
             outcome = self._outcome(call, word)
-        with pytest.raises(StopIteration) as end:
-            pytest.fail(f"{steps.send(outcome)} is asked after all")
-        return end.value.value
+        return ended(steps, outcome)
 
     def _outcome(self, call: Call, word: str) -> Outcome[Any]:
         fault = FAULTS.get(word.split()[1])
@@ -144,6 +137,13 @@ class Driven:
                     gpus = "+".join(pod.devices.get("main", (info.name,)))
                     words.append(f"{pod.name} on {gpus}" + ("!" if pod.uid in info.assumed else ""))
         return ", ".join(sorted(set(words)))
+
+
+def ended(steps: Steps[Any], outcome: Outcome[Any] | None) -> Any:
+    """The result, of which this is the last outcome."""
+    with pytest.raises(StopIteration) as end:
+        pytest.fail(f"{steps.send(outcome)} is asked after all")
+    return end.value.value
 
 
 FENCED = ("turn ok", "read none", "list none", "put ok")
@@ -290,9 +290,8 @@ def test_a_pod_that_is_not_to_be_bound_is_refused(fields: dict[str, Any], why: s
 def test_the_second_bind_on_a_node_reads_nothing() -> None:
     driven = Driven().knows().knows(Pod("q-1", 1))
     driven.bind(*FENCED, "post ok")
-    asked = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
-    assert driven.drive(asked, "turn ok", "put ok", "post ok") == BindResult("bound")
-    written = [call.wanted for call in driven.calls if isinstance(call, PutReservation)]
+    assert driven.bind("turn ok", "put ok", "post ok", name="q") == BindResult("bound")
+    written = driven.written()
     # A bound pod is removed with the next write.
     assert [[intent.uid for intent in wanted.intents] for wanted in written] == [["p-1"], ["q-1"]]
     assert [wanted.resource_version for wanted in written] == [None, "10"]
@@ -336,36 +335,13 @@ WHOLE_POD = replace(SETTING.bound(P), request=GpuRequest(units=(UnitAsk(WHOLE, 1
 MIG_POD = replace(WHOLE_POD, request=GpuRequest(units=(UnitAsk(ONE_G, 1, "1g.10gb"),)))
 
 
-@pytest.mark.parametrize(
-    ("told", "kind", "holds"),
-    [
-        pytest.param(("post ok",), "bound", "p on {}", id="bound, and confirmed"),
-        pytest.param(("post 403",), "failed", "", id="refused"),
-        pytest.param(("post unknown", "get same"), "unknown", "p on {}!", id="kept while unknown"),
-    ],
-)
-@pytest.mark.parametrize(
-    ("pod", "node"),
-    [pytest.param(WHOLE_POD, "n", id="a whole GPU"), pytest.param(MIG_POD, "mig", id="a MIG instance")],
-)
-def test_units_of_a_device_plugin_are_fenced_like_a_share(
-    pod: BoundPod, node: str, told: tuple[str, ...], kind: str, holds: str
-) -> None:
-    driven = Driven().knows(pod=pod)
-    assert driven.bind(*FENCED, *told, node=node).kind == kind
-    assert driven.holds() == holds.format(node)
-    [written] = [call.wanted for call in driven.calls if isinstance(call, PutReservation)]
-    assert [(intent.pod.request.units, intent.pod.devices) for intent in written.intents] == [
-        (pod.request.units, {})
-    ]
-
-
-def test_the_only_instance_is_promised_once() -> None:
+def test_the_only_instance_is_fenced_like_a_share_and_promised_once() -> None:
     driven = Driven().knows(pod=MIG_POD)
     driven.knows(Pod("q-1", 1), pod=replace(MIG_POD, uid="q-1", name="q"))
-    driven.bind(*FENCED, "post unknown", "get same", node="mig")
-    result = driven.drive(driven.binding.bind(Wanted("ns", "q", "q-1", "mig")))
-    assert result.kind == "conflict"
+    assert driven.bind(*FENCED, "post unknown", "get same", node="mig").kind == "unknown"
+    [[intent]] = [written.intents for written in driven.written()]
+    assert (intent.pod.request.units, intent.pod.devices) == (MIG_POD.request.units, {})
+    assert driven.bind(name="q", node="mig").kind == "conflict"
     assert driven.holds() == "p on mig!"
 
 
@@ -378,9 +354,8 @@ def test_a_pod_without_a_gpu_request_is_not_written_with_others() -> None:
     driven = Driven().knows(pod=replace(WHOLE_POD, request=GpuRequest())).knows(Pod("q-1", 1))
     driven.locked.fence(Reservation("n", resource_version="5"), ())
     assert driven.bind("post unknown", "get same").kind == "unknown"
-    asked = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
-    assert driven.drive(asked, "turn ok", "put ok", "post ok").kind == "bound"
-    [written] = [call.wanted for call in driven.calls if isinstance(call, PutReservation)]
+    assert driven.bind("turn ok", "put ok", "post ok", name="q").kind == "bound"
+    [written] = driven.written()
     assert [intent.uid for intent in written.intents] == ["q-1"]
 
 
@@ -414,35 +389,18 @@ def test_an_open_promise_is_settled_by_the_state_of_its_pod(told: str, known: bo
     assert (driven.locked.cache.assumed() == []) is known
 
 
-def test_two_binds_of_one_extender_see_what_one_of_them_read() -> None:
-    """The second was decided before the first one read that both GPUs are taken."""
-    driven = Driven().knows().knows(Pod("q-1", 1))
-    first = driven.binding.bind(Wanted("ns", "p", "p-1", "n"))
-    second = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
-    assert isinstance(first.send(None), OneWriter)
-    assert isinstance(second.send(None), OneWriter)
-    first.send(Done(None))
-    first.send(Done(SETTING.reservation("n", Written(5, (Held("r-1", "1", "g0", "you"),)))))
-    with pytest.raises(StopIteration) as end:
-        first.send(Done((SETTING.bound(Pod("s-1", 2, "n", "g1")),)))
-    assert end.value.value.kind == "conflict"
-    with pytest.raises(StopIteration) as end:
-        second.send(Done(None))
-    assert end.value.value.kind == "conflict"
-
-
 class TestWaitingForATurn:
     """The bind of q begins before the intent of p is written."""
 
-    def asked(self, driven: Driven) -> tuple[Steps[BindResult], Steps[BindResult]]:
-        driven.knows().knows(Pod("q-1", 1))
-        binds = (
-            driven.binding.bind(Wanted("ns", "p", "p-1", "n")),
-            driven.binding.bind(Wanted("ns", "q", "q-1", "n")),
-        )
-        for steps in binds:
+    def both(self, driven: Driven) -> tuple[Steps[BindResult], Steps[BindResult]]:
+        first, second = driven.asked("p"), driven.asked("q")
+        for steps in (first, second):
             assert isinstance(steps.send(None), OneWriter)
-        return binds
+        return first, second
+
+    @pytest.fixture
+    def driven(self) -> Driven:
+        return Driven().knows().knows(Pod("q-1", 1))
 
     def written(self, steps: Steps[BindResult], outcome: Outcome[Any]) -> PutReservation:
         """The next write."""
@@ -450,10 +408,17 @@ class TestWaitingForATurn:
         assert isinstance(call, PutReservation)
         return call
 
-    def test_one_write_is_enough_for_both(self) -> None:
-        driven = Driven()
+    def test_both_see_that_the_gpus_are_taken(self, driven: Driven) -> None:
+        first, second = self.both(driven)
+        assert isinstance(first.send(Done(None)), GetReservation)
+        read = SETTING.reservation("n", Written(5, (Held("r-1", "1", "g0", "you"),)))
+        assert isinstance(first.send(Done(read)), PodsOn)
+        assert ended(first, Done((SETTING.bound(Pod("s-1", 2, "n", "g1")),))).kind == "conflict"
+        assert ended(second, Done(None)).kind == "conflict"
+
+    def test_one_write_is_enough_for_both(self, driven: Driven) -> None:
         driven.locked.fence(Reservation("n", resource_version="5"), ())
-        first, second = self.asked(driven)
+        first, second = self.both(driven)
         wrote = self.written(first, Done(None))
         assert [intent.uid for intent in wrote.wanted.intents] == ["q-1", "p-1"]
         assert isinstance(first.send(Done(replace(wrote.wanted, resource_version="6"))), PostBinding)
@@ -461,9 +426,8 @@ class TestWaitingForATurn:
         assert isinstance(posted, PostBinding)
         assert posted.reserved.devices == {"main": ("g1",)}
 
-    def test_a_pod_placed_before_the_reservation_was_read_is_left_out(self) -> None:
-        driven = Driven()
-        first, second = self.asked(driven)
+    def test_a_pod_placed_before_the_reservation_was_read_is_left_out(self, driven: Driven) -> None:
+        first, second = self.both(driven)
         assert isinstance(first.send(Done(None)), GetReservation)
         assert isinstance(first.send(Done(None)), PodsOn)
         wrote = self.written(first, Done(()))
@@ -472,28 +436,22 @@ class TestWaitingForATurn:
         again = self.written(second, Done(None))
         assert [intent.uid for intent in again.wanted.intents] == ["p-1", "q-1"]
 
-    def test_a_written_pod_without_time_left_holds_nothing(self) -> None:
-        driven = Driven()
+    def test_a_written_pod_without_time_left_holds_nothing(self, driven: Driven) -> None:
         driven.locked.fence(Reservation("n", resource_version="5"), ())
-        first, second = self.asked(driven)
+        first, second = self.both(driven)
         wrote = self.written(first, Done(None))
         first.send(Done(replace(wrote.wanted, resource_version="6")))
-        with pytest.raises(StopIteration) as end:
-            second.send(Unsent(""))
-        assert end.value.value.kind == "failed"
+        assert ended(second, Unsent("")).kind == "failed"
         assert driven.holds() == "p on g0!"
 
-    def test_where_the_write_failed_the_next_writes_for_itself(self) -> None:
-        driven = Driven()
+    def test_where_the_write_failed_the_next_writes_for_itself(self, driven: Driven) -> None:
         driven.locked.fence(Reservation("n", resource_version="5"), ())
-        first, second = self.asked(driven)
+        first, second = self.both(driven)
         self.written(first, Done(None))
-        with pytest.raises(StopIteration):
-            first.send(Unknown(""))
+        ended(first, Unknown(""))
         assert isinstance(second.send(Done(None)), GetReservation)
 
-    def test_no_more_are_written_than_there_is_room_for(self) -> None:
-        driven = Driven()
+    def test_no_more_are_written_than_there_is_room_for(self, driven: Driven) -> None:
         units = GpuRequest(units=(UnitAsk(WHOLE, 1),))
         held = tuple(
             Intent(replace(WHOLE_POD, uid=f"s-{i}", request=GpuRequest()), "1", "you")
@@ -502,17 +460,12 @@ class TestWaitingForATurn:
         driven.locked.fence(Reservation("n", "", "5", held), ())
         driven.knows(pod=replace(WHOLE_POD, request=units))
         driven.knows(Pod("q-1", 1), pod=replace(WHOLE_POD, uid="q-1", name="q", request=units))
-        first = driven.binding.bind(Wanted("ns", "p", "p-1", "n"))
-        second = driven.binding.bind(Wanted("ns", "q", "q-1", "n"))
-        for steps in (first, second):
-            assert isinstance(steps.send(None), OneWriter)
+        first, second = self.both(driven)
         wrote = self.written(first, Done(None))
         assert len(wrote.wanted.intents) == MAX_INTENTS
         assert wrote.wanted.intents[-1].uid == "p-1"
         first.send(Done(replace(wrote.wanted, resource_version="6")))
-        with pytest.raises(StopIteration) as end:
-            second.send(Done(None))
-        assert end.value.value == BindResult(
+        assert ended(second, Done(None)) == BindResult(
             "failed", "pod ns/q was not bound: too many pods are being bound to node n"
         )
         assert "q on" not in driven.holds()

@@ -3,43 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
 
 import pytest
 
 from scheduler_ext.binding.locked_cache import NEVER_WRITTEN, LockedCache, Reserved
-from scheduler_ext.core.cache.cache import Cache
-from scheduler_ext.core.cache.intent import Intent, Reservation
-from scheduler_ext.core.cache.node_record import NodeRecord
-from scheduler_ext.core.node.node import NodeInfo
+from scheduler_ext.core.cache.intent import Reservation
 from scheduler_ext.core.request.request import Role
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, MemorySection
-from tests.binding.bind_states import SHARE, Held, Pod, Setting, Written, report
+from tests.binding.bind_states import EXTENDER, SHARE, Held, Pod, Setting, Written
 from tests.core.reported import ask, wants
 from tests.extender.preempting import asks_shares, nominated, preempt
-from tests.kube_objects import Json
 
 SETTING = Setting({"n": ("g0", "g1"), "m": ("m0",)}, {"p": 600, "q": 600, "r": 600})
 P, Q = SETTING.pending(Pod("p-1", 1)), SETTING.pending(Pod("q-1", 1))
 KEY = ("p-1", "1")
 
 
-def built(extender: Extender | None = None) -> LockedCache:
-    locked = LockedCache(
-        Cache(150.0, 300.0),
-        extender or Extender(Configuration(memory=MemorySection(headroom_percent=0))),
-        "me",
-        lambda: 0.0,
-    )
-    for node, uuids in SETTING.gpus.items():
-        locked.cache.update_node(node, NodeRecord(f"uid-{node}", {SHARE: 1000 * len(uuids)}), 0.0)
-        locked.cache.update_report(node, report(uuids), 0.0, 0.0)
-    return locked
-
-
-def intent(uid: str, gpu: str, extender: str = "you") -> Intent:
-    return SETTING.intent(Held(uid, "1", gpu, extender))
+def built(extender: Extender = EXTENDER) -> LockedCache:
+    return SETTING.filled("me", extender)
 
 
 def read(version: int, *intents: Held) -> Reservation:
@@ -146,7 +128,7 @@ class TestFence:
 
     def test_intents_of_a_watch_count_without_a_known_fence(self) -> None:
         locked = built()
-        locked.update_intents("n", [intent("q-1", "g0")])
+        locked.update_intents("n", [SETTING.intent(Held("q-1", "1", "g0", "you"))])
         assert held(locked) == {"q": ("g0",)}
         locked.update_intents("n", [])
         assert held(locked) == {}
@@ -213,39 +195,22 @@ def test_filter_sees_a_promise_at_once() -> None:
     assert published(extender) == []
 
 
-class TestAPodWhoseBindingIsUnderWay:
+def test_a_pod_whose_binding_is_under_way_leaves_where_it_is_named_and_is_then_waited_for() -> None:
     """kube-scheduler knows the pod on its node already; the watch event is still to come."""
-
-    ASKING = asks_shares("urgent", 600)
-    PROPOSED: ClassVar[Json] = {"Pods": [{"UID": "p-1"}]}
-
-    def extender(self) -> Extender:
-        extender = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
-        locked = built(extender)
-        extender.replace_nodes(locked.cache.infos())
-        reserved(locked, P, "m")
-        reserved(locked, Q, "n")
-        return extender
-
-    def test_leaves_where_it_is_named(self) -> None:
-        extender = self.extender()
-        assert preempt(extender, self.ASKING, {"m": self.PROPOSED}) == {"m": ["p-1"]}
-        assert preempt(extender, self.ASKING, {"m": {"Pods": []}}) == {}
-
-    def test_is_waited_for_once_it_is(self) -> None:
-        extender = self.extender()
-        waiting = nominated(self.ASKING, "m")
-        other = {"n": {"Pods": [{"UID": "q-1"}]}}
-        extender.update_nodes({"n": full(extender)})
-        assert preempt(extender, waiting, other) == {"n": ["q-1"]}
-        extender.places.forget("uid-urgent")
-        assert preempt(extender, self.ASKING, {"m": self.PROPOSED}) == {"m": ["p-1"]}
-        assert preempt(extender, waiting, other) == {}
-
-
-def full(extender: Extender) -> NodeInfo:
-    """The node with two GPUs; a pod that stays holds one."""
+    extender = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
+    locked = built(extender)
+    extender.replace_nodes(locked.cache.infos())
+    reserved(locked, P, "m")
+    reserved(locked, Q, "n")
     assert extender.snapshot is not None
     info = extender.snapshot.nodes["n"].info
     stays = replace(SETTING.bound(Pod("r-1", 1, "n", "g1")), priority=1000)
-    return replace(info, pods=(*info.pods, stays))
+    extender.update_nodes({"n": replace(info, pods=(*info.pods, stays))})
+    asking = asks_shares("urgent", 600)
+    waiting = nominated(asking, "m")
+    other = {"n": {"Pods": [{"UID": "q-1"}]}}
+    assert preempt(extender, asking, {"m": {"Pods": []}}) == {}
+    assert preempt(extender, waiting, other) == {"n": ["q-1"]}
+    extender.places.forget("uid-urgent")
+    assert preempt(extender, asking, {"m": {"Pods": [{"UID": "p-1"}]}}) == {"m": ["p-1"]}
+    assert preempt(extender, waiting, other) == {}

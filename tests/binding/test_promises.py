@@ -54,8 +54,8 @@ from scheduler_ext.extender.answer import Answer
 from scheduler_ext.extender.extender import Extender
 from scheduler_ext.extender.preemptor import Preemptor
 from scheduler_ext.wire.config import Configuration, MemorySection
-from tests.binding.promise_cluster import ASKS, HANDED_OUT, NODES, OFFERS, ROOM
-from tests.binding.promise_server import Server, holder, now
+from tests.binding.promise_server import ASKS, HANDED_OUT, NODES, OFFERS, ROOM, Server, holder, now
+from tests.binding.test_bind_exploration import LONG_ALONE, Optimist
 from tests.examples import LONG
 from tests.kube_objects import Json, names_body
 from tests.oracle import peak_mib
@@ -77,6 +77,7 @@ class Under:
     uid: str
     call: Call
     answer: Outcome[Any] | None = None
+    result: Any = None
 
 
 class Promises(RuleBasedStateMachine):
@@ -304,18 +305,17 @@ class Promises(RuleBasedStateMachine):
         self.send(under, None)
         return under
 
-    def send(self, under: Under, outcome: Outcome[Any] | None) -> Any:
-        """The next call, or the result."""
+    def send(self, under: Under, outcome: Outcome[Any] | None) -> None:
         under.answer = None
         try:
             under.call = under.steps.send(outcome)
         except StopIteration as end:
             self.under_way.remove(under)
             self.pass_turn(under)
-            return end.value
+            under.result = end.value
+            return
         if isinstance(under.call, PostBinding):
             self.pass_turn(under)
-        return None
 
     def pass_turn(self, under: Under) -> None:
         self.turns = {node: holder for node, holder in self.turns.items() if holder is not under}
@@ -329,31 +329,39 @@ class Promises(RuleBasedStateMachine):
     @rule(pick=PICK)
     def finish(self, pick: int) -> None:
         """One bind succeeds to its end."""
-        under = self.under_way[pick % len(self.under_way)]
+        self.succeed(self.under_way[pick % len(self.under_way)])
+
+    def succeed(self, under: Under) -> None:
         while under in self.under_way and self.step(under, "ok") != "waits":
             pass
 
-    def step(self, under: Under, how: str) -> Any:
+    def step(self, under: Under, how: str) -> str | None:
         call = under.call
         if isinstance(call, OneWriter):
             if call.node in self.turns:
                 return "waits"
             self.turns[call.node] = under
-            return self.send(under, Done(None))
-        writes = isinstance(call, PutReservation | PostBinding)
-        if under.answer is not None:
-            return self.send(under, Unknown("") if how == "lost" else under.answer)
-        if how == "hold":
+            self.send(under, Done(None))
+        elif under.answer is not None:
+            self.send(under, Unknown("") if how == "lost" else under.answer)
+        elif how == "hold":
             under.answer = self.done(call)
-            return None
-        if how in ("ok", "lost"):
+        elif how in ("ok", "lost"):
             outcome = self.done(call)
-            return self.send(under, Unknown("") if how == "lost" else outcome)
+            self.send(under, Unknown("") if how == "lost" else outcome)
+        else:
+            self.fail(under, how)
+        return None
+
+    def fail(self, under: Under, how: str) -> None:
+        """The call is not done now, and perhaps later."""
+        writes = isinstance(under.call, PutReservation | PostBinding)
         if how == "late" and writes:
-            self.orphans.append(call)
+            self.orphans.append(under.call)
         if how == "refused" and writes:
-            return self.send(under, Refused(429, ""))
-        return self.send(under, Unsent("") if how == "unsent" else Unknown(""))
+            self.send(under, Refused(429, ""))
+        else:
+            self.send(under, Unsent("") if how == "unsent" else Unknown(""))
 
     @precondition(lambda self: self.orphans)
     @rule(pick=PICK)
@@ -498,14 +506,9 @@ class Promises(RuleBasedStateMachine):
         passed = [node for node in self.passed(self.extender, there) if node not in self.turns]
         if passed:
             node = passed[pick % len(passed)]
-            under = Under(
-                self.binding.bind(Wanted("default", name, there["metadata"]["uid"], node)), "", OneWriter("")
-            )
-            self.under_way.append(under)
-            result = self.send(under, None)
-            while result is None:
-                result = self.step(under, "ok")
-            assert result == BindResult("bound"), f"accepted: {result}"
+            under = self.go(self.binding.bind(Wanted("default", name, there["metadata"]["uid"], node)), "")
+            self.succeed(under)
+            assert under.result == BindResult("bound"), f"accepted: {under.result}"
 
     @staticmethod
     def passed(extender: Extender, there: Json) -> list[str]:
@@ -544,8 +547,7 @@ class Promises(RuleBasedStateMachine):
         """When all pods are gone nothing remains."""
         self.orphans.clear()
         for under in list(self.under_way):
-            while under in self.under_way and self.step(under, "ok") != "waits":
-                pass
+            self.succeed(under)
         for name in list(self.server.pods):
             self.delete(name, False)
         if not self.check("leaks") or self.under_way:
@@ -617,15 +619,6 @@ class Lavish(LockedCache):
         return Reserved(node, pending, replace(intent, reads=self._reads[node]))
 
 
-class Optimist(Binding):
-    """An unanswered call is taken as not done."""
-
-    def _settle(self, reserved: Reserved, conflict: bool) -> Steps[PendingPod | BindResult]:
-        self.locked.forget(reserved.key, reserved.node)
-        return BindResult("failed")
-        yield
-
-
 class Keeper(Cache):
     """A bound pod that is gone stays."""
 
@@ -681,20 +674,12 @@ class Generous(Extender):
     ("bug", "found"),
     [
         pytest.param(
-            {"cache_class": Deaf},
-            "truth: .* has",
-            id="a ledger that counts no pod",
-            marks=pytest.mark.skipif(not LONG, reason="takes long; the long profile"),
+            {"cache_class": Deaf}, "truth: .* has", id="a ledger that counts no pod", marks=LONG_ALONE
         ),
         pytest.param(
             {"locked_class": Lavish}, "ledger: .* is promised", id="promises beyond the free amount"
         ),
-        pytest.param(
-            {"binding_class": Optimist},
-            "counted: ",
-            id="no answer, not done",
-            marks=pytest.mark.skipif(not LONG, reason="takes long; the long profile"),
-        ),
+        pytest.param({"binding_class": Optimist}, "counted: ", id="no answer, not done", marks=LONG_ALONE),
         pytest.param({"cache_class": Deaf}, "counted: .* is bound", id="a pod that is not heard of"),
         pytest.param({"cache_class": Keeper}, "leaks: ", id="a pod that stays"),
         pytest.param({"cache_class": FirstWord}, "rebuild: ", id="an unchanged pod"),

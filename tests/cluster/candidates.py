@@ -45,7 +45,6 @@ class Candidates:
         return built
 
     def active(self) -> str:
-        """The names of the active ones."""
         return "".join(name for name, one in self.all.items() if one.active)
 
     def each(self, *names: str) -> str:

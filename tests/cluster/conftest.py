@@ -8,13 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from scheduler_ext.cluster import advertise as advertise_module
 from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster import reflector as reflector_module
 from scheduler_ext.cluster.binding_calls import Bindings
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
-from tests.cluster.advertising import Advertising
 from tests.cluster.api.api_paths import NODES, PODS
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.candidates import Candidates
@@ -70,30 +68,15 @@ def bindings(server: ApiServer, transport: Transport) -> Bindings:
 
 
 @pytest.fixture
-def advertising(
-    server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Advertising]:
-    monkeypatch.setattr(advertise_module, "_AGAIN_S", 0.02)
-    monkeypatch.setattr(advertise_module, "_ASK_S", 0.01)
-    monkeypatch.setattr(advertise_module, "_UNCONFIRMED_S", (0.05, 0.2))
-    monkeypatch.setattr(advertise_module, "Backoff", lambda *waits: Backoff(*(waits or (0.01, 0.04))))
-    built = Advertising(server, transport)
-    yield built
-    server.faults.lift()
-    built.advertiser.stop()
-    for thread in built.advertiser._threads:
-        if thread.is_alive():
-            thread.join(60)
-        assert not thread.is_alive()
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live inventories that publish within milliseconds."""
+    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
+    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
 
 
 @pytest.fixture
-def living(
-    server: ApiServer, transport: Transport, impatient: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Living]:
-    """Publishes within milliseconds; after its stop no thread of it runs."""
-    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
-    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
+def living(server: ApiServer, transport: Transport, impatient: None, quick: None) -> Iterator[Living]:
+    """After its stop no thread of it runs."""
     built = Living(server, transport)
     yield built
     server.faults.lift()

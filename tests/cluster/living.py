@@ -12,7 +12,6 @@ from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.scheduler_lease import Leadership
 from scheduler_ext.core.node.node import NodeInfo
 from scheduler_ext.extender.extender import Extender
-from scheduler_ext.sources.source_status import SourceStatus
 from scheduler_ext.wire.config import Configuration
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import writes
@@ -28,19 +27,32 @@ TWO = pod("two", {WHOLE: "2"})
 
 
 class Living:
-    """A live inventory, its extender and its server; starts with the nodes a and b of one GPU each."""
+    """A live inventory, its extender and its server; starts with the nodes a and b of one GPU each.
+
+    With a `lease` (namespace, name, pod) the extender is active while that pod's scheduler holds it.
+    """
 
     def __init__(
         self, server: ApiServer, transport: Transport, lease: tuple[str, str, str] | None = None
     ) -> None:
         self.server = server
-        self.extender = Extender(Configuration())
+        self._transport = transport
+        self._lease = lease
+        self.configure(Configuration())
+        self.fill()
+
+    def configure(self, config: Configuration) -> None:
+        """Another extender, not started yet."""
+        self.extender = Extender(config)
         leader = None
-        if lease is not None:
-            leader = partial(Leadership, namespace=lease[0], name=lease[1], pod=lease[2])
-        self.live = LiveInventory(transport, self.extender, Configuration(), leader)
+        if self._lease is not None:
+            namespace, name, own = self._lease
+            leader = partial(Leadership, namespace=namespace, name=name, pod=own)
+        self.live = LiveInventory(self._transport, self.extender, config, leader, "me")
+
+    def fill(self) -> None:
         for name in "ab":
-            server.store.put(NODES, node(name, ROOM))
+            self.server.store.put(NODES, node(name, ROOM))
             self.report(name, gpu(0))
 
     def report(self, name: str, *devices: Json, ago_s: float = 0, **metadata: Any) -> None:
@@ -66,14 +78,14 @@ class Living:
         eventually(lambda: self.live.writers.recorder.nudges.total() == 1)
         self.server.log.clear()
 
+    def follows(self, name: str) -> None:
+        """A node is added, and everything before it is seen once it is."""
+        self.server.store.put(NODES, node(name))
+        eventually(lambda: self.live.snapshot is not None and name in self.live.snapshot.nodes)
+
     def info(self, name: str) -> NodeInfo:
         assert self.live.snapshot is not None
         return self.live.snapshot.nodes[name].info
-
-    def healthy(self, name: str) -> bool:
-        """Whether all its GPUs are healthy."""
-        report = self.info(name).report
-        return report is not None and all(device.healthy for device in report.devices)
 
     def fitting(self, asking: Json = ONE) -> str:
         """The nodes of a to c that filter returns."""
@@ -85,17 +97,10 @@ class Living:
         eventually(lambda: self.fitting(asking) == names)
 
     def notes(self) -> dict[str, str]:
-        """The state of each readiness check."""
         return {check.name: check.says for check in self.live.status().checks}
 
     def ready(self) -> bool:
-        return is_ready(self.live.status())
+        return all(check.passed for check in self.live.status().checks)
 
     def nudged(self) -> list[str]:
-        """The nudged nodes."""
         return [request.path.rpartition("/")[2] for request in self.server.log.all(writes(NODES))]
-
-
-def is_ready(status: SourceStatus) -> bool:
-    """Whether every check passed."""
-    return all(check.passed for check in status.checks)

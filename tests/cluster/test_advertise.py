@@ -2,21 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import pytest
 
 from scheduler_ext.cluster import advertise as advertise_module
-from scheduler_ext.cluster.advertise import Seen
+from scheduler_ext.cluster.advertise import Advertiser, Seen
+from scheduler_ext.cluster.client.retry import Backoff
+from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.core.node.node import NodeInfo
-from tests.cluster.advertising import Advertising
-from tests.cluster.api.api_faults import After, Refuse, Reset
+from scheduler_ext.core.request.resource_names import ResourceNames
+from scheduler_ext.wire.kube import Node
+from scheduler_ext.wire.node_info import node_record
+from scheduler_ext.wire.watching import Decoder
+from tests.cluster.api.api_faults import After, Hang, Refuse, Reset
 from tests.cluster.api.api_paths import NODES
-from tests.cluster.api.api_requests import Request, writes
+from tests.cluster.api.api_requests import writes
+from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.core.reported import device
 from tests.core.reported import node as reported
-from tests.kube_objects import SHARE
+from tests.kube_objects import SHARE, Json, node
 
 ROOM = 81920 - 8192
+MANY = [f"n{i}" for i in range(40)]
+
+
+class Advertising:
+    """An advertiser of a server that has the nodes a, b and c, which advertise nothing yet."""
+
+    def __init__(self, server: ApiServer, transport: Transport) -> None:
+        self.server = server
+        self.active = True
+        self.advertiser = Advertiser(transport, lambda: self.active, ResourceNames(), 10)
+        server.store.put_all(NODES, [node(name, labels={"team": "x"}) for name in "abc"])
+
+    def seen(self, name: str) -> Seen:
+        """The amounts on the nodes, as a watch would deliver them."""
+        line = b'{"type":"MODIFIED","object":%s}' % self.server.store.get(NODES, name).body
+        found = Decoder(Node).event(line).object
+        assert isinstance(found, Node)
+        return node_record(found, ResourceNames()).advertised
+
+    def stands(self, name: str, amount: int | None) -> None:
+        """Wait for this amount, and deliver it."""
+        eventually(lambda: self.seen(name) == (amount, amount))
+        self.advertiser.update(name, amount, (amount, amount))
+
+    def set(self, name: str, amount: str) -> None:
+        """Another client writes an amount."""
+
+        def change(before: Json) -> Json:
+            status = {key: before["status"][key] | {SHARE: amount} for key in ("capacity", "allocatable")}
+            return before | {"status": before["status"] | status}
+
+        self.server.store.update(NODES, name, change)
+
+    def written(self) -> list[str]:
+        """The written nodes."""
+        return [request.path.split("/")[4] for request in self.server.log.all(writes(NODES))]
+
+
+@pytest.fixture
+def advertising(
+    server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Advertising]:
+    monkeypatch.setattr(advertise_module, "_AGAIN_S", 0.02)
+    monkeypatch.setattr(advertise_module, "_ASK_S", 0.01)
+    monkeypatch.setattr(advertise_module, "_UNCONFIRMED_S", (0.05, 0.2))
+    monkeypatch.setattr(advertise_module, "Backoff", lambda *waits: Backoff(*(waits or (0.01, 0.04))))
+    built = Advertising(server, transport)
+    yield built
+    server.faults.lift()
+    built.advertiser.stop()
+    for thread in built.advertiser._threads:
+        if thread.is_alive():
+            thread.join(60)
+        assert not thread.is_alive()
 
 
 def test_the_amount_is_written_to_capacity_and_allocatable_only(advertising: Advertising) -> None:
@@ -41,9 +104,7 @@ def test_the_amount_is_written_to_capacity_and_allocatable_only(advertising: Adv
     ("wanted", "seen"),
     [
         pytest.param(7, (None, None), id="missing"),
-        pytest.param(7, (0, 0), id="zero, as a kubelet sets it"),
         pytest.param(7, (0, 7), id="zero in capacity"),
-        pytest.param(7, (8, 8), id="another amount"),
         pytest.param(0, (None, None), id="nothing, where that is what there is"),
         pytest.param(None, (8, 8), id="an amount on a node that is no longer of shares"),
     ],
@@ -84,15 +145,6 @@ def test_a_standby_writes_nothing_until_it_is_active(advertising: Advertising) -
     advertising.active = True
     advertising.stands("a", 7)
     advertising.stands("b", 8)
-
-
-def all_writes(advertising: Advertising) -> list[Request]:
-    return advertising.server.log.all(writes(NODES))
-
-
-def amount(request: Request) -> str:
-    found: str = request.json()["status"]["capacity"][SHARE]
-    return found
 
 
 def test_a_forbidden_writer_tries_one_node_from_time_to_time(
@@ -149,33 +201,80 @@ def test_a_node_that_is_gone_is_let_go(advertising: Advertising) -> None:
     assert advertising.advertiser.wrong == 0
 
 
-class TestFollow:
-    """From the state of a node to the written amount."""
+SHARED = NodeInfo("a", report=reported(device(0)).report, allocatable={}, share_node=True, freshness="Stale")
 
-    def follow(self, advertising: Advertising, info: NodeInfo, seen: Seen) -> list[Request]:
-        advertising.advertiser.follow(info, seen)
+
+@pytest.mark.parametrize(
+    ("info", "amount"),
+    [
+        pytest.param(SHARED, ROOM, id="a node of shares"),
+        pytest.param(replace(SHARED, share_node=False), None, id="one that is no more"),
+        pytest.param(replace(SHARED, report=None), 5, id="without a report what stands there stays"),
+    ],
+)
+def test_the_state_of_a_node_decides(advertising: Advertising, info: NodeInfo, amount: int | None) -> None:
+    advertising.set("a", "5")
+    advertising.advertiser.update("a", 9, (5, 5))
+    advertising.advertiser.follow(info, (5, 5))
+    advertising.advertiser.start()
+    # The other is written later.
+    advertising.advertiser.update("b", 1, (None, None))
+    advertising.stands("b", 1)
+    assert advertising.seen("a") == (amount, amount)
+
+
+class TestManyAtOnce:
+    """Several are written together while all goes well."""
+
+    @pytest.fixture(autouse=True)
+    def many(self, advertising: Advertising, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Forty more nodes, and one that was written without trouble."""
+        # No event shows the amount, which is not written again for that.
+        monkeypatch.setattr(advertise_module, "_UNCONFIRMED_S", (60.0, 60.0))
+        advertising.server.store.put_all(NODES, map(node, MANY))
         advertising.advertiser.start()
-        # The other is written later, if at all.
-        advertising.advertiser.update("b", 1, (None, None))
-        advertising.stands("b", 1)
-        return [request for request in all_writes(advertising) if "/a/" in request.path]
+        advertising.advertiser.update("a", 7, (None, None))
+        eventually(lambda: advertising.advertiser.writes.total() == 1)
+        advertising.server.log.clear()
 
-    def info(self, *, share_node: bool = True) -> NodeInfo:
-        return NodeInfo(
-            "a", report=reported(device(0)).report, allocatable={}, share_node=share_node, freshness="Stale"
-        )
+    def tell_all(self, advertising: Advertising) -> None:
+        for name in MANY:
+            advertising.advertiser.update(name, 7, (0, 0))
 
-    def test_a_node_of_shares(self, advertising: Advertising) -> None:
-        assert self.follow(advertising, self.info(), (None, None))
-        assert advertising.seen("a") == (ROOM, ROOM)
+    def test_not_more_than_eight_and_no_node_twice(self, advertising: Advertising) -> None:
+        hanging = advertising.server.faults.place(Hang(), writes(NODES), times=None)
+        self.tell_all(advertising)
+        eventually(lambda: len(advertising.written()) == 8)
+        for amount in range(8, 20):
+            for name in MANY:
+                # Right for a moment, and wrong again: another event of the same node.
+                advertising.advertiser.update(name, 7, (7, 7))
+                advertising.advertiser.update(name, amount, (0, 0))
+        assert advertising.advertiser._due() is None
+        assert len(set(advertising.written())) == len(advertising.written()) == 8
+        hanging.lift()
+        for name in MANY:
+            advertising.stands(name, 19)
 
-    def test_one_that_is_no_more(self, advertising: Advertising) -> None:
-        advertising.set("a", "5")
-        assert self.follow(advertising, self.info(share_node=False), (5, 5))
-        assert advertising.seen("a") == (None, None)
+    def test_the_first_of_all_is_written_alone(self, advertising: Advertising) -> None:
+        """A writer without the right learns it once."""
+        advertising.server.faults.place(Refuse(503), writes(NODES), times=1)
+        advertising.server.faults.place(Hang(), writes(NODES), times=None)
+        advertising.advertiser.update("b", 7, (0, 0))
+        eventually(lambda: advertising.advertiser.failures.total() == 1)
+        self.tell_all(advertising)
+        # The refused one, and the next.
+        eventually(lambda: len(advertising.written()) == 2)
+        assert advertising.advertiser._due() is None
+        assert len(advertising.written()) == 2
 
-    def test_without_a_report_what_stands_there_stays(self, advertising: Advertising) -> None:
-        seen = (5, 5)
-        info = NodeInfo("a", allocatable={}, share_node=True)
-        advertising.advertiser.update("a", 9, seen)
-        assert not self.follow(advertising, info, seen)
+    @pytest.mark.parametrize("code", [403, 503])
+    def test_a_refusal_of_several_is_one(
+        self, advertising: Advertising, code: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        refusal = advertising.server.faults.place(Refuse(code), writes(NODES), times=8)
+        self.tell_all(advertising)
+        eventually(lambda: refusal.left == 0)
+        eventually(lambda: advertising.advertiser.writes.total() == 1 + len(MANY))
+        assert advertising.advertiser.failures.total() == 8
+        assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1

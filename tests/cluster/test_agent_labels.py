@@ -3,7 +3,7 @@ value."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -13,11 +13,9 @@ from scheduler_ext.cluster import agent_labels as labels_module
 from scheduler_ext.cluster.agent_labels import AgentLabels
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.core.cache.node_record import NodeRecord
 from scheduler_ext.core.intree import NodeFacts
 from scheduler_ext.core.node.node import NodeInfo
-from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, InventorySection
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NODES
@@ -60,7 +58,7 @@ def labels_written(name: str = "") -> Match:
 
 def reasons(living: Living) -> set[tuple[str, str]]:
     """The reason of each Event about a node, with the node's name."""
-    found = [each.object() for each in living.server.store.collection(EVENTS).current()]
+    found = living.server.store.objects(EVENTS)
     return {(each["reason"], each["regarding"]["name"]) for each in found}
 
 
@@ -102,15 +100,14 @@ def test_nodes_that_nothing_brings_an_agent_to_are_labelled(living: Living) -> N
     assert "GPUNodeUnlabelled" not in {reason for reason, _ in reasons(living)}
 
 
-def test_no_label_is_written_where_the_administrator_wants_none(living: Living, transport: Transport) -> None:
+def test_no_label_is_written_where_the_administrator_wants_none(living: Living) -> None:
     """The Event then names the setting and the command."""
     living.server.store.put(NODES, node("plain", {WHOLE: "8"}))
     config = Configuration(inventory=InventorySection(label_nodes=False))
-    living.extender = Extender(config)
-    living.live = LiveInventory(transport, living.extender, config)
+    living.configure(config)
     living.start()
     eventually(lambda: ("GPUNodeUnlabelled", "plain") in reasons(living))
-    (event,) = (each.object() for each in living.server.store.collection(EVENTS).current())
+    (event,) = living.server.store.objects(EVENTS)
     assert "kubectl label node plain gpu.scheduler-ext.io/agent=true" in event["note"]
     assert event["note"].endswith("the extender does not label it, because inventory.labelNodes is false")
     assert not living.server.log.all(labels_written())
@@ -132,27 +129,18 @@ def test_a_missing_right_is_named_once_and_the_event_has_the_command(
 
 
 class Labels:
-    """The writer alone, with a node of a device plugin that was seen with these labels."""
+    """The writer alone, with a node of a device plugin that was seen without labels."""
 
-    def __init__(
-        self,
-        server: ApiServer,
-        transport: Transport,
-        active: Callable[[], bool],
-        *,
-        allowed: bool = True,
-        seen: dict[str, str] | None = None,
-    ) -> None:
+    def __init__(self, server: ApiServer, transport: Transport) -> None:
         self.looks = 0
         version = server.store.get(NODES, "plain").object()["metadata"]["resourceVersion"]
-        self.facts = {"plain": NodeFacts("plain", seen or {}, (), unschedulable=False, version=version)}
-        self.writer = AgentLabels(transport, self._is_active, allowed, self.facts, lambda _: None)
-        self._active = active
+        self.facts = {"plain": NodeFacts("plain", {}, (), unschedulable=False, version=version)}
+        self.writer = AgentLabels(transport, self._is_active, True, self.facts, lambda _: None)
         self.see("plain")
 
     def _is_active(self) -> bool:
         self.looks += 1
-        return self._active()
+        return True
 
     def see(self, *names: str) -> None:
         """Nodes that hand out GPUs without a label."""
@@ -174,7 +162,7 @@ def test_the_value_of_an_administrator_stays_though_the_watch_is_late(
     server: ApiServer, transport: Transport
 ) -> None:
     server.store.put(NODES, node("plain", {WHOLE: "8"}))
-    labels = Labels(server, transport, lambda: True)
+    labels = Labels(server, transport)
     server.store.put(NODES, node("plain", {WHOLE: "8"}, labels={AGENT: "false"}))
     with labels.running():
         server.log.wait_for(labels_written("plain"))
@@ -189,7 +177,7 @@ def test_a_new_node_has_time_to_get_its_labels(
 ) -> None:
     monkeypatch.setattr(labels_module, "SETTLE_S", 3600.0)
     server.store.put(NODES, node("plain", {WHOLE: "8"}))
-    labels = Labels(server, transport, lambda: True)
+    labels = Labels(server, transport)
     with labels.running():
         eventually(lambda: labels.looks > 3)
     assert not server.log.all(labels_written())
@@ -202,7 +190,7 @@ def test_few_nodes_are_labelled_at_once(
     monkeypatch.setattr(labels_module, "_MOST", 2)
     names = ["plain", *(f"plain-{i}" for i in range(4))]
     server.store.put_all(NODES, [node(name, {WHOLE: "8"}) for name in names])
-    labels = Labels(server, transport, lambda: True)
+    labels = Labels(server, transport)
     facts = labels.facts["plain"]
     labels.facts.update({name: replace(facts, name=name, version="") for name in names})
     labels.see(*names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -45,58 +45,50 @@ def reads_pod(request: Request) -> bool:
 
 
 class Extending:
-    """An extender with one GPU on each of two nodes, and its calls."""
+    """An extender with one GPU on node a, and its calls."""
 
-    def __init__(self, server: ApiServer, transport: Transport, deadline_s: float = 60.0) -> None:
+    def __init__(self, server: ApiServer, transport: Transport) -> None:
         self.server = server
-        self.problem: str | None = None
         extender = Extender(Configuration(memory=MemorySection(headroom_percent=0)))
         self.locked = LockedCache(Cache(1000.0, 2000.0), extender, "me")
-        for name in ("a", "b"):
-            self.locked.cache.update_node(name, NodeRecord(f"uid-{name}", {SHARE: ROOM_MIB}), 0.0)
-            devices = (t4(memory=Memory(ROOM_MIB)),)
-            now = time.monotonic()
-            self.locked.cache.update_report(name, Report(devices), now, now)
-        self.binder = Binder(
-            self.locked, Bindings(transport), NAMES, ("ours",), lambda: self.problem, deadline_s
-        )
+        self.locked.cache.update_node("a", NodeRecord("uid-a", {SHARE: ROOM_MIB}), 0.0)
+        now = time.monotonic()
+        self.locked.cache.update_report("a", Report((t4(memory=Memory(ROOM_MIB)),)), now, now)
+        self.binder = Binder(self.locked, Bindings(transport), NAMES, ("ours",), lambda: None, 60.0)
         self.pool = ThreadPoolExecutor(8)
 
-    def waits(self, name: str, mib: int = 600, known: bool = True) -> None:
+    def waits(self, name: str, mib: int = 600) -> None:
         """A pod is created and known."""
-        there = self.server.store.put(PODS, pod(name, {SHARE: str(mib)}, schedulerName="ours")).object()
-        if known:
-            with self.locked:
-                self.locked.cache.update_pending(pending_pod(read_pod(json.dumps(there).encode()), NAMES))
+        self.server.store.put(PODS, pod(name, {SHARE: str(mib)}, schedulerName="ours"))
+        self.hears(name)
 
-    def bind(self, name: str, node: str = "a") -> str:
+    def bind(self, name: str) -> str:
         """The error; none when it is bound."""
-        args = {"PodName": name, "PodNamespace": "default", "PodUID": f"uid-{name}", "Node": node}
+        args = {"PodName": name, "PodNamespace": "default", "PodUID": f"uid-{name}", "Node": "a"}
         answer = self.binder.bind(json.dumps(args).encode(), time.monotonic() + self.binder.deadline_s)
         error: str = json.loads(answer.body)["Error"]
         assert (answer.nodes_in, answer.nodes_out) == (1, int(not error))
         return error
 
-    def binding(self, name: str, node: str = "a") -> Future[str]:
-        """The same in a thread of its own."""
-        return self.pool.submit(self.bind, name, node)
+    def there(self, name: str) -> Json:
+        """The pod on the API server."""
+        return self.server.store.get(PODS, name, "default").object()
 
-    def bound(self) -> dict[str, str]:
-        """The pods' nodes, by the API server."""
-        found = {}
-        for name in ("one", "two", "three"):
-            try:
-                there: Json = self.server.store.get(PODS, name, "default").object()
-            except Exception:
-                continue
-            if there["spec"].get("nodeName"):
-                found[name] = there["spec"]["nodeName"]
-        return found
+    def changes(self, name: str) -> None:
+        """Another client writes the pod."""
+        change = {"status": {"message": "failed"}}
+        self.server.store.update(PODS, name, lambda before: before | change, "default")
 
-    def held(self, node: str = "a") -> set[str]:
-        """The certain and possible holders there."""
+    def hears(self, name: str) -> None:
+        """The watch delivers the pod."""
+        found = read_pod(json.dumps(self.there(name)).encode())
         with self.locked:
-            info = self.locked.cache.info(node)
+            self.locked.cache.update_pending(pending_pod(found, NAMES))
+
+    def held(self) -> set[str]:
+        """The certain and possible holders."""
+        with self.locked:
+            info = self.locked.cache.info("a")
         return {held.name for held in info.pods} if info is not None else set()
 
 
@@ -128,8 +120,8 @@ def test_a_bind_is_two_writes_and_the_first_on_a_node_two_reads_more(
     assert extending.bind("two") == ""
     asked = [(request.method, request.path.rpartition("/")[2]) for request in server.log.all()]
     assert asked == [("PUT", "a"), ("POST", "binding")]
-    assert extending.bound() == {"one": "a", "two": "a"}
-    told = server.store.get(PODS, "one", "default").object()["metadata"]["annotations"]
+    assert extending.there("two")["spec"]["nodeName"] == "a"
+    told = extending.there("one")["metadata"]["annotations"]
     assert told["devices.gpu.scheduler-ext.io/main"] == "GPU-0"
     assert json.loads(told["gpu.scheduler-ext.io/assigned"])["node"] == "a"
     assert +extending.binder.results == {"bound": 2}
@@ -142,7 +134,7 @@ def test_all_that_wait_for_their_turn_are_written_at_once(server: ApiServer, ext
     for name in names:
         extending.waits(name, 100)
     held = server.faults.place(Hang(), RESERVATIONS)
-    futures = [extending.binding(name) for name in names]
+    futures = [extending.pool.submit(extending.bind, name) for name in names]
     eventually(lambda: len(extending.held()) == 9)
     held.lift()
     assert [future.result() for future in futures] == [""] * 8
@@ -175,10 +167,8 @@ def test_where_the_pod_changes_open_binds_are_checked_at_once(
     assert "is not known yet" in extending.bind("one")
     extending.binder.start()
     looks = server.log.count(reads_pod)
-    server.store.update(PODS, "one", lambda before: before | {"status": {"message": "failed"}}, "default")
-    there = server.store.get(PODS, "one", "default").object()
-    with extending.locked:
-        extending.locked.cache.update_pending(pending_pod(read_pod(json.dumps(there).encode()), NAMES))
+    extending.changes("one")
+    extending.hears("one")
     eventually(lambda: extending.held() == set())
     assert server.log.count(reads_pod) == looks + 1
 
@@ -202,7 +192,7 @@ def test_an_answer_that_does_not_come_is_found_out(
         assert extending.locked.cache.node_of("uid-one") == "a"
         return
     # At the same version it may still succeed; after kube-scheduler writes the pod's condition it cannot.
-    server.store.update(PODS, "one", lambda before: before | {"status": {"message": "failed"}}, "default")
+    extending.changes("one")
     eventually(lambda: extending.locked.cache.assumed() == [])
     assert extending.held() == set()
     assert extending.bind("two") == ""
@@ -227,28 +217,17 @@ def test_after_an_outage_open_binds_are_checked_soon(
     assert extending.locked.cache.node_of("uid-one") == "a"
 
 
-def test_a_standby_binds_nothing(server: ApiServer, extending: Extending, soon: None) -> None:
+def test_a_pod_that_changed_unseen_is_tried_once_more(server: ApiServer, extending: Extending) -> None:
     extending.waits("one")
-    extending.problem = "the other one does"
-    assert extending.bind("one") == "pod default/one was not bound: the other one does"
-    extending.binder.start()
-    assert server.log.count() == 0
-    assert extending.held() == set()
-    assert +extending.binder.results == {"standby": 1}
+    extending.changes("one")
+    assert extending.bind("one") == ""
+    assert +extending.binder.conflicts == {"pod": 1}
+    assert server.log.count(posts_binding) == 2
 
 
-@pytest.mark.parametrize(
-    "container",
-    [
-        pytest.param({"resources": {"limits": {SHARE: {}}}}, id="no amount"),
-        pytest.param({"resources": {"limits": {SHARE: "1"}}, "name": 5}, id="no name"),
-    ],
-)
-def test_beside_a_pod_that_cannot_be_read_nothing_is_bound(
-    server: ApiServer, extending: Extending, container: Json
-) -> None:
+def test_beside_a_pod_that_cannot_be_read_nothing_is_bound(server: ApiServer, extending: Extending) -> None:
     broken = pod("broken", on="a")
-    broken["spec"]["containers"][0] |= container
+    broken["spec"]["containers"][0] |= {"resources": {"limits": {SHARE: {}}}}
     server.store.put(PODS, broken)
     extending.waits("one", 300)
     assert "the pods of node a were not listed" in extending.bind("one")

@@ -5,20 +5,12 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.background import RateLimiter
-from scheduler_ext.binding.locked_cache import LockedCache
 from scheduler_ext.cluster.forecasting import EVERY_S, Forecasting
-from scheduler_ext.cluster.inventory.pod_handler import PodHandler
-from scheduler_ext.core.cache.cache import Cache
 from scheduler_ext.core.request.pod_kinds import TaskClass, Workload
-from scheduler_ext.core.request.resource_names import ResourceNames
-from scheduler_ext.extender.extender import Extender
-from scheduler_ext.wire import kube
-from scheduler_ext.wire.config import Configuration
-from tests.cluster.test_inventory_handlers import Told, read
+from tests.cluster.test_inventory_handlers import Told
 from tests.kube_objects import Json, pod
 
 WHOLE = "nvidia.com/gpu"
-ONE_G = "nvidia.com/mig-1g.10gb"
 ONE, TWO = TaskClass(gpus=1), TaskClass(gpus=2)
 
 
@@ -31,18 +23,16 @@ class Foreseen:
 
     def __init__(self) -> None:
         self.now = 1000.0
-        self.inventory = Cache(150, 300)
-        self.extender = Extender(Configuration())
+        self.told = Told()
+        self.extender = self.told.extender
         self.extender.replace_nodes([])
-        locked = LockedCache(self.inventory, self.extender)
-        self.pods = PodHandler(locked, ResourceNames(), lambda: None)
         rate_limiter = RateLimiter(lambda: False)
-        self.forecasting = Forecasting(locked, self.extender, rate_limiter, lambda: self.now)
+        self.forecasting = Forecasting(self.told.locked, self.extender, rate_limiter, lambda: self.now)
         self.come(*(asking(f"p{i}") for i in range(20)))
         self.forecasting.look()
 
     def come(self, *pods: Json) -> None:
-        self.pods.seen(read(kube.Pod, *pods), Told().clock())
+        self.told.see_pods(*pods)
 
     def expected(self) -> Workload:
         assert self.extender.snapshot is not None
@@ -106,23 +96,20 @@ def test_the_pods_that_count_for_the_forecast(words: list[Json], counted: int) -
     assert told.inventory.demand.seen == counted
 
 
-def created(name: str, gpus: int, minute: int) -> Json:
-    found = asking(name, gpus, on="a")
-    found["metadata"]["creationTimestamp"] = f"2026-11-21T09:{minute:02}:00Z"
-    return found
-
-
 def test_a_list_counts_in_the_order_of_creation() -> None:
     listed, told = Told(), Told()
+    old, new = asking("old"), asking("new", 2)
+    old["metadata"]["creationTimestamp"] = "2026-11-21T09:10:00Z"
+    new["metadata"]["creationTimestamp"] = "2026-11-21T09:30:00Z"
     listed.pods.begin()
-    listed.see_pods(created("a", 2, 30), created("b", 1, 10))
-    listed.see_pods(created("c", 2, 40), created("d", 1, 20))
+    listed.see_pods(new)
+    listed.see_pods(old)
     assert listed.inventory.demand.seen == 0
     listed.pods.end()
-    told.see_pods(*(asking(f"p{i}", gpus) for i, gpus in enumerate((1, 1, 2, 2))))
+    told.see_pods(old, new)
     assert listed.inventory.demand.workload() == told.inventory.demand.workload()
     # The next list has nothing new.
     listed.pods.begin()
-    listed.see_pods(created("a", 2, 30))
+    listed.see_pods(new)
     listed.pods.end()
-    assert listed.inventory.demand.seen == 4
+    assert listed.inventory.demand.seen == 2

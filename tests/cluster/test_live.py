@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from scheduler_ext.wire.held_annotation import HELD_ANNOTATION
+from scheduler_ext.wire.times import time_text
 from tests.cluster.api.api_faults import Hang, Refuse
-from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
+from tests.cluster.api.api_paths import BUDGETS, GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import lists, writes
 from tests.cluster.following import eventually
-from tests.cluster.living import SICK, WHOLE, Living
-from tests.kube_objects import Json, gpu, node, pod
+from tests.cluster.living import SICK, TWO, WHOLE, Living
+from tests.extender.preempting import preempt, uids
+from tests.kube_objects import gpu, node, pod
 
 EVENTS = "/apis/events.k8s.io/v1/events"
 pytestmark = pytest.mark.usefixtures("impatient")
@@ -143,55 +148,94 @@ def test_a_list_that_is_forbidden_is_a_problem_before_anything_is_known(living: 
     eventually(lambda: problems(living) == {} and living.live.snapshot is not None)
 
 
-class TestCordonsOfNoGpu:
+def test_cordons_of_no_gpu_are_reported_once_for_each_change(living: Living) -> None:
     """A mistyped UUID cordons no GPU: its author has to learn of that."""
 
-    def events(self, living: Living, count: int) -> list[Json]:
-        found = living.server.log.wait_for(writes(EVENTS), count)
-        assert len(found) == count
-        return [request.json() for request in found]
+    def cordon(which: str, used_mib: int = 0) -> None:
+        device = gpu(0, memory={"totalMiB": 81920, "usedMiB": used_mib})
+        living.report("a", device, annotations={"gpu.scheduler-ext.io/cordoned": which})
 
-    def test_cordons_of_no_gpu_are_reported_once_for_each_change(self, living: Living) -> None:
+    living.start()
+    living.greeted()
+    for number in range(3):
+        cordon("GPU-0, gpu-0", number)
+    (event,) = (request.json() for request in living.server.log.wait_for(writes(EVENTS)))
+    assert (event["type"], event["reason"]) == ("Warning", "GPUCordonUnknown")
+    assert event["regarding"]["uid"] == "uid-a"
+    assert "GPUNode a: gpu.scheduler-ext.io/cordoned names gpu-0, which no GPU" in event["note"]
+    living.fits("b")
+    cordon("GPU-00")
+    assert "names GPU-00," in living.server.log.wait_for(writes(EVENTS), 2)[1].json()["note"]
+    cordon("GPU-0")
+    living.fits("b")
+    assert living.server.log.count(writes(EVENTS)) == 2
+
+
+@pytest.mark.parametrize("method", ["replace_nodes", "update_nodes"])
+def test_an_error_of_our_own_loses_no_change(
+    living: Living, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    publish = getattr(living.extender, method)
+    failed = threading.Event()
+
+    def fail_once(nodes: Any) -> Any:
+        if not failed.is_set():
+            failed.set()
+            raise ZeroDivisionError
+        return publish(nodes)
+
+    if method == "update_nodes":
         living.start()
-        living.greeted()
-        for number in range(3):
-            annotations = {"gpu.scheduler-ext.io/cordoned": "GPU-0, gpu-0"}
-            living.report("a", gpu(0, memory={"totalMiB": 81920, "usedMiB": number}), annotations=annotations)
-        (event,) = self.events(living, 1)
-        assert (event["type"], event["reason"]) == ("Warning", "GPUCordonUnknown")
-        assert event["regarding"]["uid"] == "uid-a"
-        assert "GPUNode a: gpu.scheduler-ext.io/cordoned names gpu-0, which no GPU" in event["note"]
-        living.fits("b")
-        living.report("a", gpu(0), annotations={"gpu.scheduler-ext.io/cordoned": "GPU-00"})
-        assert "names GPU-00," in self.events(living, 2)[1]["note"]
-        living.report("a", gpu(0), annotations={"gpu.scheduler-ext.io/cordoned": "GPU-0"})
-        living.fits("b")
-        assert living.server.log.count(writes(EVENTS)) == 2
+    monkeypatch.setattr(living.extender, method, fail_once)
+    if method == "replace_nodes":
+        living.start()
+    else:
+        living.bind("p", on="a")
+    assert failed.wait(60)
+    living.fits("ab" if method == "replace_nodes" else "b")
 
 
-class TestErrorsOfOurOwn:
-    """Unpublished changes are still to be published."""
+def test_a_room_is_held_by_the_servers_clock_until_it_ends(living: Living) -> None:
+    # Far from the clock of this machine.
+    living.server.clock = lambda: time.time() - 7200.0
 
-    @pytest.mark.parametrize("method", ["replace_nodes", "update_nodes"])
-    def test_nothing_is_lost(self, living: Living, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-        publish = getattr(living.extender, method)
-        failed = threading.Event()
+    def hold(seconds: float) -> None:
+        """Hold room on node a for the pod two."""
+        room = {"for": "default/two", "until": time_text(living.server.clock() + seconds)}
+        living.report("a", gpu(0), gpu(1, "GPU-1"), annotations={HELD_ANNOTATION: json.dumps([room])})
 
-        def fail_once(nodes: Any) -> Any:
-            if not failed.is_set():
-                failed.set()
-                raise ZeroDivisionError
-            return publish(nodes)
+    living.server.store.put(PODS, TWO)
+    living.start()
+    hold(3600.0)
+    living.fits("b")
+    assert living.fitting(TWO) == "a"
+    hold(-1.0)
+    living.fits("ab")
 
-        if method == "update_nodes":
-            living.start()
-        monkeypatch.setattr(living.extender, method, fail_once)
-        if method == "replace_nodes":
-            living.start()
-        else:
-            living.bind("p", on="a")
-        assert failed.wait(60)
-        living.fits("ab" if method == "replace_nodes" else "b")
+
+def test_a_budget_keeps_its_pod_where_another_would_do(living: Living) -> None:
+    store = living.server.store
+    for name, priority in (("low", 1), ("high", 5)):
+        held = pod(name, {WHOLE: "1"}, on="a", priority=priority)
+        held["metadata"]["labels"] = {"app": name}
+        store.put(PODS, held)
+    living.report("a", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
+    living.start()
+    urgent = pod("urgent", {WHOLE: "1"}, priority=100)
+
+    def leaves() -> list[str]:
+        # Without its memory of the last answer: a named place stays the pod's.
+        living.extender.places.forget("uid-urgent")
+        return preempt(living.extender, urgent, {"a": uids("low")}).get("a", [])
+
+    eventually(lambda: leaves() == ["low"])
+    budget = {
+        "metadata": {"name": "low", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "low"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    store.put(BUDGETS, budget)
+    eventually(lambda: leaves() == ["high"])
 
 
 def test_pods_that_wait_are_known_with_their_manifest(living: Living) -> None:

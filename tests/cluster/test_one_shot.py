@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from scheduler_ext.cluster import one_shot as once_module
@@ -16,25 +14,15 @@ from tests.cluster.api.api_faults import Cut, Refuse
 from tests.cluster.api.api_paths import GPU_NODES, NODES, PODS
 from tests.cluster.api.api_requests import lists
 from tests.cluster.api.api_server import ApiServer
-from tests.kube_objects import GFD_H100, Json, gpu, gpu_node, node, pod
+from tests.cluster.test_inventory_handlers import NOON, at, reported
+from tests.kube_objects import GFD_H100, Json, gpu, node, pod
 
 WHOLE = "nvidia.com/gpu"
-NOON = 1_800_000_000.0
-
-
-def text(ago_s: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOON - ago_s))
-
-
-def reported(name: str, *devices: Json, ago_s: float = 0) -> Json:
-    found = gpu_node(name, devices or [gpu(0)])
-    found["metadata"]["managedFields"] = [{"subresource": "status", "time": text(ago_s)}]
-    return found
 
 
 def labelled(name: str, created_s_ago: float) -> Json:
     found = node(name, {WHOLE: "8"}, labels=GFD_H100)
-    found["metadata"]["creationTimestamp"] = text(created_s_ago)
+    found["metadata"]["creationTimestamp"] = at(created_s_ago)
     return found
 
 
@@ -70,7 +58,7 @@ def test_every_node_with_the_age_of_its_data(server: ApiServer, transport: Trans
         "silent": "Missing",
         "cpu": "Fresh",
     }
-    assert {name: round(age_s) for name, age_s in found.ages_s.items()} == ages_s
+    assert found.ages_s == pytest.approx(ages_s, abs=9)
     assert [one.name for one in found.infos["new"].pods if one.holds] == ["holds"]
     assert (found.source, found.problems) == ("kubeconfig", {})
     # They are most of a cluster's memory.

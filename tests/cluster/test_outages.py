@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 
 from scheduler_ext.cluster import advertise as advertise_module
-from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster import reflector as reflector_module
 from scheduler_ext.cluster.api_paths import BUDGETS
 from scheduler_ext.cluster.client import availability as availability_module
@@ -45,12 +44,10 @@ class Patient(Backoff):
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+def patient(monkeypatch: pytest.MonkeyPatch, quick: None) -> None:
     """An outage is known at the first lost request; tries in turns follow quickly."""
     monkeypatch.setattr(availability_module, "QUIET_S", 0.0)
     monkeypatch.setattr(availability_module, "PROBE_S", 0.02)
-    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
-    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
     for module in (reflector_module, advertise_module, event_recorder_module):
         monkeypatch.setattr(module, "Backoff", Patient)
 
@@ -65,7 +62,7 @@ def living(server: ApiServer, transport: Transport, patient: None) -> Iterator[L
     built.live.stop()
 
 
-def connected(living: Living | Enforced) -> set[str]:
+def connected(living: Living) -> set[str]:
     return {watch.name for watch in living.live.status().watches if watch.connected}
 
 
@@ -165,6 +162,7 @@ def test_open_binds_are_looked_after_when_the_server_is_back(
     server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enforced = Enforced(server, transport)
+    enforced.held_by("me_1")
     enforced.start()
     binder = enforced.live.binder
     assert binder is not None

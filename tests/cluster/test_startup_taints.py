@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from scheduler_ext.cluster import startup_taints as taints_module
@@ -60,40 +62,37 @@ def test_the_taint_goes_when_report_and_plugin_are_there_and_others_stay(living:
     assert counted(living) == {"removed": 1, "refused": 0, "failed": 0}
 
 
-def test_taints_that_changed_meanwhile_are_looked_at_again(living: Living) -> None:
-    """The write that was meant for the place of the taint removes no other."""
+def start_and_change(living: Living, change: Callable[[], None]) -> None:
+    """Start with a node c that is ready; the change happens just before the first write about it."""
     new_node(living, "c", STARTING)
     living.report("c", gpu(0))
-    changed: list[bool] = []
+    changes = [change]
 
     def before_the_first_write(request: Request) -> Answer | None:
-        if is_removal(request) and not changed:
-            changed.append(True)
-            new_node(living, "c", GPU, STARTING)
+        if is_removal(request) and changes:
+            changes.pop()()
         return None
 
     living.server.hook = before_the_first_write
     living.start()
+    eventually(lambda: not changes)
+
+
+def test_taints_that_changed_meanwhile_are_looked_at_again(living: Living) -> None:
+    """The write that was meant for the place of the taint removes no other."""
+    start_and_change(living, lambda: new_node(living, "c", GPU, STARTING))
     eventually(lambda: taints(living, "c") == [GPU])
     eventually(lambda: counted(living) == {"removed": 1, "refused": 0, "failed": 0})
 
 
 def test_another_node_of_the_same_name_keeps_its_taint(living: Living) -> None:
     """It replaces the one that had started, and the watch does not show it yet."""
-    new_node(living, "c", STARTING)
-    living.report("c", gpu(0))
-    changed: list[bool] = []
 
-    def before_the_first_write(request: Request) -> Answer | None:
-        if is_removal(request) and not changed:
-            changed.append(True)
-            living.server.store.delete(NODES, "c")
-            living.server.store.put(NODES, node("c", {}, uid="uid-next", taints=[STARTING]))
-        return None
+    def replaced() -> None:
+        living.server.store.delete(NODES, "c")
+        living.server.store.put(NODES, node("c", {}, uid="uid-next", taints=[STARTING]))
 
-    living.server.hook = before_the_first_write
-    living.start()
-    eventually(lambda: bool(changed))
+    start_and_change(living, replaced)
 
     def is_seen() -> bool:
         snapshot = living.live.snapshot

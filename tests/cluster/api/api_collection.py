@@ -29,6 +29,8 @@ _BOOKMARK_REST = {
 }
 # Lists with open pages at the same time.
 _SNAPSHOTS = 16
+# Events that are remembered at least; those of pods have some 8 kB.
+_HISTORY = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Event:
 class Collection:
     """Objects of one kind; every method needs the store's lock, which `changed` shares."""
 
-    def __init__(self, path: str, lock: threading.RLock, history: int, version: int) -> None:
+    def __init__(self, path: str, lock: threading.RLock, version: int) -> None:
         root, _, resource = path.rpartition("/")
         self.api_version = root.removeprefix("/apis/").removeprefix("/api/")
         self.kind = _KINDS.get(path, resource.removesuffix("s").capitalize())
@@ -60,7 +62,6 @@ class Collection:
         self._events: list[Event] = []
         self._forgotten = 0
         self._oldest = version
-        self._history = history
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -72,7 +73,6 @@ class Collection:
             self.head = head_of(self.api_version, self.kind)
 
     def get(self, namespace: str | None, name: str) -> Entry | None:
-        """The object of that name, or None."""
         return self._entries.get((namespace or "", name))
 
     def current(self) -> list[Entry]:
@@ -90,8 +90,8 @@ class Collection:
             self._entries[key] = entry
         self._current = None
         self._events.append(Event(kind, entry, previous))
-        if len(self._events) > 2 * self._history:
-            self._forget(len(self._events) - self._history)
+        if len(self._events) > 2 * _HISTORY:
+            self._forget(len(self._events) - _HISTORY)
         self.changed.notify_all()
 
     def keep(self, version: int, entries: list[Entry]) -> None:
@@ -101,7 +101,6 @@ class Collection:
             del self._snapshots[next(iter(self._snapshots))]
 
     def snapshot(self, version: int) -> list[Entry] | None:
-        """The kept result of a list."""
         return self._snapshots.get(version)
 
     def compact(self, version: int) -> None:
@@ -155,5 +154,4 @@ class Collection:
 
 
 def line(kind: str, body: bytes) -> bytes:
-    """A line of a watch."""
     return b'{"type":"%s","object":%s}\n' % (kind.encode(), body)

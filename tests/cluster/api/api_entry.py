@@ -40,7 +40,6 @@ _FIELDS: dict[str, Callable[[Entry], str]] = {
 
 
 def head_of(api_version: str, kind: str) -> bytes:
-    """The beginning of the body of every object of a kind."""
     return msgspec.json.encode({"apiVersion": api_version, "kind": kind})[:-1] + b","
 
 
@@ -83,5 +82,4 @@ def label_selector(text: str) -> list[Match]:
 
 
 def all_of(conditions: list[Match]) -> Match:
-    """True where every condition holds."""
     return lambda entry: all(condition(entry) for condition in conditions)

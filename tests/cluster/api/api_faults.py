@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from tests.cluster.api.api_requests import Match, Request, everything
 from tests.cluster.api.api_status import ApiError
@@ -54,13 +55,6 @@ class Drip:
 
 
 @dataclass(frozen=True, slots=True)
-class Delay:
-    """The request is done and answered so much later, whether the client still waits or not."""
-
-    pause_s: float
-
-
-@dataclass(frozen=True, slots=True)
 class After:
     """The request is done, and then its answer meets this fault: lost, late, or another."""
 
@@ -83,21 +77,12 @@ class Line:
 class End:
     """A watch ends: as a complete answer, by the end of the connection, or by a reset."""
 
-    how: str = "answer"
-
-    def __post_init__(self) -> None:
-        if self.how not in ("answer", "connection", "reset"):
-            raise ValueError(f'how a watch ends is "answer", "connection" or "reset", not {self.how!r}')
+    how: Literal["answer", "connection", "reset"] = "answer"
 
 
 # A new request meets the first ones; watches meet the others, running ones too.
-AnswerFault = Refuse | Reset | Hang | Garbage | Cut | Drip | Delay | After
+AnswerFault = Refuse | Reset | Hang | Garbage | Cut | Drip | After
 WatchFault = Mute | Line | End
-
-
-def malformed_line() -> Line:
-    """A line that is not JSON."""
-    return Line(b'{"type":"MODIFIED","object":{"metadata":{"name":\n')
 
 
 def error_line(code: int = 410, reason: str = "Expired", message: str = "too old resource version") -> Line:
@@ -133,8 +118,6 @@ class Faults:
         self, fault: AnswerFault | WatchFault, match: Match = everything, times: int | None = 1
     ) -> Placed:
         """Apply a fault to the next `times` matching requests, or to all until it is lifted (None)."""
-        if isinstance(fault, Line) and times is None:
-            raise ValueError("a line is sent a number of times")
         placed = Placed(fault, match, times)
         with self._lock:
             self._placed.append(placed)
@@ -142,7 +125,6 @@ class Faults:
         return placed
 
     def lift(self) -> None:
-        """Lift all of them."""
         with self._lock:
             placed, self._placed = self._placed, []
         for one in placed:
@@ -150,7 +132,7 @@ class Faults:
 
     def on_answer(self, request: Request) -> Placed | None:
         """The fault for a new request; counts as met."""
-        return self._take(request, (Refuse, Reset, Hang, Garbage, Cut, Drip, Delay, After))
+        return self._take(request, (Refuse, Reset, Hang, Garbage, Cut, Drip, After))
 
     def on_watch(self, request: Request) -> Placed | None:
         """The fault for a running watch; counts as met."""

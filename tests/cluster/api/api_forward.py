@@ -19,7 +19,6 @@ _BINARY, _CLOSE = 0x2, 0x8
 
 
 def accept_headers(key: str) -> dict[str, str]:
-    """A server's answer to a client's key."""
     accepted = base64.b64encode(hashlib.sha1(key.encode() + _GUID).digest()).decode()
     return {
         "Upgrade": "websocket",

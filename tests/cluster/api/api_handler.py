@@ -15,7 +15,6 @@ from tests.cluster.api.api_faults import (
     After,
     AnswerFault,
     Cut,
-    Delay,
     Drip,
     Garbage,
     Hang,
@@ -28,7 +27,7 @@ from tests.cluster.api.api_forward import accept_headers, forward
 from tests.cluster.api.api_output import ConnectionEndError, Output
 from tests.cluster.api.api_paths import Target
 from tests.cluster.api.api_requests import Request
-from tests.cluster.api.api_status import ApiError, bad_request, too_large
+from tests.cluster.api.api_status import ApiError, bad_request
 from tests.cluster.api.api_store import Page
 from tests.cluster.api.api_watch import Watch, stream
 from tests.cluster.api.api_writes import write
@@ -138,8 +137,6 @@ class Handler(BaseHTTPRequestHandler):
                 self.output.begin(placed.fault)
                 return None
             self._suffer(placed.fault, placed)
-            if isinstance(placed.fault, Delay):
-                return None
         return None
 
     def _suffer(self, fault: AnswerFault | WatchFault, placed: Placed) -> None:
@@ -153,8 +150,6 @@ class Handler(BaseHTTPRequestHandler):
             self.output.end()
         if isinstance(fault, Hang):
             self.output.wait(placed.lifted)
-        if isinstance(fault, Delay):
-            self.output.pause(fault.pause_s)
 
     def _head(self, code: int, headers: dict[str, str]) -> None:
         self.send_response(code)
@@ -178,8 +173,6 @@ class Handler(BaseHTTPRequestHandler):
         version, token = query.get("resourceVersion", ""), query.get("continue", "")
         if not (version or "0").isdecimal() or not (query.get("limit") or "0").isdecimal():
             raise bad_request("resourceVersion and limit are numbers")
-        if int(version or 0) > self.api.store.version:
-            raise too_large(int(version), self.api.store.version)
         # As in kube-apiserver: a list that the cache may answer comes whole.
         limit = int(query.get("limit") or 0) if version != "0" else 0
         page = self.api.store.page(asked, selected, limit, token)
@@ -190,8 +183,6 @@ class Handler(BaseHTTPRequestHandler):
         # The last page of a custom resource has an empty token, that of a built-in type none.
         if page.token or not collection.bare_items:
             metadata["continue"] = page.token
-        if page.remaining is not None:
-            metadata["remainingItemCount"] = page.remaining
         kind = {"kind": f"{collection.kind}List", "apiVersion": collection.api_version}
         before = msgspec.json.encode(kind | {"metadata": metadata})[:-1] + b',"items":['
         skipped = len(collection.head) - 1 if collection.bare_items else 0
@@ -210,7 +201,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             watch = Watch(self.api.store, asked, request.query)
         except ApiError as error:
-            if error.code != 410 or self.api.gone_at_once:
+            if error.code != 410:
                 raise
             self._head(200, {"Transfer-Encoding": "chunked"})
             self.output.chunks([b'{"type":"ERROR","object":%s}\n' % error.body()])

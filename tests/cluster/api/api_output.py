@@ -35,7 +35,6 @@ class Output:
         self._sent = 0
 
     def raw(self, data: bytes) -> None:
-        """Send bytes outside a body."""
         self._connection.sendall(data)
 
     def body(self, data: bytes) -> None:
@@ -77,13 +76,7 @@ class Output:
             if self._stopping.is_set() or self.gone():
                 self.end()
 
-    def pause(self, pause_s: float) -> None:
-        """Wait, with or without the client; raises ConnectionEndError if the server stops."""
-        if self._stopping.wait(pause_s):
-            self.end()
-
     def gone(self) -> bool:
-        """Whether the client has ended the connection."""
         try:
             return self._connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
         except BlockingIOError:
@@ -93,6 +86,5 @@ class Output:
 
 
 def is_reset(connection: socket.socket) -> bool:
-    """Whether the end of a connection is a reset."""
     on, seconds = struct.unpack("ii", connection.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8))
     return bool(on) and seconds == 0

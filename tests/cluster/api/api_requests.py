@@ -28,16 +28,13 @@ class Request:
 
     @property
     def watch(self) -> bool:
-        """Whether it is a watch."""
         return self.method == "GET" and self.query.get("watch") in ("1", "true")
 
     @property
     def target(self) -> Target | None:
-        """Its parsed path."""
         return target(self.path)
 
     def json(self) -> Any:
-        """Its body, decoded."""
         return json.loads(self.body)
 
 
@@ -45,7 +42,6 @@ Match = Callable[[Request], bool]
 
 
 def everything(_: Request) -> bool:
-    """Any request."""
     return True
 
 
@@ -89,28 +85,24 @@ class RequestLog:
         self._arrived = threading.Condition()
 
     def add(self, request: Request) -> None:
-        """Record a request."""
         with self._arrived:
             self._requests.append(request)
             self._arrived.notify_all()
 
     def all(self, match: Match = everything) -> list[Request]:
-        """The matching requests."""
         with self._arrived:
             return [request for request in self._requests if match(request)]
 
     def count(self, match: Match = everything) -> int:
-        """The number of matching requests."""
         return len(self.all(match))
 
     def clear(self) -> None:
-        """Forget all requests."""
         with self._arrived:
             self._requests.clear()
 
-    def wait_for(self, match: Match = everything, count: int = 1, timeout_s: float = 60) -> list[Request]:
-        """Wait for so many matching requests and return them; raises TimeoutError."""
+    def wait_for(self, match: Match = everything, count: int = 1) -> list[Request]:
+        """Wait for so many matching requests and return them, a minute at most."""
         with self._arrived:
-            if not self._arrived.wait_for(lambda: self.count(match) >= count, timeout_s):
-                raise TimeoutError(f"{self.count(match)} of {count} requests within {timeout_s} s")
+            arrived = self._arrived.wait_for(lambda: self.count(match) >= count, timeout=60)
+            assert arrived, f"{self.count(match)} of {count} requests"
             return self.all(match)

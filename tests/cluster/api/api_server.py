@@ -26,7 +26,6 @@ from tests.cluster.api.api_handler import Answer, Handler
 from tests.cluster.api.api_output import is_reset
 from tests.cluster.api.api_requests import Match, Request, RequestLog, everything
 from tests.cluster.api.api_store import Store
-from tests.kube_objects import Json
 
 _STOP_S = 60
 Hook = Callable[[Request], Answer | None]
@@ -74,20 +73,17 @@ class ApiServer:
 
     `store` has its objects, `log` its requests, `faults` its faults. `hook` may answer a request in
     its place (None: it does not); `clock` gives the Date header and the timestamps, in seconds since 1970;
-    where `tokens` are set, each request needs one of them. `gone_at_once` answers a watch from a
-    forgotten version with HTTP 410, where kube-apiserver sends an ERROR event. `ports` has the local
-    stand-ins of pods' ports, by namespace, pod and port.
+    where `tokens` are set, each request needs one of them. `ports` has the local stand-ins of pods' ports, by
+    namespace, pod and port.
     """
 
     clock: Callable[[], float] = time.time
     tokens: set[str] = field(default_factory=set)
     hook: Hook | None = None
-    gone_at_once: bool = False
-    history: int = 10_000
     ports: dict[tuple[str, str, int], tuple[str, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.store = Store(history=self.history, clock=lambda: self.clock())
+        self.store = Store(lambda: self.clock())
         self.log = RequestLog()
         self.faults = Faults(self.store.wake)
         self.port = 0
@@ -131,10 +127,7 @@ class ApiServer:
         self.store.wake()
         for thread in connections.values():
             thread.join(_STOP_S)
-            if thread.is_alive():
-                raise RuntimeError(
-                    f"a connection of the API server is still served {_STOP_S} s after its end"
-                )
+            assert not thread.is_alive(), "a connection of the API server is still served"
 
     def __enter__(self) -> ApiServer:
         self.start()
@@ -144,13 +137,11 @@ class ApiServer:
         self.stop()
 
     def watch_began(self, request: Request) -> None:
-        """Called by the handler."""
         with self._watching_changed:
             self._watching.append(request)
             self._watching_changed.notify_all()
 
     def watch_ended(self, request: Request) -> None:
-        """Called by the handler."""
         with self._watching_changed:
             # Two equal watches are still two.
             self._watching = [one for one in self._watching if one is not request]
@@ -161,20 +152,19 @@ class ApiServer:
         with self._watching_changed:
             return sum(map(match, self._watching))
 
-    def wait_for_watches(self, count: int, match: Match = everything, timeout_s: float = 60) -> None:
-        """Wait for exactly so many connected watches; raises TimeoutError."""
+    def wait_for_watches(self, count: int, match: Match = everything) -> None:
+        """Wait for exactly so many connected watches, a minute at most."""
         with self._watching_changed:
-            if not self._watching_changed.wait_for(lambda: self.watching(match) == count, timeout_s):
-                raise TimeoutError(f"{self.watching(match)} watches, not {count}, after {timeout_s} s")
+            counted = self._watching_changed.wait_for(lambda: self.watching(match) == count, timeout=60)
+            assert counted, f"{self.watching(match)} watches, not {count}"
 
-    def kubeconfig(self, path: Path, *, token: str | None = None) -> Path:
-        """Write a kubeconfig for this server, without credentials or with a token."""
-        user: Json = {"token": token} if token else {}
+    def kubeconfig(self, path: Path) -> Path:
+        """Write a kubeconfig for this server, without credentials."""
         config = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "test", "cluster": {"server": self.url}}],
-            "users": [{"name": "test", "user": user}],
+            "users": [{"name": "test", "user": {}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
             "current-context": "test",
         }

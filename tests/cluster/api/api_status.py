@@ -8,57 +8,23 @@ import msgspec
 class ApiError(Exception):
     """A refused request: HTTP status, reason as in metav1.StatusReason, and the message."""
 
-    def __init__(
-        self,
-        code: int,
-        reason: str,
-        message: str,
-        retry_after_s: int | None = None,
-        causes: tuple[dict[str, str], ...] = (),
-    ) -> None:
+    def __init__(self, code: int, reason: str, message: str, retry_after_s: int | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.retry_after_s = retry_after_s
-        self._causes = causes
 
     def body(self) -> bytes:
-        """The Status object."""
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
         more = {"message": str(self), "reason": self.reason, "code": self.code}
-        details: dict[str, object] = {"causes": self._causes} if self._causes else {}
-        if self.retry_after_s:
-            details["retryAfterSeconds"] = self.retry_after_s
-        return msgspec.json.encode(status | more | ({"details": details} if details else {}))
+        details = {"details": {"retryAfterSeconds": self.retry_after_s}} if self.retry_after_s else {}
+        return msgspec.json.encode(status | more | details)
 
 
 def bad_request(message: str) -> ApiError:
-    """400."""
     return ApiError(400, "BadRequest", message)
-
-
-def not_found(what: str) -> ApiError:
-    """404."""
-    return ApiError(404, "NotFound", f"{what} not found")
-
-
-def too_large(version: int, current: int) -> ApiError:
-    """504, for a list that should be as new as a future version."""
-    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    message = f"Timeout: Too large resource version: {version}, current: {current}"
-    return ApiError(504, "Timeout", message, 1, (cause,))
 
 
 def too_old(since: int, oldest: int) -> ApiError:
     """410, in the words for a watch that starts before the history."""
     return ApiError(410, "Expired", f"too old resource version: {since} ({oldest})")
-
-
-def expired_token() -> ApiError:
-    """410, in the words for a list whose next page is gone."""
-    return ApiError(
-        410,
-        "Expired",
-        "The provided continue parameter is too old to display a consistent list result. You can start a new"
-        " list without the continue parameter.",
-    )

@@ -6,7 +6,6 @@ import base64
 import binascii
 import itertools
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ import msgspec
 from tests.cluster.api.api_collection import Collection
 from tests.cluster.api.api_entry import Entry, Match, all_of, entry_of
 from tests.cluster.api.api_paths import Target, target
-from tests.cluster.api.api_status import ApiError, bad_request, expired_token, not_found
+from tests.cluster.api.api_status import ApiError, bad_request
 from tests.kube_objects import Json
 
 
@@ -28,22 +27,19 @@ class Page:
     entries: list[Entry]
     version: int
     token: str
-    remaining: int | None
 
 
 class Store:
     """Collections by path, with one counter of versions for all.
 
-    An object is kept as bytes, once: pages and events refer to it. `history` bounds the remembered events
-    of a collection; a watch from before them is answered 410. `clock` gives seconds since 1970. Safe in any
-    thread.
+    An object is kept as bytes, once: pages and events refer to it. A watch from before the remembered
+    events is answered 410. `clock` gives seconds since 1970. Safe in any thread.
     """
 
-    def __init__(self, *, history: int = 10_000, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.version = 1
         self.lock = threading.RLock()
-        self._history = history
         self._compacted = self.version
         self._collections: dict[str, Collection] = {}
         self._random = itertools.count(1)
@@ -53,8 +49,14 @@ class Store:
         with self.lock:
             name = _target(path).collection
             if name not in self._collections:
-                self._collections[name] = Collection(name, self.lock, self._history, self._compacted)
+                self._collections[name] = Collection(name, self.lock, self._compacted)
             return self._collections[name]
+
+    def objects(self, path: str) -> list[Json]:
+        """The current objects of a collection."""
+        with self.lock:
+            entries = self.collection(path).current()
+        return [entry.object() for entry in entries]
 
     def put(self, path: str, found: Json) -> Entry:
         """Create or replace an object, which is not kept; adds missing uid and creationTimestamp."""
@@ -74,7 +76,6 @@ class Store:
             return entry
 
     def put_all(self, path: str, objects: Iterable[Json]) -> None:
-        """Create or replace many."""
         for found in objects:
             self.put(path, found)
 
@@ -106,7 +107,7 @@ class Store:
         with self.lock:
             entry = collection.get(namespace or asked.namespace, name)
         if entry is None:
-            raise not_found(f'{collection.resource} "{name}"')
+            raise ApiError(404, "NotFound", f'{collection.resource} "{name}" not found')
         return entry
 
     def page(self, asked: Target, selected: list[Match], limit: int = 0, token: str = "") -> Page:
@@ -116,39 +117,37 @@ class Store:
             version, start = _read_token(token) if token else (self.version, 0)
             entries = collection.snapshot(version) if token else collection.current()
         if entries is None:
-            raise expired_token()
-        conditions = in_namespace(asked) + selected
-        matches = all_of(conditions)
+            message = "The provided continue parameter is too old to display a consistent list result."
+            raise ApiError(410, "Expired", message)
+        matches = all_of(in_namespace(asked) + selected)
         if not limit:
-            return Page([entry for entry in entries[start:] if matches(entry)], version, "", None)
+            return Page([entry for entry in entries[start:] if matches(entry)], version, "")
         found: list[Entry] = []
         while start < len(entries) and len(found) < limit:
             if matches(entries[start]):
                 found.append(entries[start])
             start += 1
-        left = len(entries) - start
-        if not left:
-            return Page(found, version, "", None)
+        if start == len(entries):
+            return Page(found, version, "")
         if not token:
             collection.keep(version, entries)
-        return Page(found, version, _write_token(version, start), None if conditions else left)
+        return Page(found, version, _write_token(version, start))
 
-    def compact(self, path: str | None = None) -> None:
-        """Forget all events, everywhere or in one collection: older versions and tokens answer 410."""
+    def compact(self) -> None:
+        """Forget all events: older versions and tokens answer 410."""
         with self.lock:
-            self._compacted = self._compacted if path else self.version
-            for collection in self._named(path):
+            self._compacted = self.version
+            for collection in self._collections.values():
                 collection.compact(self.version)
 
     def bookmark(self, path: str | None = None) -> None:
         """Send a bookmark to the watches that requested them, everywhere or in one collection."""
         with self.lock:
-            for collection in self._named(path):
+            for collection in [self.collection(path)] if path else self._collections.values():
                 collection.bookmarks += 1
                 collection.changed.notify_all()
 
     def wake(self) -> None:
-        """Let every watch look again."""
         with self.lock:
             for collection in self._collections.values():
                 collection.changed.notify_all()
@@ -156,9 +155,6 @@ class Store:
     def now(self) -> str:
         """The time as Kubernetes writes it, in seconds."""
         return datetime.fromtimestamp(self.clock(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-    def _named(self, path: str | None) -> list[Collection]:
-        return [self.collection(path)] if path else list(self._collections.values())
 
     def _born(self, previous: Entry | None) -> Json:
         if previous is not None:

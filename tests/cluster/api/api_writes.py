@@ -13,8 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import yaml
-
 from tests.cluster.api.api_entry import Entry
 from tests.cluster.api.api_paths import BUDGETS, PODS, Target
 from tests.cluster.api.api_requests import Request
@@ -49,11 +47,10 @@ def write(store: Store, request: Request, asked: Target) -> tuple[int, bytes]:
 
 def _decoded(request: Request) -> Json:
     try:
-        # Applied configurations are YAML by their media type; clients write JSON, which yaml reads slowly.
-        text = request.body.lstrip()
-        found = json.loads(text) if text.startswith(b"{") else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as error:
-        raise bad_request(f"the body is neither JSON nor YAML: {error}") from None
+        # Applied configurations, too, which are YAML by their media type.
+        found = json.loads(request.body)
+    except ValueError as error:
+        raise bad_request(f"the body is no JSON: {error}") from None
     if not isinstance(found, dict):
         raise bad_request("the body is no object")
     return found
@@ -86,9 +83,7 @@ def _bind(store: Store, given: Json, asked: Target) -> bytes:
 
     def bound(before: Json) -> Json:
         there = before["metadata"]
-        for field in ("uid", "resourceVersion"):
-            if metadata.get(field) not in (None, "", there[field]):
-                raise _conflict(asked, f"Precondition failed: {field} is {there[field]}")
+        _check(asked, metadata, there, "uid", "resourceVersion")
         if there.get("deletionTimestamp"):
             raise _conflict(asked, f"pod {asked.name} is being deleted, cannot be assigned to a host")
         if before["spec"].get("nodeName"):
@@ -112,17 +107,13 @@ def _evict(store: Store, given: Json, asked: Target, dry_run: bool) -> bytes:
 
     def leaving(before: Json) -> Json:
         metadata = before["metadata"]
-        for field, value in wanted.items():
-            if value != metadata[field]:
-                raise _conflict(asked, f"Precondition failed: {field} is {metadata[field]}")
+        _check(asked, wanted, metadata, *wanted)
         labels = (metadata.get("labels") or {}).items()
         budgets = [each.object() for each in store.collection(BUDGETS).current()]
         mine = [each for each in budgets if each["spec"]["selector"]["matchLabels"].items() <= labels]
         if len(mine) > 1:
-            message = (
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
-            )
-            raise ApiError(500, "InternalError", f"{message} support.")
+            message = "This pod has more than one PodDisruptionBudget, which the eviction subresource"
+            raise ApiError(500, "InternalError", f"{message} does not support.")
         if mine and not mine[0]["status"]["disruptionsAllowed"]:
             message = "Cannot evict pod as it would violate the pod's disruption budget."
             raise ApiError(429, "TooManyRequests", message)
@@ -141,10 +132,15 @@ def _delete(store: Store, request: Request, asked: Target) -> None:
     wanted = (_decoded(request) if request.body else {}).get("preconditions") or {}
     with store.lock:
         there = store.get(asked.collection, asked.name, asked.namespace).object()["metadata"]
-        for field, value in wanted.items():
-            if value != there[field]:
-                raise _conflict(asked, f"Precondition failed: {field} is {there[field]}")
+        _check(asked, wanted, there, *wanted)
         store.delete(asked.collection, asked.name, asked.namespace)
+
+
+def _check(asked: Target, wanted: Json, there: Json, *fields: str) -> None:
+    """A change may name the uid and the version that it is meant for."""
+    for field in fields:
+        if wanted.get(field) not in (None, "", there[field]):
+            raise _conflict(asked, f"Precondition failed: {field} is {there[field]}")
 
 
 def _conflict(asked: Target, why: str) -> ApiError:
@@ -181,12 +177,6 @@ def _patch(store: Store, request: Request, asked: Target, name: str) -> tuple[in
         return 201 if missing else 200, entry
 
 
-def _check_version(before: Json, given: Json, asked: Target) -> None:
-    version = given.get("metadata", {}).get("resourceVersion")
-    if version not in (None, "", before["metadata"]["resourceVersion"]):
-        raise _conflict(asked, "the object has been modified")
-
-
 def _within(before: Json, after: Json, asked: Target) -> Json:
     """The part of a change that a path admits: `/status` the status, any other everything else."""
     if asked.subresource == "status":
@@ -201,18 +191,16 @@ def _within(before: Json, after: Json, asked: Target) -> Json:
 
 
 def _replaced(given: Json, asked: Target, before: Json) -> Json:
-    given_uid = given.get("metadata", {}).get("uid")
-    if given_uid not in (None, "", before["metadata"]["uid"]):
-        raise _conflict(asked, f"Precondition failed: uid is {before['metadata']['uid']}")
+    metadata = given.get("metadata", {})
     custom = asked.collection.startswith("/apis/gpu.scheduler-ext.io/")
-    if custom and not given.get("metadata", {}).get("resourceVersion"):
+    if custom and not metadata.get("resourceVersion"):
         raise ApiError(422, "Invalid", "metadata.resourceVersion: must be specified for an update")
-    _check_version(before, given, asked)
+    _check(asked, metadata, before["metadata"], "uid", "resourceVersion")
     return _within(before, given, asked)
 
 
 def _merged(patch: Json, asked: Target, before: Json) -> Json:
-    _check_version(before, patch, asked)
+    _check(asked, patch.get("metadata", {}), before["metadata"], "resourceVersion")
     return _within(before, merge(before, patch), asked)
 
 
@@ -250,9 +238,7 @@ def merge(before: Any, patch: Any) -> Any:
 
 
 def _applied(patch: Json, asked: Target, manager: str, now: str, before: Json) -> Json:
-    _check_version(before, patch, asked)
-    if patch.get("metadata", {}).get("uid") not in (None, "", before["metadata"]["uid"]):
-        raise _conflict(asked, f"Precondition failed: uid is {before['metadata']['uid']}")
+    _check(asked, patch.get("metadata", {}), before["metadata"], "uid", "resourceVersion")
     entries: list[Json] = before["metadata"].get("managedFields", [])
     mine = (manager, "Apply", asked.subresource)
     owned: Json = next((entry["fieldsV1"] for entry in entries if _owner(entry) == mine), {})

@@ -1,4 +1,4 @@
-"""Requests to an API server: their bytes, their answers, and every failure."""
+"""Requests to an API server: their bytes, their answers, and every failure; and where there is none."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from scheduler_ext.cluster.client.transport import (
     UnreachableError,
     UnsentError,
 )
+from scheduler_ext.core.errors import ClusterError
 from tests.cluster.api.api_faults import AnswerFault, Cut, Drip, End, Line, Refuse, Reset
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import GPU_NODES, NODES
@@ -44,18 +45,6 @@ def test_an_answer_comes_with_the_servers_time(server: ApiServer, tmp_path: Path
     built.close()
     assert b'"name":"n0"' in reply.body
     assert reply.clock == ServerClock(1_800_000_000.0, 77.0)
-
-
-def test_a_token_is_shown(server: ApiServer, tmp_path: Path) -> None:
-    server.tokens = {"secret"}
-    known = Transport.from_kubeconfig(server.kubeconfig(tmp_path / "known", token="secret"))
-    assert b"NodeList" in known.get(NODES).body
-    known.close()
-    unknown = Transport.from_kubeconfig(server.kubeconfig(tmp_path / "unknown", token="guess"))
-    with pytest.raises(RefusedError, match="401 Unauthorized") as refusal:
-        unknown.get(NODES)
-    unknown.close()
-    assert refusal.value.status == 401
 
 
 @pytest.mark.parametrize(
@@ -158,12 +147,6 @@ def test_no_whole_answer_is_none(server: ApiServer, transport: Transport, fault:
     assert transport.get(NODES).body
 
 
-def test_a_server_that_is_not_there(server: ApiServer, transport: Transport) -> None:
-    server.stop()
-    with pytest.raises(UnreachableError, match="refused"):
-        transport.get(NODES)
-
-
 def test_an_answer_in_drips_is_not_waited_for(server: ApiServer, transport: Transport) -> None:
     server.faults.place(Drip(100, 0.005))
     seconds = itertools.count()
@@ -185,8 +168,25 @@ def test_an_unsent_request_is_distinguished_from_a_sent_one(server: ApiServer, t
         transport.send("PATCH", f"{NODES}/n1", {}, MERGE, timeout_s=5.0)
     assert not isinstance(error.value, UnsentError)
     server.stop()
-    with pytest.raises(UnsentError):
+    with pytest.raises(UnsentError, match="refused"):
         transport.send("PATCH", f"{NODES}/n1", {}, MERGE, timeout_s=5.0)
+
+
+def test_outside_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(ClusterError, match=r"^not in a cluster: .*--kubeconfig$"):
+        Transport.in_cluster()
+
+
+def test_credentials_that_cannot_be_renewed_are_no_answer(server: ApiServer, transport: Transport) -> None:
+    def renew(*_: object) -> None:
+        raise OSError("no such program")
+
+    transport._configuration.api_key["BearerToken"] = "Bearer old"
+    transport._configuration.refresh_api_key_hook = renew  # type: ignore[assignment]
+    with pytest.raises(UnreachableError, match="no such program"):
+        transport.send("POST", NODES, {}, MERGE)
+    assert server.log.count() == 0
 
 
 class TestWatch:
@@ -204,10 +204,10 @@ class TestWatch:
         server.faults.place(Drip(97, 0.0))
         assert self.lines(server, transport, 20) == whole
 
-    @pytest.mark.parametrize("how", ["connection", "reset"])
-    def test_one_that_breaks_off_is_lost(self, server: ApiServer, transport: Transport, how: str) -> None:
+    @pytest.mark.parametrize("end", [End("connection"), End("reset")], ids=["connection", "reset"])
+    def test_one_that_breaks_off_is_lost(self, server: ApiServer, transport: Transport, end: End) -> None:
         version = now(server)
-        server.faults.place(End(how))
+        server.faults.place(end)
         with transport.watch(NODES, version) as stream, pytest.raises(UnreachableError):
             list(stream.batches())
 

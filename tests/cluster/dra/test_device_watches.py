@@ -119,10 +119,9 @@ def test_a_cluster_that_was_upgraded_is_asked_after_the_outage(
     living.server.stop()
     eventually(lambda: living.live.status().problems != [])
     serve(**SERVED)
-    store = living.server.store
-    store.put(CLASSES, device_class())
-    store.put(SLICES, resource_slice("c", [gpu_device(0)]))
-    store.put(NODES, node("c"))
+    living.server.store.put(CLASSES, device_class())
+    living.server.store.put(SLICES, resource_slice("c", [gpu_device(0)]))
+    living.server.store.put(NODES, node("c"))
     living.server.start()
     living.fits("abc")
 

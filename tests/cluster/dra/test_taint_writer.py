@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from scheduler_ext.cluster import live as live_module
-from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.dra import taint_writer as writer_module
-from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.core.dra.device import DraDevice
 from scheduler_ext.core.snapshot.snapshot import Snapshot
-from scheduler_ext.counters import LabelValues
-from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, DraSection
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NODES
@@ -28,24 +21,18 @@ LABEL = {"app.kubernetes.io/managed-by": "gpu-scheduler-extender"}
 
 
 @pytest.fixture
-def dra(
-    living: Living, serve: Serve, transport: Transport, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Living]:
+def dra(living: Living, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Living:
     """A node c of two GPUs by DRA, reported by an agent; the extender writes rules."""
     monkeypatch.setattr(writer_module, "EVERY_S", 0.01)
-    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
     serve(**SERVED)
     store = living.server.store
     store.put(CLASSES, device_class())
     store.put(SLICES, resource_slice("c", [gpu_device(0), gpu_device(1)]))
     store.put(NODES, node("c"))
     living.report("c", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
-    living.extender = Extender(Configuration())
-    living.live.stop()
-    living.live = LiveInventory(transport, living.extender, Configuration(dra=DraSection(device_taints=True)))
+    living.configure(Configuration(dra=DraSection(device_taints=True)))
     living.start()
-    yield living
-    living.live.stop(60)
+    return living
 
 
 def looked(living: Living) -> None:
@@ -64,10 +51,9 @@ def looked(living: Living) -> None:
 
 def rules(living: Living) -> list[tuple[str, str]]:
     """The taints of the extender's own rules: device and key."""
-    found = [each.object() for each in living.server.store.collection(RULES).current()]
     return sorted(
         (each["spec"]["deviceSelector"]["device"], each["spec"]["taint"]["key"])
-        for each in found
+        for each in living.server.store.objects(RULES)
         if each["metadata"].get("labels") == LABEL
     )
 
@@ -81,6 +67,8 @@ def is_rule_removal(request: Request) -> bool:
 
 
 def test_sick_and_cordoned_gpus_are_tainted_until_they_are_well(dra: Living) -> None:
+    """A rule of another stays."""
+    dra.server.store.put(RULES, taint_rule("theirs", driver="gpu.nvidia.com", pool="c", device="gpu-0"))
     dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"))
     eventually(lambda: rules(dra) == [("gpu-0", "gpu.scheduler-ext.io/unhealthy")])
     cordoned = {"gpu.scheduler-ext.io/cordoned": "GPU-1"}
@@ -93,21 +81,9 @@ def test_sick_and_cordoned_gpus_are_tainted_until_they_are_well(dra: Living) -> 
     )
     dra.report("c", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
     eventually(lambda: rules(dra) == [])
-    eventually(lambda: written(dra) == {"created": 2, "deleted": 2})
-
-
-def written(living: Living) -> dict[LabelValues, int]:
-    """The number of writes, by result."""
-    assert living.live.writers.taint_writer is not None
-    return dict(living.live.writers.taint_writer.writes)
-
-
-def test_a_rule_of_another_stays(dra: Living) -> None:
-    dra.server.store.put(RULES, taint_rule("theirs", driver="gpu.nvidia.com", pool="c", device="gpu-0"))
-    dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"))
-    eventually(lambda: len(rules(dra)) == 1)
-    dra.report("c", gpu(0, "GPU-0"), gpu(1, "GPU-1"))
-    eventually(lambda: rules(dra) == [])
+    writer = dra.live.writers.taint_writer
+    assert writer is not None
+    eventually(lambda: dict(writer.writes) == {"created": 2, "deleted": 2})
     assert dra.server.store.get(RULES, "theirs").name == "theirs"
 
 
@@ -117,8 +93,7 @@ def test_rules_stay_while_the_agent_is_silent_and_go_with_the_devices(dra: Livin
     dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"), ago_s=200)
     dra.server.store.delete("/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes", "c")
     eventually(lambda: from_slices(dra))
-    dra.server.store.put(NODES, node("d"))
-    eventually(lambda: dra.live.snapshot is not None and "d" in dra.live.snapshot.nodes)
+    dra.follows("d")
     assert len(rules(dra)) == 1
     dra.server.store.delete(NODES, "c")
     eventually(lambda: rules(dra) == [])
@@ -138,8 +113,7 @@ def test_a_rule_outlives_a_restart_of_the_driver(dra: Living, restart: str) -> N
             SLICES, resource_slice("c", both if half else both[1:], generation=2, slices=1 + half)
         )
     eventually(lambda: len(devices(dra)) < 2)
-    dra.server.store.put(NODES, node("d"))
-    eventually(lambda: dra.live.snapshot is not None and "d" in dra.live.snapshot.nodes)
+    dra.follows("d")
     looked(dra)
     dra.server.store.put(SLICES, resource_slice("c", both, generation=3))
     eventually(lambda: len(devices(dra)) == 2)
@@ -162,8 +136,7 @@ def test_nothing_is_written_again_once_it_is_there(dra: Living) -> None:
     dra.report("c", gpu(0, "GPU-0", **SICK), gpu(1, "GPU-1"))
     eventually(lambda: any(device.taints for device in devices(dra)))
     dra.server.log.clear()
-    dra.server.store.put(NODES, node("d"))
-    eventually(lambda: dra.live.snapshot is not None and "d" in dra.live.snapshot.nodes)
+    dra.follows("d")
     looked(dra)
     # One write may have been under way when its rule was seen.
     assert dra.server.log.count(is_rule_write) <= 1

@@ -4,50 +4,38 @@ of a pod.
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from scheduler_ext.cluster import live as live_module
 from scheduler_ext.cluster.client.transport import Transport
 from scheduler_ext.cluster.events import cures as cures_module
 from scheduler_ext.core.cache.ledger import Cause
+from scheduler_ext.core.request.request import GpuRequest
+from scheduler_ext.core.snapshot.snapshot import Snapshot
+from scheduler_ext.wire.config import Configuration
+from scheduler_ext.wire.objects import assemble, read_objects, read_pods
+from scheduler_ext.wire.pod.pod_request import pod_request
 from tests.cluster.api.api_paths import NODES, PODS
 from tests.cluster.api.api_requests import writes
 from tests.cluster.api.api_server import ApiServer
 from tests.cluster.following import eventually
 from tests.cluster.living import ONE, SICK, TWO, WHOLE, Living
 from tests.extender.preempting import preempt, uids
-from tests.kube_objects import GFD_H100, Json, gpu, node, pod
+from tests.kube_objects import GFD_H100, gpu, gpu_node, inventory, node, pod
 
 pytestmark = pytest.mark.usefixtures("impatient")
 EVENTS = "/apis/events.k8s.io/v1/events"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases"
 # As if every refusal were long ago.
 LONG_AGO_S = -60.0
-SLICE = {"enabled": True, "instances": [{"uuid": "MIG-0", "profile": "1g.10gb", "start": 0, "size": 1}]}
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live_module, "_TICK_S", 0.02)
-    monkeypatch.setattr(live_module, "_PUBLISH_EVERY_S", 0.002)
     monkeypatch.setattr(cures_module, "EVERY_S", 0.05)
-
-
-@pytest.fixture
-def living(server: ApiServer, transport: Transport) -> Iterator[Living]:
-    built = Living(server, transport)
-    yield built
-    built.live.stop()
-
-
-def full(living: Living) -> None:
-    """No GPU is free, and both are sick."""
-    for name in "ab":
-        living.report(name, gpu(0, **SICK))
-    living.start()
-    living.greeted()
 
 
 def looked(living: Living) -> None:
@@ -58,21 +46,15 @@ def looked(living: Living) -> None:
         eventually(lambda before=before: living.live.writers.cures._cured_at > before)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(
-    ("asking", "devices"),
-    [
-        pytest.param(ONE, [gpu(0)], id="a GPU is healthy again"),
-        pytest.param(pod("s", {"nvidia.com/mig-1g.10gb": "1"}), [gpu(0, mig=SLICE)], id="instances appear"),
-        pytest.param(TWO, [gpu(0), gpu(1)], id="there is one more"),
-    ],
-)
-def test_the_cure_of_a_refusal_is_nudged(
-    living: Living, monkeypatch: pytest.MonkeyPatch, asking: Json, devices: list[Json]
-) -> None:
+def test_the_cure_of_a_refusal_is_nudged(living: Living, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cures_module, "_BEHIND_S", LONG_AGO_S)
-    full(living)
-    assert living.fitting(asking) == ""
-    living.report("b", *devices)
+    # No GPU is free, and both are sick.
+    for name in "ab":
+        living.report(name, gpu(0, **SICK))
+    living.start()
+    living.greeted()
+    assert living.fitting() == ""
+    living.report("b", gpu(0))
     living.server.log.wait_for(writes(NODES))
     looked(living)
     assert living.nudged() == ["b"]
@@ -119,7 +101,7 @@ class TestOfTwoExtenders:
         server.store.put(LEASES, {"metadata": {"name": "lease", "namespace": "gpu-scheduler"}, "spec": spec})
 
     @pytest.fixture
-    def pair(self, server: ApiServer, transport: Transport) -> Iterator[Living]:
+    def pair(self, server: ApiServer, transport: Transport, quick: None) -> Iterator[Living]:
         built = Living(server, transport, ("gpu-scheduler", "lease", "me"))
         yield built
         built.live.stop()
@@ -159,3 +141,73 @@ class TestOfTwoExtenders:
         assert not pair.live.status().active
         assert pair.notes()["watch-leases"] == "ok"
         assert pair.fitting() == "ab"
+
+
+# By the times of the change and of the refusal, to the second.
+
+
+@pytest.fixture
+def unfollowed(server: ApiServer, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> Living:
+    """A publisher driven by the test: no thread runs, and each change is examined on arrival."""
+    monkeypatch.setattr(cures_module, "EVERY_S", 0.0)
+    living = Living(server, transport)
+    resources = Configuration().resource_names()
+    sick = assemble(read_objects(inventory(*(gpu_node(n, [gpu(0, **SICK)]) for n in "ab"))), resources)
+    living.extender.replace_nodes(sick.values())
+    return living
+
+
+def healed(living: Living) -> Snapshot:
+    """Node b gets a good GPU; the snapshot before it."""
+    assert living.live.snapshot is not None
+    before = living.live.snapshot
+    good = assemble(read_objects(inventory(gpu_node("b", [gpu(0)]))), Configuration().resource_names())
+    living.extender.update_nodes(dict(good))
+    return before
+
+
+@pytest.mark.parametrize(
+    ("arrived_s", "nudged"),
+    [
+        pytest.param(44.5, ["b"], id="soon enough after the refusal, and looked at a second later"),
+        pytest.param(45.5, [], id="so late that kube-scheduler has known for longer"),
+    ],
+)
+def test_a_release_is_as_late_as_it_arrived(unfollowed: Living, arrived_s: float, nudged: list[str]) -> None:
+    assert unfollowed.fitting() == ""
+    refused_at = time.monotonic()
+    healed(unfollowed)
+    unfollowed.live.writers.cures.follow({"b": Cause.POD}, refused_at + arrived_s, unfollowed.live.snapshot)
+    assert list(unfollowed.live.writers.recorder._nudges) == nudged
+
+
+def test_a_change_arrives_when_it_is_heard_of(unfollowed: Living, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not at publication, which may be later by the publisher's rest."""
+    arrived: list[float] = []
+    monkeypatch.setattr(unfollowed.live.writers.cures, "follow", lambda changes, at, now: arrived.append(at))
+    before = time.monotonic()
+    unfollowed.live._wake()
+    heard = time.monotonic()
+    unfollowed.live._wake()
+    eventually(lambda: time.monotonic() > heard)
+    unfollowed.live._publish()
+    assert before <= arrived[0] <= heard
+    unfollowed.live._publish()
+    assert arrived[1] > heard
+
+
+def test_a_refusal_on_the_snapshot_before_a_change_is_cured_by_it(unfollowed: Living) -> None:
+    """A request that began before the change and ended after its examination."""
+    before = healed(unfollowed)
+    unfollowed.live.writers.cures.follow({"b": Cause.REPORT}, time.monotonic(), unfollowed.live.snapshot)
+    request = pod_request(read_pods(json.dumps(ONE).encode())[0], Configuration().resource_names())
+    assert isinstance(request, GpuRequest)
+    rows = before.rows(["a", "b"])
+    unfollowed.extender.refusals.remember(request, rows, before, time.monotonic())
+    unfollowed.live.writers.cures.follow({}, time.monotonic(), unfollowed.live.snapshot)
+    assert list(unfollowed.live.writers.recorder._nudges) == ["b"]
+    # Not forever: a change is examined twice.
+    unfollowed.live.writers.recorder._nudges.clear()
+    unfollowed.extender.refusals.remember(request, rows, before, time.monotonic())
+    unfollowed.live.writers.cures.follow({}, time.monotonic(), unfollowed.live.snapshot)
+    assert not unfollowed.live.writers.recorder._nudges

@@ -22,7 +22,6 @@ _CREATED = "2026-09-01T08:00:00Z"
 
 
 def node_name(index: int) -> str:
-    """The name of a Node and of its GPUNode."""
     return f"gpu-h100-{index:05d}.cluster.example"
 
 
@@ -83,7 +82,6 @@ def pods(count: int, nodes: int = 5000, devices: int = DEVICES) -> Iterator[Json
 
 
 def pod_of(index: int) -> LargePod:
-    """The identity of a pod."""
     gpu = index % GPU_EVERY == 0
     team = f"team-{index % 40:02d}"
     return LargePod(index, team, f"{'train' if gpu else 'serve'}-{index:06d}-7c9d8b6f5-x2k4q")

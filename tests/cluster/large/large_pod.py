@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 from tests.kube_objects import Json
 
@@ -42,69 +44,28 @@ _TOLERATIONS = [
 _CONDITIONS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 
-def _owned(names: tuple[str, ...]) -> Json:
-    return {f"f:{name}": {} for name in names}
+def managed(manager: str, operation: str, time: str, fields: Json, version: str = "v1") -> Json:
+    """An entry of metadata.managedFields: the manager owns these fields."""
+    entry: Json = {"manager": manager, "operation": operation, "apiVersion": version, "time": time}
+    entry |= {"fieldsType": "FieldsV1", "fieldsV1": fields_of(fields)}
+    return entry | ({"subresource": "status"} if "status" in fields else {})
 
 
-_CONTAINER_FIELDS = _owned(
-    (
-        "args",
-        "command",
-        "image",
-        "imagePullPolicy",
-        "name",
-        "terminationMessagePath",
-        "terminationMessagePolicy",
-    )
-) | {
-    "f:env": {f'k:{{"name":"{env["name"]}"}}': {".": {}, "f:name": {}, "f:value": {}} for env in _ENV},
-    "f:volumeMounts": {
-        f'k:{{"mountPath":"{mount["mountPath"]}"}}': {".": {}} | _owned(("mountPath", "name", "readOnly"))
-        for mount in _MOUNTS
-    },
-    "f:resources": {".": {}, "f:limits": {}, "f:requests": {}},
-}
-_MANAGED_FIELDS: list[Json] = [
-    {
-        "manager": "kube-controller-manager",
-        "operation": "Update",
-        "apiVersion": "v1",
-        "time": _CREATED,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": {
-            "f:metadata": {
-                "f:generateName": {},
-                "f:labels": {".": {}} | _owned(("app", "pod-template-hash", "team")),
-            },
-            "f:spec": {"f:containers": {'k:{"name":"main"}': _CONTAINER_FIELDS}}
-            | _owned(("dnsPolicy", "enableServiceLinks", "restartPolicy", "schedulerName", "securityContext"))
-            | {"f:volumes": {f'k:{{"name":"{volume["name"]}"}}': {".": {}} for volume in _VOLUMES}},
-        },
-    },
-    {
-        "manager": "kubelet",
-        "operation": "Update",
-        "apiVersion": "v1",
-        "time": _CREATED,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": {
-            "f:status": {
-                "f:conditions": {
-                    f'k:{{"type":"{kind}"}}': {".": {}}
-                    | _owned(("lastProbeTime", "lastTransitionTime", "status", "type"))
-                    for kind in _CONDITIONS
-                }
-            }
-            | _owned(("containerStatuses", "hostIP", "hostIPs", "phase", "podIP", "podIPs", "startTime"))
-        },
-        "subresource": "status",
-    },
-]
+def fields_of(found: Any) -> Json:
+    """The parts of an object, as fieldsV1 names them."""
+    if isinstance(found, dict):
+        return {f"f:{name}": fields_of(part) for name, part in found.items()}
+    fields: Json = {}
+    for part in found if isinstance(found, list) else ():
+        key = next((key for key in ("uuid", "name", "type") if key in part), None)
+        if key is not None:
+            fields[f'k:{{"{key}":"{part[key]}"}}'] = {".": {}} | fields_of(part)
+    return fields
 
 
 @dataclass(frozen=True, slots=True)
 class LargePod:
-    """The pod's identity; `index` counts all pods of the cluster."""
+    """The identity of a pod; `index` counts all pods of the cluster."""
 
     index: int
     namespace: str
@@ -112,12 +73,10 @@ class LargePod:
 
     @property
     def uid(self) -> str:
-        """The pod's UID."""
         return f"{self.index:08x}-0000-4000-8000-{self.index:012x}"
 
     @property
     def address(self) -> str:
-        """The pod's IP address."""
         return f"10.{self.index >> 16 & 255}.{self.index >> 8 & 255}.{self.index & 255}"
 
 
@@ -131,7 +90,8 @@ def pod(who: LargePod, *, on: str | None, gpu: bool, device: str | None) -> Json
     }
     if device:
         annotations["devices.gpu.scheduler-ext.io/main"] = device
-    app = who.name.partition("-")[0]
+    spec = _spec(resources)
+    labels = {"app": who.name.partition("-")[0], "pod-template-hash": "7c9d8b6f5", "team": who.namespace}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -141,14 +101,26 @@ def pod(who: LargePod, *, on: str | None, gpu: bool, device: str | None) -> Json
             "uid": who.uid,
             "creationTimestamp": _CREATED,
             "generateName": who.name[:-5],
-            "labels": {"app": app, "pod-template-hash": "7c9d8b6f5", "team": who.namespace},
+            "labels": labels,
             "annotations": annotations,
             "ownerReferences": [_owner(who)],
-            "managedFields": _MANAGED_FIELDS,
+            "managedFields": _managed_fields(),
         },
-        "spec": {"nodeName": on} | _spec(resources) if on else _spec(resources),
-        "status": _status(who, on, app),
+        "spec": {"nodeName": on} | spec if on else spec,
+        "status": _status(who, on),
     }
+
+
+@cache
+def _managed_fields() -> list[Json]:
+    """The same for all pods."""
+    spec = _spec({}) | {"volumes": [{"name": volume["name"]} for volume in _VOLUMES]}
+    made = {"metadata": {"labels": dict.fromkeys(("app", "pod-template-hash", "team"))}, "spec": spec}
+    status = _status(LargePod(0, "", ""), "node")
+    return [
+        managed("kube-controller-manager", "Update", _CREATED, made),
+        managed("kubelet", "Update", _CREATED, {"status": status}),
+    ]
 
 
 def _owner(who: LargePod) -> Json:
@@ -195,7 +167,7 @@ def _spec(resources: Json) -> Json:
     }
 
 
-def _status(who: LargePod, on: str | None, app: str) -> Json:
+def _status(who: LargePod, on: str | None) -> Json:
     if on is None:
         told = {
             "type": "PodScheduled",

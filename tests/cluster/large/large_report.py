@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.cluster.large.large_pod import LargePod
+from tests.cluster.large.large_pod import LargePod, managed
 from tests.kube_objects import Json
 
 _TOTAL_MIB = 81559
@@ -64,17 +64,7 @@ def _device(number: int, uuid: str, holder: LargePod | None) -> Json:
 
 def managed_fields(status: Json) -> Json:
     """The entry of metadata.managedFields from the agent's apply."""
-    fields: Json = {f"f:{key}": {} for key in status if key != "devices"}
-    devices: Json = {
-        f'k:{{"uuid":"{device["uuid"]}"}}': {".": {}} | {f"f:{key}": {} for key in device}
-        for device in status["devices"]
-    }
-    return {
-        "manager": "scheduler-ext-agent",
-        "operation": "Apply",
-        "apiVersion": "gpu.scheduler-ext.io/v1alpha1",
-        "time": status["reportedAt"],
-        "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:status": fields | {"f:devices": devices}},
-        "subresource": "status",
-    }
+    devices = [dict.fromkeys(device) | {"uuid": device["uuid"]} for device in status["devices"]]
+    fields = {"status": dict.fromkeys(status) | {"devices": devices}}
+    version = "gpu.scheduler-ext.io/v1alpha1"
+    return managed("scheduler-ext-agent", "Apply", status["reportedAt"], fields, version)

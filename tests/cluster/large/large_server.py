@@ -33,8 +33,6 @@ _NODE_EVERY = 10
 # Every node's agent refreshes its report in about this time.
 _REPORT_EVERY_S = 60
 _MIB = 256
-# Each remembered event of a pod keeps some 8 kB.
-_HISTORY = 5_000
 _SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2}
 
 
@@ -62,7 +60,6 @@ class Events:
         self._thread.join()
 
     def make(self) -> None:
-        """Perform the next event."""
         number = self.made
         if (number % _NODE_EVERY == 0 or not self._pods) and self._nodes:
             self._store.update(NODES, self._random.choice(self._nodes), self._heartbeat)
@@ -135,7 +132,7 @@ def main(arguments: list[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     # Blocked before any thread is started, so that all of them inherit it and the signal waits for sigwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-    with tempfile.TemporaryDirectory() as folder, ApiServer(history=_HISTORY) as server:
+    with tempfile.TemporaryDirectory() as folder, ApiServer() as server:
         fill(server.store, asked.nodes, asked.pods, asked.devices)
         if asked.dra:
             serve_dra(server, asked.nodes, asked.pods, asked.devices)

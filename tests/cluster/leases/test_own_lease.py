@@ -11,7 +11,8 @@ from scheduler_ext.cluster.own_lease import Election
 from tests.cluster.api.api_faults import After, Refuse, Reset
 from tests.cluster.api.api_paths import LEASES
 from tests.cluster.api.api_requests import writes
-from tests.cluster.candidates import NAME, NAMESPACE, Candidates
+from tests.cluster.candidates import NAME, NAMESPACE, PATH, Candidates
+from tests.kube_objects import Json
 
 
 def test_the_first_takes_it_and_keeps_it(candidates: Candidates, caplog: pytest.LogCaptureFixture) -> None:
@@ -140,3 +141,40 @@ def test_times_that_could_make_two_active_are_refused(
     lease_s, renew_s, retry_s = times
     with pytest.raises(ValueError, match="renewed within"):
         Election(transport, NAMESPACE, NAME, "a", lease_s=lease_s, renew_s=renew_s, retry_s=retry_s)
+
+
+class TestByHand:
+    def test_deleted_it_is_the_holder_s_who_finds_out_and_not_another_s_at_once(
+        self, candidates: Candidates
+    ) -> None:
+        candidates.each()
+        candidates.server.store.delete(LEASES, NAME, NAMESPACE)
+        assert candidates.each("b") == "a"
+        candidates.clock.now += 2
+        assert candidates.each() == "a"
+        assert candidates.lease()["spec"]["holderIdentity"] == "a"
+        candidates.server.store.delete(LEASES, NAME, NAMESPACE)
+        candidates.each("b")
+        candidates.clock.now += 15
+        assert candidates.each("b", "a") == "b"
+
+    def test_a_very_long_lease_duration_is_respected_for_300_s_only(self, candidates: Candidates) -> None:
+        candidates.each("a")
+        candidates.edit(leaseDurationSeconds=10**9)
+        candidates.each("b")
+        candidates.clock.now += 299
+        assert candidates.each("b") == ""
+        candidates.clock.now += 1
+        assert candidates.each("b") == "b"
+
+    @pytest.mark.parametrize("spec", [None, {"holderIdentity": ""}])
+    def test_an_emptied_one_is_free_for_all(self, candidates: Candidates, spec: Json | None) -> None:
+        candidates.server.store.put(PATH, {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec})
+        assert candidates.each() == "a"
+
+    def test_an_unreadable_one_belongs_to_no_pod(self, candidates: Candidates) -> None:
+        candidates.server.store.put(
+            PATH, {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": {"holderIdentity": 7}}
+        )
+        assert candidates.each() == ""
+        assert "spec.holderIdentity" in (candidates.all["a"].problem or "")

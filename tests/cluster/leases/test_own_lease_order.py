@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,10 @@ class AnyOrder(RuleBasedStateMachine):
         with _SERVER.store.lock:
             for entry in _SERVER.store.collection(LEASES).current():
                 _SERVER.store.delete(LEASES, entry.name, entry.namespace)
-        self.transport = _slow(_SERVER)
+        with tempfile.TemporaryDirectory() as folder:
+            built = Slow.from_kubeconfig(_SERVER.kubeconfig(Path(folder) / "kubeconfig"))
+        assert isinstance(built, Slow)
+        self.transport = built
         self.candidates = Candidates(_SERVER, self.transport)
         for name in "ab":
             self.candidates.stand(name)
@@ -124,23 +128,10 @@ class AnyOrder(RuleBasedStateMachine):
         assert not active or self.candidates.lease()["spec"]["holderIdentity"] == active
 
 
-def _slow(server: ApiServer) -> Slow:
-    path = Path(_DIRECTORY[0]) / "kubeconfig"
-    server.kubeconfig(path)
-    found = Slow.from_kubeconfig(path)
-    assert isinstance(found, Slow)
-    return found
-
-
-_DIRECTORY: list[str] = []
-
-
 @pytest.fixture(scope="module", autouse=True)
-def any_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    _DIRECTORY.append(str(tmp_path_factory.mktemp("election")))
+def any_server() -> Iterator[None]:
     with _SERVER:
         yield
-    _DIRECTORY.clear()
 
 
 TestAnyOrder = AnyOrder.TestCase

@@ -46,8 +46,7 @@ def follow(leading: Leadership) -> None:
         pytest.param("other-5c4_0a1b", False, id="another pod"),
         pytest.param("me-7f9x_0a1b", False, id="a pod whose name begins like ours"),
         pytest.param("me-7f9", False, id="no identity of kube-scheduler's"),
-        pytest.param("", False, id="no pod"),
-        pytest.param(None, False, id="null"),
+        pytest.param(None, False, id="no pod"),
     ],
 )
 def test_the_extender_beside_the_holder_of_the_lease_is_active(
@@ -100,16 +99,11 @@ class TestALostWatch:
 
     @pytest.mark.parametrize("how", ["the connection ends", "it hangs", "the Lease is not renewed"])
     def test_an_extender_is_active_no_longer_than_the_lease_lasts(
-        self,
-        server: ApiServer,
-        leading: Leadership,
-        clock: Clock,
-        caplog: pytest.LogCaptureFixture,
-        how: str,
+        self, server: ApiServer, leading: Leadership, clock: Clock, caplog: pytest.LogCaptureFixture, how: str
     ) -> None:
         server.store.put(PATH, lease("me-7f9_1"))
         follow(leading)
-        for second in range(6):
+        for second in range(2):
             clock.now += 10
             server.store.put(PATH, lease("me-7f9_1", renewTime=f"2026-11-21T00:00:0{second}.000000Z"))
             eventually(lambda: leading.reflectors[0].health().silent_s == 0)

@@ -50,12 +50,8 @@ def kinds(found: Sequence[NeededNode]) -> list[tuple[str, str]]:
     return [(each.pod.pod.name, dict(each.labels)[TYPE]) for each in found]
 
 
-def waits(name: str, limits: Json, **spec: Any) -> Json:
-    return pod(name, limits, **spec)
-
-
 def test_a_pod_that_a_full_kind_would_take_needs_one_node_of_it() -> None:
-    (found,) = needed(whole_node("a", 4, held=3), waits("p", {WHOLE: "2"}))
+    (found,) = needed(whole_node("a", 4, held=3), pod("p", {WHOLE: "2"}))
     assert found.labels == ((POOL, "A100-80GB"), (TYPE, "A100-80GB.4"))
     assert (found.amounts, found.away, found.example) == ({WHOLE: 4}, (), "a")
 
@@ -70,7 +66,7 @@ def test_a_pod_that_a_full_kind_would_take_needs_one_node_of_it() -> None:
     ],
 )
 def test_pods_share_new_nodes_as_the_filters_let_them(pods: list[int], expected: int) -> None:
-    waiting = [waits(f"p{i}", {WHOLE: str(count)}) for i, count in enumerate(pods)]
+    waiting = [pod(f"p{i}", {WHOLE: str(count)}) for i, count in enumerate(pods)]
     assert len(needed(whole_node("a", 4, held=4), *waiting)) == expected
 
 
@@ -80,7 +76,7 @@ def test_the_cheapest_kind_that_helps_is_chosen_and_the_next_one_after_a_vain_tr
         *whole_node("t", 4, held=4, model="T4"),
         *whole_node("l", 4, held=4, model="L4"),
     ]
-    asking = waits("p", {WHOLE: "1"}, annotations={f"{ANNOTATION}model": "H100,L4"})
+    asking = pod("p", {WHOLE: "1"}, annotations={f"{ANNOTATION}model": "H100,L4"})
     assert kinds(needed(objects, asking)) == [("p", "L4.4")]
     assert kinds(needed(objects, asking, tries={"uid-p": 1})) == [("p", "H100-80GB.4")]
     assert kinds(needed(objects, asking, tries={"uid-p": 2})) == [("p", "L4.4")]
@@ -89,14 +85,14 @@ def test_the_cheapest_kind_that_helps_is_chosen_and_the_next_one_after_a_vain_tr
 def test_only_nodes_that_kube_scheduler_offered_count() -> None:
     """The others are refused by kube-scheduler's own filters, as an autoscaler sees by itself."""
     objects = [*whole_node("a", 4, held=4), *whole_node("b", 4, held=4, model="T4")]
-    assert kinds(needed(objects, waits("p", {WHOLE: "1"}), offered=["a"])) == [("p", "A100-80GB.4")]
-    assert needed(objects, waits("p", {WHOLE: "1"}), offered=[]) == []
+    assert kinds(needed(objects, pod("p", {WHOLE: "1"}), offered=["a"])) == [("p", "A100-80GB.4")]
+    assert needed(objects, pod("p", {WHOLE: "1"}), offered=[]) == []
 
 
 def test_a_full_kind_is_needed_where_no_offered_one_would_take_the_pod() -> None:
     """An autoscaler expects the pod on the free T4, which only the extender knows to be another model."""
     objects = [*whole_node("a", 4, held=4), *whole_node("b", 4, held=0, model="T4")]
-    asking = waits("p", {WHOLE: "1"}, annotations={f"{ANNOTATION}model": "A100-80GB"})
+    asking = pod("p", {WHOLE: "1"}, annotations={f"{ANNOTATION}model": "A100-80GB"})
     (found,) = needed(objects, asking, offered=["b"])
     assert (kinds([found]), found.away) == ([("p", "A100-80GB.4")], ())
     assert needed(objects, asking, offered=[]) == []
@@ -104,21 +100,21 @@ def test_a_full_kind_is_needed_where_no_offered_one_would_take_the_pod() -> None
     volume = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
     assert needed(objects, asking | {"spec": asking["spec"] | {"volumes": [volume]}}, offered=["b"]) == []
     partly = [*whole_node("a", 4, held=3), *whole_node("b", 4, held=0, model="T4")]
-    two = waits("p", {WHOLE: "2"}, annotations={f"{ANNOTATION}model": "A100-80GB"})
+    two = pod("p", {WHOLE: "2"}, annotations={f"{ANNOTATION}model": "A100-80GB"})
     assert kinds(needed(partly, two, offered=["b"])) == [("p", "A100-80GB.4")]
 
 
 def test_the_most_important_pods_come_first_where_there_is_a_limit() -> None:
-    waiting = [waits(f"p{i}", {WHOLE: "4"}, priority=priority) for i, priority in enumerate((0, 9, 5))]
+    waiting = [pod(f"p{i}", {WHOLE: "4"}, priority=priority) for i, priority in enumerate((0, 9, 5))]
     found = needed(whole_node("a", 4, held=4), *waiting, most=2)
     assert [each.pod.pod.name for each in found] == ["p1", "p2"]
 
 
 def test_a_present_placeholder_stays_for_its_pod() -> None:
     objects = whole_node("a", 4, held=4)
-    first = waits("p0", {WHOLE: "4"})
+    first = pod("p0", {WHOLE: "4"})
     (before,) = needed(objects, first)
-    more = [first, waits("p1", {WHOLE: "4"}, priority=9)]
+    more = [first, pod("p1", {WHOLE: "4"}, priority=9)]
     found = needed(objects, *more, most=1, existing={before.name})
     assert [each.name for each in found] == [before.name]
 
@@ -131,7 +127,7 @@ def starting_node(name: str, model: str = "A100-80GB") -> Json:
 
 
 def test_a_node_that_starts_is_no_longer_needed() -> None:
-    objects, asking = whole_node("a", 4, held=4), waits("p", {WHOLE: "4"})
+    objects, asking = whole_node("a", 4, held=4), pod("p", {WHOLE: "4"})
     (before,) = needed(objects, asking)
     objects = [*objects, starting_node("b")]
     assert needed(objects, asking, offered=["a"]) == []
@@ -140,7 +136,7 @@ def test_a_node_that_starts_is_no_longer_needed() -> None:
 
 def test_a_starting_node_counts_once_and_for_its_kind_alone() -> None:
     objects = whole_node("a", 4, held=4)
-    waiting = [waits(f"p{i}", {WHOLE: "4"}) for i in range(2)]
+    waiting = [pod(f"p{i}", {WHOLE: "4"}) for i in range(2)]
     found = needed([*objects, starting_node("b")], *waiting, offered=["a"], most=1)
     assert [each.pod.pod.name for each in found] == ["p1"]
     other = [*objects, starting_node("b", model="T4")]
@@ -149,7 +145,7 @@ def test_a_starting_node_counts_once_and_for_its_kind_alone() -> None:
 
 def test_a_node_without_a_label_of_its_kind_cannot_be_asked_for() -> None:
     objects = [gpu_node("a", [gpu(0)]), node("a", {WHOLE: "1"}), pod("held", {WHOLE: "1"}, on="a")]
-    assert needed(objects, waits("p", {WHOLE: "1"})) == []
+    assert needed(objects, pod("p", {WHOLE: "1"})) == []
 
 
 def in_use(name: str, **labels: str) -> list[Json]:
@@ -159,7 +155,7 @@ def in_use(name: str, **labels: str) -> list[Json]:
     return [gpu_node(name, [gpu(0, f"{name}-0", memory=memory)]), node(name, {WHOLE: "1"}, labels=kind)]
 
 
-WITH_MEMORY = waits("p", {WHOLE: "1"}, annotations={f"{ANNOTATION}min-free-memory": "40Gi"})
+WITH_MEMORY = pod("p", {WHOLE: "1"}, annotations={f"{ANNOTATION}min-free-memory": "40Gi"})
 
 
 def test_nodes_that_look_free_to_an_autoscaler_are_left_out_by_name() -> None:
@@ -178,7 +174,7 @@ def test_karpenter_cannot_leave_out_nodes_by_name() -> None:
 
 def test_a_placeholder_asks_for_a_whole_node_under_the_constraints_of_its_pod() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["x", "y"]}]}
-    asking = waits(
+    asking = pod(
         "p",
         {WHOLE: "2", "cpu": "3"},
         nodeSelector={"zone": "x"},
@@ -213,7 +209,7 @@ def test_a_placeholder_asks_for_a_whole_node_under_the_constraints_of_its_pod() 
 
 
 def test_the_request_of_a_placeholder_fits_nowhere() -> None:
-    (found,) = needed(whole_node("a", 4, held=4), waits("p", {WHOLE: "2"}))
+    (found,) = needed(whole_node("a", 4, held=4), pod("p", {WHOLE: "2"}))
     template = placeholder_job(found, "gpu-scheduler", 900.0)["spec"]["template"]
     request = pod_request(decoded(template), CONFIG.resource_names())
     assert isinstance(request, GpuRequest)

@@ -10,11 +10,9 @@ import pytest
 
 from scheduler_ext.cluster.client.retry import Backoff
 from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.placeholders import placeholder_writer as writer_module
 from scheduler_ext.cluster.placeholders.hourly_budget import NAME as BUDGET
 from scheduler_ext.cluster.placeholders.hourly_budget import HourlyBudget
-from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import AutoscalerSection, Configuration, PlaceholdersSection
 from tests.cluster.api.api_faults import Refuse
 from tests.cluster.api.api_paths import NODES, PODS
@@ -53,8 +51,7 @@ class Scaling:
         section = PlaceholdersSection(**{"enabled": True, "after": "0s", **settings})  # type: ignore[arg-type]
         config = Configuration(autoscaler=AutoscalerSection(section))
         living = Living(self.server, self._transport)
-        living.extender = Extender(config)
-        living.live = LiveInventory(self._transport, living.extender, config)
+        living.configure(config)
         for name in "ab":
             self.server.store.put(NODES, node(name, {WHOLE: "2"}, labels={TYPE: "two"}))
             living.report(name, gpu(0, f"{name}0"), gpu(1, f"{name}1"))
@@ -64,6 +61,13 @@ class Scaling:
         eventually(lambda: living.live.snapshot is not None)
         eventually(lambda: all(len(living.info(name).devices) == 2 for name in "ab"))
         eventually(lambda: all(any(pod.holds for pod in living.info(name).pods) for name in "ab"))
+        return living
+
+    def created(self, **settings: object) -> Living:
+        """One more extender, which has created the placeholder of a pod."""
+        living = self.start(**settings)
+        self.wait(living, LARGE)
+        eventually(lambda: self.jobs() == ["default/large"])
         return living
 
     def wait(self, living: Living, asking: Json, offered: str = "ab") -> None:
@@ -82,7 +86,7 @@ class Scaling:
 
     def jobs(self) -> list[str]:
         """The pods that have a placeholder."""
-        found = [each.object() for each in self.server.store.collection(JOBS).current()]
+        found = self.server.store.objects(JOBS)
         return sorted(each["metadata"]["annotations"]["gpu.scheduler-ext.io/waiting-pod"] for each in found)
 
     def noted(self) -> int:
@@ -94,8 +98,8 @@ class Scaling:
         found = living.live.writers.placeholders.placeholders
         return {result: count for result, count in dict(found).items() if isinstance(result, str) and count}
 
-    def looks(self, living: Living) -> None:
-        """Wait for two whole rounds of an extender that has something to look at."""
+    def looks(self) -> None:
+        """Wait for two whole rounds of the extenders, which have something to look at."""
         for _ in range(2):
             self.server.log.clear()
             self.server.log.wait_for(lambda request: request.path.endswith("/jobs"))
@@ -127,27 +131,21 @@ def place(scaling: Scaling, name: str) -> None:
 def test_a_refused_pod_has_one_placeholder_until(
     scaling: Scaling, ends: Callable[[Scaling, str], None]
 ) -> None:
-    living = scaling.start()
-    scaling.wait(living, LARGE)
-    eventually(lambda: scaling.jobs() == ["default/large"])
-    scaling.looks(living)
+    living = scaling.created()
+    scaling.looks()
     assert (scaling.jobs(), scaling.noted()) == (["default/large"], 1)
     ends(scaling, "large")
     eventually(lambda: scaling.jobs() == [])
     eventually(lambda: scaling.counted(living) == {"created": 1, "removed": 1})
-    reasons = {
-        each.object()["reason"]: each.object() for each in scaling.server.store.collection(EVENTS).current()
-    }
+    reasons = {each["reason"]: each for each in scaling.server.store.objects(EVENTS)}
     assert reasons["GPUPlaceholderCreated"]["regarding"]["name"] == "large"
     assert "a new one like a would" in reasons["GPUPlaceholderCreated"]["note"]
 
 
 def test_a_placeholder_is_no_waiting_pod(scaling: Scaling) -> None:
     """Its pod would otherwise need a placeholder as well."""
-    living = scaling.start()
-    scaling.wait(living, LARGE)
-    eventually(lambda: scaling.jobs() == ["default/large"])
-    (job,) = [each.object() for each in scaling.server.store.collection(JOBS).current()]
+    living = scaling.created()
+    (job,) = scaling.server.store.objects(JOBS)
     template = job["spec"]["template"]
     metadata = {"name": "placeholder", "namespace": NAMESPACE, "uid": "u"} | template["metadata"]
     mine = {"kind": "Pod", "metadata": metadata, "spec": template["spec"]}
@@ -182,16 +180,16 @@ def test_no_placeholder_is_created_for_a_pod(scaling: Scaling, asking: Json, off
     # This one gets one, in the same round.
     scaling.wait(living, OTHER)
     eventually(lambda: scaling.jobs() == ["default/other"])
-    scaling.looks(living)
+    scaling.looks()
     assert scaling.jobs() == ["default/other"]
 
 
 def test_a_pod_that_waits_since_a_moment_gets_none_yet(scaling: Scaling) -> None:
     living = scaling.start(after="1h")
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    old = OTHER | {"metadata": OTHER["metadata"] | {"creationTimestamp": "2026-01-01T00:00:00Z"}}
-    scaling.wait(living, LARGE | {"metadata": LARGE["metadata"] | {"creationTimestamp": now}})
-    scaling.wait(living, old)
+    for asking, created in ((LARGE, now), (OTHER, "2026-01-01T00:00:00Z")):
+        metadata = asking["metadata"] | {"creationTimestamp": created}
+        scaling.wait(living, asking | {"metadata": metadata})
     eventually(lambda: scaling.jobs() == ["default/other"])
 
 
@@ -212,16 +210,14 @@ def test_the_budget_counts_what_another_extender_created_by(
 
 
 def test_nothing_is_created_beyond_the_hourly_budget_and_nothing_stays(scaling: Scaling) -> None:
-    living = scaling.start(per_hour=1)
-    scaling.wait(living, LARGE)
-    eventually(lambda: scaling.jobs() == ["default/large"])
+    living = scaling.created(per_hour=1)
     scaling.wait(living, OTHER)
     eventually(lambda: scaling.counted(living).get("over-budget", 0) > 1)
     assert (scaling.jobs(), scaling.noted()) == (["default/large"], 1)
     delete(scaling, "other")
     eventually(lambda: scaling.waiting(living) == {"large"})
     # So that no round that began before takes the next budget for the other pod.
-    scaling.looks(living)
+    scaling.looks()
     delete(scaling, "large")
     eventually(lambda: scaling.jobs() == [])
     # An hour later, there is room again.
@@ -267,7 +263,7 @@ def test_two_extenders_create_one_placeholder(scaling: Scaling) -> None:
         scaling.wait(living, LARGE)
         scaling.wait(living, OTHER)
     eventually(lambda: scaling.jobs() == ["default/large", "default/other"])
-    scaling.looks(one)
+    scaling.looks()
     assert scaling.jobs() == ["default/large", "default/other"]
     assert sum(scaling.counted(each).get("created", 0) for each in (one, other)) == 2
     delete(scaling, "large")
@@ -276,25 +272,21 @@ def test_two_extenders_create_one_placeholder(scaling: Scaling) -> None:
 
 
 def test_the_next_extender_keeps_what_is_needed(scaling: Scaling) -> None:
-    first = scaling.start()
-    scaling.wait(first, LARGE)
-    eventually(lambda: scaling.jobs() == ["default/large"])
+    first = scaling.created()
     first.live.stop()
     second = scaling.start()
     # Before kube-scheduler asks it about the pod, it does not know whether it refuses the pod.
-    scaling.looks(second)
+    scaling.looks()
     assert scaling.jobs() == ["default/large"]
     scaling.ask(second, LARGE)
-    scaling.looks(second)
+    scaling.looks()
     assert (scaling.jobs(), scaling.noted()) == (["default/large"], 1)
 
 
 def test_a_placeholder_that_ended_at_its_deadline_is_counted(scaling: Scaling) -> None:
-    living = scaling.start(per_hour=1)
-    scaling.wait(living, LARGE)
-    eventually(lambda: scaling.jobs() == ["default/large"])
-    (job,) = [each.object()["metadata"]["name"] for each in scaling.server.store.collection(JOBS).current()]
-    scaling.looks(living)
-    scaling.server.store.delete(JOBS, job, NAMESPACE)
+    living = scaling.created(per_hour=1)
+    (job,) = scaling.server.store.objects(JOBS)
+    scaling.looks()
+    scaling.server.store.delete(JOBS, job["metadata"]["name"], NAMESPACE)
     eventually(lambda: scaling.counted(living).get("expired") == 1)
     assert scaling.jobs() == []

@@ -16,7 +16,7 @@ from scheduler_ext.sources.source_status import Check, SourceStatus
 from scheduler_ext.wire.config import Configuration, IdleSection, ReclaimSection
 from scheduler_ext.wire.objects import read_objects
 from scheduler_ext.wire.reclaim import RECORD_ANNOTATION
-from scheduler_ext.wire.times import time_text
+from scheduler_ext.wire.times import seconds, time_text
 from tests.cluster.api.api_paths import BUDGETS, GPU_NODES, LEASES, NAMESPACES, NODES, PODS
 from tests.cluster.api.api_requests import Match, Request, writes
 from tests.cluster.api.api_server import ApiServer
@@ -28,6 +28,7 @@ AT = "gpu.scheduler-ext.io/reclaim-at"
 HOUR_S = 3600.0
 MINUTE_S = 60.0
 EXTENDERS = "gpu-scheduler"
+WARN_S = 15 * MINUTE_S
 
 
 @dataclass
@@ -70,7 +71,6 @@ class Cluster:
         self.idle_s[name] = idle_s
 
     def label(self, name: str, value: str) -> None:
-        """Label a pod."""
         self._change(name, lambda metadata: metadata | {"labels": {RECLAIM: value}})
 
     def annotate(self, name: str, value: str) -> None:
@@ -91,16 +91,14 @@ class Cluster:
 
     def pods(self) -> dict[str, Json]:
         """The metadata of all pods by name."""
-        found = [each.object()["metadata"] for each in self.server.store.collection(PODS).current()]
+        found = [each["metadata"] for each in self.server.store.objects(PODS)]
         return {each["name"]: each for each in found}
 
     def warned(self) -> dict[str, float]:
         """Seconds from now until the eviction that a warning names, by pod."""
-        return {
-            name: round(_seconds(metadata["annotations"][AT]) - self.now)
-            for name, metadata in self.pods().items()
-            if AT in (metadata.get("annotations") or {})
-        }
+        found = {name: (metadata.get("annotations") or {}).get(AT) for name, metadata in self.pods().items()}
+        times = {name: seconds(text) for name, text in found.items() if text is not None}
+        return {name: round(at - self.now) for name, at in times.items() if at is not None}
 
     def leaving(self) -> list[str]:
         """The pods that were evicted."""
@@ -108,8 +106,8 @@ class Cluster:
 
     def recorded(self) -> list[str]:
         """The uids of the pods in the record."""
-        for each in self.server.store.collection(LEASES).current():
-            metadata = each.object()["metadata"]
+        for each in self.server.store.objects(LEASES):
+            metadata = each["metadata"]
             assert (metadata["namespace"], metadata["name"]) == (EXTENDERS, "gpu-scheduler-reclaim")
             return sorted(json.loads(metadata["annotations"][RECORD_ANNOTATION]))
         return []
@@ -124,7 +122,7 @@ class Cluster:
     def state(self) -> ClusterState:
         """The cluster as a watch without delay shows it."""
         paths = (NODES, GPU_NODES, PODS)
-        objects = [each.object() for path in paths for each in self.server.store.collection(path).current()]
+        objects = [each for path in paths for each in self.server.store.objects(path)]
         for each in objects:
             if each["kind"] == "GPUNode" and (idle_s := self.idle_s[each["metadata"]["name"]]) is not None:
                 each["status"]["devices"][0]["idleSeconds"] = idle_s
@@ -184,16 +182,18 @@ class Extending:
         self.notes.append(event["note"])
 
 
+def warned(cluster: Cluster, *names: str, **reclaim: Any) -> Extending:
+    """An extender whose warnings of these pods are over."""
+    for name in names:
+        cluster.add(name)
+    extender = Extending(cluster, **reclaim)
+    extender.look()
+    cluster.age(WARN_S)
+    return extender
+
+
 def _object(version: str, kind: str, name: str, metadata: Mapping[str, Any]) -> Json:
     return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **metadata}}
-
-
-def _seconds(text: str) -> float:
-    from scheduler_ext.wire.times import seconds
-
-    found = seconds(text)
-    assert found is not None, text
-    return found
 
 
 def evictions(name: str = "") -> Match:

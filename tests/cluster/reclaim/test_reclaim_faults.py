@@ -12,20 +12,17 @@ from tests.cluster.api.api_faults import After, Refuse, Reset
 from tests.cluster.api.api_handler import Answer
 from tests.cluster.api.api_paths import LEASES
 from tests.cluster.api.api_requests import Match, Request, writes
-from tests.cluster.reclaim.reclaiming import HOUR_S, MINUTE_S, Cluster, Extending, evictions
+from tests.cluster.reclaim.reclaiming import (
+    HOUR_S,
+    MINUTE_S,
+    WARN_S,
+    Cluster,
+    Extending,
+    evictions,
+    warned,
+)
 
-WARN_S = 15 * MINUTE_S
 SEVERAL = ("lazy-0", "lazy-1", "lazy-2")
-
-
-def warned(cluster: Cluster, *names: str, **reclaim: object) -> Extending:
-    """An extender whose warnings of these pods are over."""
-    for name in names:
-        cluster.add(name)
-    extender = Extending(cluster, **reclaim)  # type: ignore[arg-type]
-    extender.look()
-    cluster.age(WARN_S)
-    return extender
 
 
 # The number of evictions

@@ -5,10 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler_ext.cluster.client.retry import Backoff
-from scheduler_ext.cluster.client.transport import Transport
-from scheduler_ext.cluster.live import LiveInventory
 from scheduler_ext.cluster.reclaim import reclaimer as reclaimer_module
-from scheduler_ext.extender.extender import Extender
 from scheduler_ext.wire.config import Configuration, IdleSection, PreemptionSection, ReclaimSection
 from scheduler_ext.wire.pod_facts import RECLAIM_AT_ANNOTATION
 from tests.cluster.api.api_faults import Refuse
@@ -23,7 +20,7 @@ SOON = ReclaimSection(mode="evict", min_age="1s", warn_for="1s")
 
 
 @pytest.fixture
-def idle(living: Living, transport: Transport, monkeypatch: pytest.MonkeyPatch) -> Living:
+def idle(living: Living, monkeypatch: pytest.MonkeyPatch) -> Living:
     """Two pods that have run for a day, of which the first computes nothing and opted in."""
     monkeypatch.setattr(reclaimer_module, "EVERY_S", 0.02)
     monkeypatch.setattr(reclaimer_module, "Backoff", lambda: Backoff(0.01, 0.02))
@@ -32,8 +29,7 @@ def idle(living: Living, transport: Transport, monkeypatch: pytest.MonkeyPatch) 
         labels = {"gpu.scheduler-ext.io/reclaim": "true"}
         living.server.store.put(PODS, running(f"pod-{name}", name, DAY_S, labels=labels, owner="Job/train"))
     config = Configuration(idle=IdleSection(reclaim=SOON), preemption=PreemptionSection(prefer_idle=True))
-    living.extender = Extender(config)
-    living.live = LiveInventory(transport, living.extender, config)
+    living.configure(config)
     return living
 
 
@@ -41,13 +37,8 @@ def report(living: Living, name: str, idle_s: int) -> None:
     living.report(name, gpu(0, holders=[holder(f"pod-{name}")], idleSeconds=idle_s))
 
 
-def leaving(living: Living) -> list[str]:
-    pods = [each.object()["metadata"] for each in living.server.store.collection(PODS).current()]
-    return [each["name"] for each in pods if "deletionTimestamp" in each]
-
-
 def warned(living: Living) -> list[str]:
-    pods = [each.object()["metadata"] for each in living.server.store.collection(PODS).current()]
+    pods = [each["metadata"] for each in living.server.store.objects(PODS)]
     return [each["name"] for each in pods if RECLAIM_AT_ANNOTATION in (each.get("annotations") or {})]
 
 

@@ -7,18 +7,19 @@ from collections.abc import Callable
 import pytest
 
 from scheduler_ext.core.errors import ClusterError
-from tests.cluster.api.api_paths import LEASES, NAMESPACES, PODS
+from tests.cluster.api.api_paths import GPU_NODES, LEASES, NAMESPACES, PODS
 from tests.cluster.api.api_requests import writes
 from tests.cluster.reclaim.reclaiming import (
     HOUR_S,
     MINUTE_S,
     RECLAIM,
+    WARN_S,
     Cluster,
     Extending,
     evictions,
+    warned,
 )
-
-WARN_S = 15 * MINUTE_S
+from tests.kube_objects import Json
 
 
 def test_a_dry_run_says_once_what_it_would_do(cluster: Cluster) -> None:
@@ -99,10 +100,7 @@ def is_unknown(cluster: Cluster) -> None:
     ],
 )
 def test_a_warning_ends_when(cluster: Cluster, happens: Callable[[Cluster], None]) -> None:
-    cluster.add("lazy")
-    extender = Extending(cluster)
-    extender.look()
-    cluster.age(WARN_S)
+    extender = warned(cluster, "lazy")
     happens(cluster)
     extender.look()
     assert (cluster.warned(), cluster.leaving()) == ({}, [])
@@ -110,18 +108,29 @@ def test_a_warning_ends_when(cluster: Cluster, happens: Callable[[Cluster], None
     assert extender.counts == {"warned": 1, "cancelled": 1}
 
 
+def owned_by(kind: str) -> Json:
+    """A pod that opted in itself."""
+    owner = {"apiVersion": "v1", "kind": kind, "name": "owner", "uid": "o", "controller": True}
+    return {"ownerReferences": [owner], "labels": {RECLAIM: "true"}}
+
+
 @pytest.mark.parametrize(
-    ("namespace", "label", "expected"),
+    ("namespace", "metadata", "expected"),
     [
-        pytest.param("lab", None, True, id="its namespace opted in"),
-        pytest.param("prod", None, False, id="neither opted in"),
-        pytest.param("prod", "true", True, id="it opted in itself"),
-        pytest.param("lab", "false", False, id="it stays out of what its namespace allows"),
-        pytest.param("lab", "", False, id="its label is no yes"),
+        pytest.param("lab", {}, True, id="its namespace opted in"),
+        pytest.param("prod", {}, False, id="neither opted in"),
+        pytest.param("prod", {"labels": {RECLAIM: "true"}}, True, id="it opted in itself"),
+        pytest.param(
+            "lab", {"labels": {RECLAIM: "false"}}, False, id="it stays out of what its namespace allows"
+        ),
+        pytest.param("lab", {"labels": {RECLAIM: ""}}, False, id="its label is no yes"),
+        pytest.param("lab", owned_by("DaemonSet"), False, id="a DaemonSet's comes back to its node at once"),
+        pytest.param("lab", owned_by("Node"), False, id="a static pod comes back to its node at once"),
+        pytest.param("lab", owned_by("StatefulSet"), True, id="a StatefulSet's may be placed elsewhere"),
     ],
 )
-def test_who_opted_in(cluster: Cluster, namespace: str, label: str | None, expected: bool) -> None:
-    cluster.add("lazy", namespace=namespace, labels={RECLAIM: label} if label is not None else {})
+def test_which_pods_are_reclaimed(cluster: Cluster, namespace: str, metadata: Json, expected: bool) -> None:
+    cluster.add("lazy", namespace=namespace, **metadata)
     Extending(cluster).look()
     assert list(cluster.warned()) == (["lazy"] if expected else [])
 
@@ -131,28 +140,6 @@ def test_a_namespace_that_forbids_it_comes_before_its_pods(cluster: Cluster) -> 
     cluster.add("lazy", labels={RECLAIM: "true"})
     Extending(cluster).look()
     assert cluster.warned() == {}
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        pytest.param("DaemonSet", [], id="a pod of a DaemonSet comes back to its node at once"),
-        pytest.param("Node", [], id="a static pod comes back to its node at once"),
-        pytest.param("StatefulSet", ["lazy"], id="a pod of a StatefulSet may be placed elsewhere"),
-    ],
-)
-def test_only_pods_that_leave_their_node_are_reclaimed(
-    cluster: Cluster, kind: str, expected: list[str]
-) -> None:
-    """Even if it opted in itself."""
-    owner = {"apiVersion": "v1", "kind": kind, "name": "owner", "uid": "o", "controller": True}
-    cluster.add("lazy", ownerReferences=[owner], labels={RECLAIM: "true"})
-    extender = Extending(cluster)
-    extender.look()
-    assert list(cluster.warned()) == expected
-    cluster.age(WARN_S)
-    extender.look()
-    assert (cluster.leaving(), len(cluster.recorded())) == (expected, len(expected))
 
 
 def test_nothing_happens_while_an_agent_is_silent(cluster: Cluster) -> None:
@@ -204,18 +191,14 @@ def test_a_time_that_this_extender_did_not_write_is_replaced(cluster: Cluster, t
 
 
 def test_the_most_valuable_gpus_come_first(cluster: Cluster) -> None:
-    cluster.add("cheap")
-    cluster.add("dear")
+    extender = warned(cluster, "cheap", "dear", per_hour=1)
     cluster.server.store.update(
-        "/apis/gpu.scheduler-ext.io/v1alpha1/gpunodes",
+        GPU_NODES,
         "dear",
         lambda before: (
             before | {"status": {"devices": [before["status"]["devices"][0] | {"model": "H100-80GB"}]}}
         ),
     )
-    extender = Extending(cluster, per_hour=1)
-    extender.look()
-    cluster.age(WARN_S)
     extender.look()
     assert cluster.leaving() == ["dear"]
 
@@ -240,10 +223,7 @@ def test_a_standby_writes_nothing(cluster: Cluster) -> None:
 
 
 def test_an_unreadable_record_stops_evictions(cluster: Cluster) -> None:
-    cluster.add("lazy")
-    extender = Extending(cluster)
-    extender.look()
-    cluster.age(WARN_S)
+    extender = warned(cluster, "lazy")
     record = {"name": "gpu-scheduler-reclaim", "annotations": {"gpu.scheduler-ext.io/reclaimed": "[]"}}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": record}
     cluster.server.store.put("/apis/coordination.k8s.io/v1/namespaces/gpu-scheduler/leases", lease)
